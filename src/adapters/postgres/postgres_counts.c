@@ -1,0 +1,223 @@
+#include "adapters/postgres/postgres_counts.h"
+
+#include <assert.h>
+
+#include "adapters/postgres/postgres_internal.h"
+
+/*
+ * The seed's atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the
+ * sorted array with an index lookup each (see pg_connect), so rows are locked in the order of their
+ * ids.
+ */
+static const struct pg_statement add_statement = {
+	"quipu_counts_add",
+	"UPDATE count_values AS c "
+	"SET current_value = c.current_value + a.sum, last_updated_at = (SELECT quipu_now()) "
+	"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) "
+	"WITH ORDINALITY AS a(item_id, sum, least, most, n) "
+	"WHERE c.item_id = a.item_id AND c.current_value BETWEEN a.least AND a.most "
+	"RETURNING a.n, c.current_value",
+};
+
+#define LOCK_SQL                                                                                   \
+	"SELECT w.n, c.current_value, " PG_TO_US(                                                  \
+		"c.last_updated_at") " "                                                           \
+				     "FROM unnest($1::text[]) WITH ORDINALITY AS w(item_id, n) "   \
+				     "JOIN count_values c ON c.item_id = w.item_id "               \
+				     "ORDER BY w.n FOR UPDATE OF c"
+
+static const struct pg_statement lock_statement = {"quipu_counts_lock", LOCK_SQL};
+static const struct pg_statement lock_free_statement = {
+	"quipu_counts_lock_free", LOCK_SQL " SKIP LOCKED"};
+
+static const struct pg_statement find_statement = {
+	"quipu_counts_find",
+	"SELECT w.n, c.current_value, " PG_TO_US(
+		"c.last_updated_at") " "
+				     "FROM unnest($1::text[]) WITH ORDINALITY AS w(item_id, n) "
+				     "JOIN count_values c ON c.item_id = w.item_id",
+};
+
+static const struct pg_statement now_statement = {"quipu_now", "SELECT " PG_TO_US("quipu_now()")};
+
+static const struct pg_statement update_statement = {
+	"quipu_counts_update",
+	"UPDATE count_values AS c SET current_value = e.value, "
+	"last_updated_at = " PG_FROM_US("$3::int8") " "
+						    "FROM unnest($1::text[], $2::int8[]) AS "
+						    "e(item_id, value) WHERE c.item_id = e.item_id",
+};
+
+static const struct pg_statement insert_statement = {
+	"quipu_counts_insert",
+	"INSERT INTO count_values (item_id, current_value, last_updated_at) "
+	"SELECT item_id, value, " PG_FROM_US(
+		"$3::int8") " "
+			    "FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+			    "ON CONFLICT (item_id) DO NOTHING RETURNING 1",
+};
+
+static const struct pg_statement delete_statement = {
+	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
+
+static enum status add(struct session *base, struct count_addition *additions, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+	struct pg_array sums = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array leasts = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array mosts = pg_array_of(session, PG_OID_INT8, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		additions[i].applied = false;
+		pg_array_text(&ids, additions[i].item_id);
+		pg_array_int8(&sums, additions[i].sum);
+		pg_array_int8(&leasts, additions[i].least);
+		pg_array_int8(&mosts, additions[i].most);
+	}
+	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&sums),
+		pg_param_array(&leasts), pg_param_array(&mosts)};
+
+	status = pg_run(session, &add_statement, params, 4);
+	if (status != STATUS_OK)
+		return status;
+	for (int row = 0; row < PQntuples(session->results[0]); row++) {
+		size_t n = (size_t)pg_int8(session->results[0], row, 0);
+
+		assert(n >= 1 && n <= count);
+		additions[n - 1].applied = true;
+		additions[n - 1].value = pg_int8(session->results[0], row, 1);
+	}
+	return STATUS_OK;
+}
+
+static struct pg_param id_param(
+	struct pg_session *session, const struct count_row *rows, size_t count)
+{
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+
+	for (size_t i = 0; i < count; i++)
+		pg_array_text(&ids, rows[i].item_id);
+	return pg_param_array(&ids);
+}
+
+static void fill_rows(struct count_row *rows, size_t count, const PGresult *result)
+{
+	for (int row = 0; row < PQntuples(result); row++) {
+		size_t n = (size_t)pg_int8(result, row, 0);
+
+		assert(n >= 1 && n <= count);
+		rows[n - 1].exists = true;
+		rows[n - 1].value = pg_int8(result, row, 1);
+		rows[n - 1].updated_us = pg_int8(result, row, 2);
+	}
+}
+
+/* What can be seen but not locked is held by somebody else. */
+static void mark_busy(struct count_row *rows, size_t count, const PGresult *visible)
+{
+	for (int row = 0; row < PQntuples(visible); row++) {
+		size_t n = (size_t)pg_int8(visible, row, 0);
+
+		assert(n >= 1 && n <= count);
+		rows[n - 1].busy = !rows[n - 1].exists;
+	}
+}
+
+static void forget_rows(struct count_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		rows[i].exists = false;
+		rows[i].busy = false;
+	}
+}
+
+static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = id_param(session, rows, count);
+	bool skip = session->mode == LOCK_SKIP;
+	enum status status;
+
+	forget_rows(rows, count);
+	pg_queue(session, skip ? &lock_free_statement : &lock_statement, &ids, 1);
+	pg_queue(session, &now_statement, NULL, 0);
+	if (skip)
+		pg_queue(session, &find_statement, &ids, 1);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	fill_rows(rows, count, session->results[0]);
+	*now_us = pg_int8(session->results[1], 0, 0);
+	if (skip)
+		mark_busy(rows, count, session->results[2]);
+	return STATUS_OK;
+}
+
+static enum status find(struct session *base, struct count_row *rows, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = id_param(session, rows, count);
+	enum status status = pg_run(session, &find_statement, &ids, 1);
+
+	forget_rows(rows, count);
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session->results[0]);
+	return status;
+}
+
+/* Queues the edits of one kind; returns how many there are. */
+static size_t queue_edits(struct pg_session *session, const struct pg_statement *statement,
+	enum count_edit_kind kind, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted += edits[i].kind == kind;
+	if (wanted == 0)
+		return 0;
+
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, wanted);
+	struct pg_array values = pg_array_of(session, PG_OID_INT8, wanted);
+
+	for (size_t i = 0; i < count; i++) {
+		if (edits[i].kind != kind)
+			continue;
+		pg_array_text(&ids, edits[i].item_id);
+		pg_array_int8(&values, edits[i].value);
+	}
+	struct pg_param params[3] = {
+		pg_param_array(&ids), pg_param_array(&values), pg_param_int8(session, now_us)};
+
+	pg_queue(session, statement, params, kind == COUNT_DELETE ? 1 : 3);
+	return wanted;
+}
+
+static enum status edit(
+	struct session *base, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	size_t inserts;
+	size_t insert_slot;
+	enum status status;
+
+	queue_edits(session, &update_statement, COUNT_UPDATE, edits, count, now_us);
+	queue_edits(session, &delete_statement, COUNT_DELETE, edits, count, now_us);
+	insert_slot = session->queued;
+	inserts = queue_edits(session, &insert_statement, COUNT_INSERT, edits, count, now_us);
+	status = pg_flush(session);
+	if (status != STATUS_OK || inserts == 0)
+		return status;
+	if ((size_t)PQntuples(session->results[insert_slot]) == inserts)
+		return STATUS_OK;
+	base->ops->rollback(base);
+	return STATUS_RERUN;
+}
+
+const struct count_repository postgres_count_repository = {
+	.add = add,
+	.lock = lock,
+	.edit = edit,
+	.find = find,
+};

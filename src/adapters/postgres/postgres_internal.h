@@ -1,0 +1,132 @@
+/*
+ * What the files of this adapter share: the session, and how a batch becomes statements.
+ *
+ * Statements go out in libpq's pipeline mode: several are queued with pg_queue(), then pg_flush()
+ * sends them with one sync, so that they cost one round trip together. BEGIN rides along with the
+ * first. Batches travel as binary arrays, one for each column, and are taken apart with unnest().
+ */
+#ifndef QUIPU_ADAPTERS_POSTGRES_INTERNAL_H
+#define QUIPU_ADAPTERS_POSTGRES_INTERNAL_H
+
+#include <libpq-fe.h>
+
+#include "adapters/postgres/postgres_store.h"
+#include "base/buffer.h"
+
+#define PG_STATEMENTS_MAX 64
+#define PG_PARAMS_MAX 12
+#define PG_QUEUE_MAX 6
+
+/* Written once as a static; prepared on each connection the first time it is used. */
+struct pg_statement {
+	const char *name;
+	const char *sql;
+};
+
+/* One message of a round whose result is still to be read. */
+struct pg_sent {
+	const struct pg_statement *preparing; /* a Parse in front of a statement's first use */
+	PGresult **keep;                      /* where the result goes; NULL: nobody wants it */
+};
+
+struct pg_session {
+	struct session base;
+	enum session_kind kind;
+	PGconn *connection; /* NULL: not connected */
+	bool is_silent;     /* the server has not answered for too long */
+	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
+	size_t prepared_count;
+
+	struct arena arena; /* parameters of what is queued */
+	struct pg_sent sent[PG_QUEUE_MAX * 2 + 2];
+	size_t sent_count;
+	PGresult *results[PG_QUEUE_MAX]; /* of the last flush; cleared when the next begins */
+	size_t queued;                   /* caller's statements in this round */
+	enum status failed;              /* queueing went wrong; reported by flush */
+
+	bool in_transaction;
+	bool must_begin; /* BEGIN rides along with the next statement */
+	enum lock_mode mode;
+};
+
+/* Checked downcast. */
+struct pg_session *pg_session_of(struct session *session);
+
+/* ---- parameters, in the session's arena until the next flush ---- */
+
+struct pg_param {
+	const char *data;
+	int len;
+};
+
+struct pg_array {
+	struct buffer bytes;
+};
+
+struct pg_array pg_array_of(struct pg_session *session, Oid element, size_t count);
+void pg_array_text(struct pg_array *array, struct slice text);
+void pg_array_bytes(struct pg_array *array, const void *data, size_t len);
+void pg_array_int8(struct pg_array *array, int64_t value);
+void pg_array_int4(struct pg_array *array, int32_t value);
+struct pg_param pg_param_array(const struct pg_array *array);
+struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
+
+#define PG_OID_BYTEA 17
+#define PG_OID_INT8 20
+#define PG_OID_INT4 23
+#define PG_OID_TEXT 25
+
+/* ---- statements ---- */
+
+/* Queues a statement. A failure is remembered and reported by pg_flush(). */
+void pg_queue(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+/*
+ * Sends what is queued and waits for every result: session->results[i] is the i-th. On failure the
+ * transaction is rolled back, and the status is one of ports/store.h.
+ */
+QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
+
+/* The one-statement case: queue and flush. */
+QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+/* A binary int8, int4 or bool column; the value must not be NULL. */
+int64_t pg_int8(const PGresult *result, int row, int column);
+int32_t pg_int4(const PGresult *result, int row, int column);
+bool pg_bool(const PGresult *result, int row, int column);
+
+/* A text or bytea column; valid until the next queue. */
+struct slice pg_slice(const PGresult *result, int row, int column);
+
+/* SQL that turns a timestamptz into microseconds since 1970, and back. */
+#define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
+#define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
+
+/* ---- the store ---- */
+
+struct pg_store;
+
+struct pg_store *pg_store_of(struct store *store);
+
+/* A new, configured connection, or NULL; then `why` says what the server said. */
+PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
+
+/* Applies what is missing, under a lock that other processes respect. false: `why`. */
+bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
+
+/* A session could not connect: requests are refused until the watcher gets through. */
+void pg_store_lost(struct pg_store *store, const char *why);
+
+void pg_store_count_error(struct pg_store *store, enum status kind);
+
+/* Session functions that live in files of their own. */
+enum status pg_keys_find(
+	struct session *session, struct arena *arena, struct key_record *records, size_t count);
+enum status pg_keys_put(
+	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
+enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
+struct session *pg_session_open(struct store *store, enum session_kind kind);
+
+#endif

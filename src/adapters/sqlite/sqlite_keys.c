@@ -1,0 +1,99 @@
+/* Idempotency keys in SQLite. */
+#include "adapters/sqlite/sqlite_internal.h"
+
+static const char find_sql[] =
+	"SELECT fingerprint, status, content_type, location, body FROM idempotency_keys "
+	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
+
+/* An expired key counts as absent, so it is replaced; a live one is left as it is. */
+static const char put_sql[] =
+	"INSERT INTO idempotency_keys "
+	"(scope, key, fingerprint, status, content_type, location, body, expires_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) "
+	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
+	"status = excluded.status, content_type = excluded.content_type, "
+	"location = excluded.location, body = excluded.body, expires_at = excluded.expires_at "
+	"WHERE idempotency_keys.expires_at <= ?9";
+
+static const char sweep_sql[] =
+	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
+	"SELECT scope, key FROM idempotency_keys WHERE expires_at <= ?1 LIMIT ?2)";
+
+static struct slice keep(struct arena *arena, const struct sqlite_query *query, int column)
+{
+	return arena_copy(arena, sqlite_query_bytes(query, column));
+}
+
+static void fill_record(
+	struct key_record *record, struct arena *arena, const struct sqlite_query *query)
+{
+	struct slice fingerprint = sqlite_query_bytes(query, 0);
+
+	record->same_request =
+		slice_equal(fingerprint, slice_make(record->fingerprint, FINGERPRINT_SIZE));
+	record->answer.http_status = (int)sqlite_query_int(query, 1);
+	record->answer.content_type = keep(arena, query, 2);
+	record->answer.location = keep(arena, query, 3);
+	record->answer.body = keep(arena, query, 4);
+}
+
+enum status sqlite_keys_find(
+	struct session *base, struct arena *arena, struct key_record *records, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		struct key_record *record = &records[i];
+
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(record->scope),
+						   sqlite_text(record->key), sqlite_int(now_us)));
+		record->found = sqlite_query_next(&query);
+		if (record->found)
+			fill_record(record, arena, &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_keys_put(
+	struct session *base, const struct key_record *records, size_t count, int64_t ttl_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, put_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct key_record *record = &records[i];
+		const struct answer *answer = &record->answer;
+		struct slice fingerprint = slice_make(record->fingerprint, FINGERPRINT_SIZE);
+
+		sqlite_query_change_one(
+			&query, SQLITE_VALUES(sqlite_text(record->scope), sqlite_text(record->key),
+					sqlite_blob(fingerprint), sqlite_int(answer->http_status),
+					sqlite_text(answer->content_type),
+					sqlite_text(answer->location), sqlite_blob(answer->body),
+					sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_keys_sweep(struct session *base, size_t limit, size_t *deleted)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = base->ops->begin(base, LOCK_WAIT);
+	struct sqlite_query query;
+	int count;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, sweep_sql);
+	count = sqlite_query_change(&query,
+		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_int((int64_t)limit)));
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		status = base->ops->commit(base);
+	if (status == STATUS_OK)
+		*deleted = (size_t)count;
+	return status;
+}

@@ -1,0 +1,104 @@
+#include "base/answer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define RETRY_AFTER_S 1
+
+struct answer answer_json(int http_status, struct slice body)
+{
+	return (struct answer){
+		.http_status = http_status,
+		.content_type = SLICE("application/json"),
+		.body = body,
+	};
+}
+
+struct answer answer_empty(void)
+{
+	return (struct answer){.http_status = 204};
+}
+
+static struct slice render_problem(struct arena *arena, enum status status, struct slice detail,
+	const struct field_error *errors, size_t error_count)
+{
+	struct buffer body = buffer_make(arena, 192 + detail.len);
+
+	buffer_text(&body, "{\"type\":\"about:blank\",\"title\":\"");
+	buffer_text(&body, status_title(status));
+	buffer_text(&body, "\",\"status\":");
+	buffer_int(&body, status_http(status));
+	buffer_text(&body, ",\"code\":\"");
+	buffer_text(&body, status_code(status));
+	buffer_text(&body, "\",\"detail\":");
+	buffer_json_string(&body, detail);
+	for (size_t i = 0; i < error_count; i++) {
+		buffer_text(&body, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
+		buffer_json_string(&body, slice_of(errors[i].field));
+		buffer_text(&body, ",\"message\":");
+		buffer_json_string(&body, slice_of(errors[i].message));
+		buffer_char(&body, '}');
+	}
+	buffer_text(&body, error_count > 0 ? "]}" : "}");
+	return buffer_slice(&body);
+}
+
+static struct answer make_problem(struct arena *arena, enum status status, struct slice detail,
+	const struct field_error *errors, size_t error_count)
+{
+	struct answer answer = {
+		.http_status = status_http(status),
+		.content_type = SLICE("application/problem+json"),
+	};
+
+	answer.body = render_problem(arena, status, detail, errors, error_count);
+	if (answer.http_status == 503) {
+		struct buffer headers = buffer_make(arena, 32);
+
+		buffer_format(&headers, "Retry-After: %d\r\n", RETRY_AFTER_S);
+		answer.headers = buffer_slice(&headers);
+	}
+	return answer;
+}
+
+struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, detail);
+	vsnprintf(text, sizeof(text), detail, args);
+	va_end(args);
+	return make_problem(arena, status, slice_of(text), NULL, 0);
+}
+
+struct answer answer_invalid(
+	struct arena *arena, const struct field_error *errors, size_t error_count)
+{
+	struct slice detail = SLICE("the request is not valid; \"errors\" says why");
+
+	return make_problem(arena, STATUS_BAD_REQUEST, detail, errors, error_count);
+}
+
+static const char *failure_text(enum status status)
+{
+	switch (status) {
+	case STATUS_OVERLOADED:
+		return "too much is waiting; nothing was changed, try again shortly";
+	case STATUS_STORE_UNAVAILABLE:
+		return "the store cannot be reached or cannot write; nothing was changed, "
+		       "try again shortly";
+	case STATUS_BUS_UNAVAILABLE:
+		return "the message bus cannot be reached; nothing was changed, try again shortly";
+	case STATUS_OUTCOME_UNKNOWN:
+		return "the store was lost while it committed: the change may or may not have been "
+		       "made; send the same request with the same Idempotency-Key to find out";
+	default:
+		return "the request could not be carried out; nothing was changed";
+	}
+}
+
+struct answer answer_failure(struct arena *arena, enum status status)
+{
+	return make_problem(arena, status, slice_of(failure_text(status)), NULL, 0);
+}

@@ -1,0 +1,51 @@
+/*
+ * What a request is answered with. Everything that a repeated request must get again, byte for
+ * byte, is in the first four fields; they are what flow/idempotency stores.
+ */
+#ifndef QUIPU_BASE_ANSWER_H
+#define QUIPU_BASE_ANSWER_H
+
+#include "base/buffer.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+struct answer {
+	int http_status; /* 0: not answered yet */
+	struct slice content_type;
+	struct slice location;
+	struct slice body;
+
+	struct slice headers; /* more header lines, each ending in CR LF */
+	bool replayed;
+};
+
+/* A success with a JSON body. */
+struct answer answer_json(int http_status, struct slice body);
+
+/* 204. */
+struct answer answer_empty(void);
+
+/*
+ * problem+json for `status`, written into `arena`; `detail` is printf-like and says what happened
+ * and what to do. A status that helps to retry gets Retry-After.
+ */
+struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
+	QP_PRINTF(3, 4);
+
+/* One wrong field of a request: {"field":"amount","message":"must be an integer from 1"}. */
+struct field_error {
+	const char *field;
+	const char *message;
+};
+
+/* 400 with the list of wrong fields. */
+struct answer answer_invalid(
+	struct arena *arena, const struct field_error *errors, size_t error_count);
+
+/*
+ * The usual text for a status that is not the request's fault: OVERLOADED, STORE_UNAVAILABLE,
+ * BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.
+ */
+struct answer answer_failure(struct arena *arena, enum status status);
+
+#endif

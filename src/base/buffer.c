@@ -1,0 +1,153 @@
+#include "base/buffer.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+static void reserve(struct buffer *buffer, size_t more)
+{
+	size_t wanted = buffer->len + more;
+	size_t size = buffer->size * 2 > 64 ? buffer->size * 2 : 64;
+
+	if (wanted <= buffer->size)
+		return;
+	if (size < wanted)
+		size = wanted;
+	buffer->data = arena_grow(buffer->arena, buffer->data, buffer->size, size);
+	buffer->size = size;
+}
+
+struct buffer buffer_make(struct arena *arena, size_t expected)
+{
+	struct buffer buffer = {.arena = arena};
+
+	reserve(&buffer, expected);
+	return buffer;
+}
+
+struct slice buffer_slice(const struct buffer *buffer)
+{
+	return slice_make(buffer->data, buffer->len);
+}
+
+void buffer_bytes(struct buffer *buffer, const void *data, size_t len)
+{
+	if (len == 0)
+		return;
+	reserve(buffer, len);
+	memcpy(buffer->data + buffer->len, data, len);
+	buffer->len += len;
+}
+
+void buffer_add(struct buffer *buffer, struct slice text)
+{
+	buffer_bytes(buffer, text.data, text.len);
+}
+
+void buffer_text(struct buffer *buffer, const char *text)
+{
+	buffer_bytes(buffer, text, strlen(text));
+}
+
+void buffer_char(struct buffer *buffer, char c)
+{
+	buffer_bytes(buffer, &c, 1);
+}
+
+void buffer_int(struct buffer *buffer, int64_t value)
+{
+	char digits[24];
+	char *end = digits + sizeof(digits);
+	char *p = end;
+	uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+
+	do {
+		*--p = (char)('0' + rest % 10);
+		rest /= 10;
+	} while (rest > 0);
+	if (value < 0)
+		*--p = '-';
+	buffer_bytes(buffer, p, (size_t)(end - p));
+}
+
+void buffer_format(struct buffer *buffer, const char *format, ...)
+{
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	assert(len >= 0);
+	reserve(buffer, (size_t)len + 1);
+	va_start(args, format);
+	vsnprintf(buffer->data + buffer->len, (size_t)len + 1, format, args);
+	va_end(args);
+	buffer->len += (size_t)len;
+}
+
+static void json_escape(struct buffer *buffer, unsigned char c)
+{
+	switch (c) {
+	case '"':
+		buffer_text(buffer, "\\\"");
+		break;
+	case '\\':
+		buffer_text(buffer, "\\\\");
+		break;
+	case '\n':
+		buffer_text(buffer, "\\n");
+		break;
+	case '\r':
+		buffer_text(buffer, "\\r");
+		break;
+	case '\t':
+		buffer_text(buffer, "\\t");
+		break;
+	default:
+		buffer_format(buffer, "\\u%04x", c);
+	}
+}
+
+static bool needs_escape(unsigned char c)
+{
+	return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+}
+
+void buffer_json_string(struct buffer *buffer, struct slice text)
+{
+	size_t start = 0;
+
+	buffer_char(buffer, '"');
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.data[i];
+
+		if (!needs_escape(c))
+			continue;
+		buffer_bytes(buffer, text.data + start, i - start);
+		json_escape(buffer, c);
+		start = i + 1;
+	}
+	buffer_bytes(buffer, text.data + start, text.len - start);
+	buffer_char(buffer, '"');
+}
+
+void buffer_time(struct buffer *buffer, int64_t time_us)
+{
+	int64_t fraction = time_us % 1000000;
+	time_t seconds;
+	struct tm parts;
+
+	if (fraction < 0)
+		fraction += 1000000;
+	seconds = (time_t)((time_us - fraction) / 1000000);
+	gmtime_r(&seconds, &parts);
+	buffer_format(buffer, "%04d-%02d-%02dT%02d:%02d:%02d", parts.tm_year + 1900,
+		parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+	if (fraction % 1000 != 0)
+		buffer_format(buffer, ".%06d", (int)fraction);
+	else if (fraction != 0)
+		buffer_format(buffer, ".%03d", (int)(fraction / 1000));
+	buffer_char(buffer, 'Z');
+}

@@ -1,0 +1,38 @@
+/*
+ * Time, passed in so that tests own it. `wall` is for what is stored and shown; `steady` is for
+ * deadlines and durations and never steps back.
+ */
+#ifndef QUIPU_BASE_CLOCK_H
+#define QUIPU_BASE_CLOCK_H
+
+#include <stdint.h>
+
+struct clock {
+	int64_t (*wall_us)(const struct clock *clock);
+	int64_t (*steady_ns)(const struct clock *clock);
+};
+
+#define NS_PER_US 1000LL
+#define NS_PER_MS 1000000LL
+#define NS_PER_S 1000000000LL
+
+/* The machine's clock. Any thread. */
+extern const struct clock clock_system;
+
+static inline int64_t clock_wall_us(const struct clock *clock)
+{
+	return clock->wall_us(clock);
+}
+
+static inline int64_t clock_steady_ns(const struct clock *clock)
+{
+	return clock->steady_ns(clock);
+}
+
+/*
+ * How far tests have shifted stored time in this process (QUIPU_TEST_CLOCK_OFFSET); 0 in release
+ * builds. Adapters add it to the clock of their engine.
+ */
+int64_t clock_test_offset_us(void);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * Named points at which a test build can be told to die or to stop, so that crash tests hit the
+ * moment they mean: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill` is kill -9 of
+ * the process itself, `stop` is SIGSTOP; @N is the Nth passing, the first if left out. In release
+ * builds FAILPOINT() is nothing.
+ */
+#ifndef QUIPU_BASE_FAILPOINT_H
+#define QUIPU_BASE_FAILPOINT_H
+
+#ifdef QUIPU_TEST_BUILD
+void failpoint_pass(const char *name);
+#define FAILPOINT(name) failpoint_pass(name)
+#else
+#define FAILPOINT(name) ((void)0)
+#endif
+
+#endif

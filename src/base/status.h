@@ -1,0 +1,69 @@
+/*
+ * One list of everything that can be said about how a piece of work ended. A row holds the stable
+ * code, the HTTP status it becomes, whether trying the same request again can help, and the text a
+ * person reads. Adapters translate the errors of their libraries into these and nothing else leaves
+ * them.
+ *
+ * The rows after INTERNAL never reach a client: they steer the committer (see flow/committer.h).
+ */
+#ifndef QUIPU_BASE_STATUS_H
+#define QUIPU_BASE_STATUS_H
+
+#include <stdbool.h>
+
+#define QP_MUST_CHECK __attribute__((warn_unused_result))
+#define QP_PRINTF(text, first) __attribute__((format(printf, text, first)))
+
+/*        code                      HTTP  retry  title */
+#define STATUS_TABLE(ROW)                                                                          \
+	ROW(OK, 200, false, "OK")                                                                  \
+	ROW(BAD_REQUEST, 400, false, "Bad Request")                                                \
+	ROW(FORBIDDEN_HOST, 403, false, "Forbidden")                                               \
+	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
+	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(METHOD_NOT_ALLOWED, 405, false, "Method Not Allowed")                                  \
+	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \
+	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
+	ROW(COUNT_OVERFLOW, 409, false, "Conflict")                                                \
+	ROW(IDEMPOTENCY_KEY_CONFLICT, 409, false, "Conflict")                                      \
+	ROW(BODY_TOO_LARGE, 413, false, "Content Too Large")                                       \
+	ROW(URI_TOO_LONG, 414, false, "URI Too Long")                                              \
+	ROW(UNSUPPORTED_MEDIA_TYPE, 415, false, "Unsupported Media Type")                          \
+	ROW(EXPECTATION_FAILED, 417, false, "Expectation Failed")                                  \
+	ROW(HEADERS_TOO_LARGE, 431, false, "Request Header Fields Too Large")                      \
+	ROW(INTERNAL, 500, false, "Internal Server Error")                                         \
+	ROW(OVERLOADED, 503, true, "Service Unavailable")                                          \
+	ROW(STORE_UNAVAILABLE, 503, true, "Service Unavailable")                                   \
+	ROW(BUS_UNAVAILABLE, 503, true, "Service Unavailable")                                     \
+	ROW(OUTCOME_UNKNOWN, 503, true, "Service Unavailable")                                     \
+	/* The transaction was rolled back by chance (deadlock, lost race): run it again. */       \
+	ROW(RERUN, 500, true, "Rerun")                                                             \
+	/* A row is locked by somebody else for longer than a batch may wait. */                   \
+	ROW(LOCK_BUSY, 500, true, "Lock Busy")                                                     \
+	/* The engine refuses something in this batch; nothing was applied. */                     \
+	ROW(POISON, 500, false, "Poison")
+
+enum status {
+#define STATUS_ENUM(code, http, retry, title) STATUS_##code,
+	STATUS_TABLE(STATUS_ENUM)
+#undef STATUS_ENUM
+		STATUS_COUNT
+};
+
+/* The stable, upper case code, e.g. "COUNT_NOT_FOUND". Static. */
+const char *status_code(enum status status);
+
+/* The HTTP status number. */
+int status_http(enum status status);
+
+/* The title of RFC 9457, e.g. "Not Found". Static. */
+const char *status_title(enum status status);
+
+/* Whether the same request may succeed later. */
+bool status_retry_helps(enum status status);
+
+/* The reason phrase of any HTTP status number this program sends. Static. */
+const char *status_reason(int http_status);
+
+#endif

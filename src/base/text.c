@@ -1,0 +1,145 @@
+#include "base/text.h"
+
+/* Length of the sequence that starts at `p`, 0 where it is not valid UTF-8. */
+static size_t utf8_sequence(const unsigned char *p, size_t left)
+{
+	unsigned char first = p[0];
+	size_t len;
+
+	if (first < 0x80)
+		return first == 0 ? 0 : 1;
+	if (first < 0xc2 || first > 0xf4)
+		return 0;
+	len = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+	if (len > left)
+		return 0;
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	}
+	if ((first == 0xe0 && p[1] < 0xa0) || (first == 0xed && p[1] > 0x9f))
+		return 0;
+	if ((first == 0xf0 && p[1] < 0x90) || (first == 0xf4 && p[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+bool text_is_utf8(struct slice text)
+{
+	const unsigned char *p = (const unsigned char *)text.data;
+	size_t left = text.len;
+
+	while (left > 0) {
+		size_t len = utf8_sequence(p, left);
+
+		if (len == 0)
+			return false;
+		p += len;
+		left -= len;
+	}
+	return true;
+}
+
+bool text_has_control(struct slice text)
+{
+	const unsigned char *p = (const unsigned char *)text.data;
+
+	for (size_t i = 0; i < text.len; i++) {
+		if (p[i] < 0x20 || p[i] == 0x7f)
+			return true;
+		if (p[i] == 0xc2 && i + 1 < text.len && p[i + 1] < 0xa0)
+			return true;
+	}
+	return false;
+}
+
+bool text_is_blank(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (!memchr(" \t\r\n\v\f", text.data[i], 6))
+			return false;
+	}
+	return true;
+}
+
+bool text_to_int(struct slice text, int64_t *value)
+{
+	int64_t result = 0;
+	size_t i = 0;
+	bool negative = text.len > 0 && text.data[0] == '-';
+
+	if (negative)
+		i = 1;
+	if (i == text.len)
+		return false;
+	for (; i < text.len; i++) {
+		int digit = text.data[i] - '0';
+
+		if (digit < 0 || digit > 9)
+			return false;
+		if (__builtin_mul_overflow(result, 10, &result))
+			return false;
+		if (__builtin_sub_overflow(result, digit, &result))
+			return false;
+	}
+	if (!negative && __builtin_sub_overflow(0, result, &result))
+		return false;
+	*value = result;
+	return true;
+}
+
+static int64_t duration_unit_us(struct slice unit)
+{
+	static const struct {
+		const char *name;
+		int64_t us;
+	} units[] = {
+		{"us", 1},
+		{"ms", 1000},
+		{"s", 1000000},
+		{"m", 60 * 1000000LL},
+		{"h", 3600 * 1000000LL},
+		{"d", 86400 * 1000000LL},
+	};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (slice_is(unit, units[i].name))
+			return units[i].us;
+	}
+	return 0;
+}
+
+bool text_to_duration_us(struct slice text, int64_t *value_us)
+{
+	size_t digits = text.len > 0 && text.data[0] == '-';
+	int64_t number, unit;
+
+	while (digits < text.len && text.data[digits] >= '0' && text.data[digits] <= '9')
+		digits++;
+	if (!text_to_int(slice_make(text.data, digits), &number))
+		return false;
+	if (digits == text.len && number == 0) {
+		*value_us = 0;
+		return true;
+	}
+	unit = duration_unit_us(slice_make(text.data + digits, text.len - digits));
+	return unit > 0 && !__builtin_mul_overflow(number, unit, value_us);
+}
+
+void text_escape_log(struct buffer *buffer, struct slice text)
+{
+	const unsigned char *p = (const unsigned char *)text.data;
+	size_t i = 0;
+
+	while (i < text.len) {
+		size_t len = utf8_sequence(p + i, text.len - i);
+
+		if (len == 0 || text_has_control(slice_make(p + i, len))) {
+			buffer_format(buffer, "\\x%02x", p[i]);
+			i++;
+			continue;
+		}
+		buffer_bytes(buffer, p + i, len);
+		i += len;
+	}
+}

@@ -1,0 +1,34 @@
+/*
+ * Text at the edge of the program: is it UTF-8, is it printable, what does it say. Everything here
+ * is pure.
+ */
+#ifndef QUIPU_BASE_TEXT_H
+#define QUIPU_BASE_TEXT_H
+
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/slice.h"
+
+/* Valid UTF-8 without NUL, surrogates or overlong forms. */
+bool text_is_utf8(struct slice text);
+
+/* Contains a control character: C0, DEL or C1. `text` must be valid UTF-8. */
+bool text_has_control(struct slice text);
+
+/* Only spaces, tabs, line breaks, or nothing. */
+bool text_is_blank(struct slice text);
+
+/* An integer with an optional minus and nothing around it. false: not one, or outside int64. */
+bool text_to_int(struct slice text, int64_t *value);
+
+/*
+ * A duration: digits and one of us, ms, s, m, h, d ("90s", "24h", "20ms"), with an optional minus.
+ * A bare 0 is allowed. false: not one.
+ */
+bool text_to_duration_us(struct slice text, int64_t *value_us);
+
+/* Appends `text` with control characters and invalid bytes written as \xNN, for log lines. */
+void text_escape_log(struct buffer *buffer, struct slice text);
+
+#endif

@@ -1,0 +1,368 @@
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <ini.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
+
+struct option {
+	const char *name;
+	enum option_type type;
+	size_t offset;        /* in struct settings */
+	const char *standard; /* the default, "" for none */
+	int64_t least;        /* numbers and durations (us) */
+	int64_t most;
+	const char *value_name; /* in the help */
+	const char *help;
+};
+
+#define FIELD(field) offsetof(struct settings, field)
+#define HOUR_US (3600LL * 1000000)
+#define LEAST_TIME_US 1000
+#define MOST_TIME_US (366 * 24 * HOUR_US)
+
+static const struct option options[] = {
+	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
+		"address to serve; port 0 takes a free one"},
+	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
+		"folder of the SQLite files; locked by one process"},
+	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
+		"services to run, separated by commas: counts"},
+	{"store", TYPE_URL, FIELD(store), "sqlite:", 0, 0, "URL",
+		"where services keep their data: sqlite: (files in --data) or postgres://..."},
+	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL",
+		"the same for counts alone"},
+	{"lanes", TYPE_INT, FIELD(lanes), "0", 0, 64, "N",
+		"write lanes a service; 0: 1 on SQLite, 2 on PostgreSQL"},
+	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0: one a core"},
+	{"batch-max", TYPE_INT, FIELD(batch_max), "1024", 1, 65536, "N",
+		"requests combined into one transaction at most"},
+	{"lane-depth", TYPE_INT, FIELD(lane_depth), "4096", 1, 1000000, "N",
+		"requests that may wait in a lane; more are refused with 503 OVERLOADED"},
+	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
+		"bytes that may wait in a lane"},
+	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
+		"client connections at most; more are refused with 503 OVERLOADED"},
+	{"deadline", TYPE_DURATION, FIELD(deadline_us), "5s", LEAST_TIME_US, MOST_TIME_US, "TIME",
+		"how long a request may wait before it is given up"},
+	{"head-timeout", TYPE_DURATION, FIELD(head_timeout_us), "10s", LEAST_TIME_US, MOST_TIME_US,
+		"TIME", "how long a client may take to send the head of a request"},
+	{"body-timeout", TYPE_DURATION, FIELD(body_timeout_us), "30s", LEAST_TIME_US, MOST_TIME_US,
+		"TIME", "how long a client may take to send the body"},
+	{"idle-timeout", TYPE_DURATION, FIELD(idle_timeout_us), "60s", LEAST_TIME_US, MOST_TIME_US,
+		"TIME", "how long a connection may stay idle"},
+	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
+		"how long SIGTERM waits for requests to finish"},
+	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
+		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
+	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
+		"names besides loopback that a Host or Origin may have"},
+	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
+		"listen on a public address without authentication"},
+	{"log-level", TYPE_TEXT, FIELD(log_level), "info", 0, 0, "LEVEL",
+		"least level that is logged: debug, info, warn, error"},
+	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
+		"text, json, or auto: text on a terminal, else json"},
+};
+
+#define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
+
+static struct {
+	const char *text;
+	const char *source;
+} values[OPTION_COUNT];
+
+/* The index of an option, OPTION_COUNT if there is none of that name. */
+static size_t find_option(struct slice name)
+{
+	size_t i = 0;
+
+	while (i < OPTION_COUNT && !slice_is(name, options[i].name))
+		i++;
+	return i;
+}
+
+static void set_value(size_t index, const char *text, const char *source)
+{
+	values[index].text = text;
+	values[index].source = source;
+}
+
+/* ---- sources ----------------------------------------------------------------------------- */
+
+static void read_defaults(void)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++)
+		set_value(i, options[i].standard, "default");
+}
+
+static void environment_name(const char *option, char *out, size_t size)
+{
+	size_t len = (size_t)snprintf(out, size, "QUIPU_%s", option);
+
+	for (size_t i = 0; i < len && i < size; i++)
+		out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+}
+
+static void read_environment(void)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		char name[64];
+		const char *text;
+
+		environment_name(options[i].name, name, sizeof(name));
+		text = getenv(name);
+		if (text && *text)
+			set_value(i, text, "environment");
+	}
+}
+
+struct file_reading {
+	const char *path;
+	char *why;
+	bool failed;
+};
+
+static int on_file_line(void *context, const char *section, const char *name, const char *text)
+{
+	struct file_reading *reading = context;
+	size_t index = find_option(slice_of(name));
+
+	(void)section;
+	if (index < OPTION_COUNT) {
+		set_value(index, qp_strdup(text), "file");
+		return 1;
+	}
+	if (!reading->failed)
+		snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: there is no option \"%s\"",
+			reading->path, name);
+	reading->failed = true;
+	return 0;
+}
+
+static bool read_file(const char *path, char *why)
+{
+	struct file_reading reading = {.path = path, .why = why};
+	int line;
+
+	if (!path)
+		return true;
+	line = ini_parse(path, on_file_line, &reading);
+	if (line == 0 || reading.failed)
+		return line == 0;
+	if (line < 0)
+		snprintf(why, OPTIONS_WHY_SIZE, "cannot read the configuration file %s", path);
+	else
+		snprintf(why, OPTIONS_WHY_SIZE, "%s: line %d is not \"name = value\"", path, line);
+	return false;
+}
+
+struct flags {
+	struct settings *settings;
+	const char *file;
+	const char *given[OPTION_COUNT];
+};
+
+/* Flags that are no options: they say what to do, not how. */
+static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
+{
+	*used_text = false;
+	if (slice_is(name, "print-config")) {
+		flags->settings->print_config = true;
+	} else if (slice_is(name, "check-config")) {
+		flags->settings->check_config = true;
+	} else if (slice_is(name, "config") && text) {
+		flags->file = text;
+		*used_text = true;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* Reads one flag; returns how many arguments it took, 0 on failure. */
+static int take_flag(struct flags *flags, int count, char *const *arguments, char *why)
+{
+	struct slice rest = slice_of(arguments[0]);
+	struct slice name;
+	const char *text;
+	size_t index;
+	bool joined, used_text;
+
+	if (!slice_starts_with(rest, "--")) {
+		snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help",
+			arguments[0]);
+		return 0;
+	}
+	rest = slice_make(rest.data + 2, rest.len - 2);
+	name = slice_cut(&rest, '=');
+	joined = rest.data != NULL;
+	text = joined ? rest.data : count > 1 ? arguments[1] : NULL;
+	if (take_special(flags, name, text, &used_text))
+		return used_text && !joined ? 2 : 1;
+	index = find_option(name);
+	if (index == OPTION_COUNT) {
+		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s; see quipu help",
+			(int)name.len, name.data);
+		return 0;
+	}
+	if (options[index].type == TYPE_FLAG && !joined) {
+		flags->given[index] = "yes";
+		return 1;
+	}
+	if (!text) {
+		snprintf(why, OPTIONS_WHY_SIZE, "--%s needs a value", options[index].name);
+		return 0;
+	}
+	flags->given[index] = text;
+	return joined ? 1 : 2;
+}
+
+static bool read_flags(struct flags *flags, int count, char *const *arguments, char *why)
+{
+	for (int i = 0; i < count;) {
+		int taken = take_flag(flags, count - i, arguments + i, why);
+
+		if (taken == 0)
+			return false;
+		i += taken;
+	}
+	return true;
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static bool read_flag_value(const char *text, bool *value)
+{
+	struct slice word = slice_of(text);
+
+	*value = slice_is(word, "yes") || slice_is(word, "true") || slice_is(word, "1");
+	return *value || slice_is(word, "no") || slice_is(word, "false") || slice_is(word, "0");
+}
+
+static bool store_value(struct settings *settings, size_t index, char *why)
+{
+	const struct option *option = &options[index];
+	const char *text = values[index].text;
+	void *field = (char *)settings + option->offset;
+	int64_t *number = field;
+	bool ok = true;
+
+	switch (option->type) {
+	case TYPE_TEXT:
+	case TYPE_URL:
+		*(const char **)field = text;
+		break;
+	case TYPE_FLAG:
+		ok = read_flag_value(text, field);
+		break;
+	case TYPE_INT:
+		ok = text_to_int(slice_of(text), number);
+		ok = ok && *number >= option->least && *number <= option->most;
+		break;
+	case TYPE_DURATION:
+		ok = text_to_duration_us(slice_of(text), number);
+		ok = ok && *number >= option->least && *number <= option->most;
+		break;
+	}
+	if (!ok && option->type == TYPE_INT)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--%s must be a number from %lld to %lld, not \"%s\"", option->name,
+			(long long)option->least, (long long)option->most, text);
+	else if (!ok)
+		snprintf(why, OPTIONS_WHY_SIZE, "--%s must be %s, not \"%s\"", option->name,
+			option->type == TYPE_FLAG ? "yes or no" : "a time such as 500ms, 5s or 24h",
+			text);
+	return ok;
+}
+
+static bool check_words(const struct settings *settings, char *why)
+{
+	struct slice format = slice_of(settings->log_format);
+	enum log_level level;
+
+	if (!log_level_parse(slice_of(settings->log_level), &level)) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--log-level must be debug, info, warn or error, not \"%s\"",
+			settings->log_level);
+		return false;
+	}
+	if (slice_is(format, "auto") || slice_is(format, "text") || slice_is(format, "json"))
+		return true;
+	snprintf(why, OPTIONS_WHY_SIZE, "--log-format must be text, json or auto, not \"%s\"",
+		settings->log_format);
+	return false;
+}
+
+bool options_read(struct settings *settings, int count, char *const *arguments, char *why)
+{
+	struct flags flags = {.settings = settings, .file = getenv("QUIPU_CONFIG")};
+
+	memset(settings, 0, sizeof(*settings));
+	read_defaults();
+	if (!read_flags(&flags, count, arguments, why) || !read_file(flags.file, why))
+		return false;
+	read_environment();
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (flags.given[i])
+			set_value(i, flags.given[i], "flag");
+		if (!store_value(settings, i, why))
+			return false;
+	}
+	return check_words(settings, why);
+}
+
+/* ---- showing ----------------------------------------------------------------------------- */
+
+/* A URL without its password: postgres://user:***@host/db, and password=*** in its parameters. */
+static void print_url(FILE *out, const char *url)
+{
+	const char *scheme = strstr(url, "://");
+	const char *start = scheme ? scheme + 3 : url;
+	const char *at = strchr(start, '@');
+	const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
+	const char *secret = strstr(at ? at : url, "password=");
+
+	if (colon) {
+		fprintf(out, "%.*s***", (int)(colon + 1 - url), url);
+		url = at;
+	}
+	if (secret) {
+		const char *end = secret + strcspn(secret, "& ");
+
+		fprintf(out, "%.*s***", (int)(secret + 9 - url), url);
+		url = end;
+	}
+	fputs(url, out);
+}
+
+void options_print(FILE *out)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		fprintf(out, "%s = ", options[i].name);
+		if (options[i].type == TYPE_URL)
+			print_url(out, values[i].text);
+		else
+			fputs(values[i].text, out);
+		fprintf(out, "  ; %s\n", values[i].source);
+	}
+}
+
+void options_help(FILE *out)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		char flag[64];
+
+		snprintf(flag, sizeof(flag), "--%s %s", options[i].name,
+			options[i].value_name ? options[i].value_name : "");
+		fprintf(out, "  %-26s %s%s%s%s\n", flag, options[i].help,
+			*options[i].standard ? " [" : "", options[i].standard,
+			*options[i].standard ? "]" : "");
+	}
+}

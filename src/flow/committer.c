@@ -1,0 +1,471 @@
+#include "flow/committer.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "flow/parking.h"
+
+#define RERUN_MAX 20
+#define PARKED_RETRY_NS (20 * NS_PER_MS)
+#define BATCH_ARENA_SIZE (256 * 1024)
+
+struct committer {
+	struct committer_config config;
+	struct parking *parking;
+	struct arena arena;    /* of the current try */
+	struct write **writes; /* of the current batch */
+	struct command_list answered;
+	pthread_t thread;
+	bool has_thread;
+	atomic_bool aborted;
+
+	struct histogram batch_size;
+	struct histogram duration;
+	struct counter reruns;
+	struct counter expired;
+	struct counter poisoned;
+};
+
+struct committer *committer_new(const struct committer_config *config)
+{
+	struct committer *committer = qp_calloc(1, sizeof(*committer));
+
+	assert(config->batch_max > 0);
+	committer->config = *config;
+	committer->parking = parking_new(PARKED_RETRY_NS);
+	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
+	arena_init(&committer->arena, BATCH_ARENA_SIZE);
+	histogram_init(&committer->batch_size, &histogram_batch_size);
+	histogram_init(&committer->duration, &histogram_duration_ns);
+	return committer;
+}
+
+/* ---- one transaction --------------------------------------------------------------------- */
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct write *left = *(struct write *const *)a;
+	const struct write *right = *(struct write *const *)b;
+	int order = slice_compare(left->key->scope, right->key->scope);
+
+	return order ? order : slice_compare(left->key->key, right->key->key);
+}
+
+static bool same_key(const struct write *a, const struct write *b)
+{
+	return compare_keys(&a, &b) == 0;
+}
+
+/*
+ * The writes with a key, sorted by it. Of those that share one only the first stays; the others are
+ * REPEATED: after this transaction the key answers them.
+ */
+static size_t collect_keyed(const struct write_batch *batch, struct write **keyed)
+{
+	size_t count = 0, kept = 0;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		if (batch->writes[i]->key)
+			keyed[count++] = batch->writes[i];
+	}
+	qsort(keyed, count, sizeof(*keyed), compare_keys);
+	for (size_t i = 0; i < count; i++) {
+		if (kept > 0 && same_key(keyed[kept - 1], keyed[i]))
+			keyed[i]->fate = WRITE_REPEATED;
+		else
+			keyed[kept++] = keyed[i];
+	}
+	return kept;
+}
+
+static struct answer copy_answer(struct arena *arena, const struct answer *from)
+{
+	return (struct answer){
+		.http_status = from->http_status,
+		.content_type = arena_copy(arena, from->content_type),
+		.location = arena_copy(arena, from->location),
+		.body = arena_copy(arena, from->body),
+		.replayed = true,
+	};
+}
+
+static void replay(struct write *write, const struct key_record *found)
+{
+	struct arena *arena = write->command.arena;
+
+	if (found->same_request)
+		write_answer(write, copy_answer(arena, &found->answer));
+	else
+		write_answer(write,
+			answer_problem(arena, STATUS_IDEMPOTENCY_KEY_CONFLICT,
+				"this Idempotency-Key was used for another request; nothing was "
+				"changed, use a new key"));
+}
+
+/* Answers the writes whose key is known; the others stay in `keyed`. */
+static enum status replay_known(struct committer *committer, const struct write_batch *batch,
+	struct write **keyed, size_t *count)
+{
+	struct session *session = committer->config.session;
+	struct key_record *records = arena_array(batch->arena, struct key_record, *count);
+	size_t kept = 0;
+	enum status status;
+
+	for (size_t i = 0; i < *count; i++)
+		records[i] = *keyed[i]->key;
+	status = session->ops->keys_find(session, batch->arena, records, *count);
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < *count; i++) {
+		if (records[i].found)
+			replay(keyed[i], &records[i]);
+		else
+			keyed[kept++] = keyed[i];
+	}
+	*count = kept;
+	return STATUS_OK;
+}
+
+static enum status remember(struct committer *committer, const struct write_batch *batch,
+	struct write **keyed, size_t count)
+{
+	struct session *session = committer->config.session;
+	struct key_record *records = arena_array(batch->arena, struct key_record, count);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct write *write = keyed[i];
+
+		if (write->fate != WRITE_ANSWERED || !write_answer_is_kept(&write->command.answer))
+			continue;
+		records[kept] = *write->key;
+		records[kept++].answer = write->command.answer;
+	}
+	if (kept == 0)
+		return STATUS_OK;
+	return session->ops->keys_put(session, records, kept, committer->config.key_ttl_us);
+}
+
+static enum status decide_open(struct committer *committer, const struct write_batch *batch)
+{
+	struct write_batch open = *batch;
+
+	open.writes = arena_array(batch->arena, struct write *, batch->count);
+	open.count = 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		if (batch->writes[i]->fate == WRITE_OPEN)
+			open.writes[open.count++] = batch->writes[i];
+	}
+	if (open.count == 0)
+		return STATUS_OK;
+	return committer->config.decide(
+		committer->config.service, committer->config.session, &open);
+}
+
+static enum status run_transaction(struct committer *committer, const struct write_batch *batch)
+{
+	struct session *session = committer->config.session;
+	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
+	size_t keyed_count = collect_keyed(batch, keyed);
+	enum status status = session->ops->begin(session, batch->mode);
+
+	if (status == STATUS_OK && keyed_count > 0)
+		status = replay_known(committer, batch, keyed, &keyed_count);
+	if (status == STATUS_OK)
+		status = decide_open(committer, batch);
+	if (status == STATUS_OK && keyed_count > 0)
+		status = remember(committer, batch, keyed, keyed_count);
+	if (status == STATUS_OK)
+		status = session->ops->commit(session);
+	return status;
+}
+
+/* ---- one batch --------------------------------------------------------------------------- */
+
+static int64_t now_ns(const struct committer *committer)
+{
+	return clock_steady_ns(committer->config.clock);
+}
+
+static void answer_failed(struct committer *committer, struct write *write, enum status status)
+{
+	write->command.answer = answer_failure(write->command.arena, status);
+	command_list_push(&committer->answered, &write->command);
+}
+
+static void fail_all(
+	struct committer *committer, struct write **writes, size_t count, enum status status)
+{
+	for (size_t i = 0; i < count; i++)
+		answer_failed(committer, writes[i], status);
+}
+
+static void park(struct committer *committer, struct write *write)
+{
+	if (parking_count(committer->parking) >= committer->config.parked_max)
+		answer_failed(committer, write, STATUS_OVERLOADED);
+	else
+		parking_add(committer->parking, &write->command, now_ns(committer));
+}
+
+/* After a commit: hands out answers, parks what is busy, and keeps what must run again. */
+static size_t settle(struct committer *committer, struct write **writes, size_t count)
+{
+	size_t again = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		switch (writes[i]->fate) {
+		case WRITE_ANSWERED:
+			command_list_push(&committer->answered, &writes[i]->command);
+			break;
+		case WRITE_BUSY:
+			park(committer, writes[i]);
+			break;
+		case WRITE_REPEATED:
+			writes[again++] = writes[i];
+			break;
+		case WRITE_OPEN:
+			abort(); /* decide() must settle every write */
+		}
+	}
+	return again;
+}
+
+static enum status try_once(
+	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode)
+{
+	struct write_batch batch = {
+		.writes = writes,
+		.count = count,
+		.mode = mode,
+		.arena = &committer->arena,
+	};
+	int64_t started_ns = now_ns(committer);
+	enum status status;
+
+	arena_reset(&committer->arena);
+	for (size_t i = 0; i < count; i++)
+		writes[i]->fate = WRITE_OPEN;
+	status = run_transaction(committer, &batch);
+	histogram_observe(&committer->batch_size, (int64_t)count);
+	histogram_observe(&committer->duration, now_ns(committer) - started_ns);
+	return status;
+}
+
+static void run(
+	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode);
+
+/* The transaction breaks on something in this batch: find it by halving. */
+static void isolate(struct committer *committer, struct write **writes, size_t count,
+	enum lock_mode mode, enum status why)
+{
+	if (count > 1) {
+		run(committer, writes, count / 2, mode);
+		run(committer, writes + count / 2, count - count / 2, mode);
+	} else if (why == STATUS_LOCK_BUSY) {
+		park(committer, writes[0]);
+	} else {
+		counter_add(&committer->poisoned, 1);
+		log_line(LOG_ERROR, "committer", "a command on %.*s was refused by the store",
+			(int)writes[0]->command.key.len, writes[0]->command.key.data);
+		answer_failed(committer, writes[0], STATUS_INTERNAL);
+	}
+}
+
+static void run(
+	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode)
+{
+	int reruns = 0;
+
+	while (count > 0) {
+		enum status status = try_once(committer, writes, count, mode);
+
+		if (status == STATUS_OK) {
+			count = settle(committer, writes, count);
+			command_list_deliver(&committer->answered);
+			reruns = 0;
+		} else if (status == STATUS_RERUN && reruns++ < RERUN_MAX) {
+			counter_add(&committer->reruns, 1);
+		} else if (status == STATUS_LOCK_BUSY && mode == LOCK_WAIT) {
+			mode = LOCK_SKIP;
+		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
+			isolate(committer, writes, count, mode, status);
+			return;
+		} else {
+			fail_all(committer, writes, count,
+				status == STATUS_RERUN ? STATUS_OVERLOADED : status);
+			return;
+		}
+	}
+}
+
+/* ---- the lane ---------------------------------------------------------------------------- */
+
+static bool is_wanted(struct committer *committer, const struct command *command)
+{
+	return !atomic_load_explicit(&committer->aborted, memory_order_relaxed) &&
+	       !atomic_load_explicit(&command->client_gone, memory_order_relaxed) &&
+	       now_ns(committer) < command->deadline_ns;
+}
+
+static void drop(struct committer *committer, struct command *command)
+{
+	counter_add(&committer->expired, 1);
+	command->answer = answer_failure(command->arena, STATUS_OVERLOADED);
+	command_list_push(&committer->answered, command);
+}
+
+static void run_list(struct committer *committer, struct command_list *list, enum lock_mode mode)
+{
+	struct command *command;
+	size_t count = 0;
+
+	while ((command = command_list_pop(list))) {
+		if (!is_wanted(committer, command))
+			drop(committer, command);
+		else
+			committer->writes[count++] = (struct write *)command;
+		if (count == committer->config.batch_max) {
+			run(committer, committer->writes, count, mode);
+			count = 0;
+		}
+	}
+	run(committer, committer->writes, count, mode);
+	command_list_deliver(&committer->answered);
+}
+
+/* What came for keys that are parked waits behind them. */
+static void park_followers(struct committer *committer, struct command_list *list)
+{
+	struct command_list free_to_run = {0};
+	struct command *command;
+
+	if (parking_count(committer->parking) == 0)
+		return;
+	while ((command = command_list_pop(list))) {
+		if (parking_has_key(committer->parking, command))
+			park(committer, (struct write *)command);
+		else
+			command_list_push(&free_to_run, command);
+	}
+	*list = free_to_run;
+}
+
+static void wait_until(const struct committer *committer, int64_t until_ns)
+{
+	int64_t left_ns = until_ns - now_ns(committer);
+	struct timespec pause = {.tv_nsec = left_ns > 0 && left_ns < NS_PER_S ? left_ns : 0};
+
+	nanosleep(&pause, NULL);
+}
+
+bool committer_step(struct committer *committer)
+{
+	struct command_list fresh = {0}, due = {0};
+	int64_t until_ns = parking_next_due_ns(committer->parking);
+	size_t batch_max = committer->config.batch_max;
+	bool open = lane_take(committer->config.lane, &fresh, batch_max, until_ns);
+
+	if (!open && parking_count(committer->parking) > 0)
+		wait_until(committer, until_ns);
+	park_followers(committer, &fresh);
+	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
+	if (due.first)
+		run_list(committer, &due, LOCK_SKIP);
+	run_list(committer, &fresh, LOCK_WAIT);
+	return open || parking_count(committer->parking) > 0;
+}
+
+static void *committer_main(void *argument)
+{
+	struct committer *committer = argument;
+
+	pthread_setname_np(pthread_self(), "committer");
+	while (committer_step(committer))
+		;
+	return NULL;
+}
+
+void committer_start(struct committer *committer)
+{
+	int failed = pthread_create(&committer->thread, NULL, committer_main, committer);
+
+	assert(!failed);
+	committer->has_thread = true;
+}
+
+void committer_abort(struct committer *committer)
+{
+	atomic_store(&committer->aborted, true);
+}
+
+void committer_free(struct committer *committer)
+{
+	if (committer->has_thread)
+		pthread_join(committer->thread, NULL);
+	session_close(committer->config.session);
+	parking_free(committer->parking);
+	arena_release(&committer->arena);
+	free(committer->writes);
+	free(committer);
+}
+
+/* ---- metrics ----------------------------------------------------------------------------- */
+
+static void collect_counter(struct committer *const *committers, size_t count, struct buffer *page,
+	const char *name, size_t offset, const char *help)
+{
+	metrics_family(page, name, "counter", help);
+	for (size_t i = 0; i < count; i++) {
+		const struct counter *counter =
+			(const void *)((const char *)committers[i] + offset);
+		char labels[64];
+
+		snprintf(labels, sizeof(labels), "lane=\"%s\"",
+			lane_name(committers[i]->config.lane));
+		metrics_sample(page, name, labels, counter_read(counter));
+	}
+}
+
+static void collect_histogram(struct committer *const *committers, size_t count,
+	struct buffer *page, const char *name, size_t offset, const char *help)
+{
+	metrics_family(page, name, "histogram", help);
+	for (size_t i = 0; i < count; i++) {
+		const struct histogram *histogram =
+			(const void *)((const char *)committers[i] + offset);
+		char labels[64];
+
+		snprintf(labels, sizeof(labels), "lane=\"%s\"",
+			lane_name(committers[i]->config.lane));
+		metrics_histogram(page, name, labels, histogram);
+	}
+}
+
+void committers_collect(struct committer *const *committers, size_t count, struct buffer *page)
+{
+	char labels[64];
+
+	metrics_family(page, "quipu_parked_commands", "gauge",
+		"Commands that wait for a row held by another session.");
+	for (size_t i = 0; i < count; i++) {
+		snprintf(labels, sizeof(labels), "lane=\"%s\"",
+			lane_name(committers[i]->config.lane));
+		metrics_sample(page, "quipu_parked_commands", labels,
+			(int64_t)parking_count(committers[i]->parking));
+	}
+	collect_histogram(committers, count, page, "quipu_batch_size",
+		offsetof(struct committer, batch_size), "Commands in one transaction.");
+	collect_histogram(committers, count, page, "quipu_commit_duration_seconds",
+		offsetof(struct committer, duration), "From BEGIN to COMMIT of a batch.");
+	collect_counter(committers, count, page, "quipu_reruns_total",
+		offsetof(struct committer, reruns), "Transactions that were run again.");
+	collect_counter(committers, count, page, "quipu_expired_commands_total",
+		offsetof(struct committer, expired), "Commands dropped before they ran.");
+	collect_counter(committers, count, page, "quipu_poisoned_commands_total",
+		offsetof(struct committer, poisoned), "Commands that the store refused.");
+}

@@ -1,0 +1,65 @@
+/*
+ * A committer takes whatever waits in its lane, runs ONE transaction for all of it, and answers
+ * after COMMIT. There is no timer: while one batch commits, the next gathers.
+ *
+ * What the store may say of a transaction, and what follows:
+ *
+ *   OK                 answers are delivered; busy writes are parked; repeated keys run again
+ *   RERUN              the same batch again, a bounded number of times
+ *   LOCK_BUSY          the same batch again with LOCK_SKIP: rows held by others come back as busy.
+ *                      If it happens under LOCK_SKIP too (a key or a new row that another session
+ *                      has not committed yet), the batch is halved until the one is found: parked
+ *   POISON             halved until the one command is found, which gets 500; the rest is applied
+ *   STORE_UNAVAILABLE  503 for all, nothing was applied
+ *   OUTCOME_UNKNOWN    503 for all, and the answer says so
+ *
+ * A committer is a thread of its own, or, in tests, a function called by hand.
+ */
+#ifndef QUIPU_FLOW_COMMITTER_H
+#define QUIPU_FLOW_COMMITTER_H
+
+#include "base/clock.h"
+#include "flow/write.h"
+#include "runtime/lane.h"
+
+struct committer_config {
+	struct lane *lane;       /* not owned */
+	struct session *session; /* owned */
+	size_t batch_max;
+	size_t parked_max;
+	int64_t key_ttl_us;
+	const struct clock *clock;
+
+	/*
+	 * Settles every OPEN write of the batch with the rules of the service, in the transaction
+	 * that has begun on `session`. May be called again for the same writes after a rollback.
+	 * Returns OK, or what the session returned.
+	 */
+	enum status (*decide)(
+		void *service, struct session *session, const struct write_batch *batch);
+	void *service;
+};
+
+struct committer;
+
+struct committer *committer_new(const struct committer_config *config);
+
+/* Runs it on a thread of its own until the lane is closed and everything taken is answered. */
+void committer_start(struct committer *committer);
+
+/* From now on, whatever would wait or run is answered with OVERLOADED. Any thread. */
+void committer_abort(struct committer *committer);
+
+/* Waits for the thread, if one was started, and frees. The lane must be closed. */
+void committer_free(struct committer *committer);
+
+/*
+ * One round without a thread, for tests: takes what waits, runs what is due. false: the lane is
+ * closed and nothing is left.
+ */
+bool committer_step(struct committer *committer);
+
+/* Metrics of all committers of the program, `count` of them. Families are written once. */
+void committers_collect(struct committer *const *committers, size_t count, struct buffer *page);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * All the lanes of one service on one store: write lanes with a committer each, chosen by the hash
+ * of a command's key so that commands on one key keep their order, and one read lane with a reader.
+ */
+#ifndef QUIPU_FLOW_LANE_SET_H
+#define QUIPU_FLOW_LANE_SET_H
+
+#include "flow/committer.h"
+#include "flow/reader.h"
+
+struct lane_settings {
+	size_t lanes; /* 0: the store's default */
+	size_t depth_max;
+	size_t bytes_max;
+	size_t batch_max;
+	int64_t key_ttl_us;
+};
+
+/* What a service brings; see committer.h and reader.h. */
+struct lane_service {
+	const char *name; /* "counts" */
+	void *context;
+	enum status (*decide)(
+		void *context, struct session *session, const struct write_batch *batch);
+	enum status (*look_up)(
+		void *context, struct session *session, const struct read_batch *batch);
+};
+
+struct lane_set;
+
+/* `store` outlives the set. */
+struct lane_set *lane_set_new(const struct lane_service *service, struct store *store,
+	const struct lane_settings *settings);
+
+void lane_set_start(struct lane_set *set);
+
+/* The lane for a write on a key with this hash. Any thread. */
+struct lane *lane_set_writer(struct lane_set *set, uint64_t hash);
+struct lane *lane_set_reader(struct lane_set *set);
+
+/* Accepts nothing more. What waits is still answered. */
+void lane_set_close(struct lane_set *set);
+
+/* What waits gets OVERLOADED. */
+void lane_set_abort(struct lane_set *set);
+
+/* Waits for the threads and frees. The set must be closed. */
+void lane_set_free(struct lane_set *set);
+
+/* A metrics collector (context: the set). */
+void lane_set_collect(void *set, struct buffer *page);
+
+#endif

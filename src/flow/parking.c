@@ -1,0 +1,130 @@
+#include "flow/parking.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define BUCKETS 256
+
+struct parked_key {
+	struct parked_key *next; /* in its bucket */
+	struct command_list commands;
+	int64_t due_ns;
+};
+
+struct parking {
+	struct parked_key *buckets[BUCKETS];
+	int64_t retry_ns;
+	struct dice dice;
+	struct counter count;
+};
+
+struct parking *parking_new(int64_t retry_ns)
+{
+	struct parking *parking = qp_calloc(1, sizeof(*parking));
+
+	assert(retry_ns > 0);
+	parking->retry_ns = retry_ns;
+	dice_init(&parking->dice);
+	return parking;
+}
+
+void parking_free(struct parking *parking)
+{
+	assert(parking_count(parking) == 0);
+	free(parking);
+}
+
+size_t parking_count(const struct parking *parking)
+{
+	return (size_t)counter_read(&parking->count);
+}
+
+static struct parked_key *find(const struct parking *parking, const struct command *command)
+{
+	struct parked_key *parked = parking->buckets[command->hash % BUCKETS];
+
+	while (parked && !slice_equal(parked->commands.first->key, command->key))
+		parked = parked->next;
+	return parked;
+}
+
+static struct parked_key *add_key(
+	struct parking *parking, const struct command *command, int64_t now_ns)
+{
+	struct parked_key **bucket = &parking->buckets[command->hash % BUCKETS];
+	struct parked_key *parked = qp_calloc(1, sizeof(*parked));
+	uint64_t jitter = dice_below(&parking->dice, (uint64_t)parking->retry_ns + 1);
+
+	parked->due_ns = now_ns + parking->retry_ns / 2 + (int64_t)jitter;
+	parked->next = *bucket;
+	*bucket = parked;
+	return parked;
+}
+
+void parking_add(struct parking *parking, struct command *command, int64_t now_ns)
+{
+	struct parked_key *parked = find(parking, command);
+
+	if (!parked)
+		parked = add_key(parking, command, now_ns);
+	command_list_push(&parked->commands, command);
+	counter_add(&parking->count, 1);
+}
+
+bool parking_has_key(const struct parking *parking, const struct command *command)
+{
+	return parking_count(parking) > 0 && find(parking, command) != NULL;
+}
+
+int64_t parking_next_due_ns(const struct parking *parking)
+{
+	int64_t due_ns = INT64_MAX;
+
+	if (parking_count(parking) == 0)
+		return due_ns;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		for (struct parked_key *p = parking->buckets[i]; p; p = p->next)
+			due_ns = p->due_ns < due_ns ? p->due_ns : due_ns;
+	}
+	return due_ns;
+}
+
+/* Moves the commands of `*link` to `out` and frees the key; `*link` is the next one then. */
+static void take_key(struct parking *parking, struct parked_key **link, struct command_list *out)
+{
+	struct parked_key *parked = *link;
+
+	*link = parked->next;
+	counter_add(&parking->count, -(int64_t)parked->commands.count);
+	command_list_append(out, &parked->commands);
+	free(parked);
+}
+
+static void take_until(
+	struct parking *parking, struct command_list *out, size_t max, int64_t due_until_ns)
+{
+	for (size_t i = 0; i < BUCKETS; i++) {
+		struct parked_key **link = &parking->buckets[i];
+
+		while (*link) {
+			size_t wanted = out->count + (*link)->commands.count;
+			bool fits = out->count == 0 || wanted <= max;
+
+			if ((*link)->due_ns <= due_until_ns && fits)
+				take_key(parking, link, out);
+			else
+				link = &(*link)->next;
+		}
+	}
+}
+
+void parking_take_due(struct parking *parking, struct command_list *out, size_t max, int64_t now_ns)
+{
+	if (parking_count(parking) > 0)
+		take_until(parking, out, max, now_ns);
+}
+
+void parking_take_all(struct parking *parking, struct command_list *out)
+{
+	take_until(parking, out, SIZE_MAX, INT64_MAX);
+}

@@ -1,0 +1,113 @@
+#include "flow/reader.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define RERUN_MAX 3
+#define BATCH_ARENA_SIZE (64 * 1024)
+
+struct reader {
+	struct reader_config config;
+	struct arena arena;
+	struct command **commands;
+	pthread_t thread;
+	bool has_thread;
+};
+
+struct reader *reader_new(const struct reader_config *config)
+{
+	struct reader *reader = qp_calloc(1, sizeof(*reader));
+
+	assert(config->batch_max > 0);
+	reader->config = *config;
+	reader->commands = qp_calloc(config->batch_max, sizeof(*reader->commands));
+	arena_init(&reader->arena, BATCH_ARENA_SIZE);
+	return reader;
+}
+
+static enum status look_up(struct reader *reader, size_t count)
+{
+	struct read_batch batch = {
+		.commands = reader->commands,
+		.count = count,
+		.arena = &reader->arena,
+	};
+	enum status status = STATUS_RERUN;
+
+	for (int i = 0; i <= RERUN_MAX && status == STATUS_RERUN; i++) {
+		arena_reset(&reader->arena);
+		status = reader->config.look_up(
+			reader->config.service, reader->config.session, &batch);
+	}
+	return status == STATUS_RERUN || status == STATUS_POISON ? STATUS_STORE_UNAVAILABLE
+								 : status;
+}
+
+static void fail(struct command *command, enum status status)
+{
+	command->answer = answer_failure(command->arena, status);
+}
+
+static size_t sort_out_late(
+	struct reader *reader, struct command_list *taken, struct command_list *answered)
+{
+	int64_t now_ns = clock_steady_ns(reader->config.clock);
+	struct command *command;
+	size_t count = 0;
+
+	while ((command = command_list_pop(taken))) {
+		if (now_ns < command->deadline_ns && !atomic_load(&command->client_gone)) {
+			reader->commands[count++] = command;
+			continue;
+		}
+		fail(command, STATUS_OVERLOADED);
+		command_list_push(answered, command);
+	}
+	return count;
+}
+
+bool reader_step(struct reader *reader)
+{
+	struct command_list taken = {0}, answered = {0};
+	bool open = lane_take(reader->config.lane, &taken, reader->config.batch_max, INT64_MAX);
+	size_t count = sort_out_late(reader, &taken, &answered);
+
+	if (count > 0) {
+		enum status status = look_up(reader, count);
+
+		for (size_t i = 0; i < count; i++) {
+			if (status != STATUS_OK)
+				fail(reader->commands[i], status);
+			command_list_push(&answered, reader->commands[i]);
+		}
+	}
+	command_list_deliver(&answered);
+	return open;
+}
+
+static void *reader_main(void *argument)
+{
+	pthread_setname_np(pthread_self(), "reader");
+	while (reader_step(argument))
+		;
+	return NULL;
+}
+
+void reader_start(struct reader *reader)
+{
+	int failed = pthread_create(&reader->thread, NULL, reader_main, reader);
+
+	assert(!failed);
+	reader->has_thread = true;
+}
+
+void reader_free(struct reader *reader)
+{
+	if (reader->has_thread)
+		pthread_join(reader->thread, NULL);
+	session_close(reader->config.session);
+	arena_release(&reader->arena);
+	free(reader->commands);
+	free(reader);
+}

@@ -1,0 +1,44 @@
+/*
+ * A reader takes whatever waits in its lane and looks it all up at once, outside any transaction.
+ */
+#ifndef QUIPU_FLOW_READER_H
+#define QUIPU_FLOW_READER_H
+
+#include "base/clock.h"
+#include "ports/store.h"
+#include "runtime/lane.h"
+
+/* Commands that are looked up together. */
+struct read_batch {
+	struct command **commands;
+	size_t count;
+	struct arena *arena; /* for this try only */
+};
+
+struct reader_config {
+	struct lane *lane;       /* not owned */
+	struct session *session; /* owned */
+	size_t batch_max;
+	const struct clock *clock;
+
+	/* Sets the answer of every command, or returns what the session returned. May be called
+	 * again for the same commands. */
+	enum status (*look_up)(
+		void *service, struct session *session, const struct read_batch *batch);
+	void *service;
+};
+
+struct reader;
+
+struct reader *reader_new(const struct reader_config *config);
+
+/* Runs it on a thread of its own until the lane is closed and empty. */
+void reader_start(struct reader *reader);
+
+/* Waits for the thread, if one was started, and frees. The lane must be closed. */
+void reader_free(struct reader *reader);
+
+/* One round without a thread, for tests. false: the lane is closed and empty. */
+bool reader_step(struct reader *reader);
+
+#endif

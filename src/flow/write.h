@@ -1,0 +1,46 @@
+/*
+ * A write is a command that changes something: what a committer batches. Services embed it as the
+ * first member of their own commands.
+ *
+ *   fate       set by                               next
+ *   OPEN       committer, before each try           decide() must settle it
+ *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
+ *   BUSY       decide(), row held by others         parked, tried again when due
+ *   REPEATED   committer: same key twice in a batch tried again after the first has committed
+ */
+#ifndef QUIPU_FLOW_WRITE_H
+#define QUIPU_FLOW_WRITE_H
+
+#include "ports/store.h"
+#include "runtime/command.h"
+
+enum write_fate { WRITE_OPEN, WRITE_ANSWERED, WRITE_BUSY, WRITE_REPEATED };
+
+struct write {
+	struct command command;
+	struct key_record *key; /* NULL: sent without an Idempotency-Key */
+	enum write_fate fate;
+};
+
+/* Writes that are tried in one transaction, in the order they came. */
+struct write_batch {
+	struct write **writes;
+	size_t count;
+	enum lock_mode mode;
+	struct arena *arena; /* for this try only */
+};
+
+/* Settles an open write. */
+void write_answer(struct write *write, struct answer answer);
+
+/*
+ * Gives `write` an Idempotency-Key, in memory of its command's arena. The request (method, path,
+ * body) is remembered as a fingerprint, so that another request under the same key is told apart.
+ */
+void write_set_key(struct write *write, struct arena *arena, struct slice scope, struct slice key,
+	const struct slice request[3]);
+
+/* Whether an answer is remembered under a key: success, and refusals decided by state. */
+bool write_answer_is_kept(const struct answer *answer);
+
+#endif

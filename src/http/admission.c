@@ -1,0 +1,124 @@
+#include "http/admission.h"
+
+#include "base/text.h"
+
+#define REQUEST_ID_MAX 128
+
+static void refuse(struct request *request, enum status status, const char *why)
+{
+	request->answer = answer_problem(&request->arena, status, "%s", why);
+}
+
+static bool host_allowed(const struct admission *admission, struct slice host)
+{
+	struct slice rest = admission->allowed_hosts;
+	struct slice name = host_without_port(host);
+
+	if (host_is_loopback(host))
+		return true;
+	while (rest.data) {
+		struct slice allowed = slice_trim(slice_cut(&rest, ','));
+
+		if (allowed.len > 0 && slice_equal_nocase(allowed, name))
+			return true;
+	}
+	return false;
+}
+
+static bool origin_allowed(const struct admission *admission, struct slice origin)
+{
+	if (slice_starts_with(origin, "http://"))
+		origin = slice_make(origin.data + 7, origin.len - 7);
+	else if (slice_starts_with(origin, "https://"))
+		origin = slice_make(origin.data + 8, origin.len - 8);
+	else
+		return false; /* "null" and everything that is no web page of ours */
+	return host_allowed(admission, origin);
+}
+
+static void check_browser(const struct admission *admission, struct request *request)
+{
+	struct slice host = request_header(request, "Host");
+	struct slice origin = request_header(request, "Origin");
+	struct slice site = request_header(request, "Sec-Fetch-Site");
+
+	if (host.data && !host_allowed(admission, host))
+		refuse(request, STATUS_FORBIDDEN_HOST,
+			"the Host of the request is not a name of this server; see "
+			"--allowed-hosts");
+	else if (request->safe)
+		return;
+	else if (origin.data && !origin_allowed(admission, origin))
+		refuse(request, STATUS_FORBIDDEN_ORIGIN,
+			"a page of another origin may not change anything; see --allowed-hosts");
+	else if (slice_is_nocase(site, "cross-site"))
+		refuse(request, STATUS_FORBIDDEN_ORIGIN,
+			"a page of another site may not change anything");
+}
+
+static void check_protocol(struct request *request, int http_major, int http_minor)
+{
+	size_t hosts = request_header_count(request, "Host");
+	struct slice expect = request_header(request, "Expect");
+
+	if (http_major != 1 || http_minor > 1)
+		refuse(request, STATUS_BAD_REQUEST, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+	else if (hosts > 1 || (hosts == 0 && http_minor == 1))
+		refuse(request, STATUS_BAD_REQUEST, "exactly one Host header is required");
+	else if (expect.data && !slice_is_nocase(expect, "100-continue"))
+		refuse(request, STATUS_EXPECTATION_FAILED, "only 100-continue can be expected");
+}
+
+static void refuse_method(struct request *request, struct slice allow)
+{
+	struct buffer headers = buffer_make(&request->arena, allow.len + 16);
+
+	refuse(request, STATUS_METHOD_NOT_ALLOWED, "this path does not know this method");
+	buffer_text(&headers, "Allow: ");
+	buffer_add(&headers, allow);
+	buffer_text(&headers, "\r\n");
+	request->answer.headers = buffer_slice(&headers);
+}
+
+static void find_route(const struct admission *admission, struct request *request)
+{
+	const char *why;
+	struct slice allow;
+	enum status status = path_parse(&request->arena, request->target, &request->path, &why);
+
+	if (status != STATUS_OK) {
+		refuse(request, status, why);
+		return;
+	}
+	status = router_find(admission->router, &request->arena, request->method, &request->path,
+		&request->route, request->params, &allow);
+	if (status == STATUS_METHOD_NOT_ALLOWED)
+		refuse_method(request, allow);
+	else if (status != STATUS_OK)
+		refuse(request, status,
+			"nothing is served at this path; /openapi.json lists what is");
+}
+
+static void take_request_id(struct request *request)
+{
+	struct slice id = request_header(request, "X-Request-Id");
+
+	if (id.len > 0 && id.len <= REQUEST_ID_MAX && text_is_utf8(id) && !text_has_control(id))
+		request->id = id;
+}
+
+void admission_decide(
+	const struct admission *admission, struct request *request, int http_major, int http_minor)
+{
+	take_request_id(request);
+	check_protocol(request, http_major, http_minor);
+	if (request->answer.http_status == 0 && admission->guard_browser)
+		check_browser(admission, request);
+	if (request->answer.http_status == 0)
+		find_route(admission, request);
+}
+
+bool admission_wants_continue(const struct request *request)
+{
+	return request_header(request, "Expect").data != NULL;
+}

@@ -1,0 +1,649 @@
+#include "http/connection.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/response.h"
+
+#define PIPELINE_MAX 64
+#define REQUEST_POOL_MAX 1024
+#define REQUEST_ARENA_SIZE 3072
+#define WRITE_BACKLOG_MAX (256 * 1024)
+#define WRITE_ROUND_MAX 16
+#define LINGER_NS (2 * NS_PER_S)
+
+static int64_t now_ns(void)
+{
+	return clock_steady_ns(&clock_system);
+}
+
+/* ---- requests ---------------------------------------------------------------------------- */
+
+static struct request *request_new(void *context)
+{
+	struct connection *connection = context;
+	struct http_worker *worker = connection->worker;
+	struct request *request = worker->pool;
+	struct arena arena;
+
+	if (request) {
+		worker->pool = request->next;
+		worker->pool_count--;
+		arena = request->arena;
+	} else {
+		request = qp_malloc(sizeof(*request));
+		arena_init(&arena, REQUEST_ARENA_SIZE);
+	}
+	memset(request, 0, sizeof(*request));
+	request->arena = arena;
+	request->worker = worker;
+	request->connection = connection;
+	request->started_ns = now_ns();
+	counter_add(&worker->in_flight, 1);
+	return request;
+}
+
+static void request_free(struct request *request)
+{
+	struct http_worker *worker = request->worker;
+
+	assert(!request->command);
+	counter_add(&worker->in_flight, -1);
+	arena_reset(&request->arena);
+	if (worker->pool_count < REQUEST_POOL_MAX) {
+		request->next = worker->pool;
+		worker->pool = request;
+		worker->pool_count++;
+		return;
+	}
+	arena_release(&request->arena);
+	free(request);
+}
+
+struct slice request_header(const struct request *request, const char *name)
+{
+	for (size_t i = 0; i < request->header_count; i++) {
+		if (slice_is_nocase(request->headers[i].name, name)) {
+			struct slice value = request->headers[i].value;
+
+			return value.data ? value : slice_of("");
+		}
+	}
+	return (struct slice){0};
+}
+
+size_t request_header_count(const struct request *request, const char *name)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < request->header_count; i++)
+		count += slice_is_nocase(request->headers[i].name, name);
+	return count;
+}
+
+static void mark_dirty(struct connection *connection)
+{
+	if (connection->is_dirty || connection->is_pumping)
+		return; /* whoever pumps it writes the answer */
+	connection->is_dirty = true;
+	connection->next_dirty = connection->worker->dirty;
+	connection->worker->dirty = connection;
+}
+
+void request_answer(struct request *request, struct answer answer)
+{
+	assert(request->answer.http_status == 0);
+	assert(answer.http_status != 0);
+	request->answer = answer;
+	if (request->connection)
+		mark_dirty(request->connection);
+}
+
+static void on_command_answered(struct loop_task *task)
+{
+	struct command *command = (struct command *)task;
+	struct request *request =
+		(struct request *)((char *)command->arena - offsetof(struct request, arena));
+
+	assert(request->command == command);
+	request->command = NULL;
+	if (request->connection)
+		request_answer(request, command->answer);
+	else
+		request_free(request);
+}
+
+void request_submit(struct request *request, struct lane *lane, struct command *command)
+{
+	command->task.run = on_command_answered;
+	command->loop = request->worker->loop;
+	command->arena = &request->arena;
+	command->deadline_ns = request->deadline_ns;
+	command->bytes = sizeof(*request) + request->target.len + request->body.len;
+	atomic_init(&command->client_gone, false);
+	request->command = command;
+	if (lane_submit(lane, command) != STATUS_OK) {
+		request->command = NULL;
+		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
+	}
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+struct pending_write {
+	uv_write_t uv;
+	struct connection *connection;
+	size_t len;
+	char bytes[];
+};
+
+static void on_written(uv_write_t *uv, int failed)
+{
+	struct pending_write *write = (struct pending_write *)uv;
+	struct connection *connection = write->connection;
+
+	connection->write_backlog -= write->len;
+	connection->active_ns = now_ns();
+	free(write);
+	if (failed)
+		connection_close(connection);
+	else
+		connection_pump(connection);
+}
+
+/* Gives what the kernel did not take at once to libuv, from a copy of its own. */
+static void write_rest(
+	struct connection *connection, const uv_buf_t *parts, size_t count, size_t done)
+{
+	struct pending_write *write;
+	size_t total = 0, filled = 0;
+	uv_buf_t rest;
+
+	for (size_t i = 0; i < count; i++)
+		total += parts[i].len;
+	write = qp_malloc(sizeof(*write) + total - done);
+	for (size_t i = 0; i < count; i++) {
+		size_t skip = done < parts[i].len ? done : parts[i].len;
+
+		memcpy(write->bytes + filled, parts[i].base + skip, parts[i].len - skip);
+		filled += parts[i].len - skip;
+		done -= skip;
+	}
+	write->connection = connection;
+	write->len = filled;
+	connection->write_backlog += filled;
+	rest = uv_buf_init(write->bytes, (unsigned)filled);
+	if (uv_write(&write->uv, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
+		connection->write_backlog -= filled;
+		free(write);
+		connection_close(connection);
+	}
+}
+
+static void write_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
+{
+	size_t total = 0;
+	int done = uv_try_write((uv_stream_t *)&connection->tcp, parts, (unsigned)count);
+
+	if (done < 0 && done != UV_EAGAIN) {
+		connection_close(connection);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		total += parts[i].len;
+	if (done < 0)
+		done = 0;
+	if ((size_t)done < total)
+		write_rest(connection, parts, count, (size_t)done);
+}
+
+static struct slice current_date(struct http_worker *worker)
+{
+	int64_t now_s = clock_wall_us(&clock_system) / 1000000;
+
+	if (now_s != worker->date_s) {
+		worker->date_s = now_s;
+		response_date(worker->date, now_s);
+	}
+	return slice_of(worker->date);
+}
+
+static void log_request(const struct request *request, int64_t duration_ns)
+{
+	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
+	struct log_field fields[] = {
+		{"request_id", request->id},
+		{"traceparent", request_header(request, "traceparent")},
+	};
+
+	if (!log_enabled(level))
+		return;
+	log_line_with(level, "http", fields, 2, "%.*s %.*s %d in %lld us", (int)request->method.len,
+		request->method.data,
+		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
+		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
+		(long long)(duration_ns / 1000));
+}
+
+static bool ends_connection(const struct connection *connection, const struct request *request)
+{
+	return !request->keep_alive || connection->worker->draining;
+}
+
+static uv_buf_t finish_request(struct connection *connection, struct request *request)
+{
+	struct http_worker *worker = connection->worker;
+	int64_t duration_ns = now_ns() - request->started_ns;
+	bool close_after = ends_connection(connection, request);
+	struct slice bytes;
+
+	if (request->id.len == 0) {
+		char *id = arena_alloc(&request->arena, 33);
+
+		dice_hex_id(&worker->dice, id);
+		request->id = slice_make(id, 32);
+	}
+	if (close_after)
+		connection->last_request_seen = true;
+	bytes = response_render(request, current_date(worker), close_after);
+	router_count_answer(
+		worker->router, request->route, request->answer.http_status, duration_ns);
+	log_request(request, duration_ns);
+	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+}
+
+/* Writes the answers at the front of the queue. true: something was written. */
+static bool write_answers(struct connection *connection)
+{
+	struct request *done[WRITE_ROUND_MAX];
+	uv_buf_t parts[WRITE_ROUND_MAX];
+	size_t count = 0;
+
+	while (count < WRITE_ROUND_MAX && connection->first &&
+		connection->first->answer.http_status != 0) {
+		struct request *request = connection->first;
+
+		connection->first = request->next;
+		if (!connection->first)
+			connection->last = NULL;
+		connection->queued--;
+		parts[count] = finish_request(connection, request);
+		done[count++] = request;
+	}
+	if (count == 0)
+		return false;
+	connection->active_ns = now_ns();
+	write_parts(connection, parts, count);
+	for (size_t i = 0; i < count; i++)
+		request_free(done[i]);
+	return true;
+}
+
+static void write_continue(struct connection *connection)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
+
+	/* With answers still to come on this connection it would arrive in the wrong place; the
+	 * client then sends the body unasked, as RFC 9110 lets it. */
+	if (!connection->first)
+		write_parts(connection, &part, 1);
+}
+
+/* ---- reading and starting ---------------------------------------------------------------- */
+
+static void enqueue(struct connection *connection, struct request *request)
+{
+	request->next = NULL;
+	if (connection->last)
+		connection->last->next = request;
+	else
+		connection->first = request;
+	connection->last = request;
+	connection->queued++;
+}
+
+static bool may_start(const struct connection *connection, const struct request *request)
+{
+	if (!connection->first)
+		return true;
+	/* Only the last can be a change: nothing is started behind one. */
+	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX;
+}
+
+static bool start_held(struct connection *connection)
+{
+	struct request *request = connection->held;
+
+	if (!request || !may_start(connection, request))
+		return false;
+	connection->held = NULL;
+	enqueue(connection, request);
+	request->deadline_ns = now_ns() + connection->worker->limits->deadline_ns;
+	if (request->answer.http_status == 0)
+		request->route->handle(request->route->context, request);
+	return true;
+}
+
+static void hold(struct connection *connection, struct request *request)
+{
+	assert(!connection->held);
+	connection->held = request;
+	if (!request->keep_alive)
+		connection->last_request_seen = true;
+}
+
+/* Parses up to the end of one request. true: there was something to parse. */
+static bool read_on(struct connection *connection)
+{
+	if (connection->held || connection->input.len == 0)
+		return false;
+	if (connection->last_request_seen || connection->write_backlog > WRITE_BACKLOG_MAX) {
+		if (connection->last_request_seen)
+			connection->input.len = 0;
+		return false;
+	}
+	switch (parser_feed(&connection->parser, &connection->input)) {
+	case PARSE_MORE:
+		break;
+	case PARSE_CONTINUE:
+		write_continue(connection);
+		break;
+	case PARSE_REQUEST:
+	case PARSE_BROKEN:
+		hold(connection, parser_take(&connection->parser));
+		break;
+	}
+	return true;
+}
+
+static void keep_input(struct connection *connection)
+{
+	char *old = connection->kept;
+
+	connection->kept = NULL;
+	if (connection->input.len > 0) {
+		connection->kept = qp_malloc(connection->input.len);
+		memcpy(connection->kept, connection->input.data, connection->input.len);
+		connection->input.data = connection->kept;
+	}
+	free(old);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer);
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+	struct connection *connection = handle->data;
+
+	(void)suggested;
+	*buffer = uv_buf_init(connection->worker->read_buffer, READ_BUFFER_SIZE);
+}
+
+static bool wants_input(const struct connection *connection)
+{
+	if (connection->input_ended)
+		return false;
+	if (connection->is_lingering)
+		return true;
+	return !connection->held && connection->input.len == 0 && !connection->last_request_seen &&
+	       connection->write_backlog <= WRITE_BACKLOG_MAX;
+}
+
+static void set_reading(struct connection *connection)
+{
+	bool wanted = wants_input(connection);
+	uv_stream_t *stream = (uv_stream_t *)&connection->tcp;
+
+	if (wanted == connection->is_reading)
+		return;
+	connection->is_reading = wanted;
+	if (wanted)
+		uv_read_start(stream, on_alloc, on_read);
+	else
+		uv_read_stop(stream);
+}
+
+static void on_shut(uv_shutdown_t *shutdown, int failed)
+{
+	struct connection *connection = shutdown->data;
+
+	free(shutdown);
+	if (failed && failed != UV_ECANCELED)
+		connection_close(connection);
+}
+
+/* Everything is answered and nothing will follow. */
+static void finish(struct connection *connection)
+{
+	uv_shutdown_t *shutdown;
+
+	if (connection->input_ended) {
+		connection_close(connection);
+		return;
+	}
+	connection->is_lingering = true;
+	connection->active_ns = now_ns();
+	shutdown = qp_malloc(sizeof(*shutdown));
+	shutdown->data = connection;
+	if (uv_shutdown(shutdown, (uv_stream_t *)&connection->tcp, on_shut) != 0) {
+		free(shutdown);
+		connection_close(connection);
+	}
+}
+
+static bool is_idle(const struct connection *connection)
+{
+	return !connection->first && !connection->held && connection->write_backlog == 0;
+}
+
+static bool is_finished(const struct connection *connection)
+{
+	bool nothing_follows =
+		connection->last_request_seen || connection->input_ended ||
+		(connection->worker->draining && connection->parser.stage == STAGE_IDLE);
+
+	return nothing_follows && is_idle(connection) && connection->input.len == 0;
+}
+
+void connection_pump(struct connection *connection)
+{
+	bool moved;
+
+	if (connection->is_pumping || connection->is_closed)
+		return;
+	connection->is_pumping = true;
+	do {
+		moved = write_answers(connection);
+		if (!connection->is_closed)
+			moved |= start_held(connection);
+		if (!connection->is_closed)
+			moved |= read_on(connection);
+	} while (moved && !connection->is_closed);
+	connection->is_pumping = false;
+	if (connection->is_closed)
+		return;
+	if (is_finished(connection) && !connection->is_lingering)
+		finish(connection);
+	if (!connection->is_closed)
+		set_reading(connection);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
+{
+	struct connection *connection = stream->data;
+
+	if (len == 0)
+		return;
+	if (len < 0) {
+		connection->input_ended = true;
+		connection->is_reading = false;
+		uv_read_stop(stream);
+		if (len != UV_EOF || connection->is_lingering)
+			connection_close(connection);
+		else
+			connection_pump(connection);
+		return;
+	}
+	if (connection->is_lingering)
+		return;
+	assert(connection->input.len == 0);
+	connection->active_ns = now_ns();
+	connection->input = slice_make(buffer->base, (size_t)len);
+	connection_pump(connection);
+	if (!connection->is_closed)
+		keep_input(connection);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static void drop_request(struct request *request)
+{
+	request->connection = NULL;
+	if (request->command)
+		atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
+	else
+		request_free(request);
+}
+
+static void drop_requests(struct connection *connection)
+{
+	while (connection->first) {
+		struct request *request = connection->first;
+
+		connection->first = request->next;
+		drop_request(request);
+	}
+	connection->last = NULL;
+	if (connection->held)
+		drop_request(connection->held);
+	connection->held = NULL;
+	if (connection->parser.request)
+		drop_request(parser_take(&connection->parser));
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct connection *connection = handle->data;
+
+	free(connection->kept);
+	free(connection);
+}
+
+static void forget_dirty(struct connection *connection)
+{
+	struct connection **link = &connection->worker->dirty;
+
+	if (!connection->is_dirty)
+		return;
+	while (*link != connection)
+		link = &(*link)->next_dirty;
+	*link = connection->next_dirty;
+}
+
+void connection_close(struct connection *connection)
+{
+	struct http_worker *worker = connection->worker;
+
+	if (connection->is_closed)
+		return;
+	connection->is_closed = true;
+	forget_dirty(connection);
+	drop_requests(connection);
+	if (connection->before)
+		connection->before->next = connection->next;
+	else
+		worker->connections = connection->next;
+	if (connection->next)
+		connection->next->before = connection->before;
+	counter_add(&worker->connection_count, -1);
+	uv_close((uv_handle_t *)&connection->tcp, on_closed);
+}
+
+static void time_out_request(struct connection *connection)
+{
+	hold(connection, parser_time_out(&connection->parser));
+	connection->input.len = 0;
+	connection_pump(connection);
+}
+
+void connection_check_deadlines(struct connection *connection, int64_t now)
+{
+	const struct server_limits *limits = connection->worker->limits;
+	const struct parser *parser = &connection->parser;
+	int64_t quiet_ns = now - connection->active_ns;
+
+	if (connection->is_lingering) {
+		if (quiet_ns > LINGER_NS)
+			connection_close(connection);
+	} else if (connection->write_backlog > 0) {
+		if (quiet_ns > limits->idle_timeout_ns)
+			connection_close(connection);
+	} else if (connection->held || connection->input.len > 0) {
+		return; /* it is our turn */
+	} else if (parser->stage == STAGE_HEAD) {
+		if (now - parser->request->started_ns > limits->head_timeout_ns)
+			time_out_request(connection);
+	} else if (parser->stage == STAGE_BODY) {
+		if (now - parser->head_done_ns > limits->body_timeout_ns)
+			time_out_request(connection);
+	} else if (is_idle(connection) && quiet_ns > limits->idle_timeout_ns) {
+		connection_close(connection);
+	}
+}
+
+void worker_serve(struct http_worker *worker, int fd)
+{
+	struct connection *connection = qp_calloc(1, sizeof(*connection));
+
+	connection->worker = worker;
+	connection->active_ns = now_ns();
+	parser_init(&connection->parser, worker->admission, request_new, connection);
+	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);
+	connection->tcp.data = connection;
+	connection->next = worker->connections;
+	if (connection->next)
+		connection->next->before = connection;
+	worker->connections = connection;
+	if (uv_tcp_open(&connection->tcp, fd) != 0) {
+		close(fd);
+		connection_close(connection);
+		return;
+	}
+	uv_tcp_nodelay(&connection->tcp, 1);
+	set_reading(connection);
+}
+
+void worker_close_all(struct http_worker *worker)
+{
+	while (worker->connections)
+		connection_close(worker->connections);
+}
+
+void worker_write_answers(void *context)
+{
+	struct http_worker *worker = context;
+
+	while (worker->dirty) {
+		struct connection *connection = worker->dirty;
+
+		worker->dirty = connection->next_dirty;
+		connection->is_dirty = false;
+		connection_pump(connection);
+	}
+}
+
+void worker_release(struct http_worker *worker)
+{
+	assert(!worker->connections);
+	while (worker->pool) {
+		struct request *request = worker->pool;
+
+		worker->pool = request->next;
+		arena_release(&request->arena);
+		free(request);
+	}
+}

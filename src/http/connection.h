@@ -1,0 +1,52 @@
+/*
+ * One client connection. Private to http/. State, all on the loop's thread:
+ *
+ *   reading   bytes go to the parser; a complete request becomes `held`
+ *   held      a request that may not start yet: a change waits until everything before it on this
+ *             connection is answered, and nothing starts behind a change. Reading stops meanwhile.
+ *   queue     requests that have started, in order; answers leave from the front only
+ *   lingering the last answer is out and our side is shut; input is thrown away until the client
+ *             closes too, so that it gets to read the answer instead of a reset
+ *   closed    uv_close() is under way; requests still in lanes have lost their connection pointer
+ */
+#ifndef QUIPU_HTTP_CONNECTION_H
+#define QUIPU_HTTP_CONNECTION_H
+
+#include "http/worker.h"
+
+struct connection {
+	uv_tcp_t tcp;
+	struct http_worker *worker;
+	struct connection *before;
+	struct connection *next;
+	struct connection *next_dirty;
+	struct parser parser;
+
+	struct request *first; /* the queue */
+	struct request *last;
+	size_t queued;
+	struct request *held;
+
+	struct slice input;   /* not parsed yet; in the loop's buffer, or in `kept` */
+	char *kept;           /* owned copy of input that had to wait */
+	size_t write_backlog; /* bytes given to libuv and not written */
+	int64_t active_ns;    /* when something last happened */
+	bool is_dirty;
+	bool is_reading;
+	bool is_pumping;
+	bool input_ended; /* the client sends no more */
+	bool last_request_seen;
+	bool is_lingering;
+	bool is_closed;
+};
+
+/* Moves everything forward that can move: parses, starts, writes, closes. */
+void connection_pump(struct connection *connection);
+
+/* Ends it at once. */
+void connection_close(struct connection *connection);
+
+/* Ends it if one of its deadlines has passed. */
+void connection_check_deadlines(struct connection *connection, int64_t now_ns);
+
+#endif

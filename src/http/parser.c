@@ -1,0 +1,228 @@
+#include "http/parser.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+
+static struct parser *parser_of(llhttp_t *llhttp)
+{
+	return llhttp->data;
+}
+
+/* Appends to text that was the last thing taken from the arena, so that it usually grows in place.
+ */
+static void append(struct arena *arena, struct slice *text, const char *data, size_t len)
+{
+	char *grown = arena_grow(arena, (char *)(uintptr_t)text->data, text->len, text->len + len);
+
+	memcpy(grown + text->len, data, len);
+	*text = slice_make(grown, text->len + len);
+}
+
+static int refuse(struct parser *parser, enum status status, const char *why)
+{
+	parser->refusal = answer_problem(&parser->request->arena, status, "%s", why);
+	return HPE_USER;
+}
+
+static int on_message_begin(llhttp_t *llhttp)
+{
+	struct parser *parser = parser_of(llhttp);
+
+	assert(!parser->request);
+	parser->request = parser->make(parser->context);
+	parser->stage = STAGE_HEAD;
+	parser->header_bytes = 0;
+	parser->in_trailers = false;
+	parser->body = (struct buffer){.arena = &parser->request->arena};
+	return 0;
+}
+
+static int on_url(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+
+	if (request->target.len + len > TARGET_MAX)
+		return refuse(parser, STATUS_URI_TOO_LONG, "the request target is over 64 KiB");
+	append(&request->arena, &request->target, at, len);
+	return 0;
+}
+
+static int count_header_bytes(struct parser *parser, size_t len)
+{
+	parser->header_bytes += len;
+	if (parser->header_bytes > HEADER_BYTES_MAX)
+		return refuse(parser, STATUS_HEADERS_TOO_LARGE, "the headers are over 16 KiB");
+	return 0;
+}
+
+static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+	int refused = count_header_bytes(parser, len);
+
+	if (refused || parser->in_trailers)
+		return refused;
+	if (request->header_count == REQUEST_HEADERS_MAX)
+		return refuse(parser, STATUS_HEADERS_TOO_LARGE, "there are over 64 headers");
+	append(&request->arena, &request->headers[request->header_count].name, at, len);
+	return 0;
+}
+
+static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+	int refused = count_header_bytes(parser, len);
+
+	if (refused || parser->in_trailers)
+		return refused;
+	append(&request->arena, &request->headers[request->header_count].value, at, len);
+	return 0;
+}
+
+static int on_header_value_complete(llhttp_t *llhttp)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+	struct header *header;
+
+	if (parser->in_trailers)
+		return 0;
+	header = &request->headers[request->header_count++];
+	header->value = slice_trim(header->value);
+	return 0;
+}
+
+static int on_headers_complete(llhttp_t *llhttp)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+	bool has_body = llhttp->flags & F_CHUNKED || llhttp->content_length > 0;
+
+	parser->in_trailers = true;
+	parser->stage = STAGE_BODY;
+	parser->head_done_ns = clock_steady_ns(&clock_system);
+	request->method = slice_of(llhttp_method_name((llhttp_method_t)llhttp->method));
+	request->safe = llhttp->method == HTTP_GET || llhttp->method == HTTP_HEAD;
+	request->head_only = llhttp->method == HTTP_HEAD;
+	admission_decide(parser->admission, request, llhttp->http_major, llhttp->http_minor);
+	parser->body_max = request->route ? request->route->body_max : BODY_MAX_DEFAULT;
+	if (llhttp->content_length > parser->body_max && !(llhttp->flags & F_CHUNKED))
+		return refuse(
+			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
+	if (has_body && admission_wants_continue(request) && request->answer.http_status == 0)
+		return HPE_PAUSED;
+	return 0;
+}
+
+static int on_body(llhttp_t *llhttp, const char *at, size_t len)
+{
+	struct parser *parser = parser_of(llhttp);
+
+	if (parser->body.len + len > parser->body_max)
+		return refuse(
+			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
+	buffer_bytes(&parser->body, at, len);
+	return 0;
+}
+
+static int on_message_complete(llhttp_t *llhttp)
+{
+	struct parser *parser = parser_of(llhttp);
+	struct request *request = parser->request;
+
+	request->body = buffer_slice(&parser->body);
+	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp);
+	parser->stage = STAGE_IDLE;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t *settings(void)
+{
+	static const llhttp_settings_t all = {
+		.on_message_begin = on_message_begin,
+		.on_url = on_url,
+		.on_header_field = on_header_field,
+		.on_header_value = on_header_value,
+		.on_header_value_complete = on_header_value_complete,
+		.on_headers_complete = on_headers_complete,
+		.on_body = on_body,
+		.on_message_complete = on_message_complete,
+	};
+
+	return &all;
+}
+
+void parser_init(struct parser *parser, const struct admission *admission,
+	struct request *(*make)(void *context), void *context)
+{
+	memset(parser, 0, sizeof(*parser));
+	llhttp_init(&parser->llhttp, HTTP_REQUEST, settings());
+	parser->llhttp.data = parser;
+	parser->admission = admission;
+	parser->make = make;
+	parser->context = context;
+}
+
+static enum parse_event broken(struct parser *parser)
+{
+	struct request *request = parser->request;
+
+	if (!request)
+		request = parser->request = parser->make(parser->context);
+	request->keep_alive = false;
+	if (parser->refusal.http_status != 0)
+		request->answer = parser->refusal;
+	else
+		request->answer = answer_problem(&request->arena, STATUS_BAD_REQUEST,
+			"the request is not valid HTTP/1.1: %s",
+			llhttp_get_error_reason(&parser->llhttp));
+	parser->stage = STAGE_IDLE;
+	return PARSE_BROKEN;
+}
+
+enum parse_event parser_feed(struct parser *parser, struct slice *input)
+{
+	llhttp_errno_t result = llhttp_execute(&parser->llhttp, input->data, input->len);
+	const char *used_to = llhttp_get_error_pos(&parser->llhttp);
+
+	if (result == HPE_OK) {
+		*input = slice_make(input->data + input->len, 0);
+		return PARSE_MORE;
+	}
+	if (result != HPE_PAUSED && result != HPE_PAUSED_UPGRADE) {
+		*input = slice_make(input->data + input->len, 0);
+		return broken(parser);
+	}
+	input->len -= (size_t)(used_to - input->data);
+	input->data = used_to;
+	if (result == HPE_PAUSED_UPGRADE) {
+		/* Nothing is upgraded here: the answer is plain HTTP/1.1. */
+		llhttp_resume_after_upgrade(&parser->llhttp);
+		return PARSE_MORE;
+	}
+	llhttp_resume(&parser->llhttp);
+	return parser->stage == STAGE_BODY ? PARSE_CONTINUE : PARSE_REQUEST;
+}
+
+struct request *parser_take(struct parser *parser)
+{
+	struct request *request = parser->request;
+
+	assert(request);
+	parser->request = NULL;
+	return request;
+}
+
+struct request *parser_time_out(struct parser *parser)
+{
+	assert(parser->request);
+	parser->refusal = answer_problem(&parser->request->arena, STATUS_REQUEST_TIMEOUT,
+		parser->stage == STAGE_HEAD ? "the head of the request did not arrive in time"
+					    : "the body of the request did not arrive in time");
+	broken(parser);
+	return parser_take(parser);
+}

@@ -1,0 +1,164 @@
+#include "http/path.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "base/text.h"
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/* Decodes %XX (and '+' where asked). false: a broken escape. */
+static bool decode(struct arena *arena, struct slice raw, bool plus_is_space, struct slice *out)
+{
+	char *text = arena_alloc(arena, raw.len + 1);
+	size_t len = 0;
+
+	for (size_t i = 0; i < raw.len; i++) {
+		char c = raw.data[i];
+
+		if (c == '%') {
+			bool whole = raw.len - i > 2;
+			int high = whole ? hex_digit(raw.data[i + 1]) : -1;
+			int low = whole ? hex_digit(raw.data[i + 2]) : -1;
+
+			if (high < 0 || low < 0)
+				return false;
+			c = (char)(high * 16 + low);
+			i += 2;
+		} else if (c == '+' && plus_is_space) {
+			c = ' ';
+		}
+		text[len++] = c;
+	}
+	text[len] = '\0';
+	*out = slice_make(text, len);
+	return true;
+}
+
+static enum status decode_segment(
+	struct arena *arena, struct slice raw, struct slice *out, const char **why)
+{
+	if (!memchr(raw.data, '%', raw.len)) {
+		*out = raw;
+	} else if (!decode(arena, raw, false, out)) {
+		*why = "the path has a broken percent escape";
+		return STATUS_BAD_REQUEST;
+	}
+	if (!text_is_utf8(*out)) {
+		*why = "a segment of the path is not UTF-8 without NUL";
+		return STATUS_BAD_REQUEST;
+	}
+	if (memchr(out->data, '/', out->len)) {
+		*why = "the path has an encoded slash";
+		return STATUS_BAD_REQUEST;
+	}
+	if (slice_is(*out, ".") || slice_is(*out, "..")) {
+		*why = "the path has a dot segment";
+		return STATUS_BAD_REQUEST;
+	}
+	return STATUS_OK;
+}
+
+static struct slice without_scheme_and_host(struct slice target)
+{
+	struct slice rest = target;
+	const char *slash;
+
+	if (!slice_starts_with(target, "http://") && !slice_starts_with(target, "https://"))
+		return target;
+	slice_cut(&rest, '/');
+	slice_cut(&rest, '/');
+	slash = rest.len == 0 ? NULL : memchr(rest.data, '/', rest.len);
+	if (!slash)
+		return slice_of("/");
+	return slice_make(slash, rest.len - (size_t)(slash - rest.data));
+}
+
+enum status path_parse(
+	struct arena *arena, struct slice target, struct path *path, const char **why)
+{
+	struct slice rest = without_scheme_and_host(target);
+
+	if (rest.len == 0 || rest.data[0] != '/') {
+		*why = "the request target is not a path";
+		return STATUS_BAD_REQUEST;
+	}
+	path->raw = slice_cut(&rest, '?');
+	path->query = rest;
+	path->count = 0;
+	rest = slice_make(path->raw.data + 1, path->raw.len - 1);
+	while (rest.data) {
+		struct slice raw = slice_cut(&rest, '/');
+		enum status status;
+		struct slice segment;
+
+		if (raw.len == 0 && !rest.data && path->count == 0)
+			break; /* the root */
+		status = decode_segment(arena, raw, &segment, why);
+		if (status != STATUS_OK)
+			return status;
+		if (path->count < PATH_SEGMENTS_MAX)
+			path->segments[path->count] = segment;
+		if (path->count <= PATH_SEGMENTS_MAX)
+			path->count++;
+	}
+	return STATUS_OK;
+}
+
+enum status query_next(
+	struct arena *arena, struct slice *rest, struct query_pair *pair, bool *found)
+{
+	*found = false;
+	while (rest->data) {
+		struct slice value = slice_cut(rest, '&');
+		struct slice name = slice_cut(&value, '=');
+
+		if (name.len == 0 && value.len == 0)
+			continue;
+		if (!decode(arena, name, true, &pair->name) ||
+			!decode(arena, value, true, &pair->value))
+			return STATUS_BAD_REQUEST;
+		if (!text_is_utf8(pair->name) || !text_is_utf8(pair->value))
+			return STATUS_BAD_REQUEST;
+		*found = true;
+		return STATUS_OK;
+	}
+	return STATUS_OK;
+}
+
+struct slice host_without_port(struct slice host)
+{
+	const char *colon;
+
+	if (host.len > 0 && host.data[0] == '[') {
+		const char *end = memchr(host.data, ']', host.len);
+
+		return end ? slice_make(host.data, (size_t)(end - host.data) + 1) : host;
+	}
+	colon = host.len == 0 ? NULL : memchr(host.data, ':', host.len);
+	return colon ? slice_make(host.data, (size_t)(colon - host.data)) : host;
+}
+
+bool host_is_loopback(struct slice host)
+{
+	struct slice name = host_without_port(host);
+	struct in_addr address;
+	char text[16];
+
+	if (slice_is_nocase(name, "localhost") || slice_is(name, "[::1]"))
+		return true;
+	if (name.len >= sizeof(text))
+		return false;
+	memcpy(text, name.data, name.len);
+	text[name.len] = '\0';
+	return inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127;
+}

@@ -1,0 +1,69 @@
+/*
+ * A request, from its first byte to its answer. It belongs to the loop of its connection, except
+ * while a command made of it travels through a lane: then the worker may use its arena and nothing
+ * else of it. It outlives a connection that is lost meanwhile.
+ */
+#ifndef QUIPU_HTTP_REQUEST_H
+#define QUIPU_HTTP_REQUEST_H
+
+#include "base/answer.h"
+#include "base/arena.h"
+#include "http/path.h"
+#include "runtime/command.h"
+#include "runtime/lane.h"
+
+#define REQUEST_HEADERS_MAX 64
+#define REQUEST_PARAMS_MAX 4
+
+struct connection;
+struct http_worker;
+struct route;
+
+struct header {
+	struct slice name;
+	struct slice value;
+};
+
+struct request {
+	struct arena arena;
+	struct http_worker *worker;
+	struct connection *connection; /* NULL: the client is gone */
+	struct request *next;          /* the next on the same connection, or in the pool */
+
+	struct slice method;
+	struct slice target;
+	struct path path;
+	struct header headers[REQUEST_HEADERS_MAX];
+	size_t header_count;
+	struct slice body;
+
+	const struct route *route; /* NULL: none matched */
+	struct slice params[REQUEST_PARAMS_MAX];
+	struct slice id; /* X-Request-Id, theirs or ours */
+	int64_t started_ns;
+	int64_t deadline_ns;
+	struct command *command; /* travelling through a lane, or NULL */
+	struct answer answer;    /* http_status 0: not yet */
+	bool safe;               /* GET or HEAD */
+	bool head_only;
+	bool keep_alive;
+};
+
+/* The value of the header of that name, {NULL, 0} if there is none. Names are not case-sensitive.
+ */
+struct slice request_header(const struct request *request, const char *name);
+
+/* How often a header of that name was sent. */
+size_t request_header_count(const struct request *request, const char *name);
+
+/* Answers now. On the loop, once. */
+void request_answer(struct request *request, struct answer answer);
+
+/*
+ * Sends `command`, allocated from the request's arena, through `lane`; its answer becomes the
+ * request's. `bytes` is what the command adds to the request in memory. A full lane is answered
+ * with OVERLOADED at once. On the loop, once.
+ */
+void request_submit(struct request *request, struct lane *lane, struct command *command);
+
+#endif

@@ -1,0 +1,57 @@
+#include "http/response.h"
+
+#include <stdio.h>
+#include <time.h>
+
+static void header(struct buffer *out, const char *name, struct slice value)
+{
+	if (value.len == 0)
+		return;
+	buffer_text(out, name);
+	buffer_add(out, value);
+	buffer_text(out, "\r\n");
+}
+
+struct slice response_render(struct request *request, struct slice date, bool close_after)
+{
+	const struct answer *answer = &request->answer;
+	struct buffer out = buffer_make(&request->arena, 320 + answer->body.len);
+
+	buffer_text(&out, "HTTP/1.1 ");
+	buffer_int(&out, answer->http_status);
+	buffer_char(&out, ' ');
+	buffer_text(&out, status_reason(answer->http_status));
+	buffer_text(&out, "\r\n");
+	header(&out, "Content-Type: ", answer->content_type);
+	if (answer->http_status != 204) {
+		buffer_text(&out, "Content-Length: ");
+		buffer_int(&out, (int64_t)answer->body.len);
+		buffer_text(&out, "\r\n");
+	}
+	header(&out, "Date: ", date);
+	header(&out, "X-Request-Id: ", request->id);
+	header(&out, "Location: ", answer->location);
+	buffer_add(&out, answer->headers);
+	if (answer->replayed)
+		buffer_text(&out, "Idempotent-Replayed: true\r\n");
+	if (close_after)
+		buffer_text(&out, "Connection: close\r\n");
+	buffer_text(&out, "\r\n");
+	if (!request->head_only)
+		buffer_add(&out, answer->body);
+	return buffer_slice(&out);
+}
+
+void response_date(char out[32], int64_t time_s)
+{
+	static const char days[7][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+	static const char months[12][4] = {
+		"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+	time_t seconds = (time_t)time_s;
+	struct tm parts;
+
+	gmtime_r(&seconds, &parts);
+	snprintf(out, 32, "%s, %02d %s %04d %02d:%02d:%02d GMT", days[parts.tm_wday], parts.tm_mday,
+		months[parts.tm_mon], parts.tm_year % 10000 + 1900, parts.tm_hour, parts.tm_min,
+		parts.tm_sec);
+}

@@ -1,0 +1,57 @@
+/*
+ * Which function answers which method and path. Routes are added at start and never change; looking
+ * one up is safe on any thread. The same list is what `quipu routes` prints and what the OpenAPI
+ * document is checked against.
+ */
+#ifndef QUIPU_HTTP_ROUTER_H
+#define QUIPU_HTTP_ROUTER_H
+
+#include "base/metrics.h"
+#include "http/request.h"
+
+#define BODY_MAX_DEFAULT (64 * 1024)
+
+/* HTTP statuses that are counted each by itself; others are counted as "other". */
+#define ROUTE_CODES 24
+
+struct route {
+	const char *method; /* GET also answers HEAD */
+	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
+	void (*handle)(void *context, struct request *request);
+	void *context;
+	size_t body_max; /* 0: BODY_MAX_DEFAULT */
+};
+
+struct route_stats {
+	struct counter by_code[ROUTE_CODES];
+	struct histogram duration;
+};
+
+struct router;
+
+struct router *router_new(void);
+void router_free(struct router *router);
+
+/* At start only. The strings must live as long as the router; at most PATH_SEGMENTS_MAX segments.
+ */
+void router_add(struct router *router, const struct route *route);
+
+/*
+ * OK: `*route` and `params`, in the order of the template. ROUTE_NOT_FOUND: no such path.
+ * METHOD_NOT_ALLOWED: `*allow` lists the methods, in memory of `arena`.
+ */
+QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
+	struct slice method, const struct path *path, const struct route **route,
+	struct slice params[REQUEST_PARAMS_MAX], struct slice *allow);
+
+size_t router_count(const struct router *router);
+const struct route *router_at(const struct router *router, size_t index);
+
+/* Counts an answer. `route` may be NULL (nothing matched). Any thread. */
+void router_count_answer(
+	struct router *router, const struct route *route, int http_status, int64_t duration_ns);
+
+/* A metrics collector (context: the router). */
+void router_collect(void *router, struct buffer *page);
+
+#endif

@@ -1,0 +1,432 @@
+#include "http/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/connection.h"
+
+#define LISTEN_BACKLOG 4096
+#define ACCEPT_ROUND_MAX 128
+#define SWEEP_MS 200
+#define IDLE_POLL_NS (5 * NS_PER_MS)
+
+struct server {
+	struct server_limits limits;
+	struct router *router;
+	const struct admission *admission;
+	struct http_worker *workers;
+	size_t worker_count;
+
+	int listen_fd;
+	char address[128];
+	uv_poll_t acceptor; /* on the loop of the first worker, like the two below */
+	bool accepting;
+	bool acceptor_paused; /* out of file descriptors */
+	struct counter refused_connections;
+};
+
+/* ---- workers ----------------------------------------------------------------------------- */
+
+static void resume_accepting(struct server *server);
+
+static void sweep(uv_timer_t *timer)
+{
+	struct http_worker *worker = timer->data;
+	int64_t now = clock_steady_ns(&clock_system);
+	struct connection *next;
+
+	for (struct connection *c = worker->connections; c; c = next) {
+		next = c->next;
+		connection_check_deadlines(c, now);
+	}
+	if (worker->draining) {
+		for (struct connection *c = worker->connections; c; c = next) {
+			next = c->next;
+			connection_pump(c);
+		}
+	}
+	if (worker == &worker->server->workers[0])
+		resume_accepting(worker->server);
+}
+
+void worker_init(struct http_worker *worker, struct server *server)
+{
+	worker->server = server;
+	worker->limits = &server->limits;
+	worker->router = server->router;
+	worker->admission = server->admission;
+	dice_init(&worker->dice);
+	worker->loop = loop_new(worker_write_answers, worker);
+	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
+	worker->sweep.data = worker;
+	uv_timer_start(&worker->sweep, sweep, SWEEP_MS, SWEEP_MS);
+}
+
+void worker_drain(struct http_worker *worker)
+{
+	worker->draining = true;
+}
+
+/* A message to a worker's loop: a socket to serve, or an order. */
+struct worker_task {
+	struct loop_task task;
+	struct http_worker *worker;
+	void (*order)(struct http_worker *worker); /* NULL: serve fd */
+	int fd;
+};
+
+static void run_worker_task(struct loop_task *task)
+{
+	struct worker_task *message = (struct worker_task *)task;
+
+	if (message->order)
+		message->order(message->worker);
+	else
+		worker_serve(message->worker, message->fd);
+	free(message);
+}
+
+static void post_to_worker(
+	struct http_worker *worker, void (*order)(struct http_worker *worker), int fd)
+{
+	struct worker_task *message = qp_malloc(sizeof(*message));
+
+	message->task.run = run_worker_task;
+	message->worker = worker;
+	message->order = order;
+	message->fd = fd;
+	loop_post(worker->loop, &message->task);
+}
+
+/* ---- accepting --------------------------------------------------------------------------- */
+
+static size_t connection_total(const struct server *server)
+{
+	int64_t total = 0;
+
+	for (size_t i = 0; i < server->worker_count; i++)
+		total += counter_read(&server->workers[i].connection_count);
+	return (size_t)total;
+}
+
+static struct http_worker *least_busy(struct server *server)
+{
+	struct http_worker *best = &server->workers[0];
+
+	for (size_t i = 1; i < server->worker_count; i++) {
+		struct http_worker *worker = &server->workers[i];
+
+		if (counter_read(&worker->connection_count) < counter_read(&best->connection_count))
+			best = worker;
+	}
+	return best;
+}
+
+static void refuse_connection(struct server *server, int fd)
+{
+	static const char body[] =
+		"{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
+		"\"code\":\"OVERLOADED\",\"detail\":\"too many connections are open; "
+		"nothing was changed, try again shortly\"}";
+	char text[512];
+	int len = snprintf(text, sizeof(text),
+		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
+		"Content-Length: %zu\r\nRetry-After: 1\r\nConnection: close\r\n\r\n%s",
+		sizeof(body) - 1, body);
+	ssize_t ignored = write(fd, text, (size_t)len);
+
+	(void)ignored;
+	shutdown(fd, SHUT_WR);
+	close(fd);
+	counter_add(&server->refused_connections, 1);
+}
+
+static void hand_out(struct server *server, int fd)
+{
+	struct http_worker *worker = least_busy(server);
+
+	if (connection_total(server) >= server->limits.connections_max) {
+		refuse_connection(server, fd);
+		return;
+	}
+	counter_add(&worker->connection_count, 1);
+	if (worker == &server->workers[0]) {
+		worker_serve(worker, fd);
+		return;
+	}
+	post_to_worker(worker, NULL, fd);
+}
+
+static void on_connectable(uv_poll_t *acceptor, int failed, int events)
+{
+	struct server *server = acceptor->data;
+
+	(void)events;
+	for (int i = 0; i < ACCEPT_ROUND_MAX && !failed; i++) {
+		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd >= 0) {
+			hand_out(server, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			log_line(LOG_WARN, "http", "cannot accept a connection: %s",
+				strerror(errno));
+			uv_poll_stop(acceptor);
+			server->acceptor_paused = true;
+		}
+		if (errno != ECONNABORTED && errno != EINTR)
+			return;
+	}
+}
+
+static void resume_accepting(struct server *server)
+{
+	if (!server->acceptor_paused || !server->accepting)
+		return;
+	server->acceptor_paused = false;
+	uv_poll_start(&server->acceptor, UV_READABLE, on_connectable);
+}
+
+static void on_acceptor_closed(uv_handle_t *handle)
+{
+	struct server *server = handle->data;
+
+	close(server->listen_fd);
+	server->listen_fd = -1;
+}
+
+/* On the first loop. What the kernel has accepted for us is served before the socket closes. */
+static void stop_accepting(struct http_worker *worker)
+{
+	struct server *server = worker->server;
+
+	if (!server->accepting)
+		return;
+	on_connectable(&server->acceptor, 0, UV_READABLE);
+	server->accepting = false;
+	uv_close((uv_handle_t *)&server->acceptor, on_acceptor_closed);
+}
+
+/* ---- listening --------------------------------------------------------------------------- */
+
+static bool split_address(const char *address, char *host, size_t size, const char **port)
+{
+	const char *colon = strrchr(address, ':');
+	size_t len;
+
+	if (!colon || colon[1] == '\0')
+		return false;
+	len = (size_t)(colon - address);
+	if (len >= 2 && address[0] == '[' && address[len - 1] == ']') {
+		address++;
+		len -= 2;
+	}
+	if (len == 0 || len >= size)
+		return false;
+	memcpy(host, address, len);
+	host[len] = '\0';
+	*port = colon + 1;
+	return true;
+}
+
+static struct addrinfo *resolve(const char *address, int *failed)
+{
+	struct addrinfo hints = {
+		.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+	};
+	struct addrinfo *found = NULL;
+	char host[256];
+	const char *port;
+
+	*failed = EAI_NONAME;
+	if (split_address(address, host, sizeof(host), &port))
+		*failed = getaddrinfo(host, port, &hints, &found);
+	return *failed ? NULL : found;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+
+		return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+	}
+	return IN6_IS_ADDR_LOOPBACK(
+		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
+bool server_address_is_loopback(const char *address)
+{
+	int failed;
+	struct addrinfo *found = resolve(address, &failed);
+	bool loopback = found != NULL;
+
+	for (struct addrinfo *one = found; one; one = one->ai_next)
+		loopback = loopback && is_loopback(one->ai_addr);
+	if (found)
+		freeaddrinfo(found);
+	return loopback;
+}
+
+static void note_address(struct server *server)
+{
+	struct sockaddr_storage bound;
+	socklen_t len = sizeof(bound);
+	char host[64], port[16];
+
+	getsockname(server->listen_fd, (struct sockaddr *)&bound, &len);
+	getnameinfo((struct sockaddr *)&bound, len, host, sizeof(host), port, sizeof(port),
+		NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(server->address, sizeof(server->address),
+		bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+static int listen_on(const struct addrinfo *address)
+{
+	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int on = 1;
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
+		return fd;
+	on = errno;
+	close(fd);
+	errno = on;
+	return -1;
+}
+
+bool server_listen(struct server *server, const char *address, char *why, size_t size)
+{
+	int failed;
+	struct addrinfo *found = resolve(address, &failed);
+
+	if (!found) {
+		snprintf(why, size, "cannot listen on %s: %s (give host:port)", address,
+			gai_strerror(failed));
+		return false;
+	}
+	server->listen_fd = listen_on(found);
+	failed = errno;
+	freeaddrinfo(found);
+	if (server->listen_fd < 0) {
+		snprintf(why, size, "cannot listen on %s: %s%s", address, strerror(failed),
+			failed == EADDRINUSE ? " (another program has this port; choose one "
+					       "with --listen)"
+					     : "");
+		return false;
+	}
+	note_address(server);
+	return true;
+}
+
+const char *server_address(const struct server *server)
+{
+	return server->address;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
+	const struct admission *admission)
+{
+	struct server *server = qp_calloc(1, sizeof(*server));
+
+	assert(loops > 0);
+	server->limits = *limits;
+	server->router = router;
+	server->admission = admission;
+	server->listen_fd = -1;
+	server->worker_count = loops;
+	server->workers = qp_calloc(loops, sizeof(*server->workers));
+	for (size_t i = 0; i < loops; i++)
+		worker_init(&server->workers[i], server);
+	return server;
+}
+
+void server_start(struct server *server)
+{
+	assert(server->listen_fd >= 0);
+	uv_poll_init(loop_uv(server->workers[0].loop), &server->acceptor, server->listen_fd);
+	server->acceptor.data = server;
+	server->accepting = true;
+	uv_poll_start(&server->acceptor, UV_READABLE, on_connectable);
+	for (size_t i = 0; i < server->worker_count; i++)
+		loop_start(server->workers[i].loop, "http");
+}
+
+void server_drain(struct server *server)
+{
+	post_to_worker(&server->workers[0], stop_accepting, -1);
+	for (size_t i = 0; i < server->worker_count; i++)
+		post_to_worker(&server->workers[i], worker_drain, -1);
+}
+
+static int64_t in_flight(const struct server *server)
+{
+	int64_t total = 0;
+
+	for (size_t i = 0; i < server->worker_count; i++)
+		total += counter_read(&server->workers[i].in_flight);
+	return total;
+}
+
+bool server_wait_idle(struct server *server, int64_t until_ns)
+{
+	while (in_flight(server) > 0 || connection_total(server) > 0) {
+		struct timespec pause = {.tv_nsec = IDLE_POLL_NS};
+
+		if (clock_steady_ns(&clock_system) >= until_ns)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static void end_worker(struct http_worker *worker)
+{
+	worker_close_all(worker);
+	if (!uv_is_closing((uv_handle_t *)&worker->sweep))
+		uv_close((uv_handle_t *)&worker->sweep, NULL);
+}
+
+void server_free(struct server *server)
+{
+	post_to_worker(&server->workers[0], stop_accepting, -1);
+	for (size_t i = 0; i < server->worker_count; i++) {
+		post_to_worker(&server->workers[i], end_worker, -1);
+		loop_stop(server->workers[i].loop);
+	}
+	for (size_t i = 0; i < server->worker_count; i++) {
+		loop_join(server->workers[i].loop);
+		worker_release(&server->workers[i]);
+	}
+	free(server->workers);
+	free(server);
+}
+
+void server_collect(void *context, struct buffer *page)
+{
+	const struct server *server = context;
+
+	metrics_family(
+		page, "quipu_http_requests_in_flight", "gauge", "Requests begun and not answered.");
+	metrics_sample(page, "quipu_http_requests_in_flight", "", in_flight(server));
+	metrics_family(page, "quipu_http_connections", "gauge", "Open client connections.");
+	metrics_sample(page, "quipu_http_connections", "", (int64_t)connection_total(server));
+	metrics_family(page, "quipu_http_connections_refused_total", "counter",
+		"Connections over --max-connections.");
+	metrics_sample(page, "quipu_http_connections_refused_total", "",
+		counter_read(&server->refused_connections));
+}

@@ -1,0 +1,57 @@
+/*
+ * What the connections of one loop share. Private to http/: connection.c and server.c. Everything
+ * here belongs to the loop's thread, except the counters.
+ */
+#ifndef QUIPU_HTTP_WORKER_H
+#define QUIPU_HTTP_WORKER_H
+
+#include "base/random.h"
+#include "http/parser.h"
+#include "http/server.h"
+
+#define READ_BUFFER_SIZE (64 * 1024)
+
+struct http_worker {
+	struct server *server;
+	const struct server_limits *limits;
+	struct router *router;
+	const struct admission *admission;
+	struct loop *loop;
+	uv_timer_t sweep;
+
+	struct connection *connections; /* all of this loop */
+	struct connection *dirty;       /* with answers that are not written yet */
+	struct request *pool;           /* requests to use again */
+	size_t pool_count;
+	struct dice dice;
+	char read_buffer[READ_BUFFER_SIZE];
+	char date[32];
+	int64_t date_s;
+	bool draining;
+
+	struct counter connection_count; /* any thread may read these two */
+	struct counter in_flight;
+};
+
+void worker_init(struct http_worker *worker, struct server *server);
+void worker_release(struct http_worker *worker);
+
+/*
+ * On the loop: serves the connected socket `fd`, which it owns from now on, and which is already
+ * counted in connection_count.
+ */
+void worker_serve(struct http_worker *worker, int fd);
+
+/*
+ * On the loop: connections close after their next answer. Idle ones close with the next sweep, so
+ * that a request which is already on its way is still answered.
+ */
+void worker_drain(struct http_worker *worker);
+
+/* On the loop: closes every connection, whatever it is doing. */
+void worker_close_all(struct http_worker *worker);
+
+/* After a round of tasks on the loop: writes what was answered. */
+void worker_write_answers(void *worker);
+
+#endif

@@ -1,0 +1,116 @@
+/*
+ * What every service needs from a relational store: sessions, transactions, idempotency keys.
+ * Implemented by adapters/sqlite and adapters/postgres, and by a fake in the tests.
+ *
+ * A session is one connection, used by one thread at a time; all of its functions block. A
+ * transaction is begin … commit or rollback on one session; any function that fails has already
+ * rolled the transaction back, and the session can begin again at once (it reconnects by itself).
+ *
+ * What a function of a session may return, besides OK:
+ *   RERUN              rolled back by chance, or the connection was lost before COMMIT: run again
+ *   LOCK_BUSY          somebody outside holds a lock for longer than a batch may wait
+ *   POISON             the engine refuses this data; run what shares the transaction without it
+ *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
+ *   OUTCOME_UNKNOWN    commit() only: it may have been applied, or not
+ */
+#ifndef QUIPU_PORTS_STORE_H
+#define QUIPU_PORTS_STORE_H
+
+#include <stdint.h>
+
+#include "base/answer.h"
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+enum lock_mode {
+	LOCK_WAIT, /* wait a short while for rows that others hold, then LOCK_BUSY */
+	LOCK_SKIP, /* report such rows as busy, wait for nothing */
+};
+
+enum session_kind { SESSION_WRITE, SESSION_READ };
+
+#define FINGERPRINT_SIZE 32
+
+/* An Idempotency-Key and what is remembered under it. */
+struct key_record {
+	struct slice scope; /* route template, and the caller where there is one */
+	struct slice key;
+	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of method, path and body */
+
+	bool found;        /* set by keys_find: it is there and has not expired */
+	bool same_request; /* set by keys_find: its fingerprint is this one */
+	struct answer answer;
+};
+
+struct session;
+
+struct session_ops {
+	QP_MUST_CHECK enum status (*begin)(struct session *session, enum lock_mode mode);
+	QP_MUST_CHECK enum status (*commit)(struct session *session);
+	void (*rollback)(struct session *session);
+
+	/*
+	 * In a transaction. Fills `found`, `same_request` and `answer` (in memory of `arena`) of
+	 * records sorted by scope and key.
+	 */
+	QP_MUST_CHECK enum status (*keys_find)(struct session *session, struct arena *arena,
+		struct key_record *records, size_t count);
+
+	/*
+	 * In a transaction. Remembers sorted records with their answers for `ttl_us`. RERUN:
+	 * another transaction was first with one of them.
+	 */
+	QP_MUST_CHECK enum status (*keys_put)(struct session *session,
+		const struct key_record *records, size_t count, int64_t ttl_us);
+
+	/*
+	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.
+	 */
+	QP_MUST_CHECK enum status (*keys_sweep)(
+		struct session *session, size_t limit, size_t *deleted);
+
+	void (*close)(struct session *session);
+};
+
+/* The head of each adapter's own session. */
+struct session {
+	const struct session_ops *ops;
+	struct store *store;
+};
+
+struct store_ops {
+	/*
+	 * Connects and applies migrations, in the background where the engine can be away. false:
+	 * it can never work; `why` is a sentence for the user.
+	 */
+	QP_MUST_CHECK bool (*start)(struct store *store, char *why, size_t size);
+
+	/* Never fails: it connects when it is first used. */
+	struct session *(*open_session)(struct store *store, enum session_kind kind);
+
+	/* Whether requests can be served now. Any thread. */
+	bool (*is_up)(struct store *store);
+
+	/* A metrics collector writes these: how often the engine failed, by kind of failure. */
+	int64_t (*error_count)(struct store *store, enum status kind);
+
+	/* After all sessions are closed. */
+	void (*free)(struct store *store);
+};
+
+/* The head of each adapter's own store. */
+struct store {
+	const struct store_ops *ops;
+	const char *name;   /* "counts-store": what /readyz and the metrics call it */
+	const char *engine; /* "sqlite", "postgres" */
+	size_t lanes_default;
+};
+
+static inline void session_close(struct session *session)
+{
+	session->ops->close(session);
+}
+
+#endif

@@ -1,0 +1,85 @@
+#include "runtime/command.h"
+
+#include <assert.h>
+
+/* Answers for more loops than this are sent in several wake-ups, nothing worse. */
+#define LOOPS_PER_ROUND 32
+
+struct outgoing {
+	struct loop *loop;
+	struct loop_task *first;
+	struct loop_task *last;
+};
+
+void command_list_push(struct command_list *list, struct command *command)
+{
+	command->next = NULL;
+	if (list->last)
+		list->last->next = command;
+	else
+		list->first = command;
+	list->last = command;
+	list->count++;
+}
+
+void command_list_append(struct command_list *list, struct command_list *from)
+{
+	if (!from->first)
+		return;
+	if (list->last)
+		list->last->next = from->first;
+	else
+		list->first = from->first;
+	list->last = from->last;
+	list->count += from->count;
+	*from = (struct command_list){0};
+}
+
+struct command *command_list_pop(struct command_list *list)
+{
+	struct command *command = list->first;
+
+	if (!command)
+		return NULL;
+	list->first = command->next;
+	if (!list->first)
+		list->last = NULL;
+	list->count--;
+	command->next = NULL;
+	return command;
+}
+
+static struct outgoing *outgoing_for(struct outgoing *all, struct loop *loop)
+{
+	size_t i = 0;
+
+	while (i < LOOPS_PER_ROUND && all[i].loop && all[i].loop != loop)
+		i++;
+	if (i == LOOPS_PER_ROUND)
+		i = 0;
+	if (all[i].loop != loop && all[i].loop) {
+		loop_post_chain(all[i].loop, all[i].first, all[i].last);
+		all[i] = (struct outgoing){0};
+	}
+	all[i].loop = loop;
+	return &all[i];
+}
+
+void command_list_deliver(struct command_list *list)
+{
+	struct outgoing all[LOOPS_PER_ROUND] = {0};
+	struct command *command;
+
+	while ((command = command_list_pop(list))) {
+		struct outgoing *out = outgoing_for(all, command->loop);
+
+		assert(command->answer.http_status != 0);
+		if (out->last)
+			out->last->next = &command->task;
+		else
+			out->first = &command->task;
+		out->last = &command->task;
+	}
+	for (size_t i = 0; i < LOOPS_PER_ROUND && all[i].loop; i++)
+		loop_post_chain(all[i].loop, all[i].first, all[i].last);
+}

@@ -1,0 +1,132 @@
+#include "runtime/lane.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+struct lane {
+	const char *name;
+	size_t depth_max;
+	size_t bytes_max;
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t filled;
+	struct command_list waiting;
+	size_t bytes;
+	bool worker_waits;
+	bool closed;
+};
+
+struct lane *lane_new(const char *name, size_t depth_max, size_t bytes_max)
+{
+	struct lane *lane = qp_calloc(1, sizeof(*lane));
+	pthread_condattr_t steady;
+
+	assert(depth_max > 0 && bytes_max > 0);
+	lane->name = name;
+	lane->depth_max = depth_max;
+	lane->bytes_max = bytes_max;
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_condattr_init(&steady);
+	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+	pthread_cond_init(&lane->filled, &steady);
+	pthread_condattr_destroy(&steady);
+	return lane;
+}
+
+void lane_free(struct lane *lane)
+{
+	assert(!lane->waiting.first);
+	pthread_cond_destroy(&lane->filled);
+	pthread_mutex_destroy(&lane->lock);
+	free(lane);
+}
+
+const char *lane_name(const struct lane *lane)
+{
+	return lane->name;
+}
+
+size_t lane_depth(struct lane *lane)
+{
+	size_t depth;
+
+	pthread_mutex_lock(&lane->lock);
+	depth = lane->waiting.count;
+	pthread_mutex_unlock(&lane->lock);
+	return depth;
+}
+
+static bool has_room(const struct lane *lane, const struct command *command)
+{
+	return !lane->closed && lane->waiting.count < lane->depth_max &&
+	       lane->bytes + command->bytes <= lane->bytes_max;
+}
+
+enum status lane_submit(struct lane *lane, struct command *command)
+{
+	bool wake;
+
+	pthread_mutex_lock(&lane->lock);
+	if (!has_room(lane, command)) {
+		pthread_mutex_unlock(&lane->lock);
+		return STATUS_OVERLOADED;
+	}
+	command_list_push(&lane->waiting, command);
+	lane->bytes += command->bytes;
+	wake = lane->worker_waits;
+	lane->worker_waits = false;
+	pthread_mutex_unlock(&lane->lock);
+	if (wake)
+		pthread_cond_signal(&lane->filled);
+	return STATUS_OK;
+}
+
+/* Returns with the lock held, after something came, the lane was closed, or the time was up. */
+static void wait_for_work(struct lane *lane, int64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S),
+		.tv_nsec = (long)(until_ns % NS_PER_S),
+	};
+	int failed = 0;
+
+	while (!lane->waiting.first && !lane->closed && failed != ETIMEDOUT) {
+		lane->worker_waits = true;
+		if (until_ns == INT64_MAX)
+			failed = pthread_cond_wait(&lane->filled, &lane->lock);
+		else
+			failed = pthread_cond_timedwait(&lane->filled, &lane->lock, &until);
+	}
+	lane->worker_waits = false;
+}
+
+bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns)
+{
+	bool more_may_come;
+
+	pthread_mutex_lock(&lane->lock);
+	if (until_ns > 0)
+		wait_for_work(lane, until_ns);
+	for (size_t taken = 0; taken < max && lane->waiting.first; taken++) {
+		struct command *command = command_list_pop(&lane->waiting);
+
+		lane->bytes -= command->bytes;
+		command_list_push(out, command);
+	}
+	more_may_come = !lane->closed || lane->waiting.first || out->first;
+	pthread_mutex_unlock(&lane->lock);
+	return more_may_come;
+}
+
+void lane_close(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->closed = true;
+	pthread_mutex_unlock(&lane->lock);
+	pthread_cond_broadcast(&lane->filled);
+}

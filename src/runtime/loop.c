@@ -1,0 +1,133 @@
+#include "runtime/loop.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/arena.h"
+
+struct loop {
+	uv_loop_t uv;
+	uv_async_t wake;
+	pthread_t thread;
+	const char *thread_name;
+	void (*after_tasks)(void *context);
+	void *context;
+
+	pthread_mutex_t lock; /* guards what follows */
+	struct loop_task *first;
+	struct loop_task *last;
+	bool stopping;
+};
+
+static struct loop_task *take_tasks(struct loop *loop, bool *stopping)
+{
+	struct loop_task *tasks;
+
+	pthread_mutex_lock(&loop->lock);
+	tasks = loop->first;
+	loop->first = NULL;
+	loop->last = NULL;
+	*stopping = loop->stopping;
+	pthread_mutex_unlock(&loop->lock);
+	return tasks;
+}
+
+static void on_wake(uv_async_t *wake)
+{
+	struct loop *loop = wake->data;
+	bool stopping;
+	struct loop_task *task = take_tasks(loop, &stopping);
+
+	while (task) {
+		struct loop_task *next = task->next;
+
+		task->run(task);
+		task = next;
+	}
+	if (loop->after_tasks)
+		loop->after_tasks(loop->context);
+	if (stopping && !uv_is_closing((uv_handle_t *)wake))
+		uv_close((uv_handle_t *)wake, NULL);
+}
+
+struct loop *loop_new(void (*after_tasks)(void *context), void *context)
+{
+	struct loop *loop = qp_calloc(1, sizeof(*loop));
+	int failed;
+
+	failed = uv_loop_init(&loop->uv);
+	assert(!failed);
+	failed = uv_async_init(&loop->uv, &loop->wake, on_wake);
+	assert(!failed);
+	loop->wake.data = loop;
+	loop->after_tasks = after_tasks;
+	loop->context = context;
+	pthread_mutex_init(&loop->lock, NULL);
+	return loop;
+}
+
+uv_loop_t *loop_uv(struct loop *loop)
+{
+	return &loop->uv;
+}
+
+static void *loop_main(void *argument)
+{
+	struct loop *loop = argument;
+
+	pthread_setname_np(pthread_self(), loop->thread_name);
+	uv_run(&loop->uv, UV_RUN_DEFAULT);
+	return NULL;
+}
+
+void loop_start(struct loop *loop, const char *thread_name)
+{
+	int failed;
+
+	loop->thread_name = thread_name;
+	failed = pthread_create(&loop->thread, NULL, loop_main, loop);
+	assert(!failed);
+}
+
+void loop_post(struct loop *loop, struct loop_task *task)
+{
+	loop_post_chain(loop, task, task);
+}
+
+void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_task *last)
+{
+	bool was_empty;
+
+	last->next = NULL;
+	pthread_mutex_lock(&loop->lock);
+	was_empty = loop->first == NULL;
+	if (was_empty)
+		loop->first = first;
+	else
+		loop->last->next = first;
+	loop->last = last;
+	pthread_mutex_unlock(&loop->lock);
+	if (was_empty)
+		uv_async_send(&loop->wake);
+}
+
+void loop_stop(struct loop *loop)
+{
+	pthread_mutex_lock(&loop->lock);
+	loop->stopping = true;
+	pthread_mutex_unlock(&loop->lock);
+	uv_async_send(&loop->wake);
+}
+
+void loop_join(struct loop *loop)
+{
+	int failed;
+
+	pthread_join(loop->thread, NULL);
+	assert(!loop->first);
+	failed = uv_loop_close(&loop->uv);
+	assert(!failed);
+	pthread_mutex_destroy(&loop->lock);
+	free(loop);
+}

@@ -1,0 +1,375 @@
+#include "services/counts/count_batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* All commands of a batch on one count, in the order they came. */
+struct group {
+	struct slice item_id;
+	struct count_command **commands;
+	size_t count;
+	struct count_fold fold;
+	bool is_plain; /* additions only, and they fold */
+};
+
+struct sortable {
+	struct count_command *command;
+	size_t position;
+};
+
+/* ---- answers ----------------------------------------------------------------------------- */
+
+static void write_count(
+	struct buffer *body, struct slice item_id, int64_t value, int64_t updated_us)
+{
+	buffer_text(body, "{\"itemId\":");
+	buffer_json_string(body, item_id);
+	buffer_text(body, ",\"currentValue\":");
+	buffer_int(body, value);
+	buffer_text(body, ",\"lastUpdatedAt\":\"");
+	buffer_time(body, updated_us);
+	buffer_text(body, "\"}");
+}
+
+static struct answer answer_value(const struct count_command *command, int64_t value)
+{
+	struct slice item_id = command->write.command.key;
+	struct buffer body = buffer_make(command->write.command.arena, item_id.len + 48);
+
+	buffer_text(&body, "{\"itemId\":");
+	buffer_json_string(&body, item_id);
+	buffer_text(&body, ",\"value\":");
+	buffer_int(&body, value);
+	buffer_char(&body, '}');
+	return answer_json(200, buffer_slice(&body));
+}
+
+/* The id as a path segment: everything but unreserved characters is escaped. */
+static struct slice location_of(struct arena *arena, struct slice item_id)
+{
+	struct buffer path = buffer_make(arena, item_id.len + 32);
+
+	buffer_text(&path, "/api/v1/internal/counts/");
+	for (size_t i = 0; i < item_id.len; i++) {
+		unsigned char c = (unsigned char)item_id.data[i];
+
+		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+			memchr("-._~", c, 4))
+			buffer_char(&path, (char)c);
+		else
+			buffer_format(&path, "%%%02X", c);
+	}
+	return buffer_slice(&path);
+}
+
+static struct answer answer_created(const struct count_command *command, int64_t now_us)
+{
+	const struct command *base = &command->write.command;
+	struct buffer body = buffer_make(base->arena, base->key.len + 96);
+	struct answer answer;
+
+	write_count(&body, base->key, command->change.amount, now_us);
+	answer = answer_json(201, buffer_slice(&body));
+	answer.location = location_of(base->arena, base->key);
+	return answer;
+}
+
+static struct answer answer_refused(struct arena *arena, struct slice item_id, enum status status)
+{
+	int len = (int)item_id.len;
+
+	switch (status) {
+	case STATUS_COUNT_NOT_FOUND:
+		return answer_problem(
+			arena, status, "no count has the id \"%.*s\"", len, item_id.data);
+	case STATUS_COUNT_EXISTS:
+		return answer_problem(arena, status, "a count with the id \"%.*s\" exists already",
+			len, item_id.data);
+	case STATUS_COUNT_OVERFLOW:
+		return answer_problem(arena, status,
+			"the count \"%.*s\" would leave the range of 64-bit integers; nothing was "
+			"changed",
+			len, item_id.data);
+	default:
+		return answer_failure(arena, STATUS_INTERNAL);
+	}
+}
+
+static struct answer answer_change(const struct count_command *command, enum status status,
+	const struct count_state *state, int64_t now_us)
+{
+	const struct command *base = &command->write.command;
+
+	if (status != STATUS_OK)
+		return answer_refused(base->arena, base->key, status);
+	if (command->change.verb == COUNT_VERB_CREATE)
+		return answer_created(command, now_us);
+	if (command->change.verb == COUNT_VERB_REMOVE)
+		return answer_empty();
+	return answer_value(command, state->value);
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+static int compare_commands(const void *a, const void *b)
+{
+	const struct sortable *left = a;
+	const struct sortable *right = b;
+	int order =
+		slice_compare(left->command->write.command.key, right->command->write.command.key);
+
+	if (order != 0)
+		return order;
+	return (left->position > right->position) - (left->position < right->position);
+}
+
+static struct sortable *sort_commands(const struct write_batch *batch)
+{
+	struct sortable *sorted = arena_array(batch->arena, struct sortable, batch->count);
+
+	for (size_t i = 0; i < batch->count; i++) {
+		sorted[i].command = (struct count_command *)batch->writes[i];
+		sorted[i].position = i;
+	}
+	qsort(sorted, batch->count, sizeof(*sorted), compare_commands);
+	return sorted;
+}
+
+static void group_add(struct group *group, struct count_command *command)
+{
+	group->commands[group->count++] = command;
+	group->is_plain = group->is_plain && command->change.verb == COUNT_VERB_ADD &&
+			  count_fold_add(&group->fold, command->change.amount);
+}
+
+/* Groups sorted by id, which is the order of locking. */
+static struct group *make_groups(const struct write_batch *batch, size_t *group_count)
+{
+	struct sortable *sorted = sort_commands(batch);
+	struct group *groups = arena_array(batch->arena, struct group, batch->count);
+	struct count_command **slots =
+		arena_array(batch->arena, struct count_command *, batch->count);
+	struct group *group = NULL;
+
+	*group_count = 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct slice item_id = sorted[i].command->write.command.key;
+
+		if (!group || !slice_equal(group->item_id, item_id)) {
+			group = &groups[(*group_count)++];
+			group->item_id = item_id;
+			group->commands = &slots[i];
+			group->is_plain = true;
+		}
+		group_add(group, sorted[i].command);
+	}
+	return groups;
+}
+
+/* ---- plain additions --------------------------------------------------------------------- */
+
+static bool all_plain(const struct group *groups, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!groups[i].is_plain)
+			return false;
+	}
+	return true;
+}
+
+/* Each caller gets the value right after its own addition. */
+static void answer_additions(const struct group *group, int64_t final_value)
+{
+	int64_t value = final_value - group->fold.sum;
+
+	for (size_t i = 0; i < group->count; i++) {
+		struct count_command *command = group->commands[i];
+
+		value += command->change.amount;
+		write_answer(&command->write, answer_value(command, value));
+	}
+}
+
+/* Applies the groups as additions; those that were not applied stay in `groups`. */
+static enum status add_all(const struct count_repository *repository, struct session *session,
+	struct arena *arena, struct group *groups, size_t *count)
+{
+	struct count_addition *additions = arena_array(arena, struct count_addition, *count);
+	size_t left = 0;
+	enum status status;
+
+	for (size_t i = 0; i < *count; i++) {
+		additions[i].item_id = groups[i].item_id;
+		additions[i].sum = groups[i].fold.sum;
+		additions[i].least = count_fold_least(&groups[i].fold);
+		additions[i].most = count_fold_most(&groups[i].fold);
+	}
+	status = repository->add(session, additions, *count);
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < *count; i++) {
+		if (additions[i].applied)
+			answer_additions(&groups[i], additions[i].value);
+		else
+			groups[left++] = groups[i];
+	}
+	*count = left;
+	return STATUS_OK;
+}
+
+/* ---- everything else, on locked rows ----------------------------------------------------- */
+
+static void mark_busy(const struct group *group)
+{
+	for (size_t i = 0; i < group->count; i++)
+		group->commands[i]->write.fate = WRITE_BUSY;
+}
+
+/* Runs the group one by one. true: something changed, and `edit` says what to write. */
+static bool run_group(const struct group *group, const struct count_row *row, int64_t now_us,
+	struct count_edit *edit)
+{
+	struct count_state state = {.exists = row->exists, .value = row->value};
+	bool changed = false;
+
+	for (size_t i = 0; i < group->count; i++) {
+		struct count_command *command = group->commands[i];
+		enum status status = count_apply(&state, &command->change);
+
+		changed = changed || status == STATUS_OK;
+		write_answer(&command->write, answer_change(command, status, &state, now_us));
+	}
+	edit->item_id = group->item_id;
+	edit->value = state.value;
+	edit->kind = !state.exists ? COUNT_DELETE : row->exists ? COUNT_UPDATE : COUNT_INSERT;
+	return changed && (row->exists || state.exists);
+}
+
+static enum status run_locked(const struct count_repository *repository, struct session *session,
+	struct arena *arena, const struct group *groups, size_t count)
+{
+	struct count_row *rows = arena_array(arena, struct count_row, count);
+	struct count_edit *edits = arena_array(arena, struct count_edit, count);
+	size_t edit_count = 0;
+	int64_t now_us;
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		rows[i].item_id = groups[i].item_id;
+	status = repository->lock(session, rows, count, &now_us);
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].busy)
+			mark_busy(&groups[i]);
+		else if (run_group(&groups[i], &rows[i], now_us, &edits[edit_count]))
+			edit_count++;
+	}
+	if (edit_count == 0)
+		return STATUS_OK;
+	return repository->edit(session, edits, edit_count, now_us);
+}
+
+/*
+ * Additions need no lock and no look: one UPDATE does them all. As soon as one group of the batch
+ * needs its row locked, all rows of the batch are locked first, in order: rows locked by the UPDATE
+ * of one process and by the lock of another would otherwise wait for each other in a circle. The
+ * same where nothing may be waited for, since an UPDATE cannot skip.
+ */
+enum status count_batch_decide(const struct count_repository *repository, struct session *session,
+	const struct write_batch *batch)
+{
+	size_t count;
+	struct group *groups = make_groups(batch, &count);
+	enum status status = STATUS_OK;
+
+	if (batch->mode == LOCK_WAIT && all_plain(groups, count))
+		status = add_all(repository, session, batch->arena, groups, &count);
+	if (status == STATUS_OK && count > 0)
+		status = run_locked(repository, session, batch->arena, groups, count);
+	return status;
+}
+
+/* ---- looking up -------------------------------------------------------------------------- */
+
+static int compare_rows(const void *a, const void *b)
+{
+	return slice_compare(
+		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
+}
+
+static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row_count)
+{
+	struct count_row *rows;
+	size_t total = 0, kept = 0;
+
+	for (size_t i = 0; i < batch->count; i++)
+		total += ((struct count_query *)batch->commands[i])->item_count;
+	rows = arena_array(batch->arena, struct count_row, total);
+	total = 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct count_query *query = (struct count_query *)batch->commands[i];
+
+		for (size_t k = 0; k < query->item_count; k++)
+			rows[total++].item_id = query->item_ids[k];
+	}
+	qsort(rows, total, sizeof(*rows), compare_rows);
+	for (size_t i = 0; i < total; i++) {
+		if (kept == 0 || !slice_equal(rows[kept - 1].item_id, rows[i].item_id))
+			rows[kept++] = rows[i];
+	}
+	*row_count = kept;
+	return rows;
+}
+
+static const struct count_row *row_of(
+	const struct count_row *rows, size_t row_count, struct slice item_id)
+{
+	struct count_row wanted = {.item_id = item_id};
+	const struct count_row *row =
+		bsearch(&wanted, rows, row_count, sizeof(*rows), compare_rows);
+
+	assert(row);
+	return row;
+}
+
+static struct answer answer_query(
+	const struct count_query *query, const struct count_row *rows, size_t row_count)
+{
+	struct arena *arena = query->command.arena;
+	struct buffer body = buffer_make(arena, 96 * query->item_count + 8);
+	bool first = true;
+
+	if (!query->single)
+		buffer_char(&body, '[');
+	for (size_t i = 0; i < query->item_count; i++) {
+		const struct count_row *row = row_of(rows, row_count, query->item_ids[i]);
+
+		if (!row->exists && query->single)
+			return answer_refused(arena, row->item_id, STATUS_COUNT_NOT_FOUND);
+		if (!row->exists)
+			continue;
+		if (!first)
+			buffer_char(&body, ',');
+		write_count(&body, row->item_id, row->value, row->updated_us);
+		first = false;
+	}
+	if (!query->single)
+		buffer_char(&body, ']');
+	return answer_json(200, buffer_slice(&body));
+}
+
+enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
+	const struct read_batch *batch)
+{
+	size_t row_count;
+	struct count_row *rows = wanted_rows(batch, &row_count);
+	enum status status = repository->find(session, rows, row_count);
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < batch->count; i++)
+		batch->commands[i]->answer =
+			answer_query((struct count_query *)batch->commands[i], rows, row_count);
+	return STATUS_OK;
+}

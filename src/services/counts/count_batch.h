@@ -1,0 +1,35 @@
+/*
+ * A batch of count commands against the repository, in one transaction: this is where commands on
+ * the same count are folded, and where each gets the answer that it would have had alone.
+ */
+#ifndef QUIPU_SERVICES_COUNTS_BATCH_H
+#define QUIPU_SERVICES_COUNTS_BATCH_H
+
+#include "flow/reader.h"
+#include "flow/write.h"
+#include "ports/count_repository.h"
+#include "services/counts/count_rules.h"
+
+/* A change of one count; the key of the command is the item's id. */
+struct count_command {
+	struct write write;
+	struct count_change change;
+};
+
+/* A look at some counts, in the order asked, without repetition. */
+struct count_query {
+	struct command command;
+	const struct slice *item_ids;
+	size_t item_count;
+	bool single; /* one object, or 404; else a list without the unknown */
+};
+
+/* Settles every write of the batch (each a struct count_command); see flow/committer.h. */
+enum status count_batch_decide(const struct count_repository *repository, struct session *session,
+	const struct write_batch *batch);
+
+/* Answers every command of the batch (each a struct count_query); see flow/reader.h. */
+enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
+	const struct read_batch *batch);
+
+#endif

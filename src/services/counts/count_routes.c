@@ -1,0 +1,208 @@
+#include "services/counts/counts.h"
+
+#include "base/hash.h"
+#include "http/input.h"
+#include "services/counts/count_batch.h"
+#include "services/submit.h"
+
+#define QUERY_IDS_MAX 1000
+
+static enum status decide(void *context, struct session *session, const struct write_batch *batch)
+{
+	const struct counts *counts = context;
+
+	return count_batch_decide(counts->repository, session, batch);
+}
+
+static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
+{
+	const struct counts *counts = context;
+
+	return count_batch_look_up(counts->repository, session, batch);
+}
+
+struct lane_service counts_lane_service(struct counts *counts)
+{
+	return (struct lane_service){
+		.name = "counts",
+		.context = counts,
+		.decide = decide,
+		.look_up = look_up,
+	};
+}
+
+/* ---- changes ----------------------------------------------------------------------------- */
+
+static void submit_change(struct counts *counts, struct input *input, struct slice item_id,
+	struct count_change change)
+{
+	struct count_command *command = arena_new(&input->request->arena, struct count_command);
+
+	command->change = change;
+	command->write.command.key = item_id;
+	submit_write(input, counts->lanes, &command->write);
+}
+
+static void submit_addition(struct counts *counts, struct request *request, int sign)
+{
+	static const struct int_rule amount_rule = {
+		.field = "amount",
+		.least = 1,
+		.most = INT64_MAX,
+		.fallback = 1,
+		.message = "must be an integer from 1 to 9223372036854775807",
+	};
+	struct count_change change = {.verb = COUNT_VERB_ADD};
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "itemId", request->params[0]);
+	input_read_body(&input);
+	change.amount = sign * input_int(&input, &amount_rule);
+	submit_change(counts, &input, request->params[0], change);
+}
+
+static void increase(void *counts, struct request *request)
+{
+	submit_addition(counts, request, 1);
+}
+
+static void decrease(void *counts, struct request *request)
+{
+	submit_addition(counts, request, -1);
+}
+
+/* reset and remove take nothing but the id; a body is read so that a broken one is told. */
+static void submit_bare(struct counts *counts, struct request *request, enum count_verb verb)
+{
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "itemId", request->params[0]);
+	input_read_body(&input);
+	submit_change(counts, &input, request->params[0], (struct count_change){.verb = verb});
+}
+
+static void reset(void *counts, struct request *request)
+{
+	submit_bare(counts, request, COUNT_VERB_RESET);
+}
+
+static void remove_count(void *counts, struct request *request)
+{
+	submit_bare(counts, request, COUNT_VERB_REMOVE);
+}
+
+static void create(void *counts, struct request *request)
+{
+	static const struct int_rule initial_rule = {
+		.field = "initialValue",
+		.least = INT64_MIN,
+		.most = INT64_MAX,
+		.fallback = 0,
+		.message = "must be an integer within 64 bits",
+	};
+	struct count_change change = {.verb = COUNT_VERB_CREATE};
+	struct input input;
+	struct slice item_id;
+
+	input_init(&input, request);
+	input_read_body(&input);
+	item_id = input_id(&input, "itemId");
+	change.amount = input_int(&input, &initial_rule);
+	submit_change(counts, &input, item_id, change);
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+static void submit_query(struct counts *counts, struct input *input, const struct slice *item_ids,
+	size_t item_count, bool single)
+{
+	struct count_query *query = arena_new(&input->request->arena, struct count_query);
+
+	query->item_ids = item_ids;
+	query->item_count = item_count;
+	query->single = single;
+	submit_read(input, counts->lanes, &query->command);
+}
+
+static void get_one(void *counts, struct request *request)
+{
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "itemId", request->params[0]);
+	submit_query(counts, &input, &request->params[0], 1, true);
+}
+
+static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size_t count, size_t at)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (hashes[i] == hashes[at] && slice_equal(item_ids[i], item_ids[at]))
+			return true;
+	}
+	return false;
+}
+
+/* Reads itemIds=a&itemIds[]=b into `item_ids`, each id once. */
+static size_t read_item_ids(struct input *input, struct slice *item_ids, uint64_t *hashes)
+{
+	struct request *request = input->request;
+	struct slice rest = request->path.query;
+	struct query_pair pair;
+	size_t asked = 0, count = 0;
+	bool found = true;
+
+	while (found) {
+		if (query_next(&request->arena, &rest, &pair, &found) != STATUS_OK) {
+			input_error(input, "itemIds",
+				"the query is not valid UTF-8 or percent encoding");
+			return 0;
+		}
+		if (!found ||
+			(!slice_is(pair.name, "itemIds") && !slice_is(pair.name, "itemIds[]")))
+			continue;
+		if (++asked > QUERY_IDS_MAX) {
+			input_error(input, "itemIds", "must be at most 1000 ids");
+			return 0;
+		}
+		input_check_id(input, "itemIds", pair.value);
+		item_ids[count] = pair.value;
+		hashes[count] = hash_bytes(pair.value);
+		if (!is_listed(item_ids, hashes, count, count))
+			count++;
+	}
+	if (asked == 0)
+		input_error(input, "itemIds", "at least one id is required");
+	return count;
+}
+
+static void get_many(void *counts, struct request *request)
+{
+	struct slice *item_ids = arena_array(&request->arena, struct slice, QUERY_IDS_MAX + 1);
+	uint64_t *hashes = arena_array(&request->arena, uint64_t, QUERY_IDS_MAX + 1);
+	struct input input;
+	size_t count;
+
+	input_init(&input, request);
+	count = read_item_ids(&input, item_ids, hashes);
+	submit_query(counts, &input, item_ids, count, false);
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+void counts_add_routes(struct counts *counts, struct router *router)
+{
+	const struct route routes[] = {
+		{"POST", "/api/v1/counts/{itemId}/increase", increase, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/decrease", decrease, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/reset", reset, counts, 0},
+		{"POST", "/api/v1/internal/counts", create, counts, 0},
+		{"GET", "/api/v1/internal/counts", get_many, counts, 0},
+		{"GET", "/api/v1/internal/counts/{itemId}", get_one, counts, 0},
+		{"DELETE", "/api/v1/internal/counts/{itemId}", remove_count, counts, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+		router_add(router, &routes[i]);
+}

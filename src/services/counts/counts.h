@@ -1,0 +1,26 @@
+/*
+ * The count service: seed 000, count-processing-service. Role `counts`.
+ *
+ *   count_rules   what a command does to a count
+ *   count_batch   many commands in one transaction
+ *   count_routes  HTTP to commands and back
+ */
+#ifndef QUIPU_SERVICES_COUNTS_H
+#define QUIPU_SERVICES_COUNTS_H
+
+#include "flow/lane_set.h"
+#include "http/router.h"
+#include "ports/count_repository.h"
+
+struct counts {
+	const struct count_repository *repository;
+	struct lane_set *lanes;
+};
+
+/* What the lanes of the service call; context is the struct counts. */
+struct lane_service counts_lane_service(struct counts *counts);
+
+/* Adds the routes. `counts` outlives the router. */
+void counts_add_routes(struct counts *counts, struct router *router);
+
+#endif

@@ -1,0 +1,38 @@
+#include "services/submit.h"
+
+#include "base/hash.h"
+#include "http/router.h"
+
+/* Keys are told apart by method and route template, so that one key can be used once on each. */
+static struct slice key_scope(struct request *request)
+{
+	struct buffer scope = buffer_make(&request->arena, 64);
+
+	buffer_text(&scope, request->route->method);
+	buffer_char(&scope, ' ');
+	buffer_text(&scope, request->route->path);
+	return buffer_slice(&scope);
+}
+
+void submit_write(struct input *input, struct lane_set *lanes, struct write *write)
+{
+	struct request *request = input->request;
+	struct slice key = input_idempotency_key(input);
+	struct command *command = &write->command;
+
+	if (input_refuse(input))
+		return;
+	if (key.data) {
+		struct slice identity[3] = {request->method, request->path.raw, request->body};
+
+		write_set_key(write, &request->arena, key_scope(request), key, identity);
+	}
+	command->hash = hash_bytes(command->key);
+	request_submit(request, lane_set_writer(lanes, command->hash), command);
+}
+
+void submit_read(struct input *input, struct lane_set *lanes, struct command *command)
+{
+	if (!input_refuse(input))
+		request_submit(input->request, lane_set_reader(lanes), command);
+}
