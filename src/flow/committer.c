@@ -46,18 +46,22 @@ struct committer *committer_new(const struct committer_config *config)
 
 /* ---- one transaction --------------------------------------------------------------------- */
 
-static int compare_keys(const void *a, const void *b)
+static int compare_keys(const struct write *a, const struct write *b)
+{
+	int order = slice_compare(a->key->scope, b->key->scope);
+
+	return order ? order : slice_compare(a->key->key, b->key->key);
+}
+
+static int compare_keyed(const void *a, const void *b)
 {
 	const struct write *left = *(struct write *const *)a;
 	const struct write *right = *(struct write *const *)b;
-	int order = slice_compare(left->key->scope, right->key->scope);
+	int order = compare_keys(left, right);
 
-	return order ? order : slice_compare(left->key->key, right->key->key);
-}
-
-static bool same_key(const struct write *a, const struct write *b)
-{
-	return compare_keys(&a, &b) == 0;
+	if (order != 0)
+		return order;
+	return (left->position > right->position) - (left->position < right->position);
 }
 
 /*
@@ -72,9 +76,9 @@ static size_t collect_keyed(const struct write_batch *batch, struct write **keye
 		if (batch->writes[i]->key)
 			keyed[count++] = batch->writes[i];
 	}
-	qsort(keyed, count, sizeof(*keyed), compare_keys);
+	qsort(keyed, count, sizeof(*keyed), compare_keyed);
 	for (size_t i = 0; i < count; i++) {
-		if (kept > 0 && same_key(keyed[kept - 1], keyed[i]))
+		if (kept > 0 && compare_keys(keyed[kept - 1], keyed[i]) == 0)
 			keyed[i]->fate = WRITE_REPEATED;
 		else
 			keyed[kept++] = keyed[i];
@@ -248,8 +252,10 @@ static enum status try_once(
 	enum status status;
 
 	arena_reset(&committer->arena);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
+		writes[i]->position = i;
+	}
 	status = run_transaction(committer, &batch);
 	histogram_observe(&committer->batch_size, (int64_t)count);
 	histogram_observe(&committer->duration, now_ns(committer) - started_ns);

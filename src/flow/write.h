@@ -20,6 +20,7 @@ struct write {
 	struct command command;
 	struct key_record *key; /* NULL: sent without an Idempotency-Key */
 	enum write_fate fate;
+	size_t position; /* in its batch: of two with one key, the earlier is the first */
 };
 
 /* Writes that are tried in one transaction, in the order they came. */

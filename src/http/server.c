@@ -410,6 +410,7 @@ void server_free(struct server *server)
 	}
 	for (size_t i = 0; i < server->worker_count; i++) {
 		loop_join(server->workers[i].loop);
+		loop_free(server->workers[i].loop);
 		worker_release(&server->workers[i]);
 	}
 	free(server->workers);

@@ -122,9 +122,13 @@ void loop_stop(struct loop *loop)
 
 void loop_join(struct loop *loop)
 {
+	pthread_join(loop->thread, NULL);
+}
+
+void loop_free(struct loop *loop)
+{
 	int failed;
 
-	pthread_join(loop->thread, NULL);
 	assert(!loop->first);
 	failed = uv_loop_close(&loop->uv);
 	assert(!failed);

@@ -35,7 +35,10 @@ void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_tas
 /* Lets the loop end once its handles are closed. Tasks posted before still run. Any thread. */
 void loop_stop(struct loop *loop);
 
-/* Waits for the thread and frees the loop. */
+/* Waits for the thread of a loop that was started. */
 void loop_join(struct loop *loop);
+
+/* Frees a loop that has ended, or was never started and has been run to its end by hand. */
+void loop_free(struct loop *loop);
 
 #endif

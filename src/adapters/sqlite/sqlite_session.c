@@ -94,16 +94,22 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
-static enum status fail(struct sqlite_session *session, int rc, enum status status)
+static void abandon(struct sqlite_session *session, bool in_doubt)
 {
-	struct sqlite_connection *connection = sqlite_session_connection(session);
-	bool undone;
+	bool undone = undo(sqlite_session_connection(session));
 
-	sqlite_store_failed(store_of(session), session->kind, status, rc, connection);
-	undone = undo(connection);
-	if (!undone || status == STATUS_OUTCOME_UNKNOWN || sqlite_is_doubtful(rc))
+	if (!undone || in_doubt)
 		distrust_connection(session);
 	leave(session);
+}
+
+static enum status fail(struct sqlite_session *session, int rc, enum status status)
+{
+	bool in_doubt = status == STATUS_OUTCOME_UNKNOWN || sqlite_is_doubtful(rc);
+
+	sqlite_store_failed(store_of(session), session->kind, status, rc,
+		sqlite_session_connection(session));
+	abandon(session, in_doubt);
 	return status;
 }
 
@@ -114,7 +120,8 @@ enum status sqlite_session_fail(struct sqlite_session *session, int rc)
 
 enum status sqlite_session_rerun(struct sqlite_session *session)
 {
-	return fail(session, SQLITE_OK, STATUS_RERUN);
+	abandon(session, false);
+	return STATUS_RERUN;
 }
 
 /* ---- transactions ------------------------------------------------------------------------ */
@@ -172,11 +179,8 @@ static void rollback(struct session *base)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 
-	if (!session->active)
-		return;
-	if (!undo(sqlite_session_connection(session)))
-		distrust_connection(session);
-	leave(session);
+	if (session->active)
+		abandon(session, false);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------- */

@@ -1,0 +1,146 @@
+"""The loads of the bench: wrk, pgbench and openloop, each run to its end, and what it printed as a dictionary.
+
+Every measurement is also appended to `log`, which goes into the JSON file, so that a row of the table can be traced
+back to all the rounds that were run for it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+
+from servers import Failed, Missing, find_postgres_program, find_program
+
+WRK_CONNECTIONS = 256
+WRK_THREADS = 2
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+log = []
+
+
+def record(**measurement):
+    log.append(measurement)
+    return measurement
+
+
+def run_to_end(arguments, limit_s, **more):
+    """Output of a program that must succeed; it is ended, by its id, where that takes too long or we are stopped."""
+    process = subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )
+    try:
+        output, errors = process.communicate(timeout=limit_s)
+    except BaseException as e:
+        process.kill()
+        process.communicate()
+        if isinstance(e, subprocess.TimeoutExpired):
+            raise Failed(f"{arguments[0]} did not end in {limit_s:.0f} s") from e
+        raise
+    if process.returncode != 0:
+        raise Failed(f"{os.path.basename(arguments[0])} ended with {process.returncode}: {errors.strip()[-300:]}")
+    return output
+
+
+def last_json(output):
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise Failed(f"no JSON in: {output[-200:]}")
+
+
+def wrk(label, port, request, items, seconds):
+    """`request` is (method, path before the item's number, path after it); `per_s` counts answers of success alone."""
+    arguments = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{WRK_CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s"]
+    arguments += ["-s", os.path.join(HERE, "requests.lua"), f"http://127.0.0.1:{port}", "--", *request, str(items)]
+    result = last_json(run_to_end(arguments, seconds + 30))
+    result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
+    return record(tool="wrk", label=label, items=items, **result)
+
+
+def pgbench(label, postgres, database, script, clients, seconds):
+    arguments = [find_postgres_program("pgbench"), "-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres"]
+    arguments += ["-n", "-M", "prepared", "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds)]
+    output = run_to_end(arguments + ["-f", script, database], seconds + 30)
+    found = re.search(r"tps = ([\d.]+) \(without initial connection time\)", output)
+    if not found:
+        raise Failed(f"pgbench printed no tps: {output[-200:]}")
+    return record(tool="pgbench", label=label, clients=clients, per_s=float(found.group(1)))
+
+
+def openloop(label, program, port, seconds, options):
+    if not os.access(program, os.X_OK):
+        raise Missing(f"{program} is not built")
+    arguments = [program, "--target", f"127.0.0.1:{port}", "--seconds", str(seconds)]
+    for name, value in options.items():
+        arguments += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return record(tool="openloop", label=label, **last_json(run_to_end(arguments, seconds + 60)))
+
+
+class IdleConnections:
+    """Holds `count` connections, each of which has had one answer, while the `with` block runs."""
+
+    def __init__(self, program, port, count):
+        if not os.access(program, os.X_OK):
+            raise Missing(f"{program} is not built")
+        self.count = count
+        self.arguments = [program, "--target", f"127.0.0.1:{port}", "--idle", str(count)]
+        self.arguments += ["--idle-path", "/healthz", "--seconds", "55"]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            if self.process.stdout.readline():
+                return self
+            _, errors = self.process.communicate()
+            raise Failed(f"{self.count} connections could not be opened: {errors.strip()}")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __exit__(self, *exception):
+        try:
+            _, errors = self.process.communicate(timeout=30)
+        except BaseException:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        if self.process.returncode != 0 and exception[0] is None:
+            raise Failed(errors.strip())
+
+
+class ResidentMemory:
+    """Samples the resident memory of a Quipu while the `with` block runs; `max_kib` is the largest seen."""
+
+    def __init__(self, quipu, every_s=0.1):
+        self.quipu = quipu
+        self.every_s = every_s
+        self.max_kib = 0
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self.sample, daemon=True)
+
+    def sample(self):
+        while not self.stopped.is_set():
+            try:
+                self.max_kib = max(self.max_kib, self.quipu.resident_kib())
+            except (OSError, AttributeError):
+                return  # it has ended
+            self.stopped.wait(self.every_s)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.stopped.set()
+        self.thread.join()
+
+
+def settle(seconds=0.5):
+    """What the last measurement left to be written, or to die down, should not fall into the next."""
+    os.sync()
+    time.sleep(seconds)

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench.
+# Says what it installs, and does nothing where nothing is missing.
+set -eu
+
+build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-llhttp
+	libjansson-dev libpq-dev libsqlite3-dev libinih-dev libssl-dev"
+test="$build clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql strace gcovr
+	python3-pytest python3-psycopg2 python3-requests python3-jsonschema"
+bench="$build postgresql postgresql-contrib redis-server webdis wrk python3-psycopg2"
+
+case "${1:-}" in
+build) wanted=$build ;;
+test) wanted=$test ;;
+bench) wanted=$bench ;;
+*) echo "usage: scripts/deps.sh build|test|bench" >&2; exit 2 ;;
+esac
+
+missing=
+for package in $wanted; do
+	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+	[ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+echo "installing:$missing"
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+	as_root=sudo
+fi
+export DEBIAN_FRONTEND=noninteractive
+# The servers that tests start are private ones: none of Debian's own is to run because of us.
+$as_root apt-get update -qq
+# shellcheck disable=SC2086 # a list of words
+$as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null

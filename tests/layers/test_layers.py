@@ -1,0 +1,91 @@
+"""The layers of docs/ARCHITECTURE.md, checked on every #include: what only a comment guards, leaks."""
+import pathlib
+import re
+
+import pytest
+
+SRC = pathlib.Path(__file__).resolve().parent.parent.parent / "src"
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
+
+# Which folders of src/ the files of a folder may include. The longest matching prefix counts.
+MAY_INCLUDE = {
+    "base": {"base"},
+    "runtime": {"base", "runtime"},
+    "http": {"base", "runtime", "http"},
+    "ports": {"base", "ports"},
+    "flow": {"base", "ports", "runtime", "flow"},
+    "services": {"base", "ports", "runtime", "flow", "http", "services"},
+    "adapters": {"base", "ports"},
+    "cli": {"base", "cli"},
+}
+
+# Headers of client libraries, and the only folders that may see them.
+MAY_SEE = {
+    "libpq-fe.h": {"adapters/postgres"},
+    "sqlite3.h": {"adapters/sqlite"},
+    "uv.h": {"runtime"},
+    "llhttp.h": {"http"},
+    "jansson.h": {"base", "services/system", "main.c"},
+    "ini.h": {"cli"},
+    "openssl/evp.h": {"flow"},
+}
+
+
+def files():
+    return sorted(p for p in SRC.rglob("*") if p.suffix in {".c", ".h"})
+
+
+def place(path):
+    """base/slice.h -> "base"; adapters/sqlite/x.c -> "adapters/sqlite"; main.c -> "main.c"."""
+    parts = path.relative_to(SRC).parts
+    if parts[0] in {"adapters", "services"} and len(parts) > 2:
+        return "/".join(parts[:2])
+    return parts[0]
+
+
+def includes():
+    for path in files():
+        for kind, name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+            yield path, kind, name
+
+
+OWN = [(p, n) for p, kind, n in includes() if kind == '"']
+FOREIGN = [(p, n) for p, kind, n in includes() if kind == "<"]
+
+
+def test_there_is_something_to_check():
+    assert len(OWN) > 100 and len(FOREIGN) > 50
+
+
+@pytest.mark.parametrize("path", [p for p in files() if p.name != "main.c"],
+                         ids=lambda p: str(p.relative_to(SRC)))
+def test_a_file_includes_only_layers_below_its_own(path):
+    home = place(path)
+    for other, name in OWN:
+        if other != path:
+            continue
+        target = place(SRC / name)
+        assert (SRC / name).exists(), f"{name} is not below src/"
+        assert target.split("/")[0] in MAY_INCLUDE[home.split("/")[0]] or target == home, \
+            f"{path.relative_to(SRC)} may not include {name}"
+
+
+def test_no_service_includes_another_service_and_no_adapter_another_adapter():
+    for path, name in OWN:
+        home, target = place(path), place(SRC / name)
+        for layer in ("services/", "adapters/"):
+            if home.startswith(layer) and target.startswith(layer):
+                assert home == target, f"{path.relative_to(SRC)} includes {name}"
+
+
+def test_only_main_includes_adapters():
+    for path, name in OWN:
+        if name.startswith("adapters/") and path.name != "main.c":
+            assert place(path).startswith("adapters/"), f"{path.relative_to(SRC)} includes {name}"
+
+
+@pytest.mark.parametrize("header", sorted(MAY_SEE))
+def test_a_client_library_is_seen_in_its_own_place_only(header):
+    seen = {place(path) for path, name in FOREIGN if name == header}
+    assert seen, f"nobody includes {header}: the rule is out of date"
+    assert seen <= MAY_SEE[header]

@@ -1,0 +1,176 @@
+#!/usr/bin/python3
+"""Builds the program for testing, runs every kind of test, and ends with one line of totals.
+
+Usage: tests/run.py [--coverage] [kind ...]     kinds: unit fuzz contract tsan layers e2e
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KINDS = ["unit", "fuzz", "contract", "tsan", "layers", "e2e"]
+MESON_OPTIONS = {
+    "build-asan": ["-Db_sanitize=address,undefined", "-Dbuildtype=debugoptimized"],
+    "build-tsan": ["-Db_sanitize=thread", "-Dbuildtype=debugoptimized"],
+    "build-coverage": ["-Db_coverage=true", "-Dbuildtype=debug"],
+}
+# Tests whose point is several threads; the rest would only be slower under TSan.
+TSAN_UNIT = ["test_lane", "test_loop", "test_command"]
+TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
+
+
+class Totals:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.reasons = []
+
+    def read_junit(self, path):
+        for case in xml.parse(path).getroot().iter("testcase"):
+            name = f"{case.get('classname') or ''} {case.get('name')}".strip()
+            skip = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                self.failed += 1
+                self.reasons.append(f"FAILED  {name}")
+            elif skip is not None:
+                self.skipped += 1
+                self.reasons.append(f"skipped {name}: {skip.get('message') or skip.text or ''}")
+            else:
+                self.passed += 1
+
+    def fail(self, what):
+        self.failed += 1
+        self.reasons.append(f"FAILED  {what}")
+
+
+def build(folder):
+    path = ROOT / folder
+    if not (path / "build.ninja").exists():
+        subprocess.run(
+            ["meson", "setup", str(path), "-Dtests=true", "-Dtest_build=true", "-Dwerror=true",
+             "-Db_lundef=false", *MESON_OPTIONS[folder]],
+            cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["ninja", "--quiet", "-C", str(path)], check=True)
+    return path
+
+
+def run_cmocka(totals, command, env=None, name=None):
+    """Runs one cmocka program; a crash that leaves no report is a failure of its own."""
+    label = name or pathlib.Path(command[-1]).name
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.xml"
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=900,
+            env={**os.environ, **(env or {}), "CMOCKA_MESSAGE_OUTPUT": "xml",
+                 "CMOCKA_XML_FILE": str(report)})
+        before = totals.failed
+        if report.exists():
+            totals.read_junit(report)
+        if done.returncode != 0 and totals.failed == before:
+            totals.fail(f"{label}: ended with {done.returncode}")
+        if done.returncode != 0:
+            print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
+    print(f"  {label}")
+
+
+def run_plain(totals, command, label):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace",
+                          timeout=900)
+    if done.returncode == 0:
+        totals.passed += 1
+    else:
+        totals.fail(label)
+        print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
+    print(f"  {label}")
+
+
+def run_pytest(totals, arguments, env=None):
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.xml"
+        done = subprocess.run(
+            ["/usr/bin/python3", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider",
+             f"--junitxml={report}", *arguments],
+            cwd=ROOT, env={**os.environ, **(env or {})})
+        before = totals.failed
+        if report.exists():
+            totals.read_junit(report)
+        if done.returncode != 0 and totals.failed == before:
+            totals.fail(f"pytest {' '.join(arguments)} ended with {done.returncode}")
+
+
+def programs(folder, pattern):
+    return sorted(p for p in folder.glob(pattern) if p.is_file() and os.access(p, os.X_OK))
+
+
+def run_unit(totals, path):
+    for program in programs(path / "tests" / "unit", "test_*"):
+        run_cmocka(totals, [str(program)])
+
+
+def run_fuzz(totals, path):
+    for program in programs(path / "tests" / "fuzz", "replay_*"):
+        target = program.name.removeprefix("replay_")
+        run_plain(totals, [str(program), str(ROOT / "tests/fuzz/corpus" / target)],
+                  f"fuzz corpus {target}")
+
+
+def run_contract(totals, path):
+    folder = path / "tests" / "contract"
+    with_postgres = str(ROOT / "tests/contract/with_postgres.py")
+    for program in programs(folder, "*_contract"):
+        run_cmocka(totals, [str(program)], {"QUIPU_CONTRACT_STORE": "sqlite:"},
+                   f"{program.name} on sqlite")
+        run_cmocka(totals, ["/usr/bin/python3", with_postgres, str(program)],
+                   name=f"{program.name} on postgres")
+    for program in programs(folder, "*_faults"):
+        run_cmocka(totals, [str(program)])
+
+
+def run_tsan(totals):
+    path = build("build-tsan")
+    options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
+    for name in TSAN_UNIT:
+        run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
+    run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
+               {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
+
+
+def print_coverage(path):
+    for filters in (["--filter", "src/services/"], ["--filter", "src/"]):
+        subprocess.run(["gcovr", "--root", str(ROOT), str(path), *filters, "--print-summary",
+                        "--exclude-unreachable-branches"], cwd=ROOT)
+
+
+def main(arguments):
+    coverage = "--coverage" in arguments
+    kinds = [a for a in arguments if not a.startswith("-")] or KINDS
+    totals = Totals()
+    path = build("build-coverage" if coverage else "build-asan")
+    for kind in KINDS:
+        if kind not in kinds or (coverage and kind == "tsan"):
+            continue
+        print(f"{kind} tests", flush=True)
+        if kind == "unit":
+            run_unit(totals, path)
+        elif kind == "fuzz":
+            run_fuzz(totals, path)
+        elif kind == "contract":
+            run_contract(totals, path)
+        elif kind == "tsan":
+            run_tsan(totals)
+        elif kind == "layers":
+            run_pytest(totals, [str(ROOT / "tests/layers")])
+        elif kind == "e2e":
+            run_pytest(totals, [str(ROOT / "tests/e2e")], {"QUIPU": str(path / "quipu")})
+    if coverage:
+        print_coverage(path)
+    for reason in totals.reasons:
+        print(reason)
+    skipped = f", {totals.skipped} skipped" if totals.skipped else ""
+    print(f"{totals.passed} passed, {totals.failed} failed{skipped}")
+    return 1 if totals.failed or totals.passed == 0 else 0
+
+
+sys.exit(main(sys.argv[1:]))

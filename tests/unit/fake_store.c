@@ -1,0 +1,441 @@
+#include "fake_store.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define ROWS_MAX 64
+#define KEYS_MAX 64
+
+struct fake_key {
+	struct key_record record;
+	int64_t expires_us;
+};
+
+/* What a transaction can change, so that rollback is a copy back. */
+struct fake_data {
+	struct count_row rows[ROWS_MAX];
+	size_t row_count;
+	struct fake_key keys[KEYS_MAX];
+	size_t key_count;
+};
+
+struct fake_store {
+	struct store base;
+	struct fake_data *data;
+	struct fake_data *before; /* at begin */
+	struct arena arena;       /* ids and answers, for ever */
+	struct slice held[ROWS_MAX];
+	size_t held_count;
+	const char *poison;
+	enum lock_mode mode;
+	bool in_transaction;
+	bool survives;
+	int fail_at;
+	enum status fail_with;
+	bool has_failed;
+	size_t commits;
+	int64_t now_us;
+};
+
+struct fake_session {
+	struct session base;
+};
+
+static struct fake_store *fake_of(struct session *session)
+{
+	return (struct fake_store *)session->store;
+}
+
+static void copy_data(struct fake_data *to, const struct fake_data *from)
+{
+	memcpy(to->rows, from->rows, from->row_count * sizeof(from->rows[0]));
+	to->row_count = from->row_count;
+	memcpy(to->keys, from->keys, from->key_count * sizeof(from->keys[0]));
+	to->key_count = from->key_count;
+}
+
+static void rollback(struct session *session)
+{
+	struct fake_store *fake = fake_of(session);
+
+	if (fake->in_transaction)
+		copy_data(fake->data, fake->before);
+	fake->in_transaction = false;
+}
+
+/* Every call of the port passes here. */
+static enum status pass(struct session *session)
+{
+	struct fake_store *fake = fake_of(session);
+
+	if (fake->fail_at == 0 || --fake->fail_at > 0)
+		return STATUS_OK;
+	fake->has_failed = true;
+	if (fake->fail_with != STATUS_OUTCOME_UNKNOWN)
+		rollback(session);
+	return fake->fail_with;
+}
+
+static enum status begin(struct session *session, enum lock_mode mode)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = pass(session);
+
+	assert(!fake->in_transaction);
+	if (status == STATUS_OUTCOME_UNKNOWN)
+		return STATUS_RERUN;
+	if (status != STATUS_OK)
+		return status;
+	copy_data(fake->before, fake->data);
+	fake->in_transaction = true;
+	fake->mode = mode;
+	return STATUS_OK;
+}
+
+static enum status commit(struct session *session)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = pass(session);
+
+	if (status == STATUS_OUTCOME_UNKNOWN && !fake->survives)
+		rollback(session);
+	if (status == STATUS_OK)
+		fake->commits++;
+	fake->in_transaction = false;
+	return status;
+}
+
+/* A call inside a transaction; unknown outcomes exist at commit only. */
+static enum status step(struct session *session)
+{
+	enum status status = pass(session);
+
+	assert(status != STATUS_OK || fake_of(session)->in_transaction);
+	if (status != STATUS_OUTCOME_UNKNOWN)
+		return status;
+	rollback(session);
+	return STATUS_RERUN;
+}
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+static struct fake_key *find_key(struct fake_store *fake, const struct key_record *wanted)
+{
+	for (size_t i = 0; i < fake->data->key_count; i++) {
+		struct fake_key *key = &fake->data->keys[i];
+
+		if (slice_equal(key->record.scope, wanted->scope) &&
+			slice_equal(key->record.key, wanted->key))
+			return key;
+	}
+	return NULL;
+}
+
+static enum status keys_find(
+	struct session *session, struct arena *arena, struct key_record *records, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	(void)arena;
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		const struct fake_key *key = find_key(fake, &records[i]);
+
+		records[i].found = key && key->expires_us > fake->now_us;
+		if (!records[i].found)
+			continue;
+		records[i].same_request = memcmp(key->record.fingerprint, records[i].fingerprint,
+						  FINGERPRINT_SIZE) == 0;
+		records[i].answer = key->record.answer;
+	}
+	return status;
+}
+
+static struct key_record keep_record(struct fake_store *fake, const struct key_record *record)
+{
+	struct key_record kept = *record;
+
+	kept.scope = arena_copy(&fake->arena, record->scope);
+	kept.key = arena_copy(&fake->arena, record->key);
+	kept.answer.content_type = arena_copy(&fake->arena, record->answer.content_type);
+	kept.answer.location = arena_copy(&fake->arena, record->answer.location);
+	kept.answer.body = arena_copy(&fake->arena, record->answer.body);
+	return kept;
+}
+
+static enum status keys_put(
+	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct fake_key *key = find_key(fake, &records[i]);
+
+		if (key && key->expires_us > fake->now_us) {
+			rollback(session);
+			return STATUS_RERUN;
+		}
+		if (!key) {
+			assert(fake->data->key_count < KEYS_MAX);
+			key = &fake->data->keys[fake->data->key_count++];
+		}
+		key->record = keep_record(fake, &records[i]);
+		key->expires_us = fake->now_us + ttl_us;
+	}
+	return status;
+}
+
+static enum status keys_sweep(struct session *session, size_t limit, size_t *deleted)
+{
+	(void)session;
+	(void)limit;
+	*deleted = 0;
+	return STATUS_OK;
+}
+
+static void close_session(struct session *session)
+{
+	free(session);
+}
+
+static const struct session_ops session_ops = {
+	.begin = begin,
+	.commit = commit,
+	.rollback = rollback,
+	.keys_find = keys_find,
+	.keys_put = keys_put,
+	.keys_sweep = keys_sweep,
+	.close = close_session,
+};
+
+/* ---- counts ------------------------------------------------------------------------------ */
+
+static struct count_row *find_row(struct fake_store *fake, struct slice item_id)
+{
+	for (size_t i = 0; i < fake->data->row_count; i++) {
+		if (slice_equal(fake->data->rows[i].item_id, item_id))
+			return &fake->data->rows[i];
+	}
+	return NULL;
+}
+
+static bool is_held(const struct fake_store *fake, struct slice item_id)
+{
+	for (size_t i = 0; i < fake->held_count; i++) {
+		if (slice_equal(fake->held[i], item_id))
+			return true;
+	}
+	return false;
+}
+
+static enum status lock_busy(struct session *session)
+{
+	rollback(session);
+	return STATUS_LOCK_BUSY;
+}
+
+static enum status add(struct session *session, struct count_addition *additions, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct count_addition *addition = &additions[i];
+		struct count_row *row = find_row(fake, addition->item_id);
+
+		assert(i == 0 || slice_compare(additions[i - 1].item_id, addition->item_id) < 0);
+		if (row && is_held(fake, addition->item_id))
+			return lock_busy(session);
+		addition->applied =
+			row && row->value >= addition->least && row->value <= addition->most;
+		if (addition->applied)
+			addition->value = row->value += addition->sum;
+	}
+	return status;
+}
+
+static enum status lock(
+	struct session *session, struct count_row *rows, size_t count, int64_t *now_us)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		const struct count_row *row = find_row(fake, rows[i].item_id);
+		bool held = row && is_held(fake, row->item_id);
+
+		assert(i == 0 || slice_compare(rows[i - 1].item_id, rows[i].item_id) < 0);
+		if (held && fake->mode == LOCK_WAIT)
+			return lock_busy(session);
+		rows[i].busy = held;
+		rows[i].exists = row && !held;
+		if (row)
+			rows[i].value = row->value;
+	}
+	*now_us = fake->now_us;
+	return status;
+}
+
+static void delete_row(struct fake_store *fake, struct count_row *row)
+{
+	*row = fake->data->rows[--fake->data->row_count];
+}
+
+static enum status edit(
+	struct session *session, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct count_row *row = find_row(fake, edits[i].item_id);
+
+		if (fake->poison && slice_is(edits[i].item_id, fake->poison)) {
+			rollback(session);
+			return STATUS_POISON;
+		}
+		assert((edits[i].kind == COUNT_INSERT) == (row == NULL));
+		if (edits[i].kind == COUNT_DELETE) {
+			delete_row(fake, row);
+			continue;
+		}
+		fake_store_set(fake, edits[i].item_id, edits[i].value);
+		find_row(fake, edits[i].item_id)->updated_us = now_us;
+	}
+	return status;
+}
+
+static enum status find(struct session *session, struct count_row *rows, size_t count)
+{
+	enum status status = pass(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct slice item_id = rows[i].item_id;
+
+		rows[i] = fake_store_get(fake_of(session), item_id);
+		rows[i].item_id = item_id;
+	}
+	return status;
+}
+
+const struct count_repository fake_count_repository = {
+	.add = add,
+	.lock = lock,
+	.edit = edit,
+	.find = find,
+};
+
+/* ---- the store --------------------------------------------------------------------------- */
+
+static struct session *open_session(struct store *store, enum session_kind kind)
+{
+	struct fake_session *session = qp_calloc(1, sizeof(*session));
+
+	(void)kind;
+	session->base.ops = &session_ops;
+	session->base.store = store;
+	return &session->base;
+}
+
+static bool is_up(struct store *store)
+{
+	(void)store;
+	return true;
+}
+
+static const struct store_ops store_ops = {.open_session = open_session, .is_up = is_up};
+
+struct fake_store *fake_store_new(void)
+{
+	struct fake_store *fake = qp_calloc(1, sizeof(*fake));
+
+	fake->base.ops = &store_ops;
+	fake->base.name = "fake-store";
+	fake->base.engine = "fake";
+	fake->base.lanes_default = 1;
+	fake->data = qp_calloc(1, sizeof(*fake->data));
+	fake->before = qp_calloc(1, sizeof(*fake->before));
+	fake->now_us = 1000000;
+	arena_init(&fake->arena, 4096);
+	return fake;
+}
+
+void fake_store_free(struct fake_store *fake)
+{
+	arena_release(&fake->arena);
+	free(fake->data);
+	free(fake->before);
+	free(fake);
+}
+
+struct store *fake_store_base(struct fake_store *fake)
+{
+	return &fake->base;
+}
+
+struct count_row fake_store_get(struct fake_store *fake, struct slice item_id)
+{
+	const struct count_row *row = find_row(fake, item_id);
+
+	return row ? *row : (struct count_row){.item_id = item_id};
+}
+
+void fake_store_set(struct fake_store *fake, struct slice item_id, int64_t value)
+{
+	struct count_row *row = find_row(fake, item_id);
+
+	if (!row) {
+		assert(fake->data->row_count < ROWS_MAX);
+		row = &fake->data->rows[fake->data->row_count++];
+		row->item_id = arena_copy(&fake->arena, item_id);
+		row->exists = true;
+		row->busy = false;
+	}
+	row->value = value;
+}
+
+void fake_store_hold(struct fake_store *fake, struct slice item_id, bool held)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < fake->held_count; i++) {
+		if (!slice_equal(fake->held[i], item_id))
+			fake->held[kept++] = fake->held[i];
+	}
+	fake->held_count = kept;
+	if (held)
+		fake->held[fake->held_count++] = item_id;
+}
+
+void fake_store_fail_at(struct fake_store *fake, int n, enum status status)
+{
+	fake->fail_at = n;
+	fake->fail_with = status;
+	fake->has_failed = false;
+}
+
+void fake_store_commit_survives(struct fake_store *fake, bool survives)
+{
+	fake->survives = survives;
+}
+
+bool fake_store_has_failed(const struct fake_store *fake)
+{
+	return fake->has_failed;
+}
+
+void fake_store_poison(struct fake_store *fake, const char *item_id)
+{
+	fake->poison = item_id;
+}
+
+size_t fake_store_commits(const struct fake_store *fake)
+{
+	return fake->commits;
+}
+
+void fake_store_set_time(struct fake_store *fake, int64_t now_us)
+{
+	fake->now_us = now_us;
+}

@@ -1,0 +1,318 @@
+/* What a committer does with every way in which a transaction can end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "count_bench.h"
+
+static const struct count_change plus_one = {COUNT_VERB_ADD, 1};
+static const struct count_change reset = {COUNT_VERB_RESET, 0};
+
+static struct bench_command *submit(
+	struct count_bench *bench, const char *item, struct count_change change, const char *key)
+{
+	struct bench_command *command = bench_command_new(bench, item, change, key, "same");
+
+	bench_submit(bench, command);
+	return command;
+}
+
+static int64_t value_of(struct count_bench *bench, const char *item)
+{
+	return fake_store_get(bench->fake, slice_of(item)).value;
+}
+
+static void pass_time(struct count_bench *bench, int64_t ns)
+{
+	bench->steady_ns += ns;
+}
+
+static void set_up(struct count_bench *bench)
+{
+	bench_open(bench, 64);
+	fake_store_set(bench->fake, slice_of("a"), 0);
+	fake_store_set(bench->fake, slice_of("b"), 0);
+}
+
+static void test_everything_that_waits_shares_one_transaction(void **unused)
+{
+	struct bench_command *commands[40];
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	for (int i = 0; i < 40; i++)
+		commands[i] = submit(&bench, i % 2 ? "a" : "b", plus_one, NULL);
+	bench_step(&bench);
+	assert_int_equal(fake_store_commits(bench.fake), 1);
+	assert_int_equal(value_of(&bench, "a"), 20);
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(bench_status(commands[i]), 200);
+		bench_command_free(commands[i]);
+	}
+	bench_close(&bench);
+}
+
+/*
+ * Two plain additions, a reset on another row and a keyed addition; the fault strikes at the nth
+ * call of the store, for every n until a run passes without it.
+ */
+static bool run_with_fault(int n, enum status fault, bool survives, bool plain)
+{
+	struct bench_command *commands[4];
+	struct count_bench bench;
+	bool struck, all_same = true;
+	int status;
+
+	set_up(&bench);
+	commands[0] = submit(&bench, "a", plus_one, NULL);
+	commands[1] = submit(&bench, "a", plus_one, NULL);
+	commands[2] = submit(&bench, "b", plain ? plus_one : reset, NULL);
+	commands[3] = submit(&bench, "a", plus_one, "key");
+	fake_store_commit_survives(bench.fake, survives);
+	fake_store_fail_at(bench.fake, n, fault);
+	bench_step(&bench);
+	struck = fake_store_has_failed(bench.fake);
+	status = bench_status(commands[0]);
+	for (int i = 0; i < 4; i++)
+		all_same = all_same && bench_status(commands[i]) == status;
+	assert_true(all_same);
+	if (status == 200)
+		assert_int_equal(value_of(&bench, "a"), 3);
+	else if (fault != STATUS_OUTCOME_UNKNOWN)
+		assert_int_equal(value_of(&bench, "a"), 0);
+	if (!struck || fault == STATUS_RERUN || fault == STATUS_LOCK_BUSY)
+		assert_int_equal(status, 200);
+	else if (fault == STATUS_STORE_UNAVAILABLE)
+		assert_int_equal(status, 503);
+	for (int i = 0; i < 4; i++)
+		bench_command_free(commands[i]);
+	bench_close(&bench);
+	return struck;
+}
+
+static int run_every_fault(enum status fault, bool survives, bool plain)
+{
+	int n = 1;
+
+	while (run_with_fault(n, fault, survives, plain))
+		n++;
+	return n - 1;
+}
+
+static void test_a_fault_at_every_call_leaves_all_or_nothing(void **unused)
+{
+	static const enum status faults[] = {
+		STATUS_RERUN, STATUS_LOCK_BUSY, STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN};
+
+	(void)unused;
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		/* begin, keys_find, add (or lock and edit), keys_put, commit */
+		assert_int_equal(run_every_fault(faults[i], false, true), 5);
+		assert_int_equal(run_every_fault(faults[i], false, false), 6);
+		assert_int_equal(run_every_fault(faults[i], true, true), 5);
+	}
+}
+
+static void retry_unknown(bool survives)
+{
+	struct bench_command *first, *second;
+	struct count_bench bench;
+
+	set_up(&bench);
+	first = submit(&bench, "a", plus_one, "key");
+	fake_store_commit_survives(bench.fake, survives);
+	fake_store_fail_at(bench.fake, 5, STATUS_OUTCOME_UNKNOWN);
+	bench_step(&bench);
+	assert_int_equal(bench_status(first), 503);
+	assert_non_null(memmem(bench_body(first).data, bench_body(first).len, "OUTCOME_UNKNOWN", 15));
+	second = submit(&bench, "a", plus_one, "key");
+	bench_step(&bench);
+	assert_int_equal(bench_status(second), 200);
+	assert_int_equal(value_of(&bench, "a"), 1);
+	bench_command_free(first);
+	bench_command_free(second);
+	bench_close(&bench);
+}
+
+static void test_a_retry_with_its_key_resolves_an_unknown_outcome(void **unused)
+{
+	(void)unused;
+	retry_unknown(true);
+	retry_unknown(false);
+}
+
+static void test_the_same_key_twice_in_one_batch_has_one_effect_and_one_answer(void **unused)
+{
+	struct bench_command *first, *second, *third;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	first = submit(&bench, "a", plus_one, "key");
+	second = submit(&bench, "a", plus_one, "key");
+	third = submit(&bench, "a", plus_one, NULL);
+	bench_step(&bench);
+	assert_int_equal(bench_status(first), 200);
+	assert_int_equal(bench_status(second), 200);
+	assert_int_equal(bench_status(third), 200);
+	assert_true(slice_equal(bench_body(first), bench_body(second)));
+	assert_false(first->command.write.command.answer.replayed);
+	assert_true(second->command.write.command.answer.replayed);
+	assert_int_equal(value_of(&bench, "a"), 2);
+	bench_command_free(first);
+	bench_command_free(second);
+	bench_command_free(third);
+	bench_close(&bench);
+}
+
+static void test_a_key_counts_as_absent_once_it_has_expired(void **unused)
+{
+	struct bench_command *first, *second;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	first = submit(&bench, "a", plus_one, "key");
+	bench_step(&bench);
+	fake_store_set_time(bench.fake, 1000000 + 24 * 3600 * 1000000LL);
+	second = submit(&bench, "a", plus_one, "key");
+	bench_step(&bench);
+	assert_int_equal(bench_status(second), 200);
+	assert_false(second->command.write.command.answer.replayed);
+	assert_int_equal(value_of(&bench, "a"), 2);
+	bench_command_free(first);
+	bench_command_free(second);
+	bench_close(&bench);
+}
+
+static void test_a_row_held_by_others_is_parked_and_holds_up_nobody_else(void **unused)
+{
+	struct bench_command *held, *follower, *other;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	fake_store_hold(bench.fake, slice_of("a"), true);
+	held = submit(&bench, "a", plus_one, NULL);
+	other = submit(&bench, "b", plus_one, NULL);
+	bench_step(&bench);
+	assert_int_equal(bench_status(other), 200);
+	assert_int_equal(bench_status(held), 0);
+	follower = submit(&bench, "a", reset, NULL);
+	bench_step(&bench);
+	assert_int_equal(bench_status(follower), 0);
+	fake_store_hold(bench.fake, slice_of("a"), false);
+	pass_time(&bench, 50 * NS_PER_MS);
+	bench_step(&bench);
+	assert_int_equal(bench_status(held), 200);
+	assert_int_equal(bench_status(follower), 200);
+	assert_int_equal(value_of(&bench, "a"), 0);
+	bench_command_free(held);
+	bench_command_free(follower);
+	bench_command_free(other);
+	bench_close(&bench);
+}
+
+static void test_what_is_parked_past_its_deadline_is_refused_unchanged(void **unused)
+{
+	struct bench_command *held;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	fake_store_hold(bench.fake, slice_of("a"), true);
+	held = submit(&bench, "a", plus_one, NULL);
+	bench_step(&bench);
+	pass_time(&bench, 6 * NS_PER_S);
+	fake_store_hold(bench.fake, slice_of("a"), false);
+	bench_step(&bench);
+	assert_int_equal(bench_status(held), 503);
+	assert_int_equal(value_of(&bench, "a"), 0);
+	bench_command_free(held);
+	bench_close(&bench);
+}
+
+static void test_what_expired_in_the_lane_or_lost_its_client_never_runs(void **unused)
+{
+	struct bench_command *late, *gone, *good;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	late = submit(&bench, "a", plus_one, NULL);
+	pass_time(&bench, 5 * NS_PER_S);
+	gone = submit(&bench, "a", plus_one, NULL);
+	atomic_store(&gone->command.write.command.client_gone, true);
+	good = submit(&bench, "a", plus_one, NULL);
+	bench_step(&bench);
+	assert_int_equal(bench_status(late), 503);
+	assert_int_equal(bench_status(good), 200);
+	assert_int_equal(value_of(&bench, "a"), 1);
+	bench_command_free(late);
+	bench_command_free(gone);
+	bench_command_free(good);
+	bench_close(&bench);
+}
+
+static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applied(void **unused)
+{
+	struct bench_command *commands[9];
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	fake_store_poison(bench.fake, "bad");
+	for (int i = 0; i < 9; i++) {
+		struct count_change create = {COUNT_VERB_CREATE, 7};
+
+		commands[i] = i == 5 ? submit(&bench, "bad", create, NULL)
+				     : submit(&bench, i % 2 ? "a" : "b", plus_one, NULL);
+	}
+	bench_step(&bench);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(bench_status(commands[i]), i == 5 ? 500 : 200);
+	assert_int_equal(value_of(&bench, "a") + value_of(&bench, "b"), 8);
+	assert_false(fake_store_get(bench.fake, slice_of("bad")).exists);
+	for (int i = 0; i < 9; i++)
+		bench_command_free(commands[i]);
+	bench_close(&bench);
+}
+
+static void test_an_aborted_committer_refuses_what_waits(void **unused)
+{
+	struct bench_command *command;
+	struct count_bench bench;
+
+	(void)unused;
+	set_up(&bench);
+	command = submit(&bench, "a", plus_one, NULL);
+	committer_abort(bench.committer);
+	bench_step(&bench);
+	assert_int_equal(bench_status(command), 503);
+	assert_int_equal(value_of(&bench, "a"), 0);
+	bench_command_free(command);
+	bench_close(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_everything_that_waits_shares_one_transaction),
+		cmocka_unit_test(test_a_fault_at_every_call_leaves_all_or_nothing),
+		cmocka_unit_test(test_a_retry_with_its_key_resolves_an_unknown_outcome),
+		cmocka_unit_test(
+			test_the_same_key_twice_in_one_batch_has_one_effect_and_one_answer),
+		cmocka_unit_test(test_a_key_counts_as_absent_once_it_has_expired),
+		cmocka_unit_test(test_a_row_held_by_others_is_parked_and_holds_up_nobody_else),
+		cmocka_unit_test(test_what_is_parked_past_its_deadline_is_refused_unchanged),
+		cmocka_unit_test(test_what_expired_in_the_lane_or_lost_its_client_never_runs),
+		cmocka_unit_test(
+			test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applied),
+		cmocka_unit_test(test_an_aborted_committer_refuses_what_waits),
+	};
+
+	return cmocka_run_group_tests_name("committer", tests, NULL, NULL);
+}
