@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ struct app {
 	struct server *server;
 	struct counts counts;
 	struct janitor *janitor;
+	char counts_file[PATH_MAX];
 	int data_lock;
 };
 
@@ -77,7 +79,7 @@ static bool check_store_url(const char *url, char *why)
 static bool lock_data_folder(struct app *app, char *why)
 {
 	const char *data = app->settings.data;
-	char path[4096];
+	char path[PATH_MAX];
 
 	if (app->data_lock >= 0)
 		return true;
@@ -101,15 +103,6 @@ static bool lock_data_folder(struct app *app, char *why)
 	return false;
 }
 
-static struct store *open_sqlite(
-	struct app *app, const char *name, const char *file, const char *const *components)
-{
-	char *path = qp_malloc(strlen(app->settings.data) + strlen(file) + 2);
-
-	sprintf(path, "%s/%s", app->settings.data, file);
-	return sqlite_store_new(name, path, components, &clock_system);
-}
-
 static bool add_counts_store(struct app *app, char *why)
 {
 	static const char *const components[] = {"common", "counts", NULL};
@@ -122,7 +115,10 @@ static bool add_counts_store(struct app *app, char *why)
 	} else {
 		if (!lock_data_folder(app, why))
 			return false;
-		store = open_sqlite(app, "counts-store", "counts.db", components);
+		snprintf(app->counts_file, sizeof(app->counts_file), "%s/counts.db",
+			app->settings.data);
+		store = sqlite_store_new(
+			"counts-store", app->counts_file, components, &clock_system);
 		app->counts.repository = &sqlite_count_repository;
 	}
 	app->system.stores[app->system.store_count++] = store;

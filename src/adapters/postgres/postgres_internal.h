@@ -33,7 +33,8 @@ struct pg_session {
 	struct session base;
 	enum session_kind kind;
 	PGconn *connection; /* NULL: not connected */
-	bool is_silent;     /* the server has not answered for too long */
+	bool is_dead;       /* the server said farewell, or nothing for too long */
+	int64_t logged_ns;  /* when an error was last logged */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
 	size_t prepared_count;
 

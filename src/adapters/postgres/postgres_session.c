@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "adapters/postgres/postgres_internal.h"
+#include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 
@@ -70,7 +71,7 @@ static void disconnect(struct pg_session *session)
 	end_transaction(session);
 	PQfinish(session->connection);
 	session->connection = NULL;
-	session->is_silent = false;
+	session->is_dead = false;
 	session->prepared_count = 0;
 }
 
@@ -95,7 +96,7 @@ static enum status connect_if_needed(struct pg_session *session)
 
 static bool is_broken(const struct pg_session *session)
 {
-	return session->is_silent || PQstatus(session->connection) == CONNECTION_BAD;
+	return session->is_dead || PQstatus(session->connection) == CONNECTION_BAD;
 }
 
 /* Waits until the next result can be had without blocking. A server that says nothing for too long
@@ -109,7 +110,7 @@ static void await_result(struct pg_session *session)
 		if (ready < 0 && errno == EINTR)
 			continue;
 		if (ready <= 0) {
-			session->is_silent = true;
+			session->is_dead = true;
 			return;
 		}
 		if (!PQconsumeInput(session->connection))
@@ -120,7 +121,7 @@ static void await_result(struct pg_session *session)
 static PGresult *next_result(struct pg_session *session)
 {
 	await_result(session);
-	return session->is_silent ? NULL : PQgetResult(session->connection);
+	return session->is_dead ? NULL : PQgetResult(session->connection);
 }
 
 /* ---- errors ------------------------------------------------------------------------------ */
@@ -134,15 +135,24 @@ static bool state_is(const char *state, const char *const *wanted)
 	return false;
 }
 
+/* The server closes this connection: shutting down, crashing, terminated by an operator. */
+static bool is_farewell(const char *state)
+{
+	static const char *const farewells[] = {
+		"57P01", "57P02", "57P03", "57P05", "08", "25P03", NULL};
+
+	return state_is(state, farewells);
+}
+
 static enum status translate(const char *state)
 {
 	/* Deadlock, serialization failure; a prepared statement that a pooler lost. */
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
-	/* Shutting down, starting up, no more connections, disk full, read-only standby, lost
-	 * tables, cancelled by an operator: nothing about this batch is wrong. */
+	/* Disk full, out of memory, read-only standby, lost tables or rights, cancelled by an
+	 * operator: nothing about this batch is wrong. */
 	static const char *const away[] = {
-		"08", "57", "53", "58", "25006", "3D", "42P01", "28", "XX", NULL};
+		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", NULL};
 
 	if (state_is(state, by_chance))
 		return STATUS_RERUN;
@@ -153,18 +163,30 @@ static enum status translate(const char *state)
 	return STATUS_POISON;
 }
 
+/* At most one line a second: a disk that is full fails every batch. */
+static void log_error(struct pg_session *session, const char *state, const PGresult *result)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (session->logged_ns != 0 && now_ns - session->logged_ns < NS_PER_S)
+		return;
+	session->logged_ns = now_ns;
+	log_line(LOG_ERROR, "store", "%s: PostgreSQL says %s: %s", session->base.store->name, state,
+		PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+}
+
 static enum status status_of_error(struct pg_session *session, const PGresult *result)
 {
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	enum status status;
 
+	if (state && is_farewell(state))
+		session->is_dead = true;
 	if (!state || is_broken(session))
 		return STATUS_RERUN; /* the connection is lost; nothing was committed */
 	status = translate(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
-		log_line(LOG_ERROR, "store", "%s: PostgreSQL says %s: %s",
-			session->base.store->name, state,
-			PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+		log_error(session, state, result);
 	return status;
 }
 
@@ -366,9 +388,9 @@ static enum status send_commit(struct pg_session *session)
 	PQclear(result);
 	if (committed)
 		return STATUS_OK;
-	if (is_broken(session))
+	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
-	/* The server answered and it was not COMMIT: the transaction is rolled back. */
+	/* The server refused and goes on: the transaction is rolled back. */
 	return status == STATUS_OK ? STATUS_RERUN : status;
 }
 

@@ -71,8 +71,11 @@ struct sqlite_writer {
 	struct sqlite_connection connection;
 	bool in_doubt; /* after an I/O error: to be opened anew before it is used */
 
-	int wal_frames;    /* in the WAL after the last commit */
-	int checkpoint_at; /* so many frames are worth a checkpoint */
+	int frames_found; /* in the WAL when it was opened, before it was emptied; −1: it was not */
+
+	int wal_frames;       /* in the WAL after the last commit */
+	bool wal_may_restart; /* a checkpoint since: it may be written from its beginning again */
+	int checkpoint_at;    /* so many frames are worth a checkpoint */
 	bool checkpoint_failing;
 
 	int checkpoint_step; /* constants; fields so that tests can lower them */
@@ -98,7 +101,7 @@ struct sqlite_store {
 /* Checked downcast. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* What happened to a session of this kind, for is_up(), the metrics and the log. Any thread. */
+/* What happened to a session of this kind, for is_up() and the log. Any thread. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
@@ -122,6 +125,12 @@ QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
 /* Before each transaction: checkpoints when it is time, opens anew after an I/O error. */
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
+
+/*
+ * After a COMMIT that failed, with nothing in progress: opens the file anew. true: the transaction
+ * is not there and never will be; false: it may be.
+ */
+QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
 /* At the end: leaves one file and no WAL, if it can. */
 void sqlite_writer_close(struct sqlite_writer *writer);

@@ -94,22 +94,26 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
+/* Undoes what is left of the transaction. */
 static void abandon(struct sqlite_session *session, bool in_doubt)
 {
 	bool undone = undo(sqlite_session_connection(session));
 
 	if (!undone || in_doubt)
 		distrust_connection(session);
-	leave(session);
 }
 
 static enum status fail(struct sqlite_session *session, int rc, enum status status)
 {
-	bool in_doubt = status == STATUS_OUTCOME_UNKNOWN || sqlite_is_doubtful(rc);
+	struct sqlite_store *store = store_of(session);
+	bool unknown = status == STATUS_OUTCOME_UNKNOWN;
 
-	sqlite_store_failed(store_of(session), session->kind, status, rc,
-		sqlite_session_connection(session));
-	abandon(session, in_doubt);
+	sqlite_store_failed(store, session->kind, status, rc, sqlite_session_connection(session));
+	abandon(session, unknown || sqlite_is_doubtful(rc));
+	if (unknown && sqlite_writer_lost_commit(store))
+		status = STATUS_STORE_UNAVAILABLE;
+	counter_add(&store->errors[status], 1);
+	leave(session);
 	return status;
 }
 
@@ -121,6 +125,7 @@ enum status sqlite_session_fail(struct sqlite_session *session, int rc)
 enum status sqlite_session_rerun(struct sqlite_session *session)
 {
 	abandon(session, false);
+	leave(session);
 	return STATUS_RERUN;
 }
 
@@ -179,8 +184,10 @@ static void rollback(struct session *base)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 
-	if (session->active)
-		abandon(session, false);
+	if (!session->active)
+		return;
+	abandon(session, false);
+	leave(session);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /*
- * What SQLite's codes mean, and what is remembered of them: whether the store is up, how often it
- * failed. Reads and writes are told apart, because on a full disk the ones work and the others do
- * not, and the log is to say so once.
+ * What SQLite's codes mean, and whether the store is up after them. Reads and writes are told
+ * apart, because on a full disk the ones work and the others do not, and the log is to say so once.
  */
 #include "adapters/sqlite/sqlite_internal.h"
 #include "base/log.h"
@@ -27,15 +26,14 @@ enum status sqlite_status(int rc)
 
 /*
  * COMMIT writes the pages to the WAL, the last of them marked as the end of the transaction, and
- * calls fsync. Whatever fails after that mark is written leaves a whole transaction in the WAL,
- * which nobody sees now and a recovery would find. Two codes are certain: the disk was full, so a
- * write, and with it the mark, is incomplete (nothing is written behind the mark, for the default
- * VFS says POWERSAFE_OVERWRITE); and a refusal before anything was written.
+ * calls fsync. If anything fails on the way, nobody sees the transaction now; but when the mark has
+ * been written, a recovery finds it. A full disk proves nothing either: where the WAL is written
+ * over older frames, what is missing of a write may be there from before. Only two codes are
+ * certain, because they come before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {
 	switch (sqlite_primary(rc)) {
-	case SQLITE_FULL:
 	case SQLITE_BUSY:
 		return STATUS_STORE_UNAVAILABLE;
 	case SQLITE_CONSTRAINT:
@@ -69,7 +67,6 @@ void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enu
 	char words[SQLITE_WORDS_SIZE];
 
 	sqlite_connection_explain(connection, rc, words);
-	counter_add(&store->errors[status], 1);
 	if (down && atomic_exchange(&store->failed_at_ns[kind], now_ns ? now_ns : 1) == 0)
 		log_line(LOG_ERROR, "store", "%s: SQLite cannot %s: %s (code %d)", store->base.name,
 			kind == SESSION_WRITE ? "write" : "read", words, rc);

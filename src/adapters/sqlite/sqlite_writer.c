@@ -51,23 +51,21 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	if (wal_frames < writer->wal_frames)
 		writer->checkpoint_at = writer->checkpoint_step;
 	writer->wal_frames = wal_frames;
+	writer->wal_may_restart = false;
 	sqlite_store_worked(store, SESSION_WRITE);
 	return SQLITE_OK;
 }
 
-/*
- * A reader of some other program may be in the way. It is not waited for: the rest is left for the
- * next time.
- */
-static int checkpoint(struct sqlite_writer *writer, int mode)
+/* BUSY: a reader of some other program is in the way, and is not waited for. */
+static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;
 	int rc;
 
 	sqlite3_busy_timeout(db, 0);
-	rc = sqlite3_wal_checkpoint_v2(db, "main", mode, NULL, NULL);
+	rc = sqlite3_wal_checkpoint_v2(db, "main", mode, wal_frames, NULL);
 	sqlite3_busy_timeout(db, SQLITE_BUSY_TIMEOUT_MS);
-	return sqlite_primary(rc) == SQLITE_BUSY ? SQLITE_OK : rc;
+	return rc;
 }
 
 static int checkpoint_behind_gate(struct sqlite_store *store)
@@ -75,7 +73,7 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 	int rc;
 
 	pthread_rwlock_wrlock(&store->gate);
-	rc = checkpoint(&store->writer, SQLITE_CHECKPOINT_TRUNCATE);
+	rc = checkpoint(&store->writer, SQLITE_CHECKPOINT_TRUNCATE, NULL);
 	pthread_rwlock_unlock(&store->gate);
 	return rc;
 }
@@ -84,7 +82,7 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 static void note_checkpoint(struct sqlite_store *store, int rc)
 {
 	struct sqlite_writer *writer = &store->writer;
-	bool failed = rc != SQLITE_OK;
+	bool failed = rc != SQLITE_OK && sqlite_primary(rc) != SQLITE_BUSY;
 	char words[SQLITE_WORDS_SIZE];
 
 	sqlite_connection_explain(&writer->connection, rc, words);
@@ -103,10 +101,11 @@ static void keep_wal_short(struct sqlite_store *store)
 	int rc;
 
 	if (writer->wal_frames < writer->wal_frames_max)
-		rc = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE);
+		rc = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE, NULL);
 	else
 		rc = checkpoint_behind_gate(store);
 	writer->checkpoint_at = writer->wal_frames + writer->checkpoint_step;
+	writer->wal_may_restart = true;
 	note_checkpoint(store, rc);
 	if (sqlite_is_doubtful(rc))
 		writer->in_doubt = true;
@@ -131,6 +130,18 @@ static int use_wal(sqlite3 *db)
 	return rc == SQLITE_DONE ? SQLITE_IOERR_SHMOPEN : rc;
 }
 
+/* Copies all of the WAL into the database, syncs that, and empties the WAL. */
+static int empty_wal(struct sqlite_writer *writer)
+{
+	int frames = 0;
+	int rc = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE, &frames);
+
+	if (rc == SQLITE_OK)
+		rc = checkpoint(writer, SQLITE_CHECKPOINT_TRUNCATE, NULL);
+	writer->frames_found = rc == SQLITE_OK ? frames : -1;
+	return sqlite_primary(rc) == SQLITE_BUSY ? SQLITE_OK : rc;
+}
+
 int sqlite_writer_open(struct sqlite_store *store, int flags)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -145,13 +156,14 @@ int sqlite_writer_open(struct sqlite_store *store, int flags)
 	if (rc == SQLITE_OK)
 		rc = use_wal(connection->db);
 	if (rc == SQLITE_OK)
-		rc = checkpoint(writer, SQLITE_CHECKPOINT_TRUNCATE);
+		rc = empty_wal(writer);
 	if (rc != SQLITE_OK) {
 		sqlite_connection_close(connection);
 		return rc;
 	}
 	sqlite3_wal_hook(connection->db, after_commit, store);
 	writer->wal_frames = 0;
+	writer->wal_may_restart = false;
 	writer->checkpoint_at = writer->checkpoint_step;
 	writer->in_doubt = false;
 	return SQLITE_OK;
@@ -178,6 +190,22 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 	if (!writer->in_doubt && writer->wal_frames >= writer->checkpoint_at)
 		keep_wal_short(store);
 	return writer->in_doubt ? open_anew(store) : SQLITE_OK;
+}
+
+/*
+ * Certain is what the WAL proves: read anew, and then emptied for good, it held no more than had
+ * been committed before. More frames are the transaction in question. So may as many be, if it was
+ * the first after a checkpoint and wrote the WAL from its beginning.
+ */
+bool sqlite_writer_lost_commit(struct sqlite_store *store)
+{
+	struct sqlite_writer *writer = &store->writer;
+	int frames_before = writer->wal_frames;
+	bool may_restart = writer->wal_may_restart;
+
+	if (open_anew(store) != SQLITE_OK)
+		return false;
+	return writer->frames_found == 0 || (writer->frames_found == frames_before && !may_restart);
 }
 
 void sqlite_writer_close(struct sqlite_writer *writer)

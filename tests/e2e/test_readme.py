@@ -1,0 +1,65 @@
+"""Every command that the README shows is run, or at least checked, as it stands there."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+from harness.quipu import run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ADDRESS = "127.0.0.1:8080"
+
+
+def commands():
+    """The commands of all sh blocks, with continued lines joined and comments cut."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.split("  #")[0].strip() for line in lines if line.strip()]
+
+
+def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
+    server = serve(sqlite_store)
+    shown = [c for c in commands() if c.startswith("curl ")]
+    answers = []
+    for command in shown:
+        done = subprocess.run(
+            ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS -f", 1)],
+            capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        answers.append(json.loads(done.stdout))
+    assert len(shown) == 4
+    assert answers[1] == {"itemId": "visits", "value": 1}
+    assert answers[2] == {"itemId": "visits", "value": -2}
+    assert answers[3]["currentValue"] == -2
+
+
+def test_the_make_targets_of_the_readme_exist():
+    targets = [c.split()[1] for c in commands() if c.startswith("make ")]
+    assert targets == ["run", "test"]
+    for target in targets:
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_quipu_commands_of_the_readme_are_accepted(binary):
+    shown = [c.split()[1:] for c in commands() if c.startswith("build/quipu ")]
+    assert shown
+    for arguments in shown:
+        done = run(binary, *arguments, "--check-config")
+        assert done.returncode == 0, done.stderr
+
+
+def test_make_run_shows_three_curl_lines_that_work(serve, sqlite_store):
+    server = serve(sqlite_store)
+    recipe = subprocess.run(["make", "-n", "run"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["bash", "-c", "\n".join(line for line in recipe.splitlines() if line.startswith("echo"))],
+        capture_output=True, text=True, check=True).stdout
+    curls = [line.strip() for line in shown.splitlines() if line.strip().startswith("curl")]
+    assert len(curls) == 3
+    for command in curls:
+        done = subprocess.run(
+            ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS -f", 1)],
+            capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
