@@ -22,6 +22,7 @@
 	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
 	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \
 	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(CONFIG_NOT_FOUND, 404, false, "Not Found")                                             \
 	ROW(METHOD_NOT_ALLOWED, 405, false, "Method Not Allowed")                                  \
 	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \
 	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
@@ -31,6 +32,7 @@
 	ROW(URI_TOO_LONG, 414, false, "URI Too Long")                                              \
 	ROW(UNSUPPORTED_MEDIA_TYPE, 415, false, "Unsupported Media Type")                          \
 	ROW(EXPECTATION_FAILED, 417, false, "Expectation Failed")                                  \
+	ROW(RATE_LIMIT_EXCEEDED, 429, true, "Too Many Requests")                                   \
 	ROW(HEADERS_TOO_LARGE, 431, false, "Request Header Fields Too Large")                      \
 	ROW(INTERNAL, 500, false, "Internal Server Error")                                         \
 	ROW(OVERLOADED, 503, true, "Service Unavailable")                                          \
@@ -42,7 +44,9 @@
 	/* A row is locked by somebody else for longer than a batch may wait. */                   \
 	ROW(LOCK_BUSY, 500, true, "Lock Busy")                                                     \
 	/* The engine refuses something in this batch; nothing was applied. */                     \
-	ROW(POISON, 500, false, "Poison")
+	ROW(POISON, 500, false, "Poison")                                                          \
+	/* The cache cannot be used now: go on without it. */                                      \
+	ROW(CACHE_AWAY, 500, true, "Cache Away")
 
 enum status {
 #define STATUS_ENUM(code, http, retry, title) STATUS_##code,

@@ -1,0 +1,141 @@
+/*
+ * A message bus: what leaves one service and arrives in another, at least once. Implemented by
+ * adapters/local (a durable queue in an SQLite file), adapters/kafka, and more to come; one
+ * contract suite runs on all of them.
+ *
+ * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange, a local queue. A message has
+ * a channel, a subject within it (routing key; Kafka carries it as a header), a key (messages with
+ * one key keep their order on engines that have order), headers and a value.
+ *
+ * A producer or consumer is used by one thread at a time; all functions block unless said
+ * otherwise. The engine may be away at any time: producers then refuse at once, consumers wait,
+ * both come back by themselves.
+ */
+#ifndef QUIPU_PORTS_BUS_H
+#define QUIPU_PORTS_BUS_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+#define BUS_HEADERS_MAX 8
+
+struct bus_header {
+	struct slice name;
+	struct slice value;
+};
+
+/* What became of a published message. */
+enum bus_fate {
+	BUS_CONFIRMED,     /* the engine has it */
+	BUS_NOT_PERSISTED, /* the engine certainly does not have it and will not get it */
+	BUS_UNKNOWN,       /* one of the two */
+};
+
+struct bus_message {
+	struct slice channel;
+	struct slice subject; /* may be empty */
+	struct slice key;     /* may be empty */
+	struct slice
+		id; /* unique; engines that can drop repeated ids do. Sent as header event-id */
+	struct bus_header headers[BUS_HEADERS_MAX];
+	size_t header_count;
+	struct slice value;
+
+	enum bus_fate fate; /* out */
+};
+
+/* A message that came. Valid until the next fetch of the same consumer. */
+struct bus_delivery {
+	struct slice channel;
+	struct slice subject;
+	struct slice key;
+	struct slice id; /* header event-id, empty if it came without */
+	struct bus_header headers[BUS_HEADERS_MAX];
+	size_t header_count;
+	struct slice value;
+	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041" */
+	uint64_t handle;       /* the adapter's */
+};
+
+/* What a program uses of a channel; made at start where it does not exist. */
+struct bus_channel {
+	const char *name;
+	int partitions; /* for engines that have them */
+};
+
+struct producer;
+
+struct producer_ops {
+	/*
+	 * Publishes all and waits for the fate of each, until steady time `until_ns` at the latest.
+	 * BUS_UNAVAILABLE: the engine is known to be away; nothing was sent and every fate is
+	 * NOT_PERSISTED; this takes no time. OK: look at each fate.
+	 */
+	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
+		struct bus_message *messages, size_t count, int64_t until_ns);
+	void (*close)(struct producer *producer);
+};
+
+struct producer {
+	const struct producer_ops *ops;
+};
+
+struct consumer;
+
+struct consumer_ops {
+	/*
+	 * Waits until something has come, woken, or steady time `until_ns`, and gives up to `max`
+	 * deliveries, in order within a partition, in memory that is valid until the next fetch. OK
+	 * with `*count` 0: nothing came.
+	 */
+	QP_MUST_CHECK enum status (*fetch)(struct consumer *consumer,
+		struct bus_delivery *deliveries, size_t max, size_t *count, int64_t until_ns);
+
+	/*
+	 * The effect of the first `count` deliveries of the last fetch is durable: they are not
+	 * given again. What is not acknowledged comes again after a restart, or after again().
+	 */
+	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
+
+	/* The deliveries of the last fetch that are not acknowledged come again with the next. */
+	void (*again)(struct consumer *consumer);
+
+	/* Any thread: a fetch that waits, or the next one, returns at once. Never blocks. */
+	void (*wake)(struct consumer *consumer);
+	void (*close)(struct consumer *consumer);
+};
+
+struct consumer {
+	const struct consumer_ops *ops;
+};
+
+struct bus;
+
+struct bus_ops {
+	/* Connects in the background. false: it can never work; `why` is a sentence for the user.
+	 */
+	QP_MUST_CHECK bool (*start)(struct bus *bus, char *why, size_t size);
+
+	/* Whether messages can be sent now. Any thread, never blocks. */
+	bool (*is_up)(struct bus *bus);
+
+	struct producer *(*open_producer)(struct bus *bus);
+
+	/* A member of the group: each message of the channel goes to one member of each group. */
+	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
+
+	/* After all producers and consumers are closed. */
+	void (*free)(struct bus *bus);
+};
+
+/* The head of each adapter's own bus. */
+struct bus {
+	const struct bus_ops *ops;
+	const char *name;   /* "gateway-bus": what /readyz and the metrics call it */
+	const char *engine; /* "local", "kafka" */
+};
+
+#endif

@@ -1,0 +1,91 @@
+/*
+ * A cache: may forget anything at any time, may be away, and is never asked to be right.
+ * Implemented by adapters/memory and adapters/redis. (No cache is a NULL pointer.)
+ *
+ * A session is used by one thread at a time; its functions block, each for one round trip whatever
+ * the number of entries, and are bounded by a short timeout. CACHE_AWAY: the cache cannot be used
+ * now; the caller goes on without it. While it is away calls return at once and a background probe
+ * looks for it; the change of state is logged once.
+ */
+#ifndef QUIPU_PORTS_CACHE_H
+#define QUIPU_PORTS_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "base/status.h"
+
+/*
+ * A user's limit in the cache: hash RateLimiterCache:<userId> with the fields rateLimit,
+ * currentCount and windowStart (microseconds since 1970), which ends with the window.
+ */
+struct cached_limit {
+	struct slice user_id;
+
+	/* limit_take: in */
+	int64_t wanted;
+
+	/* limit_take: out; limit_fill: in, but for granted and hit */
+	bool hit;
+	int64_t granted; /* min(wanted, rate_limit - current_count before), at least 0 */
+	int64_t rate_limit;
+	int64_t current_count; /* after what was granted */
+	int64_t window_start_us;
+	int64_t ttl_us; /* limit_take: what is left; limit_fill: rounded up to a second by the cache
+			 */
+};
+
+struct cache_session;
+
+struct cache_session_ops {
+	/*
+	 * For each entry, atomically: read the hash, grant what the limit leaves, add it to
+	 * currentCount. A miss has hit = false and changes nothing. One script, one round trip.
+	 */
+	QP_MUST_CHECK enum status (*limit_take)(
+		struct cache_session *session, struct cached_limit *limits, size_t count);
+
+	/* Writes each hash with its TTL where there is none. */
+	QP_MUST_CHECK enum status (*limit_fill)(
+		struct cache_session *session, const struct cached_limit *limits, size_t count);
+
+	/*
+	 * Deletes the hashes of these users. A deletion that fails is remembered and made up for
+	 * before the cache is used again.
+	 */
+	QP_MUST_CHECK enum status (*limit_drop)(
+		struct cache_session *session, const struct slice *user_ids, size_t count);
+
+	void (*close)(struct cache_session *session);
+};
+
+struct cache_session {
+	const struct cache_session_ops *ops;
+};
+
+struct cache;
+
+struct cache_ops {
+	/* Connects in the background. false: it can never work; `why` is a sentence for the user.
+	 */
+	QP_MUST_CHECK bool (*start)(struct cache *cache, char *why, size_t size);
+
+	struct cache_session *(*open_session)(struct cache *cache);
+
+	/* Whether it is in use now. Any thread, never blocks. */
+	bool (*is_up)(struct cache *cache);
+
+	/* After all sessions are closed. */
+	void (*free)(struct cache *cache);
+};
+
+/* The head of each adapter's own cache. */
+struct cache {
+	const struct cache_ops *ops;
+	const char *name;   /* "cache": what /readyz and the metrics call it */
+	const char *engine; /* "memory", "redis" */
+};
+
+#endif
