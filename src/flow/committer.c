@@ -10,14 +10,16 @@
 #include "flow/parking.h"
 
 #define RERUN_MAX 20
+#define SETTLE_TRIES 3
 #define PARKED_RETRY_NS (20 * NS_PER_MS)
 #define BATCH_ARENA_SIZE (256 * 1024)
 
 struct committer {
 	struct committer_config config;
 	struct parking *parking;
-	struct arena arena;    /* of the current try */
-	struct write **writes; /* of the current batch */
+	struct arena arena;     /* of the current try */
+	struct write **writes;  /* of the current batch */
+	struct write **effects; /* those of it that have something to be done */
 	struct command_list answered;
 	pthread_t thread;
 	bool has_thread;
@@ -38,6 +40,7 @@ struct committer *committer_new(const struct committer_config *config)
 	committer->config = *config;
 	committer->parking = parking_new(PARKED_RETRY_NS);
 	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
+	committer->effects = qp_calloc(config->batch_max, sizeof(*committer->effects));
 	arena_init(&committer->arena, BATCH_ARENA_SIZE);
 	histogram_init(&committer->batch_size, &histogram_batch_size);
 	histogram_init(&committer->duration, &histogram_duration_ns);
@@ -101,7 +104,12 @@ static void replay(struct write *write, const struct key_record *found)
 {
 	struct arena *arena = write->command.arena;
 
-	if (found->same_request)
+	if (found->same_request && found->pending) {
+		write_begin_effect(write, copy_answer(arena, &found->answer));
+		write->command.answer.replayed = false;
+		write->key->note = arena_copy(arena, found->note);
+		write->resumed = true;
+	} else if (found->same_request)
 		write_answer(write, copy_answer(arena, &found->answer));
 	else
 		write_answer(write,
@@ -144,9 +152,11 @@ static enum status remember(struct committer *committer, const struct write_batc
 	for (size_t i = 0; i < count; i++) {
 		const struct write *write = keyed[i];
 
-		if (write->fate != WRITE_ANSWERED || !write_answer_is_kept(&write->command.answer))
+		if ((write->fate != WRITE_ANSWERED && write->fate != WRITE_EFFECT) ||
+			!write_answer_is_kept(&write->command.answer))
 			continue;
 		records[kept] = *write->key;
+		records[kept].pending = write->fate == WRITE_EFFECT;
 		records[kept++].answer = write->command.answer;
 	}
 	if (kept == 0)
@@ -216,10 +226,105 @@ static void park(struct committer *committer, struct write *write)
 		parking_add(committer->parking, &write->command, now_ns(committer));
 }
 
-/* After a commit: hands out answers, parks what is busy, and keeps what must run again. */
-static size_t settle(struct committer *committer, struct write **writes, size_t count)
+/* ---- effects ----------------------------------------------------------------------------- */
+
+/* The records of the keyed writes whose effect ended in this way, sorted. */
+static struct key_record *records_of(
+	const struct write_batch *batch, enum write_effect effect, size_t *count)
 {
-	size_t again = 0;
+	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
+	struct key_record *records = arena_array(batch->arena, struct key_record, batch->count);
+
+	*count = 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		if (batch->writes[i]->key && batch->writes[i]->effect == effect)
+			keyed[(*count)++] = batch->writes[i];
+	}
+	qsort(keyed, *count, sizeof(*keyed), compare_keyed);
+	for (size_t i = 0; i < *count; i++) {
+		records[i] = *keyed[i]->key;
+		records[i].answer = keyed[i]->command.answer;
+	}
+	return records;
+}
+
+static enum status settle_keys(struct session *session, const struct write_batch *batch)
+{
+	size_t count;
+	struct key_record *records = records_of(batch, EFFECT_DONE, &count);
+	enum status status = STATUS_OK;
+
+	if (count > 0)
+		status = session->ops->keys_finish(session, records, count);
+	if (status != STATUS_OK)
+		return status;
+	records = records_of(batch, EFFECT_FAILED, &count);
+	return count > 0 ? session->ops->keys_forget(session, records, count) : STATUS_OK;
+}
+
+static enum status settle_once(struct committer *committer, struct write **writes, size_t count)
+{
+	struct session *session = committer->config.session;
+	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
+	enum status status;
+
+	arena_reset(&committer->arena);
+	status = session->ops->begin(session, LOCK_WAIT);
+	if (status == STATUS_OK)
+		status = committer->config.settle(committer->config.service, session, &batch);
+	if (status == STATUS_OK)
+		status = settle_keys(session, &batch);
+	if (status == STATUS_OK)
+		status = session->ops->commit(session);
+	return status;
+}
+
+static void deliver_effects(
+	struct committer *committer, struct write **writes, size_t count, bool settled)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct command *command = &writes[i]->command;
+
+		if (!settled && writes[i]->effect == EFFECT_DONE)
+			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
+		command_list_push(&committer->answered, command);
+	}
+	command_list_deliver(&committer->answered);
+}
+
+/* A second transaction that breaks is halved like a first, so that one row fails for itself. */
+static void settle_effects(struct committer *committer, struct write **writes, size_t count)
+{
+	enum status status = STATUS_RERUN;
+
+	for (int i = 0; i < SETTLE_TRIES && status_retry_helps(status); i++)
+		status = settle_once(committer, writes, count);
+	if (count > 1 && (status == STATUS_LOCK_BUSY || status == STATUS_POISON)) {
+		settle_effects(committer, writes, count / 2);
+		settle_effects(committer, writes + count / 2, count - count / 2);
+		return;
+	}
+	deliver_effects(committer, writes, count, status == STATUS_OK);
+}
+
+static void carry_out(struct committer *committer, struct write **writes, size_t count)
+{
+	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
+
+	if (count == 0)
+		return;
+	arena_reset(&committer->arena);
+	committer->config.perform(committer->config.service, &batch);
+	settle_effects(committer, writes, count);
+}
+
+/*
+ * After a commit: hands out answers, parks what is busy, carries out effects, and keeps what must
+ * run again.
+ */
+static size_t finish(struct committer *committer, struct write **writes, size_t count)
+{
+	size_t again = 0, effects = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		switch (writes[i]->fate) {
@@ -232,10 +337,15 @@ static size_t settle(struct committer *committer, struct write **writes, size_t 
 		case WRITE_REPEATED:
 			writes[again++] = writes[i];
 			break;
+		case WRITE_EFFECT:
+			committer->effects[effects++] = writes[i];
+			break;
 		case WRITE_OPEN:
 			abort(); /* decide() must settle every write */
 		}
 	}
+	command_list_deliver(&committer->answered);
+	carry_out(committer, committer->effects, effects);
 	return again;
 }
 
@@ -254,6 +364,7 @@ static enum status try_once(
 	arena_reset(&committer->arena);
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
+		writes[i]->resumed = false;
 		writes[i]->position = i;
 	}
 	status = run_transaction(committer, &batch);
@@ -291,8 +402,7 @@ static void run(
 		enum status status = try_once(committer, writes, count, mode);
 
 		if (status == STATUS_OK) {
-			count = settle(committer, writes, count);
-			command_list_deliver(&committer->answered);
+			count = finish(committer, writes, count);
 			reruns = 0;
 		} else if (status == STATUS_RERUN && reruns++ < RERUN_MAX) {
 			counter_add(&committer->reruns, 1);
@@ -325,6 +435,36 @@ static void drop(struct committer *committer, struct command *command)
 	command_list_push(&committer->answered, command);
 }
 
+/* What prepare() answers leaves the batch; the rest keeps its order. */
+static size_t prepare(struct committer *committer, struct write **writes, size_t count)
+{
+	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
+	size_t left = 0;
+
+	if (!committer->config.prepare || count == 0)
+		return count;
+	arena_reset(&committer->arena);
+	for (size_t i = 0; i < count; i++)
+		writes[i]->fate = WRITE_OPEN;
+	committer->config.prepare(committer->config.service, committer->config.session, &batch);
+	for (size_t i = 0; i < count; i++) {
+		if (writes[i]->fate == WRITE_ANSWERED)
+			command_list_push(&committer->answered, &writes[i]->command);
+		else
+			writes[left++] = writes[i];
+	}
+	command_list_deliver(&committer->answered);
+	return left;
+}
+
+/* What was parked has been prepared before. */
+static void run_batch(struct committer *committer, size_t count, enum lock_mode mode)
+{
+	if (mode == LOCK_WAIT)
+		count = prepare(committer, committer->writes, count);
+	run(committer, committer->writes, count, mode);
+}
+
 static void run_list(struct committer *committer, struct command_list *list, enum lock_mode mode)
 {
 	struct command *command;
@@ -336,11 +476,11 @@ static void run_list(struct committer *committer, struct command_list *list, enu
 		else
 			committer->writes[count++] = (struct write *)command;
 		if (count == committer->config.batch_max) {
-			run(committer, committer->writes, count, mode);
+			run_batch(committer, count, mode);
 			count = 0;
 		}
 	}
-	run(committer, committer->writes, count, mode);
+	run_batch(committer, count, mode);
 	command_list_deliver(&committer->answered);
 }
 
@@ -417,6 +557,7 @@ void committer_free(struct committer *committer)
 	parking_free(committer->parking);
 	arena_release(&committer->arena);
 	free(committer->writes);
+	free(committer->effects);
 	free(committer);
 }
 

@@ -31,11 +31,28 @@ struct committer_config {
 	const struct clock *clock;
 
 	/*
+	 * Optional. Before the transaction and outside any: answers what can be answered without
+	 * the store. May use the session for transactions of its own.
+	 */
+	void (*prepare)(void *service, struct session *session, const struct write_batch *batch);
+
+	/*
 	 * Settles every OPEN write of the batch with the rules of the service, in the transaction
 	 * that has begun on `session`. May be called again for the same writes after a rollback.
 	 * Returns OK, or what the session returned.
 	 */
 	enum status (*decide)(
+		void *service, struct session *session, const struct write_batch *batch);
+
+	/*
+	 * For services whose decide() leaves writes with the fate EFFECT. perform() carries the
+	 * effects out, after COMMIT and outside any transaction, and sets the `effect` of each (and
+	 * the answer of those that failed). settle() records in a second transaction what became of
+	 * them; it may be called again after a rollback. If that cannot be recorded, the answer is
+	 * OUTCOME_UNKNOWN.
+	 */
+	void (*perform)(void *service, const struct write_batch *batch);
+	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 	void *service;
 };

@@ -7,6 +7,8 @@
 #include "base/metrics.h"
 
 struct lane_set {
+	struct lane_service service;
+	void **lane_contexts;
 	struct lane **lanes; /* the last one is the reader's */
 	struct committer **committers;
 	size_t writer_count;
@@ -31,10 +33,15 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.parked_max = settings->depth_max,
 		.key_ttl_us = settings->key_ttl_us,
 		.clock = &clock_system,
+		.prepare = service->prepare,
 		.decide = service->decide,
-		.service = service->context,
+		.perform = service->perform,
+		.settle = service->settle,
+		.service = service->open_lane ? service->open_lane(service->context)
+					      : service->context,
 	};
 
+	set->lane_contexts[i] = config.service;
 	set->lanes[i] = config.lane = new_lane(service->name, "write", i, settings);
 	set->committers[i] = committer_new(&config);
 }
@@ -60,9 +67,11 @@ struct lane_set *lane_set_new(const struct lane_service *service, struct store *
 {
 	struct lane_set *set = qp_calloc(1, sizeof(*set));
 
+	set->service = *service;
 	set->writer_count = settings->lanes ? settings->lanes : store->lanes_default;
 	assert(set->writer_count > 0);
 	set->lanes = qp_calloc(set->writer_count + 1, sizeof(*set->lanes));
+	set->lane_contexts = qp_calloc(set->writer_count, sizeof(*set->lane_contexts));
 	set->committers = qp_calloc(set->writer_count, sizeof(*set->committers));
 	for (size_t i = 0; i < set->writer_count; i++)
 		add_writer(set, i, service, store, settings);
@@ -109,12 +118,16 @@ static void free_lane(struct lane *lane)
 
 void lane_set_free(struct lane_set *set)
 {
-	for (size_t i = 0; i < set->writer_count; i++)
+	for (size_t i = 0; i < set->writer_count; i++) {
 		committer_free(set->committers[i]);
+		if (set->service.close_lane)
+			set->service.close_lane(set->lane_contexts[i]);
+	}
 	reader_free(set->reader);
 	for (size_t i = 0; i <= set->writer_count; i++)
 		free_lane(set->lanes[i]);
 	free(set->lanes);
+	free(set->lane_contexts);
 	free(set->committers);
 	free(set);
 }

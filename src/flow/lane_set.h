@@ -20,8 +20,15 @@ struct lane_settings {
 struct lane_service {
 	const char *name; /* "counts" */
 	void *context;
-	enum status (*decide)(
-		void *context, struct session *session, const struct write_batch *batch);
+
+	/* Optional: what each write lane has for itself, e.g. connections; NULL: the context. */
+	void *(*open_lane)(void *context);
+	void (*close_lane)(void *lane);
+
+	void (*prepare)(void *lane, struct session *session, const struct write_batch *batch);
+	enum status (*decide)(void *lane, struct session *session, const struct write_batch *batch);
+	void (*perform)(void *lane, const struct write_batch *batch);
+	enum status (*settle)(void *lane, struct session *session, const struct write_batch *batch);
 	enum status (*look_up)(
 		void *context, struct session *session, const struct read_batch *batch);
 };

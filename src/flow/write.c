@@ -1,7 +1,8 @@
 #include "flow/write.h"
 
 #include <assert.h>
-#include <openssl/evp.h>
+
+#include "base/digest.h"
 
 void write_answer(struct write *write, struct answer answer)
 {
@@ -11,21 +12,10 @@ void write_answer(struct write *write, struct answer answer)
 	write->fate = WRITE_ANSWERED;
 }
 
-/* Each part goes in with its length before it, so that no two requests look alike joined. */
-static void fingerprint(const struct slice request[3], unsigned char out[FINGERPRINT_SIZE])
+void write_begin_effect(struct write *write, struct answer answer)
 {
-	EVP_MD_CTX *digest = EVP_MD_CTX_new();
-	int ok = digest != NULL && EVP_DigestInit_ex(digest, EVP_sha256(), NULL);
-
-	for (int i = 0; i < 3; i++) {
-		uint64_t len = request[i].len;
-
-		ok = ok && EVP_DigestUpdate(digest, &len, sizeof(len)) &&
-		     EVP_DigestUpdate(digest, request[i].data, request[i].len);
-	}
-	ok = ok && EVP_DigestFinal_ex(digest, out, NULL);
-	assert(ok);
-	EVP_MD_CTX_free(digest);
+	write_answer(write, answer);
+	write->fate = WRITE_EFFECT;
 }
 
 void write_set_key(struct write *write, struct arena *arena, struct slice scope, struct slice key,
@@ -34,7 +24,7 @@ void write_set_key(struct write *write, struct arena *arena, struct slice scope,
 	write->key = arena_new(arena, struct key_record);
 	write->key->scope = scope;
 	write->key->key = key;
-	fingerprint(request, write->key->fingerprint);
+	digest_parts(request, 3, write->key->fingerprint);
 }
 
 bool write_answer_is_kept(const struct answer *answer)

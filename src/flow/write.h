@@ -7,6 +7,8 @@
  *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
  *   BUSY       decide(), row held by others         parked, tried again when due
  *   REPEATED   committer: same key twice in a batch tried again after the first has committed
+ *   EFFECT     decide(): something is to be done    perform() after COMMIT, then a second
+ *              outside the store                    transaction that settles it
  */
 #ifndef QUIPU_FLOW_WRITE_H
 #define QUIPU_FLOW_WRITE_H
@@ -14,13 +16,22 @@
 #include "ports/store.h"
 #include "runtime/command.h"
 
-enum write_fate { WRITE_OPEN, WRITE_ANSWERED, WRITE_BUSY, WRITE_REPEATED };
+enum write_fate { WRITE_OPEN, WRITE_ANSWERED, WRITE_BUSY, WRITE_REPEATED, WRITE_EFFECT };
+
+/* How an effect outside the store ended; set by perform(). */
+enum write_effect {
+	EFFECT_DONE,    /* its answer stands, and is remembered under the key */
+	EFFECT_FAILED,  /* it certainly did not happen: the key is forgotten */
+	EFFECT_UNKNOWN, /* the key stays pending: a retry does it again */
+};
 
 struct write {
 	struct command command;
 	struct key_record *key; /* NULL: sent without an Idempotency-Key */
 	enum write_fate fate;
-	size_t position; /* in its batch: of two with one key, the earlier is the first */
+	enum write_effect effect; /* of a write with the fate EFFECT */
+	bool resumed;             /* its key was pending: the first transaction is done already */
+	size_t position;          /* in its batch: of two with one key, the earlier is the first */
 };
 
 /* Writes that are tried in one transaction, in the order they came. */
@@ -33,6 +44,9 @@ struct write_batch {
 
 /* Settles an open write. */
 void write_answer(struct write *write, struct answer answer);
+
+/* Settles an open write with something still to be done; the answer counts if that succeeds. */
+void write_begin_effect(struct write *write, struct answer answer);
 
 /*
  * Gives `write` an Idempotency-Key, in memory of its command's arena. The request (method, path,

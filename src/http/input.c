@@ -148,7 +148,8 @@ int64_t input_int(struct input *input, const struct int_rule *rule)
 		return rule->fallback;
 	}
 	number = json_integer_value(value);
-	if (number < rule->least || number > rule->most)
-		input_error(input, rule->field, rule->message);
-	return number;
+	if (number >= rule->least && number <= rule->most)
+		return number;
+	input_error(input, rule->field, rule->message);
+	return rule->fallback;
 }

@@ -54,7 +54,7 @@ struct int_rule {
 	const char *message; /* "must be an integer from 1" */
 };
 
-/* An integer from the body. */
+/* An integer from the body: within the rule, or its fallback where it was wrong. */
 int64_t input_int(struct input *input, const struct int_rule *rule);
 
 #endif

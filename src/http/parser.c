@@ -25,6 +25,14 @@ static int refuse(struct parser *parser, enum status status, const char *why)
 	return HPE_USER;
 }
 
+/* The byte `back` (1 or 2) before `at`, also where it came with an earlier piece. */
+static char byte_before(const struct parser *parser, const char *at, size_t back)
+{
+	size_t here = (size_t)(at - parser->input);
+
+	return back <= here ? *(at - back) : parser->tail[2 - (back - here)];
+}
+
 static int on_message_begin(llhttp_t *llhttp)
 {
 	struct parser *parser = parser_of(llhttp);
@@ -45,6 +53,8 @@ static int on_url(llhttp_t *llhttp, const char *at, size_t len)
 
 	if (request->target.len + len > TARGET_MAX)
 		return refuse(parser, STATUS_URI_TOO_LONG, "the request target is over 64 KiB");
+	if (request->target.len == 0 && byte_before(parser, at, 2) == ' ')
+		return refuse(parser, STATUS_BAD_REQUEST, "one space stands before the target");
 	append(&request->arena, &request->target, at, len);
 	return 0;
 }
@@ -79,6 +89,9 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 
 	if (refused || parser->in_trailers)
 		return refused;
+	/* llhttp joins the lines of a folded header; others may read them as two headers. */
+	if (len > 0 && byte_before(parser, at, 1) == '\n')
+		return refuse(parser, STATUS_BAD_REQUEST, "a header is folded over two lines");
 	append(&request->arena, &request->headers[request->header_count].value, at, len);
 	return 0;
 }
@@ -93,7 +106,18 @@ static int on_header_value_complete(llhttp_t *llhttp)
 		return 0;
 	header = &request->headers[request->header_count++];
 	header->value = slice_trim(header->value);
+	if (header->name.len == 0)
+		return refuse(parser, STATUS_BAD_REQUEST, "a header has no name");
 	return 0;
+}
+
+/* "chunked" once is all that is decoded; llhttp lets more pass, such as "gzip, chunked". */
+static bool has_other_coding(const struct request *request)
+{
+	struct slice coding = request_header(request, "Transfer-Encoding");
+
+	return coding.data && (request_header_count(request, "Transfer-Encoding") > 1 ||
+				      !slice_is_nocase(coding, "chunked"));
 }
 
 static int on_headers_complete(llhttp_t *llhttp)
@@ -101,6 +125,7 @@ static int on_headers_complete(llhttp_t *llhttp)
 	struct parser *parser = parser_of(llhttp);
 	struct request *request = parser->request;
 	bool has_body = llhttp->flags & F_CHUNKED || llhttp->content_length > 0;
+	bool waits;
 
 	parser->in_trailers = true;
 	parser->stage = STAGE_BODY;
@@ -110,12 +135,17 @@ static int on_headers_complete(llhttp_t *llhttp)
 	request->head_only = llhttp->method == HTTP_HEAD;
 	admission_decide(parser->admission, request, llhttp->http_major, llhttp->http_minor);
 	parser->body_max = request->route ? request->route->body_max : BODY_MAX_DEFAULT;
+	if (has_other_coding(request))
+		return refuse(parser, STATUS_BAD_REQUEST, "only the coding chunked is understood");
 	if (llhttp->content_length > parser->body_max && !(llhttp->flags & F_CHUNKED))
 		return refuse(
 			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
-	if (has_body && admission_wants_continue(request) && request->answer.http_status == 0)
-		return HPE_PAUSED;
-	return 0;
+	waits = has_body && llhttp->http_minor > 0 && admission_wants_continue(request);
+	if (waits && request->answer.http_status != 0) {
+		parser->refusal = request->answer; /* told now: the body may never come */
+		return HPE_USER;
+	}
+	return waits ? HPE_PAUSED : 0;
 }
 
 static int on_body(llhttp_t *llhttp, const char *at, size_t len)
@@ -135,7 +165,9 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp);
+	/* Behind CONNECT comes what is meant for a tunnel, whatever its length says. */
+	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
+			      llhttp->method != HTTP_CONNECT;
 	parser->stage = STAGE_IDLE;
 	return HPE_PAUSED;
 }
@@ -184,12 +216,26 @@ static enum parse_event broken(struct parser *parser)
 	return PARSE_BROKEN;
 }
 
+static void keep_tail(struct parser *parser, struct slice input)
+{
+	if (input.len > 1)
+		parser->tail[0] = input.data[input.len - 2];
+	else
+		parser->tail[0] = parser->tail[1];
+	parser->tail[1] = input.data[input.len - 1];
+}
+
 enum parse_event parser_feed(struct parser *parser, struct slice *input)
 {
-	llhttp_errno_t result = llhttp_execute(&parser->llhttp, input->data, input->len);
-	const char *used_to = llhttp_get_error_pos(&parser->llhttp);
+	llhttp_errno_t result;
+	const char *used_to;
 
+	assert(input->len > 0);
+	parser->input = input->data;
+	result = llhttp_execute(&parser->llhttp, input->data, input->len);
+	used_to = llhttp_get_error_pos(&parser->llhttp);
 	if (result == HPE_OK) {
+		keep_tail(parser, *input);
 		*input = slice_make(input->data + input->len, 0);
 		return PARSE_MORE;
 	}

@@ -39,6 +39,8 @@ struct parser {
 	struct buffer body;
 	struct answer refusal; /* why the head or body cannot be read on */
 	bool in_trailers;
+	const char *input; /* being fed */
+	char tail[2];      /* the last bytes of what was fed before */
 };
 
 /* `make(context)` gives an empty request with its started_ns whenever one begins. */

@@ -68,31 +68,36 @@ static enum status decode_segment(
 	return STATUS_OK;
 }
 
-static struct slice without_scheme_and_host(struct slice target)
+/* Cuts http://host off `target`, what is left starts with '/' or '?' or is empty. false: none. */
+static bool cut_origin(struct slice *target)
 {
-	struct slice rest = target;
-	const char *slash;
-
-	if (!slice_starts_with(target, "http://") && !slice_starts_with(target, "https://"))
-		return target;
-	slice_cut(&rest, '/');
-	slice_cut(&rest, '/');
-	slash = rest.len == 0 ? NULL : memchr(rest.data, '/', rest.len);
-	if (!slash)
-		return slice_of("/");
-	return slice_make(slash, rest.len - (size_t)(slash - rest.data));
+	if (!slice_starts_with(*target, "http://") && !slice_starts_with(*target, "https://"))
+		return false;
+	slice_cut(target, '/');
+	slice_cut(target, '/');
+	while (target->len > 0 && target->data[0] != '/' && target->data[0] != '?') {
+		target->data++;
+		target->len--;
+	}
+	return true;
 }
 
 enum status path_parse(
 	struct arena *arena, struct slice target, struct path *path, const char **why)
 {
-	struct slice rest = without_scheme_and_host(target);
+	struct slice rest = target;
 
-	if (rest.len == 0 || rest.data[0] != '/') {
+	if (target.len > 0 && memchr(target.data, '#', target.len)) {
+		*why = "the request target has a fragment";
+		return STATUS_BAD_REQUEST;
+	}
+	if (!cut_origin(&rest) && (rest.len == 0 || rest.data[0] != '/')) {
 		*why = "the request target is not a path";
 		return STATUS_BAD_REQUEST;
 	}
 	path->raw = slice_cut(&rest, '?');
+	if (path->raw.len == 0)
+		path->raw = slice_of("/");
 	path->query = rest;
 	path->count = 0;
 	rest = slice_make(path->raw.data + 1, path->raw.len - 1);

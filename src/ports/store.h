@@ -41,6 +41,8 @@ struct key_record {
 
 	bool found;        /* set by keys_find: it is there and has not expired */
 	bool same_request; /* set by keys_find: its fingerprint is this one */
+	bool pending;      /* what it stands for has begun and its end is not recorded yet */
+	struct slice note; /* of a pending one: what its service needs to go on */
 	struct answer answer;
 };
 
@@ -64,6 +66,14 @@ struct session_ops {
 	 */
 	QP_MUST_CHECK enum status (*keys_put)(struct session *session,
 		const struct key_record *records, size_t count, int64_t ttl_us);
+
+	/* In a transaction. The pending records have ended well: their answers are final. */
+	QP_MUST_CHECK enum status (*keys_finish)(
+		struct session *session, const struct key_record *records, size_t count);
+
+	/* In a transaction. The pending records have come to nothing: they are forgotten. */
+	QP_MUST_CHECK enum status (*keys_forget)(
+		struct session *session, const struct key_record *records, size_t count);
 
 	/*
 	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.

@@ -27,7 +27,7 @@ MAY_SEE = {
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "main.c"},
     "ini.h": {"cli"},
-    "openssl/evp.h": {"flow"},
+    "openssl/evp.h": {"base"},
 }
 
 

@@ -1,4 +1,5 @@
--- What was answered under an Idempotency-Key, written in the transaction of the change itself.
+-- What was answered under an Idempotency-Key, written in the transaction of the change itself. A pending
+-- one stands for something outside the store that has begun: note says how to go on with it.
 -- Times are microseconds since 1970.
 CREATE TABLE idempotency_keys (
 	scope TEXT NOT NULL,
@@ -8,6 +9,8 @@ CREATE TABLE idempotency_keys (
 	content_type TEXT NOT NULL,
 	location TEXT NOT NULL,
 	body BLOB NOT NULL,
+	pending INTEGER NOT NULL,
+	note TEXT NOT NULL,
 	expires_at INTEGER NOT NULL,
 	PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;

@@ -38,8 +38,6 @@ static const struct pg_statement find_statement = {
 				     "JOIN count_values c ON c.item_id = w.item_id",
 };
 
-static const struct pg_statement now_statement = {"quipu_now", "SELECT " PG_TO_US("quipu_now()")};
-
 static const struct pg_statement update_statement = {
 	"quipu_counts_update",
 	"UPDATE count_values AS c SET current_value = e.value, "
@@ -142,7 +140,7 @@ static enum status lock(struct session *base, struct count_row *rows, size_t cou
 
 	forget_rows(rows, count);
 	pg_queue(session, skip ? &lock_free_statement : &lock_statement, &ids, 1);
-	pg_queue(session, &now_statement, NULL, 0);
+	pg_queue(session, &pg_now_statement, NULL, 0);
 	if (skip)
 		pg_queue(session, &find_statement, &ids, 1);
 	status = pg_flush(session);

@@ -105,6 +105,9 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
+/* The store's time as microseconds since 1970: one row, one int8. */
+extern const struct pg_statement pg_now_statement;
+
 /* ---- the store ---- */
 
 struct pg_store;
@@ -127,6 +130,8 @@ enum status pg_keys_find(
 	struct session *session, struct arena *arena, struct key_record *records, size_t count);
 enum status pg_keys_put(
 	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
+enum status pg_keys_finish(struct session *session, const struct key_record *records, size_t count);
+enum status pg_keys_forget(struct session *session, const struct key_record *records, size_t count);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 

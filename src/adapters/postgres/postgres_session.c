@@ -21,6 +21,8 @@ static const struct pg_statement begin_statement = {"quipu_begin", "BEGIN"};
 static const struct pg_statement commit_statement = {"quipu_commit", "COMMIT"};
 static const struct pg_statement rollback_statement = {"quipu_rollback", "ROLLBACK"};
 
+const struct pg_statement pg_now_statement = {"quipu_now", "SELECT " PG_TO_US("quipu_now()")};
+
 static const struct session_ops session_ops;
 
 struct pg_session *pg_session_of(struct session *session)
@@ -443,6 +445,8 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = pg_keys_find,
 	.keys_put = pg_keys_put,
+	.keys_finish = pg_keys_finish,
+	.keys_forget = pg_keys_forget,
 	.keys_sweep = pg_keys_sweep,
 	.close = close_session,
 };

@@ -2,18 +2,26 @@
 #include "adapters/sqlite/sqlite_internal.h"
 
 static const char find_sql[] =
-	"SELECT fingerprint, status, content_type, location, body FROM idempotency_keys "
+	"SELECT fingerprint, status, content_type, location, body, pending, note "
+	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
 /* An expired key counts as absent, so it is replaced; a live one is left as it is. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys "
-	"(scope, key, fingerprint, status, content_type, location, body, expires_at) "
-	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) "
+	"(scope, key, fingerprint, status, content_type, location, body, pending, note, "
+	"expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
 	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
 	"status = excluded.status, content_type = excluded.content_type, "
-	"location = excluded.location, body = excluded.body, expires_at = excluded.expires_at "
-	"WHERE idempotency_keys.expires_at <= ?9";
+	"location = excluded.location, body = excluded.body, pending = excluded.pending, "
+	"note = excluded.note, expires_at = excluded.expires_at "
+	"WHERE idempotency_keys.expires_at <= ?11";
+
+static const char finish_sql[] =
+	"UPDATE idempotency_keys SET pending = 0 WHERE scope = ?1 AND key = ?2 AND pending";
+
+static const char forget_sql[] =
+	"DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND pending";
 
 static const char sweep_sql[] =
 	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
@@ -35,6 +43,8 @@ static void fill_record(
 	record->answer.content_type = keep(arena, query, 2);
 	record->answer.location = keep(arena, query, 3);
 	record->answer.body = keep(arena, query, 4);
+	record->pending = sqlite_query_int(query, 5) != 0;
+	record->note = keep(arena, query, 6);
 }
 
 enum status sqlite_keys_find(
@@ -73,9 +83,33 @@ enum status sqlite_keys_put(
 					sqlite_blob(fingerprint), sqlite_int(answer->http_status),
 					sqlite_text(answer->content_type),
 					sqlite_text(answer->location), sqlite_blob(answer->body),
+					sqlite_int(record->pending), sqlite_text(record->note),
 					sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
 	}
 	return sqlite_query_close(&query);
+}
+
+static enum status change_keys(
+	struct session *base, const char *sql, const struct key_record *records, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), sql);
+
+	for (size_t i = 0; i < count; i++)
+		sqlite_query_change(&query, SQLITE_VALUES(sqlite_text(records[i].scope),
+						    sqlite_text(records[i].key)));
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_keys_finish(
+	struct session *session, const struct key_record *records, size_t count)
+{
+	return change_keys(session, finish_sql, records, count);
+}
+
+enum status sqlite_keys_forget(
+	struct session *session, const struct key_record *records, size_t count)
+{
+	return change_keys(session, forget_sql, records, count);
 }
 
 enum status sqlite_keys_sweep(struct session *base, size_t limit, size_t *deleted)

@@ -238,6 +238,8 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = sqlite_keys_find,
 	.keys_put = sqlite_keys_put,
+	.keys_finish = sqlite_keys_finish,
+	.keys_forget = sqlite_keys_forget,
 	.keys_sweep = sqlite_keys_sweep,
 	.close = close_session,
 };

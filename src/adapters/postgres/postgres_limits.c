@@ -1,0 +1,217 @@
+#include "adapters/postgres/postgres_limits.h"
+
+#include <assert.h>
+
+#include "adapters/postgres/postgres_internal.h"
+
+#define ROWS_SQL                                                                                   \
+	"SELECT w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, " PG_TO_US(   \
+		"l.last_refresh_time") " "                                                         \
+				       "FROM unnest($1::text[]) WITH ORDINALITY AS w(user_id, n) " \
+				       "JOIN rate_limit_store l ON l.user_id = w.user_id"
+
+static const struct pg_statement find_statement = {"quipu_limits_find", ROWS_SQL};
+static const struct pg_statement lock_statement = {
+	"quipu_limits_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF l"};
+static const struct pg_statement lock_free_statement = {
+	"quipu_limits_lock_free", ROWS_SQL " ORDER BY w.n FOR UPDATE OF l SKIP LOCKED"};
+
+static const struct pg_statement update_statement = {
+	"quipu_limits_update",
+	"UPDATE rate_limit_store AS l SET rate_limit = e.rate_limit, time_window = e.time_window, "
+	"current_count = e.current_count, reserved_count = e.reserved_count, "
+	"last_refresh_time = " PG_FROM_US(
+		"e.refresh_us") " "
+				"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], "
+				"$5::int4[], $6::int8[]) "
+				"AS e(user_id, rate_limit, time_window, current_count, "
+				"reserved_count, refresh_us) "
+				"WHERE l.user_id = e.user_id",
+};
+
+static const struct pg_statement insert_statement = {
+	"quipu_limits_insert",
+	"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
+	"reserved_count, last_refresh_time) "
+	"SELECT user_id, rate_limit, time_window, current_count, reserved_count, " PG_FROM_US(
+		"refresh_us") " "
+			      "FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], "
+			      "$5::int4[], $6::int8[]) "
+			      "AS e(user_id, rate_limit, time_window, current_count, "
+			      "reserved_count, refresh_us) "
+			      "ON CONFLICT (user_id) DO NOTHING RETURNING 1",
+};
+
+static const struct pg_statement settle_statement = {
+	"quipu_limits_settle",
+	"UPDATE rate_limit_store AS l SET current_count = l.current_count + e.confirmed, "
+	"reserved_count = l.reserved_count - e.given_back "
+	"FROM unnest($1::text[], $2::int8[], $3::int4[], $4::int4[]) "
+	"AS e(user_id, window_us, confirmed, given_back) "
+	"WHERE l.user_id = e.user_id AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
+};
+
+static struct pg_param id_param(
+	struct pg_session *session, const struct limit_row *rows, size_t count)
+{
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+
+	for (size_t i = 0; i < count; i++)
+		pg_array_text(&ids, rows[i].user_id);
+	return pg_param_array(&ids);
+}
+
+static void fill_rows(struct limit_row *rows, size_t count, const PGresult *result)
+{
+	for (int i = 0; i < PQntuples(result); i++) {
+		size_t n = (size_t)pg_int8(result, i, 0);
+		struct limit_row *row = &rows[n - 1];
+
+		assert(n >= 1 && n <= count);
+		row->exists = true;
+		row->rate_limit = pg_int4(result, i, 1);
+		row->time_window = pg_int4(result, i, 2);
+		row->current_count = pg_int4(result, i, 3);
+		row->reserved_count = pg_int4(result, i, 4);
+		row->last_refresh_us = pg_int8(result, i, 5);
+	}
+}
+
+static void forget_rows(struct limit_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		rows[i].exists = false;
+		rows[i].busy = false;
+	}
+}
+
+/* What can be seen but not locked is held by somebody else. */
+static void mark_busy(struct limit_row *rows, size_t count, const PGresult *visible)
+{
+	for (int i = 0; i < PQntuples(visible); i++) {
+		size_t n = (size_t)pg_int8(visible, i, 0);
+
+		assert(n >= 1 && n <= count);
+		rows[n - 1].busy = !rows[n - 1].exists;
+	}
+}
+
+static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = id_param(session, rows, count);
+	bool skip = session->mode == LOCK_SKIP;
+	enum status status;
+
+	forget_rows(rows, count);
+	pg_queue(session, skip ? &lock_free_statement : &lock_statement, &ids, 1);
+	pg_queue(session, &pg_now_statement, NULL, 0);
+	if (skip)
+		pg_queue(session, &find_statement, &ids, 1);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	fill_rows(rows, count, session->results[0]);
+	*now_us = pg_int8(session->results[1], 0, 0);
+	if (skip)
+		mark_busy(rows, count, session->results[2]);
+	return STATUS_OK;
+}
+
+static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = id_param(session, rows, count);
+	enum status status;
+
+	forget_rows(rows, count);
+	pg_queue(session, &find_statement, &ids, 1);
+	pg_queue(session, &pg_now_statement, NULL, 0);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	fill_rows(rows, count, session->results[0]);
+	*now_us = pg_int8(session->results[1], 0, 0);
+	return STATUS_OK;
+}
+
+#define PUT_COLUMNS 6
+
+/* Queues the rows that exist already, or those that do not; returns how many there are. */
+static size_t queue_rows(struct pg_session *session, const struct pg_statement *statement,
+	bool exists, const struct limit_row *rows, size_t count)
+{
+	struct pg_array columns[PUT_COLUMNS];
+	struct pg_param params[PUT_COLUMNS];
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted += rows[i].exists == exists;
+	if (wanted == 0)
+		return 0;
+	for (size_t i = 0; i < PUT_COLUMNS; i++) {
+		Oid type = i == 0 ? PG_OID_TEXT : i == 5 ? PG_OID_INT8 : PG_OID_INT4;
+
+		columns[i] = pg_array_of(session, type, wanted);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].exists != exists)
+			continue;
+		pg_array_text(&columns[0], rows[i].user_id);
+		pg_array_int4(&columns[1], rows[i].rate_limit);
+		pg_array_int4(&columns[2], rows[i].time_window);
+		pg_array_int4(&columns[3], rows[i].current_count);
+		pg_array_int4(&columns[4], rows[i].reserved_count);
+		pg_array_int8(&columns[5], rows[i].last_refresh_us);
+	}
+	for (size_t i = 0; i < PUT_COLUMNS; i++)
+		params[i] = pg_param_array(&columns[i]);
+	pg_queue(session, statement, params, PUT_COLUMNS);
+	return wanted;
+}
+
+static enum status put(struct session *base, const struct limit_row *rows, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	size_t insert_slot, inserts;
+	enum status status;
+
+	queue_rows(session, &update_statement, true, rows, count);
+	insert_slot = session->queued;
+	inserts = queue_rows(session, &insert_statement, false, rows, count);
+	status = pg_flush(session);
+	if (status != STATUS_OK || inserts == 0)
+		return status;
+	if ((size_t)PQntuples(session->results[insert_slot]) == inserts)
+		return STATUS_OK;
+	base->ops->rollback(base);
+	return STATUS_RERUN;
+}
+
+static enum status settle(
+	struct session *base, const struct limit_settlement *settlements, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+	struct pg_array windows = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array confirmed = pg_array_of(session, PG_OID_INT4, count);
+	struct pg_array given_back = pg_array_of(session, PG_OID_INT4, count);
+
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&ids, settlements[i].user_id);
+		pg_array_int8(&windows, settlements[i].window_start_us);
+		pg_array_int4(&confirmed, settlements[i].confirmed);
+		pg_array_int4(&given_back, settlements[i].given_back);
+	}
+	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&windows),
+		pg_param_array(&confirmed), pg_param_array(&given_back)};
+
+	return pg_run(session, &settle_statement, params, 4);
+}
+
+const struct limit_repository postgres_limit_repository = {
+	.lock = lock,
+	.put = put,
+	.settle = settle,
+	.find = find,
+};

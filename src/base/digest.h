@@ -1,0 +1,16 @@
+/* SHA-256 and SHA-1 (for UUIDv5 alone) over several parts. Any thread. */
+#ifndef QUIPU_BASE_DIGEST_H
+#define QUIPU_BASE_DIGEST_H
+
+#include "base/slice.h"
+
+#define SHA256_SIZE 32
+#define SHA1_SIZE 20
+
+/* Each part goes in with its length before it, so that no two lists look alike joined. */
+void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
+
+/* Plain SHA-1 of the two parts joined. */
+void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1_SIZE]);
+
+#endif

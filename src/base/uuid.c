@@ -1,0 +1,40 @@
+#include "base/uuid.h"
+
+#include "base/digest.h"
+#include "base/random.h"
+
+/* Drawn once; never to change, or retried requests would get other ids. */
+static const unsigned char namespace[16] = {0x5b, 0x1d, 0x0c, 0x6e, 0x8a, 0x42, 0x4f, 0x19, 0x9c,
+	0x3d, 0x71, 0xe6, 0x2f, 0xa0, 0xd4, 0x58};
+
+static void write_uuid(unsigned char bytes[16], int version, char out[UUID_SIZE])
+{
+	static const char digits[] = "0123456789abcdef";
+	char *p = out;
+
+	bytes[6] = (unsigned char)((bytes[6] & 0x0f) | version << 4);
+	bytes[8] = (unsigned char)((bytes[8] & 0x3f) | 0x80);
+	for (int i = 0; i < 16; i++) {
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*p++ = '-';
+		*p++ = digits[bytes[i] >> 4];
+		*p++ = digits[bytes[i] & 15];
+	}
+	*p = '\0';
+}
+
+void uuid_random(char out[UUID_SIZE])
+{
+	unsigned char bytes[16];
+
+	random_bytes(bytes, sizeof(bytes));
+	write_uuid(bytes, 4, out);
+}
+
+void uuid_of_name(struct slice name, char out[UUID_SIZE])
+{
+	unsigned char digest[SHA1_SIZE];
+
+	digest_sha1(slice_make(namespace, sizeof(namespace)), name, digest);
+	write_uuid(digest, 5, out);
+}

@@ -1,0 +1,15 @@
+/* UUIDs of RFC 9562 as text. */
+#ifndef QUIPU_BASE_UUID_H
+#define QUIPU_BASE_UUID_H
+
+#include "base/slice.h"
+
+#define UUID_SIZE 37 /* 36 characters and a NUL */
+
+/* Version 4: random, from the kernel, because nothing may ever have the same id by chance. */
+void uuid_random(char out[UUID_SIZE]);
+
+/* Version 5: the same name gives the same UUID, for ever; in Quipu's own namespace. */
+void uuid_of_name(struct slice name, char out[UUID_SIZE]);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Which messages the sender has sent: sent_messages, kept so that a message that comes again is not
+ * sent again. Ids in arrays are unique and sorted by bytes. Functions block and return what
+ * ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_SENT_REPOSITORY_H
+#define QUIPU_PORTS_SENT_REPOSITORY_H
+
+#include "ports/store.h"
+
+struct sent_message {
+	struct slice message_id;
+	bool known; /* set by find */
+};
+
+struct sent_repository {
+	/* In a transaction. */
+	QP_MUST_CHECK enum status (*find)(
+		struct session *session, struct sent_message *messages, size_t count);
+
+	/* In a transaction: records those that are not known. One that is there already is kept. */
+	QP_MUST_CHECK enum status (*put)(
+		struct session *session, const struct sent_message *messages, size_t count);
+
+	/* A transaction of its own: forgets up to `limit` messages sent longer than `age_us` ago.
+	 */
+	QP_MUST_CHECK enum status (*sweep)(
+		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
+};
+
+#endif
