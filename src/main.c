@@ -151,17 +151,30 @@ static bool check_roles(const char *roles, char *why)
 	return true;
 }
 
+static bool check_address(const struct settings *settings, char *why)
+{
+	enum address_reach reach = server_address_reach(settings->listen);
+
+	if (reach == ADDRESS_INVALID)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--listen must be host:port of this machine, such as 127.0.0.1:8080, not "
+			"\"%s\"",
+			settings->listen);
+	else if (reach == ADDRESS_PUBLIC && !settings->insecure)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"%s can be reached from other machines, and nothing would ask them who "
+			"they are; listen on 127.0.0.1, or give --insecure if a proxy or firewall "
+			"guards it",
+			settings->listen);
+	else
+		return true;
+	return false;
+}
+
 static bool check_settings(const struct settings *settings, char *why)
 {
-	if (!check_roles(settings->roles, why) || !check_store_url(counts_store_url(settings), why))
-		return false;
-	if (settings->insecure || server_address_is_loopback(settings->listen))
-		return true;
-	snprintf(why, OPTIONS_WHY_SIZE,
-		"%s can be reached from other machines, and nothing would ask them who they are; "
-		"listen on 127.0.0.1, or give --insecure if a proxy or firewall guards it",
-		settings->listen);
-	return false;
+	return check_roles(settings->roles, why) &&
+	       check_store_url(counts_store_url(settings), why) && check_address(settings, why);
 }
 
 static void configure_log(const struct settings *settings)
@@ -220,7 +233,7 @@ static bool open_server(struct app *app, char *why)
 	};
 
 	app->admission.router = app->router;
-	app->admission.guard_browser = server_address_is_loopback(settings->listen);
+	app->admission.guard_browser = server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
 	app->admission.allowed_hosts = slice_of(settings->allowed_hosts);
 	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
 	return server_listen(app->server, settings->listen, why, OPTIONS_WHY_SIZE);

@@ -124,7 +124,7 @@ def run_contract(totals, path):
                    f"{program.name} on sqlite")
         run_cmocka(totals, ["/usr/bin/python3", with_postgres, str(program)],
                    name=f"{program.name} on postgres")
-    for program in programs(folder, "*_faults"):
+    for program in programs(folder, "*_faults") + programs(folder, "sqlite_file"):
         run_cmocka(totals, [str(program)])
 
 

@@ -78,6 +78,9 @@ static struct {
 	const char *source;
 } values[OPTION_COUNT];
 
+/* What the file says, which is inih's only while it is being read. */
+static char *file_texts[OPTION_COUNT];
+
 /* The index of an option, OPTION_COUNT if there is none of that name. */
 static size_t find_option(struct slice name)
 {
@@ -136,7 +139,9 @@ static int on_file_line(void *context, const char *section, const char *name, co
 
 	(void)section;
 	if (index < OPTION_COUNT) {
-		set_value(index, qp_strdup(text), "file");
+		free(file_texts[index]);
+		file_texts[index] = qp_strdup(text);
+		set_value(index, file_texts[index], "file");
 		return 1;
 	}
 	if (!reading->failed)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "flow/parking.h"
@@ -180,6 +181,17 @@ static enum status decide_open(struct committer *committer, const struct write_b
 		committer->config.service, committer->config.session, &open);
 }
 
+static enum status commit(struct session *session)
+{
+	enum status status;
+
+	FAILPOINT("commit.before");
+	status = session->ops->commit(session);
+	if (status == STATUS_OK)
+		FAILPOINT("commit.after");
+	return status;
+}
+
 static enum status run_transaction(struct committer *committer, const struct write_batch *batch)
 {
 	struct session *session = committer->config.session;
@@ -194,7 +206,7 @@ static enum status run_transaction(struct committer *committer, const struct wri
 	if (status == STATUS_OK && keyed_count > 0)
 		status = remember(committer, batch, keyed, keyed_count);
 	if (status == STATUS_OK)
-		status = session->ops->commit(session);
+		status = commit(session);
 	return status;
 }
 
@@ -444,8 +456,10 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 	if (!committer->config.prepare || count == 0)
 		return count;
 	arena_reset(&committer->arena);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
+		writes[i]->position = i;
+	}
 	committer->config.prepare(committer->config.service, committer->config.session, &batch);
 	for (size_t i = 0; i < count; i++) {
 		if (writes[i]->fate == WRITE_ANSWERED)

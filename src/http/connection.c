@@ -421,7 +421,7 @@ static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
 
-	if (connection->input_ended) {
+	if (connection->input_ended || !connection->last_request_seen) {
 		connection_close(connection);
 		return;
 	}

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "http/connection.h"
 
 #define LISTEN_BACKLOG 4096
@@ -220,9 +221,10 @@ static void stop_accepting(struct http_worker *worker)
 static bool split_address(const char *address, char *host, size_t size, const char **port)
 {
 	const char *colon = strrchr(address, ':');
+	int64_t number;
 	size_t len;
 
-	if (!colon || colon[1] == '\0')
+	if (!colon || !text_to_int(slice_of(colon + 1), &number) || number < 0 || number > 65535)
 		return false;
 	len = (size_t)(colon - address);
 	if (len >= 2 && address[0] == '[' && address[len - 1] == ']') {
@@ -265,17 +267,18 @@ static bool is_loopback(const struct sockaddr *address)
 		&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
-bool server_address_is_loopback(const char *address)
+enum address_reach server_address_reach(const char *address)
 {
 	int failed;
 	struct addrinfo *found = resolve(address, &failed);
-	bool loopback = found != NULL;
+	bool loopback = true;
 
+	if (!found)
+		return ADDRESS_INVALID;
 	for (struct addrinfo *one = found; one; one = one->ai_next)
 		loopback = loopback && is_loopback(one->ai_addr);
-	if (found)
-		freeaddrinfo(found);
-	return loopback;
+	freeaddrinfo(found);
+	return loopback ? ADDRESS_LOOPBACK : ADDRESS_PUBLIC;
 }
 
 static void note_address(struct server *server)

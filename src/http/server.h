@@ -29,9 +29,10 @@ struct server *server_new(size_t loops, const struct server_limits *limits, stru
 QP_MUST_CHECK bool server_listen(
 	struct server *server, const char *address, char *why, size_t size);
 
-/* Whether `address` can be reached from this machine only. false also where it is not an address.
- */
-bool server_address_is_loopback(const char *address);
+enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
+
+/* From where `address` can be reached: this machine only, or others too. */
+enum address_reach server_address_reach(const char *address);
 
 /* "127.0.0.1:8080", as bound. */
 const char *server_address(const struct server *server);

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
 # Headers of client libraries, and the only folders that may see them.
 MAY_SEE = {
     "libpq-fe.h": {"adapters/postgres"},
-    "sqlite3.h": {"adapters/sqlite"},
+    "sqlite3.h": {"adapters/sqlite", "adapters/local"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "main.c"},

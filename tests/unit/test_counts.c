@@ -99,8 +99,8 @@ static struct expected model_run(struct model *model, const struct plan *plan)
 	enum status status;
 
 	if (key && key->used) {
-		bool same = key->request == requests[plan->request] &&
-			key->item == items[plan->item];
+		bool same =
+			key->request == requests[plan->request] && key->item == items[plan->item];
 
 		expected.status = same ? key->status : 409;
 		if (same)

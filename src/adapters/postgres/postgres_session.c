@@ -11,7 +11,6 @@
 
 #include "adapters/postgres/postgres_internal.h"
 #include "base/clock.h"
-#include "base/failpoint.h"
 #include "base/log.h"
 
 #define SESSION_ARENA_SIZE (64 * 1024)
@@ -403,15 +402,12 @@ static enum status commit(struct session *base)
 	enum status status = STATUS_OK;
 
 	assert(session->in_transaction);
-	FAILPOINT("commit.before");
 	if (anything_sent)
 		status = send_commit(session);
 	if (session->connection && is_broken(session))
 		disconnect(session);
 	end_round(session);
 	end_transaction(session);
-	if (status == STATUS_OK)
-		FAILPOINT("commit.after");
 	return status;
 }
 

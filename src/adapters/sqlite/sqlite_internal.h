@@ -69,9 +69,8 @@ static inline int sqlite_primary(int rc)
 struct sqlite_writer {
 	struct fair_lock turn; /* guards what follows */
 	struct sqlite_connection connection;
-	bool in_doubt; /* after an I/O error: to be opened anew before it is used */
-
-	int frames_found; /* in the WAL when it was opened, before it was emptied; −1: it was not */
+	bool in_doubt;    /* to be opened anew and settled before it is used */
+	int frames_found; /* in the WAL before it was settled; −1: it could not be emptied */
 
 	int wal_frames;       /* in the WAL after the last commit */
 	bool wal_may_restart; /* a checkpoint since: it may be written from its beginning again */
@@ -120,8 +119,11 @@ QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t 
 
 void sqlite_writer_init(struct sqlite_writer *writer);
 
-/* Opens it and copies what is left in the WAL into the database. `flags` may say CREATE. */
+/* Opens it, in doubt until it is settled. `flags` may say CREATE. A failure leaves it closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
+
+/* Copies what is left in the WAL into the database, syncs that, and empties the WAL. */
+QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
 /* Before each transaction: checkpoints when it is time, opens anew after an I/O error. */
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);

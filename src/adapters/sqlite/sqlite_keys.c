@@ -95,8 +95,8 @@ static enum status change_keys(
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), sql);
 
 	for (size_t i = 0; i < count; i++)
-		sqlite_query_change(&query, SQLITE_VALUES(sqlite_text(records[i].scope),
-						    sqlite_text(records[i].key)));
+		sqlite_query_change(&query,
+			SQLITE_VALUES(sqlite_text(records[i].scope), sqlite_text(records[i].key)));
 	return sqlite_query_close(&query);
 }
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "adapters/sqlite/sqlite_internal.h"
-#include "base/failpoint.h"
 
 static const char begin_sql[] = "BEGIN IMMEDIATE";
 static const char snapshot_sql[] = "BEGIN";
@@ -171,11 +170,9 @@ static enum status commit(struct session *base)
 	int rc;
 
 	assert(session->active);
-	FAILPOINT("commit.before");
 	rc = sqlite_connection_run(sqlite_session_connection(session), commit_sql);
 	if (rc != SQLITE_OK)
 		return fail(session, rc, sqlite_commit_status(rc));
-	FAILPOINT("commit.after");
 	leave(session);
 	return STATUS_OK;
 }

@@ -70,21 +70,29 @@ static void explain(const struct sqlite_store *store, int rc, char *why, size_t 
 	}
 }
 
+/* On a full disk there may be no room to settle: then it starts all the same, and can be read. */
+static int open_file(struct sqlite_store *store)
+{
+	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite_writer_settle(&store->writer);
+	return sqlite_primary(rc) == SQLITE_FULL ? SQLITE_OK : rc;
+}
+
 static bool start(struct store *base, char *why, size_t size)
 {
 	struct sqlite_store *store = sqlite_store_of(base);
-	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);
+	int rc = open_file(store);
 
-	if (rc != SQLITE_OK) {
+	if (rc != SQLITE_OK)
 		explain(store, rc, why, size);
-		return false;
+	if (rc == SQLITE_OK && sqlite_migrate(store, why, size)) {
+		store->started = true;
+		return true;
 	}
-	if (!sqlite_migrate(store, why, size)) {
-		sqlite_connection_close(&store->writer.connection);
-		return false;
-	}
-	store->started = true;
-	return true;
+	sqlite_connection_close(&store->writer.connection);
+	return false;
 }
 
 static bool works(struct sqlite_store *store, enum session_kind kind)

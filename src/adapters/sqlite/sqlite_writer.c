@@ -130,18 +130,6 @@ static int use_wal(sqlite3 *db)
 	return rc == SQLITE_DONE ? SQLITE_IOERR_SHMOPEN : rc;
 }
 
-/* Copies all of the WAL into the database, syncs that, and empties the WAL. */
-static int empty_wal(struct sqlite_writer *writer)
-{
-	int frames = 0;
-	int rc = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE, &frames);
-
-	if (rc == SQLITE_OK)
-		rc = checkpoint(writer, SQLITE_CHECKPOINT_TRUNCATE, NULL);
-	writer->frames_found = rc == SQLITE_OK ? frames : -1;
-	return sqlite_primary(rc) == SQLITE_BUSY ? SQLITE_OK : rc;
-}
-
 int sqlite_writer_open(struct sqlite_store *store, int flags)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -155,13 +143,24 @@ int sqlite_writer_open(struct sqlite_store *store, int flags)
 		rc = SQLITE_READONLY;
 	if (rc == SQLITE_OK)
 		rc = use_wal(connection->db);
-	if (rc == SQLITE_OK)
-		rc = empty_wal(writer);
-	if (rc != SQLITE_OK) {
+	if (rc != SQLITE_OK)
 		sqlite_connection_close(connection);
+	else
+		sqlite3_wal_hook(connection->db, after_commit, store);
+	writer->in_doubt = true;
+	return rc;
+}
+
+int sqlite_writer_settle(struct sqlite_writer *writer)
+{
+	int frames = 0;
+	int rc = checkpoint(writer, SQLITE_CHECKPOINT_PASSIVE, &frames);
+
+	if (rc == SQLITE_OK)
+		rc = checkpoint(writer, SQLITE_CHECKPOINT_TRUNCATE, NULL);
+	writer->frames_found = rc == SQLITE_OK ? frames : -1;
+	if (rc != SQLITE_OK && sqlite_primary(rc) != SQLITE_BUSY)
 		return rc;
-	}
-	sqlite3_wal_hook(connection->db, after_commit, store);
 	writer->wal_frames = 0;
 	writer->wal_may_restart = false;
 	writer->checkpoint_at = writer->checkpoint_step;
@@ -179,6 +178,8 @@ static int open_anew(struct sqlite_store *store)
 		sqlite_connection_close(&reader->own);
 	sqlite_connection_close(&store->writer.connection);
 	rc = sqlite_writer_open(store, 0);
+	if (rc == SQLITE_OK)
+		rc = sqlite_writer_settle(&store->writer);
 	pthread_rwlock_unlock(&store->gate);
 	return rc;
 }

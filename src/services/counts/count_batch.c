@@ -3,19 +3,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* All commands of a batch on one count, in the order they came. */
+#include "flow/groups.h"
+
+/* All commands of a batch on one count. */
 struct group {
-	struct slice item_id;
-	struct count_command **commands;
-	size_t count;
+	struct write_group commands;
 	struct count_fold fold;
 	bool is_plain; /* additions only, and they fold */
 };
 
-struct sortable {
-	struct count_command *command;
-	size_t position;
-};
+static struct count_command *command_at(const struct group *group, size_t i)
+{
+	return (struct count_command *)group->commands.writes[i];
+}
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
@@ -111,57 +111,25 @@ static struct answer answer_change(const struct count_command *command, enum sta
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
-static int compare_commands(const void *a, const void *b)
+static void fold(struct group *group)
 {
-	const struct sortable *left = a;
-	const struct sortable *right = b;
-	int order =
-		slice_compare(left->command->write.command.key, right->command->write.command.key);
+	group->is_plain = true;
+	for (size_t i = 0; i < group->commands.count && group->is_plain; i++) {
+		const struct count_change *change = &command_at(group, i)->change;
 
-	if (order != 0)
-		return order;
-	return (left->position > right->position) - (left->position < right->position);
-}
-
-static struct sortable *sort_commands(const struct write_batch *batch)
-{
-	struct sortable *sorted = arena_array(batch->arena, struct sortable, batch->count);
-
-	for (size_t i = 0; i < batch->count; i++) {
-		sorted[i].command = (struct count_command *)batch->writes[i];
-		sorted[i].position = i;
+		group->is_plain = change->verb == COUNT_VERB_ADD &&
+				  count_fold_add(&group->fold, change->amount);
 	}
-	qsort(sorted, batch->count, sizeof(*sorted), compare_commands);
-	return sorted;
 }
 
-static void group_add(struct group *group, struct count_command *command)
-{
-	group->commands[group->count++] = command;
-	group->is_plain = group->is_plain && command->change.verb == COUNT_VERB_ADD &&
-			  count_fold_add(&group->fold, command->change.amount);
-}
-
-/* Groups sorted by id, which is the order of locking. */
 static struct group *make_groups(const struct write_batch *batch, size_t *group_count)
 {
-	struct sortable *sorted = sort_commands(batch);
-	struct group *groups = arena_array(batch->arena, struct group, batch->count);
-	struct count_command **slots =
-		arena_array(batch->arena, struct count_command *, batch->count);
-	struct group *group = NULL;
+	struct write_group *by_key = write_groups(batch, group_count);
+	struct group *groups = arena_array(batch->arena, struct group, *group_count);
 
-	*group_count = 0;
-	for (size_t i = 0; i < batch->count; i++) {
-		struct slice item_id = sorted[i].command->write.command.key;
-
-		if (!group || !slice_equal(group->item_id, item_id)) {
-			group = &groups[(*group_count)++];
-			group->item_id = item_id;
-			group->commands = &slots[i];
-			group->is_plain = true;
-		}
-		group_add(group, sorted[i].command);
+	for (size_t i = 0; i < *group_count; i++) {
+		groups[i].commands = by_key[i];
+		fold(&groups[i]);
 	}
 	return groups;
 }
@@ -182,8 +150,8 @@ static void answer_additions(const struct group *group, int64_t final_value)
 {
 	int64_t value = final_value - group->fold.sum;
 
-	for (size_t i = 0; i < group->count; i++) {
-		struct count_command *command = group->commands[i];
+	for (size_t i = 0; i < group->commands.count; i++) {
+		struct count_command *command = command_at(group, i);
 
 		value += command->change.amount;
 		write_answer(&command->write, answer_value(command, value));
@@ -199,7 +167,7 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	enum status status;
 
 	for (size_t i = 0; i < *count; i++) {
-		additions[i].item_id = groups[i].item_id;
+		additions[i].item_id = groups[i].commands.key;
 		additions[i].sum = groups[i].fold.sum;
 		additions[i].least = count_fold_least(&groups[i].fold);
 		additions[i].most = count_fold_most(&groups[i].fold);
@@ -219,12 +187,6 @@ static enum status add_all(const struct count_repository *repository, struct ses
 
 /* ---- everything else, on locked rows ----------------------------------------------------- */
 
-static void mark_busy(const struct group *group)
-{
-	for (size_t i = 0; i < group->count; i++)
-		group->commands[i]->write.fate = WRITE_BUSY;
-}
-
 /* Runs the group one by one. true: something changed, and `edit` says what to write. */
 static bool run_group(const struct group *group, const struct count_row *row, int64_t now_us,
 	struct count_edit *edit)
@@ -232,14 +194,14 @@ static bool run_group(const struct group *group, const struct count_row *row, in
 	struct count_state state = {.exists = row->exists, .value = row->value};
 	bool changed = false;
 
-	for (size_t i = 0; i < group->count; i++) {
-		struct count_command *command = group->commands[i];
+	for (size_t i = 0; i < group->commands.count; i++) {
+		struct count_command *command = command_at(group, i);
 		enum status status = count_apply(&state, &command->change);
 
 		changed = changed || status == STATUS_OK;
 		write_answer(&command->write, answer_change(command, status, &state, now_us));
 	}
-	edit->item_id = group->item_id;
+	edit->item_id = group->commands.key;
 	edit->value = state.value;
 	edit->kind = !state.exists ? COUNT_DELETE : row->exists ? COUNT_UPDATE : COUNT_INSERT;
 	return changed && (row->exists || state.exists);
@@ -255,13 +217,13 @@ static enum status run_locked(const struct count_repository *repository, struct 
 	enum status status;
 
 	for (size_t i = 0; i < count; i++)
-		rows[i].item_id = groups[i].item_id;
+		rows[i].item_id = groups[i].commands.key;
 	status = repository->lock(session, rows, count, &now_us);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].busy)
-			mark_busy(&groups[i]);
+			write_group_busy(&groups[i].commands);
 		else if (run_group(&groups[i], &rows[i], now_us, &edits[edit_count]))
 			edit_count++;
 	}

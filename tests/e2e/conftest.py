@@ -1,0 +1,214 @@
+"""Fixtures of the end-to-end tests: the program under test, the stores it stands on, and clients.
+
+Every process is started by a fixture and ended by it, by pid, whether the test passed or not. A test that fails shows
+the end of the logs of the servers it used.
+"""
+
+import os
+import pathlib
+import signal
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from harness import postgres as pg  # noqa: E402
+from harness.counts import Counts  # noqa: E402
+from harness.openapi import OpenApi  # noqa: E402
+from harness.quipu import Quipu  # noqa: E402
+from harness.stores import PostgresStore, SqliteStore  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STORES = ["sqlite", "postgres"]
+LOGS = pytest.StashKey()
+
+
+def pytest_configure():
+    """SIGTERM ends the run like Ctrl-C does, so that fixtures end their processes."""
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for title, tail in item.stash.get(LOGS, []):
+            report.sections.append((title, tail()))
+
+
+def show_on_failure(node, title, tail):
+    """`tail` is called when the test fails, and what it returns is shown under `title`."""
+    node.stash.setdefault(LOGS, []).append((title, tail))
+
+
+@pytest.fixture(scope="session")
+def binary():
+    """The program: $QUIPU, or what the ASan build makes."""
+    path = pathlib.Path(os.environ.get("QUIPU", ROOT / "build-asan" / "quipu")).resolve()
+    assert os.access(path, os.X_OK), f"no program at {path}: build it, or set QUIPU to its path"
+    return path
+
+
+@pytest.fixture(scope="session")
+def openapi():
+    return OpenApi.from_files()
+
+
+@pytest.fixture(scope="session")
+def postgres_server():
+    """The one PostgreSQL of the run. Tests that stop or kill it use `own_postgres`."""
+    yield from _run_postgres()
+
+
+@pytest.fixture
+def own_postgres(request):
+    for server in _run_postgres():
+        show_on_failure(request.node, "PostgreSQL's log", server.log_tail)
+        yield server
+
+
+def _run_postgres(**settings):
+    try:
+        server = pg.Postgres(**settings)
+    except pg.Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def database(postgres_server, request):
+    """A fresh database."""
+    start = postgres_server.log_size()
+    show_on_failure(request.node, "PostgreSQL's log", lambda: postgres_server.log_since(start)[-4000:])
+    fresh = postgres_server.create_database()
+    yield fresh
+    fresh.drop()
+
+
+@pytest.fixture
+def postgres_store(database, tmp_path):
+    return PostgresStore(database, tmp_path)
+
+
+@pytest.fixture
+def sqlite_store(tmp_path):
+    return SqliteStore(tmp_path / "data")
+
+
+@pytest.fixture(params=STORES)
+def store(request):
+    """A fresh store; a test that asks for it runs once on each engine."""
+    return request.getfixturevalue(f"{request.param}_store")
+
+
+class Servers:
+    """Starts servers and ends them all: `serve(store, '--batch-max', 1)`."""
+
+    def __init__(self, binary, directory, node):
+        self._binary = binary
+        self._directory = directory
+        self._node = node
+        self._all = []
+
+    def __call__(self, store, *arguments, env=None, ready=True):
+        number = len(self._all) + 1
+        server = Quipu(self._binary, [*store.arguments(), *arguments], self._directory / f"quipu-{number}", env)
+        self._all.append(server)
+        show_on_failure(self._node, f"log of quipu {number}", server.log_tail)
+        server.start()
+        return server.wait_ready() if ready else server
+
+    def close(self):
+        problems = []
+        for server in self._all:
+            try:
+                server.close()
+            except AssertionError as problem:
+                problems.append(str(problem))
+        assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def serve(binary, tmp_path, request):
+    servers = Servers(binary, tmp_path, request.node)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def client(openapi):
+    """Makes clients of the count service: `client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Counts(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for counts in made:
+        counts.close()
+
+
+@pytest.fixture(scope="module", params=STORES)
+def module_server(request, binary, tmp_path_factory):
+    """One server for all tests of a module that only send requests and name their items apart."""
+    directory = tmp_path_factory.mktemp("shared")
+    fresh = None
+    if request.param == "postgres":
+        fresh = request.getfixturevalue("postgres_server").create_database()
+        store = PostgresStore(fresh, directory)
+    else:
+        store = SqliteStore(directory / "data")
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(store)
+    finally:
+        servers.close()
+        if fresh is not None:
+            fresh.drop()
+
+
+@pytest.fixture(scope="module")
+def module_http_server(binary, tmp_path_factory, request):
+    """The same for tests of HTTP itself, to which the store does not matter."""
+    directory = tmp_path_factory.mktemp("shared-http")
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(SqliteStore(directory / "data"))
+    finally:
+        servers.close()
+
+
+def _watched(server, node):
+    """A shared server on loan to one test: shows its part of the log, and blames the test that hurt it."""
+    start = len(server.log_text())
+    show_on_failure(node, "log of the shared quipu", lambda: server.log_text()[start:][-6000:])
+    yield server
+    server.check_alive()
+
+
+@pytest.fixture
+def shared_server(module_server, request):
+    yield from _watched(module_server, request.node)
+
+
+@pytest.fixture
+def http_server(module_http_server, request):
+    yield from _watched(module_http_server, request.node)
+
+
+@pytest.fixture
+def counts(shared_server, client):
+    """A client of the module's shared server, on each engine."""
+    return client(shared_server)
+
+
+@pytest.fixture
+def http_counts(http_server, client):
+    """A client of the module's shared server for tests of HTTP itself."""
+    return client(http_server)

@@ -1,0 +1,193 @@
+"""An HTTP/1.1 client on a bare socket: it can send what a proper client would refuse to.
+
+It never retries and never repairs: what the server did is what the test sees.
+"""
+
+import contextlib
+import dataclasses
+import json
+import selectors
+import socket
+import struct
+
+from .waiting import wait_until
+
+
+class ConnectionLost(Exception):
+    """The server closed the connection before a whole answer had come."""
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    version: str
+    headers: list  # of (lower-case name, value), in the order they came
+    body: bytes
+
+    def header(self, name):
+        values = [value for key, value in self.headers if key == name.lower()]
+        assert len(values) <= 1, f"{name} came {len(values)} times"
+        return values[0] if values else None
+
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def code(self):
+        """The stable code of a problem+json."""
+        return self.json()["code"]
+
+
+def render(method, target, body=None, headers=None, host="127.0.0.1", version="HTTP/1.1"):
+    """The bytes of one request. A dict or list as body is sent as JSON, bytes as they are, None as no body."""
+    lines = [f"{method} {target} {version}", f"Host: {host}"]
+    fields = list((headers or {}).items()) if not isinstance(headers, list) else list(headers)
+    if body is not None and not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    if body is not None:
+        if not any(name.lower() == "content-type" for name, _ in fields):
+            fields.append(("Content-Type", "application/json"))
+        fields.append(("Content-Length", str(len(body))))
+    lines += [f"{name}: {value}" for name, value in fields]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b"")
+
+
+class Connection:
+    def __init__(self, port, timeout=15.0):
+        self.port = port
+        self._received = b""
+        self._ended = False
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+
+    def abort(self):
+        """Disappears: the server gets a reset, not an orderly end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def send(self, data):
+        try:
+            self.socket.sendall(data)
+        except (ConnectionError, socket.timeout) as error:
+            raise ConnectionLost(f"while sending: {error!r}") from error
+
+    def try_send(self, data):
+        """For requests that the server may refuse before it has read all of them."""
+        with contextlib.suppress(ConnectionLost):
+            self.send(data)
+
+    def ask(self, method, target, body=None, headers=None):
+        self.send(render(method, target, body, headers, host=f"127.0.0.1:{self.port}"))
+        return self.read_answer(method)
+
+    def read_answer(self, method="GET"):
+        """The next answer, an interim one (100) included. `method` tells whether a body follows."""
+        head = self._take_until(b"\r\n\r\n").decode("latin-1")
+        start, *lines = head.split("\r\n")
+        version, status, *_ = start.split(" ", 2)
+        headers = []
+        for line in lines:
+            name, value = line.split(":", 1)
+            headers.append((name.lower(), value.strip()))
+        answer = Answer(int(status), version, headers, b"")
+        if method != "HEAD" and answer.status >= 200 and answer.status not in (204, 304):
+            answer.body = self._read_body(answer)
+        return answer
+
+    def _read_body(self, answer):
+        if answer.header("transfer-encoding") == "chunked":
+            return self._read_chunks()
+        length = answer.header("content-length")
+        assert length is not None, f"an answer without a length: {answer}"
+        return self._take(int(length))
+
+    def _read_chunks(self):
+        body = b""
+        while True:
+            size = int(self._take_until(b"\r\n").split(b";")[0], 16)
+            if size == 0:
+                while self._take_until(b"\r\n"):
+                    pass
+                return body
+            body += self._take(size)
+            assert self._take(2) == b"\r\n"
+
+    def _take_until(self, mark):
+        while mark not in self._received:
+            self._receive()
+        taken, self._received = self._received.split(mark, 1)
+        return taken
+
+    def _take(self, size):
+        while len(self._received) < size:
+            self._receive()
+        taken, self._received = self._received[:size], self._received[size:]
+        return taken
+
+    def _receive(self):
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionError as error:
+            raise ConnectionLost(repr(error)) from error
+        if not data:
+            self._ended = True
+            raise ConnectionLost(f"closed by the server; unread: {self._received!r}")
+        self._received += data
+
+    def readable(self, timeout):
+        """Whether the server sent something, or closed, within `timeout` seconds."""
+        if self._received or self._ended:
+            return True
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            return bool(selector.select(timeout))
+
+    def assert_closed(self, timeout=5.0):
+        """The server closes the connection and has sent nothing more."""
+        assert self._received == b"", f"unread: {self._received!r}"
+        if self._ended:
+            return
+        assert self.readable(timeout), f"the connection is still open after {timeout:g} s"
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionError:
+            data = b""
+        assert data == b"", f"instead of closing, the server sent {data!r}"
+        self._ended = True
+
+    def wait_read_by_server(self):
+        """Returns when the server's side has nothing left to read, so that the next bytes are a read of their own."""
+        wait_until(lambda: _receive_queue(self.port, self.socket.getsockname()[1]) == 0, "the server reads")
+
+
+def _receive_queue(server_port, client_port):
+    """How many bytes lie unread at the server's end of a loopback connection."""
+    ends = (f":{server_port:04X}", f":{client_port:04X}")
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
+                return int(fields[4].split(":")[1], 16)
+    raise ConnectionLost("the connection is gone")
+
+
+def ask_all(requests, timeout=60.0):
+    """Sends all requests at one moment, each on a connection of its own, and returns the answers in their order.
+
+    `requests` are pairs of a port and the request's bytes. The connections are open before the first byte is sent.
+    """
+    requests = list(requests)
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(Connection(port, timeout)) for port, _ in requests]
+        for connection, (_, data) in zip(connections, requests):
+            connection.send(data)
+        return [connection.read_answer() for connection in connections]

@@ -1,0 +1,137 @@
+"""Load that keeps a ledger: for every +1 it knows whether it was acknowledged, refused, or of unknown outcome.
+
+That is what makes a crash test exact: afterwards the sums must lie between what was acknowledged and that plus the
+unknown, and become exactly their sum once every unknown change is retried with its key.
+"""
+
+import collections
+import dataclasses
+import random
+import threading
+
+from .counts import action, new_key
+from .http import Connection, ConnectionLost
+from .waiting import wait_until
+
+NOTHING_CHANGED = {"OVERLOADED", "STORE_UNAVAILABLE"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    item: str
+    key: str
+
+
+class Load:
+    """Threads that increase random items by one, each change with a key of its own, until they are stopped.
+
+    A thread whose server cannot be connected to any more ends: the server was killed, or has closed its listener.
+    """
+
+    def __init__(self, port, items, threads=8, keyed=True):
+        self._port = port
+        self._items = list(items)
+        self._keyed = keyed
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._work, args=(seed,), daemon=True) for seed in range(threads)]
+        self.acknowledged = {}  # Change -> value
+        self.unknown = []
+        self.refused = collections.Counter()  # code -> how often
+        self.unexpected = []  # answers that no such load should get
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self._stop.set()
+        self.join()
+
+    def join(self):
+        """Waits for the threads to end, by themselves or because they were told to."""
+        for thread in self._threads:
+            thread.join(30.0)
+            assert not thread.is_alive(), "a load thread hangs: some request was never answered"
+
+    def wait_acknowledged(self, more):
+        goal = len(self.acknowledged) + more
+        wait_until(lambda: len(self.acknowledged) >= goal, f"{more} more acknowledged changes", timeout=30.0)
+
+    def wait_refused(self, more=1):
+        goal = sum(self.refused.values()) + more
+        wait_until(lambda: sum(self.refused.values()) >= goal, f"{more} more refusals", timeout=30.0)
+
+    def _work(self, seed):
+        choose = random.Random(seed)
+        while not self._stop.is_set():
+            try:
+                connection = Connection(self._port)
+            except ConnectionError:
+                return
+            with connection:
+                self._use(connection, choose)
+
+    def _use(self, connection, choose):
+        """Sends changes on one connection until it ends."""
+        while not self._stop.is_set():
+            change = Change(choose.choice(self._items), new_key())
+            headers = {"Idempotency-Key": change.key} if self._keyed else {}
+            try:
+                answer = connection.ask("POST", action(change.item, "increase"), headers=headers)
+            except (ConnectionLost, TimeoutError):
+                with self._lock:
+                    self.unknown.append(change)
+                return
+            self._record(change, answer)
+            if answer.header("connection") == "close":
+                return
+
+    def _record(self, change, answer):
+        with self._lock:
+            if answer.status == 200:
+                self.acknowledged[change] = answer.json()["value"]
+                return
+            if answer.status == 503 and (answer.header("retry-after") or "").isdigit():
+                code = answer.code
+                if code in NOTHING_CHANGED or code == "OUTCOME_UNKNOWN":
+                    self.refused[code] += 1
+                    if code == "OUTCOME_UNKNOWN":
+                        self.unknown.append(change)
+            else:
+                self.unexpected.append(answer)
+        self._stop.wait(0.01)  # a client that is refused does not hammer
+
+    def assert_nothing_unexpected(self):
+        assert self.unexpected == []
+
+    def assert_values_unique(self):
+        """With nothing but +1, no two callers can have been told the same value of one item."""
+        told = collections.Counter((change.item, value) for change, value in self.acknowledged.items())
+        assert not [which for which, times in told.items() if times > 1]
+
+    def assert_settled(self, counts):
+        """The ledger against the store: `counts` is a client of a server that is up again."""
+        self.assert_nothing_unexpected()
+        self.assert_values_unique()
+        before = self._total(counts)
+        assert len(self.acknowledged) <= before <= len(self.acknowledged) + len(self.unknown), (
+            f"{len(self.acknowledged)} acknowledged, {len(self.unknown)} unknown, {before} in the store"
+        )
+        if not self._keyed:
+            return
+        for change in self.unknown:
+            answer = counts.increase(change.item, key=change.key)
+            assert answer.status == 200, answer
+        for change, value in list(self.acknowledged.items())[-100:]:
+            answer = counts.increase(change.item, key=change.key)
+            assert (answer.status, answer.json()["value"]) == (200, value), answer
+            assert answer.header("idempotent-replayed") == "true", answer
+        assert self._total(counts) == len(self.acknowledged) + len(self.unknown)
+
+    def _total(self, counts):
+        return sum(entry["currentValue"] for entry in counts.list(*self._items).json())

@@ -1,0 +1,209 @@
+"""A private PostgreSQL server on a free port with temporary data, and databases in it.
+
+Servers run as the user postgres when the tests run as root, because PostgreSQL refuses root.
+`fsync` is off: the tests end processes, not machines, and what a process wrote survives it.
+"""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+import psycopg2
+
+from .waiting import wait_until
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "deadlock_timeout": "100ms",
+    "log_lock_waits": "on",
+    "log_line_prefix": "%m [%p] %d ",
+}
+
+
+class Unavailable(Exception):
+    """PostgreSQL's programs are not on this machine."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _programs():
+    """The folder of initdb and pg_ctl: Debian keeps them out of PATH, newest version last."""
+    on_path = shutil.which("initdb")
+    if on_path:
+        return pathlib.Path(on_path).parent
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3]))
+    if not found:
+        raise Unavailable("PostgreSQL is not installed (no initdb)")
+    return found[-1].parent
+
+
+class Postgres:
+    def __init__(self, **settings):
+        self._programs = _programs()
+        self._names = itertools.count(1)
+        self._settings = {**SETTINGS, **settings}
+        self.port = free_port()
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-e2e-postgres-"))
+        self.directory.chmod(0o755)
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            os.chown(self.directory, owner.pw_uid, owner.pw_gid)
+        self.data = self.directory / "data"
+        self.log = self.directory / "log"
+        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+
+    def _run(self, program, *arguments):
+        command = [str(self._programs / program), *map(str, arguments)]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        done = subprocess.run(
+            command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=60, check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{program} failed ({done.returncode}):\n{done.stdout}\n{self.log_tail()}")
+
+    def start(self):
+        options = [f"-p {self.port}", f"-c unix_socket_directories={self.directory}"]
+        options += [f"-c {name}={value}" for name, value in self._settings.items() if " " not in value]
+        options += [f"-c {name}='{value}'" for name, value in self._settings.items() if " " in value]
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "30", "-l", self.log, "-o", " ".join(options), "start")
+        return self
+
+    def stop(self, mode="fast"):
+        """`fast` breaks off the sessions and shuts down in order; `immediate` is a crash."""
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "30", "-m", mode, "stop")
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """While the block runs, the server and all its sessions are stopped: connected, and silent."""
+        stopped = [self.pid, *_children(self.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    @property
+    def pid(self):
+        with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
+            return int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        return None
+
+    def close(self):
+        """Ends the server however it is, and removes its data."""
+        pid = self.pid
+        if pid is not None:
+            try:
+                self.stop("immediate")
+            except (RuntimeError, subprocess.TimeoutExpired):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not _alive(pid), "PostgreSQL ends")
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def connect(self, database="postgres"):
+        connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
+        connection.autocommit = True
+        return connection
+
+    def create_database(self):
+        name = f"test_{next(self._names)}"
+        with contextlib.closing(self.connect()) as connection:
+            connection.cursor().execute(f"CREATE DATABASE {name}")
+        return Database(self, name)
+
+    def log_tail(self, size=4000):
+        return self.log_since(max(0, self.log_size() - size))
+
+    def log_size(self):
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_since(self, offset):
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(offset)
+            return log.read().decode(errors="replace")
+
+
+class Database:
+    def __init__(self, server, name):
+        self.server = server
+        self.name = name
+
+    @property
+    def url(self):
+        return f"postgres://postgres@127.0.0.1:{self.server.port}/{self.name}"
+
+    def connect(self):
+        return self.server.connect(self.name)
+
+    def query(self, sql, arguments=None):
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(sql, arguments)
+            return cursor.fetchall() if cursor.description else []
+
+    def value(self, item):
+        """The value in the table, or None where there is no such row."""
+        rows = self.query("SELECT current_value FROM count_values WHERE item_id = %s", (item,))
+        return rows[0][0] if rows else None
+
+    @contextlib.contextmanager
+    def locked_row(self, item):
+        """Another session holds this row's lock until the block ends or `release` is called."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.autocommit = False
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 FROM count_values WHERE item_id = %s FOR UPDATE", (item,))
+                assert cursor.fetchone() is not None, f"there is no row {item} to lock"
+            yield connection.rollback
+
+    def terminate_sessions(self):
+        """What an administrator's pg_terminate_backend does; returns how many sessions there were."""
+        with contextlib.closing(self.server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s", (self.name,)
+            )
+            return cursor.fetchone()[0]
+
+    def drop(self):
+        with contextlib.closing(self.server.connect()) as connection:
+            connection.cursor().execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
+
+
+def _children(parent):
+    children = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = status.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                children.append(int(status.parent.name))
+    return children
+
+
+def _alive(pid):
+    """A process that has ended but that nobody has waited for yet does not count."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

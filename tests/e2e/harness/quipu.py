@@ -1,0 +1,164 @@
+"""The program under test: started on a free port, watched, and always ended by its pid."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+from .http import Connection
+from .waiting import wait_until
+
+LISTENING = re.compile(r"^quipu listening on http://(\S+):(\d+)\s*$", re.MULTILINE)
+SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+def environment(extra=None):
+    """The tests' environment without settings of Quipu that happen to be in it."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("QUIPU_")}
+    return {**own, **SANITIZER_OPTIONS, **(extra or {})}
+
+
+def run(binary, *arguments, cwd=None, env=None, timeout=20.0):
+    """A command of the program that ends by itself: migrate, routes, help, a refused start."""
+    done = subprocess.run(
+        [str(binary), *map(str, arguments)], cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=timeout, check=False,
+    )
+    assert not SANITIZER_REPORT.search(done.stderr), done.stderr
+    return done
+
+
+class Quipu:
+    """One `quipu serve`. Its standard output and its log are files in `directory`."""
+
+    def __init__(self, binary, arguments, directory, env=None):
+        self._command = [str(binary), "serve", "--listen", "127.0.0.1:0", "--roles", "counts", *map(str, arguments)]
+        self._environment = environment(env)
+        self.directory = pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.output = self.directory / "stdout"
+        self.log = self.directory / "stderr"
+        self.process = None
+        self.host = None
+        self.port = None
+        self._expected_exit = 0
+
+    def start(self):
+        with self.output.open("wb") as output, self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
+                cwd=self.directory,
+            )
+        line = wait_until(self._listening_line, "the line 'quipu listening on …'", timeout=20.0)
+        self.host, self.port = line.group(1), int(line.group(2))
+        return self
+
+    def _listening_line(self):
+        line = LISTENING.search(self.output.read_text(errors="replace"))
+        if line is None and self.process.poll() is not None:
+            raise AssertionError(f"quipu ended with {self.process.returncode} before it listened:\n{self.log_tail()}")
+        return line
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def connect(self, timeout=15.0):
+        return Connection(self.port, timeout=timeout)
+
+    def ask(self, method, path, body=None, headers=None):
+        """One request on a connection of its own."""
+        with self.connect() as connection:
+            return connection.ask(method, path, body, headers)
+
+    def ready(self):
+        return self.ask("GET", "/readyz").status == 200
+
+    def wait_ready(self, timeout=20.0):
+        wait_until(self.ready, "/readyz answers 200", timeout=timeout)
+        return self
+
+    def metrics(self):
+        """Every sample of /metrics: {'name{labels}': value}."""
+        samples = {}
+        for line in self.ask("GET", "/metrics").body.decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                samples[name] = float(value)
+        return samples
+
+    def metric(self, name):
+        """The sum of a metric over all its labels."""
+        return sum(value for key, value in self.metrics().items() if key.split("{")[0] == name)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait_exit(self, timeout=20.0):
+        """The exit status; negative for a signal."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"quipu still runs after {timeout:g} s") from None
+
+    def stop(self):
+        """An orderly end: SIGTERM, exit 0, nothing to complain about."""
+        self.signal(signal.SIGTERM)
+        assert self.wait_exit() == 0, "SIGTERM ends in exit 0"
+
+    def kill(self):
+        self._expected_exit = -signal.SIGKILL
+        self.signal(signal.SIGKILL)
+        self.wait_exit()
+
+    def expect_to_be_killed(self):
+        """The program ends itself at a failpoint."""
+        self._expected_exit = -signal.SIGKILL
+        assert self.wait_exit() == -signal.SIGKILL
+
+    def stopped(self):
+        """Whether SIGSTOP holds the process, by a failpoint or from outside."""
+        state = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state == "T"
+
+    def close(self):
+        """Teardown: ends the process whatever state it is in, then judges how it ended."""
+        if self.process is None:
+            return
+        if self.running:
+            if self.stopped():
+                self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(15.0)
+        if self.running:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("quipu did not end within 15 s of SIGTERM")
+        self.check_log()
+        assert self.process.returncode == self._expected_exit, f"quipu ended with {self.process.returncode}"
+
+    def check_alive(self):
+        """Between tests that share a server."""
+        assert self.running, f"quipu ended with {self.process.returncode}"
+        self.check_log()
+
+    def check_log(self):
+        report = SANITIZER_REPORT.search(self.log_text())
+        assert report is None, f"a sanitizer or an assertion spoke: {self.log_text()[report.start():][:6000]}"
+
+    def log_text(self):
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def log_tail(self, size=6000):
+        return self.log_text()[-size:]

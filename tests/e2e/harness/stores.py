@@ -1,0 +1,59 @@
+"""The two stores a server can stand on, looked at with an independent client (psycopg2, sqlite3)."""
+
+import contextlib
+import itertools
+import pathlib
+import sqlite3
+
+
+class PostgresStore:
+    name = "postgres"
+
+    def __init__(self, database, directory):
+        self.database = database
+        self._directory = pathlib.Path(directory)
+        self._folders = itertools.count(1)
+
+    def arguments(self):
+        """A data folder of its own for every process, for a folder serves one process at a time."""
+        return ["--store", self.database.url, "--data", str(self._directory / f"data-{next(self._folders)}")]
+
+    def value(self, item):
+        return self.database.value(item)
+
+
+class SqliteStore:
+    name = "sqlite"
+
+    def __init__(self, directory):
+        self.data = pathlib.Path(directory)
+
+    def arguments(self):
+        return ["--data", str(self.data)]
+
+    def file(self):
+        """The one file that has the table, whatever it is called."""
+        for path in sorted(self.data.rglob("*")):
+            if path.is_file() and _is_sqlite(path) and _has_counts(path):
+                return path
+        raise AssertionError(f"no SQLite file with the table count_values in {sorted(self.data.rglob('*'))}")
+
+    def value(self, item):
+        """Only while a server runs: the last connection to close would checkpoint the file."""
+        with contextlib.closing(_open_to_read(self.file())) as connection:
+            row = connection.execute("SELECT current_value FROM count_values WHERE item_id = ?", (item,)).fetchone()
+            return row[0] if row else None
+
+
+def _is_sqlite(path):
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
+def _open_to_read(path):
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)
+
+
+def _has_counts(path):
+    with contextlib.closing(_open_to_read(path)) as connection:
+        return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'count_values'").fetchone() is not None

@@ -1,0 +1,146 @@
+"""SIGTERM: every request that the server took gets its answer, and it ends with 0."""
+
+import signal
+import time
+
+import pytest
+
+from harness.counts import increase_request
+from harness.http import Connection, ConnectionLost
+from harness.load import Load
+from harness.problems import assert_problem
+from harness.waiting import wait_until
+
+
+def refuses_connections(port):
+    """Whether the listener is gone. A connection that is still accepted is closed again."""
+    try:
+        Connection(port, timeout=1.0).close()
+    except (ConnectionError, TimeoutError):
+        return True
+    return False
+
+
+def test_requests_under_way_are_answered_before_the_end(serve, client, database, postgres_store):
+    server = serve(postgres_store, "--deadline", "30s")
+    item = client(server).new_item()
+    with database.locked_row(item) as release:
+        connections = [server.connect(timeout=30.0) for _ in range(50)]
+        for connection in connections:
+            connection.send(increase_request(item))
+        wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 51, "all are under way")
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: refuses_connections(server.port), "the listener is closed")
+        assert server.running
+        release()
+        answers = [connection.read_answer() for connection in connections]
+    assert sorted(answer.json()["value"] for answer in answers) == list(range(1, 51))
+    for connection in connections:
+        connection.assert_closed()
+        connection.close()
+    assert server.wait_exit() == 0
+    assert database.value(item) == 50
+
+
+def test_requests_that_arrived_before_the_signal_are_answered(serve, client, store):
+    """The process is held, requests arrive on open and on new connections, then it is told to end and let go."""
+    server = serve(store)
+    item = client(server).new_item()
+    early = [server.connect() for _ in range(20)]
+    for connection in early:
+        assert connection.ask("GET", "/healthz").status == 200
+    server.signal(signal.SIGSTOP)
+    wait_until(server.stopped, "the process is held")
+    late = [server.connect() for _ in range(20)]
+    for connection in early + late:
+        connection.send(increase_request(item))
+    server.signal(signal.SIGTERM)
+    server.signal(signal.SIGCONT)
+    answers = [connection.read_answer() for connection in early + late]
+    assert server.wait_exit() == 0
+    assert {answer.status for answer in answers} == {200}
+    assert client(serve(store)).value(item) == 40
+    for connection in early + late:
+        connection.close()
+
+
+def test_a_drain_under_load_loses_no_acknowledged_change_and_runs_nothing_unanswered(serve, client, store):
+    server = serve(store)
+    counts = client(server)
+    items = [counts.new_item() for _ in range(10)]
+    counts.close()
+    with Load(server.port, items, threads=8, keyed=False) as load:
+        load.wait_acknowledged(200)
+        server.signal(signal.SIGTERM)
+        assert server.wait_exit() == 0
+        load.join()
+    load.assert_nothing_unexpected()
+    counts = client(serve(store))
+    assert sum(counts.value(item) for item in items) == len(load.acknowledged)
+
+
+def test_idle_connections_do_not_hold_up_the_end(serve, store):
+    server = serve(store)
+    idle = [server.connect() for _ in range(20)]
+    for connection in idle[:10]:
+        assert connection.ask("GET", "/healthz").status == 200
+    start = time.monotonic()
+    server.stop()
+    assert time.monotonic() - start < 1.5
+    for connection in idle:
+        connection.assert_closed()
+        connection.close()
+
+
+def test_what_cannot_be_finished_in_time_gets_503_and_the_process_still_ends_with_0(
+    serve, client, database, postgres_store
+):
+    server = serve(postgres_store, "--drain-timeout", "1s", "--deadline", "60s")
+    item = client(server).new_item()
+    with database.locked_row(item), server.connect(timeout=30.0) as connection:
+        connection.send(increase_request(item))
+        wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 2, "the request is under way")
+        start = time.monotonic()
+        server.signal(signal.SIGTERM)
+        answer = connection.read_answer()
+        assert_problem(answer, 503, answer.code)
+        assert server.wait_exit() == 0
+        assert time.monotonic() - start < 10
+    assert database.value(item) == 0
+
+
+def test_while_it_drains_it_says_so(serve, client, database, postgres_store):
+    server = serve(postgres_store, "--deadline", "30s")
+    item = client(server).new_item()
+    with database.locked_row(item) as release, server.connect(timeout=30.0) as held, server.connect() as watcher:
+        assert watcher.ask("GET", "/readyz").status == 200
+        held.send(increase_request(item))
+        wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 2, "the request is under way")
+        watcher.send(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n")  # a request begun is a request to be answered
+        watcher.wait_read_by_server()
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: refuses_connections(server.port), "the listener is closed")
+        watcher.send(b"\r\n")
+        answer = watcher.read_answer()
+        assert (answer.status, answer.json()["status"]) == (503, "draining")
+        release()
+        assert held.read_answer().status == 200
+    assert server.wait_exit() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_start_after_the_end_finds_the_folder_free(serve, sqlite_store, number):
+    server = serve(sqlite_store)
+    server.signal(number)
+    assert server.wait_exit() == 0
+    assert serve(sqlite_store).ready()
+
+
+def test_a_request_after_the_end_finds_nobody(serve, store):
+    server = serve(store)
+    with server.connect() as connection:
+        assert connection.ask("GET", "/healthz").status == 200
+        server.stop()
+        with pytest.raises(ConnectionLost):
+            connection.ask("GET", "/healthz")
+    assert refuses_connections(server.port)

@@ -1,0 +1,148 @@
+"""Absolute deadlines for head and body, idle connections, the cap on connections, clients that vanish."""
+
+import time
+
+import pytest
+
+from harness.counts import action, increase_request
+from harness.http import Connection, ConnectionLost, ask_all, render
+from harness.problems import assert_problem
+from harness.waiting import wait_until
+
+
+def drip(connection, data, pause=0.05):
+    """Sends a byte at a time, each in good time, until the server has had enough. Returns the seconds that took."""
+    start = time.monotonic()
+    for byte in data:
+        if connection.readable(pause):
+            return time.monotonic() - start
+        connection.try_send(bytes([byte]))
+    raise AssertionError("the server read all of it")
+
+
+def test_a_slow_head_is_cut_off_at_its_deadline_however_steadily_it_drips(serve, sqlite_store):
+    server = serve(sqlite_store, "--head-timeout", "1s", "--body-timeout", "30s")
+    with server.connect() as connection:
+        elapsed = drip(connection, render("GET", "/healthz", headers={"X-Long": "x" * 1000}))
+        assert_problem(connection.read_answer(), 408, "REQUEST_TIMEOUT")
+        connection.assert_closed()
+    assert 0.9 <= elapsed < 5
+
+
+def test_a_slow_body_is_cut_off_at_its_deadline_however_steadily_it_drips(serve, client, sqlite_store):
+    server = serve(sqlite_store, "--head-timeout", "30s", "--body-timeout", "1s")
+    item = client(server).new_item()
+    with server.connect() as connection:
+        body = b'{"amount":1,"pad":"' + b"x" * 1000 + b'"}'
+        request = render("POST", action(item, "increase"), body)
+        connection.send(request[: -len(body)])
+        elapsed = drip(connection, body)
+        assert_problem(connection.read_answer(), 408, "REQUEST_TIMEOUT")
+        connection.assert_closed()
+    assert 0.9 <= elapsed < 5
+    assert client(server).value(item) == 0
+
+
+def test_a_slow_head_after_a_good_request_is_cut_off_too(serve, sqlite_store):
+    server = serve(sqlite_store, "--head-timeout", "1s", "--idle-timeout", "60s")
+    with server.connect() as connection:
+        assert connection.ask("GET", "/healthz").status == 200
+        drip(connection, render("GET", "/healthz", headers={"X-Long": "x" * 1000}))
+        assert_problem(connection.read_answer(), 408, "REQUEST_TIMEOUT")
+        connection.assert_closed()
+
+
+def test_an_idle_connection_is_closed_without_a_word(serve, sqlite_store):
+    server = serve(sqlite_store, "--idle-timeout", "1s")
+    with server.connect() as connection:
+        assert connection.ask("GET", "/healthz").status == 200
+        start = time.monotonic()
+        connection.assert_closed(timeout=10.0)
+        assert time.monotonic() - start >= 0.9
+
+
+def test_a_connection_that_never_says_anything_is_closed(serve, sqlite_store):
+    server = serve(sqlite_store, "--head-timeout", "1s", "--idle-timeout", "1s")
+    with server.connect() as connection:
+        with pytest.raises(ConnectionLost):
+            assert connection.read_answer().status == 408
+            connection.read_answer()
+
+
+def test_other_clients_do_not_feel_slow_ones(serve, client, sqlite_store):
+    server = serve(sqlite_store, "--loops", "1")
+    counts = client(server)
+    item = counts.new_item()
+    slow = [server.connect() for _ in range(50)]
+    for connection in slow:
+        connection.send(b"POST /api/v1/cou")
+    start = time.monotonic()
+    assert [counts.increase(item).json()["value"] for _ in range(50)] == list(range(1, 51))
+    assert time.monotonic() - start < 5
+    for connection in slow:
+        connection.close()
+
+
+def served(port):
+    """Whether a new connection gets an answer of 200."""
+    try:
+        with Connection(port, timeout=0.5) as connection:
+            return connection.ask("GET", "/healthz").status == 200
+    except (ConnectionLost, ConnectionError, TimeoutError):
+        return False
+
+
+def test_connections_past_the_cap_are_not_served_until_one_is_free(serve, sqlite_store):
+    server = serve(sqlite_store, "--max-connections", "10")
+    wait_until(lambda: server.metric("quipu_http_connections") == 1, "only this look at the metrics is connected")
+    held = [server.connect() for _ in range(10)]
+    for connection in held:
+        assert connection.ask("GET", "/healthz").status == 200
+    assert not served(server.port)
+    for connection in held:
+        assert connection.ask("GET", "/healthz").status == 200, "who is in stays in"
+    held.pop().close()
+    wait_until(lambda: served(server.port), "a freed place is given to a new connection")
+    for connection in held:
+        connection.close()
+
+
+def test_a_thousand_connections_at_once_are_all_served(serve, client, store):
+    server = serve(store, "--max-connections", "2000")
+    counts = client(server)
+    item = counts.new_item()
+    answers = ask_all((server.port, increase_request(item)) for _ in range(1000))
+    assert {answer.status for answer in answers} == {200}
+    assert sorted(answer.json()["value"] for answer in answers) == list(range(1, 1001))
+    assert counts.value(item) == 1000
+
+
+def test_a_client_that_vanishes_does_not_hurt_the_batch(serve, client, store):
+    server = serve(store)
+    counts = client(server)
+    item = counts.new_item()
+    request = increase_request(item)
+    gone = half = 0
+    for turn in range(10):
+        staying = []
+        for number in range(30):
+            connection = server.connect()
+            if number % 3 == 0:
+                connection.send(request)
+                connection.abort()
+                gone += 1
+            elif number % 3 == 1:
+                connection.send(request[: 1 + (turn * 30 + number) % (len(request) - 1)])
+                connection.abort()
+                half += 1
+            else:
+                connection.send(request)
+                staying.append(connection)
+        for connection in staying:
+            assert connection.read_answer().status == 200
+            connection.close()
+    assert gone == half == 100
+    wait_until(lambda: server.metric("quipu_http_requests_in_flight") <= 1, "everything is answered or dropped")
+    value = counts.value(item)
+    assert 100 <= value <= 100 + gone, "half a request was run, or a whole one lost"
+    assert counts.increase(item).json()["value"] == value + 1

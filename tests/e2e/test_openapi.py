@@ -1,0 +1,94 @@
+"""The OpenAPI document: sound in itself, and neither it nor the router can drift from the other."""
+
+import json
+
+from harness.openapi import METHODS
+from harness.quipu import run
+
+
+def nodes(value):
+    """Every object of the document."""
+    if isinstance(value, dict):
+        yield value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from nodes(child)
+
+
+def operations(document):
+    return [item[method] for item in document["paths"].values() for method in METHODS if method in item]
+
+
+def test_every_reference_resolves(openapi):
+    for node in nodes(openapi.document):
+        if "$ref" in node:
+            target = openapi.document
+            for part in node["$ref"].removeprefix("#/").split("/"):
+                assert part in target, node
+                target = target[part]
+
+
+def test_everything_defined_is_used(openapi):
+    used = {node["$ref"] for node in nodes(openapi.document) if "$ref" in node}
+    defined = {
+        f"#/components/{kind}/{name}" for kind, entries in openapi.document["components"].items() for name in entries
+    }
+    assert defined == used
+
+
+def test_every_example_satisfies_its_schema(openapi):
+    checked = 0
+    for node in nodes(openapi.document):
+        if "schema" not in node:
+            continue
+        examples = [entry["value"] for entry in node.get("examples", {}).values()]
+        for example in examples + ([node["example"]] if "example" in node else []):
+            openapi.validate(example, node["schema"])
+            checked += 1
+    assert checked > 20
+
+
+def test_every_operation_is_named_once_tagged_and_described(openapi):
+    names = [operation["operationId"] for operation in operations(openapi.document)]
+    assert len(names) == len(set(names))
+    for operation in operations(openapi.document):
+        assert operation["tags"] and operation["summary"], operation
+        assert all("description" in response or "$ref" in response for response in operation["responses"].values())
+
+
+def test_every_change_accepts_an_idempotency_key(openapi):
+    for item in openapi.document["paths"].values():
+        for method in {"post", "put", "patch", "delete"} & item.keys():
+            assert {"$ref": "#/components/parameters/IdempotencyKey"} in item[method]["parameters"]
+
+
+def test_the_served_document_is_the_one_in_the_repository(http_server, openapi):
+    answer = http_server.ask("GET", "/openapi.json")
+    assert answer.status == 200
+    assert answer.header("content-type").startswith("application/json")
+    served = answer.json()
+    assert served["openapi"].startswith("3.1.")
+    assert served["info"]["title"] == openapi.document["info"]["title"]
+    assert served["paths"] == openapi.document["paths"]
+    assert served["components"] == openapi.document["components"]
+
+
+def test_the_router_and_the_document_have_the_same_routes(binary, http_server, tmp_path):
+    routes = run(binary, "routes", cwd=tmp_path)
+    assert routes.returncode == 0
+    routed = set(routes.stdout.splitlines())
+    document = http_server.ask("GET", "/openapi.json").json()
+    documented = {
+        f"{method.upper()} {path}" for path, item in document["paths"].items() for method in METHODS if method in item
+    }
+    assert routed == documented
+    assert "POST /api/v1/counts/{itemId}/increase" in routed
+
+
+def test_every_documented_route_is_answered_by_the_server(http_server, openapi):
+    """Not only listed: no documented operation falls through to ROUTE_NOT_FOUND or 405."""
+    for route in sorted(openapi.routes()):
+        method, template = route.split(" ")
+        answer = http_server.ask(method, template.replace("{itemId}", "no-such-item"))
+        openapi.check_answer(method, template, answer)
+        if answer.status >= 400:
+            assert json.loads(answer.body)["code"] not in ("ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED"), route

@@ -1,0 +1,73 @@
+"""A full lane refuses at once instead of letting requests pile up."""
+
+import contextlib
+import sqlite3
+import time
+
+from harness.counts import increase_request
+from harness.problems import assert_problem
+
+DEPTH = 4
+REQUESTS = 64
+
+
+def crowd(server, item):
+    connections = []
+    for _ in range(REQUESTS):
+        connections.append(server.connect())
+        connections[-1].send(increase_request(item))
+    return connections
+
+
+def refused_at_once(connections, within):
+    """The answers that came within so many seconds, and the connections that still wait."""
+    end = time.monotonic() + within
+    refused, waiting = [], []
+    for connection in connections:
+        if connection.readable(max(0.0, end - time.monotonic())):
+            refused.append(connection.read_answer())
+        else:
+            waiting.append(connection)
+    return refused, waiting
+
+
+def test_a_full_lane_refuses_at_once_while_a_row_is_locked(serve, client, database, postgres_store):
+    """The excess is refused while the row is locked, the rest answered when it is free, and the sum is exact."""
+    server = serve(postgres_store, "--lane-depth", DEPTH, "--lanes", "1", "--deadline", "20s")
+    counts = client(server)
+    item = counts.new_item()
+    with database.locked_row(item) as release:
+        connections = crowd(server, item)
+        refused, waiting = refused_at_once(connections, within=1.0)
+        assert refused, "nothing was refused while the row was locked"
+        for answer in refused:
+            assert_problem(answer, 503, "OVERLOADED")
+        assert server.ask("GET", "/healthz").status == 200
+        release()
+        answers = [connection.read_answer() for connection in waiting]
+    assert {answer.status for answer in answers} == {200}
+    assert counts.value(item) == len(answers)
+    for connection in connections:
+        connection.close()
+
+
+def test_a_full_lane_refuses_at_once_while_the_file_is_locked(serve, client, sqlite_store):
+    """A program that holds the file is no neighbour Quipu expects: what waits for it may be given up early."""
+    server = serve(sqlite_store, "--lane-depth", DEPTH, "--deadline", "20s")
+    counts = client(server)
+    item = counts.new_item()
+    with contextlib.closing(sqlite3.connect(sqlite_store.file(), isolation_level=None)) as other:
+        other.execute("PRAGMA wal_autocheckpoint = 0")
+        other.execute("BEGIN IMMEDIATE")
+        connections = crowd(server, item)
+        refused, waiting = refused_at_once(connections, within=1.0)
+        assert "OVERLOADED" in {answer.code for answer in refused}
+        other.execute("ROLLBACK")
+        answers = refused + [connection.read_answer() for connection in waiting]
+    for answer in answers:
+        if answer.status != 200:
+            assert answer.code in ("OVERLOADED", "STORE_UNAVAILABLE"), answer
+            assert_problem(answer, 503, answer.code)
+    assert counts.value(item) == [answer.status for answer in answers].count(200)
+    for connection in connections:
+        connection.close()

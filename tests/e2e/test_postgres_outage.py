@@ -1,0 +1,98 @@
+"""PostgreSQL goes away under load: a clear 503, recovery by itself, nothing lost, nothing twice."""
+
+import pytest
+
+from harness.counts import new_id
+from harness.load import Load
+from harness.problems import assert_problem
+from harness.stores import PostgresStore
+from harness.waiting import wait_until
+
+
+@pytest.fixture
+def store(own_postgres, tmp_path):
+    return PostgresStore(own_postgres.create_database(), tmp_path)
+
+
+def dependency(server):
+    """Status of the answer and of its one dependency, as /readyz tells them."""
+    answer = server.ask("GET", "/readyz")
+    return answer.status, answer.json()["status"], answer.json()["dependencies"]
+
+
+DOWN = (503, "unavailable", [{"name": "counts-store", "engine": "postgres", "status": "down"}])
+UP = (200, "ready", [{"name": "counts-store", "engine": "postgres", "status": "up"}])
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+def test_postgres_stopped_under_load_is_a_503_and_recovery_loses_nothing(
+    serve, client, own_postgres, store, mode, keyed
+):
+    server = serve(store)
+    counts = client(server)
+    items = [counts.new_item() for _ in range(10)]
+    with Load(server.port, items, threads=8, keyed=keyed) as load:
+        load.wait_acknowledged(100)
+        own_postgres.stop(mode)
+        load.wait_refused(20)
+        wait_until(lambda: dependency(server) == DOWN, "/readyz names the store that is down")
+        assert server.ask("GET", "/healthz").status == 200
+        assert_problem(counts.get(items[0]), 503, "STORE_UNAVAILABLE")
+        own_postgres.start()
+        wait_until(lambda: dependency(server) == UP, "/readyz says ready again", timeout=30.0)
+        load.wait_acknowledged(100)
+    load.assert_settled(counts)
+    assert server.metric("quipu_store_errors_total") >= 1
+
+
+def test_a_postgres_that_falls_silent_under_load_is_a_503_and_every_answer_proves_true(
+    serve, client, own_postgres, store
+):
+    """Neither closed nor answering, as behind a dead network: what was sent may still be committed when it wakes up."""
+    server = serve(store)
+    counts = client(server)
+    items = [counts.new_item() for _ in range(10)]
+    with Load(server.port, items, threads=8) as load:
+        load.wait_acknowledged(100)
+        with own_postgres.frozen():
+            load.wait_refused(8)
+            wait_until(lambda: dependency(server) == DOWN, "/readyz names the store that is down")
+        wait_until(lambda: dependency(server) == UP, "/readyz says ready again", timeout=30.0)
+        load.wait_acknowledged(100)
+    load.assert_settled(counts)
+
+
+def test_sessions_terminated_under_load_lose_nothing(serve, client, store):
+    server = serve(store)
+    counts = client(server)
+    items = [counts.new_item() for _ in range(10)]
+    terminated = 0
+    with Load(server.port, items, threads=8) as load:
+        for _ in range(10):
+            load.wait_acknowledged(20)
+            terminated += store.database.terminate_sessions()
+        load.wait_acknowledged(20)
+    assert terminated >= 10
+    load.assert_settled(counts)
+
+
+def test_a_start_with_postgres_down_waits_for_it_and_says_so(serve, client, own_postgres, store):
+    own_postgres.stop()
+    server = serve(store, ready=False)
+    wait_until(lambda: dependency(server) == DOWN, "/readyz names the store that is down")
+    assert server.ask("GET", "/healthz").status == 200
+    counts = client(server)
+    assert_problem(counts.increase(new_id()), 503, "STORE_UNAVAILABLE")
+    assert_problem(counts.get(new_id()), 503, "STORE_UNAVAILABLE")
+    own_postgres.start()
+    wait_until(lambda: dependency(server) == UP, "/readyz says ready", timeout=30.0)
+    item = counts.new_item()
+    assert counts.increase(item).json()["value"] == 1
+
+
+def test_readyz_gives_no_address_away(serve, own_postgres, store):
+    own_postgres.stop()
+    server = serve(store, ready=False)
+    body = server.ask("GET", "/readyz").body.decode()
+    assert "127.0.0.1" not in body and str(own_postgres.port) not in body and "postgres:" not in body

@@ -1,0 +1,136 @@
+/*
+ * A body to a command of the count service: the same calls that its routes make. The input is an
+ * Idempotency-Key, a line feed, and the body; without a line feed all of it is the body.
+ */
+#include "base/text.h"
+#include "http/input.h"
+#include "http/router.h"
+#include "target.h"
+
+static const struct int_rule amount_rule = {
+	.field = "amount",
+	.least = 1,
+	.most = INT64_MAX,
+	.fallback = 1,
+	.message = "must be an integer from 1 to 9223372036854775807",
+};
+
+static const struct int_rule initial_rule = {
+	.field = "initialValue",
+	.least = INT64_MIN,
+	.most = INT64_MAX,
+	.fallback = 0,
+	.message = "must be an integer within 64 bits",
+};
+
+static const struct int_rule narrow_rule = {
+	.field = "amount",
+	.least = -5,
+	.most = 5,
+	.required = true,
+	.message = "must be an integer from -5 to 5",
+};
+
+static void add_header(struct request *request, const char *name, struct slice value)
+{
+	request->headers[request->header_count].name = slice_of(name);
+	request->headers[request->header_count].value = value;
+	request->header_count++;
+}
+
+static void make_request(struct request *request, struct slice bytes)
+{
+	struct slice body = bytes;
+	struct slice key = slice_cut(&body, '\n');
+
+	memset(request, 0, sizeof(*request));
+	arena_init(&request->arena, 4096);
+	if (body.data) {
+		add_header(request, "Idempotency-Key", slice_trim(key));
+		request->body = body;
+	} else {
+		request->body = bytes;
+	}
+}
+
+/* A refusal is problem+json that any client can read. */
+static void check_refusal(const struct request *request)
+{
+	const struct answer *answer = &request->answer;
+	json_t *problem = json_loadb(answer->body.data, answer->body.len, 0, NULL);
+
+	MUST(answer->http_status == 400 || answer->http_status == 415);
+	MUST(slice_is(answer->content_type, "application/problem+json"));
+	MUST(json_is_object(problem));
+	MUST(json_integer_value(json_object_get(problem, "status")) == answer->http_status);
+	MUST(json_is_string(json_object_get(problem, "code")));
+	json_decref(problem);
+}
+
+static void check_id(struct slice id)
+{
+	MUST(id.len >= 1 && id.len <= ID_BYTES_MAX);
+	MUST(text_is_utf8(id) && !text_has_control(id));
+}
+
+static void check_key(struct slice key)
+{
+	if (!key.data)
+		return;
+	MUST(key.len >= 1 && key.len <= IDEMPOTENCY_KEY_BYTES_MAX);
+	MUST(text_is_utf8(key) && !text_has_control(key));
+}
+
+/* POST …/increase and the like: one number. It is within its rule even where it is refused. */
+static void try_amount(struct slice bytes, const struct int_rule *rule)
+{
+	struct request request;
+	struct input input;
+	struct slice key;
+	int64_t amount;
+
+	make_request(&request, bytes);
+	input_init(&input, &request);
+	input_read_body(&input);
+	amount = input_int(&input, rule);
+	MUST(amount == rule->fallback || (amount >= rule->least && amount <= rule->most));
+	key = input_idempotency_key(&input);
+	if (input_refuse(&input))
+		check_refusal(&request);
+	else
+		check_key(key);
+	arena_release(&request.arena);
+}
+
+/* POST /api/v1/internal/counts: an id and a number. */
+static void try_create(struct slice bytes)
+{
+	struct request request;
+	struct input input;
+	struct slice id, key;
+
+	make_request(&request, bytes);
+	add_header(&request, "Content-Type", slice_of("application/json; charset=utf-8"));
+	input_init(&input, &request);
+	input_read_body(&input);
+	id = input_id(&input, "itemId");
+	(void)input_int(&input, &initial_rule);
+	key = input_idempotency_key(&input);
+	if (input_refuse(&input)) {
+		check_refusal(&request);
+	} else {
+		check_id(id);
+		check_key(key);
+	}
+	arena_release(&request.arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct slice bytes = slice_make(data, size);
+
+	try_amount(bytes, &amount_rule);
+	try_amount(bytes, &narrow_rule);
+	try_create(bytes);
+	return 0;
+}

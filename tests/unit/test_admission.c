@@ -1,0 +1,311 @@
+/* Who may come in: Host, Origin and Sec-Fetch-Site on loopback, versions, routes, request ids. */
+#include "check.h"
+
+#include "http/admission.h"
+
+struct fixture {
+	struct router *router;
+	struct admission admission;
+	struct request request;
+};
+
+static const struct route routes[] = {
+	{"GET", "/a", NULL, NULL, 0},
+	{"POST", "/a", NULL, NULL, 0},
+};
+
+static int set_up(void **state)
+{
+	static struct fixture fixture;
+
+	memset(&fixture, 0, sizeof(fixture));
+	fixture.router = router_new();
+	for (size_t i = 0; i < COUNT_OF(routes); i++)
+		router_add(fixture.router, &routes[i]);
+	fixture.admission.router = fixture.router;
+	fixture.admission.guard_browser = true;
+	fixture.admission.allowed_hosts = slice_of("quipu.example, ,Counts.Internal");
+	arena_init(&fixture.request.arena, 1024);
+	*state = &fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	arena_release(&fixture->request.arena);
+	router_free(fixture->router);
+	return 0;
+}
+
+/* A new request for `method` `target`, without headers. */
+static void begin(struct fixture *fixture, const char *method, const char *target)
+{
+	struct arena arena = fixture->request.arena;
+
+	arena_reset(&arena);
+	memset(&fixture->request, 0, sizeof(fixture->request));
+	fixture->request.arena = arena;
+	fixture->request.method = slice_of(method);
+	fixture->request.target = slice_of(target);
+	fixture->request.safe = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+}
+
+static void add_header(struct fixture *fixture, const char *name, const char *value)
+{
+	struct request *request = &fixture->request;
+
+	if (!value)
+		return;
+	request->headers[request->header_count].name = slice_of(name);
+	request->headers[request->header_count].value = slice_of(value);
+	request->header_count++;
+}
+
+/* The HTTP status of the refusal, 0: let in. */
+static int decide(struct fixture *fixture)
+{
+	admission_decide(&fixture->admission, &fixture->request, 1, 1);
+	return fixture->request.answer.http_status;
+}
+
+static int decide_host(struct fixture *fixture, const char *host)
+{
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "Host", host);
+	return decide(fixture);
+}
+
+static const char *const own_hosts[] = {"localhost", "localhost:8080", "LOCALHOST", "127.0.0.1",
+	"127.0.0.1:8080", "127.1.2.3", "[::1]", "[::1]:8080", "quipu.example", "QUIPU.example:8080",
+	"counts.internal"};
+
+static const char *const foreign_hosts[] = {"", "evil.org", "localhost.evil.org",
+	"127.0.0.1.evil.org", "10.0.0.1", "[::2]", "quipu.example.evil.org", "xquipu.example",
+	"quipu", "quipu.example, Counts.Internal", ":8080", "*"};
+
+static void a_host_of_this_server_is_let_in(void **state)
+{
+	for (size_t i = 0; i < COUNT_OF(own_hosts); i++) {
+		if (decide_host(*state, own_hosts[i]) != 0)
+			fail_msg("\"%s\" is refused", own_hosts[i]);
+	}
+}
+
+static void a_foreign_host_is_refused_for_every_method(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(foreign_hosts); i++) {
+		if (decide_host(fixture, foreign_hosts[i]) != 403)
+			fail_msg("\"%s\" is let in", foreign_hosts[i]);
+		begin(fixture, "POST", "/a");
+		add_header(fixture, "Host", foreign_hosts[i]);
+		assert_int_equal(decide(fixture), 403);
+		assert_contains(fixture->request.answer.body, "FORBIDDEN_HOST");
+		assert_null(fixture->request.route);
+	}
+}
+
+static void without_the_guard_any_host_is_let_in(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->admission.guard_browser = false;
+	for (size_t i = 0; i < COUNT_OF(foreign_hosts); i++)
+		assert_int_equal(decide_host(fixture, foreign_hosts[i]), 0);
+}
+
+static int decide_change(struct fixture *fixture, const char *origin, const char *site)
+{
+	begin(fixture, "POST", "/a");
+	add_header(fixture, "Host", "localhost:8080");
+	add_header(fixture, "Origin", origin);
+	add_header(fixture, "Sec-Fetch-Site", site);
+	return decide(fixture);
+}
+
+struct page_case {
+	const char *origin;
+	const char *site;
+};
+
+static void a_change_from_an_own_page_or_from_no_page_is_let_in(void **state)
+{
+	static const struct page_case cases[] = {
+		{NULL, NULL},
+		{NULL, "same-origin"},
+		{NULL, "none"},
+		{NULL, "same-site"},
+		{"http://localhost", NULL},
+		{"http://localhost:3000", "same-site"},
+		{"https://127.0.0.1:8443", NULL},
+		{"http://[::1]:8080", "same-origin"},
+		{"https://quipu.example", NULL},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		if (decide_change(*state, cases[i].origin, cases[i].site) != 0)
+			fail_msg("row %zu is refused", i);
+	}
+}
+
+static void a_change_from_a_foreign_page_is_refused(void **state)
+{
+	static const struct page_case cases[] = {
+		{"http://evil.org", NULL},
+		{"https://evil.org:8080", "cross-site"},
+		{"http://localhost.evil.org", NULL},
+		{"null", NULL},
+		{"", NULL},
+		{"localhost", NULL},
+		{"file://localhost", NULL},
+		{"chrome-extension://abc", NULL},
+		{"http://", NULL},
+		{"http://evil.org/localhost", NULL},
+		{"http://localhost", "cross-site"},
+		{NULL, "cross-site"},
+		{NULL, "Cross-Site"},
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		if (decide_change(fixture, cases[i].origin, cases[i].site) != 403)
+			fail_msg("row %zu is let in", i);
+		assert_contains(fixture->request.answer.body, "FORBIDDEN_ORIGIN");
+	}
+}
+
+static void a_look_from_a_foreign_page_is_let_in_as_browsers_hide_the_answer(void **state)
+{
+	struct fixture *fixture = *state;
+
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "Host", "localhost");
+	add_header(fixture, "Origin", "http://evil.org");
+	add_header(fixture, "Sec-Fetch-Site", "cross-site");
+	assert_int_equal(decide(fixture), 0);
+}
+
+static void exactly_one_host_is_required_by_http_1_1(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_host(fixture, NULL), 400);
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "Host", "localhost");
+	add_header(fixture, "host", "localhost");
+	assert_int_equal(decide(fixture), 400);
+	begin(fixture, "GET", "/a");
+	admission_decide(&fixture->admission, &fixture->request, 1, 0);
+	assert_int_equal(fixture->request.answer.http_status, 0);
+}
+
+static void other_versions_are_refused(void **state)
+{
+	static const int versions[][2] = {{0, 9}, {2, 0}, {1, 2}, {3, 0}};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(versions); i++) {
+		begin(fixture, "GET", "/a");
+		add_header(fixture, "Host", "localhost");
+		admission_decide(
+			&fixture->admission, &fixture->request, versions[i][0], versions[i][1]);
+		assert_int_equal(fixture->request.answer.http_status, 400);
+	}
+}
+
+static void only_100_continue_can_be_expected(void **state)
+{
+	struct fixture *fixture = *state;
+
+	begin(fixture, "POST", "/a");
+	add_header(fixture, "Host", "localhost");
+	add_header(fixture, "Expect", "a miracle");
+	assert_int_equal(decide(fixture), 417);
+	begin(fixture, "POST", "/a");
+	add_header(fixture, "Host", "localhost");
+	assert_false(admission_wants_continue(&fixture->request));
+	add_header(fixture, "Expect", "100-Continue");
+	assert_int_equal(decide(fixture), 0);
+	assert_true(admission_wants_continue(&fixture->request));
+}
+
+static void a_request_finds_its_route(void **state)
+{
+	struct fixture *fixture = *state;
+
+	begin(fixture, "POST", "/a?x=1");
+	add_header(fixture, "Host", "localhost");
+	assert_int_equal(decide(fixture), 0);
+	assert_ptr_equal(fixture->request.route, router_at(fixture->router, 1));
+	assert_slice(fixture->request.path.query, "x=1");
+}
+
+static int decide_target(struct fixture *fixture, const char *method, const char *target)
+{
+	begin(fixture, method, target);
+	add_header(fixture, "Host", "localhost");
+	return decide(fixture);
+}
+
+static void what_is_not_served_is_told_apart(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_target(fixture, "GET", "/nowhere"), 404);
+	assert_int_equal(decide_target(fixture, "GET", "/%00"), 400);
+	assert_int_equal(decide_target(fixture, "OPTIONS", "*"), 400);
+	assert_int_equal(decide_target(fixture, "DELETE", "/a"), 405);
+	assert_slice(fixture->request.answer.headers, "Allow: GET, HEAD, POST\r\n");
+}
+
+static void a_request_id_is_taken_over_only_where_it_is_harmless(void **state)
+{
+	struct fixture *fixture = *state;
+	char id[130];
+
+	memset(id, 'x', sizeof(id));
+	id[128] = '\0';
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "X-Request-Id", id);
+	decide(fixture);
+	assert_slice(fixture->request.id, id);
+	id[128] = 'x';
+	id[129] = '\0';
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "X-Request-Id", id);
+	decide(fixture);
+	assert_int_equal(fixture->request.id.len, 0);
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "X-Request-Id", "a\tb");
+	decide(fixture);
+	assert_int_equal(fixture->request.id.len, 0);
+	begin(fixture, "GET", "/a");
+	add_header(fixture, "X-Request-Id", "\xff");
+	decide(fixture);
+	assert_int_equal(fixture->request.id.len, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_host_of_this_server_is_let_in),
+		TEST(a_foreign_host_is_refused_for_every_method),
+		TEST(without_the_guard_any_host_is_let_in),
+		TEST(a_change_from_an_own_page_or_from_no_page_is_let_in),
+		TEST(a_change_from_a_foreign_page_is_refused),
+		TEST(a_look_from_a_foreign_page_is_let_in_as_browsers_hide_the_answer),
+		TEST(exactly_one_host_is_required_by_http_1_1),
+		TEST(other_versions_are_refused),
+		TEST(only_100_continue_can_be_expected),
+		TEST(a_request_finds_its_route),
+		TEST(what_is_not_served_is_told_apart),
+		TEST(a_request_id_is_taken_over_only_where_it_is_harmless),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

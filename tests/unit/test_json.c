@@ -1,0 +1,215 @@
+/* Strict JSON: one object, exact integers, nothing that two readers could read differently. */
+#include "check.h"
+
+#include <stdio.h>
+
+#include "base/json.h"
+
+static json_t *parse(struct slice text, char *why)
+{
+	memset(why, '?', JSON_WHY_SIZE);
+	return json_parse_object(text, why);
+}
+
+static void assert_refused(struct slice text, const char *what)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *value = parse(text, why);
+
+	if (value)
+		fail_msg("%s is accepted", what);
+	assert_non_null(memchr(why, '\0', sizeof(why)));
+	assert_true(strlen(why) > 0 && why[0] != '?');
+}
+
+static void an_object_is_read(void **state)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *value =
+		parse(slice_of(" {\"a\": 1, \"b\": {\"c\": [true, null, \"\\u00e4\"]}}\r\n"), why);
+
+	(void)state;
+	assert_non_null(value);
+	assert_int_equal(json_integer_value(json_object_get(value, "a")), 1);
+	assert_string_equal(json_string_value(json_array_get(
+				    json_object_get(json_object_get(value, "b"), "c"), 2)),
+		"\xc3\xa4");
+	json_decref(value);
+}
+
+static void what_is_no_object_is_refused(void **state)
+{
+	static const char *const cases[] = {"", " ", "1", "\"a\"", "null", "true", "[]", "[{}]",
+		"{", "}", "{}}", "{} {}", "{}x", "{}\n1", "{\"a\"}", "{\"a\":}", "{\"a\":1,}",
+		"{a:1}", "{'a':1}", "{\"a\":01}", "{\"a\":+1}", "{\"a\":.5}", "{\"a\":1.}",
+		"{\"a\":NaN}", "{\"a\":Infinity}", "{\"a\":0x1}", "{\"a\":tru}", "{\"a\":\"",
+		"{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "// c\n{}", "{/**/}", "\xef\xbb\xbf{}"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_refused(slice_of(cases[i]), cases[i]);
+}
+
+static void duplicate_keys_are_refused_at_any_depth(void **state)
+{
+	(void)state;
+	assert_refused(slice_of("{\"a\":1,\"a\":1}"), "a twice");
+	assert_refused(slice_of("{\"a\":1,\"\\u0061\":2}"), "a and its escape");
+	assert_refused(slice_of("{\"x\":[{\"a\":1,\"a\":2}]}"), "a twice within");
+}
+
+static void nul_surrogates_and_bad_utf8_are_refused(void **state)
+{
+	static const struct slice cases[] = {
+		SLICE("{\"a\":\"\\u0000\"}"),
+		SLICE("{\"a\\u0000\":1}"),
+		SLICE("{\"a\":\"\0\"}"),
+		SLICE("{}\0"),
+		SLICE("{\"a\":\"\\ud800\"}"),
+		SLICE("{\"a\":\"\\udc00\"}"),
+		SLICE("{\"a\":\"\\ud800\\u0041\"}"),
+		SLICE("{\"a\":\"\\udc00\\ud800\"}"),
+		SLICE("{\"a\":\"\xff\"}"),
+		SLICE("{\"a\":\"\xc3\"}"),
+		SLICE("{\"a\":\"\xc0\x80\"}"),
+		SLICE("{\"a\":\"\xed\xa0\x80\"}"),
+		SLICE("{\"\xff\":1}"),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_refused(cases[i], cases[i].data);
+}
+
+static void a_surrogate_pair_is_one_character(void **state)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *value = parse(slice_of("{\"a\":\"\\ud83d\\ude00\"}"), why);
+
+	(void)state;
+	assert_string_equal(json_string_value(json_object_get(value, "a")), "\xf0\x9f\x98\x80");
+	json_decref(value);
+}
+
+static void integers_are_exact_to_both_ends_of_int64(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t value;
+	} cases[] = {
+		{"{\"a\":9223372036854775807}", INT64_MAX},
+		{"{\"a\":-9223372036854775808}", INT64_MIN},
+		{"{\"a\":9007199254740993}", 9007199254740993},
+		{"{\"a\":-0}", 0},
+	};
+	char why[JSON_WHY_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		json_t *value = parse(slice_of(cases[i].text), why);
+		json_t *number = json_object_get(value, "a");
+
+		assert_true(json_is_integer(number));
+		assert_int_equal(json_integer_value(number), cases[i].value);
+		json_decref(value);
+	}
+	assert_refused(slice_of("{\"a\":9223372036854775808}"), "2^63");
+	assert_refused(slice_of("{\"a\":-9223372036854775809}"), "-2^63-1");
+}
+
+static void fractions_and_exponents_are_never_integers(void **state)
+{
+	static const char *const cases[] = {
+		"{\"a\":1.0}", "{\"a\":1e2}", "{\"a\":1E0}", "{\"a\":-0.0}", "{\"a\":1e-1}"};
+	char why[JSON_WHY_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		json_t *value = parse(slice_of(cases[i]), why);
+
+		assert_non_null(value);
+		assert_false(json_is_integer(json_object_get(value, "a")));
+		json_decref(value);
+	}
+}
+
+/* {"a":{"a": … }} or {"a":[[ … ]]}, `depth` deep. */
+static struct slice nested(char *text, size_t size, int depth, bool arrays)
+{
+	size_t len = 0;
+
+	for (int i = 0; i < depth; i++)
+		len += (size_t)snprintf(
+			text + len, size - len, "%s", i == 0 || !arrays ? "{\"a\":" : "[");
+	len += (size_t)snprintf(text + len, size - len, "1");
+	for (int i = depth - 1; i >= 0; i--)
+		text[len++] = i == 0 || !arrays ? '}' : ']';
+	return slice_make(text, len);
+}
+
+static void nesting_is_bounded_at_32(void **state)
+{
+	char text[1024], why[JSON_WHY_SIZE];
+
+	(void)state;
+	for (int arrays = 0; arrays < 2; arrays++) {
+		struct slice deepest = nested(text, sizeof(text), JSON_DEPTH_MAX, arrays);
+		json_t *value = parse(deepest, why);
+
+		assert_non_null(value);
+		json_decref(value);
+		assert_refused(nested(text, sizeof(text), JSON_DEPTH_MAX + 1, arrays), "33 deep");
+	}
+}
+
+static void nesting_without_end_is_refused_before_it_is_parsed(void **state)
+{
+	static char brackets[65536];
+
+	(void)state;
+	memset(brackets, '[', sizeof(brackets));
+	assert_refused(slice_make(brackets, sizeof(brackets)), "64 KiB of brackets");
+}
+
+static void brackets_within_strings_do_not_nest(void **state)
+{
+	char text[256] = "{\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\":"
+			 "\"\\\\\",\"b\":\"{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{{\"}";
+	char why[JSON_WHY_SIZE];
+	json_t *value = parse(slice_of(text), why);
+
+	(void)state;
+	assert_non_null(value);
+	assert_int_equal(json_object_size(value), 2);
+	json_decref(value);
+}
+
+static void the_reason_names_the_place(void **state)
+{
+	char why[JSON_WHY_SIZE];
+
+	(void)state;
+	assert_null(parse(slice_of("{\n\"a\": oops}"), why));
+	assert_non_null(strstr(why, "line 2"));
+	assert_null(parse(slice_of("[]"), why));
+	assert_non_null(strstr(why, "object"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_object_is_read),
+		cmocka_unit_test(what_is_no_object_is_refused),
+		cmocka_unit_test(duplicate_keys_are_refused_at_any_depth),
+		cmocka_unit_test(nul_surrogates_and_bad_utf8_are_refused),
+		cmocka_unit_test(a_surrogate_pair_is_one_character),
+		cmocka_unit_test(integers_are_exact_to_both_ends_of_int64),
+		cmocka_unit_test(fractions_and_exponents_are_never_integers),
+		cmocka_unit_test(nesting_is_bounded_at_32),
+		cmocka_unit_test(nesting_without_end_is_refused_before_it_is_parsed),
+		cmocka_unit_test(brackets_within_strings_do_not_nest),
+		cmocka_unit_test(the_reason_names_the_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,447 @@
+/* Where a setting comes from, and what is said when one is wrong. */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../fuzz/leaks.h"
+#include "cli/options.h"
+
+struct fixture {
+	struct settings settings;
+	char why[OPTIONS_WHY_SIZE];
+	char path[64];
+};
+
+static const char *const variables[] = {"QUIPU_LISTEN", "QUIPU_DATA", "QUIPU_STORE",
+	"QUIPU_COUNTS_STORE", "QUIPU_LANES", "QUIPU_BATCH_MAX", "QUIPU_DEADLINE", "QUIPU_INSECURE",
+	"QUIPU_LOG_LEVEL", "QUIPU_CONFIG"};
+
+static int set_up(void **state)
+{
+	static struct fixture fixture;
+	int fd;
+
+	memset(&fixture, 0, sizeof(fixture));
+	for (size_t i = 0; i < COUNT_OF(variables); i++)
+		unsetenv(variables[i]);
+	snprintf(fixture.path, sizeof(fixture.path), "/tmp/quipu-options-XXXXXX");
+	fd = mkstemp(fixture.path);
+	if (fd < 0)
+		return -1;
+	close(fd);
+	*state = &fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	return unlink(fixture->path);
+}
+
+static void write_file(const struct fixture *fixture, const char *text)
+{
+	FILE *file = fopen(fixture->path, "w");
+
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+}
+
+#define ARGUMENTS_MAX 8
+
+/* Reads the options from `arguments`, which end with NULL. */
+static bool read_options(struct fixture *fixture, const char *const *arguments)
+{
+	char *copies[ARGUMENTS_MAX];
+	int count = 0;
+	bool ok;
+
+	while (arguments[count]) {
+		assert_true(count < ARGUMENTS_MAX);
+		copies[count] = (char *)(uintptr_t)arguments[count];
+		count++;
+	}
+	memset(fixture->why, 0, sizeof(fixture->why));
+	leaks_allow();
+	ok = options_read(&fixture->settings, count, copies, fixture->why);
+	leaks_forbid();
+	return ok;
+}
+
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static void assert_read(struct fixture *fixture, const char *const *arguments)
+{
+	if (!read_options(fixture, arguments))
+		fail_msg("%s", fixture->why);
+}
+
+static void assert_refused(
+	struct fixture *fixture, const char *const *arguments, const char *reason)
+{
+	if (read_options(fixture, arguments))
+		fail_msg("accepted: %s", arguments[0]);
+	if (!strstr(fixture->why, reason))
+		fail_msg("\"%s\" is not in \"%s\"", reason, fixture->why);
+}
+
+/* ---- precedence -------------------------------------------------------------------------- */
+
+static void without_anything_the_defaults_hold(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_read(fixture, ARGUMENTS());
+	assert_string_equal(fixture->settings.listen, "127.0.0.1:8080");
+	assert_string_equal(fixture->settings.data, "quipu-data");
+	assert_string_equal(fixture->settings.store, "sqlite:");
+	assert_string_equal(fixture->settings.counts_store, "");
+	assert_int_equal(fixture->settings.batch_max, 1024);
+	assert_int_equal(fixture->settings.deadline_us, 5000000);
+	assert_int_equal(fixture->settings.idempotency_ttl_us, 86400000000);
+	assert_false(fixture->settings.insecure);
+	assert_false(fixture->settings.print_config);
+	assert_false(fixture->settings.check_config);
+}
+
+static void a_flag_beats_the_environment_beats_the_file_beats_the_default(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_file(fixture, "lanes = 3\nbatch-max = 30\nlane-depth = 300\n");
+	setenv("QUIPU_LANES", "4", 1);
+	setenv("QUIPU_BATCH_MAX", "40", 1);
+	assert_read(fixture, ARGUMENTS("--config", fixture->path, "--lanes", "5"));
+	assert_int_equal(fixture->settings.lanes, 5);
+	assert_int_equal(fixture->settings.batch_max, 40);
+	assert_int_equal(fixture->settings.lane_depth, 300);
+	assert_int_equal(fixture->settings.loops, 0);
+}
+
+static void the_place_of_the_file_among_the_flags_does_not_matter(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_file(fixture, "lanes = 3\n");
+	assert_read(fixture, ARGUMENTS("--lanes", "5", "--config", fixture->path));
+	assert_int_equal(fixture->settings.lanes, 5);
+}
+
+static void one_reading_leaves_nothing_to_the_next(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_file(fixture, "lanes = 3\n");
+	assert_read(fixture, ARGUMENTS("--config", fixture->path, "--insecure", "--print-config"));
+	assert_int_equal(fixture->settings.lanes, 3);
+	assert_read(fixture, ARGUMENTS());
+	assert_int_equal(fixture->settings.lanes, 0);
+	assert_false(fixture->settings.insecure);
+	assert_false(fixture->settings.print_config);
+}
+
+static void the_environment_can_name_the_file(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_file(fixture, "lanes = 3\n");
+	setenv("QUIPU_CONFIG", fixture->path, 1);
+	assert_read(fixture, ARGUMENTS());
+	assert_int_equal(fixture->settings.lanes, 3);
+	setenv("QUIPU_CONFIG", "/nonexistent/quipu.ini", 1);
+	assert_read(fixture, ARGUMENTS("--config", fixture->path));
+	assert_int_equal(fixture->settings.lanes, 3);
+}
+
+static void an_empty_variable_counts_as_absent(void **state)
+{
+	struct fixture *fixture = *state;
+
+	setenv("QUIPU_LANES", "", 1);
+	setenv("QUIPU_LISTEN", "", 1);
+	assert_read(fixture, ARGUMENTS());
+	assert_int_equal(fixture->settings.lanes, 0);
+	assert_string_equal(fixture->settings.listen, "127.0.0.1:8080");
+}
+
+/* ---- how values are written -------------------------------------------------------------- */
+
+static void a_value_stands_behind_a_flag_or_an_equals_sign(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_read(fixture,
+		ARGUMENTS("--store=postgres://h/db?a=b", "--data", "/var/lib/quipu", "--listen="));
+	assert_string_equal(fixture->settings.store, "postgres://h/db?a=b");
+	assert_string_equal(fixture->settings.data, "/var/lib/quipu");
+	assert_string_equal(fixture->settings.listen, "");
+}
+
+static void the_last_of_two_equal_flags_wins(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_read(fixture, ARGUMENTS("--lanes=1", "--lanes=2"));
+	assert_int_equal(fixture->settings.lanes, 2);
+}
+
+static void a_switch_is_on_when_named_and_can_be_turned_off(void **state)
+{
+	static const struct {
+		const char *argument;
+		bool expected;
+	} cases[] = {
+		{"--insecure", true},
+		{"--insecure=yes", true},
+		{"--insecure=true", true},
+		{"--insecure=1", true},
+		{"--insecure=no", false},
+		{"--insecure=false", false},
+		{"--insecure=0", false},
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		assert_read(fixture, ARGUMENTS(cases[i].argument, "--lanes", "2"));
+		assert_int_equal(fixture->settings.insecure, cases[i].expected);
+		assert_int_equal(fixture->settings.lanes, 2);
+	}
+}
+
+static void what_to_do_is_asked_by_flags_without_a_value(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_read(fixture, ARGUMENTS("--print-config", "--check-config", "--lanes", "2"));
+	assert_true(fixture->settings.print_config);
+	assert_true(fixture->settings.check_config);
+	assert_int_equal(fixture->settings.lanes, 2);
+}
+
+static void a_file_has_comments_sections_and_white_space(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_file(fixture, "; a comment\n# another\n\n[quipu]\n  \nlanes=7 ; behind a value\n"
+			    "listen : 127.0.0.1:9000\ndeadline\t=  20ms  \n");
+	assert_read(fixture, ARGUMENTS("--config", fixture->path));
+	assert_int_equal(fixture->settings.lanes, 7);
+	assert_string_equal(fixture->settings.listen, "127.0.0.1:9000");
+	assert_int_equal(fixture->settings.deadline_us, 20000);
+}
+
+static void both_ends_of_a_range_are_within_it(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_read(fixture, ARGUMENTS("--batch-max=1", "--lanes=64", "--deadline=1ms",
+				     "--idempotency-ttl=366d", "--drain-timeout=0"));
+	assert_int_equal(fixture->settings.batch_max, 1);
+	assert_int_equal(fixture->settings.lanes, 64);
+	assert_int_equal(fixture->settings.deadline_us, 1000);
+	assert_int_equal(fixture->settings.drain_timeout_us, 0);
+}
+
+/* ---- what is wrong ----------------------------------------------------------------------- */
+
+static void a_wrong_value_is_refused_with_its_name(void **state)
+{
+	static const char *const cases[][2] = {
+		{"--lanes=many", "--lanes must be a number from 0 to 64, not \"many\""},
+		{"--lanes=65", "--lanes must be a number from 0 to 64"},
+		{"--lanes=-1", "--lanes must be a number"},
+		{"--lanes=", "--lanes must be a number"},
+		{"--lanes=1.5", "--lanes must be a number"},
+		{"--batch-max=0", "--batch-max must be a number from 1 to 65536"},
+		{"--batch-max=99999999999999999999", "--batch-max must be a number"},
+		{"--deadline=5", "--deadline must be a time"},
+		{"--deadline=0", "--deadline must be a time"},
+		{"--deadline=999us", "--deadline must be a time"},
+		{"--deadline=367d", "--deadline must be a time"},
+		{"--deadline=soon",
+			"--deadline must be a time such as 500ms, 5s or 24h, not \"soon\""},
+		{"--insecure=maybe", "--insecure must be yes or no, not \"maybe\""},
+		{"--log-level=loud", "--log-level must be debug, info, warn or error"},
+		{"--log-format=xml", "--log-format must be text, json or auto"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_refused(*state, ARGUMENTS(cases[i][0]), cases[i][1]);
+}
+
+static void a_wrong_flag_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_refused(fixture, ARGUMENTS("--speed=9"), "there is no option --speed");
+	assert_refused(fixture, ARGUMENTS("--Lanes=1"), "there is no option --Lanes");
+	assert_refused(fixture, ARGUMENTS("--"), "there is no option --");
+	assert_refused(fixture, ARGUMENTS("lanes=1"), "\"lanes=1\" is not understood");
+	assert_refused(fixture, ARGUMENTS("-l"), "\"-l\" is not understood");
+	assert_refused(fixture, ARGUMENTS("--insecure", "yes"), "\"yes\" is not understood");
+	assert_refused(fixture, ARGUMENTS("--lanes"), "--lanes needs a value");
+}
+
+static void a_wrong_variable_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	setenv("QUIPU_LANES", "many", 1);
+	assert_refused(fixture, ARGUMENTS(), "--lanes must be a number");
+	assert_read(fixture, ARGUMENTS("--lanes=1"));
+}
+
+static void a_wrong_file_is_refused_with_the_place(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_refused(fixture, ARGUMENTS("--config=/nonexistent/quipu.ini"),
+		"cannot read the configuration file /nonexistent/quipu.ini");
+	write_file(fixture, "lanes = 3\nspeed = 9\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "no option \"speed\"");
+	write_file(fixture, "lanes = 3\n\nnonsense\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "line 3 is not");
+	write_file(fixture, "lanes = many\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "--lanes must be a number");
+}
+
+static void a_reason_of_any_length_is_cut_and_ended(void **state)
+{
+	struct fixture *fixture = *state;
+	static char argument[2000];
+
+	memset(argument, 'x', sizeof(argument) - 1);
+	memcpy(argument, "--lanes=", 8);
+	assert_refused(fixture, ARGUMENTS(argument), "--lanes must be a number");
+	memcpy(argument, "--xxxxxx", 8);
+	assert_refused(fixture, ARGUMENTS(argument), "there is no option --xxx");
+	assert_int_equal(fixture->why[OPTIONS_WHY_SIZE - 1], '\0');
+}
+
+/* ---- showing ----------------------------------------------------------------------------- */
+
+/* What `show` prints. The caller frees it. */
+static char *shown(void (*show)(FILE *out))
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+
+	assert_non_null(out);
+	show(out);
+	assert_int_equal(fclose(out), 0);
+	return text;
+}
+
+static void the_result_is_shown_with_its_sources(void **state)
+{
+	struct fixture *fixture = *state;
+	char *text;
+
+	write_file(fixture, "lane-depth = 300\n");
+	setenv("QUIPU_BATCH_MAX", "40", 1);
+	assert_read(fixture, ARGUMENTS("--config", fixture->path, "--lanes", "5"));
+	text = shown(options_print);
+	assert_non_null(strstr(text, "lanes = 5  ; flag\n"));
+	assert_non_null(strstr(text, "batch-max = 40  ; environment\n"));
+	assert_non_null(strstr(text, "lane-depth = 300  ; file\n"));
+	assert_non_null(strstr(text, "listen = 127.0.0.1:8080  ; default\n"));
+	free(text);
+}
+
+static void what_is_shown_can_be_read_back_as_a_file(void **state)
+{
+	struct fixture *fixture = *state;
+	char *text;
+
+	assert_read(fixture, ARGUMENTS("--lanes=5", "--deadline=250ms", "--insecure"));
+	text = shown(options_print);
+	write_file(fixture, text);
+	free(text);
+	assert_read(fixture, ARGUMENTS("--config", fixture->path));
+	assert_int_equal(fixture->settings.lanes, 5);
+	assert_int_equal(fixture->settings.deadline_us, 250000);
+	assert_true(fixture->settings.insecure);
+	assert_string_equal(fixture->settings.counts_store, "");
+}
+
+static void passwords_are_never_shown(void **state)
+{
+	static const struct {
+		const char *url;
+		const char *expected;
+	} cases[] = {
+		{"postgres://user:secret@host:5432/db", "postgres://user:***@host:5432/db"},
+		{"postgres://user@host/db", "postgres://user@host/db"},
+		{"postgres://host/db?password=secret", "postgres://host/db?password=***"},
+		{"postgres://host/db?password=secret&user=u",
+			"postgres://host/db?password=***&user=u"},
+		{"postgres://u:secret@host/db?password=secret&a=b",
+			"postgres://u:***@host/db?password=***&a=b"},
+		{"postgres://host/db?sslpassword=secret", "postgres://host/db?sslpassword=***"},
+		{"postgres://:secret@host/db", "postgres://:***@host/db"},
+		{"postgres://host:5432/db", "postgres://host:5432/db"},
+		{"sqlite:", "sqlite:"},
+		{"sqlite:/var/lib/x.db", "sqlite:/var/lib/x.db"},
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		char line[128], *text;
+
+		assert_read(fixture, ARGUMENTS("--store", cases[i].url));
+		text = shown(options_print);
+		snprintf(line, sizeof(line), "\nstore = %s  ; flag\n", cases[i].expected);
+		if (!strstr(text, line) || strstr(text, "secret"))
+			fail_msg("%s", text);
+		free(text);
+	}
+}
+
+static void the_help_names_every_option_with_its_default(void **state)
+{
+	char *text = shown(options_help);
+
+	(void)state;
+	assert_non_null(strstr(text, "--listen HOST:PORT"));
+	assert_non_null(strstr(text, "[127.0.0.1:8080]"));
+	assert_non_null(strstr(text, "--batch-max N"));
+	assert_non_null(strstr(text, "[1024]"));
+	assert_non_null(strstr(text, "--insecure"));
+	free(text);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(without_anything_the_defaults_hold),
+		TEST(a_flag_beats_the_environment_beats_the_file_beats_the_default),
+		TEST(the_place_of_the_file_among_the_flags_does_not_matter),
+		TEST(one_reading_leaves_nothing_to_the_next),
+		TEST(the_environment_can_name_the_file),
+		TEST(an_empty_variable_counts_as_absent),
+		TEST(a_value_stands_behind_a_flag_or_an_equals_sign),
+		TEST(the_last_of_two_equal_flags_wins),
+		TEST(a_switch_is_on_when_named_and_can_be_turned_off),
+		TEST(what_to_do_is_asked_by_flags_without_a_value),
+		TEST(a_file_has_comments_sections_and_white_space),
+		TEST(both_ends_of_a_range_are_within_it),
+		TEST(a_wrong_value_is_refused_with_its_name),
+		TEST(a_wrong_flag_is_refused),
+		TEST(a_wrong_variable_is_refused),
+		TEST(a_wrong_file_is_refused_with_the_place),
+		TEST(a_reason_of_any_length_is_cut_and_ended),
+		TEST(the_result_is_shown_with_its_sources),
+		TEST(what_is_shown_can_be_read_back_as_a_file),
+		TEST(passwords_are_never_shown),
+		TEST(the_help_names_every_option_with_its_default),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
