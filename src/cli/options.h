@@ -18,6 +18,9 @@ struct settings {
 	const char *roles;
 	const char *store;
 	const char *counts_store;
+	const char *gateway_store;
+	const char *gateway_bus;
+	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;
 	const char *log_level;
@@ -33,6 +36,7 @@ struct settings {
 	int64_t idle_timeout_us;
 	int64_t drain_timeout_us;
 	int64_t idempotency_ttl_us;
+	int64_t gateway_window_unit_us;
 	bool insecure;
 
 	bool print_config;

@@ -304,12 +304,19 @@ static void deliver_effects(
 	command_list_deliver(&committer->answered);
 }
 
+/* Only what certainly changed nothing may be tried again: counting twice would be wrong. */
+static bool may_settle_again(enum status status)
+{
+	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
+	       status == STATUS_STORE_UNAVAILABLE;
+}
+
 /* A second transaction that breaks is halved like a first, so that one row fails for itself. */
 static void settle_effects(struct committer *committer, struct write **writes, size_t count)
 {
 	enum status status = STATUS_RERUN;
 
-	for (int i = 0; i < SETTLE_TRIES && status_retry_helps(status); i++)
+	for (int i = 0; i < SETTLE_TRIES && may_settle_again(status); i++)
 		status = settle_once(committer, writes, count);
 	if (count > 1 && (status == STATUS_LOCK_BUSY || status == STATUS_POISON)) {
 		settle_effects(committer, writes, count / 2);

@@ -12,8 +12,9 @@
 #define SWEEP_CHUNK 1000
 
 struct janitor {
-	struct session **sessions;
-	size_t session_count;
+	struct chore chores[JANITOR_CHORES_MAX];
+	struct session *sessions[JANITOR_CHORES_MAX];
+	size_t count;
 	pthread_t thread;
 
 	pthread_mutex_t lock; /* guards stopping */
@@ -31,20 +32,32 @@ static bool is_stopping(struct janitor *janitor)
 	return stopping;
 }
 
-/* false: the store could not be swept now. */
-static bool sweep(struct janitor *janitor, struct session *session)
+static enum status sweep_keys(struct session *session, size_t limit, size_t *deleted)
 {
+	return session->ops->keys_sweep(session, limit, deleted);
+}
+
+struct chore chore_keys(struct store *store)
+{
+	return (struct chore){
+		.what = "expired idempotency keys", .store = store, .sweep = sweep_keys};
+}
+
+/* false: it could not be done now. */
+static bool run_chore(struct janitor *janitor, size_t i)
+{
+	const struct chore *chore = &janitor->chores[i];
 	size_t deleted = SWEEP_CHUNK;
 	size_t total = 0;
 
 	while (deleted == SWEEP_CHUNK && !is_stopping(janitor)) {
-		if (session->ops->keys_sweep(session, SWEEP_CHUNK, &deleted) != STATUS_OK)
+		if (chore->sweep(janitor->sessions[i], SWEEP_CHUNK, &deleted) != STATUS_OK)
 			return false;
 		total += deleted;
 	}
 	if (total > 0)
-		log_line(LOG_INFO, "janitor", "%s: %zu expired idempotency keys removed",
-			session->store->name, total);
+		log_line(LOG_INFO, "janitor", "%s: %zu %s removed", chore->store->name, total,
+			chore->what);
 	return true;
 }
 
@@ -68,8 +81,8 @@ static void *janitor_main(void *argument)
 	while (!is_stopping(janitor)) {
 		bool swept = true;
 
-		for (size_t i = 0; i < janitor->session_count; i++)
-			swept = sweep(janitor, janitor->sessions[i]) && swept;
+		for (size_t i = 0; i < janitor->count; i++)
+			swept = run_chore(janitor, i) && swept;
 		pthread_mutex_lock(&janitor->lock);
 		wait_for_stop(janitor, swept ? SWEEP_INTERVAL_S : RETRY_INTERVAL_S);
 		pthread_mutex_unlock(&janitor->lock);
@@ -77,16 +90,20 @@ static void *janitor_main(void *argument)
 	return NULL;
 }
 
-struct janitor *janitor_start(struct store *const *stores, size_t store_count)
+struct janitor *janitor_start(const struct chore *chores, size_t count)
 {
 	struct janitor *janitor = qp_calloc(1, sizeof(*janitor));
 	pthread_condattr_t steady;
 	int failed;
 
-	janitor->sessions = qp_calloc(store_count, sizeof(*janitor->sessions));
-	janitor->session_count = store_count;
-	for (size_t i = 0; i < store_count; i++)
-		janitor->sessions[i] = stores[i]->ops->open_session(stores[i], SESSION_WRITE);
+	assert(count <= JANITOR_CHORES_MAX);
+	janitor->count = count;
+	for (size_t i = 0; i < count; i++) {
+		struct store *store = chores[i].store;
+
+		janitor->chores[i] = chores[i];
+		janitor->sessions[i] = store->ops->open_session(store, SESSION_WRITE);
+	}
 	pthread_mutex_init(&janitor->lock, NULL);
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
@@ -104,10 +121,9 @@ void janitor_stop(struct janitor *janitor)
 	pthread_mutex_unlock(&janitor->lock);
 	pthread_cond_signal(&janitor->stop);
 	pthread_join(janitor->thread, NULL);
-	for (size_t i = 0; i < janitor->session_count; i++)
+	for (size_t i = 0; i < janitor->count; i++)
 		session_close(janitor->sessions[i]);
 	pthread_cond_destroy(&janitor->stop);
 	pthread_mutex_destroy(&janitor->lock);
-	free(janitor->sessions);
 	free(janitor);
 }

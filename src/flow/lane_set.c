@@ -6,6 +6,9 @@
 
 #include "base/metrics.h"
 
+/* --lanes is at most 64, and there are at most eight services. */
+#define COMMITTERS_MAX 512
+
 struct lane_set {
 	struct lane_service service;
 	void **lane_contexts;
@@ -132,16 +135,31 @@ void lane_set_free(struct lane_set *set)
 	free(set);
 }
 
-void lane_set_collect(void *context, struct buffer *page)
+static void collect_depths(const struct lane_set *set, struct buffer *page)
 {
-	struct lane_set *set = context;
 	char labels[80];
 
-	metrics_family(page, "quipu_lane_depth", "gauge", "Commands that wait in a lane.");
 	for (size_t i = 0; i <= set->writer_count; i++) {
 		snprintf(labels, sizeof(labels), "lane=\"%s\"", lane_name(set->lanes[i]));
 		metrics_sample(
 			page, "quipu_lane_depth", labels, (int64_t)lane_depth(set->lanes[i]));
 	}
-	committers_collect(set->committers, set->writer_count, page);
+}
+
+void lane_sets_collect(struct lane_set *const *sets, size_t count, struct buffer *page)
+{
+	struct committer *all[COMMITTERS_MAX];
+	size_t committer_count = 0;
+
+	metrics_family(page, "quipu_lane_depth", "gauge", "Commands that wait in a lane.");
+	for (size_t i = 0; i < count; i++) {
+		if (!sets[i])
+			continue;
+		collect_depths(sets[i], page);
+		for (size_t k = 0; k < sets[i]->writer_count; k++) {
+			assert(committer_count < COMMITTERS_MAX);
+			all[committer_count++] = sets[i]->committers[k];
+		}
+	}
+	committers_collect(all, committer_count, page);
 }

@@ -54,7 +54,7 @@ void lane_set_abort(struct lane_set *set);
 /* Waits for the threads and frees. The set must be closed. */
 void lane_set_free(struct lane_set *set);
 
-/* A metrics collector (context: the set). */
-void lane_set_collect(void *set, struct buffer *page);
+/* The metrics of all lanes of the program; NULL entries are passed over. */
+void lane_sets_collect(struct lane_set *const *sets, size_t count, struct buffer *page);
 
 #endif

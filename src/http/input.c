@@ -68,28 +68,74 @@ void input_check_id(struct input *input, const char *field, struct slice id)
 		input_error(input, field, "must not contain control characters");
 }
 
-/* The field's value, NULL where it is absent or null. */
-static json_t *field_value(const struct input *input, const char *field)
+/* The field's value, under its name or its alias; NULL where it is absent or null. */
+static json_t *field_value(const struct input *input, const char *field, const char *alias)
 {
 	json_t *value = json_object_get(input->body, field);
 
+	if (!value && alias)
+		value = json_object_get(input->body, alias);
 	return json_is_null(value) ? NULL : value;
+}
+
+/* Fields of a body that cannot be read are not missed one by one. */
+static void field_error(struct input *input, const char *field, const char *message)
+{
+	if (input->refusal.http_status == 0)
+		input_error(input, field, message);
+}
+
+static struct slice copy_string(struct input *input, const json_t *value)
+{
+	struct slice text = slice_make(json_string_value(value), json_string_length(value));
+
+	return arena_copy(&input->request->arena, text);
 }
 
 struct slice input_id(struct input *input, const char *field)
 {
-	json_t *value = field_value(input, field);
+	json_t *value = field_value(input, field, NULL);
 	struct slice id = {0};
 
 	if (!json_is_string(value)) {
-		if (input->refusal.http_status == 0)
-			input_error(input, field, "is required and must be a string");
+		field_error(input, field, "is required and must be a string");
 		return id;
 	}
-	id = slice_make(json_string_value(value), json_string_length(value));
-	id = arena_copy(&input->request->arena, id);
+	id = copy_string(input, value);
 	input_check_id(input, field, id);
 	return id;
+}
+
+struct slice input_id_or_number(
+	struct input *input, const char *field, const char *alias, bool *is_number)
+{
+	json_t *value = field_value(input, field, alias);
+	struct buffer digits = {.arena = &input->request->arena};
+	struct slice id = {0};
+
+	*is_number = json_is_integer(value);
+	if (json_is_string(value)) {
+		id = copy_string(input, value);
+		input_check_id(input, field, id);
+	} else if (*is_number && json_integer_value(value) >= 0) {
+		buffer_int(&digits, json_integer_value(value));
+		id = buffer_slice(&digits);
+	} else {
+		field_error(input, field, "is required and must be a string or an integer from 0");
+	}
+	return id;
+}
+
+struct slice input_text(struct input *input, const char *field, size_t max, const char *message)
+{
+	json_t *value = field_value(input, field, NULL);
+	struct slice text = {0};
+
+	if (json_is_string(value))
+		text = copy_string(input, value);
+	if (text_is_blank(text) || text.len > max)
+		field_error(input, field, message);
+	return text;
 }
 
 /* The text of an RFC 9651 string: \" and \\ are the only escapes. false: not one. */
@@ -137,14 +183,13 @@ struct slice input_idempotency_key(struct input *input)
 
 int64_t input_int(struct input *input, const struct int_rule *rule)
 {
-	json_t *value = field_value(input, rule->field);
+	json_t *value = field_value(input, rule->field, rule->alias);
 	int64_t number;
 
 	if (!value && !rule->required)
 		return rule->fallback;
 	if (!json_is_integer(value)) {
-		if (input->refusal.http_status == 0)
-			input_error(input, rule->field, rule->message);
+		field_error(input, rule->field, rule->message);
 		return rule->fallback;
 	}
 	number = json_integer_value(value);

@@ -42,11 +42,22 @@ void input_check_id(struct input *input, const char *field, struct slice id);
 /* An id from the body, required. */
 struct slice input_id(struct input *input, const char *field);
 
+/*
+ * An id from the body, required, that may also be sent as an integer from 0 (1001 and "1001" are
+ * the same id); tells which it was. `alias` is another name that the field may have.
+ */
+struct slice input_id_or_number(
+	struct input *input, const char *field, const char *alias, bool *is_number);
+
+/* A text from the body, required, not blank, of at most `max` bytes. */
+struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
+
 /* The Idempotency-Key header, {NULL, 0} where there is none. Bare, or as a quoted string. */
 struct slice input_idempotency_key(struct input *input);
 
 struct int_rule {
 	const char *field;
+	const char *alias; /* another name that it may have, or NULL */
 	int64_t least;
 	int64_t most;
 	int64_t fallback;    /* where the field is absent or null */

@@ -19,7 +19,9 @@
 
 /*
  * A user's limit in the cache: hash RateLimiterCache:<userId> with the fields rateLimit,
- * currentCount and windowStart (microseconds since 1970), which ends with the window.
+ * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds), which ends
+ * with the window. No number is negative, counts stay below 10^15, times below 10^17; user ids have
+ * at most 256 bytes.
  */
 struct cached_limit {
 	struct slice user_id;
@@ -33,6 +35,7 @@ struct cached_limit {
 	int64_t rate_limit;
 	int64_t current_count; /* after what was granted */
 	int64_t window_start_us;
+	int64_t window_us; /* how long the window is */
 	int64_t ttl_us; /* limit_take: what is left; limit_fill: rounded up to a second by the cache
 			 */
 };
@@ -42,7 +45,9 @@ struct cache_session;
 struct cache_session_ops {
 	/*
 	 * For each entry, atomically: read the hash, grant what the limit leaves, add it to
-	 * currentCount. A miss has hit = false and changes nothing. One script, one round trip.
+	 * currentCount. A miss writes hit = false and granted = 0, and nothing else. One script,
+	 * one round trip. CACHE_AWAY leaves the entries as they are; what was granted may be
+	 * counted.
 	 */
 	QP_MUST_CHECK enum status (*limit_take)(
 		struct cache_session *session, struct cached_limit *limits, size_t count);

@@ -36,7 +36,8 @@ struct count_edit {
 };
 
 struct count_repository {
-	/* In a transaction: the seed's atomic UPDATE, for all at once. Reads nothing before. */
+	/* In a transaction with LOCK_WAIT: the seed's atomic UPDATE, for all at once. Reads nothing
+	 * before. */
 	QP_MUST_CHECK enum status (*add)(
 		struct session *session, struct count_addition *additions, size_t count);
 
@@ -44,7 +45,8 @@ struct count_repository {
 	QP_MUST_CHECK enum status (*lock)(
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);
 
-	/* In a transaction, on locked rows. RERUN: another session inserted one of them first. */
+	/* In a transaction: updates and deletes rows that lock() has found, inserts others. RERUN:
+	 * another session inserted one of them first. */
 	QP_MUST_CHECK enum status (*edit)(struct session *session, const struct count_edit *edits,
 		size_t count, int64_t now_us);
 

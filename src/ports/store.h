@@ -3,8 +3,9 @@
  * Implemented by adapters/sqlite and adapters/postgres, and by a fake in the tests.
  *
  * A session is one connection, used by one thread at a time; all of its functions block. A
- * transaction is begin … commit or rollback on one session; any function that fails has already
- * rolled the transaction back, and the session can begin again at once (it reconnects by itself).
+ * transaction is begin … commit or rollback on one session of the kind SESSION_WRITE; any function
+ * that fails has already rolled the transaction back (rollback() is then harmless), and the session
+ * can begin again at once (it reconnects by itself). close() undoes a transaction that is open.
  *
  * What a function of a session may return, besides OK:
  *   RERUN              rolled back by chance, or the connection was lost before COMMIT: run again
@@ -54,8 +55,8 @@ struct session_ops {
 	void (*rollback)(struct session *session);
 
 	/*
-	 * In a transaction. Fills `found`, `same_request` and `answer` (in memory of `arena`) of
-	 * records sorted by scope and key.
+	 * In a transaction. Fills `found` of records sorted by scope and key, and, where it is
+	 * found, `same_request`, `pending`, `note` and `answer`, in memory of `arena`.
 	 */
 	QP_MUST_CHECK enum status (*keys_find)(struct session *session, struct arena *arena,
 		struct key_record *records, size_t count);
@@ -103,7 +104,7 @@ struct store_ops {
 	/* Whether requests can be served now. Any thread. */
 	bool (*is_up)(struct store *store);
 
-	/* A metrics collector writes these: how often the engine failed, by kind of failure. */
+	/* How often the engine failed, by kind; a race that was lost to others does not count. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 
 	/* After all sessions are closed. */

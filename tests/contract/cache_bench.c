@@ -147,6 +147,7 @@ void cache_bench_fill_for(struct cache_bench *bench, struct slice user_id, int64
 		.rate_limit = rate_limit,
 		.current_count = current_count,
 		.window_start_us = WINDOW_START_US,
+		.window_us = WINDOW_US,
 		.ttl_us = ttl_us};
 
 	assert_int_equal(bench->session->ops->limit_fill(bench->session, &limit, 1), STATUS_OK);

@@ -18,6 +18,7 @@
 
 #define SECOND_US 1000000LL
 #define WINDOW_START_US 1767855000123456LL
+#define WINDOW_US 60000000LL
 
 /* What a test waits for comes at once, or much later on a busy machine; it fails after this. */
 #define PATIENCE_MS 20000

@@ -336,6 +336,61 @@ static void a_batch_with_one_live_key_changes_nothing(void **state)
 	assert_false(is_known(engine, &records[2]));
 }
 
+/* ---- keys whose work goes on outside the store ------------------------------------------- */
+
+static struct key_record put_pending(struct engine *engine, const char *key)
+{
+	struct key_record record = make_record(engine, "s", key);
+
+	record.pending = true;
+	record.note = (struct slice)SLICE("where it stands: '\"%");
+	put_and_commit(engine->session, &record);
+	return record;
+}
+
+static void a_pending_key_gives_its_note_back(void **state)
+{
+	struct engine *engine = *state;
+	struct key_record record = put_pending(engine, "k");
+	struct key_record plain = make_record(engine, "s", "plain");
+	struct key_record found = look_up(engine, engine->session, &record);
+
+	assert_true(found.found && found.same_request && found.pending);
+	assert_true(slice_equal(found.note, record.note));
+	put_and_commit(engine->session, &plain);
+	assert_false(look_up(engine, engine->session, &plain).pending);
+}
+
+static void a_finished_key_keeps_its_answer(void **state)
+{
+	struct engine *engine = *state;
+	struct session *session = engine->session;
+	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
+	struct key_record found;
+
+	engine_begin(session);
+	assert_int_equal(session->ops->keys_finish(session, &records[0], 1), STATUS_OK);
+	engine_commit(session);
+	found = look_up(engine, session, &records[0]);
+	assert_true(found.found && !found.pending);
+	assert_same_answer(&found.answer, &records[0].answer);
+	assert_true(look_up(engine, session, &records[1]).pending);
+}
+
+static void a_forgotten_key_is_free_again(void **state)
+{
+	struct engine *engine = *state;
+	struct session *session = engine->session;
+	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
+
+	engine_begin(session);
+	assert_int_equal(session->ops->keys_forget(session, &records[0], 1), STATUS_OK);
+	engine_commit(session);
+	assert_false(is_known(engine, &records[0]));
+	assert_true(is_known(engine, &records[1]));
+	put_and_commit(session, &records[0]);
+}
+
 /* ---- time -------------------------------------------------------------------------------- */
 
 static void put_expired(struct session *session, const struct key_record *record, int64_t ttl_us)
@@ -501,6 +556,9 @@ int main(void)
 		ENGINE_TEST(a_thousand_keys_go_in_one_batch),
 		ENGINE_TEST(keys_may_have_their_full_length),
 		ENGINE_TEST(a_batch_with_one_live_key_changes_nothing),
+		ENGINE_TEST(a_pending_key_gives_its_note_back),
+		ENGINE_TEST(a_finished_key_keeps_its_answer),
+		ENGINE_TEST(a_forgotten_key_is_free_again),
 		ENGINE_TEST(an_expired_key_counts_as_absent_and_is_replaced),
 		ENGINE_TEST(a_key_lives_as_long_as_it_was_told_to),
 		ENGINE_TEST(a_sweep_removes_expired_keys_up_to_its_limit),

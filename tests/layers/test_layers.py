@@ -23,6 +23,7 @@ MAY_INCLUDE = {
 MAY_SEE = {
     "libpq-fe.h": {"adapters/postgres"},
     "sqlite3.h": {"adapters/sqlite", "adapters/local"},
+    "hiredis/hiredis.h": {"adapters/redis"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "main.c"},

@@ -15,6 +15,8 @@ struct fake_key {
 struct fake_data {
 	struct count_row rows[ROWS_MAX];
 	size_t row_count;
+	struct limit_row limits[ROWS_MAX];
+	size_t limit_count;
 	struct fake_key keys[KEYS_MAX];
 	size_t key_count;
 };
@@ -50,6 +52,8 @@ static void copy_data(struct fake_data *to, const struct fake_data *from)
 {
 	memcpy(to->rows, from->rows, from->row_count * sizeof(from->rows[0]));
 	to->row_count = from->row_count;
+	memcpy(to->limits, from->limits, from->limit_count * sizeof(from->limits[0]));
+	to->limit_count = from->limit_count;
 	memcpy(to->keys, from->keys, from->key_count * sizeof(from->keys[0]));
 	to->key_count = from->key_count;
 }
@@ -146,6 +150,8 @@ static enum status keys_find(
 			continue;
 		records[i].same_request = memcmp(key->record.fingerprint, records[i].fingerprint,
 						  FINGERPRINT_SIZE) == 0;
+		records[i].pending = key->record.pending;
+		records[i].note = key->record.note;
 		records[i].answer = key->record.answer;
 	}
 	return status;
@@ -160,6 +166,7 @@ static struct key_record keep_record(struct fake_store *fake, const struct key_r
 	kept.answer.content_type = arena_copy(&fake->arena, record->answer.content_type);
 	kept.answer.location = arena_copy(&fake->arena, record->answer.location);
 	kept.answer.body = arena_copy(&fake->arena, record->answer.body);
+	kept.note = arena_copy(&fake->arena, record->note);
 	return kept;
 }
 
@@ -186,6 +193,32 @@ static enum status keys_put(
 	return status;
 }
 
+static enum status keys_finish(
+	struct session *session, const struct key_record *records, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		find_key(fake, &records[i])->record.pending = false;
+	return status;
+}
+
+static enum status keys_forget(
+	struct session *session, const struct key_record *records, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct fake_key *key = find_key(fake, &records[i]);
+
+		if (key && key->record.pending)
+			*key = fake->data->keys[--fake->data->key_count];
+	}
+	return status;
+}
+
 static enum status keys_sweep(struct session *session, size_t limit, size_t *deleted)
 {
 	(void)session;
@@ -205,6 +238,8 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = keys_find,
 	.keys_put = keys_put,
+	.keys_finish = keys_finish,
+	.keys_forget = keys_forget,
 	.keys_sweep = keys_sweep,
 	.close = close_session,
 };
@@ -324,6 +359,108 @@ const struct count_repository fake_count_repository = {
 	.lock = lock,
 	.edit = edit,
 	.find = find,
+};
+
+/* ---- limits ------------------------------------------------------------------------------ */
+
+static struct limit_row *find_limit(struct fake_store *fake, struct slice user_id)
+{
+	for (size_t i = 0; i < fake->data->limit_count; i++) {
+		if (slice_equal(fake->data->limits[i].user_id, user_id))
+			return &fake->data->limits[i];
+	}
+	return NULL;
+}
+
+struct limit_row fake_store_get_limit(struct fake_store *fake, struct slice user_id)
+{
+	const struct limit_row *row = find_limit(fake, user_id);
+
+	return row ? *row : (struct limit_row){.user_id = user_id};
+}
+
+static enum status lock_limits(
+	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct slice user_id = rows[i].user_id;
+		bool held = is_held(fake, user_id);
+
+		assert(i == 0 || slice_compare(rows[i - 1].user_id, user_id) < 0);
+		if (held && fake->mode == LOCK_WAIT)
+			return lock_busy(session);
+		rows[i] = fake_store_get_limit(fake, user_id);
+		rows[i].user_id = user_id;
+		rows[i].busy = held;
+	}
+	*now_us = fake->now_us;
+	return status;
+}
+
+static enum status put_limits(struct session *session, const struct limit_row *rows, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct limit_row *row = find_limit(fake, rows[i].user_id);
+
+		assert(rows[i].exists == (row != NULL));
+		if (!row) {
+			assert(fake->data->limit_count < ROWS_MAX);
+			row = &fake->data->limits[fake->data->limit_count++];
+			row->user_id = arena_copy(&fake->arena, rows[i].user_id);
+		}
+		struct slice kept = row->user_id;
+
+		*row = rows[i];
+		row->user_id = kept;
+		row->exists = true;
+	}
+	return status;
+}
+
+static enum status settle_limits(
+	struct session *session, const struct limit_settlement *settlements, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct limit_row *row = find_limit(fake, settlements[i].user_id);
+
+		if (!row || row->last_refresh_us != settlements[i].window_start_us)
+			continue;
+		row->current_count += settlements[i].confirmed;
+		row->reserved_count -= settlements[i].given_back;
+	}
+	return status;
+}
+
+static enum status find_limits(
+	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = pass(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct slice user_id = rows[i].user_id;
+
+		rows[i] = fake_store_get_limit(fake, user_id);
+		rows[i].user_id = user_id;
+	}
+	*now_us = fake->now_us;
+	return status;
+}
+
+const struct limit_repository fake_limit_repository = {
+	.lock = lock_limits,
+	.put = put_limits,
+	.settle = settle_limits,
+	.find = find_limits,
 };
 
 /* ---- the store --------------------------------------------------------------------------- */

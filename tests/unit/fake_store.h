@@ -6,6 +6,7 @@
 #define QUIPU_TESTS_FAKE_STORE_H
 
 #include "ports/count_repository.h"
+#include "ports/limit_repository.h"
 #include "ports/store.h"
 
 struct fake_store;
@@ -15,6 +16,10 @@ void fake_store_free(struct fake_store *fake);
 struct store *fake_store_base(struct fake_store *fake);
 
 extern const struct count_repository fake_count_repository;
+extern const struct limit_repository fake_limit_repository;
+
+/* The stored limit, with exists = false where there is none. */
+struct limit_row fake_store_get_limit(struct fake_store *fake, struct slice user_id);
 
 /* The stored count, with exists = false where there is none. */
 struct count_row fake_store_get(struct fake_store *fake, struct slice item_id);

@@ -74,6 +74,13 @@ static void the_last_piece_grows_where_it_lies(void **state)
 	assert_true((char *)arena_alloc(*state, 1) >= grown + 100);
 }
 
+static void the_last_piece_grows_to_the_end_of_its_chunk(void **state)
+{
+	char *piece = arena_alloc(*state, FIRST_SIZE / 2 + 16);
+
+	assert_ptr_equal(arena_grow(*state, piece, FIRST_SIZE / 2 + 16, FIRST_SIZE), piece);
+}
+
 static void a_piece_with_another_behind_it_moves_to_grow(void **state)
 {
 	char *piece = arena_alloc(*state, 10);
@@ -171,6 +178,7 @@ int main(void)
 		TEST(a_piece_may_be_larger_than_any_chunk),
 		TEST(cleared_memory_is_zero_also_where_it_was_used_before),
 		TEST(the_last_piece_grows_where_it_lies),
+		TEST(the_last_piece_grows_to_the_end_of_its_chunk),
 		TEST(a_piece_with_another_behind_it_moves_to_grow),
 		TEST(a_piece_moves_where_its_chunk_is_full),
 		TEST(nothing_grows_into_a_new_piece),

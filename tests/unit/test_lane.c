@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "runtime/lane.h"
@@ -169,14 +171,41 @@ struct waiting {
 	struct command_list out;
 	int64_t until_ns;
 	bool more_may_come;
+	pthread_t thread;
+	_Atomic pid_t tid; /* 0: not started yet */
 };
 
 static void *wait_for_one(void *argument)
 {
 	struct waiting *waiting = argument;
 
+	waiting->tid = gettid();
 	waiting->more_may_come = lane_take(waiting->lane, &waiting->out, 10, waiting->until_ns);
 	return NULL;
+}
+
+static bool is_asleep(pid_t tid)
+{
+	char path[64], state = '?';
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = '?';
+	fclose(file);
+	return state == 'S';
+}
+
+/* Returns when the worker sleeps in lane_take(): nobody else holds a lock it could wait for. */
+static void start_waiting(struct waiting *waiting)
+{
+	waiting->lane = lane_new("test", 100, 1000);
+	assert_int_equal(pthread_create(&waiting->thread, NULL, wait_for_one, waiting), 0);
+	while (waiting->tid == 0 || !is_asleep(waiting->tid))
+		sched_yield();
 }
 
 static void a_waiting_worker_gets_what_comes(void **state)
@@ -186,12 +215,10 @@ static void a_waiting_worker_gets_what_comes(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(untils); i++) {
 		struct waiting waiting = {.until_ns = untils[i]};
-		pthread_t thread;
 
-		waiting.lane = lane_new("test", 100, 1000);
-		assert_int_equal(pthread_create(&thread, NULL, wait_for_one, &waiting), 0);
+		start_waiting(&waiting);
 		assert_int_equal(lane_submit(waiting.lane, &commands[0]), STATUS_OK);
-		pthread_join(thread, NULL);
+		pthread_join(waiting.thread, NULL);
 		assert_true(waiting.more_may_come);
 		assert_ptr_equal(command_list_pop(&waiting.out), &commands[0]);
 		lane_free(waiting.lane);
@@ -201,13 +228,11 @@ static void a_waiting_worker_gets_what_comes(void **state)
 static void closing_wakes_a_waiting_worker(void **state)
 {
 	struct waiting waiting = {.until_ns = FOR_EVER, .more_may_come = true};
-	pthread_t thread;
 
 	(void)state;
-	waiting.lane = lane_new("test", 100, 1000);
-	assert_int_equal(pthread_create(&thread, NULL, wait_for_one, &waiting), 0);
+	start_waiting(&waiting);
 	lane_close(waiting.lane);
-	pthread_join(thread, NULL);
+	pthread_join(waiting.thread, NULL);
 	assert_false(waiting.more_may_come);
 	assert_int_equal(waiting.out.count, 0);
 	lane_free(waiting.lane);

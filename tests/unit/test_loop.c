@@ -142,11 +142,10 @@ static void a_chain_is_posted_behind_what_waits_and_as_a_whole(void **state)
 	(void)state;
 	number_tasks(tasks, COUNT_OF(tasks), &journal);
 	loop_post(loop, &tasks[0].task);
-	for (size_t i = 1; i < 4; i++)
+	for (size_t i = 1; i < 5; i++)
 		tasks[i].task.next = &tasks[i + 1].task;
-	tasks[4].task.next = (struct loop_task *)&journal; /* what stands there does not count */
-	loop_post_chain(loop, &tasks[1].task, &tasks[4].task);
-	loop_post(loop, &tasks[5].task);
+	tasks[5].task.next = &tasks[0].task; /* what stands there does not count */
+	loop_post_chain(loop, &tasks[1].task, &tasks[5].task);
 	run_to_the_end(loop);
 	assert_int_equal(journal.ran, COUNT_OF(tasks));
 	assert_int_equal(journal.misplaced, 0);

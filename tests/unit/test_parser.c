@@ -157,6 +157,10 @@ static const struct stream_case streams[] = {
 		"POST /a HTTP/1.1\r\n" HOST
 		"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"BROKEN 400"),
+	CASE("chunked and an empty coding",
+		"POST /a HTTP/1.1\r\n" HOST
+		"Transfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n",
+		"BROKEN 400"),
 	CASE("a coding before chunked",
 		"POST /a HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
 		"BROKEN 400"),
@@ -479,6 +483,21 @@ static void headers_are_found_by_name_whatever_the_case_and_trimmed(void **state
 	arena_release(&request.arena);
 }
 
+static void trailers_are_no_headers(void **state)
+{
+	struct parser parser;
+	struct request request;
+
+	read_into(&parser, *state, &request,
+		"POST /a HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+		"1\r\nx\r\n0\r\nX-Sum: 1\r\nHost: evil.org\r\n\r\n");
+	assert_int_equal(parser.stage, STAGE_IDLE);
+	assert_int_equal(request.header_count, 2);
+	assert_null(request_header(&request, "X-Sum").data);
+	assert_slice(request.body, "x");
+	arena_release(&request.arena);
+}
+
 static void get_and_head_are_safe_and_head_has_no_body(void **state)
 {
 	static const struct {
@@ -554,6 +573,7 @@ int main(void)
 		TEST(a_limit_holds_for_each_request_by_itself),
 		TEST(a_broken_stream_is_told_why_as_problem_json),
 		TEST(headers_are_found_by_name_whatever_the_case_and_trimmed),
+		TEST(trailers_are_no_headers),
 		TEST(get_and_head_are_safe_and_head_has_no_body),
 		TEST(a_request_that_takes_too_long_is_408),
 		TEST(nothing_is_begun_before_the_first_byte_of_a_request),

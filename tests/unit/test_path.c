@@ -108,6 +108,18 @@ static void what_could_be_read_in_two_ways_is_refused(void **state)
 	}
 }
 
+static void an_escape_that_is_cut_off_is_not_completed_from_what_lies_behind(void **state)
+{
+	struct path path;
+	const char *why;
+
+	for (size_t len = 2; len < 4; len++) {
+		struct slice target = slice_make("/%41", len);
+
+		assert_int_equal(path_parse(*state, target, &path, &why), STATUS_BAD_REQUEST);
+	}
+}
+
 static void more_segments_than_any_route_has_are_counted_no_further(void **state)
 {
 	static const char twelve[] = "/1/2/3/4/5/6/7/8/9/10/11/12";
@@ -274,6 +286,7 @@ int main(void)
 		TEST(a_path_is_split_on_slashes_and_each_segment_decoded_once),
 		TEST(an_absolute_target_reads_like_its_path),
 		TEST(what_could_be_read_in_two_ways_is_refused),
+		TEST(an_escape_that_is_cut_off_is_not_completed_from_what_lies_behind),
 		TEST(more_segments_than_any_route_has_are_counted_no_further),
 		TEST(a_query_gives_its_pairs_in_order),
 		TEST(a_broken_query_is_refused_where_it_breaks),

@@ -220,8 +220,8 @@ static void integers_are_read_to_both_ends_of_int64(void **state)
 static void what_is_no_integer_is_refused_and_changes_nothing(void **state)
 {
 	static const char *const cases[] = {"", "-", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "--1",
-		"1-", "9223372036854775808", "-9223372036854775809", "99999999999999999999",
-		"\xd9\xa1", "1,000"};
+		"1-", "1:", "1/", "9223372036854775808", "-9223372036854775809",
+		"99999999999999999999", "\xd9\xa1", "1,000"};
 	int64_t value = 99;
 
 	(void)state;
@@ -265,7 +265,8 @@ static void durations_are_read_in_every_unit(void **state)
 static void what_is_no_duration_is_refused(void **state)
 {
 	static const char *const cases[] = {"", "-", "5", "-5", "s", "5 s", "5S", "1.5s", "5sec",
-		"5ss", "+5s", " 5s", "5s ", "1h30m", "106751992d", "9223372036854775808us"};
+		"5ss", "0x", "0 ", "+5s", " 5s", "5s ", "1h30m", "106751992d",
+		"9223372036854775808us"};
 	int64_t us;
 
 	(void)state;

@@ -12,10 +12,39 @@ static void healthz(void *context, struct request *request)
 	request_answer(request, answer_json(200, slice_of("{\"status\":\"ok\"}")));
 }
 
+static bool store_is_up(void *thing)
+{
+	struct store *store = thing;
+
+	return store->ops->is_up(store);
+}
+
+void system_add_dependency(struct system *system, const struct dependency *dependency)
+{
+	assert(system->dependency_count < SYSTEM_DEPENDENCIES_MAX);
+	system->dependencies[system->dependency_count++] = *dependency;
+}
+
+void system_add_store(struct system *system, struct store *store)
+{
+	struct dependency dependency = {
+		.name = store->name,
+		.engine = store->engine,
+		.is_up = store_is_up,
+		.thing = store,
+	};
+
+	assert(system->store_count < SYSTEM_STORES_MAX);
+	system->stores[system->store_count++] = store;
+	system_add_dependency(system, &dependency);
+}
+
 static bool all_up(const struct system *system)
 {
-	for (size_t i = 0; i < system->store_count; i++) {
-		if (!system->stores[i]->ops->is_up(system->stores[i]))
+	for (size_t i = 0; i < system->dependency_count; i++) {
+		const struct dependency *dependency = &system->dependencies[i];
+
+		if (!dependency->is_optional && !dependency->is_up(dependency->thing))
 			return false;
 	}
 	return true;
@@ -23,12 +52,12 @@ static bool all_up(const struct system *system)
 
 static void write_dependencies(const struct system *system, struct buffer *body)
 {
-	for (size_t i = 0; i < system->store_count; i++) {
-		struct store *store = system->stores[i];
+	for (size_t i = 0; i < system->dependency_count; i++) {
+		const struct dependency *dependency = &system->dependencies[i];
 
 		buffer_format(body, "%s{\"name\":\"%s\",\"engine\":\"%s\",\"status\":\"%s\"}",
-			i == 0 ? "" : ",", store->name, store->engine,
-			store->ops->is_up(store) ? "up" : "down");
+			i == 0 ? "" : ",", dependency->name, dependency->engine,
+			dependency->is_up(dependency->thing) ? "up" : "down");
 	}
 }
 

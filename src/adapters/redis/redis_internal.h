@@ -1,0 +1,174 @@
+/*
+ * What the files of this adapter share. The types of hiredis go no further than this folder.
+ *
+ *   url          where Redis is and who we are
+ *   connection   a socket with our scripts loaded; sends and receives within a deadline
+ *   drops        the users whose deletion is owed
+ *   cache        whether Redis is in use: the breaker, and the thread that looks for it
+ *   session      the calls of the port, over a connection
+ *
+ * One lock, the cache's; nobody talks to Redis with it held.
+ */
+#ifndef QUIPU_ADAPTERS_REDIS_INTERNAL_H
+#define QUIPU_ADAPTERS_REDIS_INTERNAL_H
+
+#include <hiredis/hiredis.h>
+#include <netdb.h>
+#include <stdint.h>
+
+#include "adapters/redis/redis_cache.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+#define REDIS_CONNECT_TIMEOUT_MS 200
+#define REDIS_COMMAND_TIMEOUT_MS 200
+#define REDIS_PROBE_MS 200
+
+#define REDIS_KEY_PREFIX "RateLimiterCache:"
+#define REDIS_USER_ID_MAX 256
+
+/* ---- url --------------------------------------------------------------------------------- */
+
+struct redis_url {
+	char host[256];
+	int port;
+	char user[128];     /* "": the default user */
+	char password[256]; /* "": no AUTH */
+	char db[8];         /* "": the first */
+};
+
+/* false: `why` is a sentence that holds nothing of the URL. */
+QP_MUST_CHECK bool redis_url_parse(
+	struct redis_url *url, struct slice text, char *why, size_t size);
+
+/* ---- connections ------------------------------------------------------------------------- */
+
+enum redis_script { REDIS_SCRIPT_TAKE, REDIS_SCRIPT_FILL, REDIS_SCRIPTS };
+
+/* In redis_scripts.c, where they are explained. */
+extern const char *const redis_script_texts[REDIS_SCRIPTS];
+
+#define REDIS_SHA_LEN 40
+#define REDIS_WHY_SIZE 160
+
+struct redis_connection {
+	redisContext *context; /* NULL: not connected */
+	int64_t deadline_ns;   /* of the call that runs */
+	char shas[REDIS_SCRIPTS][REDIS_SHA_LEN];
+	char why[REDIS_WHY_SIZE]; /* what failed last; holds no secret */
+};
+
+/*
+ * Connects to `host`, which need not be the URL's own form of it, introduces us, and loads the
+ * scripts; fails where Redis would refuse to write. The connection must not be open.
+ */
+QP_MUST_CHECK bool redis_connection_open(
+	struct redis_connection *connection, const char *host, const struct redis_url *url);
+
+/* Also when it is not open. Keeps `why`. */
+void redis_connection_close(struct redis_connection *connection);
+
+/* Whether it is open and quiet, as it must be between calls. Never blocks. */
+bool redis_connection_is_quiet(const struct redis_connection *connection);
+
+/* The other end as a numeric address. */
+QP_MUST_CHECK bool redis_connection_address(
+	const struct redis_connection *connection, char address[NI_MAXHOST]);
+
+/*
+ * One round trip: redis_begin(), redis_send() for each command, redis_receive() for each reply. A
+ * failure of any has closed the connection and set `why`. Replies may be errors of the server; the
+ * caller frees each with freeReplyObject().
+ */
+void redis_begin(struct redis_connection *connection);
+QP_MUST_CHECK bool redis_send(
+	struct redis_connection *connection, const struct slice *words, size_t count);
+QP_MUST_CHECK redisReply *redis_receive(struct redis_connection *connection);
+
+/* Closes because of a reply that ends the call: `what` was answered in a way it must not be. */
+void redis_connection_refuse(
+	struct redis_connection *connection, const char *what, const redisReply *reply);
+
+/* Receives `count` replies and wants them without errors. */
+QP_MUST_CHECK bool redis_receive_ok(
+	struct redis_connection *connection, const char *what, size_t count);
+
+/* Whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
+bool redis_is_error(const redisReply *reply, const char *code);
+
+/* The key of a user's hash; `space` holds it. */
+struct slice redis_key(struct slice user_id, char space[REDIS_USER_ID_MAX + 32]);
+
+/* ---- drops ------------------------------------------------------------------------------- */
+
+#define REDIS_DROPS_MAX 8192
+#define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
+
+/* A set of user ids. No lock. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
+struct redis_drops {
+	bool everybody;
+	size_t count;
+	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; owned */
+};
+
+void redis_drops_add(struct redis_drops *drops, struct slice user_id);
+void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more);
+bool redis_drops_is_empty(const struct redis_drops *drops);
+
+/* Empties and frees what it holds. */
+void redis_drops_clear(struct redis_drops *drops);
+
+/* Deletes the hashes, over as many round trips as it takes. false: `why` says why not. */
+QP_MUST_CHECK bool redis_drops_make_up(
+	const struct redis_drops *drops, struct redis_connection *connection);
+
+/* ---- cache ------------------------------------------------------------------------------- */
+
+struct redis_cache;
+
+struct redis_cache *redis_cache_of(struct cache *cache);
+
+/*
+ * The phases follow each other for ever, and are counted: a moment is the number of phases that
+ * were begun so far, so that moment % REDIS_PHASES is the present one. While Redis returns, what is
+ * owed is being deleted, and new deletions go to it directly: else they could owe without end.
+ */
+enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
+
+uint64_t redis_cache_moment(const struct redis_cache *cache);
+
+static inline enum redis_phase redis_phase_at(uint64_t moment)
+{
+	return (enum redis_phase)(moment % REDIS_PHASES);
+}
+
+/* Whether Redis has not been away between the two. Connections do not outlive that. */
+static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
+{
+	return moment / REDIS_PHASES == other / REDIS_PHASES;
+}
+
+/* Something failed on a connection of that moment: Redis is away, unless that is old news. */
+void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
+
+/* These must be deleted before the cache is used again. false: it is not away, nothing is noted. */
+QP_MUST_CHECK bool redis_cache_owe_if_away(
+	struct redis_cache *cache, const struct slice *user_ids, size_t count);
+
+/* The same after a deletion has failed: Redis is away now, whatever it was. */
+void redis_cache_owe(
+	struct redis_cache *cache, const struct slice *user_ids, size_t count, const char *why);
+
+/* Opens `connection` where the background thread has found Redis: no name is looked up. */
+QP_MUST_CHECK bool redis_cache_connect(
+	struct redis_cache *cache, struct redis_connection *connection);
+
+/* ---- sessions ---------------------------------------------------------------------------- */
+
+struct cache_session *redis_session_open(struct cache *cache);
+
+/* For the count of open ones. */
+void redis_cache_session_opened(struct redis_cache *cache);
+void redis_cache_session_closed(struct redis_cache *cache);
+
+#endif

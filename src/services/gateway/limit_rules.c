@@ -1,0 +1,38 @@
+#include "services/gateway/limit_rules.h"
+
+int64_t limit_reset_us(const struct limit_row *row, int64_t unit_us)
+{
+	return row->last_refresh_us + row->time_window * unit_us;
+}
+
+bool limit_has_elapsed(const struct limit_row *row, int64_t now_us, int64_t unit_us)
+{
+	return now_us >= limit_reset_us(row, unit_us);
+}
+
+int32_t limit_used(const struct limit_row *row)
+{
+	return row->current_count > row->reserved_count ? row->current_count : row->reserved_count;
+}
+
+void limit_refresh(struct limit_row *row, int64_t now_us)
+{
+	/* The start of a window is its identity, so two windows never share one. */
+	row->last_refresh_us = now_us > row->last_refresh_us ? now_us : row->last_refresh_us + 1;
+	row->current_count = 0;
+	row->reserved_count = 0;
+}
+
+int32_t limit_reserve(struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t wanted)
+{
+	int32_t used, left;
+
+	if (limit_has_elapsed(row, now_us, unit_us))
+		limit_refresh(row, now_us);
+	used = limit_used(row);
+	left = row->rate_limit > used ? row->rate_limit - used : 0;
+	if (wanted > left)
+		wanted = left;
+	row->reserved_count = used + wanted;
+	return wanted;
+}

@@ -1,0 +1,400 @@
+/* Reserve, publish, settle: whatever fails, no window ever holds more than its limit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "adapters/memory/memory_cache.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "fake_store.h"
+#include "flow/committer.h"
+#include "services/gateway/gateway_batch.h"
+
+#define SENDS_MAX 16
+#define MINUTE_US 60000000LL
+
+/* A bus that does with each message what it is told. */
+struct fake_bus {
+	struct bus base;
+	struct producer producer;
+	bool is_up;
+	enum bus_fate fate;
+	struct dice *dice; /* not NULL: the fate is drawn */
+	size_t on_bus;     /* messages that are there: confirmed, and half of the unknown */
+	size_t publishes;
+	char last_id[UUID_SIZE];
+};
+
+static struct fake_bus fake_bus;
+
+static enum status publish(
+	struct producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	(void)producer;
+	(void)until_ns;
+	fake_bus.publishes++;
+	if (!fake_bus.is_up)
+		return STATUS_BUS_UNAVAILABLE;
+	for (size_t i = 0; i < count; i++) {
+		messages[i].fate =
+			fake_bus.dice ? (enum bus_fate)dice_below(fake_bus.dice, 3) : fake_bus.fate;
+		fake_bus.on_bus += messages[i].fate == BUS_CONFIRMED;
+		fake_bus.on_bus += messages[i].fate == BUS_UNKNOWN; /* the worst case */
+		memcpy(fake_bus.last_id, messages[i].id.data, messages[i].id.len);
+	}
+	return STATUS_OK;
+}
+
+static bool bus_is_up(struct bus *bus)
+{
+	(void)bus;
+	return fake_bus.is_up;
+}
+
+static const struct producer_ops producer_ops = {.publish = publish};
+static const struct bus_ops bus_ops = {.is_up = bus_is_up};
+
+struct gateway_bench {
+	struct fake_store *fake;
+	struct gateway gateway;
+	struct gateway_lane lane;
+	struct lane *queue;
+	struct loop *loop;
+	struct committer *committer;
+	struct cache *cache;
+};
+
+struct bench_send {
+	struct gateway_command command; /* first */
+	struct arena arena;
+	bool answered;
+};
+
+static void bench_open(struct gateway_bench *bench, bool cached)
+{
+	struct committer_config config = {
+		.batch_max = SENDS_MAX,
+		.parked_max = 100,
+		.key_ttl_us = 24 * 60 * MINUTE_US,
+		.clock = &clock_system,
+		.prepare = gateway_prepare,
+		.decide = gateway_decide,
+		.perform = gateway_perform,
+		.settle = gateway_settle,
+		.service = &bench->lane,
+	};
+
+	memset(bench, 0, sizeof(*bench));
+	memset(&fake_bus, 0, sizeof(fake_bus));
+	fake_bus.base.ops = &bus_ops;
+	fake_bus.producer.ops = &producer_ops;
+	fake_bus.is_up = true;
+	bench->fake = fake_store_new();
+	bench->gateway.repository = &fake_limit_repository;
+	bench->gateway.bus = &fake_bus.base;
+	bench->gateway.window_unit_us = MINUTE_US;
+	bench->lane.gateway = &bench->gateway;
+	bench->lane.producer = &fake_bus.producer;
+	arena_init(&bench->lane.stale_arena, 512);
+	if (cached) {
+		char why[128];
+
+		bench->cache = memory_cache_new("cache", &clock_system);
+		assert_true(bench->cache->ops->start(bench->cache, why, sizeof(why)));
+		bench->lane.cache = bench->cache->ops->open_session(bench->cache);
+	}
+	bench->queue = lane_new("test", 1000, 1 << 20);
+	bench->loop = loop_new(NULL, NULL);
+	config.lane = bench->queue;
+	config.session = fake_store_base(bench->fake)
+				 ->ops->open_session(fake_store_base(bench->fake), SESSION_WRITE);
+	bench->committer = committer_new(&config);
+}
+
+static void bench_close(struct gateway_bench *bench)
+{
+	lane_close(bench->queue);
+	committer_free(bench->committer);
+	lane_free(bench->queue);
+	loop_stop(bench->loop);
+	uv_run(loop_uv(bench->loop), UV_RUN_DEFAULT);
+	loop_free(bench->loop);
+	if (bench->cache) {
+		bench->lane.cache->ops->close(bench->lane.cache);
+		bench->cache->ops->free(bench->cache);
+	}
+	arena_release(&bench->lane.stale_arena);
+	fake_store_free(bench->fake);
+}
+
+static void on_answered(struct loop_task *task)
+{
+	((struct bench_send *)task)->answered = true;
+}
+
+static struct bench_send *submit(
+	struct gateway_bench *bench, enum gateway_verb verb, const char *user, const char *key)
+{
+	struct bench_send *made = qp_calloc(1, sizeof(*made));
+	struct command *command = &made->command.write.command;
+
+	arena_init(&made->arena, 512);
+	made->command.verb = verb;
+	made->command.user.text = slice_of(user);
+	made->command.message = slice_of("Hello!");
+	made->command.rate_limit = 5;
+	made->command.time_window = 1;
+	command->task.run = on_answered;
+	command->loop = bench->loop;
+	command->arena = &made->arena;
+	command->key = slice_of(user);
+	command->deadline_ns = INT64_MAX;
+	if (key) {
+		struct slice identity[3] = {slice_of("POST"), slice_of(user), slice_of("Hello!")};
+
+		write_set_key(&made->command.write, &made->arena, slice_of("POST /api/send"),
+			slice_of(key), identity);
+	}
+	assert_int_equal(lane_submit(bench->queue, command), STATUS_OK);
+	return made;
+}
+
+static void step(struct gateway_bench *bench)
+{
+	committer_step(bench->committer);
+	uv_run(loop_uv(bench->loop), UV_RUN_NOWAIT);
+}
+
+static int take_status(struct bench_send *send)
+{
+	int status = send->answered ? send->command.write.command.answer.http_status : 0;
+
+	arena_release(&send->arena);
+	free(send);
+	return status;
+}
+
+static void configure(struct gateway_bench *bench)
+{
+	struct bench_send *config = submit(bench, GATEWAY_CONFIGURE, "u", NULL);
+
+	step(bench);
+	assert_int_equal(take_status(config), 200);
+}
+
+static struct limit_row row_of(struct gateway_bench *bench)
+{
+	return fake_store_get_limit(bench->fake, slice_of("u"));
+}
+
+/* Submits `count` sends at once and tells how many got each status. */
+static size_t send_many(struct gateway_bench *bench, size_t count, int wanted_status)
+{
+	struct bench_send *sends[SENDS_MAX];
+	size_t matching = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sends[i] = submit(bench, GATEWAY_SEND, "u", NULL);
+	step(bench);
+	for (size_t i = 0; i < count; i++)
+		matching += take_status(sends[i]) == wanted_status;
+	return matching;
+}
+
+static void check_ten_sends_on_a_limit_of_five(bool cached)
+{
+	struct gateway_bench bench;
+
+	bench_open(&bench, cached);
+	configure(&bench);
+	assert_int_equal(send_many(&bench, 10, 200), 5);
+	assert_int_equal(fake_bus.on_bus, 5);
+	assert_int_equal(row_of(&bench).current_count, 5);
+	assert_int_equal(send_many(&bench, 3, 429), 3);
+	bench_close(&bench);
+}
+
+static void test_r3_2_exactly_the_limit_is_admitted(void **unused)
+{
+	(void)unused;
+	check_ten_sends_on_a_limit_of_five(false);
+	check_ten_sends_on_a_limit_of_five(true);
+}
+
+static void test_r4_2_what_the_bus_does_not_have_is_given_back_and_not_counted(void **unused)
+{
+	struct gateway_bench bench;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	fake_bus.fate = BUS_NOT_PERSISTED;
+	assert_int_equal(send_many(&bench, 5, 503), 5);
+	assert_int_equal(row_of(&bench).current_count, 0);
+	assert_int_equal(row_of(&bench).reserved_count, 0);
+	fake_bus.fate = BUS_CONFIRMED;
+	assert_int_equal(send_many(&bench, 6, 200), 5);
+	bench_close(&bench);
+}
+
+static void test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing(void **unused)
+{
+	struct gateway_bench bench;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	fake_bus.is_up = false;
+	assert_int_equal(send_many(&bench, 5, 503), 5);
+	assert_int_equal(fake_bus.publishes, 0);
+	assert_int_equal(row_of(&bench).reserved_count, 0);
+	bench_close(&bench);
+}
+
+static void test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path(void **unused)
+{
+	struct gateway_bench bench;
+
+	(void)unused;
+	bench_open(&bench, true);
+	configure(&bench);
+	fake_bus.fate = BUS_NOT_PERSISTED;
+	assert_int_equal(send_many(&bench, 2, 503), 2);
+	assert_int_equal(row_of(&bench).current_count, 0);
+	fake_bus.fate = BUS_CONFIRMED;
+	assert_int_equal(send_many(&bench, 6, 200), 3);
+	bench_close(&bench);
+}
+
+static void test_an_unknown_fate_stays_reserved(void **unused)
+{
+	struct gateway_bench bench;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	fake_bus.fate = BUS_UNKNOWN;
+	assert_int_equal(send_many(&bench, 2, 503), 2);
+	assert_int_equal(row_of(&bench).reserved_count, 2);
+	assert_int_equal(row_of(&bench).current_count, 0);
+	fake_bus.fate = BUS_CONFIRMED;
+	assert_int_equal(send_many(&bench, 6, 200), 3);
+	bench_close(&bench);
+}
+
+static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
+{
+	struct gateway_bench bench;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	assert_int_equal(send_many(&bench, 6, 200), 5);
+	fake_store_set_time(bench.fake, 1000000 + MINUTE_US);
+	assert_int_equal(send_many(&bench, 6, 200), 5);
+	assert_int_equal(row_of(&bench).current_count, 5);
+	bench_close(&bench);
+}
+
+static void test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot(void **unused)
+{
+	char first_id[UUID_SIZE];
+	struct gateway_bench bench;
+	struct bench_send *send;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	fake_bus.fate = BUS_UNKNOWN;
+	send = submit(&bench, GATEWAY_SEND, "u", "key");
+	step(&bench);
+	assert_int_equal(take_status(send), 503);
+	memcpy(first_id, fake_bus.last_id, sizeof(first_id));
+	fake_bus.fate = BUS_CONFIRMED;
+	for (int i = 0; i < 2; i++) {
+		send = submit(&bench, GATEWAY_SEND, "u", "key");
+		step(&bench);
+		assert_int_equal(take_status(send), 200);
+	}
+	assert_string_equal(first_id, fake_bus.last_id);
+	assert_int_equal(fake_bus.publishes, 2);
+	assert_int_equal(row_of(&bench).reserved_count, 1);
+	assert_int_equal(row_of(&bench).current_count, 1);
+	bench_close(&bench);
+}
+
+static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void **unused)
+{
+	struct gateway_bench bench;
+	struct bench_send *send;
+
+	(void)unused;
+	bench_open(&bench, false);
+	configure(&bench);
+	fake_bus.fate = BUS_NOT_PERSISTED;
+	send = submit(&bench, GATEWAY_SEND, "u", "key");
+	step(&bench);
+	assert_int_equal(take_status(send), 503);
+	assert_int_equal(row_of(&bench).reserved_count, 0);
+	fake_bus.fate = BUS_CONFIRMED;
+	send = submit(&bench, GATEWAY_SEND, "u", "key");
+	step(&bench);
+	assert_int_equal(take_status(send), 200);
+	assert_int_equal(row_of(&bench).current_count, 1);
+	bench_close(&bench);
+}
+
+/* Random fates, random faults of the store at any call, with and without a cache. */
+static void run_storm(uint64_t seed)
+{
+	static const enum status faults[] = {
+		STATUS_RERUN, STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN, STATUS_LOCK_BUSY};
+	struct dice dice = {.state = seed};
+	struct gateway_bench bench;
+	size_t admitted = 0;
+
+	bench_open(&bench, seed % 2);
+	configure(&bench);
+	fake_bus.dice = &dice;
+	for (int round = 0; round < 6; round++) {
+		if (dice_below(&dice, 2))
+			fake_store_fail_at(bench.fake, 1 + (int)dice_below(&dice, 10),
+				faults[dice_below(&dice, 4)]);
+		fake_store_commit_survives(bench.fake, dice_below(&dice, 2));
+		admitted += send_many(&bench, 1 + (size_t)dice_below(&dice, 8), 200);
+		fake_store_fail_at(bench.fake, 0, STATUS_OK);
+	}
+	assert_true(admitted <= fake_bus.on_bus);
+	assert_true(fake_bus.on_bus <= 5);
+	assert_true(row_of(&bench).current_count <= row_of(&bench).reserved_count);
+	assert_true((size_t)row_of(&bench).current_count >= admitted);
+	bench_close(&bench);
+}
+
+static void test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus(void **unused)
+{
+	(void)unused;
+	for (uint64_t seed = 1; seed <= 5000; seed++)
+		run_storm(seed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_r3_2_exactly_the_limit_is_admitted),
+		cmocka_unit_test(
+			test_r4_2_what_the_bus_does_not_have_is_given_back_and_not_counted),
+		cmocka_unit_test(test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing),
+		cmocka_unit_test(test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path),
+		cmocka_unit_test(test_an_unknown_fate_stays_reserved),
+		cmocka_unit_test(test_r2_2_after_the_window_the_limit_is_there_again),
+		cmocka_unit_test(
+			test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot),
+		cmocka_unit_test(test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh),
+		cmocka_unit_test(test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus),
+	};
+
+	return cmocka_run_group_tests_name("gateway", tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* The limiter's decision. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "services/gateway/limit_rules.h"
+
+#define MINUTE_US 60000000LL
+
+static struct limit_row row_of(int32_t rate_limit, int32_t current, int32_t reserved)
+{
+	return (struct limit_row){
+		.exists = true,
+		.rate_limit = rate_limit,
+		.time_window = 2,
+		.current_count = current,
+		.reserved_count = reserved,
+		.last_refresh_us = 1000 * MINUTE_US,
+	};
+}
+
+static void test_r2_3_a_send_below_the_limit_is_admitted_and_reserved(void **unused)
+{
+	struct limit_row row = row_of(5, 2, 2);
+
+	(void)unused;
+	assert_int_equal(limit_reserve(&row, 1001 * MINUTE_US, MINUTE_US, 1), 1);
+	assert_int_equal(row.reserved_count, 3);
+	assert_int_equal(row.current_count, 2);
+}
+
+static void test_r2_4_a_send_at_the_limit_is_refused_and_changes_nothing(void **unused)
+{
+	struct limit_row row = row_of(5, 3, 5);
+
+	(void)unused;
+	assert_int_equal(limit_reserve(&row, 1001 * MINUTE_US, MINUTE_US, 1), 0);
+	assert_int_equal(row.reserved_count, 5);
+	assert_int_equal(row.current_count, 3);
+}
+
+static void test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end(void **unused)
+{
+	struct limit_row row = row_of(5, 5, 5);
+
+	(void)unused;
+	assert_int_equal(limit_reserve(&row, 1002 * MINUTE_US - 1, MINUTE_US, 1), 0);
+	assert_int_equal(limit_reserve(&row, 1002 * MINUTE_US, MINUTE_US, 1), 1);
+	assert_true(row.last_refresh_us == 1002 * MINUTE_US);
+	assert_int_equal(row.reserved_count, 1);
+	assert_int_equal(row.current_count, 0);
+}
+
+static void test_a_clock_that_steps_back_frees_nothing(void **unused)
+{
+	struct limit_row row = row_of(5, 5, 5);
+
+	(void)unused;
+	assert_int_equal(limit_reserve(&row, 10 * MINUTE_US, MINUTE_US, 1), 0);
+	assert_true(row.last_refresh_us == 1000 * MINUTE_US);
+}
+
+static void test_two_windows_never_have_the_same_start(void **unused)
+{
+	struct limit_row row = row_of(5, 5, 5);
+
+	(void)unused;
+	limit_refresh(&row, row.last_refresh_us);
+	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 1);
+	limit_refresh(&row, 0);
+	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 2);
+}
+
+static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
+{
+	struct dice dice = {.state = 7};
+
+	(void)unused;
+	for (int i = 0; i < 100000; i++) {
+		int32_t current = (int32_t)dice_below(&dice, 8);
+		struct limit_row together = row_of(
+			1 + (int32_t)dice_below(&dice, 8), current, (int32_t)dice_below(&dice, 8));
+		struct limit_row apart = together;
+		int64_t now_us = (int64_t)(998 + dice_below(&dice, 6)) * MINUTE_US;
+		int32_t wanted = (int32_t)dice_below(&dice, 10);
+		int32_t granted = limit_reserve(&together, now_us, MINUTE_US, wanted);
+		int32_t sum = 0;
+
+		for (int32_t k = 0; k < wanted; k++)
+			sum += limit_reserve(&apart, now_us, MINUTE_US, 1);
+		assert_int_equal(granted, sum);
+		if (wanted > 0)
+			assert_memory_equal(&together, &apart, sizeof(apart));
+		assert_true(granted == 0 || together.reserved_count <= together.rate_limit);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_r2_3_a_send_below_the_limit_is_admitted_and_reserved),
+		cmocka_unit_test(test_r2_4_a_send_at_the_limit_is_refused_and_changes_nothing),
+		cmocka_unit_test(test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end),
+		cmocka_unit_test(test_a_clock_that_steps_back_frees_nothing),
+		cmocka_unit_test(test_two_windows_never_have_the_same_start),
+		cmocka_unit_test(test_many_wanted_at_once_get_what_one_by_one_would),
+	};
+
+	return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}
