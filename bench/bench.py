@@ -26,7 +26,7 @@ from contextlib import ExitStack
 
 import loads
 from cases import CASES, Bench, Row
-from servers import Failed, Missing, find_postgres_program, find_program
+from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
@@ -193,6 +193,7 @@ def main():
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     raise_file_limit()
+    SlowDiskPostgres.library = os.path.join(os.path.dirname(arguments.openloop), "slow_disk.so")
     root = tempfile.mkdtemp(prefix="quipu-bench-", dir=arguments.tmp)
     os.chmod(root, 0o755)  # the user postgres goes through it
     rows = []

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Optional
 
 import loads
-from servers import Failed, Missing, Postgres, Quipu, Redis, Webdis
+from servers import Failed, Missing, Postgres, Quipu, Redis, SlowDiskPostgres, Webdis
 
 ITEMS = 10_000
 INCREASE = ("POST", "/api/v1/counts/item-", "/increase")
@@ -74,8 +74,8 @@ class Bench:
 class PostgresCounts:
     """A Quipu on a database of its own, with ITEMS items; looked into by SQL, behind the program's back."""
 
-    def __init__(self, bench, options=()):
-        self.postgres = bench.shared(Postgres)
+    def __init__(self, bench, options=(), server=Postgres):
+        self.postgres = bench.shared(server)
         self.database = bench.new_database()
         url = self.postgres.create_database(self.database)
         self.quipu = Quipu(bench.root, bench.quipu_program, url, options)
@@ -109,6 +109,13 @@ class PostgresCounts:
             self.database, "SELECT array_to_string(reloptions, ',') FROM pg_class WHERE oid = 'count_values'::regclass"
         )
         return rows[0][0] or ""
+
+
+class SlowDiskCounts(PostgresCounts):
+    """The same where a sync of the disk takes 1 ms."""
+
+    def __init__(self, bench, options=()):
+        super().__init__(bench, options, SlowDiskPostgres)
 
 
 class SqliteCounts:
@@ -254,9 +261,8 @@ def open_counts(stack, kind, bench, row, options=()):
         return None
 
 
-def make_peer_table(bench, storage):
+def make_peer_table(postgres, storage):
     """The same table as Quipu's, in a database of its own on the same server."""
-    postgres = bench.shared(Postgres)
     if not postgres.run("postgres", "SELECT 1 FROM pg_database WHERE datname = 'peer'"):
         postgres.create_database("peer")
     postgres.run(
@@ -267,11 +273,10 @@ def make_peer_table(bench, storage):
         f"INSERT INTO count_values (item_id) SELECT n::text FROM generate_series(1, {ITEMS}) n",
         "VACUUM ANALYZE count_values",
     )
-    return postgres
 
 
-def pgbench_variants(bench, label, items, clients, storage):
-    postgres = make_peer_table(bench, storage)
+def pgbench_variants(bench, postgres, label, items, clients, storage):
+    make_peer_table(postgres, storage)
     script = os.path.join(bench.root, f"increase-{items}.pgbench")
     with open(script, "w") as f:
         f.write(f"\\set id random(1, {items})\n" + SEED_UPDATE)
@@ -286,12 +291,13 @@ def pgbench_variants(bench, label, items, clients, storage):
     return {f"{count} client{'s' * (count > 1)}": lambda count=count: measure(count) for count in clients}
 
 
-def against_pgbench(bench, name, what, items, clients, floor):
+def against_pgbench(bench, name, what, items, clients, floor, kind=PostgresCounts, server=Postgres):
     row = Row(name, what)
     with ExitStack() as stack:
-        counts = open_counts(stack, PostgresCounts, bench, row)
+        counts = open_counts(stack, kind, bench, row)
         quipu = QuipuThroughput(bench, counts, name, items) if counts else None
-        peers = pgbench_variants(bench, name, items, clients, counts.storage() if counts else "")
+        storage = counts.storage() if counts else ""
+        peers = pgbench_variants(bench, bench.shared(server), name, items, clients, storage)
         best = alternate(bench.rounds, peers, quipu and quipu.measure)
         return [throughput_row(row, *best, floor, quipu.problems if quipu else [])]
 
@@ -304,6 +310,18 @@ def spread_postgres(bench):
 def one_postgres(bench):
     what = "increases on ONE item, PostgreSQL, 256 connections / pgbench on one row"
     return against_pgbench(bench, "one-postgres", what, 1, (1, 8, 32, 100), 40)
+
+
+def spread_slow_disk(bench):
+    what = f"the same over {ITEMS:,} items where a sync takes 1 ms"
+    return against_pgbench(
+        bench, "spread-slow-disk", what, ITEMS, (8, 32, 100), 4, SlowDiskCounts, SlowDiskPostgres)
+
+
+def one_slow_disk(bench):
+    what = "the same on ONE item where a sync takes 1 ms"
+    return against_pgbench(
+        bench, "one-slow-disk", what, 1, (1, 8, 32, 100), 40, SlowDiskCounts, SlowDiskPostgres)
 
 
 def webdis_variants(bench, stack, label, items):
@@ -343,10 +361,20 @@ def one_sqlite(bench):
 
 
 def combining(bench):
-    row = Row("combining", "combining on / --batch-max 1, PostgreSQL, one item")
+    return combined_against_single(
+        bench, "combining", "combining on / --batch-max 1, PostgreSQL, one item", PostgresCounts)
+
+
+def combining_slow_disk(bench):
+    return combined_against_single(
+        bench, "combining-slow-disk", "the same where a sync takes 1 ms", SlowDiskCounts)
+
+
+def combined_against_single(bench, name, what, kind):
+    row = Row(name, what)
     with ExitStack() as stack:
-        on = open_counts(stack, PostgresCounts, bench, row)
-        off = open_counts(stack, PostgresCounts, bench, row, ("--batch-max", "1"))
+        on = open_counts(stack, kind, bench, row)
+        off = open_counts(stack, kind, bench, row, ("--batch-max", "1"))
         if not on or not off:
             return [row]
         combined = QuipuThroughput(bench, on, "combining on", 1)
@@ -556,9 +584,12 @@ def memory(bench):
 CASES = {
     "spread-postgres": spread_postgres,
     "one-postgres": one_postgres,
+    "spread-slow-disk": spread_slow_disk,
+    "one-slow-disk": one_slow_disk,
     "spread-sqlite": spread_sqlite,
     "one-sqlite": one_sqlite,
     "combining": combining,
+    "combining-slow-disk": combining_slow_disk,
     "latency": latency,
     "overload": overload,
     "overload-store": overload_store,

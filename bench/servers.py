@@ -147,6 +147,9 @@ class Postgres(Server):
         "listen_addresses": "127.0.0.1",
     }
 
+    def environment(self):
+        return dict(os.environ)
+
     def as_postgres(self):
         """PostgreSQL refuses to run as root; its package has made a user for it."""
         if os.geteuid() != 0:
@@ -165,7 +168,7 @@ class Postgres(Server):
         arguments = [find_postgres_program("postgres"), "-D", data, "-p", str(self.port), "-k", self.folder]
         for key, value in self.settings.items():
             arguments += ["-c", f"{key}={value}"]
-        self.spawn(arguments, **who)
+        self.spawn(arguments, env=self.environment(), **who)
         wait_until("PostgreSQL", self.accepts, self.process, self.log_path)
 
     def accepts(self):
@@ -199,6 +202,21 @@ class Postgres(Server):
     def create_database(self, name):
         self.run("postgres", f"CREATE DATABASE {name}")
         return f"postgres://postgres@127.0.0.1:{self.port}/{name}"
+
+
+class SlowDiskPostgres(Postgres):
+    """The same on a disk whose sync takes 1 ms, as on a network volume (see slow_disk.c)."""
+
+    name = "postgres-slow-disk"
+    sync_us = 1000
+    library = None  # set by bench.py
+
+    def environment(self):
+        if not os.path.exists(self.library):
+            raise Missing(f"{self.library} is not built")
+        copy = os.path.join(self.folder, "slow_disk.so")  # where the user postgres may read it
+        shutil.copy(self.library, copy)
+        return {**os.environ, "LD_PRELOAD": copy, "QUIPU_BENCH_SYNC_US": str(self.sync_us)}
 
 
 class Redis(Server):

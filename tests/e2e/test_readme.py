@@ -19,7 +19,7 @@ def commands():
 
 
 def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
-    server = serve(sqlite_store)
+    server = serve(sqlite_store, "--roles", "all")
     shown = [c for c in commands() if c.startswith("curl ")]
     answers = []
     for command in shown:
@@ -28,10 +28,12 @@ def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
             capture_output=True, text=True, timeout=20, check=False)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         answers.append(json.loads(done.stdout))
-    assert len(shown) == 4
+    assert len(shown) == 6
     assert answers[1] == {"itemId": "visits", "value": 1}
     assert answers[2] == {"itemId": "visits", "value": -2}
     assert answers[3]["currentValue"] == -2
+    assert answers[4]["rateLimit"] == 5
+    assert answers[5]["status"] == "QUEUED" and answers[5]["remaining"] == 4
 
 
 def test_the_make_targets_of_the_readme_exist():
