@@ -556,7 +556,13 @@ static void end_lanes(struct lane_set *lanes, bool abort)
 	if (abort)
 		lane_set_abort(lanes);
 	lane_set_close(lanes);
-	lane_set_free(lanes);
+	lane_set_join(lanes);
+}
+
+static void free_lanes(struct lane_set *lanes)
+{
+	if (lanes)
+		lane_set_free(lanes);
 }
 
 /*
@@ -583,6 +589,8 @@ static void drain(struct app *app)
 static void release(struct app *app)
 {
 	server_free(app->server);
+	free_lanes(app->counts.lanes);
+	free_lanes(app->gateway.lanes);
 	if (app->sender)
 		sender_stop(app->sender);
 	janitor_stop(app->janitor);

@@ -570,10 +570,16 @@ void committer_abort(struct committer *committer)
 	atomic_store(&committer->aborted, true);
 }
 
-void committer_free(struct committer *committer)
+void committer_join(struct committer *committer)
 {
 	if (committer->has_thread)
 		pthread_join(committer->thread, NULL);
+	committer->has_thread = false;
+}
+
+void committer_free(struct committer *committer)
+{
+	assert(!committer->has_thread);
 	session_close(committer->config.session);
 	parking_free(committer->parking);
 	arena_release(&committer->arena);

@@ -67,7 +67,10 @@ void committer_start(struct committer *committer);
 /* From now on, whatever would wait or run is answered with OVERLOADED. Any thread. */
 void committer_abort(struct committer *committer);
 
-/* Waits for the thread, if one was started, and frees. The lane must be closed. */
+/* Waits for the thread, if one was started. The lane must be closed. */
+void committer_join(struct committer *committer);
+
+/* Frees it, after committer_join(). */
 void committer_free(struct committer *committer);
 
 /*

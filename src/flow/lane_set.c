@@ -119,6 +119,13 @@ static void free_lane(struct lane *lane)
 	free(name);
 }
 
+void lane_set_join(struct lane_set *set)
+{
+	for (size_t i = 0; i < set->writer_count; i++)
+		committer_join(set->committers[i]);
+	reader_join(set->reader);
+}
+
 void lane_set_free(struct lane_set *set)
 {
 	for (size_t i = 0; i < set->writer_count; i++) {

@@ -51,7 +51,11 @@ void lane_set_close(struct lane_set *set);
 /* What waits gets OVERLOADED. */
 void lane_set_abort(struct lane_set *set);
 
-/* Waits for the threads and frees. The set must be closed. */
+/* Waits until everything that was accepted is answered and the threads have ended. The set must be
+ * closed. It can still be asked for its metrics, and refuses whatever is submitted. */
+void lane_set_join(struct lane_set *set);
+
+/* Frees it, after lane_set_join(), and after the loops that submit to it have ended. */
 void lane_set_free(struct lane_set *set);
 
 /* The metrics of all lanes of the program; NULL entries are passed over. */

@@ -102,10 +102,16 @@ void reader_start(struct reader *reader)
 	reader->has_thread = true;
 }
 
-void reader_free(struct reader *reader)
+void reader_join(struct reader *reader)
 {
 	if (reader->has_thread)
 		pthread_join(reader->thread, NULL);
+	reader->has_thread = false;
+}
+
+void reader_free(struct reader *reader)
+{
+	assert(!reader->has_thread);
 	session_close(reader->config.session);
 	arena_release(&reader->arena);
 	free(reader->commands);

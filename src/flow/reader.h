@@ -35,7 +35,10 @@ struct reader *reader_new(const struct reader_config *config);
 /* Runs it on a thread of its own until the lane is closed and empty. */
 void reader_start(struct reader *reader);
 
-/* Waits for the thread, if one was started, and frees. The lane must be closed. */
+/* Waits for the thread, if one was started. The lane must be closed. */
+void reader_join(struct reader *reader);
+
+/* Frees it, after reader_join(). */
 void reader_free(struct reader *reader);
 
 /* One round without a thread, for tests. false: the lane is closed and empty. */

@@ -47,6 +47,7 @@ void bench_open(struct count_bench *bench, size_t batch_max)
 void bench_close(struct count_bench *bench)
 {
 	lane_close(bench->lane);
+	committer_join(bench->committer);
 	committer_free(bench->committer);
 	lane_free(bench->lane);
 	loop_stop(bench->loop);

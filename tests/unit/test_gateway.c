@@ -116,6 +116,7 @@ static void bench_open(struct gateway_bench *bench, bool cached)
 static void bench_close(struct gateway_bench *bench)
 {
 	lane_close(bench->queue);
+	committer_join(bench->committer);
 	committer_free(bench->committer);
 	lane_free(bench->queue);
 	loop_stop(bench->loop);
