@@ -29,6 +29,8 @@ CONTRACTS = [
     ("store", "postgres", {}, "with_postgres.py"),
     ("count_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("count_repository", "postgres", {}, "with_postgres.py"),
+    ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("gateway_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
 ]

@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include "adapters/postgres/postgres_counts.h"
+#include "adapters/postgres/postgres_limits.h"
+#include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
 #include "adapters/sqlite/sqlite_counts.h"
+#include "adapters/sqlite/sqlite_limits.h"
+#include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,7 +20,7 @@
 
 #define UP_TIMEOUT_MS 20000
 
-static const char *const components[] = {"common", "counts", NULL};
+static const char *const components[] = {"common", "counts", "gateway", NULL};
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -150,6 +154,8 @@ int engine_setup(void **state)
 	arena_init(&engine->arena, 64 * 1024);
 	engine->path = is_sqlite() ? new_path() : NULL;
 	engine->counts = is_sqlite() ? &sqlite_count_repository : &postgres_count_repository;
+	engine->limits = is_sqlite() ? &sqlite_limit_repository : &postgres_limit_repository;
+	engine->sent = is_sqlite() ? &sqlite_sent_repository : &postgres_sent_repository;
 	open_store(engine);
 	*state = engine;
 	return 0;

@@ -18,6 +18,8 @@
 #include <cmocka.h>
 
 #include "ports/count_repository.h"
+#include "ports/limit_repository.h"
+#include "ports/sent_repository.h"
 #include "ports/store.h"
 
 #define SESSIONS_MAX 16
@@ -25,6 +27,8 @@
 struct engine {
 	struct store *store; /* started, and up */
 	const struct count_repository *counts;
+	const struct limit_repository *limits;
+	const struct sent_repository *sent;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 
