@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
 #include "adapters/memory/memory_cache.h"
 #include "adapters/postgres/postgres_counts.h"
@@ -90,6 +91,11 @@ static bool is_postgres(const char *url)
 	return strncmp(url, "postgres://", 11) == 0 || strncmp(url, "postgresql://", 13) == 0;
 }
 
+static bool is_kafka(const char *url)
+{
+	return strncmp(url, "kafka://", 8) == 0;
+}
+
 static bool is_redis(const char *url)
 {
 	return strncmp(url, "redis://", 8) == 0;
@@ -155,10 +161,10 @@ static bool check_bus(const struct app *app, char *why)
 {
 	const char *bus = app->settings.gateway_bus;
 
-	if (strcmp(bus, "local:") != 0)
+	if (strcmp(bus, "local:") != 0 && !is_kafka(bus))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--gateway-bus must be local:; other buses are not there yet");
-	else if (app->roles.gateway != app->roles.sender)
+			"--gateway-bus must be local: or a kafka:// URL; this one is neither");
+	else if (!is_kafka(bus) && app->roles.gateway != app->roles.sender)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"on --gateway-bus local: the roles gateway and sender must run in one "
 			"process");
@@ -317,9 +323,12 @@ static bool open_gateway_bus(struct app *app, char *why)
 
 	if (!app->roles.gateway && !app->roles.sender)
 		return true;
-	if (!data_file(app, "gateway-bus.db", app->bus_file, why))
+	if (is_kafka(app->settings.gateway_bus))
+		bus = kafka_bus_new("gateway-bus", app->settings.gateway_bus, channels, 2);
+	else if (data_file(app, "gateway-bus.db", app->bus_file, why))
+		bus = local_bus_new("gateway-bus", app->bus_file, channels, 2);
+	else
 		return false;
-	bus = local_bus_new("gateway-bus", app->bus_file, channels, 2);
 	app->gateway_bus = app->gateway.bus = app->sender_config.bus = bus;
 	dependency.name = bus->name;
 	dependency.engine = bus->engine;

@@ -91,8 +91,9 @@ static const char *failure_text(enum status status)
 	case STATUS_BUS_UNAVAILABLE:
 		return "the message bus cannot be reached; nothing was changed, try again shortly";
 	case STATUS_OUTCOME_UNKNOWN:
-		return "the store was lost while it committed: the change may or may not have been "
-		       "made; send the same request with the same Idempotency-Key to find out";
+		return "the connection was lost before the outcome was known: the change may or "
+		       "may not have been made; send the same request with the same "
+		       "Idempotency-Key to find out";
 	default:
 		return "the request could not be carried out; nothing was changed";
 	}

@@ -22,6 +22,9 @@ struct option {
 	const char *help;
 };
 
+/* Debian's libinih reads lines into 200 bytes. */
+#define INI_LINE_MAX 197
+
 #define FIELD(field) offsetof(struct settings, field)
 #define HOUR_US (3600LL * 1000000)
 #define LEAST_TIME_US 1000
@@ -146,17 +149,41 @@ static int on_file_line(void *context, const char *section, const char *name, co
 	size_t index = find_option(slice_of(name));
 
 	(void)section;
-	if (index < OPTION_COUNT) {
+	if (reading->failed)
+		return 0;
+	if (index < OPTION_COUNT && strcmp(values[index].source, "file") != 0) {
 		free(file_texts[index]);
 		file_texts[index] = qp_strdup(text);
 		set_value(index, file_texts[index], "file");
 		return 1;
 	}
-	if (!reading->failed)
-		snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: there is no option \"%s\"",
-			reading->path, name);
+	/* inih takes a line that begins with white space for more of the line before it. */
+	snprintf(reading->why, OPTIONS_WHY_SIZE,
+		index < OPTION_COUNT ? "%s: \"%s\" is given twice, or the line after it begins "
+				       "with white space"
+				     : "%s: there is no option \"%s\"",
+		reading->path, name);
 	reading->failed = true;
 	return 0;
+}
+
+/* The number of the first line that inih would cut in two, 0 for none. */
+static int find_long_line(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	int line = 1, long_line = 0;
+	size_t len = 0;
+	int c;
+
+	while (file && long_line == 0 && (c = getc(file)) != EOF) {
+		len = c == '\n' ? 0 : len + 1;
+		if (len > INI_LINE_MAX)
+			long_line = line;
+		line += c == '\n';
+	}
+	if (file)
+		fclose(file);
+	return long_line;
 }
 
 static bool read_file(const char *path, char *why)
@@ -164,8 +191,16 @@ static bool read_file(const char *path, char *why)
 	struct file_reading reading = {.path = path, .why = why};
 	int line;
 
-	if (!path)
+	if (!path || !*path)
 		return true;
+	line = find_long_line(path);
+	if (line > 0) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"%s: line %d has over %d bytes; give that option as a flag or in the "
+			"environment",
+			path, line, INI_LINE_MAX);
+		return false;
+	}
 	line = ini_parse(path, on_file_line, &reading);
 	if (line == 0 || reading.failed)
 		return line == 0;
@@ -190,8 +225,8 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 		flags->settings->print_config = true;
 	} else if (slice_is(name, "check-config")) {
 		flags->settings->check_config = true;
-	} else if (slice_is(name, "config") && text) {
-		flags->file = text;
+	} else if (slice_is(name, "config")) {
+		flags->file = text ? text : "";
 		*used_text = true;
 	} else {
 		return false;
@@ -333,26 +368,45 @@ bool options_read(struct settings *settings, int count, char *const *arguments, 
 
 /* ---- showing ----------------------------------------------------------------------------- */
 
-/* A URL without its password: postgres://user:***@host/db, and password=*** in its parameters. */
+/* The end of user and password in a URL: the last @ before the path, NULL if there is none. */
+static const char *find_at(const char *start)
+{
+	const char *end = start + strcspn(start, "/?");
+	const char *at = NULL;
+
+	for (const char *p = start; p < end; p++) {
+		if (*p == '@')
+			at = p;
+	}
+	return at;
+}
+
+/* Prints `text` with the value of every password=… hidden. */
+static void print_parameters(FILE *out, const char *text)
+{
+	const char *secret;
+
+	while ((secret = strstr(text, "password="))) {
+		secret += strlen("password=");
+		fprintf(out, "%.*s***", (int)(secret - text), text);
+		text = secret + strcspn(secret, "& ");
+	}
+	fputs(text, out);
+}
+
+/* A URL without its password: postgres://user:***@host/db?password=*** */
 static void print_url(FILE *out, const char *url)
 {
 	const char *scheme = strstr(url, "://");
 	const char *start = scheme ? scheme + 3 : url;
-	const char *at = strchr(start, '@');
+	const char *at = find_at(start);
 	const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
-	const char *secret = strstr(at ? at : url, "password=");
 
 	if (colon) {
 		fprintf(out, "%.*s***", (int)(colon + 1 - url), url);
 		url = at;
 	}
-	if (secret) {
-		const char *end = secret + strcspn(secret, "& ");
-
-		fprintf(out, "%.*s***", (int)(secret + 9 - url), url);
-		url = end;
-	}
-	fputs(url, out);
+	print_parameters(out, url);
 }
 
 void options_print(FILE *out)

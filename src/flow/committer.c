@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/uuid.h"
 #include "flow/parking.h"
 
 #define RERUN_MAX 20
@@ -101,22 +102,61 @@ static struct answer copy_answer(struct arena *arena, const struct answer *from)
 	};
 }
 
+/* A new owner for what is begun now. */
+static void become_owner(struct write *write)
+{
+	char *owner = arena_alloc(write->command.arena, UUID_SIZE);
+
+	uuid_random(owner);
+	write->key->owner = slice_of(owner);
+}
+
 static void replay(struct write *write, const struct key_record *found)
 {
 	struct arena *arena = write->command.arena;
 
-	if (found->same_request && found->pending) {
-		write_begin_effect(write, copy_answer(arena, &found->answer));
-		write->command.answer.replayed = false;
-		write->key->note = arena_copy(arena, found->note);
-		write->resumed = true;
-	} else if (found->same_request)
-		write_answer(write, copy_answer(arena, &found->answer));
-	else
+	if (!found->same_request) {
 		write_answer(write,
 			answer_problem(arena, STATUS_IDEMPOTENCY_KEY_CONFLICT,
 				"this Idempotency-Key was used for another request; nothing was "
 				"changed, use a new key"));
+	} else if (found->owner.len == 0) {
+		write_answer(write, copy_answer(arena, &found->answer));
+	} else if (!found->lease_is_over) {
+		write->fate = WRITE_BUSY;
+		write->waits_for_key = true;
+	} else {
+		write_begin_effect(write, copy_answer(arena, &found->answer));
+		write->command.answer.replayed = false;
+		write->key->note = arena_copy(arena, found->note);
+		write->resumed = true;
+	}
+}
+
+/* Takes over the pending keys of writes that are resumed. RERUN: somebody else was faster. */
+static enum status claim_resumed(struct session *session, const struct write_batch *batch,
+	struct write **keyed, size_t count)
+{
+	struct key_record *records = arena_array(batch->arena, struct key_record, count);
+	size_t claimed = 0;
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!keyed[i]->resumed)
+			continue;
+		become_owner(keyed[i]);
+		records[claimed++] = *keyed[i]->key;
+	}
+	if (claimed == 0)
+		return STATUS_OK;
+	status = session->ops->keys_claim(session, records, claimed);
+	for (size_t i = 0; i < claimed && status == STATUS_OK; i++) {
+		if (!records[i].was_ours) {
+			session->ops->rollback(session);
+			status = STATUS_RERUN;
+		}
+	}
+	return status;
 }
 
 /* Answers the writes whose key is known; the others stay in `keyed`. */
@@ -136,11 +176,14 @@ static enum status replay_known(struct committer *committer, const struct write_
 	for (size_t i = 0; i < *count; i++) {
 		if (records[i].found)
 			replay(keyed[i], &records[i]);
-		else
+	}
+	status = claim_resumed(session, batch, keyed, *count);
+	for (size_t i = 0; i < *count; i++) {
+		if (!records[i].found)
 			keyed[kept++] = keyed[i];
 	}
 	*count = kept;
-	return STATUS_OK;
+	return status;
 }
 
 static enum status remember(struct committer *committer, const struct write_batch *batch,
@@ -151,13 +194,14 @@ static enum status remember(struct committer *committer, const struct write_batc
 	size_t kept = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct write *write = keyed[i];
+		struct write *write = keyed[i];
 
 		if ((write->fate != WRITE_ANSWERED && write->fate != WRITE_EFFECT) ||
 			!write_answer_is_kept(&write->command.answer))
 			continue;
+		if (write->fate == WRITE_EFFECT)
+			become_owner(write);
 		records[kept] = *write->key;
-		records[kept].pending = write->fate == WRITE_EFFECT;
 		records[kept++].answer = write->command.answer;
 	}
 	if (kept == 0)
@@ -235,43 +279,50 @@ static void park(struct committer *committer, struct write *write)
 	if (parking_count(committer->parking) >= committer->config.parked_max)
 		answer_failed(committer, write, STATUS_OVERLOADED);
 	else
-		parking_add(committer->parking, &write->command, now_ns(committer));
+		parking_add(committer->parking, &write->command,
+			write->waits_for_key ? write->key->key : write->command.key,
+			now_ns(committer));
 }
 
 /* ---- effects ----------------------------------------------------------------------------- */
 
-/* The records of the keyed writes whose effect ended in this way, sorted. */
-static struct key_record *records_of(
-	const struct write_batch *batch, enum write_effect effect, size_t *count)
+typedef enum status (*key_verb)(struct session *session, struct key_record *records, size_t count);
+
+/* Ends the keys of the writes whose effect ended in this way. Those that are not ours any more are
+ * lost: whoever took them over records what became of them. */
+static enum status end_keys(struct session *session, const struct write_batch *batch,
+	enum write_effect effect, key_verb verb)
 {
 	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
 	struct key_record *records = arena_array(batch->arena, struct key_record, batch->count);
+	size_t count = 0;
+	enum status status;
 
-	*count = 0;
 	for (size_t i = 0; i < batch->count; i++) {
 		if (batch->writes[i]->key && batch->writes[i]->effect == effect)
-			keyed[(*count)++] = batch->writes[i];
+			keyed[count++] = batch->writes[i];
 	}
-	qsort(keyed, *count, sizeof(*keyed), compare_keyed);
-	for (size_t i = 0; i < *count; i++) {
+	if (count == 0)
+		return STATUS_OK;
+	qsort(keyed, count, sizeof(*keyed), compare_keyed);
+	for (size_t i = 0; i < count; i++)
 		records[i] = *keyed[i]->key;
-		records[i].answer = keyed[i]->command.answer;
-	}
-	return records;
+	status = verb(session, records, count);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		keyed[i]->is_lost = !records[i].was_ours;
+	return status;
 }
 
 static enum status settle_keys(struct session *session, const struct write_batch *batch)
 {
-	size_t count;
-	struct key_record *records = records_of(batch, EFFECT_DONE, &count);
-	enum status status = STATUS_OK;
+	const struct session_ops *ops = session->ops;
+	enum status status = end_keys(session, batch, EFFECT_DONE, ops->keys_finish);
 
-	if (count > 0)
-		status = session->ops->keys_finish(session, records, count);
-	if (status != STATUS_OK)
-		return status;
-	records = records_of(batch, EFFECT_FAILED, &count);
-	return count > 0 ? session->ops->keys_forget(session, records, count) : STATUS_OK;
+	if (status == STATUS_OK)
+		status = end_keys(session, batch, EFFECT_FAILED, ops->keys_forget);
+	if (status == STATUS_OK)
+		status = end_keys(session, batch, EFFECT_UNKNOWN, ops->keys_release);
+	return status;
 }
 
 static enum status settle_once(struct committer *committer, struct write **writes, size_t count)
@@ -283,9 +334,9 @@ static enum status settle_once(struct committer *committer, struct write **write
 	arena_reset(&committer->arena);
 	status = session->ops->begin(session, LOCK_WAIT);
 	if (status == STATUS_OK)
-		status = committer->config.settle(committer->config.service, session, &batch);
-	if (status == STATUS_OK)
 		status = settle_keys(session, &batch);
+	if (status == STATUS_OK)
+		status = committer->config.settle(committer->config.service, session, &batch);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
@@ -297,7 +348,7 @@ static void deliver_effects(
 	for (size_t i = 0; i < count; i++) {
 		struct command *command = &writes[i]->command;
 
-		if (!settled && writes[i]->effect == EFFECT_DONE)
+		if (writes[i]->is_lost || (!settled && writes[i]->effect == EFFECT_DONE))
 			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
 		command_list_push(&committer->answered, command);
 	}
@@ -384,6 +435,8 @@ static enum status try_once(
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
 		writes[i]->resumed = false;
+		writes[i]->is_lost = false;
+		writes[i]->waits_for_key = false;
 		writes[i]->position = i;
 	}
 	status = run_transaction(committer, &batch);
@@ -447,10 +500,14 @@ static bool is_wanted(struct committer *committer, const struct command *command
 	       now_ns(committer) < command->deadline_ns;
 }
 
+/* What waited for a key that is pending elsewhere may have been done there. */
 static void drop(struct committer *committer, struct command *command)
 {
+	const struct write *write = (const struct write *)command;
+
 	counter_add(&committer->expired, 1);
-	command->answer = answer_failure(command->arena, STATUS_OVERLOADED);
+	command->answer = answer_failure(
+		command->arena, write->waits_for_key ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED);
 	command_list_push(&committer->answered, command);
 }
 
@@ -514,7 +571,7 @@ static void park_followers(struct committer *committer, struct command_list *lis
 	if (parking_count(committer->parking) == 0)
 		return;
 	while ((command = command_list_pop(list))) {
-		if (parking_has_key(committer->parking, command))
+		if (parking_has_key(committer->parking, command->key))
 			park(committer, (struct write *)command);
 		else
 			command_list_push(&free_to_run, command);

@@ -48,8 +48,8 @@ struct committer_config {
 	 * For services whose decide() leaves writes with the fate EFFECT. perform() carries the
 	 * effects out, after COMMIT and outside any transaction, and sets the `effect` of each (and
 	 * the answer of those that failed). settle() records in a second transaction what became of
-	 * them; it may be called again after a rollback. If that cannot be recorded, the answer is
-	 * OUTCOME_UNKNOWN.
+	 * those that are not `is_lost`; it may be called again after a rollback. If that cannot be
+	 * recorded, the answer is OUTCOME_UNKNOWN.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
 	enum status (*settle)(

@@ -3,10 +3,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 #define BUCKETS 256
 
 struct parked_key {
 	struct parked_key *next; /* in its bucket */
+	struct slice key;        /* of the first command */
 	struct command_list commands;
 	int64_t due_ns;
 };
@@ -39,41 +42,46 @@ size_t parking_count(const struct parking *parking)
 	return (size_t)counter_read(&parking->count);
 }
 
-static struct parked_key *find(const struct parking *parking, const struct command *command)
+static struct parked_key **bucket_of(const struct parking *parking, struct slice key)
 {
-	struct parked_key *parked = parking->buckets[command->hash % BUCKETS];
+	return (struct parked_key **)&parking->buckets[hash_bytes(key) % BUCKETS];
+}
 
-	while (parked && !slice_equal(parked->commands.first->key, command->key))
+static struct parked_key *find(const struct parking *parking, struct slice key)
+{
+	struct parked_key *parked = *bucket_of(parking, key);
+
+	while (parked && !slice_equal(parked->key, key))
 		parked = parked->next;
 	return parked;
 }
 
-static struct parked_key *add_key(
-	struct parking *parking, const struct command *command, int64_t now_ns)
+static struct parked_key *add_key(struct parking *parking, struct slice key, int64_t now_ns)
 {
-	struct parked_key **bucket = &parking->buckets[command->hash % BUCKETS];
+	struct parked_key **bucket = bucket_of(parking, key);
 	struct parked_key *parked = qp_calloc(1, sizeof(*parked));
 	uint64_t jitter = dice_below(&parking->dice, (uint64_t)parking->retry_ns + 1);
 
+	parked->key = key;
 	parked->due_ns = now_ns + parking->retry_ns / 2 + (int64_t)jitter;
 	parked->next = *bucket;
 	*bucket = parked;
 	return parked;
 }
 
-void parking_add(struct parking *parking, struct command *command, int64_t now_ns)
+void parking_add(struct parking *parking, struct command *command, struct slice key, int64_t now_ns)
 {
-	struct parked_key *parked = find(parking, command);
+	struct parked_key *parked = find(parking, key);
 
 	if (!parked)
-		parked = add_key(parking, command, now_ns);
+		parked = add_key(parking, key, now_ns);
 	command_list_push(&parked->commands, command);
 	counter_add(&parking->count, 1);
 }
 
-bool parking_has_key(const struct parking *parking, const struct command *command)
+bool parking_has_key(const struct parking *parking, struct slice key)
 {
-	return parking_count(parking) > 0 && find(parking, command) != NULL;
+	return parking_count(parking) > 0 && find(parking, key) != NULL;
 }
 
 int64_t parking_next_due_ns(const struct parking *parking)

@@ -21,11 +21,12 @@ void parking_free(struct parking *parking);
 /* Any thread. */
 size_t parking_count(const struct parking *parking);
 
-/* Parks `command` behind whatever waits for the same key. */
-void parking_add(struct parking *parking, struct command *command, int64_t now_ns);
+/* Parks `command` behind whatever waits for the same key, which lives as long as the command. */
+void parking_add(
+	struct parking *parking, struct command *command, struct slice key, int64_t now_ns);
 
-/* Whether commands wait for this command's key: then it must wait behind them. */
-bool parking_has_key(const struct parking *parking, const struct command *command);
+/* Whether commands wait for this key: then others on it must wait behind them. */
+bool parking_has_key(const struct parking *parking, struct slice key);
 
 /* When the next key is due: steady time, INT64_MAX if nothing is parked. */
 int64_t parking_next_due_ns(const struct parking *parking);

@@ -42,10 +42,20 @@ struct key_record {
 
 	bool found;        /* set by keys_find: it is there and has not expired */
 	bool same_request; /* set by keys_find: its fingerprint is this one */
-	bool pending;      /* what it stands for has begun and its end is not recorded yet */
-	struct slice note; /* of a pending one: what its service needs to go on */
+	/*
+	 * A pending record stands for something outside the store that has begun and whose end is
+	 * not recorded. It has an owner, whose lease lasts KEY_LEASE_US; only the owner can end it,
+	 * and after the lease anybody may claim it.
+	 */
+	struct slice owner; /* empty: not pending */
+	bool lease_is_over; /* set by keys_find */
+	struct slice note;  /* what the service needs to go on */
+	bool was_ours;      /* set by keys_claim, keys_finish, keys_forget and keys_release */
+
 	struct answer answer;
 };
+
+#define KEY_LEASE_US (5 * 1000000LL)
 
 struct session;
 
@@ -56,7 +66,8 @@ struct session_ops {
 
 	/*
 	 * In a transaction. Fills `found` of records sorted by scope and key, and, where it is
-	 * found, `same_request`, `pending`, `note` and `answer`, in memory of `arena`.
+	 * found, `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in memory of
+	 * `arena`.
 	 */
 	QP_MUST_CHECK enum status (*keys_find)(struct session *session, struct arena *arena,
 		struct key_record *records, size_t count);
@@ -68,13 +79,24 @@ struct session_ops {
 	QP_MUST_CHECK enum status (*keys_put)(struct session *session,
 		const struct key_record *records, size_t count, int64_t ttl_us);
 
-	/* In a transaction. The pending records have ended well: their answers are final. */
-	QP_MUST_CHECK enum status (*keys_finish)(
-		struct session *session, const struct key_record *records, size_t count);
+	/* In a transaction. `owner` becomes the owner of sorted pending records whose lease is
+	 * over, with a lease of its own. */
+	QP_MUST_CHECK enum status (*keys_claim)(
+		struct session *session, struct key_record *records, size_t count);
 
-	/* In a transaction. The pending records have come to nothing: they are forgotten. */
+	/* In a transaction. Sorted records of this owner have ended well: their answers are final.
+	 */
+	QP_MUST_CHECK enum status (*keys_finish)(
+		struct session *session, struct key_record *records, size_t count);
+
+	/* In a transaction. Sorted records of this owner have come to nothing: they are forgotten.
+	 */
 	QP_MUST_CHECK enum status (*keys_forget)(
-		struct session *session, const struct key_record *records, size_t count);
+		struct session *session, struct key_record *records, size_t count);
+
+	/* In a transaction. The owner does not go on with these: their lease is over now. */
+	QP_MUST_CHECK enum status (*keys_release)(
+		struct session *session, struct key_record *records, size_t count);
 
 	/*
 	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.

@@ -342,53 +342,86 @@ static struct key_record put_pending(struct engine *engine, const char *key)
 {
 	struct key_record record = make_record(engine, "s", key);
 
-	record.pending = true;
+	record.owner = slice_of("owner 1");
 	record.note = (struct slice)SLICE("where it stands: '\"%");
 	put_and_commit(engine->session, &record);
 	return record;
 }
 
-static void a_pending_key_gives_its_note_back(void **state)
+typedef enum status (*key_verb)(struct session *session, struct key_record *records, size_t count);
+
+/* Runs `verb` on one record in a transaction, and tells whether the key was the owner's. */
+static bool change_one(
+	struct engine *engine, key_verb verb, struct key_record record, const char *owner)
+{
+	record.owner = slice_of(owner);
+	engine_begin(engine->session);
+	assert_int_equal(verb(engine->session, &record, 1), STATUS_OK);
+	engine_commit(engine->session);
+	return record.was_ours;
+}
+
+static void a_pending_key_gives_its_owner_and_note_back(void **state)
 {
 	struct engine *engine = *state;
 	struct key_record record = put_pending(engine, "k");
 	struct key_record plain = make_record(engine, "s", "plain");
 	struct key_record found = look_up(engine, engine->session, &record);
 
-	assert_true(found.found && found.same_request && found.pending);
+	assert_true(found.found && found.same_request && !found.lease_is_over);
+	assert_true(slice_equal(found.owner, record.owner));
 	assert_true(slice_equal(found.note, record.note));
 	put_and_commit(engine->session, &plain);
-	assert_false(look_up(engine, engine->session, &plain).pending);
+	assert_int_equal(look_up(engine, engine->session, &plain).owner.len, 0);
 }
 
-static void a_finished_key_keeps_its_answer(void **state)
+static void only_its_owner_finishes_a_key_and_its_answer_stays(void **state)
 {
 	struct engine *engine = *state;
-	struct session *session = engine->session;
+	const struct session_ops *ops = engine->session->ops;
 	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
 	struct key_record found;
 
-	engine_begin(session);
-	assert_int_equal(session->ops->keys_finish(session, &records[0], 1), STATUS_OK);
-	engine_commit(session);
-	found = look_up(engine, session, &records[0]);
-	assert_true(found.found && !found.pending);
+	assert_false(change_one(engine, ops->keys_finish, records[0], "owner 2"));
+	assert_true(look_up(engine, engine->session, &records[0]).owner.len > 0);
+	assert_true(change_one(engine, ops->keys_finish, records[0], "owner 1"));
+	assert_false(change_one(engine, ops->keys_finish, records[0], "owner 1"));
+	found = look_up(engine, engine->session, &records[0]);
+	assert_true(found.found && found.owner.len == 0);
 	assert_same_answer(&found.answer, &records[0].answer);
-	assert_true(look_up(engine, session, &records[1]).pending);
+	assert_true(look_up(engine, engine->session, &records[1]).owner.len > 0);
 }
 
-static void a_forgotten_key_is_free_again(void **state)
+static void only_its_owner_forgets_a_key_which_is_free_then(void **state)
 {
 	struct engine *engine = *state;
-	struct session *session = engine->session;
+	const struct session_ops *ops = engine->session->ops;
 	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
 
-	engine_begin(session);
-	assert_int_equal(session->ops->keys_forget(session, &records[0], 1), STATUS_OK);
-	engine_commit(session);
+	assert_false(change_one(engine, ops->keys_forget, records[0], "owner 2"));
+	assert_true(is_known(engine, &records[0]));
+	assert_true(change_one(engine, ops->keys_forget, records[0], "owner 1"));
 	assert_false(is_known(engine, &records[0]));
 	assert_true(is_known(engine, &records[1]));
-	put_and_commit(session, &records[0]);
+	put_and_commit(engine->session, &records[0]);
+}
+
+static void a_key_is_claimed_after_its_lease_and_the_old_owner_has_lost_it(void **state)
+{
+	struct engine *engine = *state;
+	const struct session_ops *ops = engine->session->ops;
+	struct key_record record = put_pending(engine, "k");
+
+	assert_false(change_one(engine, ops->keys_claim, record, "owner 2"));
+	assert_false(change_one(engine, ops->keys_release, record, "owner 2"));
+	assert_true(change_one(engine, ops->keys_release, record, "owner 1"));
+	assert_true(look_up(engine, engine->session, &record).lease_is_over);
+	assert_true(change_one(engine, ops->keys_claim, record, "owner 2"));
+	assert_false(look_up(engine, engine->session, &record).lease_is_over);
+	assert_false(change_one(engine, ops->keys_claim, record, "owner 3"));
+	assert_false(change_one(engine, ops->keys_finish, record, "owner 1"));
+	assert_true(change_one(engine, ops->keys_finish, record, "owner 2"));
+	assert_false(change_one(engine, ops->keys_claim, record, "owner 3"));
 }
 
 /* ---- time -------------------------------------------------------------------------------- */
@@ -556,9 +589,10 @@ int main(void)
 		ENGINE_TEST(a_thousand_keys_go_in_one_batch),
 		ENGINE_TEST(keys_may_have_their_full_length),
 		ENGINE_TEST(a_batch_with_one_live_key_changes_nothing),
-		ENGINE_TEST(a_pending_key_gives_its_note_back),
-		ENGINE_TEST(a_finished_key_keeps_its_answer),
-		ENGINE_TEST(a_forgotten_key_is_free_again),
+		ENGINE_TEST(a_pending_key_gives_its_owner_and_note_back),
+		ENGINE_TEST(only_its_owner_finishes_a_key_and_its_answer_stays),
+		ENGINE_TEST(only_its_owner_forgets_a_key_which_is_free_then),
+		ENGINE_TEST(a_key_is_claimed_after_its_lease_and_the_old_owner_has_lost_it),
 		ENGINE_TEST(an_expired_key_counts_as_absent_and_is_replaced),
 		ENGINE_TEST(a_key_lives_as_long_as_it_was_told_to),
 		ENGINE_TEST(a_sweep_removes_expired_keys_up_to_its_limit),

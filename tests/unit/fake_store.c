@@ -9,6 +9,7 @@
 struct fake_key {
 	struct key_record record;
 	int64_t expires_us;
+	int64_t lease_until_us;
 };
 
 /* What a transaction can change, so that rollback is a copy back. */
@@ -150,7 +151,8 @@ static enum status keys_find(
 			continue;
 		records[i].same_request = memcmp(key->record.fingerprint, records[i].fingerprint,
 						  FINGERPRINT_SIZE) == 0;
-		records[i].pending = key->record.pending;
+		records[i].owner = key->record.owner;
+		records[i].lease_is_over = key->lease_until_us <= fake->now_us;
 		records[i].note = key->record.note;
 		records[i].answer = key->record.answer;
 	}
@@ -167,6 +169,7 @@ static struct key_record keep_record(struct fake_store *fake, const struct key_r
 	kept.answer.location = arena_copy(&fake->arena, record->answer.location);
 	kept.answer.body = arena_copy(&fake->arena, record->answer.body);
 	kept.note = arena_copy(&fake->arena, record->note);
+	kept.owner = arena_copy(&fake->arena, record->owner);
 	return kept;
 }
 
@@ -189,23 +192,12 @@ static enum status keys_put(
 		}
 		key->record = keep_record(fake, &records[i]);
 		key->expires_us = fake->now_us + ttl_us;
+		key->lease_until_us = fake->now_us + KEY_LEASE_US;
 	}
 	return status;
 }
 
-static enum status keys_finish(
-	struct session *session, const struct key_record *records, size_t count)
-{
-	struct fake_store *fake = fake_of(session);
-	enum status status = step(session);
-
-	for (size_t i = 0; i < count && status == STATUS_OK; i++)
-		find_key(fake, &records[i])->record.pending = false;
-	return status;
-}
-
-static enum status keys_forget(
-	struct session *session, const struct key_record *records, size_t count)
+static enum status keys_claim(struct session *session, struct key_record *records, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = step(session);
@@ -213,8 +205,62 @@ static enum status keys_forget(
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		struct fake_key *key = find_key(fake, &records[i]);
 
-		if (key && key->record.pending)
+		records[i].was_ours =
+			key && key->record.owner.len > 0 && key->lease_until_us <= fake->now_us;
+		if (!records[i].was_ours)
+			continue;
+		key->record.owner = arena_copy(&fake->arena, records[i].owner);
+		key->lease_until_us = fake->now_us + KEY_LEASE_US;
+	}
+	return status;
+}
+
+/* The key of this owner, NULL where it is not theirs any more. */
+static struct fake_key *find_owned(struct fake_store *fake, struct key_record *record)
+{
+	struct fake_key *key = find_key(fake, record);
+
+	record->was_ours = key && slice_equal(key->record.owner, record->owner);
+	return record->was_ours ? key : NULL;
+}
+
+static enum status keys_finish(struct session *session, struct key_record *records, size_t count)
+{
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct fake_key *key = find_owned(fake_of(session), &records[i]);
+
+		if (key)
+			key->record.owner = (struct slice){0};
+	}
+	return status;
+}
+
+static enum status keys_forget(struct session *session, struct key_record *records, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct fake_key *key = find_owned(fake, &records[i]);
+
+		if (key)
 			*key = fake->data->keys[--fake->data->key_count];
+	}
+	return status;
+}
+
+static enum status keys_release(struct session *session, struct key_record *records, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct fake_key *key = find_owned(fake, &records[i]);
+
+		if (key)
+			key->lease_until_us = fake->now_us;
 	}
 	return status;
 }
@@ -238,8 +284,10 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = keys_find,
 	.keys_put = keys_put,
+	.keys_claim = keys_claim,
 	.keys_finish = keys_finish,
 	.keys_forget = keys_forget,
+	.keys_release = keys_release,
 	.keys_sweep = keys_sweep,
 	.close = close_session,
 };

@@ -5,8 +5,9 @@ CREATE FUNCTION quipu_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
 		+ coalesce(nullif(current_setting('quipu.clock_offset', true), ''), '0')::interval
 $$;
 
--- What was answered under an Idempotency-Key, written in the transaction of the change itself. A pending
--- one stands for something outside the store that has begun: note says how to go on with it.
+-- What was answered under an Idempotency-Key, written in the transaction of the change itself. One
+-- with an owner is pending: something outside the store has begun, note says how to go on with it, and
+-- only the owner may end it until lease_until.
 CREATE TABLE idempotency_keys (
 	scope text COLLATE "C" NOT NULL,
 	key text COLLATE "C" NOT NULL,
@@ -15,7 +16,8 @@ CREATE TABLE idempotency_keys (
 	content_type text NOT NULL,
 	location text NOT NULL,
 	body bytea NOT NULL,
-	pending boolean NOT NULL,
+	owner text NOT NULL,
+	lease_until timestamptz NOT NULL,
 	note text NOT NULL,
 	expires_at timestamptz NOT NULL,
 	PRIMARY KEY (scope, key)

@@ -1,5 +1,6 @@
--- What was answered under an Idempotency-Key, written in the transaction of the change itself. A pending
--- one stands for something outside the store that has begun: note says how to go on with it.
+-- What was answered under an Idempotency-Key, written in the transaction of the change itself. One
+-- with an owner is pending: something outside the store has begun, note says how to go on with it, and
+-- only the owner may end it until lease_until.
 -- Times are microseconds since 1970.
 CREATE TABLE idempotency_keys (
 	scope TEXT NOT NULL,
@@ -9,7 +10,8 @@ CREATE TABLE idempotency_keys (
 	content_type TEXT NOT NULL,
 	location TEXT NOT NULL,
 	body BLOB NOT NULL,
-	pending INTEGER NOT NULL,
+	owner TEXT NOT NULL,
+	lease_until INTEGER NOT NULL,
 	note TEXT NOT NULL,
 	expires_at INTEGER NOT NULL,
 	PRIMARY KEY (scope, key)

@@ -5,7 +5,7 @@
 #include "base/log.h"
 
 /* The watcher says when the cluster goes and comes; the library may add a few lines, not more. */
-#define LOG_LINES_MAX 1000
+#define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 
 /* librdkafka's levels are syslog's, whose header has our names. */
@@ -20,7 +20,14 @@ static const struct kafka_setting defaults[] = {
 	{"socket.connection.setup.timeout.ms", "5000"},
 	{"reconnect.backoff.ms", "50"},
 	{"reconnect.backoff.max.ms", "500"},
-	{"log.connection.close", "false"},{"debug", "admin,metadata,broker"},
+	{"log.connection.close", "false"},
+	{NULL, NULL},
+};
+
+/* And for consumers: one that dies makes room for another after so long. */
+static const struct kafka_setting consumer_defaults[] = {
+	{"session.timeout.ms", "10000"},
+	{"heartbeat.interval.ms", "2000"},
 	{NULL, NULL},
 };
 
@@ -111,6 +118,7 @@ rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client, rd_kafka_type_t typ
 	rd_kafka_conf_set_opaque(conf, client);
 	rd_kafka_conf_set_log_cb(conf, write_log);
 	if (set_all(conf, defaults, why, size) &&
+		(type != RD_KAFKA_CONSUMER || set_all(conf, consumer_defaults, why, size)) &&
 		set_options(conf, &client->bus->url, type, why, size) &&
 		set_all(conf, settings, why, size))
 		return conf;

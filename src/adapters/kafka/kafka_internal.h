@@ -78,6 +78,7 @@ struct kafka_bus {
 	/* The watcher's own. */
 	struct kafka_client watch;
 	rd_kafka_queue_t *news;
+	rd_kafka_topic_t *probed; /* NULL: not known yet whether there are topics */
 	pthread_t thread;
 	bool running;
 

@@ -3,8 +3,9 @@
  * deadline takes back what has not been reported: afterwards nothing of it is left in the client.
  * The fate of a message is what librdkafka knows of it, and UNKNOWN wherever it does not.
  *
- * After messages were taken back the client is replaced, also after a fatal error: an idempotent
- * producer that skips numbers is refused by the broker.
+ * The client is replaced when the fate of something taken back is unknown, and after a fatal error:
+ * the broker's numbering of an idempotent producer and the client's may then disagree. Messages that
+ * were taken back before they were sent leave only a gap, from which the client recovers by itself.
  */
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ struct kafka_producer {
 	struct kafka_client *client; /* NULL: to be made */
 	rd_kafka_queue_t *reports;
 	size_t outstanding; /* messages of this publish without a report */
+	bool lost;          /* some of those that were taken back may have been sent */
 };
 
 static const struct producer_ops producer_ops;
@@ -30,6 +32,7 @@ static const struct kafka_setting settings[] = {
 	{"linger.ms", "0.5"},
 	{"retry.backoff.ms", "50"},
 	{"message.timeout.ms", "30000"},
+	{"topic.metadata.refresh.interval.ms", "10000"}, /* a topic that was refused may be there */
 	{"request.timeout.ms", "10000"},
 	{"message.max.bytes", "2097152"},
 	{"partitioner", "murmur2_random"}, /* as the Java client does */
@@ -161,6 +164,11 @@ static void serve(struct kafka_producer *producer, int64_t until_ns)
 		assert(producer->outstanding > 0);
 		producer->outstanding--;
 		message->fate = fate_of(report);
+		producer->lost |= message->fate == BUS_UNKNOWN;
+		if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			log_line(LOG_DEBUG, "bus", "%s: a message to %s failed: %s",
+				producer->bus->base.name, rd_kafka_topic_name(report->rkt),
+				rd_kafka_err2str(report->err));
 	}
 	rd_kafka_event_destroy(event);
 }
@@ -199,13 +207,36 @@ static void take_back(struct kafka_producer *producer)
 
 	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 	serve_until(producer, clock_steady_ns(&clock_system) + PURGE_GRACE_NS);
+	producer->lost |= producer->outstanding > 0;
+}
+
+static void replace_client(struct kafka_producer *producer)
+{
+	bool opened;
+
+	retire_client(producer);
+	opened = open_client(producer); /* now, so that it is connected when it is needed */
+	(void)opened;                   /* the next publish tries again */
+}
+
+static void send_all(
+	struct kafka_producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	producer->outstanding = 0;
+	producer->lost = false;
+	for (size_t i = 0; i < count && clock_steady_ns(&clock_system) < until_ns; i++)
+		send_one(producer, &messages[i], until_ns);
+	serve_until(producer, until_ns);
+	if (producer->outstanding > 0)
+		take_back(producer);
+	if (producer->lost || is_broken(producer))
+		replace_client(producer);
 }
 
 static enum status publish(
 	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
 {
 	struct kafka_producer *producer = producer_of(base);
-	bool late;
 
 	for (size_t i = 0; i < count; i++)
 		messages[i].fate = BUS_NOT_PERSISTED;
@@ -215,15 +246,7 @@ static enum status publish(
 		return STATUS_BUS_UNAVAILABLE;
 	if (!producer->client && !open_client(producer))
 		return STATUS_BUS_UNAVAILABLE;
-	producer->outstanding = 0;
-	for (size_t i = 0; i < count; i++)
-		send_one(producer, &messages[i], until_ns);
-	serve_until(producer, until_ns);
-	late = producer->outstanding > 0;
-	if (late)
-		take_back(producer);
-	if (late || is_broken(producer))
-		retire_client(producer);
+	send_all(producer, messages, count, until_ns);
 	return STATUS_OK;
 }
 

@@ -90,7 +90,7 @@ static bool is_plain(struct slice text)
 /* host, host:port or [address]:port */
 static bool is_server(struct slice text)
 {
-	const char *colon = text.len ? memrchr(text.data, ':', text.len) : NULL;
+	const char *colon = text.data ? memrchr(text.data, ':', text.len) : NULL;
 	const char *bracket = text.len ? memrchr(text.data, ']', text.len) : NULL;
 	int64_t port;
 	struct slice digits;

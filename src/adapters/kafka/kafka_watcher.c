@@ -34,11 +34,13 @@ static void set_up(struct kafka_bus *bus, bool up, const char *reason)
 		log_line(LOG_WARN, "bus", "%s: Kafka does not answer: %s", bus->base.name, reason);
 }
 
+/* Asks about one topic: without any, librdkafka asks about all that the cluster has. */
 static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 {
 	int timeout_ms = atomic_load(&bus->up) ? PROBE_UP_TIMEOUT_MS : PROBE_DOWN_TIMEOUT_MS;
 	const struct rd_kafka_metadata *metadata;
-	rd_kafka_resp_err_t err = rd_kafka_metadata(bus->watch.rk, 0, NULL, &metadata, timeout_ms);
+	rd_kafka_resp_err_t err =
+		rd_kafka_metadata(bus->watch.rk, 0, bus->probed, &metadata, timeout_ms);
 
 	if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
 		rd_kafka_metadata_destroy(metadata);
@@ -136,6 +138,18 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
+/* librdkafka's mock cluster names a controller that is not one of its brokers. */
+static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
+{
+	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
+
+	for (int i = 0; i < metadata->broker_cnt; i++) {
+		if (metadata->brokers[i].id == controller)
+			return true;
+	}
+	return controller < 0; /* there will be one */
+}
+
 /* false: not now. A cluster that refuses is left as it is. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
@@ -148,35 +162,40 @@ static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t c
 	err = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
 	if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
 		note_topics(bus, event);
-	if (err == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE) {
-		for (size_t i = 0; i < bus->channel_count; i++)
-			ask_for(bus, bus->channels[i].name);
-		err = RD_KAFKA_RESP_ERR_NO_ERROR;
-	}
 	if (event)
 		rd_kafka_event_destroy(event);
 	rd_kafka_queue_destroy(queue);
 	return err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+static bool make_missing(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
+{
+	rd_kafka_NewTopic_t **topics = qp_calloc(bus->channel_count, sizeof(topics[0]));
+	size_t count = list_missing(bus, metadata, topics);
+	bool made = true;
+
+	if (count > 0 && has_controller(bus, metadata))
+		made = create(bus, topics, count);
+	else if (count > 0)
+		for (size_t i = 0; i < bus->channel_count; i++)
+			ask_for(bus, bus->channels[i].name);
+	rd_kafka_NewTopic_destroy_array(topics, count);
+	free(topics);
+	return made;
+}
+
 static bool make_topics(struct kafka_bus *bus)
 {
 	const struct rd_kafka_metadata *metadata;
-	rd_kafka_NewTopic_t **topics;
-	size_t count;
-	bool made = true;
+	bool made;
 
 	if (rd_kafka_metadata(bus->watch.rk, 1, NULL, &metadata, PROBE_UP_TIMEOUT_MS) !=
 		RD_KAFKA_RESP_ERR_NO_ERROR)
 		return false;
-	topics = qp_calloc(bus->channel_count, sizeof(topics[0]));
-	count = list_missing(bus, metadata, topics);
+	made = make_missing(bus, metadata);
 	rd_kafka_metadata_destroy(metadata);
-	if (count > 0) {
-		made = create(bus, topics, count);
-		rd_kafka_NewTopic_destroy_array(topics, count);
-	}
-	free(topics);
+	if (made && bus->channel_count > 0)
+		bus->probed = rd_kafka_topic_new(bus->watch.rk, bus->channels[0].name, NULL);
 	return made;
 }
 
@@ -275,6 +294,8 @@ void kafka_watcher_stop(struct kafka_bus *bus)
 	bury(bus);
 	if (bus->news)
 		rd_kafka_queue_destroy(bus->news);
+	if (bus->probed)
+		rd_kafka_topic_destroy(bus->probed);
 	if (bus->watch.rk)
 		rd_kafka_destroy(bus->watch.rk);
 }

@@ -130,8 +130,10 @@ enum status pg_keys_find(
 	struct session *session, struct arena *arena, struct key_record *records, size_t count);
 enum status pg_keys_put(
 	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
-enum status pg_keys_finish(struct session *session, const struct key_record *records, size_t count);
-enum status pg_keys_forget(struct session *session, const struct key_record *records, size_t count);
+enum status pg_keys_claim(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_release(struct session *session, struct key_record *records, size_t count);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 

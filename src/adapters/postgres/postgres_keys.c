@@ -5,8 +5,8 @@
 
 static const struct pg_statement find_statement = {
 	"quipu_keys_find",
-	"SELECT w.n, k.fingerprint, k.status, k.content_type, k.location, k.body, k.pending, "
-	"k.note "
+	"SELECT w.n, k.fingerprint, k.status, k.content_type, k.location, k.body, k.owner, "
+	"k.note, k.lease_until <= (SELECT quipu_now()) "
 	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(scope, key, n) "
 	"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 	"WHERE k.expires_at > (SELECT quipu_now())",
@@ -16,32 +16,53 @@ static const struct pg_statement find_statement = {
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
 	"INSERT INTO idempotency_keys AS k "
-	"(scope, key, fingerprint, status, content_type, location, body, pending, note, "
-	"expires_at) "
-	"SELECT scope, key, fingerprint, status, content_type, location, body, pending = 1, note, "
-	"(SELECT quipu_now()) + $10::int8 * interval '1 microsecond' "
+	"(scope, key, fingerprint, status, content_type, location, body, owner, note, "
+	"lease_until, expires_at) "
+	"SELECT scope, key, fingerprint, status, content_type, location, body, owner, note, "
+	"(SELECT quipu_now()) + $10::int8 * interval '1 microsecond', "
+	"(SELECT quipu_now()) + $11::int8 * interval '1 microsecond' "
 	"FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int4[], $5::text[], $6::text[], "
-	"$7::bytea[], $8::int4[], $9::text[]) "
-	"AS w(scope, key, fingerprint, status, content_type, location, body, pending, note) "
+	"$7::bytea[], $8::text[], $9::text[]) "
+	"AS w(scope, key, fingerprint, status, content_type, location, body, owner, note) "
 	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
 	"status = excluded.status, content_type = excluded.content_type, "
-	"location = excluded.location, body = excluded.body, pending = excluded.pending, "
-	"note = excluded.note, expires_at = excluded.expires_at "
+	"location = excluded.location, body = excluded.body, owner = excluded.owner, "
+	"note = excluded.note, lease_until = excluded.lease_until, "
+	"expires_at = excluded.expires_at "
 	"WHERE k.expires_at <= (SELECT quipu_now()) "
 	"RETURNING 1",
 };
 
+/* Each takes scopes, keys and owners, and returns the places of those that it changed. */
+#define OWNED_KEYS                                                                                 \
+	"FROM unnest($1::text[], $2::text[], $3::text[]) "                                         \
+	"WITH ORDINALITY AS w(scope, key, owner, n) WHERE k.scope = w.scope AND k.key = w.key "
+
+static const struct pg_statement claim_statement = {
+	"quipu_keys_claim",
+	"UPDATE idempotency_keys AS k SET owner = w.owner, "
+	"lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' " OWNED_KEYS
+	"AND k.owner <> '' AND k.lease_until <= (SELECT quipu_now()) RETURNING w.n",
+};
+
 static const struct pg_statement finish_statement = {
 	"quipu_keys_finish",
-	"UPDATE idempotency_keys AS k SET pending = false "
-	"FROM unnest($1::text[], $2::text[]) AS w(scope, key) "
-	"WHERE k.scope = w.scope AND k.key = w.key AND k.pending",
+	"UPDATE idempotency_keys AS k SET owner = '' " OWNED_KEYS
+	"AND k.owner = w.owner RETURNING w.n",
 };
 
 static const struct pg_statement forget_statement = {
 	"quipu_keys_forget",
-	"DELETE FROM idempotency_keys AS k USING unnest($1::text[], $2::text[]) AS w(scope, key) "
-	"WHERE k.scope = w.scope AND k.key = w.key AND k.pending",
+	"DELETE FROM idempotency_keys AS k "
+	"USING unnest($1::text[], $2::text[], $3::text[]) "
+	"WITH ORDINALITY AS w(scope, key, owner, n) "
+	"WHERE k.scope = w.scope AND k.key = w.key AND k.owner = w.owner RETURNING w.n",
+};
+
+static const struct pg_statement release_statement = {
+	"quipu_keys_release",
+	"UPDATE idempotency_keys AS k SET lease_until = (SELECT quipu_now()) " OWNED_KEYS
+	"AND k.owner = w.owner RETURNING w.n",
 };
 
 static const struct pg_statement sweep_statement = {
@@ -68,31 +89,35 @@ static void fill_record(
 	record->answer.content_type = keep(arena, result, row, 3);
 	record->answer.location = keep(arena, result, row, 4);
 	record->answer.body = keep(arena, result, row, 5);
-	record->pending = pg_bool(result, row, 6);
+	record->owner = keep(arena, result, row, 6);
 	record->note = keep(arena, result, row, 7);
+	record->lease_is_over = pg_bool(result, row, 8);
 }
 
-/* Runs a statement whose first two parameters are the scopes and keys of the records. */
+/* Sends scopes, keys and owners of the records, and the lease where the statement takes it. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
-	const struct key_record *records, size_t count)
+	size_t param_count, const struct key_record *records, size_t count)
 {
 	struct pg_array scopes = pg_array_of(session, PG_OID_TEXT, count);
 	struct pg_array keys = pg_array_of(session, PG_OID_TEXT, count);
+	struct pg_array owners = pg_array_of(session, PG_OID_TEXT, count);
 
 	for (size_t i = 0; i < count; i++) {
 		pg_array_text(&scopes, records[i].scope);
 		pg_array_text(&keys, records[i].key);
+		pg_array_text(&owners, records[i].owner);
 	}
-	struct pg_param params[2] = {pg_param_array(&scopes), pg_param_array(&keys)};
+	struct pg_param params[4] = {pg_param_array(&scopes), pg_param_array(&keys),
+		pg_param_array(&owners), pg_param_int8(session, KEY_LEASE_US)};
 
-	return pg_run(session, statement, params, 2);
+	return pg_run(session, statement, params, param_count);
 }
 
 enum status pg_keys_find(
 	struct session *base, struct arena *arena, struct key_record *records, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	enum status status = run_on_keys(session, &find_statement, records, count);
+	enum status status = run_on_keys(session, &find_statement, 2, records, count);
 
 	if (status != STATUS_OK)
 		return status;
@@ -107,14 +132,43 @@ enum status pg_keys_find(
 	return STATUS_OK;
 }
 
-enum status pg_keys_finish(struct session *session, const struct key_record *records, size_t count)
+static enum status change_keys(struct session *base, const struct pg_statement *statement,
+	size_t param_count, struct key_record *records, size_t count)
 {
-	return run_on_keys(pg_session_of(session), &finish_statement, records, count);
+	struct pg_session *session = pg_session_of(base);
+	enum status status = run_on_keys(session, statement, param_count, records, count);
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++)
+		records[i].was_ours = false;
+	for (int row = 0; row < PQntuples(session->results[0]); row++) {
+		int64_t n = pg_int8(session->results[0], row, 0);
+
+		assert(n >= 1 && (size_t)n <= count);
+		records[n - 1].was_ours = true;
+	}
+	return STATUS_OK;
 }
 
-enum status pg_keys_forget(struct session *session, const struct key_record *records, size_t count)
+enum status pg_keys_claim(struct session *session, struct key_record *records, size_t count)
 {
-	return run_on_keys(pg_session_of(session), &forget_statement, records, count);
+	return change_keys(session, &claim_statement, 4, records, count);
+}
+
+enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count)
+{
+	return change_keys(session, &finish_statement, 3, records, count);
+}
+
+enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count)
+{
+	return change_keys(session, &forget_statement, 3, records, count);
+}
+
+enum status pg_keys_release(struct session *session, struct key_record *records, size_t count)
+{
+	return change_keys(session, &release_statement, 3, records, count);
 }
 
 #define PUT_COLUMNS 9
@@ -123,10 +177,10 @@ enum status pg_keys_put(
 	struct session *base, const struct key_record *records, size_t count, int64_t ttl_us)
 {
 	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4,
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4, PG_OID_TEXT};
+		PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_TEXT, PG_OID_TEXT};
 	struct pg_session *session = pg_session_of(base);
 	struct pg_array columns[PUT_COLUMNS];
-	struct pg_param params[PUT_COLUMNS + 1];
+	struct pg_param params[PUT_COLUMNS + 2];
 	enum status status;
 
 	for (size_t i = 0; i < PUT_COLUMNS; i++)
@@ -141,13 +195,14 @@ enum status pg_keys_put(
 		pg_array_text(&columns[4], record->answer.content_type);
 		pg_array_text(&columns[5], record->answer.location);
 		pg_array_text(&columns[6], record->answer.body);
-		pg_array_int4(&columns[7], record->pending);
+		pg_array_text(&columns[7], record->owner);
 		pg_array_text(&columns[8], record->note);
 	}
 	for (size_t i = 0; i < PUT_COLUMNS; i++)
 		params[i] = pg_param_array(&columns[i]);
-	params[PUT_COLUMNS] = pg_param_int8(session, ttl_us);
-	status = pg_run(session, &put_statement, params, PUT_COLUMNS + 1);
+	params[PUT_COLUMNS] = pg_param_int8(session, KEY_LEASE_US);
+	params[PUT_COLUMNS + 1] = pg_param_int8(session, ttl_us);
+	status = pg_run(session, &put_statement, params, PUT_COLUMNS + 2);
 	if (status == STATUS_OK && (size_t)PQntuples(session->results[0]) != count) {
 		base->ops->rollback(base);
 		return STATUS_RERUN;

@@ -441,8 +441,10 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = pg_keys_find,
 	.keys_put = pg_keys_put,
+	.keys_claim = pg_keys_claim,
 	.keys_finish = pg_keys_finish,
 	.keys_forget = pg_keys_forget,
+	.keys_release = pg_keys_release,
 	.keys_sweep = pg_keys_sweep,
 	.close = close_session,
 };

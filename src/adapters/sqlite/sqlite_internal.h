@@ -170,10 +170,10 @@ enum status sqlite_keys_find(
 	struct session *session, struct arena *arena, struct key_record *records, size_t count);
 enum status sqlite_keys_put(
 	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
-enum status sqlite_keys_finish(
-	struct session *session, const struct key_record *records, size_t count);
-enum status sqlite_keys_forget(
-	struct session *session, const struct key_record *records, size_t count);
+enum status sqlite_keys_claim(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
 /* The time that is stored and compared with what is stored. */

@@ -2,26 +2,35 @@
 #include "adapters/sqlite/sqlite_internal.h"
 
 static const char find_sql[] =
-	"SELECT fingerprint, status, content_type, location, body, pending, note "
+	"SELECT fingerprint, status, content_type, location, body, owner, note, lease_until "
 	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
 /* An expired key counts as absent, so it is replaced; a live one is left as it is. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys "
-	"(scope, key, fingerprint, status, content_type, location, body, pending, note, "
-	"expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
+	"(scope, key, fingerprint, status, content_type, location, body, owner, note, "
+	"lease_until, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
 	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
 	"status = excluded.status, content_type = excluded.content_type, "
-	"location = excluded.location, body = excluded.body, pending = excluded.pending, "
-	"note = excluded.note, expires_at = excluded.expires_at "
-	"WHERE idempotency_keys.expires_at <= ?11";
+	"location = excluded.location, body = excluded.body, owner = excluded.owner, "
+	"note = excluded.note, lease_until = excluded.lease_until, "
+	"expires_at = excluded.expires_at "
+	"WHERE idempotency_keys.expires_at <= ?12";
+
+/* Each takes scope, key, owner, and the times that it needs. */
+static const char claim_sql[] =
+	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5 "
+	"WHERE scope = ?1 AND key = ?2 AND owner <> '' AND lease_until <= ?4";
 
 static const char finish_sql[] =
-	"UPDATE idempotency_keys SET pending = 0 WHERE scope = ?1 AND key = ?2 AND pending";
+	"UPDATE idempotency_keys SET owner = '' WHERE scope = ?1 AND key = ?2 AND owner = ?3";
 
 static const char forget_sql[] =
-	"DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND pending";
+	"DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND owner = ?3";
+
+static const char release_sql[] = "UPDATE idempotency_keys SET lease_until = ?4 "
+				  "WHERE scope = ?1 AND key = ?2 AND owner = ?3";
 
 static const char sweep_sql[] =
 	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
@@ -32,8 +41,8 @@ static struct slice keep(struct arena *arena, const struct sqlite_query *query, 
 	return arena_copy(arena, sqlite_query_bytes(query, column));
 }
 
-static void fill_record(
-	struct key_record *record, struct arena *arena, const struct sqlite_query *query)
+static void fill_record(struct key_record *record, struct arena *arena,
+	const struct sqlite_query *query, int64_t now_us)
 {
 	struct slice fingerprint = sqlite_query_bytes(query, 0);
 
@@ -43,8 +52,9 @@ static void fill_record(
 	record->answer.content_type = keep(arena, query, 2);
 	record->answer.location = keep(arena, query, 3);
 	record->answer.body = keep(arena, query, 4);
-	record->pending = sqlite_query_int(query, 5) != 0;
+	record->owner = keep(arena, query, 5);
 	record->note = keep(arena, query, 6);
+	record->lease_is_over = sqlite_query_int(query, 7) <= now_us;
 }
 
 enum status sqlite_keys_find(
@@ -61,7 +71,7 @@ enum status sqlite_keys_find(
 						   sqlite_text(record->key), sqlite_int(now_us)));
 		record->found = sqlite_query_next(&query);
 		if (record->found)
-			fill_record(record, arena, &query);
+			fill_record(record, arena, &query, now_us);
 	}
 	return sqlite_query_close(&query);
 }
@@ -78,38 +88,53 @@ enum status sqlite_keys_put(
 		const struct answer *answer = &record->answer;
 		struct slice fingerprint = slice_make(record->fingerprint, FINGERPRINT_SIZE);
 
-		sqlite_query_change_one(
-			&query, SQLITE_VALUES(sqlite_text(record->scope), sqlite_text(record->key),
-					sqlite_blob(fingerprint), sqlite_int(answer->http_status),
-					sqlite_text(answer->content_type),
-					sqlite_text(answer->location), sqlite_blob(answer->body),
-					sqlite_int(record->pending), sqlite_text(record->note),
-					sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(record->scope), sqlite_text(record->key),
+				sqlite_blob(fingerprint), sqlite_int(answer->http_status),
+				sqlite_text(answer->content_type), sqlite_text(answer->location),
+				sqlite_blob(answer->body), sqlite_text(record->owner),
+				sqlite_text(record->note), sqlite_int(now_us + KEY_LEASE_US),
+				sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
 	}
 	return sqlite_query_close(&query);
 }
 
-static enum status change_keys(
-	struct session *base, const char *sql, const struct key_record *records, size_t count)
+/* Runs `sql` for each record; `time_count` says how many of now and now + lease it takes. */
+static enum status change_keys(struct session *base, const char *sql, size_t time_count,
+	struct key_record *records, size_t count)
 {
-	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), sql);
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, sql);
+	int64_t now_us = sqlite_now_us(session);
 
-	for (size_t i = 0; i < count; i++)
-		sqlite_query_change(&query,
-			SQLITE_VALUES(sqlite_text(records[i].scope), sqlite_text(records[i].key)));
+	for (size_t i = 0; i < count; i++) {
+		const struct sqlite_value values[] = {sqlite_text(records[i].scope),
+			sqlite_text(records[i].key), sqlite_text(records[i].owner),
+			sqlite_int(now_us), sqlite_int(now_us + KEY_LEASE_US)};
+
+		records[i].was_ours = sqlite_query_change(&query, values, 3 + time_count) == 1;
+	}
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_keys_finish(
-	struct session *session, const struct key_record *records, size_t count)
+enum status sqlite_keys_claim(struct session *session, struct key_record *records, size_t count)
 {
-	return change_keys(session, finish_sql, records, count);
+	return change_keys(session, claim_sql, 2, records, count);
 }
 
-enum status sqlite_keys_forget(
-	struct session *session, const struct key_record *records, size_t count)
+enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count)
 {
-	return change_keys(session, forget_sql, records, count);
+	return change_keys(session, finish_sql, 0, records, count);
+}
+
+enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count)
+{
+	return change_keys(session, forget_sql, 0, records, count);
+}
+
+enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count)
+{
+	return change_keys(session, release_sql, 1, records, count);
 }
 
 enum status sqlite_keys_sweep(struct session *base, size_t limit, size_t *deleted)

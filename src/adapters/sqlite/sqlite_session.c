@@ -235,8 +235,10 @@ static const struct session_ops session_ops = {
 	.rollback = rollback,
 	.keys_find = sqlite_keys_find,
 	.keys_put = sqlite_keys_put,
+	.keys_claim = sqlite_keys_claim,
 	.keys_finish = sqlite_keys_finish,
 	.keys_forget = sqlite_keys_forget,
+	.keys_release = sqlite_keys_release,
 	.keys_sweep = sqlite_keys_sweep,
 	.close = close_session,
 };

@@ -9,7 +9,8 @@
 #include "flow/groups.h"
 #include "services/gateway/limit_rules.h"
 
-#define PUBLISH_TIMEOUT_NS (5 * NS_PER_S)
+/* Well within KEY_LEASE_US, so that a pending key is rarely taken over from a live owner. */
+#define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
@@ -394,7 +395,8 @@ enum status gateway_settle(void *context, struct session *session, const struct 
 			(const struct gateway_command *)batch->writes[i];
 		enum write_effect effect = command->write.effect;
 
-		if (command->verb != GATEWAY_SEND || effect == EFFECT_UNKNOWN)
+		if (command->verb != GATEWAY_SEND || effect == EFFECT_UNKNOWN ||
+			command->write.is_lost)
 			continue;
 		all[count].user_id = command->user.text;
 		all[count].window_start_us = window_of(command);
