@@ -38,8 +38,7 @@ struct bus_message {
 	struct slice channel;
 	struct slice subject; /* may be empty */
 	struct slice key;     /* may be empty */
-	struct slice
-		id; /* unique; engines that can drop repeated ids do. Sent as header event-id */
+	struct slice id;      /* unique; sent as header event-id, by which consumers tell repeats */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
@@ -72,7 +71,8 @@ struct producer_ops {
 	/*
 	 * Publishes all and waits for the fate of each, until steady time `until_ns` at the latest.
 	 * BUS_UNAVAILABLE: the engine is known to be away; nothing was sent and every fate is
-	 * NOT_PERSISTED; this takes no time. OK: look at each fate.
+	 * NOT_PERSISTED; this takes no time. OK: look at each fate. A message to a channel that was
+	 * not declared is NOT_PERSISTED. Kafka may take up to half a second longer than told.
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
@@ -96,7 +96,9 @@ struct consumer_ops {
 
 	/*
 	 * The effect of the first `count` deliveries of the last fetch is durable: they are not
-	 * given again. What is not acknowledged comes again after a restart, or after again().
+	 * given again, but for a group that is just being shared out anew. Counts of one fetch
+	 * grow. What is not acknowledged comes again with the next fetch, or after a restart. Not
+	 * OK: nothing is counted as acknowledged.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 

@@ -54,10 +54,13 @@ int main(void)
 {
 	char words[256];
 	char line[64];
-	rd_kafka_t *rk =
-		rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), words, sizeof(words));
-	rd_kafka_mock_cluster_t *cluster = rk ? rd_kafka_mock_cluster_new(rk, BROKERS) : NULL;
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	rd_kafka_t *rk;
+	rd_kafka_mock_cluster_t *cluster;
 
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
+	cluster = rk ? rd_kafka_mock_cluster_new(rk, BROKERS) : NULL;
 	if (!cluster) {
 		fprintf(stderr, "mock_kafka: no cluster\n");
 		return 1;

@@ -14,13 +14,17 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from harness import postgres as pg  # noqa: E402
+from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
+from harness.gateway import Gateway  # noqa: E402
+from harness.gateway_stacks import PostgresStack, SqliteStack  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
 from harness.quipu import Quipu  # noqa: E402
 from harness.stores import PostgresStore, SqliteStore  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORES = ["sqlite", "postgres"]
+STACKS = ["sqlite-memory", "sqlite-none", "postgres-none", "postgres-redis"]  # of the gateway: store and cache
 LOGS = pytest.StashKey()
 
 
@@ -184,6 +188,17 @@ def module_http_server(binary, tmp_path_factory, request):
         servers.close()
 
 
+@pytest.fixture(scope="module")
+def all_roles_server(binary, tmp_path_factory, request):
+    """The program as a newcomer starts it: every role, every route."""
+    directory = tmp_path_factory.mktemp("all-roles")
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(SqliteStore(directory / "data"), "--roles", "all")
+    finally:
+        servers.close()
+
+
 def _watched(server, node):
     """A shared server on loan to one test: shows its part of the log, and blames the test that hurt it."""
     start = len(server.log_text())
@@ -212,3 +227,104 @@ def counts(shared_server, client):
 def http_counts(http_server, client):
     """A client of the module's shared server for tests of HTTP itself."""
     return client(http_server)
+
+
+# ---- the gateway and its sender
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    """The one Redis of the run. Tests that stop it or flush it use `own_redis`."""
+    yield from _run_redis()
+
+
+@pytest.fixture
+def own_redis(request):
+    for server in _run_redis():
+        show_on_failure(request.node, "Redis's log", server.log_tail)
+        yield server
+
+
+def _run_redis():
+    try:
+        server = rd.Redis()
+    except rd.Unavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+def make_stack(name, request, directory, database):
+    """A stack by its name in STACKS; `database` makes a database where one is needed."""
+    engine, cache = name.split("-")
+    if cache == "redis":
+        cache = request.getfixturevalue("redis_server").url
+    return SqliteStack(directory, cache) if engine == "sqlite" else PostgresStack(directory, cache, database())
+
+
+@pytest.fixture(params=STACKS)
+def stack(request, tmp_path):
+    """A fresh stack; a test that asks for it runs once on each."""
+    return make_stack(request.param, request, tmp_path, lambda: request.getfixturevalue("database"))
+
+
+@pytest.fixture
+def postgres_stack(database, tmp_path):
+    """Without a cache."""
+    return PostgresStack(tmp_path, "none", database)
+
+
+@pytest.fixture
+def redis_stack(database, tmp_path, own_redis):
+    """On PostgreSQL, with a Redis that belongs to the test."""
+    return PostgresStack(tmp_path, own_redis.url, database)
+
+
+@pytest.fixture
+def gateway_client(openapi):
+    """Makes clients of the gateway: `gateway_client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Gateway(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for gateway in made:
+        gateway.close()
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def module_gateway(request, binary, tmp_path_factory):
+    """One gateway for all tests of a module that only send requests, each to users of its own; and its stack."""
+    directory = tmp_path_factory.mktemp("gateway")
+    databases = []
+
+    def database():
+        databases.append(request.getfixturevalue("postgres_server").create_database())
+        return databases[-1]
+
+    stack = make_stack(request.param, request, directory, database)
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(stack), stack
+    finally:
+        servers.close()
+        for fresh in databases:
+            fresh.drop()
+
+
+@pytest.fixture
+def gateway_server(module_gateway, request):
+    yield from _watched(module_gateway[0], request.node)
+
+
+@pytest.fixture
+def gateway_stack(module_gateway):
+    return module_gateway[1]
+
+
+@pytest.fixture
+def gateway(gateway_server, gateway_client):
+    """A client of the module's shared gateway, on each stack."""
+    return gateway_client(gateway_server)

@@ -24,6 +24,7 @@ MAY_SEE = {
     "libpq-fe.h": {"adapters/postgres"},
     "sqlite3.h": {"adapters/sqlite", "adapters/local"},
     "hiredis/hiredis.h": {"adapters/redis"},
+    "librdkafka/rdkafka.h": {"adapters/kafka"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "main.c"},

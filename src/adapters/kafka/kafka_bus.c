@@ -57,8 +57,8 @@ static void init_condition(pthread_cond_t *condition)
 	pthread_condattr_destroy(&attributes);
 }
 
-struct bus *kafka_bus_new(const char *name, const char *url, const struct bus_channel *channels,
-	size_t channel_count)
+struct bus *kafka_bus_new(
+	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
 {
 	struct kafka_bus *bus = qp_calloc(1, sizeof(*bus));
 

@@ -31,7 +31,8 @@ struct kafka_consumer {
 	size_t acked; /* so many of those are acknowledged */
 
 	_Atomic bool woken;
-	rd_kafka_queue_t *queue; /* under the bus's lock: where a fetch waits; NULL: no client yet */
+	rd_kafka_queue_t
+		*queue; /* under the bus's lock: where a fetch waits; NULL: no client yet */
 };
 
 static const struct consumer_ops consumer_ops;
@@ -314,8 +315,8 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 
 	for (size_t i = from; i < to; i++) {
 		int32_t partition = consumer->held[i]->partition;
-		rd_kafka_topic_partition_t *entry = rd_kafka_topic_partition_list_find(
-			offsets, consumer->topic, partition);
+		rd_kafka_topic_partition_t *entry =
+			rd_kafka_topic_partition_list_find(offsets, consumer->topic, partition);
 
 		if (!entry)
 			entry = rd_kafka_topic_partition_list_add(

@@ -58,8 +58,8 @@ struct kafka_client {
 };
 
 /* The user's options, then `settings` up to one without a name. NULL: `why`. */
-QP_MUST_CHECK rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client,
-	rd_kafka_type_t type, const struct kafka_setting *settings, char *why, size_t size);
+QP_MUST_CHECK rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client, rd_kafka_type_t type,
+	const struct kafka_setting *settings, char *why, size_t size);
 
 /* Takes `conf` in any case. false: `why`. */
 QP_MUST_CHECK bool kafka_client_open(struct kafka_client *client, rd_kafka_type_t type,

@@ -4,8 +4,9 @@
  * The fate of a message is what librdkafka knows of it, and UNKNOWN wherever it does not.
  *
  * The client is replaced when the fate of something taken back is unknown, and after a fatal error:
- * the broker's numbering of an idempotent producer and the client's may then disagree. Messages that
- * were taken back before they were sent leave only a gap, from which the client recovers by itself.
+ * the broker's numbering of an idempotent producer and the client's may then disagree. Messages
+ * that were taken back before they were sent leave only a gap, from which the client recovers by
+ * itself.
  */
 #include <stdlib.h>
 
@@ -123,8 +124,8 @@ static rd_kafka_resp_err_t enqueue(
 		{.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
 		{.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = message},
 	};
-	rd_kafka_error_t *error = rd_kafka_produceva(
-		producer->client->rk, parts, sizeof(parts) / sizeof(parts[0]));
+	rd_kafka_error_t *error =
+		rd_kafka_produceva(producer->client->rk, parts, sizeof(parts) / sizeof(parts[0]));
 	rd_kafka_resp_err_t code;
 
 	if (!error)
@@ -180,8 +181,7 @@ static void serve_until(struct kafka_producer *producer, int64_t until_ns)
 }
 
 /* Without a report it stays UNKNOWN. A full queue has room again when something was reported. */
-static void send_one(
-	struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
+static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
 {
 	const char *topic = kafka_bus_topic(producer->bus, message->channel);
 	rd_kafka_resp_err_t err;
@@ -219,8 +219,8 @@ static void replace_client(struct kafka_producer *producer)
 	(void)opened;                   /* the next publish tries again */
 }
 
-static void send_all(
-	struct kafka_producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
+static void send_all(struct kafka_producer *producer, struct bus_message *messages, size_t count,
+	int64_t until_ns)
 {
 	producer->outstanding = 0;
 	producer->lost = false;

@@ -258,8 +258,8 @@ static void *watch(void *context)
 		else if (has_topics(bus))
 			set_up(bus, true, NULL);
 		bury(bus);
-		wait_for_news(bus, atomic_load(&bus->up) ? PROBE_UP_INTERVAL_MS
-							 : PROBE_DOWN_INTERVAL_MS);
+		wait_for_news(
+			bus, atomic_load(&bus->up) ? PROBE_UP_INTERVAL_MS : PROBE_DOWN_INTERVAL_MS);
 	}
 	return NULL;
 }
@@ -267,8 +267,7 @@ static void *watch(void *context)
 bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t size)
 {
 	static const struct kafka_setting settings[] = {{NULL, NULL}};
-	rd_kafka_conf_t *conf =
-		kafka_conf_new(&bus->watch, RD_KAFKA_PRODUCER, settings, why, size);
+	rd_kafka_conf_t *conf = kafka_conf_new(&bus->watch, RD_KAFKA_PRODUCER, settings, why, size);
 
 	if (!conf)
 		return false;

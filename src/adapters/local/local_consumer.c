@@ -48,8 +48,7 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 }
 
 /* The row is read in the transaction that makes it; if that fails, it may be none. */
-static void settle_join(
-	struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
 

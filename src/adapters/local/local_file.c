@@ -69,8 +69,7 @@ static int configure(struct local_file *file)
 	if (rc == SQLITE_OK)
 		rc = sqlite3_exec(db, lock_sql, NULL, NULL, NULL);
 	if (rc == SQLITE_OK)
-		rc = sqlite3_wal_checkpoint_v2(
-			db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+		rc = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	return rc;
 }
 
@@ -128,8 +127,7 @@ static bool is_doubtful(int rc)
 /* Nobody else reads, so a checkpoint copies everything and the WAL starts over. */
 static void keep_wal_short(struct local_file *file)
 {
-	int rc = sqlite3_wal_checkpoint_v2(
-		file->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	int rc = sqlite3_wal_checkpoint_v2(file->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 
 	file->wal_frames = 0;
 	if (is_doubtful(rc))

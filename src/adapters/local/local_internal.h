@@ -146,12 +146,12 @@ enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work,
 QP_MUST_CHECK bool local_messages_prepare(struct local_bus *bus, char *why, size_t size);
 
 /* In a transaction. */
-QP_MUST_CHECK int local_messages_add(
-	struct local_bus *bus, const struct local_channel *channel, const struct bus_message *message);
+QP_MUST_CHECK int local_messages_add(struct local_bus *bus, const struct local_channel *channel,
+	const struct bus_message *message);
 
 /* A message by its offset, into `delivery` and `arena`. SQLITE_DONE: it is not there any more. */
-QP_MUST_CHECK int local_messages_read(struct local_bus *bus, int64_t offset, struct arena *arena,
-	struct bus_delivery *delivery);
+QP_MUST_CHECK int local_messages_read(
+	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
 /* More of the group's messages, behind its head, into its window. */
 QP_MUST_CHECK int local_messages_scan(
@@ -206,7 +206,7 @@ struct local_group {
 	size_t members;
 	struct local_group *next;
 
-	int64_t id; /* in the file; 0: not joined yet */
+	int64_t id;   /* in the file; 0: not joined yet */
 	int64_t head; /* everything up to here is acknowledged or in the window */
 
 	/* The window: a ring of the messages behind the position, by offset. */

@@ -179,8 +179,8 @@ static void bind_blob(sqlite3_stmt *stmt, int index, struct slice bytes)
 	sqlite3_bind_blob64(stmt, index, bytes.len ? bytes.data : "", bytes.len, SQLITE_STATIC);
 }
 
-int local_messages_add(
-	struct local_bus *bus, const struct local_channel *channel, const struct bus_message *message)
+int local_messages_add(struct local_bus *bus, const struct local_channel *channel,
+	const struct bus_message *message)
 {
 	sqlite3_stmt *stmt;
 	int rc = local_file_statement(&bus->file, add_sql, &stmt);
@@ -204,8 +204,8 @@ static struct slice copy_column(struct arena *arena, sqlite3_stmt *stmt, int col
 	return arena_copy(arena, slice_make(data, (size_t)sqlite3_column_bytes(stmt, column)));
 }
 
-int local_messages_read(struct local_bus *bus, int64_t offset, struct arena *arena,
-	struct bus_delivery *delivery)
+int local_messages_read(
+	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery)
 {
 	sqlite3_stmt *stmt;
 	int rc = local_file_statement(&bus->file, read_sql, &stmt);

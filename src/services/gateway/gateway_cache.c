@@ -29,17 +29,16 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* The row's window has elapsed: begins a new one, unless somebody else just did. */
 static enum status refresh_rows(const struct gateway *gateway, struct session *session,
-	struct limit_row *rows, size_t count)
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	const struct limit_repository *repository = gateway->repository;
-	int64_t now_us;
 	enum status status = session->ops->begin(session, LOCK_WAIT);
 
 	if (status == STATUS_OK)
-		status = repository->lock(session, rows, count, &now_us);
+		status = repository->lock(session, rows, count, now_us);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-		if (rows[i].exists && limit_has_elapsed(&rows[i], now_us, gateway->window_unit_us))
-			limit_refresh(&rows[i], now_us);
+		if (rows[i].exists && limit_has_elapsed(&rows[i], *now_us, gateway->window_unit_us))
+			limit_refresh(&rows[i], *now_us);
 	}
 	if (status == STATUS_OK)
 		status = repository->put(session, rows, count);
@@ -48,20 +47,20 @@ static enum status refresh_rows(const struct gateway *gateway, struct session *s
 	return status;
 }
 
-/* Brings rows of elapsed windows up to date. false: not now. */
+/* Brings rows of elapsed windows, and the time, up to date. false: not now. */
 static bool refresh_elapsed(const struct gateway *gateway, struct session *session,
-	struct arena *arena, struct limit_row *rows, size_t count, int64_t now_us)
+	struct arena *arena, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct limit_row *elapsed = arena_array(arena, struct limit_row, count);
 	size_t elapsed_count = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (rows[i].exists && limit_has_elapsed(&rows[i], now_us, gateway->window_unit_us))
+		if (rows[i].exists && limit_has_elapsed(&rows[i], *now_us, gateway->window_unit_us))
 			elapsed[elapsed_count++] = rows[i];
 	}
 	if (elapsed_count == 0)
 		return true;
-	if (refresh_rows(gateway, session, elapsed, elapsed_count) != STATUS_OK)
+	if (refresh_rows(gateway, session, elapsed, elapsed_count, now_us) != STATUS_OK)
 		return false;
 	for (size_t i = 0, k = 0; i < count && k < elapsed_count; i++) {
 		if (slice_equal(rows[i].user_id, elapsed[k].user_id))
@@ -123,7 +122,7 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = misses[i].user_id;
 	if (gateway->repository->find(session, rows, count, &now_us) != STATUS_OK ||
-		!refresh_elapsed(gateway, session, arena, rows, count, now_us))
+		!refresh_elapsed(gateway, session, arena, rows, count, &now_us))
 		return; /* the store path will say what is wrong */
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists)

@@ -40,7 +40,7 @@ class SqliteStore:
 
     def value(self, item):
         """Only while a server runs: the last connection to close would checkpoint the file."""
-        with contextlib.closing(_open_to_read(self.file())) as connection:
+        with contextlib.closing(open_to_read(self.file())) as connection:
             row = connection.execute("SELECT current_value FROM count_values WHERE item_id = ?", (item,)).fetchone()
             return row[0] if row else None
 
@@ -50,10 +50,10 @@ def _is_sqlite(path):
         return file.read(16) == b"SQLite format 3\0"
 
 
-def _open_to_read(path):
+def open_to_read(path):
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)
 
 
 def _has_counts(path):
-    with contextlib.closing(_open_to_read(path)) as connection:
+    with contextlib.closing(open_to_read(path)) as connection:
         return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'count_values'").fetchone() is not None

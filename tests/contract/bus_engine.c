@@ -1,0 +1,283 @@
+#include "bus_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "adapters/kafka/kafka_bus.h"
+#include "adapters/local/local_bus.h"
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/random.h"
+
+#define FETCH_MAX 500
+
+static const char *bus_url(void)
+{
+	const char *url = getenv("QUIPU_CONTRACT_BUS");
+
+	return url && *url ? url : "local:";
+}
+
+bool bus_engine_is_local(void)
+{
+	return strncmp(bus_url(), "local:", 6) == 0;
+}
+
+int64_t bus_engine_in(int64_t duration_ns)
+{
+	return clock_steady_ns(&clock_system) + duration_ns;
+}
+
+/* ---- a test's bus ------------------------------------------------------------------------ */
+
+static char *new_path(void)
+{
+	const char *parent = getenv("TMPDIR");
+	char folder[256];
+	char path[300];
+
+	snprintf(folder, sizeof(folder), "%s/quipu-bus-XXXXXX", parent ? parent : "/tmp");
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/bus.db", folder);
+	return qp_strdup(path);
+}
+
+static void remove_files(char *path)
+{
+	static const char *const endings[] = {"", "-wal", "-shm", "-journal"};
+
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		char name[320];
+
+		snprintf(name, sizeof(name), "%s%s", path, endings[i]);
+		unlink(name);
+	}
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+}
+
+static struct bus *new_bus(const struct bus_engine *engine)
+{
+	if (engine->path)
+		return local_bus_new("contract", engine->path, engine->channels, CHANNEL_COUNT);
+	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
+}
+
+static void wait_until_up(struct bus *bus)
+{
+	const struct timespec moment = {.tv_nsec = 5 * NS_PER_MS};
+	int64_t until_ns = bus_engine_in(PATIENCE_NS);
+
+	while (!bus->ops->is_up(bus) && clock_steady_ns(&clock_system) < until_ns)
+		nanosleep(&moment, NULL);
+	assert_true(bus->ops->is_up(bus));
+}
+
+static void open_bus(struct bus_engine *engine)
+{
+	char why[512] = "";
+
+	engine->bus = new_bus(engine);
+	assert_false(engine->bus->ops->is_up(engine->bus));
+	if (!engine->bus->ops->start(engine->bus, why, sizeof(why)))
+		fail_msg("%s", why);
+	wait_until_up(engine->bus);
+	engine->producer = engine->bus->ops->open_producer(engine->bus);
+}
+
+struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group)
+{
+	struct bus *bus = engine->bus;
+	struct buffer name = buffer_make(&engine->arena, 64);
+	struct consumer *consumer;
+
+	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
+	consumer = bus->ops->open_consumer(bus, engine->names[channel], name.data);
+	assert_true(engine->consumer_count < CONSUMERS_MAX);
+	engine->consumers[engine->consumer_count++] = consumer;
+	return consumer;
+}
+
+void bus_engine_close(struct bus_engine *engine, struct consumer *consumer)
+{
+	size_t i = 0;
+
+	while (engine->consumers[i] != consumer)
+		i++;
+	engine->consumers[i] = engine->consumers[--engine->consumer_count];
+	consumer->ops->close(consumer);
+}
+
+static void close_bus(struct bus_engine *engine)
+{
+	while (engine->consumer_count > 0)
+		bus_engine_close(engine, engine->consumers[0]);
+	engine->producer->ops->close(engine->producer);
+	engine->bus->ops->free(engine->bus);
+}
+
+void bus_engine_restart(struct bus_engine *engine)
+{
+	close_bus(engine);
+	open_bus(engine);
+}
+
+static void name_channels(struct bus_engine *engine)
+{
+	static const char *const endings[CHANNEL_COUNT] = {"first", "second"};
+	static const int partitions[CHANNEL_COUNT] = {4, 1};
+	struct dice dice;
+	unsigned number;
+
+	dice_init(&dice);
+	number = (unsigned)dice_next(&dice);
+	for (size_t i = 0; i < CHANNEL_COUNT; i++) {
+		snprintf(engine->names[i], sizeof(engine->names[i]), "test-%08x-%s", number,
+			endings[i]);
+		engine->channels[i].name = engine->names[i];
+		engine->channels[i].partitions = partitions[i];
+	}
+}
+
+int bus_engine_setup(void **state)
+{
+	struct bus_engine *engine = qp_calloc(1, sizeof(*engine));
+
+	log_configure(getenv("QUIPU_CONTRACT_DEBUG") ? LOG_DEBUG : LOG_ERROR, LOG_TEXT);
+	hash_seed();
+	arena_init(&engine->arena, 64 * 1024);
+	name_channels(engine);
+	engine->path = bus_engine_is_local() ? new_path() : NULL;
+	open_bus(engine);
+	*state = engine;
+	return 0;
+}
+
+int bus_engine_teardown(void **state)
+{
+	struct bus_engine *engine = *state;
+
+	close_bus(engine);
+	if (engine->path)
+		remove_files(engine->path);
+	free(engine->path);
+	arena_release(&engine->arena);
+	free(engine);
+	return 0;
+}
+
+/* ---- publishing -------------------------------------------------------------------------- */
+
+struct bus_message bus_engine_message(
+	struct bus_engine *engine, int channel, const char *key, const char *id)
+{
+	return (struct bus_message){
+		.channel = slice_of(engine->names[channel]),
+		.key = arena_copy(&engine->arena, slice_of(key)),
+		.id = arena_copy(&engine->arena, slice_of(id)),
+		.value = arena_copy(&engine->arena, slice_of(id)),
+	};
+}
+
+struct bus_message *bus_engine_messages(
+	struct bus_engine *engine, const char *prefix, size_t count, size_t keys)
+{
+	struct bus_message *messages = arena_array(&engine->arena, struct bus_message, count);
+
+	for (size_t i = 0; i < count; i++) {
+		char id[64];
+		char key[32];
+
+		snprintf(id, sizeof(id), "%s%zu", prefix, i);
+		snprintf(key, sizeof(key), "key-%zu", i % keys);
+		messages[i] = bus_engine_message(engine, CHANNEL_FIRST, key, id);
+	}
+	return messages;
+}
+
+void bus_engine_publish(struct bus_engine *engine, struct bus_message *messages, size_t count)
+{
+	struct producer *producer = engine->producer;
+
+	assert_int_equal(
+		producer->ops->publish(producer, messages, count, bus_engine_in(PATIENCE_NS)),
+		STATUS_OK);
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(messages[i].fate, BUS_CONFIRMED);
+}
+
+void bus_engine_publish_one(struct bus_engine *engine, int channel, const char *key, const char *id)
+{
+	struct bus_message message = bus_engine_message(engine, channel, key, id);
+
+	bus_engine_publish(engine, &message, 1);
+}
+
+/* ---- consuming --------------------------------------------------------------------------- */
+
+size_t bus_engine_fetch(struct consumer *consumer, struct bus_delivery *deliveries, size_t max)
+{
+	size_t count = 0;
+
+	assert_int_equal(
+		consumer->ops->fetch(consumer, deliveries, max, &count, bus_engine_in(PATIENCE_NS)),
+		STATUS_OK);
+	assert_true(count > 0 && count <= max);
+	return count;
+}
+
+void bus_engine_fetch_nothing(struct consumer *consumer)
+{
+	struct bus_delivery delivery;
+	size_t count = 7;
+
+	assert_int_equal(
+		consumer->ops->fetch(consumer, &delivery, 1, &count, bus_engine_in(QUIET_NS)),
+		STATUS_OK);
+	if (count > 0)
+		fail_msg("a message came that must not: %.*s at %.*s", (int)delivery.id.len,
+			delivery.id.data, (int)delivery.position.len, delivery.position.data);
+}
+
+void bus_engine_ack(struct consumer *consumer, size_t count)
+{
+	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
+}
+
+struct slice *bus_engine_collect(struct bus_engine *engine, struct consumer *consumer, size_t count)
+{
+	struct slice *ids = arena_array(&engine->arena, struct slice, count);
+	static struct bus_delivery deliveries[FETCH_MAX];
+	size_t have = 0;
+
+	while (have < count) {
+		size_t left = count - have;
+		size_t came =
+			bus_engine_fetch(consumer, deliveries, left < FETCH_MAX ? left : FETCH_MAX);
+
+		for (size_t i = 0; i < came; i++)
+			ids[have++] = arena_copy(&engine->arena, deliveries[i].id);
+		bus_engine_ack(consumer, came);
+	}
+	return ids;
+}
+
+void bus_engine_assert_all(const struct slice *ids, const char *prefix, size_t count)
+{
+	unsigned char *seen = qp_calloc(count, 1);
+	size_t skip = strlen(prefix);
+
+	for (size_t i = 0; i < count; i++) {
+		size_t number;
+
+		assert_true(slice_starts_with(ids[i], prefix));
+		number = strtoul(ids[i].data + skip, NULL, 10); /* arena_copy() ends with a NUL */
+		assert_true(number < count);
+		if (seen[number]++)
+			fail_msg("%s came twice", ids[i].data);
+	}
+	free(seen);
+}

@@ -1,0 +1,621 @@
+/*
+ * Kafka that fails, which only librdkafka's mock cluster can be told to do: brokers that are down,
+ * slow, or answer with errors. After each test the topic is read, and
+ *
+ *   fate            the message is on the topic
+ *   CONFIRMED       always
+ *   NOT_PERSISTED   never
+ *   UNKNOWN         or not
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "adapters/kafka/kafka_bus.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define PATIENCE_NS (20 * NS_PER_S)
+#define MESSAGES_MAX 20000
+#define PRODUCE 0 /* the protocol's number of the request */
+
+struct cluster {
+	rd_kafka_t *rk;
+	rd_kafka_mock_cluster_t *mock;
+	char url[128];
+	struct bus *bus;
+	struct producer *producer;
+	struct consumer *consumer; /* NULL: none is open */
+
+	/* Everything that was published, by number. */
+	struct bus_message sent[MESSAGES_MAX];
+	char ids[MESSAGES_MAX][12];
+	size_t sent_count;
+	unsigned on_topic[MESSAGES_MAX];
+};
+
+static const struct bus_channel channels[] = {{"events", 4}};
+
+/* ---- the cluster ------------------------------------------------------------------------- */
+
+static int64_t in_ms(int64_t ms)
+{
+	return clock_steady_ns(&clock_system) + ms * NS_PER_MS;
+}
+
+static void nap_ms(long ms)
+{
+	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS};
+
+	nanosleep(&pause, NULL);
+}
+
+static void set_down(struct cluster *cluster)
+{
+	assert_int_equal(rd_kafka_mock_broker_set_down(cluster->mock, 1), 0);
+}
+
+static void set_up(struct cluster *cluster)
+{
+	assert_int_equal(rd_kafka_mock_broker_set_up(cluster->mock, 1), 0);
+}
+
+static void set_slow(struct cluster *cluster, int rtt_ms)
+{
+	assert_int_equal(rd_kafka_mock_broker_set_rtt(cluster->mock, 1, rtt_ms), 0);
+}
+
+static bool is_up(struct cluster *cluster)
+{
+	return cluster->bus->ops->is_up(cluster->bus);
+}
+
+static void wait_until(struct cluster *cluster, bool up)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + PATIENCE_NS;
+
+	while (is_up(cluster) != up && clock_steady_ns(&clock_system) < until_ns)
+		nap_ms(1);
+	assert_int_equal(is_up(cluster), up);
+}
+
+static void start_bus(struct cluster *cluster)
+{
+	char why[256] = "";
+
+	cluster->bus = kafka_bus_new("faults", cluster->url, channels, 1);
+	if (!cluster->bus->ops->start(cluster->bus, why, sizeof(why)))
+		fail_msg("%s", why);
+	cluster->producer = cluster->bus->ops->open_producer(cluster->bus);
+}
+
+static struct consumer *open_consumer(struct cluster *cluster)
+{
+	cluster->consumer = cluster->bus->ops->open_consumer(cluster->bus, "events", "g");
+	return cluster->consumer;
+}
+
+static void close_consumer(struct cluster *cluster)
+{
+	if (cluster->consumer)
+		cluster->consumer->ops->close(cluster->consumer);
+	cluster->consumer = NULL;
+}
+
+static int setup(void **state)
+{
+	struct cluster *cluster = qp_calloc(1, sizeof(*cluster));
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	char words[256];
+
+	log_configure(getenv("QUIPU_CONTRACT_DEBUG") ? LOG_DEBUG : LOG_ERROR, LOG_TEXT);
+	hash_seed();
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	cluster->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof(words));
+	assert_non_null(cluster->rk);
+	cluster->mock = rd_kafka_mock_cluster_new(cluster->rk, 1);
+	assert_non_null(cluster->mock);
+	snprintf(cluster->url, sizeof(cluster->url),
+		"kafka://%s?session.timeout.ms=6000&heartbeat.interval.ms=500",
+		rd_kafka_mock_cluster_bootstraps(cluster->mock));
+	start_bus(cluster);
+	wait_until(cluster, true);
+	*state = cluster;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct cluster *cluster = *state;
+
+	close_consumer(cluster);
+	cluster->producer->ops->close(cluster->producer);
+	cluster->bus->ops->free(cluster->bus);
+	rd_kafka_mock_cluster_destroy(cluster->mock);
+	rd_kafka_destroy(cluster->rk);
+	free(cluster);
+	return 0;
+}
+
+#define FAULT_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+/* ---- publishing, and what is on the topic after ------------------------------------------- */
+
+static struct bus_message *make(struct cluster *cluster, size_t count)
+{
+	struct bus_message *messages = &cluster->sent[cluster->sent_count];
+
+	assert_true(cluster->sent_count + count <= MESSAGES_MAX);
+	for (size_t i = 0; i < count; i++) {
+		size_t number = cluster->sent_count++;
+		char *id = cluster->ids[number];
+
+		snprintf(id, sizeof(cluster->ids[0]), "%zu", number);
+		messages[i] = (struct bus_message){
+			.channel = slice_of("events"),
+			.key = slice_of(id),
+			.id = slice_of(id),
+			.value = slice_of(id),
+		};
+	}
+	return messages;
+}
+
+static enum status publish(
+	struct cluster *cluster, struct bus_message *messages, size_t count, int64_t timeout_ms)
+{
+	struct producer *producer = cluster->producer;
+
+	return producer->ops->publish(producer, messages, count, in_ms(timeout_ms));
+}
+
+static void publish_all(struct cluster *cluster, size_t count, enum bus_fate fate)
+{
+	struct bus_message *messages = make(cluster, count);
+
+	assert_int_equal(publish(cluster, messages, count, 15000), STATUS_OK);
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(messages[i].fate, fate);
+}
+
+/* The library may remember an error for a while. */
+static void publish_until_confirmed(struct cluster *cluster)
+{
+	struct bus_message *messages;
+	int64_t until_ns = in_ms(20000);
+
+	do {
+		assert_true(clock_steady_ns(&clock_system) < until_ns);
+		messages = make(cluster, 1);
+		assert_int_equal(publish(cluster, messages, 1, 5000), STATUS_OK);
+		if (messages[0].fate != BUS_CONFIRMED)
+			nap_ms(100);
+	} while (messages[0].fate != BUS_CONFIRMED);
+}
+
+/* An independent look: no group, every partition from its beginning to its end. */
+static void read_partition(struct cluster *cluster, rd_kafka_t *rk, int32_t partition)
+{
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, "events", NULL);
+	int64_t low = 0;
+	int64_t high = 0;
+	int64_t next = 0;
+
+	assert_int_equal(
+		rd_kafka_query_watermark_offsets(rk, "events", partition, &low, &high, 10000), 0);
+	assert_int_equal(rd_kafka_consume_start(topic, partition, low), 0);
+	for (next = low; next < high;) {
+		rd_kafka_message_t *message = rd_kafka_consume(topic, partition, 10000);
+
+		assert_non_null(message);
+		if (message->err == 0) {
+			char number[12] = "";
+
+			assert_true(message->len < sizeof(number));
+			memcpy(number, message->payload, message->len);
+			cluster->on_topic[atol(number)]++;
+			next = message->offset + 1;
+		}
+		rd_kafka_message_destroy(message);
+	}
+	rd_kafka_consume_stop(topic, partition);
+	rd_kafka_topic_destroy(topic);
+}
+
+static void read_topic(struct cluster *cluster)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+	char words[256];
+	rd_kafka_t *rk;
+
+	rd_kafka_conf_set_log_cb(conf, NULL);
+	rd_kafka_conf_set(conf, "bootstrap.servers",
+		rd_kafka_mock_cluster_bootstraps(cluster->mock), words, sizeof(words));
+	rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, words, sizeof(words));
+	assert_non_null(rk);
+	memset(cluster->on_topic, 0, sizeof(cluster->on_topic));
+	for (int32_t partition = 0; partition < 4; partition++)
+		read_partition(cluster, rk, partition);
+	rd_kafka_destroy(rk);
+}
+
+/* What is still on its way has time to arrive. */
+static void assert_fates_are_true(struct cluster *cluster)
+{
+	nap_ms(500);
+	read_topic(cluster);
+	for (size_t i = 0; i < cluster->sent_count; i++) {
+		if (cluster->sent[i].fate == BUS_CONFIRMED && cluster->on_topic[i] == 0)
+			fail_msg("%zu was confirmed and is not there", i);
+		if (cluster->sent[i].fate == BUS_NOT_PERSISTED && cluster->on_topic[i] > 0)
+			fail_msg("%zu was not persisted and is there", i);
+	}
+}
+
+static size_t count_fate(const struct cluster *cluster, enum bus_fate fate)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < cluster->sent_count; i++)
+		count += cluster->sent[i].fate == fate;
+	return count;
+}
+
+/* ---- brokers that are down --------------------------------------------------------------- */
+
+static void a_bus_without_brokers_refuses_at_once_and_comes_back(void **state)
+{
+	struct cluster *cluster = *state;
+	int64_t began_ns;
+
+	publish_all(cluster, 10, BUS_CONFIRMED);
+	for (int round = 0; round < 3; round++) {
+		struct bus_message *messages;
+
+		set_down(cluster);
+		wait_until(cluster, false);
+		messages = make(cluster, 10);
+		messages[0].fate = BUS_CONFIRMED;
+		began_ns = clock_steady_ns(&clock_system);
+		assert_int_equal(publish(cluster, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
+		assert_true(clock_steady_ns(&clock_system) - began_ns < 50 * NS_PER_MS);
+		for (size_t i = 0; i < 10; i++)
+			assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
+		set_up(cluster);
+		wait_until(cluster, true);
+		publish_all(cluster, 10, BUS_CONFIRMED);
+	}
+	assert_fates_are_true(cluster);
+}
+
+static void the_breaker_opens_soon(void **state)
+{
+	struct cluster *cluster = *state;
+	int64_t began_ns;
+
+	publish_all(cluster, 1, BUS_CONFIRMED);
+	began_ns = clock_steady_ns(&clock_system);
+	set_down(cluster);
+	wait_until(cluster, false);
+	assert_true(clock_steady_ns(&clock_system) - began_ns < NS_PER_S);
+	set_up(cluster);
+}
+
+static void a_bus_may_start_before_its_brokers(void **state)
+{
+	struct cluster *cluster = *state;
+	struct consumer *consumer;
+	struct bus_delivery delivery;
+	size_t count = 7;
+
+	cluster->producer->ops->close(cluster->producer);
+	cluster->bus->ops->free(cluster->bus);
+	set_down(cluster);
+	start_bus(cluster);
+	nap_ms(300);
+	assert_false(is_up(cluster));
+	assert_int_equal(publish(cluster, make(cluster, 1), 1, 15000), STATUS_BUS_UNAVAILABLE);
+	consumer = open_consumer(cluster);
+	assert_int_equal(
+		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(200)), STATUS_OK);
+	assert_int_equal(count, 0);
+	consumer->ops->wake(consumer);
+	assert_int_equal(
+		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(20000)), STATUS_OK);
+	set_up(cluster);
+	wait_until(cluster, true);
+	publish_all(cluster, 1, BUS_CONFIRMED);
+	assert_int_equal(
+		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(20000)), STATUS_OK);
+	assert_int_equal(count, 1);
+	close_consumer(cluster);
+	assert_fates_are_true(cluster);
+}
+
+struct load {
+	struct cluster *cluster;
+	_Atomic bool stop;
+};
+
+static void *publish_on_and_on(void *context)
+{
+	struct load *load = context;
+
+	while (!atomic_load(&load->stop) && load->cluster->sent_count + 20 <= MESSAGES_MAX) {
+		struct bus_message *messages = make(load->cluster, 20);
+		enum status status = publish(load->cluster, messages, 20, 150);
+
+		nap_ms(status == STATUS_OK ? 0 : 20);
+	}
+	return NULL;
+}
+
+static void brokers_that_come_and_go_under_load(void **state)
+{
+	struct cluster *cluster = *state;
+	struct load load = {.cluster = cluster};
+	pthread_t thread;
+
+	publish_all(cluster, 1, BUS_CONFIRMED);
+	pthread_create(&thread, NULL, publish_on_and_on, &load);
+	for (int i = 0; i < 6; i++) {
+		nap_ms(300);
+		set_down(cluster);
+		nap_ms(i % 2 ? 300 : 20);
+		set_up(cluster);
+		if (i == 3) {
+			nap_ms(200);
+			set_slow(cluster, 250);
+			nap_ms(500);
+			set_slow(cluster, 0);
+		}
+	}
+	wait_until(cluster, true);
+	nap_ms(500);
+	atomic_store(&load.stop, true);
+	pthread_join(thread, NULL);
+	publish_all(cluster, 10, BUS_CONFIRMED);
+	assert_fates_are_true(cluster);
+	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
+		count_fate(cluster, BUS_CONFIRMED), count_fate(cluster, BUS_NOT_PERSISTED),
+		count_fate(cluster, BUS_UNKNOWN));
+}
+
+/* The group may have to be joined again, so what is fetched may be somebody's by the time of ack.
+ */
+static void acknowledge_something(struct consumer *consumer)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + 2 * PATIENCE_NS;
+	struct bus_delivery deliveries[5];
+	size_t count = 0;
+
+	while (count == 0 || consumer->ops->ack(consumer, count) != STATUS_OK) {
+		assert_true(clock_steady_ns(&clock_system) < until_ns);
+		assert_int_equal(consumer->ops->fetch(consumer, deliveries, 5, &count, in_ms(1000)),
+			STATUS_OK);
+	}
+}
+
+static void an_ack_without_brokers_fails_in_time(void **state)
+{
+	struct cluster *cluster = *state;
+	struct consumer *consumer = open_consumer(cluster);
+	struct bus_delivery deliveries[5];
+	int64_t began_ns;
+	size_t count = 0;
+
+	publish_all(cluster, 5, BUS_CONFIRMED);
+	assert_int_equal(
+		consumer->ops->fetch(consumer, deliveries, 5, &count, in_ms(20000)), STATUS_OK);
+	assert_true(count > 0);
+	set_down(cluster);
+	began_ns = clock_steady_ns(&clock_system);
+	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_BUS_UNAVAILABLE);
+	assert_true(clock_steady_ns(&clock_system) - began_ns < 8 * NS_PER_S);
+	set_up(cluster);
+	acknowledge_something(consumer);
+}
+
+/* ---- slow brokers ------------------------------------------------------------------------ */
+
+static void a_slow_broker_leaves_fates_unknown_at_the_deadline(void **state)
+{
+	struct cluster *cluster = *state;
+
+	publish_all(cluster, 100, BUS_CONFIRMED);
+	for (int round = 0; round < 3; round++) {
+		struct bus_message *messages = make(cluster, 500);
+		int64_t began_ns = clock_steady_ns(&clock_system);
+		size_t unknown = 0;
+
+		set_slow(cluster, 1500);
+		assert_int_equal(publish(cluster, messages, 500, 300), STATUS_OK);
+		assert_true(clock_steady_ns(&clock_system) - began_ns < 1200 * NS_PER_MS);
+		set_slow(cluster, 0);
+		for (size_t i = 0; i < 500; i++) {
+			assert_int_not_equal(messages[i].fate, BUS_CONFIRMED);
+			unknown += messages[i].fate == BUS_UNKNOWN;
+		}
+		print_message("%zu of 500 unknown\n", unknown);
+		nap_ms(2000); /* late answers of the old client come to nobody */
+		wait_until(cluster, true);
+		publish_all(cluster, 100, BUS_CONFIRMED);
+	}
+	assert_fates_are_true(cluster);
+}
+
+/* Deadlines of a few milliseconds hit every moment in the life of a message. */
+static void any_deadline_tells_the_truth(void **state)
+{
+	struct cluster *cluster = *state;
+
+	publish_all(cluster, 50, BUS_CONFIRMED);
+	set_slow(cluster, 5);
+	for (int i = 0; i < 60; i++) {
+		struct bus_message *messages = make(cluster, 50);
+
+		assert_int_equal(publish(cluster, messages, 50, i % 30), STATUS_OK);
+	}
+	set_slow(cluster, 0);
+	publish_all(cluster, 50, BUS_CONFIRMED);
+	assert_fates_are_true(cluster);
+	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
+		count_fate(cluster, BUS_CONFIRMED), count_fate(cluster, BUS_NOT_PERSISTED),
+		count_fate(cluster, BUS_UNKNOWN));
+}
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+struct injection {
+	rd_kafka_resp_err_t err;
+	enum bus_fate fate;
+};
+
+static const struct injection injections[] = {
+	{RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, BUS_NOT_PERSISTED},
+	{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, BUS_NOT_PERSISTED},
+	{RD_KAFKA_RESP_ERR_INVALID_RECORD, BUS_NOT_PERSISTED},
+	{RD_KAFKA_RESP_ERR_UNKNOWN, BUS_UNKNOWN}, /* the server does not know either */
+	{RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, BUS_CONFIRMED}, /* tried again, as the next are */
+	{RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, BUS_CONFIRMED},
+	{RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, BUS_CONFIRMED},
+	{RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, BUS_CONFIRMED},
+	{RD_KAFKA_RESP_ERR__TRANSPORT, BUS_CONFIRMED},
+	{RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, BUS_UNKNOWN}, /* fatal: a new client */
+};
+
+static void errors_become_the_right_fates(void **state)
+{
+	struct cluster *cluster = *state;
+
+	publish_all(cluster, 1, BUS_CONFIRMED);
+	for (size_t i = 0; i < sizeof(injections) / sizeof(injections[0]); i++) {
+		struct bus_message *message = make(cluster, 1);
+
+		rd_kafka_mock_push_request_errors(cluster->mock, PRODUCE, 1, injections[i].err);
+		assert_int_equal(publish(cluster, message, 1, 10000), STATUS_OK);
+		if (message->fate != injections[i].fate)
+			fail_msg("%s became fate %d", rd_kafka_err2name(injections[i].err),
+				message->fate);
+		rd_kafka_mock_clear_request_errors(cluster->mock, PRODUCE);
+		publish_until_confirmed(cluster);
+	}
+	assert_fates_are_true(cluster);
+}
+
+static void an_error_hits_only_the_messages_of_its_request(void **state)
+{
+	struct cluster *cluster = *state;
+	struct bus_message *messages;
+
+	publish_all(cluster, 20, BUS_CONFIRMED);
+	rd_kafka_mock_push_request_errors(
+		cluster->mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+	messages = make(cluster, 200); /* four partitions: four requests at least */
+	assert_int_equal(publish(cluster, messages, 200, 10000), STATUS_OK);
+	assert_true(count_fate(cluster, BUS_NOT_PERSISTED) > 0);
+	assert_true(count_fate(cluster, BUS_CONFIRMED) > 20);
+	assert_fates_are_true(cluster);
+}
+
+static void a_message_that_is_too_large_is_refused_alone(void **state)
+{
+	struct cluster *cluster = *state;
+	struct bus_message *messages = make(cluster, 2);
+	size_t size = 3 * 1024 * 1024;
+	char *value = qp_calloc(size, 1);
+
+	messages[0].value = slice_make(value, size);
+	assert_int_equal(publish(cluster, messages, 2, 10000), STATUS_OK);
+	assert_int_equal(messages[0].fate, BUS_NOT_PERSISTED);
+	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
+	free(value);
+	assert_fates_are_true(cluster);
+}
+
+/* ---- URLs -------------------------------------------------------------------------------- */
+
+static const char *const bad_urls[] = {
+	"kafka:/localhost",
+	"kafka://",
+	"kafka://:9092",
+	"kafka://host:0",
+	"kafka://host:70000",
+	"kafka://host:secret",
+	"kafka://user:secret@host:9092",
+	"kafka://host:9092,,other:9092",
+	"kafka://host:9092/topic",
+	"kafka://host:9092?",
+	"kafka://host:9092?acks=0",
+	"kafka://host:9092?enable.idempotence=false",
+	"kafka://host:9092?plugin.library.paths=secret",
+	"kafka://host:9092?sasl.password",
+	"kafka://host:9092?sasl.password=%zz",
+	"kafka://host:9092?sasl.password=secret%2",
+	"kafka://host:9092?sasl.password=secret%00",
+	"kafka://host:9092?security.protocol=secret",
+	"kafka://host:9092?sasl.nonsense=secret",
+	"kafka://host:9092?socket.timeout.ms=secret",
+	"kafka://host:9092?security.protocol=sasl_plaintext&sasl.mechanisms=nonsense",
+};
+
+static void a_bad_url_is_refused_with_a_sentence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad_urls) / sizeof(bad_urls[0]); i++) {
+		struct bus *bus = kafka_bus_new("faults", bad_urls[i], channels, 1);
+		char why[256] = "";
+		bool started = bus->ops->start(bus, why, sizeof(why));
+		bool empty_query = !strcmp(bad_urls[i], "kafka://host:9092?");
+
+		if (started && !empty_query)
+			fail_msg("%s was accepted", bad_urls[i]);
+		if (!started && (strlen(why) < 10 || strstr(why, "secret")))
+			fail_msg("%s: %s", bad_urls[i], why);
+		bus->ops->free(bus);
+	}
+}
+
+static void options_reach_the_library(void **state)
+{
+	struct bus *bus = kafka_bus_new("faults",
+		"kafka://[::1]:9092,localhost:9093/?security.protocol=sasl_plaintext"
+		"&sasl.mechanisms=PLAIN&sasl.username=u%26v&sasl.password=p%40ss",
+		channels, 1);
+	char why[256] = "";
+
+	(void)state;
+	assert_true(bus->ops->start(bus, why, sizeof(why)));
+	bus->ops->free(bus);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FAULT_TEST(a_bus_without_brokers_refuses_at_once_and_comes_back),
+		FAULT_TEST(the_breaker_opens_soon),
+		FAULT_TEST(a_bus_may_start_before_its_brokers),
+		FAULT_TEST(brokers_that_come_and_go_under_load),
+		FAULT_TEST(an_ack_without_brokers_fails_in_time),
+		FAULT_TEST(a_slow_broker_leaves_fates_unknown_at_the_deadline),
+		FAULT_TEST(any_deadline_tells_the_truth),
+		FAULT_TEST(errors_become_the_right_fates),
+		FAULT_TEST(an_error_hits_only_the_messages_of_its_request),
+		FAULT_TEST(a_message_that_is_too_large_is_refused_alone),
+		cmocka_unit_test(a_bad_url_is_refused_with_a_sentence),
+		cmocka_unit_test(options_reach_the_library),
+	};
+
+	return cmocka_run_group_tests_name("kafka faults", tests, NULL, NULL);
+}

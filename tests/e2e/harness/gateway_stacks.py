@@ -1,0 +1,101 @@
+"""What a gateway stands on: a store, a cache and a queue file, looked at with independent clients.
+
+The queue of `local:` is in the data folder, so a restart on a stack uses the same folder; `beside()` is the same store
+and cache with a folder of its own, for another process.
+"""
+
+import contextlib
+import datetime
+import itertools
+import pathlib
+import sqlite3
+
+from .stores import open_to_read
+
+COLUMNS = "rate_limit, time_window, current_count, reserved_count, last_refresh_time"
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_folders = itertools.count(1)
+
+
+class GatewayStack:
+    def __init__(self, directory, cache):
+        self.directory = pathlib.Path(directory)
+        self.data = self.directory / f"gateway-data-{next(_folders)}"
+        self.cache = cache  # as --cache spells it
+
+    def arguments(self):
+        return ["--roles", "gateway,sender", "--cache", self.cache, "--data", str(self.data), *self.store_arguments()]
+
+    def row(self, user):
+        """The row as a dict, times in microseconds since 1970; None where there is none."""
+        found = self._fetch(user)
+        return dict(zip(COLUMNS.split(", "), found)) if found else None
+
+    def count(self, user):
+        return self.row(user)["current_count"]
+
+    @contextlib.contextmanager
+    def queue(self):
+        """The queue file, while no server runs: it lets nobody else in."""
+        with contextlib.closing(sqlite3.connect(self.data / "gateway-bus.db")) as connection:
+            yield connection
+            connection.commit()
+
+    def put_into_queue(self, values):
+        with self.queue() as queue:
+            (channel,) = queue.execute("SELECT id FROM channels WHERE name = 'sms-outbound'").fetchone()
+            queue.executemany(
+                "INSERT INTO messages (channel, published_at, subject, key, id, headers, value) "
+                "VALUES (?, 0, x'', x'', x'', x'', ?)", [(channel, value) for value in values]
+            )
+
+    def queued(self, channel="sms-outbound"):
+        """The values that lie in a channel, oldest first."""
+        with self.queue() as queue:
+            return [bytes(value) for (value,) in queue.execute(
+                "SELECT value FROM messages WHERE channel = (SELECT id FROM channels WHERE name = ?) ORDER BY offset",
+                (channel,)
+            )]
+
+
+class SqliteStack(GatewayStack):
+    engine = "sqlite"
+
+    def store_arguments(self):
+        return []
+
+    def _query(self, sql, arguments=()):
+        """Only while a server runs: the last connection to close would checkpoint the file."""
+        with contextlib.closing(open_to_read(self.data / "gateway.db")) as connection:
+            return connection.execute(sql, arguments).fetchall()
+
+    def _fetch(self, user):
+        rows = self._query(f"SELECT {COLUMNS} FROM rate_limit_store WHERE user_id = ?", (user,))
+        return rows[0] if rows else None
+
+    def recorded(self):
+        return self._query("SELECT count(*) FROM sent_messages")[0][0]
+
+
+class PostgresStack(GatewayStack):
+    engine = "postgres"
+
+    def __init__(self, directory, cache, database):
+        super().__init__(directory, cache)
+        self.database = database
+
+    def beside(self, cache=None):
+        return PostgresStack(self.directory, cache or self.cache, self.database)
+
+    def store_arguments(self):
+        return ["--gateway-store", self.database.url]
+
+    def _fetch(self, user):
+        rows = self.database.query(f"SELECT {COLUMNS} FROM rate_limit_store WHERE user_id = %s", (user,))
+        if not rows:
+            return None
+        *numbers, refreshed = rows[0]
+        return (*numbers, (refreshed - _EPOCH) // datetime.timedelta(microseconds=1))
+
+    def recorded(self):
+        return self.database.query("SELECT count(*) FROM sent_messages")[0][0]

@@ -1,0 +1,50 @@
+"""A private Kafka (that of the contract tests: a real broker, or librdkafka's mock) and python3-kafka on its wire."""
+
+import contextlib
+import importlib.util
+import pathlib
+import uuid
+import warnings
+
+with warnings.catch_warnings():  # of the copy of six that python3-kafka brings along
+    warnings.simplefilter("ignore")
+    import kafka
+
+_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_kafka.py"
+_spec = importlib.util.spec_from_file_location("with_kafka", _FILE)
+with_kafka = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(with_kafka)
+
+TOPIC = "sms-outbound"
+DLQ = "sms-outbound.dlq"
+
+
+class Kafka(with_kafka.Kafka):
+    def read(self, topic=TOPIC, wait_s=5.0):
+        """Everything that lies on a topic now, as python3-kafka's records."""
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self.address, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False
+        )
+        with contextlib.closing(consumer):
+            partitions = [kafka.TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            ends = consumer.end_offsets(partitions) if partitions else {}
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            records = []
+            while any(consumer.position(partition) < end for partition, end in ends.items()):
+                fetched = consumer.poll(timeout_ms=int(wait_s * 1000))
+                assert fetched, f"{topic} ends at {ends}, and nothing more came"
+                records += [record for batch in fetched.values() for record in batch]
+            return records
+
+    def partitions(self, topic=TOPIC):
+        consumer = kafka.KafkaConsumer(bootstrap_servers=self.address)
+        with contextlib.closing(consumer):
+            return consumer.partitions_for_topic(topic) or set()
+
+    def write(self, *values, topic=TOPIC, key=None):
+        """As a foreign producer would: no headers, no message id."""
+        producer = kafka.KafkaProducer(bootstrap_servers=self.address, acks="all", max_request_size=4_000_000)
+        with contextlib.closing(producer):
+            for value in values:
+                producer.send(topic, value=value, key=key or uuid.uuid4().bytes).get(10)

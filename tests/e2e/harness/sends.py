@@ -1,0 +1,111 @@
+"""Clients that send without pause and keep a ledger: admitted, refused, or of unknown outcome."""
+
+import collections
+import itertools
+import threading
+
+from .counts import new_key
+from .gateway import SEND, new_text
+from .http import Connection, ConnectionLost
+from .waiting import wait_until
+
+
+class Sends:
+    """Threads that send to `user` on the servers' ports in turn, until they are stopped, have been refused
+    `refusals` times each, or their server is gone."""
+
+    def __init__(self, user, *servers, threads=4, refusals=None, keyed=False):
+        self._user = user
+        self._refusals = refusals
+        self._keyed = keyed
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        ports = itertools.cycle([server.port for server in servers])
+        self._threads = [threading.Thread(target=self._work, args=(next(ports),), daemon=True) for _ in range(threads)]
+        self.admitted = {}  # message -> the answer's body
+        self.refused = 0  # 429
+        self.failed = collections.Counter()  # code of a 503 -> how often
+        self.unknown = []  # (message, key)
+        self.unexpected = []
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self.join()
+
+    def join(self, timeout=60.0):
+        for thread in self._threads:
+            thread.join(timeout)
+            assert not thread.is_alive(), "a client hangs: some request was never answered"
+
+    def finish(self):
+        """Waits until every client has ended by itself."""
+        self.join()
+        assert self.unexpected == []
+        return self
+
+    def running(self):
+        return any(thread.is_alive() for thread in self._threads)
+
+    def wait_admitted(self, more):
+        goal = len(self.admitted) + more
+        wait_until(lambda: len(self.admitted) >= goal, f"{more} more admitted sends", timeout=30.0)
+
+    def wait_refused(self, more=1):
+        goal = self.refused + more
+        wait_until(lambda: self.refused >= goal, f"{more} more refusals", timeout=30.0)
+
+    def wait_failed(self, more=1):
+        goal = sum(self.failed.values()) + more
+        wait_until(lambda: sum(self.failed.values()) >= goal, f"{more} more times 503", timeout=30.0)
+
+    def message_ids(self):
+        return [body["messageId"] for body in self.admitted.values()]
+
+    def _work(self, port):
+        refused = itertools.count(1)
+        while not self._stop.is_set():
+            try:
+                connection = Connection(port)
+            except ConnectionError:
+                return
+            with connection:
+                if self._use(connection, refused):
+                    return
+
+    def _use(self, connection, refused):
+        """Sends on one connection until it ends; true: this client is done."""
+        while not self._stop.is_set():
+            message, key = new_text(), new_key() if self._keyed else None
+            headers = {"Idempotency-Key": key} if key else {}
+            try:
+                answer = connection.ask("POST", SEND, {"userId": self._user, "message": message}, headers)
+            except (ConnectionLost, TimeoutError):
+                with self._lock:
+                    self.unknown.append((message, key))
+                return False
+            self._record(message, key, answer)
+            if answer.status == 429 and next(refused) == self._refusals:
+                return True
+            if answer.header("connection") == "close":
+                return False
+        return True
+
+    def _record(self, message, key, answer):
+        with self._lock:
+            if answer.status == 200:
+                self.admitted[message] = answer.json()
+            elif answer.status == 429:
+                self.refused += 1
+            elif answer.status == 503 and (answer.header("retry-after") or "").isdigit():
+                self.failed[answer.code] += 1
+                if answer.code == "OUTCOME_UNKNOWN":
+                    self.unknown.append((message, key))
+            else:
+                self.unexpected.append(answer)
+        if answer.status == 503:
+            self._stop.wait(0.01)  # a client that is refused does not hammer
