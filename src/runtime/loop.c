@@ -3,8 +3,16 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/arena.h"
+
+/*
+ * Where processors are short, what was accepted goes before what is not yet: committers, and the
+ * database beside us, finish their batches, and the loops refuse the rest.
+ */
+#define LOOP_NICE 5
 
 struct loop {
 	uv_loop_t uv;
@@ -77,6 +85,7 @@ static void *loop_main(void *argument)
 	struct loop *loop = argument;
 
 	pthread_setname_np(pthread_self(), loop->thread_name);
+	setpriority(PRIO_PROCESS, (id_t)gettid(), LOOP_NICE);
 	uv_run(&loop->uv, UV_RUN_DEFAULT);
 	return NULL;
 }

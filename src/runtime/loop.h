@@ -23,7 +23,7 @@ struct loop *loop_new(void (*after_tasks)(void *context), void *context);
 /* For handles that are set up before loop_start(), and on the loop's own thread after. */
 uv_loop_t *loop_uv(struct loop *loop);
 
-/* Starts the thread. */
+/* Starts the thread, at a lower priority than others (see loop.c). */
 void loop_start(struct loop *loop, const char *thread_name);
 
 /* Any thread. Tasks run in the order posted. */
