@@ -1,7 +1,5 @@
 #include "adapters/postgres/postgres_counts.h"
 
-#include <assert.h>
-
 #include "adapters/postgres/postgres_internal.h"
 
 /*
@@ -19,23 +17,16 @@ static const struct pg_statement add_statement = {
 	"RETURNING a.n, c.current_value",
 };
 
-#define LOCK_SQL                                                                                   \
+#define ROWS_SQL                                                                                   \
 	"SELECT w.n, c.current_value, " PG_TO_US(                                                  \
 		"c.last_updated_at") " "                                                           \
-				     "FROM unnest($1::text[]) WITH ORDINALITY AS w(item_id, n) "   \
-				     "JOIN count_values c ON c.item_id = w.item_id "               \
-				     "ORDER BY w.n FOR UPDATE OF c"
+				     "FROM " PG_PLACES " JOIN count_values c ON c.item_id = w.id"
 
-static const struct pg_statement lock_statement = {"quipu_counts_lock", LOCK_SQL};
-static const struct pg_statement lock_free_statement = {
-	"quipu_counts_lock_free", LOCK_SQL " SKIP LOCKED"};
-
-static const struct pg_statement find_statement = {
-	"quipu_counts_find",
-	"SELECT w.n, c.current_value, " PG_TO_US(
-		"c.last_updated_at") " "
-				     "FROM unnest($1::text[]) WITH ORDINALITY AS w(item_id, n) "
-				     "JOIN count_values c ON c.item_id = w.item_id",
+static const struct pg_row_statements row_statements = {
+	.find = {"quipu_counts_find", ROWS_SQL},
+	.lock = {"quipu_counts_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF c"},
+	.lock_free = {"quipu_counts_lock_free",
+		ROWS_SQL " ORDER BY w.n FOR UPDATE OF c SKIP LOCKED"},
 };
 
 static const struct pg_statement update_statement = {
@@ -81,46 +72,13 @@ static enum status add(struct session *base, struct count_addition *additions, s
 	if (status != STATUS_OK)
 		return status;
 	for (int row = 0; row < PQntuples(session->results[0]); row++) {
-		size_t n = (size_t)pg_int8(session->results[0], row, 0);
+		struct count_addition *addition =
+			&additions[pg_place(session->results[0], row, count)];
 
-		assert(n >= 1 && n <= count);
-		additions[n - 1].applied = true;
-		additions[n - 1].value = pg_int8(session->results[0], row, 1);
+		addition->applied = true;
+		addition->value = pg_int8(session->results[0], row, 1);
 	}
 	return STATUS_OK;
-}
-
-static struct pg_param id_param(
-	struct pg_session *session, const struct count_row *rows, size_t count)
-{
-	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
-
-	for (size_t i = 0; i < count; i++)
-		pg_array_text(&ids, rows[i].item_id);
-	return pg_param_array(&ids);
-}
-
-static void fill_rows(struct count_row *rows, size_t count, const PGresult *result)
-{
-	for (int row = 0; row < PQntuples(result); row++) {
-		size_t n = (size_t)pg_int8(result, row, 0);
-
-		assert(n >= 1 && n <= count);
-		rows[n - 1].exists = true;
-		rows[n - 1].value = pg_int8(result, row, 1);
-		rows[n - 1].updated_us = pg_int8(result, row, 2);
-	}
-}
-
-/* What can be seen but not locked is held by somebody else. */
-static void mark_busy(struct count_row *rows, size_t count, const PGresult *visible)
-{
-	for (int row = 0; row < PQntuples(visible); row++) {
-		size_t n = (size_t)pg_int8(visible, row, 0);
-
-		assert(n >= 1 && n <= count);
-		rows[n - 1].busy = !rows[n - 1].exists;
-	}
 }
 
 static void forget_rows(struct count_row *rows, size_t count)
@@ -131,37 +89,46 @@ static void forget_rows(struct count_row *rows, size_t count)
 	}
 }
 
+static void fill_rows(struct count_row *rows, size_t count, const struct pg_session *session)
+{
+	const PGresult *found = session->results[0];
+	const PGresult *visible = session->results[2];
+
+	forget_rows(rows, count);
+	for (int i = 0; i < PQntuples(found); i++) {
+		struct count_row *row = &rows[pg_place(found, i, count)];
+
+		row->exists = true;
+		row->value = pg_int8(found, i, 1);
+		row->updated_us = pg_int8(found, i, 2);
+	}
+	for (int i = 0; i < PQntuples(visible); i++) {
+		struct count_row *row = &rows[pg_place(visible, i, count)];
+
+		row->busy = !row->exists;
+	}
+}
+
 static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, rows, count);
-	bool skip = session->mode == LOCK_SKIP;
-	enum status status;
+	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
+	enum status status = pg_lock_rows(session, &row_statements, ids, now_us);
 
-	forget_rows(rows, count);
-	pg_queue(session, skip ? &lock_free_statement : &lock_statement, &ids, 1);
-	pg_queue(session, &pg_now_statement, NULL, 0);
-	if (skip)
-		pg_queue(session, &find_statement, &ids, 1);
-	status = pg_flush(session);
-	if (status != STATUS_OK)
-		return status;
-	fill_rows(rows, count, session->results[0]);
-	*now_us = pg_int8(session->results[1], 0, 0);
-	if (skip)
-		mark_busy(rows, count, session->results[2]);
-	return STATUS_OK;
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session);
+	return status;
 }
 
 static enum status find(struct session *base, struct count_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, rows, count);
-	enum status status = pg_run(session, &find_statement, &ids, 1);
+	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
+	int64_t now_us;
+	enum status status = pg_find_rows(session, &row_statements, ids, &now_us);
 
-	forget_rows(rows, count);
 	if (status == STATUS_OK)
-		fill_rows(rows, count, session->results[0]);
+		fill_rows(rows, count, session);
 	return status;
 }
 

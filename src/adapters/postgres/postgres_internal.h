@@ -105,8 +105,39 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
-/* The store's time as microseconds since 1970: one row, one int8. */
-extern const struct pg_statement pg_now_statement;
+/* ---- rows by id: what all repositories do ---- */
+
+/*
+ * Each takes an array of ids and returns first the place of a row in it, from 1: see PG_PLACES.
+ * `lock` locks in the order of the places, `lock_free` passes over what others hold.
+ */
+struct pg_row_statements {
+	struct pg_statement find;
+	struct pg_statement lock;
+	struct pg_statement lock_free;
+};
+
+/* The ids as a table with their places: FROM … JOIN … ON … = w.id */
+#define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
+
+/* The ids of `count` structs of `size` bytes whose first member is a struct slice. */
+struct pg_param pg_param_ids(
+	struct pg_session *session, const void *first, size_t size, size_t count);
+
+/* Finds rows without a lock: results[0]. Also the store's time. */
+QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
+	const struct pg_row_statements *statements, struct pg_param ids, int64_t *now_us);
+
+/*
+ * Locks rows, as the mode of the transaction says: results[0]. Also the store's time. Under
+ * LOCK_SKIP results[2] has every row that can be seen; what is only there is held by others. Else
+ * it is NULL.
+ */
+QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
+	const struct pg_row_statements *statements, struct pg_param ids, int64_t *now_us);
+
+/* The place of a row of a result among `count` ids, from 0. */
+size_t pg_place(const PGresult *result, int row, size_t count);
 
 /* ---- the store ---- */
 

@@ -1,20 +1,19 @@
 #include "adapters/postgres/postgres_limits.h"
 
-#include <assert.h>
-
 #include "adapters/postgres/postgres_internal.h"
 
 #define ROWS_SQL                                                                                   \
 	"SELECT w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, " PG_TO_US(   \
 		"l.last_refresh_time") " "                                                         \
-				       "FROM unnest($1::text[]) WITH ORDINALITY AS w(user_id, n) " \
-				       "JOIN rate_limit_store l ON l.user_id = w.user_id"
+				       "FROM " PG_PLACES                                           \
+				       " JOIN rate_limit_store l ON l.user_id = w.id"
 
-static const struct pg_statement find_statement = {"quipu_limits_find", ROWS_SQL};
-static const struct pg_statement lock_statement = {
-	"quipu_limits_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF l"};
-static const struct pg_statement lock_free_statement = {
-	"quipu_limits_lock_free", ROWS_SQL " ORDER BY w.n FOR UPDATE OF l SKIP LOCKED"};
+static const struct pg_row_statements row_statements = {
+	.find = {"quipu_limits_find", ROWS_SQL},
+	.lock = {"quipu_limits_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF l"},
+	.lock_free = {"quipu_limits_lock_free",
+		ROWS_SQL " ORDER BY w.n FOR UPDATE OF l SKIP LOCKED"},
+};
 
 static const struct pg_statement update_statement = {
 	"quipu_limits_update",
@@ -51,32 +50,6 @@ static const struct pg_statement settle_statement = {
 	"WHERE l.user_id = e.user_id AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
 };
 
-static struct pg_param id_param(
-	struct pg_session *session, const struct limit_row *rows, size_t count)
-{
-	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
-
-	for (size_t i = 0; i < count; i++)
-		pg_array_text(&ids, rows[i].user_id);
-	return pg_param_array(&ids);
-}
-
-static void fill_rows(struct limit_row *rows, size_t count, const PGresult *result)
-{
-	for (int i = 0; i < PQntuples(result); i++) {
-		size_t n = (size_t)pg_int8(result, i, 0);
-		struct limit_row *row = &rows[n - 1];
-
-		assert(n >= 1 && n <= count);
-		row->exists = true;
-		row->rate_limit = pg_int4(result, i, 1);
-		row->time_window = pg_int4(result, i, 2);
-		row->current_count = pg_int4(result, i, 3);
-		row->reserved_count = pg_int4(result, i, 4);
-		row->last_refresh_us = pg_int8(result, i, 5);
-	}
-}
-
 static void forget_rows(struct limit_row *rows, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -85,54 +58,49 @@ static void forget_rows(struct limit_row *rows, size_t count)
 	}
 }
 
-/* What can be seen but not locked is held by somebody else. */
-static void mark_busy(struct limit_row *rows, size_t count, const PGresult *visible)
+static void fill_rows(struct limit_row *rows, size_t count, const struct pg_session *session)
 {
-	for (int i = 0; i < PQntuples(visible); i++) {
-		size_t n = (size_t)pg_int8(visible, i, 0);
+	const PGresult *found = session->results[0];
+	const PGresult *visible = session->results[2];
 
-		assert(n >= 1 && n <= count);
-		rows[n - 1].busy = !rows[n - 1].exists;
+	forget_rows(rows, count);
+	for (int i = 0; i < PQntuples(found); i++) {
+		struct limit_row *row = &rows[pg_place(found, i, count)];
+
+		row->exists = true;
+		row->rate_limit = pg_int4(found, i, 1);
+		row->time_window = pg_int4(found, i, 2);
+		row->current_count = pg_int4(found, i, 3);
+		row->reserved_count = pg_int4(found, i, 4);
+		row->last_refresh_us = pg_int8(found, i, 5);
+	}
+	for (int i = 0; i < PQntuples(visible); i++) {
+		struct limit_row *row = &rows[pg_place(visible, i, count)];
+
+		row->busy = !row->exists;
 	}
 }
 
 static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, rows, count);
-	bool skip = session->mode == LOCK_SKIP;
-	enum status status;
+	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
+	enum status status = pg_lock_rows(session, &row_statements, ids, now_us);
 
-	forget_rows(rows, count);
-	pg_queue(session, skip ? &lock_free_statement : &lock_statement, &ids, 1);
-	pg_queue(session, &pg_now_statement, NULL, 0);
-	if (skip)
-		pg_queue(session, &find_statement, &ids, 1);
-	status = pg_flush(session);
-	if (status != STATUS_OK)
-		return status;
-	fill_rows(rows, count, session->results[0]);
-	*now_us = pg_int8(session->results[1], 0, 0);
-	if (skip)
-		mark_busy(rows, count, session->results[2]);
-	return STATUS_OK;
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session);
+	return status;
 }
 
 static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, rows, count);
-	enum status status;
+	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
+	enum status status = pg_find_rows(session, &row_statements, ids, now_us);
 
-	forget_rows(rows, count);
-	pg_queue(session, &find_statement, &ids, 1);
-	pg_queue(session, &pg_now_statement, NULL, 0);
-	status = pg_flush(session);
-	if (status != STATUS_OK)
-		return status;
-	fill_rows(rows, count, session->results[0]);
-	*now_us = pg_int8(session->results[1], 0, 0);
-	return STATUS_OK;
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session);
+	return status;
 }
 
 #define PUT_COLUMNS 6

@@ -20,8 +20,6 @@ static const struct pg_statement begin_statement = {"quipu_begin", "BEGIN"};
 static const struct pg_statement commit_statement = {"quipu_commit", "COMMIT"};
 static const struct pg_statement rollback_statement = {"quipu_rollback", "ROLLBACK"};
 
-const struct pg_statement pg_now_statement = {"quipu_now", "SELECT " PG_TO_US("quipu_now()")};
-
 static const struct session_ops session_ops;
 
 struct pg_session *pg_session_of(struct session *session)

@@ -1,0 +1,53 @@
+/* Rows by id, found or locked in the order of the ids: the part that all repositories share. */
+#include <assert.h>
+
+#include "adapters/postgres/postgres_internal.h"
+
+static const struct pg_statement now_statement = {"quipu_now", "SELECT " PG_TO_US("quipu_now()")};
+
+struct pg_param pg_param_ids(
+	struct pg_session *session, const void *first, size_t size, size_t count)
+{
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+
+	for (size_t i = 0; i < count; i++)
+		pg_array_text(&ids, *(const struct slice *)((const char *)first + i * size));
+	return pg_param_array(&ids);
+}
+
+enum status pg_find_rows(struct pg_session *session, const struct pg_row_statements *statements,
+	struct pg_param ids, int64_t *now_us)
+{
+	enum status status;
+
+	pg_queue(session, &statements->find, &ids, 1);
+	pg_queue(session, &now_statement, NULL, 0);
+	status = pg_flush(session);
+	if (status == STATUS_OK)
+		*now_us = pg_int8(session->results[1], 0, 0);
+	return status;
+}
+
+enum status pg_lock_rows(struct pg_session *session, const struct pg_row_statements *statements,
+	struct pg_param ids, int64_t *now_us)
+{
+	bool skip = session->mode == LOCK_SKIP;
+	enum status status;
+
+	pg_queue(session, skip ? &statements->lock_free : &statements->lock, &ids, 1);
+	pg_queue(session, &now_statement, NULL, 0);
+	if (skip)
+		pg_queue(session, &statements->find, &ids, 1);
+	status = pg_flush(session);
+	if (status == STATUS_OK)
+		*now_us = pg_int8(session->results[1], 0, 0);
+	return status;
+}
+
+size_t pg_place(const PGresult *result, int row, size_t count)
+{
+	int64_t place = pg_int8(result, row, 0);
+
+	assert(place >= 1 && (size_t)place <= count);
+	return (size_t)place - 1;
+}
