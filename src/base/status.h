@@ -4,8 +4,8 @@
  * person reads. Adapters translate the errors of their libraries into these and nothing else leaves
  * them.
  *
- * The rows after OUTCOME_UNKNOWN never reach a client: they steer the program (see ports/store.h and
- * ports/cache.h).
+ * The rows after OUTCOME_UNKNOWN never reach a client: they steer the program (see ports/store.h
+ * and ports/cache.h).
  */
 #ifndef QUIPU_BASE_STATUS_H
 #define QUIPU_BASE_STATUS_H
