@@ -1,7 +1,7 @@
 /*
  * A message bus: what leaves one service and arrives in another, at least once. Implemented by
- * adapters/local (a durable queue in an SQLite file), adapters/kafka, and more to come; one
- * contract suite runs on all of them.
+ * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats, and more to
+ * come; one contract suite runs on all of them.
  *
  * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange, a local queue. A message has
  * a channel, a subject within it (routing key; Kafka carries it as a header), a key (messages with
@@ -56,6 +56,7 @@ struct bus_delivery {
 	size_t header_count;
 	struct slice value;
 	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041" */
+	bool is_exhausted;     /* given too often without an ack: it comes this one last time */
 	uint64_t handle;       /* the adapter's */
 };
 
@@ -63,6 +64,10 @@ struct bus_delivery {
 struct bus_channel {
 	const char *name;
 	int partitions; /* for engines that have them */
+
+	/* For engines that file messages by subject (JetStream). */
+	const char *stream;   /* "ENTITLEMENTS"; NULL: the name in capitals, with _ for . and - */
+	const char *subjects; /* those of its messages, separated by spaces; NULL: the name */
 };
 
 struct producer;
@@ -102,8 +107,17 @@ struct consumer_ops {
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
-	/* The deliveries of the last fetch that are not acknowledged come again with the next. */
+	/*
+	 * The deliveries of the last fetch that are not acknowledged come again: with the next
+	 * fetch, or, on engines that count how often they give a message, after a growing delay.
+	 */
 	void (*again)(struct consumer *consumer);
+
+	/*
+	 * Before ack: the delivery at `index` of the last fetch can never be used and has been put
+	 * aside. May be NULL: the engine makes no difference.
+	 */
+	void (*poison)(struct consumer *consumer, size_t index);
 
 	/* Any thread: a fetch that waits, or the next one, returns at once. Never blocks. */
 	void (*wake)(struct consumer *consumer);
@@ -137,7 +151,13 @@ struct bus_ops {
 struct bus {
 	const struct bus_ops *ops;
 	const char *name;   /* "gateway-bus": what /readyz and the metrics call it */
-	const char *engine; /* "local", "kafka" */
+	const char *engine; /* "local", "kafka", "nats" */
 };
+
+static inline void consumer_poison(struct consumer *consumer, size_t index)
+{
+	if (consumer->ops->poison)
+		consumer->ops->poison(consumer, index);
+}
 
 #endif
