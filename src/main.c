@@ -317,7 +317,8 @@ static bool bus_is_up(void *thing)
 static bool open_gateway_bus(struct app *app, char *why)
 {
 	static const struct bus_channel channels[] = {
-		{GATEWAY_CHANNEL, GATEWAY_PARTITIONS}, {GATEWAY_DLQ_CHANNEL, 1}};
+		{.name = GATEWAY_CHANNEL, .partitions = GATEWAY_PARTITIONS},
+		{.name = GATEWAY_DLQ_CHANNEL, .partitions = 1}};
 	struct dependency dependency = {.is_up = bus_is_up};
 	struct bus *bus;
 

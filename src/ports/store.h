@@ -127,6 +127,17 @@ struct store_ops {
 	/* Whether requests can be served now. Any thread. */
 	bool (*is_up)(struct store *store);
 
+	/*
+	 * Tells everybody who listens to `topic` on this store, in any process, that something new
+	 * was committed. Those of this process are called at once, on this thread; others soon, at
+	 * most every 20 ms; a call can get lost. `topic` is static. Any thread, never blocks.
+	 */
+	void (*announce)(struct store *store, const char *topic);
+
+	/* Before start(). `heard` is called on any thread and must not block. `topic` is static. */
+	void (*listen)(struct store *store, const char *topic, void (*heard)(void *context),
+		void *context);
+
 	/* How often the engine failed, by kind; a race that was lost to others does not count. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 

@@ -1,0 +1,59 @@
+/*
+ * What was given up, for people to look at, to send again or to let go: outbox events and
+ * notifications that failed too often, messages that could not be read. Everything that is done
+ * about one is recorded in operator_actions, in the same transaction. Functions block and return
+ * what ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
+#define QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
+
+#include "ports/store.h"
+
+struct dead_letter {
+	struct slice id;       /* UUID; for outbox events and notifications theirs */
+	struct slice kind;     /* "outbox", "notification", "poison" */
+	struct slice type;     /* event_type, empty if unknown */
+	struct slice key;      /* aggregate_key, empty if unknown */
+	struct slice position; /* where it lay on the bus, of poison only */
+	struct slice error;
+	struct slice payload;
+	int32_t attempt_count;
+	int64_t created_us; /* when it was given up; of outbox events when they were made */
+};
+
+struct dead_letter_page {
+	struct slice kind;
+	struct slice after; /* id of the last one seen, empty: from the start */
+	size_t limit;
+};
+
+enum dead_letter_action { DEAD_LETTER_REPLAY, DEAD_LETTER_DISCARD };
+
+struct dead_letter_repository {
+	/* In a transaction. A second one for the same notification, or the same position, is not
+	 * kept. */
+	QP_MUST_CHECK enum status (*put)(
+		struct session *session, const struct dead_letter *letters, size_t count);
+
+	/* Outside a transaction: those that nothing was done about, by id. Without payloads. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		const struct dead_letter_page *page, struct dead_letter *letters, size_t *count);
+
+	/* Inside or outside a transaction. The one with this kind and id, if nothing was done about
+	 * it yet. */
+	QP_MUST_CHECK enum status (*find)(struct session *session, struct arena *arena,
+		struct slice kind, struct slice id, struct dead_letter *letter, bool *found);
+
+	/*
+	 * In a transaction. REPLAY: an outbox event or notification becomes PENDING again (poison
+	 * is only marked: what to do with its payload is the service's). DISCARD: it is let go.
+	 * `found` false: nobody waits under this id, nothing was done. `why` may be empty.
+	 */
+	QP_MUST_CHECK enum status (*resolve)(struct session *session, struct slice kind,
+		struct slice id, enum dead_letter_action action, struct slice why, bool *found);
+
+	/* Outside a transaction: how many of all kinds wait. */
+	QP_MUST_CHECK enum status (*depth)(struct session *session, int64_t *count);
+};
+
+#endif

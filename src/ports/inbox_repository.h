@@ -1,0 +1,27 @@
+/*
+ * Which events a consumer has taken in: written in the transaction of the effect, so that an event
+ * that comes again has none. Functions block and return what ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_INBOX_REPOSITORY_H
+#define QUIPU_PORTS_INBOX_REPOSITORY_H
+
+#include "ports/store.h"
+
+struct inbox_event {
+	struct slice event_id;
+	bool is_new; /* set by put */
+};
+
+struct inbox_repository {
+	/* In a transaction: records events, unique and sorted by bytes; tells which were not there
+	 * yet. */
+	QP_MUST_CHECK enum status (*put)(
+		struct session *session, struct inbox_event *events, size_t count);
+
+	/* A transaction of its own: forgets up to `limit` events taken in longer than `age_us` ago.
+	 */
+	QP_MUST_CHECK enum status (*sweep)(
+		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
+};
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * Notifications that were made of events and are to be sent. Functions block and return what
+ * ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
+#define QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
+
+#include "ports/claim_repository.h"
+#include "ports/dead_letter_repository.h"
+#include "ports/inbox_repository.h"
+
+struct notification {
+	struct slice id; /* UUID */
+	struct slice event_id;
+	struct slice event_type;
+	struct slice user_id;
+	struct slice unit; /* stock_keeping_unit */
+	struct slice key;  /* aggregate_key */
+	struct slice trace;
+	int64_t version;
+	int64_t occurred_us;
+	struct slice payload; /* the event as it came; not filled by list */
+
+	/* Filled by list. */
+	struct slice status;
+	int32_t attempt_count;
+	int64_t created_us;
+	int64_t sent_us; /* 0: not sent yet */
+};
+
+struct notification_repository {
+	/* In a transaction: new ones, PENDING and due at once. */
+	QP_MUST_CHECK enum status (*put)(
+		struct session *session, const struct notification *notifications, size_t count);
+
+	/* Outside a transaction: those of a user, newest first, at most `limit`. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct slice user_id, size_t limit, struct notification *notifications,
+		size_t *count);
+
+	/* How many are in each state: the key of claims is aggregate_key, DONE is SENT. */
+	struct claim_repository claims;
+	struct dead_letter_repository dead; /* notification_dlq: notifications and poison */
+	struct inbox_repository inbox;      /* processed_events */
+};
+
+#endif
