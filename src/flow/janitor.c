@@ -32,8 +32,10 @@ static bool is_stopping(struct janitor *janitor)
 	return stopping;
 }
 
-static enum status sweep_keys(struct session *session, size_t limit, size_t *deleted)
+static enum status sweep_keys(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
 {
+	(void)context;
 	return session->ops->keys_sweep(session, limit, deleted);
 }
 
@@ -51,7 +53,8 @@ static bool run_chore(struct janitor *janitor, size_t i)
 	size_t total = 0;
 
 	while (deleted == SWEEP_CHUNK && !is_stopping(janitor)) {
-		if (chore->sweep(janitor->sessions[i], SWEEP_CHUNK, &deleted) != STATUS_OK)
+		if (chore->sweep(chore->context, janitor->sessions[i], SWEEP_CHUNK, &deleted) !=
+			STATUS_OK)
 			return false;
 		total += deleted;
 	}

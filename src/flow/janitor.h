@@ -15,7 +15,9 @@ struct chore {
 	struct store *store;
 
 	/* Deletes up to `limit` and tells how many, in a transaction of its own. */
-	enum status (*sweep)(struct session *session, size_t limit, size_t *deleted);
+	enum status (*sweep)(
+		const void *context, struct session *session, size_t limit, size_t *deleted);
+	const void *context;
 };
 
 /* Expired idempotency keys of `store`. */

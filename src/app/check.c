@@ -1,0 +1,162 @@
+#include <string.h>
+
+#include "app/app.h"
+
+static const struct {
+	const char *name;
+	enum role role;
+} roles[] = {
+	{"counts", ROLE_COUNTS},
+	{"gateway", ROLE_GATEWAY},
+	{"sender", ROLE_SENDER},
+};
+
+#define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
+
+static bool has_scheme(const char *url, const char *scheme)
+{
+	return strncmp(url, scheme, strlen(scheme)) == 0;
+}
+
+bool url_is_postgres(const char *url)
+{
+	return has_scheme(url, "postgres://") || has_scheme(url, "postgresql://");
+}
+
+bool url_is_redis(const char *url)
+{
+	return has_scheme(url, "redis://");
+}
+
+const char *store_url(const struct settings *settings, const char *own)
+{
+	return *own ? own : settings->store;
+}
+
+static void refuse_role(struct slice name, char *why)
+{
+	size_t len = (size_t)snprintf(why, OPTIONS_WHY_SIZE, "there is no role \"%.*s\"; roles are",
+		(int)name.len, name.data);
+
+	for (size_t i = 0; i < ROLE_COUNT && len < OPTIONS_WHY_SIZE; i++)
+		len += (size_t)snprintf(why + len, OPTIONS_WHY_SIZE - len, "%s %s",
+			i == 0 ? ":" : ",", roles[i].name);
+}
+
+static bool read_roles(struct app *app, char *why)
+{
+	struct slice rest = slice_of(app->settings.roles);
+
+	while (rest.data) {
+		struct slice name = slice_trim(slice_cut(&rest, ','));
+		unsigned found = 0;
+
+		for (size_t i = 0; i < ROLE_COUNT; i++) {
+			if (slice_is(name, "all") || slice_is(name, roles[i].name))
+				found |= roles[i].role;
+		}
+		if (!found) {
+			refuse_role(name, why);
+			return false;
+		}
+		app->roles |= found;
+	}
+	return true;
+}
+
+static bool check_store_url(const struct app *app, const char *own, char *why)
+{
+	const char *url = store_url(&app->settings, own);
+
+	if (url_is_postgres(url) || strcmp(url, "sqlite:") == 0)
+		return true;
+	snprintf(why, OPTIONS_WHY_SIZE,
+		"a store must be sqlite: or a postgres:// URL; this one is neither");
+	return false;
+}
+
+static bool check_cache(const struct settings *settings, char *why)
+{
+	const char *cache = settings->cache;
+	bool shared = url_is_postgres(store_url(settings, settings->gateway_store));
+
+	if (strcmp(cache, "memory") == 0 && shared)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cache memory cannot be used with PostgreSQL, because several processes "
+			"would disagree; use redis:// or none");
+	else if (strcmp(cache, "memory") != 0 && strcmp(cache, "none") != 0 &&
+		 strcmp(cache, "auto") != 0 && !url_is_redis(cache))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cache must be none, memory, auto or a redis:// URL; this one is "
+			"neither");
+	else
+		return true;
+	return false;
+}
+
+/* On a bus within the process both ends must be in it. */
+struct bus_check {
+	const char *option;
+	const char *url;
+	enum role from, to;
+	const char *ends;
+};
+
+static bool check_bus(const struct app *app, const struct bus_check *bus, char *why)
+{
+	bool is_local = strcmp(bus->url, "local:") == 0;
+
+	if (!is_local && !has_scheme(bus->url, "kafka://"))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--%s must be local: or a kafka:// URL; this one is neither", bus->option);
+	else if (is_local && app_plays(app, bus->from) != app_plays(app, bus->to))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"on --%s local: the roles %s must run in one process", bus->option,
+			bus->ends);
+	else
+		return true;
+	return false;
+}
+
+static bool check_buses(const struct app *app, char *why)
+{
+	const struct bus_check checks[] = {
+		{"gateway-bus", app->settings.gateway_bus, ROLE_GATEWAY, ROLE_SENDER,
+			"gateway and sender"},
+	};
+
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+		if (!check_bus(app, &checks[i], why))
+			return false;
+	}
+	return true;
+}
+
+static bool check_address(const struct settings *settings, char *why)
+{
+	enum address_reach reach = server_address_reach(settings->listen);
+
+	if (reach == ADDRESS_INVALID)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--listen must be host:port of this machine, such as 127.0.0.1:8080, not "
+			"\"%s\"",
+			settings->listen);
+	else if (reach == ADDRESS_PUBLIC && !settings->insecure)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"%s can be reached from other machines, and nothing would ask them who "
+			"they are; listen on 127.0.0.1, or give --insecure if a proxy or firewall "
+			"guards it",
+			settings->listen);
+	else
+		return true;
+	return false;
+}
+
+bool app_check(struct app *app, char *why)
+{
+	const struct settings *settings = &app->settings;
+
+	return read_roles(app, why) && check_store_url(app, settings->counts_store, why) &&
+	       check_store_url(app, settings->gateway_store, why) && check_cache(settings, why) &&
+	       check_buses(app, why) && check_address(settings, why);
+}

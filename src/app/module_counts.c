@@ -1,0 +1,50 @@
+/* counts on its store. */
+#include "adapters/postgres/postgres_counts.h"
+#include "adapters/sqlite/sqlite_counts.h"
+#include "app/app.h"
+#include "services/counts/counts.h"
+
+extern const char embedded_counts[];
+
+struct counts_module {
+	struct counts service;
+	struct store *store;
+};
+
+static void add_routes(struct app *app)
+{
+	app->counts = arena_new(&app->arena, struct counts_module);
+	counts_add_routes(&app->counts->service, app->router);
+	app->documents[app->document_count++] = embedded_counts;
+}
+
+static bool open_stores(struct app *app, char *why)
+{
+	static const char *const components[] = {"common", "counts", NULL};
+	struct store_plan plan = {
+		.name = "counts-store",
+		.url = store_url(&app->settings, app->settings.counts_store),
+		.file = "counts.db",
+		.components = components,
+	};
+
+	app->counts->store = app_open_store(app, &plan, why);
+	app->counts->service.repository =
+		url_is_postgres(plan.url) ? &postgres_count_repository : &sqlite_count_repository;
+	return app->counts->store != NULL;
+}
+
+static void start(struct app *app)
+{
+	struct counts *service = &app->counts->service;
+	struct lane_service lanes = counts_lane_service(service);
+
+	service->lanes = app_start_lanes(app, &lanes, app->counts->store);
+}
+
+const struct module counts_module = {
+	.roles = ROLE_COUNTS,
+	.add_routes = add_routes,
+	.open_stores = open_stores,
+	.start = start,
+};

@@ -1,0 +1,247 @@
+#include <assert.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "app/app.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define FLUSH_NS (2 * NS_PER_S)
+
+extern const char embedded_common[];
+
+/* ---- modules ----------------------------------------------------------------------------- */
+
+static const struct module *const modules[] = {&counts_module, &gateway_module};
+
+#define MODULE_COUNT (sizeof(modules) / sizeof(modules[0]))
+
+const struct module *module_next(const struct app *app, const struct module *before)
+{
+	bool is_past = !before;
+
+	for (size_t i = 0; i < MODULE_COUNT; i++) {
+		if (is_past && app_plays(app, modules[i]->roles))
+			return modules[i];
+		is_past = is_past || modules[i] == before;
+	}
+	return NULL;
+}
+
+void app_add_routes(struct app *app)
+{
+	const struct module *module = NULL;
+
+	app->router = router_new();
+	system_add_routes(&app->system, app->router);
+	app->documents[app->document_count++] = embedded_common;
+	while ((module = module_next(app, module)))
+		module->add_routes(app);
+	app->system.openapi = system_join_openapi(app->documents, app->document_count);
+}
+
+static bool open_modules(struct app *app, char *why)
+{
+	const struct module *module = NULL;
+
+	while ((module = module_next(app, module))) {
+		if (!module->open_stores(app, why))
+			return false;
+		if (module->open_others && !module->open_others(app, why))
+			return false;
+	}
+	return true;
+}
+
+/* ---- starting ---------------------------------------------------------------------------- */
+
+static size_t loop_count(const struct settings *settings)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (settings->loops > 0)
+		return (size_t)settings->loops;
+	return cores > 0 ? (size_t)cores : 1;
+}
+
+static bool open_server(struct app *app, char *why)
+{
+	const struct settings *settings = &app->settings;
+	struct server_limits limits = {
+		.connections_max = (size_t)settings->max_connections,
+		.head_timeout_ns = settings->head_timeout_us * NS_PER_US,
+		.body_timeout_ns = settings->body_timeout_us * NS_PER_US,
+		.idle_timeout_ns = settings->idle_timeout_us * NS_PER_US,
+		.deadline_ns = settings->deadline_us * NS_PER_US,
+	};
+
+	app->admission.router = app->router;
+	app->admission.guard_browser = server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
+	app->admission.allowed_hosts = slice_of(settings->allowed_hosts);
+	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
+	return server_listen(app->server, settings->listen, why, OPTIONS_WHY_SIZE);
+}
+
+struct lane_set *app_start_lanes(
+	struct app *app, const struct lane_service *service, struct store *store)
+{
+	const struct settings *settings = &app->settings;
+	struct lane_settings lane_settings = {
+		.lanes = (size_t)settings->lanes,
+		.depth_max = (size_t)settings->lane_depth,
+		.bytes_max = (size_t)settings->lane_bytes,
+		.batch_max = (size_t)settings->batch_max,
+		.key_ttl_us = settings->idempotency_ttl_us,
+	};
+	struct lane_set *lanes = lane_set_new(service, store, &lane_settings);
+
+	assert(app->lanes_count < APP_LANES_MAX);
+	app->lanes[app->lanes_count++] = lanes;
+	lane_set_start(lanes);
+	return lanes;
+}
+
+void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing)
+{
+	assert(app->worker_count < APP_WORKERS_MAX);
+	app->workers[app->worker_count++] = (struct app_worker){.stop = stop, .thing = thing};
+}
+
+void app_add_chore(struct app *app, const struct chore *chore)
+{
+	assert(app->chore_count < JANITOR_CHORES_MAX);
+	app->chores[app->chore_count++] = *chore;
+}
+
+/* A metrics collector (context: the app): the lanes of all services. */
+static void collect_lanes(void *context, struct buffer *page)
+{
+	const struct app *app = context;
+
+	lane_sets_collect(app->lanes, app->lanes_count, page);
+}
+
+static void start_modules(struct app *app)
+{
+	struct metrics *metrics = &app->system.metrics;
+	const struct module *module = NULL;
+
+	metrics_add(metrics, router_collect, app->router);
+	metrics_add(metrics, server_collect, app->server);
+	metrics_add(metrics, collect_lanes, app);
+	while ((module = module_next(app, module)))
+		module->start(app);
+	metrics_add(metrics, system_collect, &app->system);
+	for (size_t i = 0; i < app->system.store_count; i++) {
+		struct chore chore = chore_keys(app->system.stores[i]);
+
+		app_add_chore(app, &chore);
+	}
+	app->janitor = janitor_start(app->chores, app->chore_count);
+}
+
+/* Every connection is a file descriptor, so take as many as the system gives. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/* Before any thread starts, so that signals reach nobody but wait_for_stop(). */
+static void block_signals(sigset_t *signals)
+{
+	sigemptyset(signals);
+	sigaddset(signals, SIGTERM);
+	sigaddset(signals, SIGINT);
+	sigaddset(signals, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void wait_for_stop(const sigset_t *signals)
+{
+	int received = 0;
+
+	while (received != SIGTERM && received != SIGINT)
+		sigwait(signals, &received);
+	log_line(LOG_INFO, "main", "stopping: finishing what has begun");
+}
+
+/* ---- stopping ---------------------------------------------------------------------------- */
+
+static void end_lanes(struct app *app, bool abort)
+{
+	for (size_t i = 0; i < app->lanes_count; i++) {
+		if (abort)
+			lane_set_abort(app->lanes[i]);
+		lane_set_close(app->lanes[i]);
+		lane_set_join(app->lanes[i]);
+	}
+}
+
+/*
+ * Not ready; no new connections; requests finish; lanes drain; what is still left at the end of the
+ * time gets 503.
+ */
+static void drain(struct app *app)
+{
+	int64_t until_ns =
+		clock_steady_ns(&clock_system) + app->settings.drain_timeout_us * NS_PER_US;
+	bool idle;
+
+	atomic_store(&app->system.draining, true);
+	server_drain(app->server);
+	idle = server_wait_idle(app->server, until_ns);
+	if (!idle)
+		log_line(LOG_WARN, "main", "--drain-timeout is over; refusing what is left");
+	end_lanes(app, !idle);
+	if (!server_wait_idle(app->server, clock_steady_ns(&clock_system) + FLUSH_NS))
+		log_line(LOG_WARN, "main", "some connections did not take their last answer");
+}
+
+static void release(struct app *app)
+{
+	server_free(app->server);
+	for (size_t i = 0; i < app->lanes_count; i++)
+		lane_set_free(app->lanes[i]);
+	for (size_t i = 0; i < app->worker_count; i++)
+		app->workers[i].stop(app->workers[i].thing);
+	janitor_stop(app->janitor);
+	app_close(app);
+	router_free(app->router);
+	free((void *)(uintptr_t)app->system.openapi.data);
+	log_line(LOG_INFO, "main", "stopped");
+}
+
+int app_serve(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+	sigset_t signals;
+
+	block_signals(&signals);
+	raise_file_limit();
+	hash_seed();
+	json_object_seed(0);
+	app_add_routes(app);
+	if (!open_server(app, why) || !open_modules(app, why)) {
+		fprintf(stderr, "quipu: %s\n", why);
+		return EXIT_FAILURE;
+	}
+	start_modules(app);
+	server_start(app->server);
+	printf("quipu listening on http://%s\n", server_address(app->server));
+	fflush(stdout);
+	wait_for_stop(&signals);
+	drain(app);
+	release(app);
+	return EXIT_SUCCESS;
+}
