@@ -415,6 +415,8 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 		}
 	}
 	command_list_deliver(&committer->answered);
+	if (committer->config.committed)
+		committer->config.committed(committer->config.service);
 	carry_out(committer, committer->effects, effects);
 	return again;
 }

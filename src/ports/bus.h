@@ -114,10 +114,11 @@ struct consumer_ops {
 	void (*again)(struct consumer *consumer);
 
 	/*
-	 * Before ack: the delivery at `index` of the last fetch can never be used and has been put
-	 * aside. May be NULL: the engine makes no difference.
+	 * Before ack: the delivery at `index` of the last fetch can never be used, and `why` says
+	 * in a sentence what is wrong with it. The caller has put it aside. May be NULL: the engine
+	 * makes no difference.
 	 */
-	void (*poison)(struct consumer *consumer, size_t index);
+	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
 	/* Any thread: a fetch that waits, or the next one, returns at once. Never blocks. */
 	void (*wake)(struct consumer *consumer);
@@ -154,10 +155,10 @@ struct bus {
 	const char *engine; /* "local", "kafka", "nats" */
 };
 
-static inline void consumer_poison(struct consumer *consumer, size_t index)
+static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {
 	if (consumer->ops->poison)
-		consumer->ops->poison(consumer, index);
+		consumer->ops->poison(consumer, index, why);
 }
 
 #endif
