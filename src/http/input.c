@@ -198,3 +198,46 @@ int64_t input_int(struct input *input, const struct int_rule *rule)
 	input_error(input, rule->field, rule->message);
 	return rule->fallback;
 }
+
+struct slice input_query(struct input *input, const char *name)
+{
+	struct request *request = input->request;
+	struct slice rest = request->path.query;
+	struct slice value = {0};
+	struct query_pair pair;
+	bool found = true;
+
+	while (found) {
+		if (query_next(&request->arena, &rest, &pair, &found) != STATUS_OK) {
+			input_error(
+				input, name, "the query is not valid UTF-8 or percent encoding");
+			break;
+		}
+		if (found && slice_is(pair.name, name))
+			value = pair.value;
+	}
+	return value;
+}
+
+size_t input_limit(struct input *input, size_t fallback)
+{
+	struct slice text = input_query(input, "limit");
+	int64_t limit;
+
+	if (!text.data)
+		return fallback;
+	if (text_to_int(text, &limit) && limit >= 1 && limit <= LIST_LIMIT_MAX)
+		return (size_t)limit;
+	input_error(input, "limit", "must be an integer from 1 to 1000");
+	return fallback;
+}
+
+void input_require_key(struct input *input)
+{
+	struct request *request = input->request;
+
+	if (input->refusal.http_status == 0 && !request_header(request, "Idempotency-Key").data)
+		input->refusal = answer_problem(&request->arena, STATUS_IDEMPOTENCY_KEY_REQUIRED,
+			"this request needs the header Idempotency-Key, so that sending it again "
+			"is safe");
+}
