@@ -20,6 +20,10 @@ struct settings {
 	const char *counts_store;
 	const char *gateway_store;
 	const char *gateway_bus;
+	const char *entitlements_store;
+	const char *notifications_store;
+	const char *entitlements_bus;
+	const char *notify_channel;
 	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;
@@ -37,6 +41,13 @@ struct settings {
 	int64_t drain_timeout_us;
 	int64_t idempotency_ttl_us;
 	int64_t gateway_window_unit_us;
+	int64_t outbox_poll_us;
+	int64_t outbox_batch;
+	int64_t outbox_lease_us;
+	int64_t outbox_max_attempts;
+	int64_t notify_timeout_us;
+	int64_t notify_lease_us;
+	int64_t audit_keep_months;
 	bool insecure;
 
 	bool print_config;

@@ -338,6 +338,15 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
+/* There may be new notifications. */
+static void hear(void *context)
+{
+	struct notification_worker *worker = context;
+
+	atomic_store(&worker->woken, true);
+	worker->config.channel->ops->wake(worker->config.channel);
+}
+
 struct notification_worker *notification_worker_start(
 	const struct notification_worker_config *config)
 {
@@ -356,15 +365,10 @@ struct notification_worker *notification_worker_start(
 	arena_init(&worker->arena, 64 * 1024);
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
+	store->ops->listen(store, NOTIFICATIONS_TOPIC, hear, worker);
 	failed = pthread_create(&worker->thread, NULL, worker_main, worker);
 	assert(!failed);
 	return worker;
-}
-
-void notification_worker_wake(struct notification_worker *worker)
-{
-	atomic_store(&worker->woken, true);
-	worker->config.channel->ops->wake(worker->config.channel);
 }
 
 /* What is on its way is let go: nobody knows whether it arrived, so it is sent again later. */
@@ -384,6 +388,9 @@ static void give_back(struct notification_worker *worker)
 
 void notification_worker_stop(struct notification_worker *worker)
 {
+	struct store *store = worker->config.notifications->store;
+
+	store->ops->unlisten(store, worker);
 	atomic_store(&worker->stopping, true);
 	worker->config.channel->ops->wake(worker->config.channel);
 	pthread_join(worker->thread, NULL);

@@ -61,9 +61,6 @@ struct notification_worker;
 struct notification_worker *notification_worker_start(
 	const struct notification_worker_config *config);
 
-/* There may be new notifications. Any thread, does not block. */
-void notification_worker_wake(struct notification_worker *worker);
-
 /* Ends the thread, returns what is not sent, and frees. */
 void notification_worker_stop(struct notification_worker *worker);
 
