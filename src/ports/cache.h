@@ -40,6 +40,21 @@ struct cached_limit {
 			 */
 };
 
+/*
+ * A user's counter in the cache: counter:<userId>:UnreadMessages holds
+ * {"count","version","lastUpdated"} for 5 minutes; counters:<userId>, the list of all, likewise. A
+ * reader that finds nothing gets a lease (counter:<userId>:UnreadMessages:lease, 10 s), and may
+ * write what it then reads from the store only while it holds that; writers delete it.
+ */
+struct cached_counter {
+	struct slice user_id;
+	bool hit;      /* counter_get: out */
+	int64_t lease; /* counter_get: out where it missed, 0: another reader has it */
+	int64_t count;
+	int64_t version;
+	int64_t updated_us;
+};
+
 struct cache_session;
 
 struct cache_session_ops {
@@ -62,6 +77,23 @@ struct cache_session_ops {
 	 */
 	QP_MUST_CHECK enum status (*limit_drop)(
 		struct cache_session *session, const struct slice *user_ids, size_t count);
+
+	/* For each entry: the counter, or a lease where there is none. One round trip. */
+	QP_MUST_CHECK enum status (*counter_get)(
+		struct cache_session *session, struct cached_counter *counters, size_t count);
+
+	/* For each entry that has a lease: writes it, if that lease still stands and no later
+	 * version is there. */
+	QP_MUST_CHECK enum status (*counter_fill)(
+		struct cache_session *session, const struct cached_counter *counters, size_t count);
+
+	/*
+	 * After a change has committed, for each entry: writes it unless a later version is there,
+	 * deletes its lease and the list of all. One that fails is remembered as a deletion of all
+	 * three and made up for before the cache is used again.
+	 */
+	QP_MUST_CHECK enum status (*counter_refresh)(
+		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	void (*close)(struct cache_session *session);
 };
