@@ -266,7 +266,7 @@ def gateway_spread(bench):
 
 
 def gateway_one(bench):
-    what = "the same on ONE user"
+    what = "sends on ONE user, PostgreSQL + Kafka, no cache: combining on / --batch-max 1"
     return combining_row(bench, "gateway-one", what, 1)
 
 
