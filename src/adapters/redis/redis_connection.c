@@ -6,8 +6,6 @@
 #include "adapters/redis/redis_internal.h"
 #include "base/clock.h"
 
-#define WORDS_MAX 9
-
 static struct timeval timeval_of(int ms)
 {
 	return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
@@ -42,10 +40,10 @@ void redis_begin(struct redis_connection *connection)
 
 bool redis_send(struct redis_connection *connection, const struct slice *words, size_t count)
 {
-	const char *data[WORDS_MAX];
-	size_t lens[WORDS_MAX];
+	const char *data[REDIS_WORDS_MAX];
+	size_t lens[REDIS_WORDS_MAX];
 
-	assert(count > 0 && count <= WORDS_MAX);
+	assert(count > 0 && count <= REDIS_WORDS_MAX);
 	for (size_t i = 0; i < count; i++) {
 		data[i] = words[i].data;
 		lens[i] = words[i].len;

@@ -24,6 +24,12 @@
 #define REDIS_COMMAND_TIMEOUT_MS 200
 #define REDIS_PROBE_MS 200
 
+/* What one command may consist of; for scripts: EVALSHA, its name, the number of keys, keys and
+ * arguments. */
+#define REDIS_ENTRIES_MAX 128
+#define REDIS_ARGUMENTS_MAX 5
+#define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * (1 + REDIS_ARGUMENTS_MAX))
+
 #define REDIS_KEY_PREFIX "RateLimiterCache:"
 #define REDIS_USER_ID_MAX 256
 

@@ -3,14 +3,13 @@
  * so that a call that fails has written nothing to its caller's entries.
  */
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "adapters/redis/redis_internal.h"
-#include "base/arena.h"
+#include "base/buffer.h"
 #include "base/text.h"
 
+#define SESSION_ARENA_SIZE (80 * 1024)
 #define US_PER_S 1000000LL
 #define US_PER_MS 1000LL
 
@@ -21,8 +20,6 @@
 #define COUNT_MAX 999999999999999LL
 #define TIME_MAX_US 99999999999999999LL
 
-#define ARGUMENTS_MAX 5
-
 struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
@@ -30,12 +27,7 @@ struct redis_session {
 	uint64_t moment; /* at which the connection was made, or tried */
 	redisReply **replies;
 	size_t replies_size;
-};
-
-/* The ARGV of a script. */
-struct arguments {
-	char texts[ARGUMENTS_MAX][24];
-	size_t count;
+	struct arena arena; /* of the call that runs */
 };
 
 static const struct cache_session_ops session_ops;
@@ -86,27 +78,65 @@ static void make_room(struct redis_session *session, size_t count)
 	session->replies_size = count;
 }
 
-static void free_replies(struct redis_session *session, size_t count)
+static void end_call(struct redis_session *session, size_t reply_count)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < reply_count; i++) {
 		freeReplyObject(session->replies[i]);
 		session->replies[i] = NULL;
 	}
+	arena_reset(&session->arena);
 }
 
 /* ---- scripts ----------------------------------------------------------------------------- */
 
-static void add_argument(struct arguments *arguments, int64_t value)
+/*
+ * A script runs for up to REDIS_ENTRIES_MAX entries at once; a call is as many runs as it takes, in
+ * one round trip. While it runs Redis serves nobody else, so they are not more.
+ */
+static size_t run_count(size_t count)
 {
-	assert(arguments->count < ARGUMENTS_MAX);
-	snprintf(arguments->texts[arguments->count++], sizeof(arguments->texts[0]), "%" PRId64,
-		value);
+	return (count + REDIS_ENTRIES_MAX - 1) / REDIS_ENTRIES_MAX;
 }
 
-static void take_arguments(const struct cached_limit *limit, struct arguments *arguments)
+static size_t entries_of_run(size_t run, size_t count)
+{
+	size_t left = count - run * REDIS_ENTRIES_MAX;
+
+	return left < REDIS_ENTRIES_MAX ? left : REDIS_ENTRIES_MAX;
+}
+
+/* A command in the making. */
+struct words {
+	struct arena *arena;
+	struct slice *words;
+	size_t count;
+};
+
+static void add_word(struct words *words, struct slice word)
+{
+	assert(words->count < REDIS_WORDS_MAX);
+	words->words[words->count++] = word;
+}
+
+static void add_number(struct words *words, int64_t value)
+{
+	struct buffer digits = buffer_make(words->arena, 24);
+
+	buffer_int(&digits, value);
+	add_word(words, buffer_slice(&digits));
+}
+
+static void add_key(struct words *words, struct slice user_id)
+{
+	char *space = arena_alloc(words->arena, REDIS_USER_ID_MAX + 32);
+
+	add_word(words, redis_key(user_id, space));
+}
+
+static void take_arguments(const struct cached_limit *limit, struct words *words)
 {
 	assert(limit->wanted >= 0);
-	add_argument(arguments, limit->wanted);
+	add_number(words, limit->wanted);
 }
 
 /* The seed's formula gives whole seconds: rounded up, so that no window ends early. */
@@ -119,21 +149,21 @@ static int64_t ttl_s(int64_t ttl_us)
 	return seconds < TTL_S_MAX ? seconds : TTL_S_MAX;
 }
 
-static void fill_arguments(const struct cached_limit *limit, struct arguments *arguments)
+static void fill_arguments(const struct cached_limit *limit, struct words *words)
 {
 	assert(limit->rate_limit >= 0 && limit->rate_limit <= COUNT_MAX);
 	assert(limit->current_count >= 0 && limit->current_count <= COUNT_MAX);
 	assert(limit->window_start_us >= -TIME_MAX_US && limit->window_start_us <= TIME_MAX_US);
-	add_argument(arguments, limit->rate_limit);
-	add_argument(arguments, limit->current_count);
 	assert(limit->window_us >= 0 && limit->window_us <= TIME_MAX_US);
-	add_argument(arguments, limit->window_start_us);
-	add_argument(arguments, limit->window_us);
-	add_argument(arguments, ttl_s(limit->ttl_us));
+	add_number(words, limit->rate_limit);
+	add_number(words, limit->current_count);
+	add_number(words, limit->window_start_us);
+	add_number(words, limit->window_us);
+	add_number(words, ttl_s(limit->ttl_us));
 }
 
 static void (*const add_arguments[REDIS_SCRIPTS])(
-	const struct cached_limit *limit, struct arguments *arguments) = {
+	const struct cached_limit *limit, struct words *words) = {
 	[REDIS_SCRIPT_TAKE] = take_arguments,
 	[REDIS_SCRIPT_FILL] = fill_arguments,
 };
@@ -141,42 +171,48 @@ static void (*const add_arguments[REDIS_SCRIPTS])(
 /* How a script is named: by its text, or by the SHA that the server knows it by. */
 enum naming { BY_SHA, BY_TEXT };
 
-static bool send_entry(struct redis_session *session, enum redis_script script, enum naming naming,
-	const struct cached_limit *limit)
+static bool send_run(struct redis_session *session, enum redis_script script, enum naming naming,
+	const struct cached_limit *limits, size_t count)
 {
-	char space[REDIS_USER_ID_MAX + 32];
-	struct arguments arguments = {.count = 0};
-	struct slice words[4 + ARGUMENTS_MAX] = {SLICE("EVALSHA"),
-		slice_make(session->connection.shas[script], REDIS_SHA_LEN), SLICE("1"),
-		redis_key(limit->user_id, space)};
+	struct words words = {.arena = &session->arena};
 
-	if (naming == BY_TEXT) {
-		words[0] = slice_of("EVAL");
-		words[1] = slice_of(redis_script_texts[script]);
+	words.words = arena_alloc(words.arena, REDIS_WORDS_MAX * sizeof(*words.words));
+	if (naming == BY_SHA) {
+		add_word(&words, slice_of("EVALSHA"));
+		add_word(&words, slice_make(session->connection.shas[script], REDIS_SHA_LEN));
+	} else {
+		add_word(&words, slice_of("EVAL"));
+		add_word(&words, slice_of(redis_script_texts[script]));
 	}
-	add_arguments[script](limit, &arguments);
-	for (size_t i = 0; i < arguments.count; i++)
-		words[4 + i] = slice_of(arguments.texts[i]);
-	return redis_send(&session->connection, words, 4 + arguments.count);
+	add_number(&words, (int64_t)count);
+	for (size_t i = 0; i < count; i++)
+		add_key(&words, limits[i].user_id);
+	for (size_t i = 0; i < count; i++)
+		add_arguments[script](&limits[i], &words);
+	return redis_send(&session->connection, words.words, words.count);
 }
 
-/* Whether the entry is still to be answered: never asked, or by a server without the script. */
+/* Whether the run is still to be answered: never asked, or by a server without the script. */
 static bool is_open(const redisReply *reply)
 {
 	return !reply || redis_is_error(reply, "NOSCRIPT");
 }
 
-/* One round trip for the entries that are open. */
+/* One round trip for the runs that are open. */
 static bool ask(struct redis_session *session, enum redis_script script, enum naming naming,
 	const struct cached_limit *limits, size_t count)
 {
+	size_t runs = run_count(count);
+
 	redis_begin(&session->connection);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < runs; i++) {
 		if (is_open(session->replies[i]) &&
-			!send_entry(session, script, naming, &limits[i]))
+			!send_run(session, script, naming, &limits[i * REDIS_ENTRIES_MAX],
+				entries_of_run(i, count)))
 			return false;
+		arena_reset(&session->arena);
 	}
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < runs; i++) {
 		if (!is_open(session->replies[i]))
 			continue;
 		freeReplyObject(session->replies[i]);
@@ -187,9 +223,9 @@ static bool ask(struct redis_session *session, enum redis_script script, enum na
 	return true;
 }
 
-static bool has_open(const struct redis_session *session, size_t count)
+static bool has_open(const struct redis_session *session, size_t runs)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < runs; i++) {
 		if (is_open(session->replies[i]))
 			return true;
 	}
@@ -197,70 +233,81 @@ static bool has_open(const struct redis_session *session, size_t count)
 }
 
 /*
- * Runs the script for each entry; the replies are in session->replies, without a promise that they
- * are what the script answers. NOSCRIPT means that the script did not run, so that the entry can be
- * asked again, this time with the text.
+ * Runs the script for all entries; the replies of the runs are in session->replies, without a
+ * promise that they are what the script answers. NOSCRIPT means that the script did not run, so
+ * that the entries can be asked again, this time with the text.
  */
 static bool run(struct redis_session *session, enum redis_script script,
 	const struct cached_limit *limits, size_t count)
 {
+	make_room(session, run_count(count));
 	if (!ask(session, script, BY_SHA, limits, count))
 		return false;
-	return !has_open(session, count) || ask(session, script, BY_TEXT, limits, count);
+	return !has_open(session, run_count(count)) || ask(session, script, BY_TEXT, limits, count);
 }
 
 /* ---- take -------------------------------------------------------------------------------- */
 
-static bool is_hit(const redisReply *reply)
+/* Numbers with a space between them; false: not so many, or no numbers. */
+static bool read_numbers(const redisReply *reply, int64_t *numbers, size_t count)
 {
-	static const int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER,
-		REDIS_REPLY_INTEGER, REDIS_REPLY_STRING, REDIS_REPLY_STRING};
-	const size_t count = sizeof(types) / sizeof(types[0]);
+	struct slice rest = slice_make(reply->str, reply->len);
 
+	for (size_t i = 0; i < count; i++) {
+		if (!text_to_int(slice_cut(&rest, ' '), &numbers[i]))
+			return false;
+	}
+	return !rest.data;
+}
+
+static bool read_entry(const redisReply *reply, struct cached_limit *limit)
+{
+	int64_t numbers[6];
+
+	if (reply->type != REDIS_REPLY_STRING)
+		return false;
+	limit->hit = reply->len > 0;
+	limit->granted = 0;
+	if (!limit->hit)
+		return true;
+	if (!read_numbers(reply, numbers, 6))
+		return false;
+	limit->granted = numbers[0];
+	limit->rate_limit = numbers[1];
+	limit->current_count = numbers[2];
+	limit->ttl_us = numbers[3] * US_PER_MS;
+	limit->window_start_us = numbers[4];
+	limit->window_us = numbers[5];
+	return true;
+}
+
+static bool read_run(const redisReply *reply, struct cached_limit *limits, size_t count)
+{
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != count)
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		if (reply->element[i]->type != types[i])
+		if (!read_entry(reply->element[i], &limits[i]))
 			return false;
 	}
 	return true;
 }
 
-static bool check_taken(struct redis_session *session, size_t count)
+/* Into `limits` only when all of them can be read. */
+static bool read_taken(struct redis_session *session, struct cached_limit *limits, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		const redisReply *reply = session->replies[i];
+	struct cached_limit *taken = arena_array(&session->arena, struct cached_limit, count);
 
-		if (reply->type == REDIS_REPLY_NIL || is_hit(reply))
+	memcpy(taken, limits, count * sizeof(*taken));
+	for (size_t i = 0; i < run_count(count); i++) {
+		if (read_run(session->replies[i], &taken[i * REDIS_ENTRIES_MAX],
+			    entries_of_run(i, count)))
 			continue;
-		redis_connection_refuse(&session->connection, "taking from a limit", reply);
+		redis_connection_refuse(
+			&session->connection, "taking from a limit", session->replies[i]);
 		return false;
 	}
+	memcpy(limits, taken, count * sizeof(*taken));
 	return true;
-}
-
-/* The script has looked that it is one. */
-static int64_t int_of(const redisReply *text)
-{
-	int64_t number = 0;
-	bool is_int = text_to_int(slice_make(text->str, text->len), &number);
-
-	assert(is_int);
-	return number;
-}
-
-static void read_taken(struct cached_limit *limit, const redisReply *reply)
-{
-	limit->hit = reply->type == REDIS_REPLY_ARRAY;
-	limit->granted = 0;
-	if (!limit->hit)
-		return;
-	limit->granted = reply->element[0]->integer;
-	limit->rate_limit = reply->element[1]->integer;
-	limit->current_count = reply->element[2]->integer;
-	limit->ttl_us = reply->element[3]->integer * US_PER_MS;
-	limit->window_start_us = int_of(reply->element[4]);
-	limit->window_us = int_of(reply->element[5]);
 }
 
 static enum status limit_take(struct cache_session *base, struct cached_limit *limits, size_t count)
@@ -270,19 +317,16 @@ static enum status limit_take(struct cache_session *base, struct cached_limit *l
 
 	if (!make_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
-	make_room(session, count);
-	ok = run(session, REDIS_SCRIPT_TAKE, limits, count) && check_taken(session, count);
-	for (size_t i = 0; ok && i < count; i++)
-		read_taken(&limits[i], session->replies[i]);
-	free_replies(session, count);
+	ok = run(session, REDIS_SCRIPT_TAKE, limits, count) && read_taken(session, limits, count);
+	end_call(session, run_count(count));
 	return ok ? STATUS_OK : fail(session);
 }
 
 /* ---- fill and drop ----------------------------------------------------------------------- */
 
-static bool check_filled(struct redis_session *session, size_t count)
+static bool check_filled(struct redis_session *session, size_t runs)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < runs; i++) {
 		if (session->replies[i]->type == REDIS_REPLY_INTEGER)
 			continue;
 		redis_connection_refuse(
@@ -300,9 +344,9 @@ static enum status limit_fill(
 
 	if (!make_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
-	make_room(session, count);
-	ok = run(session, REDIS_SCRIPT_FILL, limits, count) && check_filled(session, count);
-	free_replies(session, count);
+	ok = run(session, REDIS_SCRIPT_FILL, limits, count) &&
+	     check_filled(session, run_count(count));
+	end_call(session, run_count(count));
 	return ok ? STATUS_OK : fail(session);
 }
 
@@ -344,6 +388,7 @@ static void close_session(struct cache_session *base)
 
 	redis_connection_close(&session->connection);
 	redis_cache_session_closed(session->cache);
+	arena_release(&session->arena);
 	free(session->replies);
 	free(session);
 }
@@ -361,6 +406,7 @@ struct cache_session *redis_session_open(struct cache *cache)
 
 	session->base.ops = &session_ops;
 	session->cache = redis_cache_of(cache);
+	arena_init(&session->arena, SESSION_ARENA_SIZE);
 	redis_cache_session_opened(session->cache);
 	return &session->base;
 }
