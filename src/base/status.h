@@ -26,6 +26,7 @@
 	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
 	ROW(CONFIG_NOT_FOUND, 404, false, "Not Found")                                             \
 	ROW(ENTITLEMENT_NOT_FOUND, 404, false, "Not Found")                                        \
+	ROW(MESSAGE_NOT_FOUND, 404, false, "Not Found")                                            \
 	ROW(DEAD_LETTER_NOT_FOUND, 404, false, "Not Found")                                        \
 	ROW(METHOD_NOT_ALLOWED, 405, false, "Method Not Allowed")                                  \
 	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \

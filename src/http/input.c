@@ -126,6 +126,31 @@ struct slice input_id_or_number(
 	return id;
 }
 
+struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count)
+{
+	json_t *list = field_value(input, field, NULL);
+	size_t total = json_array_size(list);
+	struct slice *ids;
+
+	if (!json_is_array(list) || total == 0 || total > most) {
+		field_error(input, field, "is required and must be a list of 1 to 1000 ids");
+		return NULL;
+	}
+	ids = arena_array(&input->request->arena, struct slice, total);
+	for (size_t i = 0; i < total; i++) {
+		const json_t *value = json_array_get(list, i);
+
+		if (!json_is_string(value)) {
+			field_error(input, field, "must be a list of strings");
+			return NULL;
+		}
+		ids[i] = copy_string(input, value);
+		input_check_id(input, field, ids[i]);
+	}
+	*count = total;
+	return ids;
+}
+
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message)
 {
 	json_t *value = field_value(input, field, NULL);

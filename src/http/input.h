@@ -50,6 +50,9 @@ struct slice input_id(struct input *input, const char *field);
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
 
+/* A list of 1 to `most` (at most 1000) ids from the body, required; NULL where it is wrong. */
+struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
+
 /* A text from the body, required, not blank, of at most `max` bytes. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
