@@ -28,6 +28,7 @@ MAY_SEE = {
     "sqlite3.h": {"adapters/sqlite", "adapters/local"},
     "hiredis/hiredis.h": {"adapters/redis"},
     "librdkafka/rdkafka.h": {"adapters/kafka"},
+    "curl/curl.h": {"adapters/webhook", "cli"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
