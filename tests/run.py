@@ -36,6 +36,8 @@ CONTRACTS = [
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),
     ("bus", "kafka", {}, "with_kafka.py"),
+    ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
+    ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
 ]
 
 
