@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(name, commands[i].name) != 0)
 			continue;
-		if (!options_read(&app.settings, argc > 1 ? argc - 2 : 0, argv + 2, why) ||
+		if (!options_read(&app.settings, NULL, argc > 1 ? argc - 2 : 0, argv + 2, why) ||
 			!app_check(&app, why))
 			return fail(EXIT_USAGE, why);
 		return commands[i].run(&app);

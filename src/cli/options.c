@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <ini.h>
 #include <stddef.h>
@@ -33,6 +34,8 @@ struct option {
 static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 takes a free one"},
+	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
+		"running server that dlq and outbox speak to; none: the one at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; locked by one process"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
@@ -238,9 +241,21 @@ static bool read_file(const char *path, char *why)
 
 struct flags {
 	struct settings *settings;
+	struct operands *operands; /* NULL: there are none */
 	const char *file;
 	const char *given[OPTION_COUNT];
 };
+
+/* Where the value of a flag of the command's own belongs, NULL: it has none of that name. */
+static const char **find_own(struct operands *operands, struct slice name)
+{
+	for (size_t i = 0; operands && operands->flags[i]; i++) {
+		assert(i < OWN_FLAGS_MAX);
+		if (slice_is(name, operands->flags[i]))
+			return &operands->values[i];
+	}
+	return NULL;
+}
 
 /* Flags that are no options: they say what to do, not how. */
 static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
@@ -259,48 +274,67 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 	return true;
 }
 
-/* Reads one flag; returns how many arguments it took, 0 on failure. */
-static int take_flag(struct flags *flags, int count, char *const *arguments, char *why)
+/* Reads what is no flag; returns how many arguments it took, 0 on failure. */
+static int take_word(struct flags *flags, const char *word, char *why)
+{
+	if (flags->operands && word[0] != '-') {
+		flags->operands->words[flags->operands->word_count++] = word;
+		return 1;
+	}
+	snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help", word);
+	return 0;
+}
+
+/* Where the value of a flag belongs, NULL: there is no such flag. */
+static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
+{
+	const char **own = find_own(flags->operands, name);
+	size_t index = find_option(name);
+
+	*needs_value = own || index == OPTION_COUNT || options[index].type != TYPE_FLAG;
+	if (own)
+		return own;
+	return index < OPTION_COUNT ? &flags->given[index] : NULL;
+}
+
+/* Reads one argument; returns how many it took, 0 on failure. */
+static int take_argument(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	struct slice rest = slice_of(arguments[0]);
 	struct slice name;
-	const char *text;
-	size_t index;
-	bool joined, used_text;
+	const char *text, **value;
+	bool joined, used_text, needs_value;
 
-	if (!slice_starts_with(rest, "--")) {
-		snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help",
-			arguments[0]);
-		return 0;
-	}
+	if (!slice_starts_with(rest, "--"))
+		return take_word(flags, arguments[0], why);
 	rest = slice_make(rest.data + 2, rest.len - 2);
 	name = slice_cut(&rest, '=');
 	joined = rest.data != NULL;
 	text = joined ? rest.data : count > 1 ? arguments[1] : NULL;
 	if (take_special(flags, name, text, &used_text))
 		return used_text && !joined ? 2 : 1;
-	index = find_option(name);
-	if (index == OPTION_COUNT) {
+	value = find_flag(flags, name, &needs_value);
+	if (!value) {
 		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s; see quipu help",
 			(int)name.len, name.data);
 		return 0;
 	}
-	if (options[index].type == TYPE_FLAG && !joined) {
-		flags->given[index] = "yes";
+	if (!needs_value && !joined) {
+		*value = "yes";
 		return 1;
 	}
 	if (!text) {
-		snprintf(why, OPTIONS_WHY_SIZE, "--%s needs a value", options[index].name);
+		snprintf(why, OPTIONS_WHY_SIZE, "--%.*s needs a value", (int)name.len, name.data);
 		return 0;
 	}
-	flags->given[index] = text;
+	*value = text;
 	return joined ? 1 : 2;
 }
 
 static bool read_flags(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	for (int i = 0; i < count;) {
-		int taken = take_flag(flags, count - i, arguments + i, why);
+		int taken = take_argument(flags, count - i, arguments + i, why);
 
 		if (taken == 0)
 			return false;
@@ -373,9 +407,20 @@ static bool check_words(const struct settings *settings, char *why)
 	return false;
 }
 
-bool options_read(struct settings *settings, int count, char *const *arguments, char *why)
+const char *operands_flag(const struct operands *operands, const char *name)
 {
-	struct flags flags = {.settings = settings, .file = getenv("QUIPU_CONFIG")};
+	for (size_t i = 0; operands->flags[i]; i++) {
+		if (strcmp(operands->flags[i], name) == 0)
+			return operands->values[i];
+	}
+	return NULL;
+}
+
+bool options_read(struct settings *settings, struct operands *operands, int count,
+	char *const *arguments, char *why)
+{
+	struct flags flags = {
+		.settings = settings, .operands = operands, .file = getenv("QUIPU_CONFIG")};
 
 	memset(settings, 0, sizeof(*settings));
 	read_defaults();

@@ -14,6 +14,7 @@
 
 struct settings {
 	const char *listen;
+	const char *server;
 	const char *data;
 	const char *roles;
 	const char *store;
@@ -55,14 +56,30 @@ struct settings {
 };
 
 #define OPTIONS_WHY_SIZE 512
+#define OWN_FLAGS_MAX 4
+
+/*
+ * What a command takes besides the options: words, such as the ids of things, and flags of its own,
+ * such as --why, which have a value but neither a variable nor a line in the file.
+ */
+struct operands {
+	const char *const *flags;          /* the names of its own flags, ends with NULL */
+	const char *values[OWN_FLAGS_MAX]; /* of each, NULL: not given */
+	const char **words;                /* as many as there are arguments at most */
+	size_t word_count;
+};
 
 /*
  * Fills `settings` from everything: `count` arguments behind the command, the environment, the file
- * that --config names, the defaults. false: `why` (OPTIONS_WHY_SIZE) says which value is wrong.
- * Strings stay valid for the life of the program. Main thread, once.
+ * that --config names, the defaults. `operands` has the names of the flags and room for the words,
+ * and gets the rest; NULL: the command takes options only. false: `why` (OPTIONS_WHY_SIZE) says
+ * which argument is wrong. Strings stay valid for the life of the program. Main thread, once.
  */
-QP_MUST_CHECK bool options_read(
-	struct settings *settings, int count, char *const *arguments, char *why);
+QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
+	char *const *arguments, char *why);
+
+/* The value of a flag of the command's own, NULL: it was not given. */
+const char *operands_flag(const struct operands *operands, const char *name);
 
 /* One line an option: its value and where it comes from, passwords hidden. */
 void options_print(FILE *out);
