@@ -55,6 +55,7 @@ struct settings {
 	bool check_config;
 };
 
+#define EXIT_USAGE 2 /* what the program returns where its arguments are wrong */
 #define OPTIONS_WHY_SIZE 512
 #define OWN_FLAGS_MAX 4
 
