@@ -200,17 +200,19 @@ static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 
 bool text_to_time_us(struct slice text, int64_t *time_us)
 {
-	struct tm tm = {0};
+	struct tm tm = {0}, date;
 	size_t at = 19;
-	int64_t fraction_us, offset_s;
-	int day;
+	int64_t fraction_us, offset_s, seconds;
 
 	if (!read_date_time(text, &tm) || !read_fraction(text, &at, &fraction_us) ||
 		!read_zone(text, at, &offset_s))
 		return false;
-	day = tm.tm_mday;
-	*time_us = ((int64_t)timegm(&tm) - offset_s) * 1000000 + fraction_us;
-	return tm.tm_mday == day || tm.tm_sec == 60; /* the 31st of a shorter month moves on */
+	date = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
+	seconds = timegm(&date) + tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec - offset_s;
+	if (date.tm_mday != tm.tm_mday) /* the 31st of a shorter month moves on */
+		return false;
+	*time_us = seconds * 1000000 + fraction_us;
+	return true;
 }
 
 void text_escape_log(struct buffer *buffer, struct slice text)
