@@ -60,8 +60,8 @@ static int compare_messages(const void *a, const void *b)
 }
 
 /* The messages of the good events, sorted, each once; event_us is the event's. */
-static struct counter_message *read_batch(
-	struct counter_intake *intake, const struct intake_batch *batch, size_t *count)
+static struct counter_message *read_batch(struct counter_intake *intake,
+	const struct intake_batch *batch, size_t *count, size_t *repeated)
 {
 	struct counter_message *messages =
 		arena_array(batch->arena, struct counter_message, batch->count);
@@ -85,6 +85,7 @@ static struct counter_message *read_batch(
 			messages[kept++] = messages[i];
 	}
 	*count = kept;
+	*repeated = total - kept;
 	return messages;
 }
 
@@ -171,7 +172,7 @@ enum status counter_intake_apply(
 {
 	struct counter_intake *intake = context;
 	size_t count;
-	struct counter_message *messages = read_batch(intake, batch, &count);
+	struct counter_message *messages = read_batch(intake, batch, &count, repeated);
 	struct changes changes = make_changes(batch->arena, count);
 	int64_t *event_us = arena_array(batch->arena, int64_t, count);
 	enum status status = STATUS_OK;
@@ -187,7 +188,7 @@ enum status counter_intake_apply(
 		status = write_changes(intake->counters, session, &changes);
 	if (status != STATUS_OK)
 		return status;
-	*repeated = count - changes.changed_count;
+	*repeated += count - changes.changed_count;
 	keep_rows(intake, &changes);
 	return STATUS_OK;
 }
