@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "base/buffer.h"
 #include "base/uuid.h"
 
 #define TOTAL_S 10
@@ -271,13 +272,4 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	ok = perform(client, target, headers, answer, why);
 	curl_slist_free_all(headers);
 	return ok;
-}
-
-void client_add_segment(struct buffer *target, struct slice segment)
-{
-	char *encoded = curl_easy_escape(NULL, segment.data, (int)segment.len);
-
-	assert(encoded);
-	buffer_text(target, encoded);
-	curl_free(encoded);
 }

@@ -7,7 +7,6 @@
 #ifndef QUIPU_CLI_CLIENT_H
 #define QUIPU_CLI_CLIENT_H
 
-#include "base/buffer.h"
 #include "base/json.h"
 #include "base/slice.h"
 #include "base/status.h"
@@ -45,8 +44,5 @@ QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct
 	struct client_answer *answer, char *why);
 
 void client_answer_release(struct client_answer *answer);
-
-/* Appends a segment of a path, percent-encoded. */
-void client_add_segment(struct buffer *target, struct slice segment);
 
 #endif

@@ -86,14 +86,19 @@ static struct slice text_of(const json_t *object, const char *name)
 	return slice_make(json_string_value(value), json_string_length(value));
 }
 
-/* What a refusal says for people: its detail, or at least its number. */
+/* What a refusal says for people: the first wrong field, its detail, or at least its number. */
 static void read_problem(const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
 {
+	const json_t *error = json_array_get(json_object_get(answer->json, "errors"), 0);
+	struct slice field = text_of(error, "field"), message = text_of(error, "message");
 	struct slice detail = text_of(answer->json, "detail");
 
 	if (detail.len == 0)
 		detail = text_of(answer->json, "title");
-	if (detail.len > 0)
+	if (message.len > 0)
+		snprintf(why, CLIENT_WHY_SIZE, "%.*s %.*s", (int)field.len, field.data,
+			(int)message.len, message.data);
+	else if (detail.len > 0)
 		snprintf(why, CLIENT_WHY_SIZE, "%.*s", (int)detail.len, detail.data);
 	else
 		snprintf(why, CLIENT_WHY_SIZE, "HTTP %d", answer->http_status);
@@ -154,7 +159,7 @@ static const char *target_of(struct call *call, const struct letter_name *name, 
 	struct buffer target = buffer_make(&call->arena, 128);
 
 	buffer_format(&target, "/operator/dlq/%s/", name->kind);
-	client_add_segment(&target, slice_of(name->id));
+	buffer_percent(&target, slice_of(name->id));
 	buffer_text(&target, action);
 	buffer_char(&target, '\0');
 	return target.data;

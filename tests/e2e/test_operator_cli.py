@@ -562,6 +562,11 @@ def test_a_redirect_is_not_followed(ask, server):
     ({"title": "Internal Server Error", "detail": "something\nbroke\x1b[31m"}, "something\\x0abroke\\x1b[31m"),
     ({"title": "Internal Server Error"}, "Internal Server Error"),
     ({"detail": 5}, "HTTP 500"),
+    ({"detail": "not valid", "errors": [{"field": "limit", "message": "must be an integer"}]},
+     "limit must be an integer"),
+    ({"detail": "not valid", "errors": []}, "not valid"),
+    ({"detail": "not valid", "errors": [5]}, "not valid"),
+    ({"detail": "not valid", "errors": "all"}, "not valid"),
 ])
 def test_a_refusal_is_told_in_one_line(ask, server, problem, message):
     server.override("/operator/dlq/outbox", lambda handler: handler.send(500, problem))
