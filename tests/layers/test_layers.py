@@ -29,6 +29,7 @@ MAY_SEE = {
     "hiredis/hiredis.h": {"adapters/redis"},
     "librdkafka/rdkafka.h": {"adapters/kafka"},
     "curl/curl.h": {"adapters/webhook", "cli"},
+    "entitlements.pb-c.h": {"services/entitlements"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},

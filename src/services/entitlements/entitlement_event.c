@@ -1,7 +1,8 @@
 #include "services/entitlements/entitlement_event.h"
 
+#include <entitlements.pb-c.h>
+
 #include "base/text.h"
-#include "entitlements.pb-c.h"
 
 #define TEXT_BYTES_MAX 128
 #define US_PER_S 1000000
