@@ -3,6 +3,7 @@
 
 Usage: tests/run.py [--coverage] [kind ...]     kinds: unit fuzz contract tsan layers e2e
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -163,10 +164,37 @@ def run_tsan(totals):
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 
 
-def print_coverage(path):
-    for filters in (["--filter", "src/services/"], ["--filter", "src/"]):
-        subprocess.run(["gcovr", "--root", str(ROOT), str(path), *filters, "--print-summary",
-                        "--exclude-unreachable-branches"], cwd=ROOT)
+def forget_coverage(path):
+    """What earlier runs have counted, perhaps of other sources."""
+    for counts in path.rglob("*.gcda"):
+        counts.unlink()
+
+
+def percent(files, kind):
+    total = sum(file[f"{kind}_total"] for file in files)
+    return f"{100 * sum(file[f'{kind}_covered'] for file in files) / total:.1f} %" if total else "-"
+
+
+def print_coverage(totals, path):
+    """A line for each folder, one for all services, one for everything; single lines are in coverage.txt."""
+    details, summary = path / "coverage.txt", path / "coverage.json"
+    done = subprocess.run(
+        ["gcovr", "--root", str(ROOT), str(path), "--filter", "src/", "--exclude-unreachable-branches",
+         "--txt", str(details), "--json-summary", str(summary)], cwd=ROOT)
+    if done.returncode != 0:
+        totals.fail("gcovr")
+        return
+    files = json.loads(summary.read_text())["files"]
+    groups = {}
+    for file in files:
+        groups.setdefault(str(pathlib.PurePath(file["filename"]).parent), []).append(file)
+    rows = sorted(groups.items())
+    rows.append(("all services", [file for file in files if file["filename"].startswith("src/services/")]))
+    rows.append(("the whole project", files))
+    print(f"{'coverage':<24}{'lines':>10}{'functions':>12}{'branches':>12}")
+    for name, group in rows:
+        print(f"{name:<24}{percent(group, 'line'):>10}{percent(group, 'function'):>12}{percent(group, 'branch'):>12}")
+    print(f"lines that were not run: {details.relative_to(ROOT)}")
 
 
 def main(arguments):
@@ -174,6 +202,8 @@ def main(arguments):
     kinds = [a for a in arguments if not a.startswith("-")] or KINDS
     totals = Totals()
     path = build("build-coverage" if coverage else "build-asan")
+    if coverage:
+        forget_coverage(path)
     for kind in KINDS:
         if kind not in kinds or (coverage and kind == "tsan"):
             continue
@@ -191,7 +221,7 @@ def main(arguments):
         elif kind == "e2e":
             run_pytest(totals, [str(ROOT / "tests/e2e")], {"QUIPU": str(path / "quipu")})
     if coverage:
-        print_coverage(path)
+        print_coverage(totals, path)
     for reason in totals.reasons:
         print(reason)
     skipped = f", {totals.skipped} skipped" if totals.skipped else ""
