@@ -29,8 +29,12 @@ TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
 CONTRACTS = [
     ("store", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("store", "postgres", {}, "with_postgres.py"),
+    ("claim", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("claim", "postgres", {}, "with_postgres.py"),
     ("count_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("count_repository", "postgres", {}, "with_postgres.py"),
+    ("entitlement_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("entitlement_repository", "postgres", {}, "with_postgres.py"),
     ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("gateway_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),

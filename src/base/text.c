@@ -55,6 +55,15 @@ bool text_has_control(struct slice text)
 	return false;
 }
 
+struct slice text_cut(struct slice text, size_t max)
+{
+	if (text.len <= max)
+		return text;
+	while (max > 0 && ((unsigned char)text.data[max] & 0xc0) == 0x80)
+		max--;
+	return slice_make(text.data, max);
+}
+
 bool text_is_blank(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {

@@ -16,6 +16,9 @@ bool text_is_utf8(struct slice text);
 /* Contains a control character: C0, DEL or C1. `text` must be valid UTF-8. */
 bool text_has_control(struct slice text);
 
+/* At most `max` bytes of valid UTF-8, cut between characters. */
+struct slice text_cut(struct slice text, size_t max);
+
 /* Only spaces, tabs, line breaks, or nothing. */
 bool text_is_blank(struct slice text);
 

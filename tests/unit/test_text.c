@@ -394,6 +394,21 @@ static void every_byte_alone_is_harmless_in_a_log_line(void **state)
 	arena_release(&arena);
 }
 
+static void a_cut_falls_between_two_characters(void **state)
+{
+	static const struct slice text = SLICE("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+	static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+
+	(void)state;
+	for (size_t max = 0; max < COUNT_OF(kept); max++) {
+		struct slice cut = text_cut(text, max);
+
+		assert_true(cut.data == text.data);
+		assert_int_equal(cut.len, kept[max]);
+		assert_true(text_is_utf8(cut));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +423,7 @@ int main(void)
 		cmocka_unit_test(utf8_never_reads_behind_the_end),
 		cmocka_unit_test(control_characters_are_c0_del_and_c1),
 		cmocka_unit_test(blank_is_white_space_or_nothing),
+		cmocka_unit_test(a_cut_falls_between_two_characters),
 		cmocka_unit_test(integers_are_read_to_both_ends_of_int64),
 		cmocka_unit_test(what_is_no_integer_is_refused_and_changes_nothing),
 		cmocka_unit_test(durations_are_read_in_every_unit),

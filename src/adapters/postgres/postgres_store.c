@@ -14,6 +14,7 @@
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
 #define LANES_DEFAULT 2
+#define FLOORS_MAX 4 /* tables that are claimed from; a store has one or two */
 
 struct pg_store {
 	struct store base;
@@ -27,6 +28,8 @@ struct pg_store {
 	pthread_cond_t changed;
 	bool has_watcher;
 	bool stopping;
+	struct pg_floor floors[FLOORS_MAX];
+	size_t floor_count;
 };
 
 static const struct store_ops store_ops;
@@ -128,6 +131,22 @@ void pg_store_lost(struct pg_store *store, const char *why)
 void pg_store_count_error(struct pg_store *store, enum status kind)
 {
 	counter_add(&store->errors[kind], 1);
+}
+
+struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
+{
+	struct pg_floor *floor = store->floors;
+
+	pthread_mutex_lock(&store->lock);
+	while (floor < store->floors + store->floor_count && floor->table != table)
+		floor++;
+	if (floor == store->floors + store->floor_count) {
+		assert(store->floor_count < FLOORS_MAX);
+		store->floor_count++;
+		floor->table = table;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return floor;
 }
 
 static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, size_t size)
