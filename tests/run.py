@@ -37,6 +37,8 @@ CONTRACTS = [
     ("entitlement_repository", "postgres", {}, "with_postgres.py"),
     ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("gateway_repository", "postgres", {}, "with_postgres.py"),
+    ("notification_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("notification_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),

@@ -75,6 +75,48 @@ static const struct subject outbox = {
 		    "FROM generate_series(1, 20000)",
 };
 
+static const struct claim_repository *notification_claims(const struct engine *engine)
+{
+	return &engine->notifications->claims;
+}
+
+static enum status notification_put(struct engine *engine, struct session *session,
+	const struct slice *ids, size_t count, int64_t time_us)
+{
+	struct notification notifications[CLAIMS_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		notifications[i] = (struct notification){
+			.id = ids[i],
+			.event_id = ids[i],
+			.event_type = slice_of("EntitlementGranted"),
+			.user_id = slice_of("u_123"),
+			.unit = slice_of("item1"),
+			.key = slice_of("u_123:item1"),
+			.trace =
+				slice_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+			.version = 1,
+			.payload = slice_make("\x00\xff\x80", 3),
+			.occurred_us = time_us + (int64_t)i,
+		};
+	return engine->notifications->put(session, notifications, count);
+}
+
+static const struct subject notifications = {
+	.table = "notifications",
+	.id = "notification_id",
+	.busy = "PROCESSING",
+	.done = "SENT",
+	.done_at = "sent_at",
+	.claims = notification_claims,
+	.put = notification_put,
+	.keep_sql = "INSERT INTO notifications (notification_id, event_id, event_type, user_id, "
+		    "stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, "
+		    "status, created_at, sent_at) SELECT gen_random_uuid(), 'x', 'x', 'x', 'x', 1, "
+		    "'x', '', '', clock_timestamp(), 'SENT', clock_timestamp(), clock_timestamp() "
+		    "FROM generate_series(1, 20000)",
+};
+
 /* ---- a bench for each test --------------------------------------------------------------- */
 
 static int setup(void **state)
@@ -631,6 +673,22 @@ static void sweep_deletes_what_is_done_for_longer_than_told(void **state)
 	assert_true(stats_of(bench).pending == 2);
 }
 
+static void sweep_takes_what_was_given_up_too(void **state)
+{
+	struct bench *bench = *state;
+	size_t deleted = 0;
+
+	put_one(bench);
+	claim_and_end(bench, CLAIM_FAILED);
+	assert_int_equal(
+		bench->claims->sweep(bench->engine->session, MINUTE_US, 9, &deleted), STATUS_OK);
+	assert_int_equal(deleted, 0);
+	engine_shift_us(bench->engine, 2 * MINUTE_US);
+	assert_int_equal(
+		bench->claims->sweep(bench->engine->session, MINUTE_US, 9, &deleted), STATUS_OK);
+	assert_int_equal(deleted, 1);
+}
+
 /* ---- what is done costs nothing ---------------------------------------------------------- */
 
 #define KEPT 20000
@@ -951,5 +1009,13 @@ int main(void)
 		ON(&outbox, a_failed_event_is_found_with_all_that_is_known),
 	};
 
-	return cmocka_run_group_tests_name("claims of the outbox", outbox_tests, NULL, NULL);
+	const struct CMUnitTest notification_tests[] = {
+		EVERY_TABLE(&notifications),
+		ON(&notifications, sweep_takes_what_was_given_up_too),
+	};
+	int failed = cmocka_run_group_tests_name("claims of the outbox", outbox_tests, NULL, NULL);
+
+	failed += cmocka_run_group_tests_name(
+		"claims of notifications", notification_tests, NULL, NULL);
+	return failed;
 }

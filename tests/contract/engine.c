@@ -11,12 +11,14 @@
 #include "adapters/postgres/postgres_counts.h"
 #include "adapters/postgres/postgres_entitlements.h"
 #include "adapters/postgres/postgres_limits.h"
+#include "adapters/postgres/postgres_notifications.h"
 #include "adapters/postgres/postgres_outbox.h"
 #include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
 #include "adapters/sqlite/sqlite_counts.h"
 #include "adapters/sqlite/sqlite_entitlements.h"
 #include "adapters/sqlite/sqlite_limits.h"
+#include "adapters/sqlite/sqlite_notifications.h"
 #include "adapters/sqlite/sqlite_outbox.h"
 #include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
@@ -166,6 +168,8 @@ int engine_setup(void **state)
 	engine->sent = is_sqlite() ? &sqlite_sent_repository : &postgres_sent_repository;
 	engine->entitlements =
 		is_sqlite() ? &sqlite_entitlement_repository : &postgres_entitlement_repository;
+	engine->notifications =
+		is_sqlite() ? &sqlite_notification_repository : &postgres_notification_repository;
 	engine->outbox = is_sqlite() ? &sqlite_entitlement_outbox : &postgres_entitlement_outbox;
 	open_store(engine);
 	*state = engine;

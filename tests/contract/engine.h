@@ -20,6 +20,7 @@
 #include "ports/count_repository.h"
 #include "ports/entitlement_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/notification_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/sent_repository.h"
 #include "ports/store.h"
@@ -33,6 +34,7 @@ struct engine {
 	const struct sent_repository *sent;
 	const struct entitlement_repository *entitlements;
 	const struct outbox_repository *outbox;
+	const struct notification_repository *notifications;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 

@@ -91,6 +91,24 @@ static struct slice name_of(
 	return buffer_slice(&name);
 }
 
+/* Whether there was something to resolve. */
+static enum status change(struct pg_session *session, const struct pg_dead_view *view,
+	const struct pg_param *params, bool *found)
+{
+	size_t last = 0;
+	enum status status;
+
+	pg_queue(session, &view->row, params, 3);
+	if (view->letter.sql) {
+		last = session->queued;
+		pg_queue(session, &view->letter, params, 3);
+	}
+	status = pg_flush(session);
+	if (status == STATUS_OK)
+		*found = PQntuples(session->results[last]) == 1;
+	return status;
+}
+
 enum status pg_dead_resolve(struct session *base, const struct pg_dead_view *view,
 	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
 	bool *found)
@@ -99,15 +117,13 @@ enum status pg_dead_resolve(struct session *base, const struct pg_dead_view *vie
 	bool replay = action == DEAD_LETTER_REPLAY;
 	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id),
 		pg_param_text(slice_of(replay ? "PENDING" : "DISCARDED"))};
-	enum status status;
+	enum status status = STATUS_OK;
 
 	*found = false;
-	if (!pg_is_uuid(id))
-		return STATUS_OK;
-	status = pg_run(session, &view->resolve, params, 3);
-	if (status != STATUS_OK || PQntuples(session->results[0]) == 0)
+	if (pg_is_uuid(id))
+		status = change(session, view, params, found);
+	if (status != STATUS_OK || !*found)
 		return status;
-	*found = true;
 	if (replay)
 		pg_claim_from(base, view->reopens, 0);
 	return pg_record_action(

@@ -11,15 +11,18 @@
 /*
  * `list` takes kind, id of the last one seen, and how many; `find` takes kind and id. Both return
  * the fields of struct dead_letter in this order: id, kind, type, key, position, error,
- * attempt_count, created, payload. `resolve` takes kind, id and the new status, PENDING or
- * DISCARDED, and returns a row if there was one to change.
+ * attempt_count, created, payload. `row` takes kind, id and the new status, PENDING or DISCARDED,
+ * of the row that was given up. Where letters are kept in a table of their own, `letter` takes the
+ * same and says that the letter is resolved. The last of them returns a row if there was one to
+ * change.
  */
 struct pg_dead_view {
 	const char *target;                   /* what operator_actions calls it */
 	const struct pg_claim_table *reopens; /* where a replay makes a row PENDING */
 	struct pg_statement list;
 	struct pg_statement find;
-	struct pg_statement resolve;
+	struct pg_statement row;
+	struct pg_statement letter; /* may be empty */
 	struct pg_statement depth;
 };
 

@@ -62,7 +62,7 @@ struct outbox_table {
 				.reopens = &name.claims,                                           \
 				.list = {"quipu_" table "_dead_list", DEAD_LIST_SQL(table)},       \
 				.find = {"quipu_" table "_dead_find", DEAD_FIND_SQL(table)},       \
-				.resolve = {"quipu_" table "_resolve", RESOLVE_SQL(table)},        \
+				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
 				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
 			},                                                                         \
 		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \

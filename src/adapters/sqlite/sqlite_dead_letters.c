@@ -116,21 +116,28 @@ static enum status record(struct sqlite_session *session, const struct sqlite_de
 	return sqlite_record_action(session, action, slice_of(target), why);
 }
 
+static enum status change(struct sqlite_session *session, const char *sql,
+	const struct sqlite_value *values, size_t count, bool *found)
+{
+	struct sqlite_query query = sqlite_query_open(session, sql);
+
+	*found = sqlite_query_change(&query, values, count) == 1;
+	return sqlite_query_close(&query);
+}
+
 enum status sqlite_dead_resolve(struct session *base, const struct sqlite_dead_view *view,
 	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
 	bool *found)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, view->resolve);
 	bool replay = action == DEAD_LETTER_REPLAY;
-	int64_t now_us = sqlite_now_us(session);
-	enum status status;
+	const struct sqlite_value values[] = {sqlite_text(kind), sqlite_text(id),
+		sqlite_text(slice_of(replay ? "PENDING" : "DISCARDED")),
+		sqlite_int(sqlite_now_us(session))};
+	enum status status = change(session, view->row, values, 3, found);
 
-	*found = sqlite_query_change(
-			 &query, SQLITE_VALUES(sqlite_text(kind), sqlite_text(id),
-					 sqlite_text(slice_of(replay ? "PENDING" : "DISCARDED")),
-					 sqlite_int(now_us))) == 1;
-	status = sqlite_query_close(&query);
+	if (status == STATUS_OK && view->letter)
+		status = change(session, view->letter, values, 4, found);
 	if (status == STATUS_OK && *found)
 		status = record(session, view, replay ? "replay" : "discard", id, why);
 	return status;

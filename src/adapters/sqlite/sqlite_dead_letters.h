@@ -11,14 +11,17 @@
 /*
  * `list` takes kind, id of the last one seen, and how many; `find` takes kind and id. Both return
  * the fields of struct dead_letter in this order: id, kind, type, key, position, error,
- * attempt_count, created, payload. `resolve` takes kind, id, the new status, PENDING or DISCARDED,
- * and the time, and changes a row if there is one to change.
+ * attempt_count, created, payload. `row` takes kind, id and the new status, PENDING or DISCARDED,
+ * of the row that was given up. Where letters are kept in a table of their own, `letter` takes the
+ * same and the time, and says that the letter is resolved. The last of them changes a row if there
+ * was one to change.
  */
 struct sqlite_dead_view {
 	const char *target; /* what operator_actions calls it */
 	const char *list;
 	const char *find;
-	const char *resolve;
+	const char *row;
+	const char *letter; /* may be NULL */
 	const char *depth;
 };
 

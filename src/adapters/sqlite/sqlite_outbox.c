@@ -25,7 +25,7 @@ struct outbox_table {
 #define RESOLVE_SQL(table)                                                                         \
 	"UPDATE " table " SET status = ?3, next_retry_at = NULL, "                                 \
 	"attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 ELSE attempt_count END "                    \
-	"WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id = ?2 AND ?4 > 0"
+	"WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id = ?2"
 
 #define DEAD_SQL(payload, table)                                                                   \
 	"SELECT event_id, 'outbox', event_type, aggregate_key, '', coalesce(last_error, ''), "     \
@@ -41,7 +41,7 @@ struct outbox_table {
 				.target = table,                                                   \
 				.list = DEAD_SQL("x''", table) "> ?2 ORDER BY event_id LIMIT ?3",  \
 				.find = DEAD_SQL("payload", table) "= ?2",                         \
-				.resolve = RESOLVE_SQL(table),                                     \
+				.row = RESOLVE_SQL(table),                                         \
 				.depth = "SELECT count(*) FROM " table " WHERE status = 'FAILED'", \
 			},                                                                         \
 		.put = PUT_SQL(table), .resend = RESEND_SQL(table),                                \
