@@ -28,6 +28,7 @@ MAY_SEE = {
     "sqlite3.h": {"adapters/sqlite", "adapters/local"},
     "hiredis/hiredis.h": {"adapters/redis"},
     "librdkafka/rdkafka.h": {"adapters/kafka"},
+    "nats/nats.h": {"adapters/nats"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
