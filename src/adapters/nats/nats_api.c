@@ -38,11 +38,6 @@ static void read_answer(natsMsg *letter, struct nats_answer *answer)
 	char why[JSON_WHY_SIZE];
 	int len = natsMsg_GetDataLength(letter);
 
-	if (!strcmp(nats_status_of(letter), "503")) {
-		snprintf(answer->words, sizeof(answer->words), "JetStream is not enabled");
-		answer->error = -1;
-		return;
-	}
 	answer->body = json_parse_object(slice_make(natsMsg_GetData(letter), (size_t)len), why);
 	if (answer->body) {
 		read_error(answer);
@@ -56,15 +51,17 @@ void nats_api_ask(struct nats_mailbox *mailbox, const char *subject, struct slic
 	const _Atomic bool *hurry, struct nats_answer *answer)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + API_TIMEOUT_NS;
-	natsMsg *letter = nats_mailbox_ask(mailbox, subject, request, until_ns, hurry);
+	natsMsg *letter = NULL;
+	enum nats_mail mail = nats_mailbox_ask(mailbox, subject, request, until_ns, hurry, &letter);
 
 	memset(answer, 0, sizeof(*answer));
-	if (letter) {
+	if (mail == NATS_LETTER) {
 		read_answer(letter, answer);
 		natsMsg_Destroy(letter);
 		return;
 	}
-	snprintf(answer->words, sizeof(answer->words), "JetStream does not answer");
+	snprintf(answer->words, sizeof(answer->words), "JetStream %s",
+		mail == NATS_NOBODY ? "is not enabled" : "does not answer");
 	answer->error = -1;
 }
 

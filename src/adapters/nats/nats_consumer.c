@@ -197,7 +197,6 @@ static bool waits_for_ack(const struct nats_held *held)
 /* false: not all could be sent. */
 static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 {
-	nats_mailbox_begin(&consumer->mailbox);
 	*sent = 0;
 	for (size_t i = consumer->hand.acked; i < to; i++) {
 		const struct nats_held *held = &consumer->hand.held[i];
@@ -215,37 +214,48 @@ static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 }
 
 /*
- * An answer that nobody listens means that the durable is gone, and with it what it knew of the
- * message: the next one gives it again, whatever we do.
+ * That nobody listens means that the durable is gone, and with it what it knew of the message: the
+ * next one gives it again, whatever we do.
  */
 static bool hear_acks(struct nats_consumer *consumer, size_t wanted)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS;
+	enum nats_mail mail = NATS_LETTER;
 
-	while (wanted > 0) {
+	for (; wanted > 0 && mail != NATS_NOTHING; wanted--) {
+		natsMsg *answer = NULL;
 		size_t number;
-		natsMsg *answer = nats_mailbox_next(&consumer->mailbox, &number, until_ns);
 
-		if (!answer)
-			return false;
-		if (*nats_status_of(answer))
+		mail = nats_mailbox_next(&consumer->mailbox, &answer, &number, until_ns);
+		if (mail == NATS_LETTER)
+			natsMsg_Destroy(answer);
+		if (mail == NATS_NOBODY)
 			consumer->ready = false;
-		natsMsg_Destroy(answer);
-		wanted--;
 	}
-	return true;
+	return mail != NATS_NOTHING;
+}
+
+static bool acknowledge(struct nats_consumer *consumer, size_t to)
+{
+	size_t sent;
+
+	if (!attach(consumer) || !nats_mailbox_begin(&consumer->mailbox))
+		return false;
+	if (send_acks(consumer, to, &sent) && hear_acks(consumer, sent))
+		return true;
+	nats_mailbox_abandon(&consumer->mailbox);
+	return false;
 }
 
 static enum status ack(struct consumer *base, size_t count)
 {
 	struct nats_consumer *consumer = consumer_of(base);
-	size_t sent;
 
 	if (count > consumer->hand.given)
 		count = consumer->hand.given;
 	if (count <= consumer->hand.acked)
 		return STATUS_OK;
-	if (!attach(consumer) || !send_acks(consumer, count, &sent) || !hear_acks(consumer, sent))
+	if (!acknowledge(consumer, count))
 		return STATUS_BUS_UNAVAILABLE;
 	consumer->hand.acked = count;
 	return STATUS_OK;

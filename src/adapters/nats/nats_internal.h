@@ -114,8 +114,15 @@ struct nats_link {
 /* false: no connection can ever be made with this, `why`. */
 QP_MUST_CHECK bool nats_link_check(const struct nats_url *url, char *why, size_t size);
 
-/* Connects; the caller holds it. NULL: `why`. */
-QP_MUST_CHECK struct nats_link *nats_link_open(struct nats_bus *bus, char *why, size_t size);
+/* Why a bus is down. */
+enum nats_trouble {
+	NATS_AWAY,    /* the server does not answer; the words differ from try to try */
+	NATS_REFUSED, /* it does, and will not have us */
+};
+
+/* Connects; the caller holds it. NULL: `trouble` and `why`. */
+QP_MUST_CHECK struct nats_link *nats_link_open(
+	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size);
 
 /* The bus's link, held for the caller. NULL: the bus is not up. */
 struct nats_link *nats_link_hold(struct nats_bus *bus);
@@ -156,30 +163,41 @@ void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscriptio
 
 /*
  * Of one thread, on one link. Letters are told apart by round and number; those of earlier rounds
- * are thrown away when they come, so whoever stops waiting begins another round and is done.
+ * are thrown away when they come, so whoever stops waiting says so and is done.
  */
 struct nats_mailbox {
 	struct nats_link *link; /* NULL: closed */
 	natsSubscription *subscription;
 	char inbox[NATS_INBOX_SIZE];
 	uint64_t round;
+	bool stale; /* something of this round may still come */
 };
 
 QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link);
 void nats_mailbox_close(struct nats_mailbox *mailbox); /* also when it is closed */
 
-void nats_mailbox_begin(struct nats_mailbox *mailbox);
+/* Another round. false: the link is broken. */
+QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
-/* The next letter of this round, which the caller destroys, and its number. NULL: none until
- * `until_ns`, or the link is broken. */
-natsMsg *nats_mailbox_next(struct nats_mailbox *mailbox, size_t *number, int64_t until_ns);
+/* Not all that was asked in this round has been answered, and nobody waits any more. */
+void nats_mailbox_abandon(struct nats_mailbox *mailbox);
+
+enum nats_mail {
+	NATS_LETTER,  /* which the caller destroys, and its number */
+	NATS_NOBODY,  /* one of those that were asked does not exist; cnats does not tell which */
+	NATS_NOTHING, /* until `until_ns`, or the link is broken */
+};
+
+/* The next of this round. */
+QP_MUST_CHECK enum nats_mail nats_mailbox_next(
+	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
 /* Sends a request and waits for its answer. `hurry` may be NULL; once it is true, the answer is
- * waited for a tenth of a second only. NULL: no answer. */
-natsMsg *nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject, struct slice request,
-	int64_t until_ns, const _Atomic bool *hurry);
+ * waited for a tenth of a second only. */
+QP_MUST_CHECK enum nats_mail nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject,
+	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
 
 /* "503", "408", … of a message that is only a status; else "". Valid as long as the message. */
 const char *nats_status_of(natsMsg *message);
@@ -243,7 +261,8 @@ struct nats_bus {
 	pthread_t thread;
 	bool running;
 	bool said_up;
-	char said[256]; /* why it was down, in the last line of the log */
+	enum nats_trouble said_trouble;
+	char said[256]; /* why it is down, in the last line of the log; "" before the first */
 
 	_Atomic bool up;        /* there is a link, and the streams are there */
 	_Atomic bool look_soon; /* somebody misses a stream */

@@ -104,25 +104,44 @@ bool nats_link_check(const struct nats_url *url, char *why, size_t size)
 	return options != NULL;
 }
 
-static natsConnection *connect_to(const struct nats_url *url, char *why, size_t size)
+static enum nats_trouble trouble_of(natsStatus status)
+{
+	switch (status) {
+	case NATS_CONNECTION_AUTH_FAILED:
+	case NATS_NOT_PERMITTED:
+	case NATS_SECURE_CONNECTION_WANTED:
+	case NATS_SECURE_CONNECTION_REQUIRED:
+	case NATS_SSL_ERROR:
+	case NATS_PROTOCOL_ERROR:
+		return NATS_REFUSED;
+	default:
+		return NATS_AWAY;
+	}
+}
+
+static natsConnection *connect_to(
+	const struct nats_url *url, enum nats_trouble *trouble, char *why, size_t size)
 {
 	natsConnection *connection = NULL;
 	natsOptions *options = make_options(url, why, size);
 	natsStatus status;
 
+	*trouble = NATS_REFUSED;
 	if (!options)
 		return NULL;
 	status = natsConnection_Connect(&connection, options);
 	natsOptions_Destroy(options);
 	if (status == NATS_OK)
 		return connection;
+	*trouble = trouble_of(status);
 	snprintf(why, size, "%s", natsStatus_GetText(status));
 	return NULL;
 }
 
-struct nats_link *nats_link_open(struct nats_bus *bus, char *why, size_t size)
+struct nats_link *nats_link_open(
+	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size)
 {
-	natsConnection *connection = connect_to(&bus->url, why, size);
+	natsConnection *connection = connect_to(&bus->url, trouble, why, size);
 	struct nats_link *link;
 
 	if (!connection)

@@ -22,6 +22,7 @@ bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link)
 	if (!mailbox->subscription)
 		return false;
 	mailbox->link = link;
+	mailbox->stale = false;
 	return true;
 }
 
@@ -34,9 +35,28 @@ void nats_mailbox_close(struct nats_mailbox *mailbox)
 	mailbox->link = NULL;
 }
 
-void nats_mailbox_begin(struct nats_mailbox *mailbox)
+/*
+ * What nobody listens to is answered by the server, and cnats does not tell the address of that
+ * answer. So a round must not hear of an earlier one: it has an inbox of its own then.
+ */
+bool nats_mailbox_begin(struct nats_mailbox *mailbox)
 {
+	struct nats_link *link = mailbox->link;
+
 	mailbox->round++;
+	if (!mailbox->stale)
+		return true;
+	nats_mailbox_close(mailbox);
+	mailbox->stale = false;
+	if (nats_mailbox_open(mailbox, link))
+		return true;
+	nats_link_break(link);
+	return false;
+}
+
+void nats_mailbox_abandon(struct nats_mailbox *mailbox)
+{
+	mailbox->stale = true;
 }
 
 void nats_mailbox_address(
@@ -61,46 +81,52 @@ static bool is_of_this_round(const struct nats_mailbox *mailbox, natsMsg *letter
 	return *end == '\0';
 }
 
-natsMsg *nats_mailbox_next(struct nats_mailbox *mailbox, size_t *number, int64_t until_ns)
+enum nats_mail nats_mailbox_next(
+	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns)
 {
-	natsMsg *letter = NULL;
+	natsStatus status = NATS_CONNECTION_CLOSED;
+	int64_t timeout_ms;
 
-	for (;;) {
-		int64_t timeout_ms = nats_ms_until(until_ns, 60000);
-		natsStatus status =
-			natsSubscription_NextMsg(&letter, mailbox->subscription, timeout_ms);
-
-		if (status == NATS_OK && is_of_this_round(mailbox, letter, number))
-			return letter;
+	do {
+		timeout_ms = nats_ms_until(until_ns, 60000);
+		if (mailbox->link)
+			status =
+				natsSubscription_NextMsg(letter, mailbox->subscription, timeout_ms);
+		if (status == NATS_OK && is_of_this_round(mailbox, *letter, number))
+			return NATS_LETTER;
 		if (status == NATS_OK)
-			natsMsg_Destroy(letter);
-		else if (status != NATS_TIMEOUT)
-			nats_link_break(mailbox->link);
-		if (status != NATS_OK && (status != NATS_TIMEOUT || timeout_ms == 0))
-			return NULL;
-	}
+			natsMsg_Destroy(*letter);
+		if (status == NATS_NO_RESPONDERS)
+			return NATS_NOBODY;
+	} while (status == NATS_OK || (status == NATS_TIMEOUT && timeout_ms > 0));
+	if (status != NATS_TIMEOUT && mailbox->link)
+		nats_link_break(mailbox->link);
+	return NATS_NOTHING;
 }
 
-natsMsg *nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject, struct slice request,
-	int64_t until_ns, const _Atomic bool *hurry)
+enum nats_mail nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject,
+	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter)
 {
+	struct nats_link *link = mailbox->link;
+	enum nats_mail mail = NATS_NOTHING;
 	char address[NATS_ADDRESS_SIZE];
-	natsMsg *letter = NULL;
 	int64_t now_ns;
 	size_t number;
 
-	nats_mailbox_begin(mailbox);
+	if (!nats_mailbox_begin(mailbox))
+		return NATS_NOTHING;
 	nats_mailbox_address(mailbox, 0, address);
-	if (nats_link_post(mailbox->link, subject, address, request) != NATS_SENT)
-		return NULL;
+	if (nats_link_post(link, subject, address, request) != NATS_SENT)
+		return NATS_NOTHING;
 	do {
 		now_ns = clock_steady_ns(&clock_system);
-		letter = nats_mailbox_next(mailbox, &number,
+		mail = nats_mailbox_next(mailbox, letter, &number,
 			!hurry || until_ns < now_ns + GLANCE_NS ? until_ns : now_ns + GLANCE_NS);
-		now_ns = clock_steady_ns(&clock_system);
-	} while (!letter && now_ns < until_ns && !(hurry && atomic_load(hurry)) &&
-		 !atomic_load(&mailbox->link->broken));
-	return letter;
+	} while (mail == NATS_NOTHING && now_ns + GLANCE_NS < until_ns &&
+		 !(hurry && atomic_load(hurry)) && !atomic_load(&link->broken));
+	if (mail == NATS_NOTHING)
+		nats_mailbox_abandon(mailbox);
+	return mail;
 }
 
 static const char *header(natsMsg *message, const char *name)

@@ -12,8 +12,7 @@
 #include "adapters/nats/nats_internal.h"
 #include "base/log.h"
 
-/* The server forgets a request after this time; and should it forget earlier (another leader, in a
- * cluster), it is asked again after it. */
+/* The server ends a request after this time, and says so. */
 #define REQUEST_NS (5 * NS_PER_S)
 #define REQUEST_GRACE_NS (1 * NS_PER_S)
 
@@ -195,13 +194,20 @@ void nats_pipe_close(struct nats_pipe *pipe)
 
 /* ---- asking and waiting ------------------------------------------------------------------ */
 
-/* With the lock: the number of a new request, or 0 if none is due. */
+/*
+ * With the lock: the number of a new request, or 0 if none is due. The server says when a request
+ * has expired; one that it says nothing of was sent to a consumer that does not exist.
+ */
 static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
-	bool waiting = pipe->wanted > 0 && now_ns < pipe->expires_ns;
+	bool unanswered = pipe->wanted > 0 && now_ns >= pipe->expires_ns;
 
-	if (waiting || pipe->missing || now_ns < pipe->not_before_ns)
+	if (unanswered) {
+		pipe->missing = true;
+		pipe->wanted = 0;
+	}
+	if (pipe->wanted > 0 || pipe->missing || now_ns < pipe->not_before_ns)
 		return 0;
 	pipe->wanted = max;
 	pipe->brought = 0;

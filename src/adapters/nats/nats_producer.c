@@ -33,9 +33,10 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent; /* so many have been tried */
-	size_t under_way;
+	size_t sent;      /* so many have been tried */
+	size_t under_way; /* so many of them, without an answer that names them */
 	size_t bytes_under_way;
+	size_t unheard; /* so many of those have no stream */
 };
 
 static const struct producer_ops producer_ops;
@@ -74,13 +75,6 @@ static bool attach(struct nats_producer *producer)
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-/* No stream has the subject: perhaps it was deleted. */
-static enum bus_fate nobody_answers(struct nats_producer *producer)
-{
-	atomic_store(&producer->bus->look_soon, true);
-	return BUS_NOT_PERSISTED;
-}
-
 /* A duplicate is in the stream as well. UNKNOWN: this is no answer of JetStream. */
 static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 {
@@ -91,9 +85,6 @@ static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 	const json_t *error;
 	json_t *body;
 
-	if (text.len == 0)
-		return strcmp(nats_status_of(answer), "503") == 0 ? nobody_answers(producer)
-								  : BUS_UNKNOWN;
 	body = json_parse_object(text, why);
 	error = json_object_get(body, "error");
 	if (error) {
@@ -132,22 +123,43 @@ static void settle(struct round *round, size_t number, natsMsg *answer)
 /* false: nothing came in time. */
 static bool hear(struct round *round)
 {
+	struct nats_producer *producer = round->producer;
+	natsMsg *answer = NULL;
 	size_t number;
-	natsMsg *answer = nats_mailbox_next(&round->producer->mailbox, &number, round->until_ns);
 
-	if (!answer)
+	switch (nats_mailbox_next(&producer->mailbox, &answer, &number, round->until_ns)) {
+	case NATS_LETTER:
+		settle(round, number, answer);
+		natsMsg_Destroy(answer);
+		return true;
+	case NATS_NOBODY: /* no stream has the subject: perhaps it was deleted */
+		round->unheard++;
+		atomic_store(&producer->bus->look_soon, true);
+		return true;
+	default:
 		return false;
-	settle(round, number, answer);
-	natsMsg_Destroy(answer);
-	return true;
+	}
+}
+
+/* Which of them nobody heard is known only when all others are settled. */
+static void settle_unheard(struct round *round)
+{
+	if (round->under_way != round->unheard) {
+		nats_mailbox_abandon(&round->producer->mailbox);
+		return;
+	}
+	for (size_t i = 0; i < round->sent; i++) {
+		if (round->messages[i].fate == BUS_UNKNOWN)
+			round->messages[i].fate = BUS_NOT_PERSISTED;
+	}
 }
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
 static bool is_full(const struct round *round, const struct bus_message *message)
 {
-	return round->under_way >= IN_FLIGHT_MAX ||
-	       (round->under_way > 0 &&
+	return round->under_way - round->unheard >= IN_FLIGHT_MAX ||
+	       (round->under_way > round->unheard &&
 		       round->bytes_under_way + size_of(message) > IN_FLIGHT_BYTES_MAX);
 }
 
@@ -182,17 +194,17 @@ static bool send_one(struct round *round, size_t number)
 
 static void send_all(struct round *round, size_t count)
 {
-	bool going_on = true;
+	bool going_on = nats_mailbox_begin(&round->producer->mailbox);
 
-	nats_mailbox_begin(&round->producer->mailbox);
 	for (size_t i = 0; i < count && going_on; i++) {
 		while (going_on && is_full(round, &round->messages[i]))
 			going_on = hear(round);
 		going_on = going_on && clock_steady_ns(&clock_system) < round->until_ns &&
 			   send_one(round, i);
 	}
-	while (round->under_way > 0 && hear(round))
+	while (round->under_way > round->unheard && hear(round))
 		continue;
+	settle_unheard(round);
 }
 
 static enum status publish(

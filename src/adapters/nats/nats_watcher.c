@@ -38,12 +38,20 @@ static void go_up(struct nats_bus *bus, struct nats_link *link)
 	bus->said[0] = '\0';
 }
 
-static void go_down(struct nats_bus *bus, const char *reason)
+static bool is_news(const struct nats_bus *bus, enum nats_trouble trouble, const char *reason)
+{
+	if (bus->said_up || !bus->said[0] || trouble != bus->said_trouble)
+		return true;
+	return trouble == NATS_REFUSED && strcmp(bus->said, reason) != 0;
+}
+
+static void go_down(struct nats_bus *bus, enum nats_trouble trouble, const char *reason)
 {
 	atomic_store(&bus->up, false);
-	if (!bus->said_up && !strcmp(bus->said, reason))
+	if (!is_news(bus, trouble, reason))
 		return;
 	snprintf(bus->said, sizeof(bus->said), "%s", reason);
+	bus->said_trouble = trouble;
 	bus->said_up = false;
 	log_line(LOG_WARN, "bus", "%s: NATS cannot be used: %s", bus->base.name, reason);
 }
@@ -80,7 +88,7 @@ static void look(struct watch *watch)
 	if (watch->ready)
 		go_up(bus, watch->link);
 	else if (!atomic_load(&watch->link->broken))
-		go_down(bus, why);
+		go_down(bus, NATS_REFUSED, why);
 }
 
 static void ping(struct watch *watch)
@@ -89,19 +97,20 @@ static void ping(struct watch *watch)
 
 	watch->next_ping_ns = clock_steady_ns(&clock_system) + PING_INTERVAL_NS;
 	if (status == NATS_TIMEOUT)
-		go_down(watch->bus, "the server does not answer");
+		go_down(watch->bus, NATS_AWAY, "the server does not answer");
 	if (status != NATS_OK)
 		nats_link_break(watch->link);
 }
 
-/* No letter comes; but a connection that is closed ends the wait. */
+/* Letters that come are late and are nothing; but a connection that is closed ends the wait. */
 static void glance(struct watch *watch)
 {
+	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;
+	natsMsg *letter = NULL;
 	size_t number;
-	natsMsg *letter = nats_mailbox_next(
-		&watch->mailbox, &number, clock_steady_ns(&clock_system) + GLANCE_NS);
 
-	natsMsg_Destroy(letter);
+	if (nats_mailbox_next(&watch->mailbox, &letter, &number, until_ns) == NATS_LETTER)
+		natsMsg_Destroy(letter);
 }
 
 static void serve(struct watch *watch)
@@ -130,7 +139,7 @@ static void end(struct watch *watch)
 	bus->link = NULL;
 	pthread_mutex_unlock(&bus->lock);
 	if (!atomic_load(&bus->stopping) && bus->said_up)
-		go_down(bus, "the connection has ended");
+		go_down(bus, NATS_AWAY, "the connection has ended");
 	nats_link_release(watch->link);
 }
 
@@ -140,11 +149,12 @@ static void *run(void *context)
 
 	while (!atomic_load(&bus->stopping)) {
 		struct watch watch = {.bus = bus};
+		enum nats_trouble trouble;
 		char why[256] = "";
 
-		watch.link = nats_link_open(bus, why, sizeof(why));
+		watch.link = nats_link_open(bus, &trouble, why, sizeof(why));
 		if (!watch.link) {
-			go_down(bus, why);
+			go_down(bus, trouble, why);
 			nap(bus, RETRY_NS);
 			continue;
 		}
