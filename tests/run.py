@@ -45,6 +45,7 @@ CONTRACTS = [
     ("bus", "kafka", {}, "with_kafka.py"),
     ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
     ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
+    ("bus", "nats", {}, "with_nats.py"),
 ]
 
 

@@ -38,8 +38,9 @@ struct bus_message {
 	struct slice channel;
 	struct slice subject; /* may be empty */
 	struct slice key;     /* may be empty */
-	struct slice id;      /* unique; sent as header event-id, by which consumers tell repeats */
-	struct bus_header headers[BUS_HEADERS_MAX];
+	struct slice id;      /* unique; sent as header event-id (JetStream: Nats-Msg-Id), by which
+			       * consumers tell repeats; engines may drop a message whose id they have */
+	struct bus_header headers[BUS_HEADERS_MAX]; /* those of one name keep their order */
 	size_t header_count;
 	struct slice value;
 
@@ -51,11 +52,12 @@ struct bus_delivery {
 	struct slice channel;
 	struct slice subject;
 	struct slice key;
-	struct slice id; /* header event-id, empty if it came without */
+	struct slice id; /* empty if it came without */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
-	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041" */
+	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041",
+				* or "ENTITLEMENTS/1041" */
 	bool is_exhausted;     /* given too often without an ack: it comes this one last time */
 	uint64_t handle;       /* the adapter's */
 };

@@ -30,6 +30,7 @@ MAY_SEE = {
     "librdkafka/rdkafka.h": {"adapters/kafka"},
     "curl/curl.h": {"adapters/webhook", "cli"},
     "entitlements.pb-c.h": {"services/entitlements"},
+    "nats/nats.h": {"adapters/nats"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
