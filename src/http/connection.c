@@ -89,8 +89,24 @@ static void mark_dirty(struct connection *connection)
 	if (connection->is_dirty || connection->is_pumping)
 		return; /* whoever pumps it writes the answer */
 	connection->is_dirty = true;
+	connection->before_dirty = NULL;
 	connection->next_dirty = connection->worker->dirty;
+	if (connection->next_dirty)
+		connection->next_dirty->before_dirty = connection;
 	connection->worker->dirty = connection;
+}
+
+static void forget_dirty(struct connection *connection)
+{
+	if (!connection->is_dirty)
+		return;
+	connection->is_dirty = false;
+	if (connection->before_dirty)
+		connection->before_dirty->next_dirty = connection->next_dirty;
+	else
+		connection->worker->dirty = connection->next_dirty;
+	if (connection->next_dirty)
+		connection->next_dirty->before_dirty = connection->before_dirty;
 }
 
 void request_answer(struct request *request, struct answer answer)
@@ -360,17 +376,24 @@ static bool read_on(struct connection *connection)
 	return true;
 }
 
+/* The loop's buffer is about to be used for others. */
 static void keep_input(struct connection *connection)
 {
-	char *old = connection->kept;
+	assert(!connection->kept);
+	if (connection->input.len == 0)
+		return;
+	connection->kept = qp_malloc(connection->input.len);
+	memcpy(connection->kept, connection->input.data, connection->input.len);
+	connection->input.data = connection->kept;
+}
 
+/* What was kept may be 64 KiB, and the connection may stay idle, or become a stream. */
+static void drop_used_input(struct connection *connection)
+{
+	if (connection->input.len > 0)
+		return;
+	free(connection->kept);
 	connection->kept = NULL;
-	if (connection->input.len > 0) {
-		connection->kept = qp_malloc(connection->input.len);
-		memcpy(connection->kept, connection->input.data, connection->input.len);
-		connection->input.data = connection->kept;
-	}
-	free(old);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer);
@@ -466,6 +489,7 @@ void connection_pump(struct connection *connection)
 	connection->is_pumping = false;
 	if (connection->is_closed)
 		return;
+	drop_used_input(connection);
 	if (is_finished(connection) && !connection->is_lingering)
 		finish(connection);
 	if (!connection->is_closed)
@@ -531,17 +555,6 @@ static void on_closed(uv_handle_t *handle)
 
 	free(connection->kept);
 	free(connection);
-}
-
-static void forget_dirty(struct connection *connection)
-{
-	struct connection **link = &connection->worker->dirty;
-
-	if (!connection->is_dirty)
-		return;
-	while (*link != connection)
-		link = &(*link)->next_dirty;
-	*link = connection->next_dirty;
 }
 
 void connection_close(struct connection *connection)
@@ -630,8 +643,7 @@ void worker_write_answers(void *context)
 	while (worker->dirty) {
 		struct connection *connection = worker->dirty;
 
-		worker->dirty = connection->next_dirty;
-		connection->is_dirty = false;
+		forget_dirty(connection);
 		connection_pump(connection);
 	}
 }

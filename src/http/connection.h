@@ -19,6 +19,7 @@ struct connection {
 	struct http_worker *worker;
 	struct connection *before;
 	struct connection *next;
+	struct connection *before_dirty;
 	struct connection *next_dirty;
 	struct parser parser;
 

@@ -57,6 +57,11 @@ static void sweep(uv_timer_t *timer)
 		resume_accepting(worker->server);
 }
 
+static void on_sleep(uv_prepare_t *before_sleep)
+{
+	worker_write_answers(before_sleep->data);
+}
+
 void worker_init(struct http_worker *worker, struct server *server)
 {
 	worker->server = server;
@@ -68,6 +73,9 @@ void worker_init(struct http_worker *worker, struct server *server)
 	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
 	worker->sweep.data = worker;
 	uv_timer_start(&worker->sweep, sweep, SWEEP_MS, SWEEP_MS);
+	uv_prepare_init(loop_uv(worker->loop), &worker->before_sleep);
+	worker->before_sleep.data = worker;
+	uv_prepare_start(&worker->before_sleep, on_sleep);
 }
 
 void worker_drain(struct http_worker *worker)
@@ -400,8 +408,8 @@ bool server_wait_idle(struct server *server, int64_t until_ns)
 static void end_worker(struct http_worker *worker)
 {
 	worker_close_all(worker);
-	if (!uv_is_closing((uv_handle_t *)&worker->sweep))
-		uv_close((uv_handle_t *)&worker->sweep, NULL);
+	uv_close((uv_handle_t *)&worker->sweep, NULL);
+	uv_close((uv_handle_t *)&worker->before_sleep, NULL);
 }
 
 void server_free(struct server *server)

@@ -18,6 +18,7 @@ struct http_worker {
 	const struct admission *admission;
 	struct loop *loop;
 	uv_timer_t sweep;
+	uv_prepare_t before_sleep; /* writes what was answered outside a round of tasks */
 
 	struct connection *connections; /* all of this loop */
 	struct connection *dirty;       /* with answers that are not written yet */
