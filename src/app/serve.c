@@ -79,6 +79,8 @@ static bool open_server(struct app *app, char *why)
 		.body_timeout_ns = settings->body_timeout_us * NS_PER_US,
 		.idle_timeout_ns = settings->idle_timeout_us * NS_PER_US,
 		.deadline_ns = settings->deadline_us * NS_PER_US,
+		.heartbeat_ns = settings->stream_heartbeat_us * NS_PER_US,
+		.stream_stall_ns = settings->stream_stall_us * NS_PER_US,
 	};
 
 	app->admission.router = app->router;
