@@ -5,7 +5,9 @@
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
  *   drops        the users whose deletion is owed
  *   cache        whether Redis is in use: the breaker, and the thread that looks for it
- *   session      the calls of the port, over a connection
+ *   session      a connection that is there while Redis is, and the table of the port's calls
+ *   runs         one script for many entries, in one round trip
+ *   limits       the calls of the port for limits
  *
  * One lock, the cache's; nobody talks to Redis with it held.
  */
@@ -17,6 +19,7 @@
 #include <stdint.h>
 
 #include "adapters/redis/redis_cache.h"
+#include "base/arena.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -24,11 +27,11 @@
 #define REDIS_COMMAND_TIMEOUT_MS 200
 #define REDIS_PROBE_MS 200
 
-/* What one command may consist of; for scripts: EVALSHA, its name, the number of keys, keys and
- * arguments. */
+/* What one command may consist of; for scripts: EVALSHA, its name, the number of keys, and each
+ * entry's keys and arguments. */
 #define REDIS_ENTRIES_MAX 128
-#define REDIS_ARGUMENTS_MAX 5
-#define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * (1 + REDIS_ARGUMENTS_MAX))
+#define REDIS_ENTRY_WORDS_MAX 6
+#define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * REDIS_ENTRY_WORDS_MAX)
 
 #define REDIS_KEY_PREFIX "RateLimiterCache:"
 #define REDIS_USER_ID_MAX 256
@@ -171,10 +174,86 @@ QP_MUST_CHECK bool redis_cache_connect(
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
+struct redis_session {
+	struct cache_session base;
+	struct redis_cache *cache;
+	struct redis_connection connection;
+	uint64_t moment; /* at which the connection was made, or tried */
+
+	struct arena arena; /* of the call that runs */
+	struct arena words; /* of the command that is being written */
+	redisReply **replies;
+	size_t replies_size;
+	size_t reply_count; /* of the call that runs */
+};
+
 struct cache_session *redis_session_open(struct cache *cache);
+
+struct redis_session *redis_session_of(struct cache_session *session);
+
+/* Has a connection of the present round; false: Redis is not in that phase, or away by now. */
+QP_MUST_CHECK bool redis_session_make_ready(struct redis_session *session, enum redis_phase least);
+
+/* Forgets the replies of a call and what its arena holds. */
+void redis_session_end_call(struct redis_session *session);
+
+/* A call has failed, and its connection is closed: Redis is away. Returns CACHE_AWAY. */
+enum status redis_session_fail(struct redis_session *session);
 
 /* For the count of open ones. */
 void redis_cache_session_opened(struct redis_cache *cache);
 void redis_cache_session_closed(struct redis_cache *cache);
+
+/* ---- runs -------------------------------------------------------------------------------- */
+
+/* A command in the making. */
+struct redis_words {
+	struct arena *arena;
+	struct slice *words;
+	size_t count;
+};
+
+void redis_add_word(struct redis_words *words, struct slice word);
+void redis_add_number(struct redis_words *words, int64_t value);
+void redis_add_key(struct redis_words *words, struct slice user_id);
+
+/* How a script is asked about the entries of a call, and how it answers. */
+struct redis_verb {
+	enum redis_script script;
+	const char *what; /* "filling a limit": for the log when it fails */
+	size_t entry_size;
+	size_t entry_keys; /* how many add_keys() adds */
+	void (*add_keys)(const void *entry, struct redis_words *words);
+	void (*add_arguments)(const void *entry, struct redis_words *words);
+
+	/* false: no answer of that script. NULL: a run answers with a number. */
+	bool (*read_entry)(const redisReply *reply, void *entry);
+};
+
+/*
+ * Runs the script for all entries, and keeps the replies until the end of the call. false: the
+ * connection has failed.
+ */
+QP_MUST_CHECK bool redis_ask(struct redis_session *session, const struct redis_verb *verb,
+	const void *entries, size_t count);
+
+/*
+ * Reads the replies into the entries, which are half written where one cannot be read. false: one
+ * could not, and the connection is closed.
+ */
+QP_MUST_CHECK bool redis_read(
+	struct redis_session *session, const struct redis_verb *verb, void *entries, size_t count);
+
+/* The same for a verb without read_entry. */
+QP_MUST_CHECK bool redis_check(struct redis_session *session, const struct redis_verb *verb);
+
+/* ---- the calls of the port --------------------------------------------------------------- */
+
+enum status redis_limit_take(
+	struct cache_session *session, struct cached_limit *limits, size_t count);
+enum status redis_limit_fill(
+	struct cache_session *session, const struct cached_limit *limits, size_t count);
+enum status redis_limit_drop(
+	struct cache_session *session, const struct slice *user_ids, size_t count);
 
 #endif
