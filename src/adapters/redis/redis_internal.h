@@ -3,7 +3,7 @@
  *
  *   url          where Redis is and who we are
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
- *   drops        the users whose deletion is owed
+ *   drops        the users whose deletion is owed, for limits and for counters
  *   cache        whether Redis is in use: the breaker, and the thread that looks for it
  *   session      a connection that is there while Redis is, and the table of the port's calls
  *   runs         one script for many entries, in one round trip
@@ -33,8 +33,15 @@
 #define REDIS_ENTRY_WORDS_MAX 6
 #define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * REDIS_ENTRY_WORDS_MAX)
 
-#define REDIS_KEY_PREFIX "RateLimiterCache:"
+/* ---- keys -------------------------------------------------------------------------------- */
+
 #define REDIS_USER_ID_MAX 256
+#define REDIS_KEY_SIZE (REDIS_USER_ID_MAX + 32)
+
+enum redis_key { REDIS_KEY_LIMIT, REDIS_KEY_COUNTER, REDIS_KEY_LEASE, REDIS_KEY_LIST };
+
+/* A user's key of that name; `space` holds it. No two of these are ever the same. */
+struct slice redis_key(enum redis_key name, struct slice user_id, char space[REDIS_KEY_SIZE]);
 
 /* ---- url --------------------------------------------------------------------------------- */
 
@@ -105,29 +112,34 @@ QP_MUST_CHECK bool redis_receive_ok(
 /* Whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
 bool redis_is_error(const redisReply *reply, const char *code);
 
-/* The key of a user's hash; `space` holds it. */
-struct slice redis_key(struct slice user_id, char space[REDIS_USER_ID_MAX + 32]);
-
 /* ---- drops ------------------------------------------------------------------------------- */
 
 #define REDIS_DROPS_MAX 8192
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
-/* A set of user ids. No lock. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
-struct redis_drops {
+/* What of a user is deleted together: the hash of the limit; the counter, its lease, the list. */
+enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
+
+/* A set of user ids. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
+struct redis_users {
 	bool everybody;
 	size_t count;
 	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; owned */
 };
 
-void redis_drops_add(struct redis_drops *drops, struct slice user_id);
+/* No lock. All zero: empty. */
+struct redis_drops {
+	struct redis_users users[REDIS_KINDS];
+};
+
+void redis_drops_add(struct redis_drops *drops, enum redis_kind kind, struct slice user_id);
 void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more);
 bool redis_drops_is_empty(const struct redis_drops *drops);
 
 /* Empties and frees what it holds. */
 void redis_drops_clear(struct redis_drops *drops);
 
-/* Deletes the hashes, over as many round trips as it takes. false: `why` says why not. */
+/* Deletes the keys, over as many round trips as it takes. false: `why` says why not. */
 QP_MUST_CHECK bool redis_drops_make_up(
 	const struct redis_drops *drops, struct redis_connection *connection);
 
@@ -160,13 +172,19 @@ static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 /* Something failed on a connection of that moment: Redis is away, unless that is old news. */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
-/* These must be deleted before the cache is used again. false: it is not away, nothing is noted. */
-QP_MUST_CHECK bool redis_cache_owe_if_away(
-	struct redis_cache *cache, const struct slice *user_ids, size_t count);
+/* What must be deleted before the cache is used again. */
+struct redis_debt {
+	enum redis_kind kind;
+	const struct slice *user_ids;
+	size_t count;
+};
 
-/* The same after a deletion has failed: Redis is away now, whatever it was. */
-void redis_cache_owe(
-	struct redis_cache *cache, const struct slice *user_ids, size_t count, const char *why);
+/* Notes it. false: Redis is not away, nothing is noted. */
+QP_MUST_CHECK bool redis_cache_owe_if_away(
+	struct redis_cache *cache, const struct redis_debt *debt);
+
+/* Notes it after a deletion has failed: Redis is away now, whatever it was. */
+void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
 /* Opens `connection` where the background thread has found Redis: no name is looked up. */
 QP_MUST_CHECK bool redis_cache_connect(
@@ -215,7 +233,7 @@ struct redis_words {
 
 void redis_add_word(struct redis_words *words, struct slice word);
 void redis_add_number(struct redis_words *words, int64_t value);
-void redis_add_key(struct redis_words *words, struct slice user_id);
+void redis_add_key(struct redis_words *words, enum redis_key name, struct slice user_id);
 
 /* How a script is asked about the entries of a call, and how it answers. */
 struct redis_verb {

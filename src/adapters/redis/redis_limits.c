@@ -16,7 +16,7 @@
 
 static void add_keys(const void *entry, struct redis_words *words)
 {
-	redis_add_key(words, ((const struct cached_limit *)entry)->user_id);
+	redis_add_key(words, REDIS_KEY_LIMIT, ((const struct cached_limit *)entry)->user_id);
 }
 
 /* ---- take -------------------------------------------------------------------------------- */
@@ -141,31 +141,33 @@ enum status redis_limit_fill(
 
 /* ---- drop -------------------------------------------------------------------------------- */
 
-static bool drop_now(struct redis_session *session, const struct slice *user_ids, size_t count)
+static bool drop_now(struct redis_session *session, const struct redis_debt *drop)
 {
-	char space[REDIS_USER_ID_MAX + 32];
+	char space[REDIS_KEY_SIZE];
 
 	redis_begin(&session->connection);
-	for (size_t i = 0; i < count; i++) {
-		const struct slice words[] = {SLICE("DEL"), redis_key(user_ids[i], space)};
+	for (size_t i = 0; i < drop->count; i++) {
+		const struct slice words[] = {
+			SLICE("DEL"), redis_key(REDIS_KEY_LIMIT, drop->user_ids[i], space)};
 
 		if (!redis_send(&session->connection, words, 2))
 			return false;
 	}
-	return redis_receive_ok(&session->connection, "DEL", count);
+	return redis_receive_ok(&session->connection, "DEL", drop->count);
 }
 
 enum status redis_limit_drop(struct cache_session *base, const struct slice *user_ids, size_t count)
 {
 	struct redis_session *session = redis_session_of(base);
+	const struct redis_debt drop = {REDIS_LIMITS, user_ids, count};
 
 	/* Again only when Redis has begun to return between the two looks. */
 	while (!redis_session_make_ready(session, REDIS_RETURNS)) {
-		if (redis_cache_owe_if_away(session->cache, user_ids, count))
+		if (redis_cache_owe_if_away(session->cache, &drop))
 			return STATUS_CACHE_AWAY;
 	}
-	if (drop_now(session, user_ids, count))
+	if (drop_now(session, &drop))
 		return STATUS_OK;
-	redis_cache_owe(session->cache, user_ids, count, session->connection.why);
+	redis_cache_owe(session->cache, &drop, session->connection.why);
 	return STATUS_CACHE_AWAY;
 }
