@@ -8,6 +8,7 @@
  *   session      a connection that is there while Redis is, and the table of the port's calls
  *   runs         one script for many entries, in one round trip
  *   limits       the calls of the port for limits
+ *   counters     the calls of the port for counters
  *
  * One lock, the cache's; nobody talks to Redis with it held.
  */
@@ -20,6 +21,7 @@
 
 #include "adapters/redis/redis_cache.h"
 #include "base/arena.h"
+#include "base/random.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -59,7 +61,14 @@ QP_MUST_CHECK bool redis_url_parse(
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-enum redis_script { REDIS_SCRIPT_TAKE, REDIS_SCRIPT_FILL, REDIS_SCRIPTS };
+enum redis_script {
+	REDIS_SCRIPT_TAKE,
+	REDIS_SCRIPT_FILL,
+	REDIS_SCRIPT_COUNTER_GET,
+	REDIS_SCRIPT_COUNTER_FILL,
+	REDIS_SCRIPT_COUNTER_REFRESH,
+	REDIS_SCRIPTS
+};
 
 /* In redis_scripts.c, where they are explained. */
 extern const char *const redis_script_texts[REDIS_SCRIPTS];
@@ -203,6 +212,8 @@ struct redis_session {
 	redisReply **replies;
 	size_t replies_size;
 	size_t reply_count; /* of the call that runs */
+
+	struct dice dice; /* for leases */
 };
 
 struct cache_session *redis_session_open(struct cache *cache);
@@ -273,5 +284,12 @@ enum status redis_limit_fill(
 	struct cache_session *session, const struct cached_limit *limits, size_t count);
 enum status redis_limit_drop(
 	struct cache_session *session, const struct slice *user_ids, size_t count);
+
+enum status redis_counter_get(
+	struct cache_session *session, struct cached_counter *counters, size_t count);
+enum status redis_counter_fill(
+	struct cache_session *session, const struct cached_counter *counters, size_t count);
+enum status redis_counter_refresh(
+	struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 #endif

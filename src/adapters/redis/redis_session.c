@@ -75,6 +75,9 @@ static const struct cache_session_ops session_ops = {
 	.limit_take = redis_limit_take,
 	.limit_fill = redis_limit_fill,
 	.limit_drop = redis_limit_drop,
+	.counter_get = redis_counter_get,
+	.counter_fill = redis_counter_fill,
+	.counter_refresh = redis_counter_refresh,
 	.close = close_session,
 };
 
@@ -86,6 +89,7 @@ struct cache_session *redis_session_open(struct cache *cache)
 	session->cache = redis_cache_of(cache);
 	arena_init(&session->arena, ARENA_SIZE);
 	arena_init(&session->words, WORDS_ARENA_SIZE);
+	dice_init(&session->dice);
 	redis_cache_session_opened(session->cache);
 	return &session->base;
 }
