@@ -115,17 +115,6 @@ bool redis_receive_ok(struct redis_connection *connection, const char *what, siz
 	return true;
 }
 
-struct slice redis_key(struct slice user_id, char space[REDIS_USER_ID_MAX + 32])
-{
-	const size_t prefix_len = sizeof(REDIS_KEY_PREFIX) - 1;
-
-	assert(user_id.len <= REDIS_USER_ID_MAX);
-	memcpy(space, REDIS_KEY_PREFIX, prefix_len);
-	if (user_id.len > 0)
-		memcpy(space + prefix_len, user_id.data, user_id.len);
-	return slice_make(space, prefix_len + user_id.len);
-}
-
 /* ---- connecting -------------------------------------------------------------------------- */
 
 static bool send_introduction(struct redis_connection *connection, const struct redis_url *url)
@@ -188,8 +177,10 @@ static bool receive_scripts(struct redis_connection *connection)
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
-	const struct slice words[] = {
-		SLICE("SETRANGE"), SLICE(REDIS_KEY_PREFIX), SLICE("0"), SLICE("")};
+	char space[REDIS_KEY_SIZE];
+	const struct slice nobody = SLICE("");
+	const struct slice words[] = {SLICE("SETRANGE"), redis_key(REDIS_KEY_LIMIT, nobody, space),
+		SLICE("0"), SLICE("")};
 
 	return redis_send(connection, words, 4);
 }
