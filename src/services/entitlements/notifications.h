@@ -16,7 +16,7 @@
 #include "ports/notification_repository.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
-#define NOTIFICATIONS_TOPIC "quipu_notifications" /* announced when some were committed */
+#define NOTIFICATIONS_TOPIC "notifications" /* announced when some were committed */
 
 struct notifications {
 	const struct notification_repository *repository;

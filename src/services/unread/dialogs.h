@@ -22,7 +22,7 @@
 #define UNREAD_SUBJECT_READ "message.read"
 #define UNREAD_GROUP_NEW "counter-service-new-message"
 #define UNREAD_GROUP_READ "counter-service-message-read"
-#define DIALOGS_TOPIC "quipu_dialog_outbox_events" /* announced when events were committed */
+#define DIALOGS_TOPIC "dialog_outbox_events" /* announced when events were committed */
 
 struct dialogs {
 	const struct message_repository *repository;
