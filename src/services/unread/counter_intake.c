@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "services/unread/counter_feed.h"
 #include "services/unread/counter_rules.h"
 #include "services/unread/counters.h"
 #include "services/unread/message_event.h"
@@ -214,11 +215,10 @@ static void refresh_cache(struct counter_intake *intake)
 void counter_intake_committed(void *context)
 {
 	struct counter_intake *intake = context;
-	struct store *store = intake->counters->store;
 
 	if (intake->row_count == 0)
 		return;
 	if (intake->cache)
 		refresh_cache(intake);
-	store->ops->announce(store, COUNTERS_TOPIC);
+	counter_feed_publish(intake->counters, &intake->arena, intake->rows, intake->row_count);
 }

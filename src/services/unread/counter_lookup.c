@@ -120,13 +120,14 @@ static enum status find_missed(const struct counters *counters, struct session *
 }
 
 static struct answer answer_of(
-	const struct counter_lookup *lookup, const struct counter_row *rows, size_t count)
+	struct counter_lookup *lookup, const struct counter_row *rows, size_t count)
 {
 	const struct command *command = &lookup->read.command;
 	struct counter_row wanted = {.user_id = command->key};
 	const struct counter_row *row = bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
 	struct buffer body = buffer_make(command->arena, command->key.len + 128);
 
+	lookup->version = row->version;
 	if (lookup->is_list)
 		buffer_char(&body, '[');
 	if (row->exists || !lookup->is_list)

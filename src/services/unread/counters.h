@@ -13,6 +13,7 @@
 
 #include "flow/intake.h"
 #include "flow/lane_set.h"
+#include "http/hub.h"
 #include "http/router.h"
 #include "ports/cache.h"
 #include "ports/counter_repository.h"
@@ -27,6 +28,7 @@ struct counters {
 	struct cache *cache; /* NULL: none */
 	struct lane_set *lanes;
 	struct cache_session *reader_cache; /* of the reader's thread; NULL: none */
+	struct hub *hub;                    /* of the streams, by user */
 };
 
 /* What the lanes of the service call; context is the struct counters. */
