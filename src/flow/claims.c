@@ -5,10 +5,10 @@
 
 int64_t claim_backoff_us(int32_t attempt, struct dice *dice)
 {
-	int64_t seconds = attempt < 6 ? 1LL << attempt : BACKOFF_CAP_S;
-	uint64_t spread_us = (uint64_t)(seconds * US_PER_S);
+	int64_t seconds = attempt < 6 ? (int64_t)1 << attempt : BACKOFF_CAP_S;
+	int64_t whole_us = seconds * US_PER_S;
 
-	return seconds * US_PER_S / 2 + (int64_t)dice_below(dice, spread_us);
+	return whole_us / 2 + (int64_t)dice_below(dice, (uint64_t)whole_us);
 }
 
 void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_max,

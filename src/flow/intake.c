@@ -80,6 +80,18 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 	return apply(intake, items, 1);
 }
 
+static void count_taken(
+	struct intake *intake, const struct intake_item *items, size_t count, size_t repeated)
+{
+	size_t poisoned = 0;
+
+	for (size_t i = 0; i < count; i++)
+		poisoned += items[i].poison != NULL;
+	counter_add(&intake->poisoned, (int64_t)poisoned);
+	counter_add(&intake->repeated, (int64_t)repeated);
+	counter_add(&intake->taken, (int64_t)(count - poisoned - repeated));
+}
+
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count)
 {
 	size_t repeated = 0;
@@ -89,10 +101,8 @@ static enum status apply(struct intake *intake, struct intake_item *items, size_
 		status = try_once(intake, items, count, &repeated);
 	if (status == STATUS_POISON)
 		return isolate(intake, items, count);
-	if (status == STATUS_OK) {
-		counter_add(&intake->taken, (int64_t)(count - repeated));
-		counter_add(&intake->repeated, (int64_t)repeated);
-	}
+	if (status == STATUS_OK)
+		count_taken(intake, items, count, repeated);
 	return status;
 }
 
@@ -115,7 +125,6 @@ static void report_poison(struct intake *intake, size_t count)
 		if (!intake->items[i].poison)
 			continue;
 		log_poison(intake, &intake->items[i]);
-		counter_add(&intake->poisoned, 1);
 		consumer_poison(intake->consumer, i, intake->items[i].poison);
 	}
 }

@@ -300,6 +300,12 @@ static void *relay_main(void *argument)
 	return NULL;
 }
 
+/* There may be new rows. */
+static void hear(void *relay)
+{
+	bell_ring(&((struct relay *)relay)->bell);
+}
+
 struct relay *relay_start(const struct relay_config *config)
 {
 	struct relay *relay = qp_calloc(1, sizeof(*relay));
@@ -317,18 +323,17 @@ struct relay *relay_start(const struct relay_config *config)
 	uuid_random(relay->owner);
 	dice_init(&relay->dice);
 	bell_init(&relay->bell);
+	config->store->ops->listen(config->store, config->topic, hear, relay);
 	failed = pthread_create(&relay->thread, NULL, relay_main, relay);
 	assert(!failed);
 	return relay;
 }
 
-void relay_wake(struct relay *relay)
-{
-	bell_ring(&relay->bell);
-}
-
 void relay_stop(struct relay *relay)
 {
+	struct store *store = relay->config.store;
+
+	store->ops->unlisten(store, relay);
 	bell_stop(&relay->bell);
 	pthread_join(relay->thread, NULL);
 	relay->producer->ops->close(relay->producer);

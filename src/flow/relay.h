@@ -22,6 +22,7 @@ struct relay_config {
 	const char *name;    /* "entitlements": its label in metrics and logs */
 	struct store *store; /* not owned, like the bus */
 	const struct outbox_repository *outbox;
+	const char *topic; /* announced on the store when rows were committed */
 	struct bus *bus;
 
 	/*
@@ -40,9 +41,6 @@ struct relay;
 
 /* Starts the thread. */
 struct relay *relay_start(const struct relay_config *config);
-
-/* There may be new rows. Any thread, does not block. */
-void relay_wake(struct relay *relay);
 
 /* Ends the thread after the batch it is at, returns what is claimed, and frees. */
 void relay_stop(struct relay *relay);

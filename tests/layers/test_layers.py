@@ -28,6 +28,8 @@ MAY_SEE = {
     "sqlite3.h": {"adapters/sqlite", "adapters/local"},
     "hiredis/hiredis.h": {"adapters/redis"},
     "librdkafka/rdkafka.h": {"adapters/kafka"},
+    "curl/curl.h": {"adapters/webhook", "cli"},
+    "entitlements.pb-c.h": {"services/entitlements"},
     "nats/nats.h": {"adapters/nats"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/listeners.h"
+
 #define ROWS_MAX 64
 #define KEYS_MAX 64
 
@@ -38,6 +40,7 @@ struct fake_store {
 	bool has_failed;
 	size_t commits;
 	int64_t now_us;
+	struct listeners listeners;
 };
 
 struct fake_session {
@@ -529,12 +532,35 @@ static bool is_up(struct store *store)
 	return true;
 }
 
-static const struct store_ops store_ops = {.open_session = open_session, .is_up = is_up};
+static void announce(struct store *store, const char *topic)
+{
+	listeners_call(&((struct fake_store *)store)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *store, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&((struct fake_store *)store)->listeners, topic, heard, context);
+}
+
+static void unlisten(struct store *store, void *context)
+{
+	listeners_remove(&((struct fake_store *)store)->listeners, context);
+}
+
+static const struct store_ops store_ops = {
+	.open_session = open_session,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
+};
 
 struct fake_store *fake_store_new(void)
 {
 	struct fake_store *fake = qp_calloc(1, sizeof(*fake));
 
+	listeners_init(&fake->listeners);
 	fake->base.ops = &store_ops;
 	fake->base.name = "fake-store";
 	fake->base.engine = "fake";
@@ -548,6 +574,7 @@ struct fake_store *fake_store_new(void)
 
 void fake_store_free(struct fake_store *fake)
 {
+	listeners_release(&fake->listeners);
 	arena_release(&fake->arena);
 	free(fake->data);
 	free(fake->before);

@@ -44,21 +44,12 @@ static struct answer answer_value(const struct count_command *command, int64_t v
 	return answer_json(200, buffer_slice(&body));
 }
 
-/* The id as a path segment: everything but unreserved characters is escaped. */
 static struct slice location_of(struct arena *arena, struct slice item_id)
 {
 	struct buffer path = buffer_make(arena, item_id.len + 32);
 
 	buffer_text(&path, "/api/v1/internal/counts/");
-	for (size_t i = 0; i < item_id.len; i++) {
-		unsigned char c = (unsigned char)item_id.data[i];
-
-		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-			memchr("-._~", c, 4))
-			buffer_char(&path, (char)c);
-		else
-			buffer_format(&path, "%%%02X", c);
-	}
+	buffer_percent(&path, item_id);
 	return buffer_slice(&path);
 }
 
