@@ -525,7 +525,12 @@ static const char *const bad_urls[] = {
 	"nats://host:70000",
 	"nats://host:secret",
 	"nats://user:secret@",
-	"nats://:secret@host",
+	"nats://secret@host",
+	"nats://user:@host",
+	"nats://:@host",
+	"nats://@host",
+	"nats://user:secret/x@host",
+	"nats://us%zzer:secret@host",
 	"nats://user:secret%2@host",
 	"nats://user:secret%00@host",
 	"nats://host:4222,,other:4222",
@@ -571,7 +576,7 @@ static const char *const good_urls[] = {
 	"nats://127.0.0.1:1/",
 	"nats://[::1]:1,127.0.0.1:1?",
 	"nats://user:pass%26word@127.0.0.1:1,127.0.0.1:2?ack-wait=1s&max-deliver=3&replicas=3",
-	"nats://token@127.0.0.1:1",
+	"nats://:token@127.0.0.1:1",
 	"tls://127.0.0.1:1",
 };
 
