@@ -22,6 +22,7 @@ STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Ka
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
+TSAN_CONTRACT = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
 TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
 
 
@@ -167,6 +168,11 @@ def run_tsan(totals):
     options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
     for name in TSAN_UNIT:
         run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
+    for name, wrapper in TSAN_CONTRACT:
+        command = [str(path / "tests" / "contract" / name)]
+        if wrapper:
+            command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
+        run_cmocka(totals, command, options, f"{name} {wrapper or ''} under TSan")
     run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 

@@ -109,7 +109,7 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 	bool is_local = strcmp(bus->url, "local:") == 0;
 
 	if (!is_local && !url_has_scheme(bus->url, "kafka://") &&
-		!url_has_scheme(bus->url, "nats://"))
+		!url_has_scheme(bus->url, "nats://") && !url_has_scheme(bus->url, "tls://"))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--%s must be local:, a kafka:// or a nats:// URL; this one is neither",
 			bus->option);

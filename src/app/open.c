@@ -90,7 +90,7 @@ static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *
 
 	if (url_has_scheme(plan->url, "kafka://"))
 		return kafka_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
-	if (url_has_scheme(plan->url, "nats://"))
+	if (url_has_scheme(plan->url, "nats://") || url_has_scheme(plan->url, "tls://"))
 		return nats_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
 	path = data_file(app, plan->file, why);
 	return path ? local_bus_new(plan->name, path, plan->channels, plan->channel_count) : NULL;

@@ -84,10 +84,11 @@ static bool attach(struct nats_consumer *consumer)
 	return consumer->link != NULL;
 }
 
-/* Not answering is the watcher's news. */
+/* That the server is away is the watcher's news; and who is in a hurry has not waited for it. */
 static void say_not_ready(struct nats_consumer *consumer, const char *why)
 {
-	bool news = !atomic_load(&consumer->link->broken) && strcmp(consumer->said, why) != 0;
+	bool news = !atomic_load(&consumer->link->broken) && !atomic_load(&consumer->pipe.woken) &&
+		    strcmp(consumer->said, why) != 0;
 
 	snprintf(consumer->said, sizeof(consumer->said), "%s", why);
 	log_line(news ? LOG_WARN : LOG_DEBUG, "bus", "%s: no messages of %s for %s: %s",

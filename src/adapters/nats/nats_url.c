@@ -110,22 +110,27 @@ static bool parse_servers(
 	return true;
 }
 
-/* A user without a password is a token, as NATS has it. */
+/*
+ * user:password, or :token. NATS's own notation of a token, without the colon, is refused: whoever
+ * hides passwords in URLs would show it. So is a slash, with which they would miss the @.
+ */
 static bool parse_user(
 	struct slice text, struct arena *arena, struct nats_url *url, char *why, size_t size)
 {
-	struct slice password = text;
-	const char *user = decode(arena, slice_cut(&password, ':'));
+	struct slice secret = text;
+	struct slice user = slice_cut(&secret, ':');
+	const char *decoded = secret.data ? decode(arena, secret) : NULL;
 
-	if (password.data) {
-		url->user = user;
-		url->password = decode(arena, password);
-	} else {
-		url->token = user;
+	if (decoded && *decoded && !memchr(text.data, '/', text.len)) {
+		url->user = user.len ? decode(arena, user) : NULL;
+		url->password = user.len ? decoded : NULL;
+		url->token = user.len ? NULL : decoded;
+		if (url->user || url->token)
+			return true;
 	}
-	if (user && *user && (!password.data || url->password))
-		return true;
-	snprintf(why, size, "the user or the password in the NATS URL is empty or has a broken %%");
+	snprintf(why, size,
+		"the part of the NATS URL before @ must be user:password or :token, with %%XX for "
+		"special characters");
 	return false;
 }
 
