@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/listeners.h"
+
 #define ROWS_MAX 64
 #define KEYS_MAX 64
 
@@ -38,6 +40,7 @@ struct fake_store {
 	bool has_failed;
 	size_t commits;
 	int64_t now_us;
+	struct listeners listeners;
 };
 
 struct fake_session {
@@ -529,7 +532,23 @@ static bool is_up(struct store *store)
 	return true;
 }
 
-static const struct store_ops store_ops = {.open_session = open_session, .is_up = is_up};
+static void announce(struct store *store, const char *topic)
+{
+	listeners_call(&((struct fake_store *)store)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *store, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&((struct fake_store *)store)->listeners, topic, heard, context);
+}
+
+static const struct store_ops store_ops = {
+	.open_session = open_session,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+};
 
 struct fake_store *fake_store_new(void)
 {

@@ -180,6 +180,9 @@ struct pg_store *pg_store_of(struct store *store);
 /* A new, configured connection, or NULL; then `why` says what the server said. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
 
+/* Begins to connect, as PQconnectStart() does. */
+PGconn *pg_dial_start(const char *url);
+
 /* Applies what is missing, under a lock that other processes respect. false: `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 

@@ -7,7 +7,9 @@
 #include <time.h>
 
 #include "adapters/postgres/postgres_internal.h"
+#include "adapters/postgres/postgres_waker.h"
 #include "base/clock.h"
+#include "base/listeners.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
@@ -23,6 +25,8 @@ struct pg_store {
 	struct counter errors[STATUS_COUNT];
 	atomic_bool is_up;
 	pthread_t watcher;
+	struct listeners listeners;
+	_Atomic(struct pg_waker *) waker; /* NULL: nobody listens or has announced anything yet */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
@@ -86,14 +90,19 @@ static void explain(PGconn *connection, char *why, size_t size)
 }
 
 /* What the URL says wins over these, because it comes after them. */
+static const char *const dial_names[] = {"fallback_application_name", "connect_timeout",
+	"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "dbname",
+	NULL};
+#define DIAL_VALUES(url) ((const char *[]){"quipu", "3", "5", "2", "3", "10000", (url), NULL})
+
 static PGconn *dial(const char *url)
 {
-	static const char *const names[] = {"fallback_application_name", "connect_timeout",
-		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
-		"dbname", NULL};
-	const char *values[] = {"quipu", "3", "5", "2", "3", "10000", url, NULL};
+	return PQconnectdbParams(dial_names, DIAL_VALUES(url), 1);
+}
 
-	return PQconnectdbParams(names, values, 1);
+PGconn *pg_dial_start(const char *url)
+{
+	return PQconnectStartParams(dial_names, DIAL_VALUES(url), 1);
 }
 
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size)
@@ -221,6 +230,33 @@ static void *watch(void *argument)
 	return NULL;
 }
 
+/* ---- announcements ----------------------------------------------------------------------- */
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&pg_store_of(base)->listeners, topic, heard, context);
+}
+
+static struct pg_waker *waker_of(struct pg_store *store)
+{
+	if (atomic_load(&store->waker))
+		return store->waker;
+	pthread_mutex_lock(&store->lock);
+	if (!store->waker)
+		store->waker = pg_waker_start(store->base.name, store->url, &store->listeners);
+	pthread_mutex_unlock(&store->lock);
+	return store->waker;
+}
+
+static void announce(struct store *base, const char *topic)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_call(&store->listeners, topic);
+	pg_waker_announce(waker_of(store), topic);
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 static bool start(struct store *base, char *why, size_t size)
@@ -240,6 +276,8 @@ static bool start(struct store *base, char *why, size_t size)
 	failed = pthread_create(&store->watcher, NULL, watch, store);
 	assert(!failed);
 	store->has_watcher = true;
+	if (store->listeners.count > 0)
+		waker_of(store);
 	return true;
 }
 
@@ -256,6 +294,8 @@ static void free_store(struct store *base)
 	store->stopping = true;
 	pthread_cond_broadcast(&store->changed);
 	pthread_mutex_unlock(&store->lock);
+	if (store->waker)
+		pg_waker_stop(store->waker);
 	if (store->has_watcher)
 		pthread_join(store->watcher, NULL);
 	pthread_cond_destroy(&store->changed);
@@ -267,6 +307,8 @@ static const struct store_ops store_ops = {
 	.start = start,
 	.open_session = pg_session_open,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
 	.error_count = error_count,
 	.free = free_store,
 };

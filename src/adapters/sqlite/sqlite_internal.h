@@ -20,6 +20,7 @@
 
 #include "adapters/sqlite/fair_lock.h"
 #include "adapters/sqlite/sqlite_store.h"
+#include "base/listeners.h"
 #include "base/metrics.h"
 
 #define SQLITE_STATEMENTS_MAX 64
@@ -87,6 +88,7 @@ struct sqlite_store {
 	const char *const *components;
 	const struct clock *clock;
 	_Atomic bool started;
+	struct listeners listeners;
 	struct sqlite_writer writer;
 
 	/* Shared while a read runs. Exclusive: no read runs, and this list may change. */

@@ -109,6 +109,18 @@ static bool is_up(struct store *base)
 	return store->started && works(store, SESSION_WRITE) && works(store, SESSION_READ);
 }
 
+/* No other process has the file. */
+static void announce(struct store *base, const char *topic)
+{
+	listeners_call(&sqlite_store_of(base)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&sqlite_store_of(base)->listeners, topic, heard, context);
+}
+
 static int64_t error_count(struct store *base, enum status kind)
 {
 	return counter_read(&sqlite_store_of(base)->errors[kind]);
@@ -128,6 +140,8 @@ static const struct store_ops store_ops = {
 	.start = start,
 	.open_session = sqlite_session_open,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
 	.error_count = error_count,
 	.free = free_store,
 };
