@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures Quipu and its peers in one run on this machine and prints a table of ratios.
 
-    bench/bench.py                          everything, about ten minutes
+    bench/bench.py                          everything, about fifteen minutes
     bench/bench.py --quick                  everything, briefly: does it run, not how fast
     bench/bench.py --only one-postgres,latency
 
@@ -24,12 +24,15 @@ import tempfile
 import time
 from contextlib import ExitStack
 
+import cases
+import gateway_cases
 import loads
-from cases import CASES, Bench, Row
+from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
+CASES = {**cases.CASES, **gateway_cases.CASES}
 
 
 def parse_arguments():

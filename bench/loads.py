@@ -50,13 +50,17 @@ def last_json(output):
     raise Failed(f"no JSON in: {output[-200:]}")
 
 
-def wrk(label, port, request, items, seconds):
-    """`request` is (method, path before the item's number, path after it); `per_s` counts answers of success alone."""
-    arguments = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{WRK_CONNECTIONS}", f"-d{seconds}s", "--timeout", "10s"]
-    arguments += ["-s", os.path.join(HERE, "requests.lua"), f"http://127.0.0.1:{port}", "--", *request, str(items)]
+def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
+    """
+    `request` is (method, path before the item's number, path after it), or, where the number is in the body, the same
+    and (body before it, body after it); `per_s` counts answers of success alone.
+    """
+    arguments = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
+    arguments += ["-s", os.path.join(HERE, "requests.lua"), f"http://127.0.0.1:{port}", "--"]
+    arguments += [*request[:3], str(items), *request[3:]]
     result = last_json(run_to_end(arguments, seconds + 30))
     result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
-    return record(tool="wrk", label=label, items=items, **result)
+    return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
 def pgbench(label, postgres, database, script, clients, seconds):

@@ -9,8 +9,8 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "cli/operator.h"
 
-#define EXIT_USAGE 2
 #define UP_POLL_NS (20 * NS_PER_MS)
 
 static int fail(int code, const char *why)
@@ -71,6 +71,19 @@ static int run_migrate(struct app *app)
 	return EXIT_SUCCESS;
 }
 
+/* Of the command that runs. */
+static struct operands operands;
+
+static int run_dlq(struct app *app)
+{
+	return dlq_run(&app->settings, &operands);
+}
+
+static int run_outbox(struct app *app)
+{
+	return outbox_run(&app->settings, &operands);
+}
+
 static int run_routes(struct app *app)
 {
 	app_add_routes(app);
@@ -98,6 +111,12 @@ static int run_help(struct app *app)
 	     "  quipu routes             list every method and path\n"
 	     "  quipu version            print the version\n"
 	     "  quipu help               print this\n\n"
+	     "With a running server, at --listen or --server:\n\n"
+	     "  quipu dlq list [--limit N]               show what could not be delivered\n"
+	     "  quipu dlq show KIND/ID                   show one of them with its event\n"
+	     "  quipu dlq replay KIND/ID...              try them again\n"
+	     "  quipu dlq discard KIND/ID... --why TEXT  give them up\n"
+	     "  quipu outbox resend --since TIME         publish again, e.g. the last 24h\n\n"
 	     "  --config FILE            read options from an INI file\n"
 	     "  --print-config           show every option, its value and where it comes from\n"
 	     "  --check-config           only check the options\n\n"
@@ -109,12 +128,15 @@ static int run_help(struct app *app)
 static const struct {
 	const char *name;
 	int (*run)(struct app *app);
+	const char *const *flags; /* of its own, if it takes operands; NULL: it takes none */
 } commands[] = {
-	{"serve", run_serve},
-	{"migrate", run_migrate},
-	{"routes", run_routes},
-	{"version", run_version},
-	{"help", run_help},
+	{"serve", run_serve, NULL},
+	{"migrate", run_migrate, NULL},
+	{"dlq", run_dlq, dlq_flags},
+	{"outbox", run_outbox, outbox_flags},
+	{"routes", run_routes, NULL},
+	{"version", run_version, NULL},
+	{"help", run_help, NULL},
 };
 
 int main(int argc, char **argv)
@@ -128,10 +150,13 @@ int main(int argc, char **argv)
 	if (strcmp(name, "--version") == 0)
 		name = "version";
 	arena_init(&app.arena, 64 * 1024);
+	operands.words = arena_array(&app.arena, const char *, (size_t)argc);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(name, commands[i].name) != 0)
 			continue;
-		if (!options_read(&app.settings, argc > 1 ? argc - 2 : 0, argv + 2, why) ||
+		operands.flags = commands[i].flags;
+		if (!options_read(&app.settings, operands.flags ? &operands : NULL,
+			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
 			!app_check(&app, why))
 			return fail(EXIT_USAGE, why);
 		return commands[i].run(&app);

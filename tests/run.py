@@ -3,6 +3,7 @@
 
 Usage: tests/run.py [--coverage] [kind ...]     kinds: unit fuzz contract tsan layers e2e
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -20,7 +21,7 @@ MESON_OPTIONS = {
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
-TSAN_UNIT = ["test_lane", "test_loop", "test_command"]
+TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
 TSAN_CONTRACTS = ["announce", "claim"]
 TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
 
@@ -45,6 +46,9 @@ CONTRACTS = [
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),
     ("bus", "kafka", {}, "with_kafka.py"),
+    ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
+    ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
+    ("bus", "nats", {}, "with_nats.py"),
 ]
 
 
@@ -178,10 +182,37 @@ def run_tsan(totals):
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 
 
-def print_coverage(path):
-    for filters in (["--filter", "src/services/"], ["--filter", "src/"]):
-        subprocess.run(["gcovr", "--root", str(ROOT), str(path), *filters, "--print-summary",
-                        "--exclude-unreachable-branches"], cwd=ROOT)
+def forget_coverage(path):
+    """What earlier runs have counted, perhaps of other sources."""
+    for counts in path.rglob("*.gcda"):
+        counts.unlink()
+
+
+def percent(files, kind):
+    total = sum(file[f"{kind}_total"] for file in files)
+    return f"{100 * sum(file[f'{kind}_covered'] for file in files) / total:.1f} %" if total else "-"
+
+
+def print_coverage(totals, path):
+    """A line for each folder, one for all services, one for everything; single lines are in coverage.txt."""
+    details, summary = path / "coverage.txt", path / "coverage.json"
+    done = subprocess.run(
+        ["gcovr", "--root", str(ROOT), str(path), "--filter", "src/", "--exclude-unreachable-branches",
+         "--txt", str(details), "--json-summary", str(summary)], cwd=ROOT)
+    if done.returncode != 0:
+        totals.fail("gcovr")
+        return
+    files = json.loads(summary.read_text())["files"]
+    groups = {}
+    for file in files:
+        groups.setdefault(str(pathlib.PurePath(file["filename"]).parent), []).append(file)
+    rows = sorted(groups.items())
+    rows.append(("all services", [file for file in files if file["filename"].startswith("src/services/")]))
+    rows.append(("the whole project", files))
+    print(f"{'coverage':<24}{'lines':>10}{'functions':>12}{'branches':>12}")
+    for name, group in rows:
+        print(f"{name:<24}{percent(group, 'line'):>10}{percent(group, 'function'):>12}{percent(group, 'branch'):>12}")
+    print(f"lines that were not run: {details.relative_to(ROOT)}")
 
 
 def main(arguments):
@@ -189,6 +220,8 @@ def main(arguments):
     kinds = [a for a in arguments if not a.startswith("-")] or KINDS
     totals = Totals()
     path = build("build-coverage" if coverage else "build-asan")
+    if coverage:
+        forget_coverage(path)
     for kind in KINDS:
         if kind not in kinds or (coverage and kind == "tsan"):
             continue
@@ -206,7 +239,7 @@ def main(arguments):
         elif kind == "e2e":
             run_pytest(totals, [str(ROOT / "tests/e2e")], {"QUIPU": str(path / "quipu")})
     if coverage:
-        print_coverage(path)
+        print_coverage(totals, path)
     for reason in totals.reasons:
         print(reason)
     skipped = f", {totals.skipped} skipped" if totals.skipped else ""

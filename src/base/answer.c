@@ -19,10 +19,11 @@ struct answer answer_empty(void)
 	return (struct answer){.http_status = 204};
 }
 
-static struct slice render_problem(struct arena *arena, enum status status, struct slice detail,
-	const struct field_error *errors, size_t error_count)
+/* A problem; `members` are more of its members, each with a comma in front. */
+static struct slice render_problem(
+	struct arena *arena, enum status status, struct slice detail, struct slice members)
 {
-	struct buffer body = buffer_make(arena, 192 + detail.len);
+	struct buffer body = buffer_make(arena, 192 + detail.len + members.len);
 
 	buffer_text(&body, "{\"type\":\"about:blank\",\"title\":\"");
 	buffer_text(&body, status_title(status));
@@ -32,26 +33,20 @@ static struct slice render_problem(struct arena *arena, enum status status, stru
 	buffer_text(&body, status_code(status));
 	buffer_text(&body, "\",\"detail\":");
 	buffer_json_string(&body, detail);
-	for (size_t i = 0; i < error_count; i++) {
-		buffer_text(&body, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
-		buffer_json_string(&body, slice_of(errors[i].field));
-		buffer_text(&body, ",\"message\":");
-		buffer_json_string(&body, slice_of(errors[i].message));
-		buffer_char(&body, '}');
-	}
-	buffer_text(&body, error_count > 0 ? "]}" : "}");
+	buffer_add(&body, members);
+	buffer_char(&body, '}');
 	return buffer_slice(&body);
 }
 
-static struct answer make_problem(struct arena *arena, enum status status, struct slice detail,
-	const struct field_error *errors, size_t error_count)
+static struct answer make_problem(
+	struct arena *arena, enum status status, struct slice detail, struct slice members)
 {
 	struct answer answer = {
 		.http_status = status_http(status),
 		.content_type = SLICE("application/problem+json"),
 	};
 
-	answer.body = render_problem(arena, status, detail, errors, error_count);
+	answer.body = render_problem(arena, status, detail, members);
 	if (answer.http_status == 503) {
 		struct buffer headers = buffer_make(arena, 32);
 
@@ -69,7 +64,29 @@ struct answer answer_problem(struct arena *arena, enum status status, const char
 	va_start(args, detail);
 	vsnprintf(text, sizeof(text), detail, args);
 	va_end(args);
-	return make_problem(arena, status, slice_of(text), NULL, 0);
+	return make_problem(arena, status, slice_of(text), (struct slice){0});
+}
+
+struct answer answer_problem_with(
+	struct arena *arena, enum status status, struct slice members, const char *detail)
+{
+	return make_problem(arena, status, slice_of(detail), members);
+}
+
+static struct slice render_errors(
+	struct arena *arena, const struct field_error *errors, size_t error_count)
+{
+	struct buffer members = buffer_make(arena, 96 * error_count);
+
+	for (size_t i = 0; i < error_count; i++) {
+		buffer_text(&members, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
+		buffer_json_string(&members, slice_of(errors[i].field));
+		buffer_text(&members, ",\"message\":");
+		buffer_json_string(&members, slice_of(errors[i].message));
+		buffer_char(&members, '}');
+	}
+	buffer_char(&members, ']');
+	return buffer_slice(&members);
 }
 
 struct answer answer_invalid(
@@ -77,7 +94,8 @@ struct answer answer_invalid(
 {
 	struct slice detail = SLICE("the request is not valid; \"errors\" says why");
 
-	return make_problem(arena, STATUS_BAD_REQUEST, detail, errors, error_count);
+	return make_problem(
+		arena, STATUS_BAD_REQUEST, detail, render_errors(arena, errors, error_count));
 }
 
 static const char *failure_text(enum status status)
@@ -101,5 +119,19 @@ static const char *failure_text(enum status status)
 
 struct answer answer_failure(struct arena *arena, enum status status)
 {
-	return make_problem(arena, status, slice_of(failure_text(status)), NULL, 0);
+	return make_problem(arena, status, slice_of(failure_text(status)), (struct slice){0});
+}
+
+void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
+	struct slice after)
+{
+	struct buffer headers = buffer_make(arena, answer->headers.len + path.len + 64);
+
+	buffer_add(&headers, answer->headers);
+	buffer_text(&headers, "Link: <");
+	buffer_add(&headers, path);
+	buffer_format(&headers, "?limit=%zu&after=", limit);
+	buffer_percent(&headers, after);
+	buffer_text(&headers, ">; rel=\"next\"\r\n");
+	answer->headers = buffer_slice(&headers);
 }

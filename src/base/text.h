@@ -31,6 +31,12 @@ bool text_to_int(struct slice text, int64_t *value);
  */
 bool text_to_duration_us(struct slice text, int64_t *value_us);
 
+/*
+ * A time of RFC 3339: "2026-01-08T07:10:00Z", also with a fraction or an offset. What is finer than
+ * a microsecond is cut off; a leap second is the second that follows. false: not one.
+ */
+bool text_to_time_us(struct slice text, int64_t *time_us);
+
 /* Appends `text` with control characters and invalid bytes written as \xNN, for log lines. */
 void text_escape_log(struct buffer *buffer, struct slice text);
 

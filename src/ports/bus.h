@@ -38,8 +38,9 @@ struct bus_message {
 	struct slice channel;
 	struct slice subject; /* may be empty */
 	struct slice key;     /* may be empty */
-	struct slice id;      /* unique; sent as header event-id, by which consumers tell repeats */
-	struct bus_header headers[BUS_HEADERS_MAX];
+	struct slice id;      /* unique; sent as header event-id (JetStream: Nats-Msg-Id), by which
+			       * consumers tell repeats; engines may drop a message whose id they have */
+	struct bus_header headers[BUS_HEADERS_MAX]; /* those of one name keep their order */
 	size_t header_count;
 	struct slice value;
 
@@ -51,11 +52,12 @@ struct bus_delivery {
 	struct slice channel;
 	struct slice subject;
 	struct slice key;
-	struct slice id; /* header event-id, empty if it came without */
+	struct slice id; /* empty if it came without */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
-	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041" */
+	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041",
+				* or "ENTITLEMENTS/1041" */
 	bool is_exhausted;     /* given too often without an ack: it comes this one last time */
 	uint64_t handle;       /* the adapter's */
 };
@@ -114,10 +116,11 @@ struct consumer_ops {
 	void (*again)(struct consumer *consumer);
 
 	/*
-	 * Before ack: the delivery at `index` of the last fetch can never be used and has been put
-	 * aside. May be NULL: the engine makes no difference.
+	 * Before ack: the delivery at `index` of the last fetch can never be used, and `why` says
+	 * in a sentence what is wrong with it. The caller has put it aside. May be NULL: the engine
+	 * makes no difference.
 	 */
-	void (*poison)(struct consumer *consumer, size_t index);
+	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
 	/* Any thread: a fetch that waits, or the next one, returns at once. Never blocks. */
 	void (*wake)(struct consumer *consumer);
@@ -154,10 +157,10 @@ struct bus {
 	const char *engine; /* "local", "kafka", "nats" */
 };
 
-static inline void consumer_poison(struct consumer *consumer, size_t index)
+static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {
 	if (consumer->ops->poison)
-		consumer->ops->poison(consumer, index);
+		consumer->ops->poison(consumer, index, why);
 }
 
 #endif

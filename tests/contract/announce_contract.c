@@ -75,6 +75,25 @@ static void everybody_who_listens_in_this_process_is_called_at_once(void **state
 	assert_int_equal(other.heard, 0);
 }
 
+static void who_no_longer_listens_is_not_called(void **state)
+{
+	struct engine *engine = *state;
+	struct ear stays = {0}, goes = {0};
+	struct store *store = engine->store;
+
+	store->ops->listen(store, "outbox", hear, &stays);
+	store->ops->listen(store, "outbox", hear, &goes);
+	store->ops->listen(store, "other", hear, &goes);
+	store->ops->unlisten(store, &goes);
+	goes.heard = stays.heard = 0;
+	store->ops->announce(store, "outbox");
+	store->ops->announce(store, "other");
+	pause_ms(100);
+	assert_true(stays.heard >= 1);
+	assert_int_equal(goes.heard, 0);
+	store->ops->unlisten(store, &stays);
+}
+
 static void announcing_where_nobody_listens_is_harmless(void **state)
 {
 	struct engine *engine = *state;
@@ -216,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ENGINE_TEST(everybody_who_listens_in_this_process_is_called_at_once),
+		ENGINE_TEST(who_no_longer_listens_is_not_called),
 		ENGINE_TEST(announcing_where_nobody_listens_is_harmless),
 		ENGINE_TEST(other_processes_hear_it_too_and_nobody_hears_himself_twice),
 		ENGINE_TEST(many_announcements_are_told_to_others_as_few),

@@ -7,6 +7,7 @@
 
 #include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
+#include "adapters/nats/nats_bus.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -24,6 +25,16 @@ static const char *bus_url(void)
 bool bus_engine_is_local(void)
 {
 	return strncmp(bus_url(), "local:", 6) == 0;
+}
+
+bool bus_engine_is_nats(void)
+{
+	return strncmp(bus_url(), "nats:", 5) == 0;
+}
+
+bool bus_engine_delays(void)
+{
+	return bus_engine_is_nats();
 }
 
 int64_t bus_engine_in(int64_t duration_ns)
@@ -63,6 +74,8 @@ static struct bus *new_bus(const struct bus_engine *engine)
 {
 	if (engine->path)
 		return local_bus_new("contract", engine->path, engine->channels, CHANNEL_COUNT);
+	if (bus_engine_is_nats())
+		return nats_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 }
 
@@ -137,7 +150,10 @@ static void name_channels(struct bus_engine *engine)
 	for (size_t i = 0; i < CHANNEL_COUNT; i++) {
 		snprintf(engine->names[i], sizeof(engine->names[i]), "test-%08x-%s", number,
 			endings[i]);
+		snprintf(engine->subjects[i], sizeof(engine->subjects[i]), "%s %s.>",
+			engine->names[i], engine->names[i]);
 		engine->channels[i].name = engine->names[i];
+		engine->channels[i].subjects = engine->subjects[i];
 		engine->channels[i].partitions = partitions[i];
 	}
 }
@@ -167,6 +183,30 @@ int bus_engine_teardown(void **state)
 	arena_release(&engine->arena);
 	free(engine);
 	return 0;
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+struct slice bus_engine_subject(struct bus_engine *engine, int channel, const char *ending)
+{
+	struct buffer subject = buffer_make(&engine->arena, 64);
+
+	buffer_format(&subject, "%s.%s", engine->names[channel], ending);
+	return buffer_slice(&subject);
+}
+
+/* JetStream knows streams and sequences, the others topics and partitions. */
+struct slice bus_engine_place(struct bus_engine *engine, int channel)
+{
+	struct buffer place = buffer_make(&engine->arena, 64);
+
+	buffer_format(&place, bus_engine_is_nats() ? "%s/" : "%s/0/", engine->names[channel]);
+	for (size_t i = 0; bus_engine_is_nats() && i < place.len; i++) {
+		char c = place.data[i];
+
+		place.data[i] = (char)(c == '-' ? '_' : c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+	}
+	return buffer_slice(&place);
 }
 
 /* ---- publishing -------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /*
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
- * default) or a kafka:// URL, whose server with_kafka.py starts.
+ * default), a kafka:// URL, whose server with_kafka.py starts, or a nats:// URL (with_nats.py).
  *
- * Each test has a bus of its own; on Kafka also channels of its own, told apart by a prefix.
+ * Each test has a bus of its own; on a server also channels of its own, told apart by a prefix.
  */
 #ifndef QUIPU_CONTRACT_BUS_ENGINE_H
 #define QUIPU_CONTRACT_BUS_ENGINE_H
@@ -34,6 +34,7 @@ struct bus_engine {
 	struct producer *producer;
 	struct bus_channel channels[CHANNEL_COUNT]; /* of 4 partitions and of 1 */
 	char names[CHANNEL_COUNT][40];
+	char subjects[CHANNEL_COUNT][96];
 	char *path;         /* of the local queue */
 	struct arena arena; /* until the test ends */
 
@@ -48,6 +49,16 @@ int bus_engine_teardown(void **state);
 #define BUS_TEST(test) cmocka_unit_test_setup_teardown(test, bus_engine_setup, bus_engine_teardown)
 
 bool bus_engine_is_local(void);
+bool bus_engine_is_nats(void);
+
+/* Whether what is given back by again() comes after a delay, and new messages before it. */
+bool bus_engine_delays(void);
+
+/* "<name of the channel>.<ending>": a subject that belongs to the channel. */
+struct slice bus_engine_subject(struct bus_engine *engine, int channel, const char *ending);
+
+/* What positions in this channel begin with. */
+struct slice bus_engine_place(struct bus_engine *engine, int channel);
 
 /* Ends the bus and starts another on the same data. Consumers have to be closed before. */
 void bus_engine_restart(struct bus_engine *engine);

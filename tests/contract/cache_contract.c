@@ -1,5 +1,5 @@
 /* What ports/cache.h promises, on the engine that QUIPU_CONTRACT_CACHE names. */
-#include "cache_bench.h"
+#include "cache_contract.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,24 +9,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "cache_bench.h"
 
 #define RATE_LIMIT_MAX 2147483647LL
-
-static int setup(void **state)
-{
-	struct cache_bench *bench = qp_calloc(1, sizeof(*bench));
-
-	cache_bench_open(bench, cache_bench_url());
-	*state = bench;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	cache_bench_close(*state);
-	free(*state);
-	return 0;
-}
 
 static void assert_taken(const struct cached_limit *limit, int64_t granted, int64_t count)
 {
@@ -509,7 +494,8 @@ static void the_first_that_was_filled_goes_when_memory_is_full(void **state)
 	assert_true(cache_bench_has(bench, slice_of("100000")));
 }
 
-#define CACHE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define CACHE_TEST(test)                                                                           \
+	cmocka_unit_test_setup_teardown(test, cache_bench_setup, cache_bench_teardown)
 
 int main(void)
 {
@@ -547,5 +533,5 @@ int main(void)
 	failed = cmocka_run_group_tests_name("cache_contract", tests, NULL, NULL);
 	if (cache_bench_is_memory())
 		failed += cmocka_run_group_tests_name("cache_memory", memory_tests, NULL, NULL);
-	return failed;
+	return failed + cache_counter_tests();
 }

@@ -543,17 +543,24 @@ static void listen_to(
 	listeners_add(&((struct fake_store *)store)->listeners, topic, heard, context);
 }
 
+static void unlisten(struct store *store, void *context)
+{
+	listeners_remove(&((struct fake_store *)store)->listeners, context);
+}
+
 static const struct store_ops store_ops = {
 	.open_session = open_session,
 	.is_up = is_up,
 	.announce = announce,
 	.listen = listen_to,
+	.unlisten = unlisten,
 };
 
 struct fake_store *fake_store_new(void)
 {
 	struct fake_store *fake = qp_calloc(1, sizeof(*fake));
 
+	listeners_init(&fake->listeners);
 	fake->base.ops = &store_ops;
 	fake->base.name = "fake-store";
 	fake->base.engine = "fake";
@@ -567,6 +574,7 @@ struct fake_store *fake_store_new(void)
 
 void fake_store_free(struct fake_store *fake)
 {
+	listeners_release(&fake->listeners);
 	arena_release(&fake->arena);
 	free(fake->data);
 	free(fake->before);

@@ -276,6 +276,74 @@ static void what_is_no_duration_is_refused(void **state)
 	}
 }
 
+static void times_are_read_with_fraction_and_offset(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t us;
+	} cases[] = {
+		{"1970-01-01T00:00:00Z", 0},
+		{"2026-01-08T07:10:00Z", 1767856200000000},
+		{"2026-01-08T08:10:00+01:00", 1767856200000000},
+		{"2026-01-08T01:40:00-05:30", 1767856200000000},
+		{"2026-01-08T07:10:00.5Z", 1767856200500000},
+		{"2026-01-08T07:10:00.1234567Z", 1767856200123456},
+		{"2026-01-08T07:10:00-00:00", 1767856200000000},
+		{"2016-12-31T23:59:60Z", 1483228800000000},
+		{"2024-02-29T00:00:00Z", 1709164800000000},
+		{"1969-12-31T23:59:59.999999Z", -1},
+		{"9999-12-31T23:59:59Z", 253402300799000000},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		int64_t us = 0;
+
+		assert_true(text_to_time_us(slice_of(cases[i].text), &us));
+		assert_true(us == cases[i].us);
+	}
+}
+
+static void a_time_that_was_written_is_read_as_the_same(void **state)
+{
+	static const int64_t cases[] = {
+		0, -1, 1, 1767856200123000, 1767856200123456, -62135596800000000};
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 4096);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct buffer text = buffer_make(&arena, 0);
+		int64_t us = 7;
+
+		buffer_time(&text, cases[i]);
+		assert_true(text_to_time_us(buffer_slice(&text), &us));
+		assert_true(us == cases[i]);
+	}
+	arena_release(&arena);
+}
+
+static void what_is_no_time_is_refused_and_changes_nothing(void **state)
+{
+	static const char *const cases[] = {"", "now", "2026-01-08", "2026-01-08T07:10:00",
+		"2026-01-08 07:10:00Z", "2026-01-08T07:10Z", "2026-1-8T07:10:00Z",
+		"2026-13-08T07:10:00Z", "2026-00-08T07:10:00Z", "2026-02-30T07:10:00Z",
+		"2025-02-29T07:10:00Z", "2026-01-00T07:10:00Z", "2026-01-08T24:00:00Z",
+		"2026-01-08T07:60:00Z", "2026-01-08T07:10:61Z", "2026-01-08T07:10:00.Z",
+		"2026-01-08T07:10:00,5Z", "2026-01-08T07:10:00+1:00", "2026-01-08T07:10:00+0100",
+		"2026-01-08T07:10:00+24:00", "2026-01-08T07:10:00Z ", " 2026-01-08T07:10:00Z",
+		"2026-01-08T07:10:00ZZ", "-026-01-08T07:10:00Z", "26-01-08T07:10:00Z"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		int64_t us = 7;
+
+		if (text_to_time_us(slice_of(cases[i]), &us))
+			fail_msg("accepted: %s", cases[i]);
+		assert_true(us == 7);
+	}
+}
+
 /* ---- log lines --------------------------------------------------------------------------- */
 
 static void log_lines_keep_text_and_escape_what_could_forge_them(void **state)
@@ -360,6 +428,9 @@ int main(void)
 		cmocka_unit_test(what_is_no_integer_is_refused_and_changes_nothing),
 		cmocka_unit_test(durations_are_read_in_every_unit),
 		cmocka_unit_test(what_is_no_duration_is_refused),
+		cmocka_unit_test(times_are_read_with_fraction_and_offset),
+		cmocka_unit_test(a_time_that_was_written_is_read_as_the_same),
+		cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
 		cmocka_unit_test(log_lines_keep_text_and_escape_what_could_forge_them),
 		cmocka_unit_test(every_byte_alone_is_harmless_in_a_log_line),
 	};

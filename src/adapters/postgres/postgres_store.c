@@ -232,12 +232,6 @@ static void *watch(void *argument)
 
 /* ---- announcements ----------------------------------------------------------------------- */
 
-static void listen_to(
-	struct store *base, const char *topic, void (*heard)(void *context), void *context)
-{
-	listeners_add(&pg_store_of(base)->listeners, topic, heard, context);
-}
-
 static struct pg_waker *waker_of(struct pg_store *store)
 {
 	if (atomic_load(&store->waker))
@@ -247,6 +241,20 @@ static struct pg_waker *waker_of(struct pg_store *store)
 		store->waker = pg_waker_start(store->base.name, store->url, &store->listeners);
 	pthread_mutex_unlock(&store->lock);
 	return store->waker;
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_add(&store->listeners, topic, heard, context);
+	waker_of(store);
+}
+
+static void unlisten(struct store *base, void *context)
+{
+	listeners_remove(&pg_store_of(base)->listeners, context);
 }
 
 static void announce(struct store *base, const char *topic)
@@ -276,8 +284,6 @@ static bool start(struct store *base, char *why, size_t size)
 	failed = pthread_create(&store->watcher, NULL, watch, store);
 	assert(!failed);
 	store->has_watcher = true;
-	if (store->listeners.count > 0)
-		waker_of(store);
 	return true;
 }
 
@@ -300,6 +306,7 @@ static void free_store(struct store *base)
 		pthread_join(store->watcher, NULL);
 	pthread_cond_destroy(&store->changed);
 	pthread_mutex_destroy(&store->lock);
+	listeners_release(&store->listeners);
 	free(store);
 }
 
@@ -309,6 +316,7 @@ static const struct store_ops store_ops = {
 	.is_up = is_up,
 	.announce = announce,
 	.listen = listen_to,
+	.unlisten = unlisten,
 	.error_count = error_count,
 	.free = free_store,
 };
@@ -324,6 +332,7 @@ struct store *postgres_store_new(const char *name, const char *url, const char *
 	store->base.lanes_default = LANES_DEFAULT;
 	store->url = url;
 	store->components = components;
+	listeners_init(&store->listeners);
 	pthread_mutex_init(&store->lock, NULL);
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);

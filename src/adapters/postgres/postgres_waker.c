@@ -29,8 +29,7 @@
 #define SILENCE_MAX_NS (10 * NS_PER_S)
 #define RETRY_FIRST_NS (50 * NS_PER_MS)
 #define RETRY_LAST_NS NS_PER_S
-#define CHANNEL_PREFIX "quipu_" /* the rest of a channel's name is the topic */
-#define CHANNEL_SIZE 64         /* PostgreSQL's limit, with the NUL */
+#define CHANNEL "quipu" /* of all notifications; what is sent is the topic */
 
 enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
 
@@ -43,7 +42,7 @@ struct topic {
 struct pg_waker {
 	const char *store_name;
 	const char *url;
-	const struct listeners *listeners;
+	struct listeners *listeners;
 	pthread_t thread;
 	int wake_fd;
 
@@ -65,13 +64,6 @@ struct pg_waker {
 static int64_t now_ns(void)
 {
 	return clock_steady_ns(&clock_system);
-}
-
-static void channel_of(const char *topic, char channel[CHANNEL_SIZE])
-{
-	int len = snprintf(channel, CHANNEL_SIZE, CHANNEL_PREFIX "%s", topic);
-
-	assert(len < CHANNEL_SIZE);
 }
 
 /* ---- the connection ---------------------------------------------------------------------- */
@@ -118,32 +110,12 @@ static void expect_answer(struct pg_waker *waker, int sent)
 		lose(waker);
 }
 
-static void listen_to(struct pg_waker *waker, struct buffer *sql, const char *topic)
-{
-	char channel[CHANNEL_SIZE];
-	char *quoted;
-
-	channel_of(topic, channel);
-	quoted = PQescapeIdentifier(waker->connection, channel, strlen(channel));
-	buffer_format(sql, "; LISTEN %s", quoted ? quoted : "");
-	PQfreemem(quoted);
-}
-
 /* A notification that is lost with the server's memory would be lost anyway. */
 static void greet(struct pg_waker *waker)
 {
-	struct arena arena;
-	struct buffer sql;
-
-	arena_init(&arena, 1024);
-	sql = buffer_make(&arena, 512);
-	buffer_text(&sql, "SET synchronous_commit = off");
-	for (size_t i = 0; i < waker->listeners->count; i++)
-		listen_to(waker, &sql, waker->listeners->items[i].topic);
-	buffer_char(&sql, '\0');
 	waker->is_greeting = true;
-	expect_answer(waker, PQsendQuery(waker->connection, sql.data));
-	arena_release(&arena);
+	expect_answer(waker,
+		PQsendQuery(waker->connection, "SET synchronous_commit = off; LISTEN " CHANNEL));
 }
 
 static void go_on_connecting(struct pg_waker *waker)
@@ -204,7 +176,7 @@ static void take_notifications(struct pg_waker *waker)
 
 	while ((notify = PQnotifies(waker->connection)) != NULL) {
 		if (notify->be_pid != PQbackendPID(waker->connection))
-			listeners_call(waker->listeners, notify->relname + strlen(CHANNEL_PREFIX));
+			listeners_call(waker->listeners, notify->extra);
 		PQfreemem(notify);
 	}
 }
@@ -273,17 +245,15 @@ static void is_told(struct pg_waker *waker, const char *name)
 /* It is no longer pending before it is sent: what is announced after needs another. */
 static void notify_due(struct pg_waker *waker)
 {
-	char channel[CHANNEL_SIZE];
-	const char *values[1] = {channel};
 	int64_t due_ns;
 	const char *topic = next_topic(waker, &due_ns);
 
 	if (!topic || due_ns > now_ns())
 		return;
 	is_told(waker, topic);
-	channel_of(topic, channel);
-	expect_answer(waker, PQsendQueryParams(waker->connection, "SELECT pg_notify($1, '')", 1,
-				     NULL, values, NULL, NULL, 0));
+	expect_answer(
+		waker, PQsendQueryParams(waker->connection, "SELECT pg_notify('" CHANNEL "', $1)",
+			       1, NULL, &topic, NULL, NULL, 0));
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -356,7 +326,7 @@ static void *run(void *argument)
 }
 
 struct pg_waker *pg_waker_start(
-	const char *store_name, const char *url, const struct listeners *listeners)
+	const char *store_name, const char *url, struct listeners *listeners)
 {
 	struct pg_waker *waker = qp_calloc(1, sizeof(*waker));
 	int failed;

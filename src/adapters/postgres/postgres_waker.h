@@ -16,7 +16,7 @@ struct pg_waker;
 
 /* Starts a thread. `listeners` are called on it when other processes announce something. */
 struct pg_waker *pg_waker_start(
-	const char *store_name, const char *url, const struct listeners *listeners);
+	const char *store_name, const char *url, struct listeners *listeners);
 
 /* Any thread; never blocks. `topic` is static. */
 void pg_waker_announce(struct pg_waker *waker, const char *topic);
