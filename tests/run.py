@@ -22,7 +22,8 @@ STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Ka
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
-TSAN_CONTRACT = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
+TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
+TSAN_CONTRACTS = ["announce", "claim"]
 TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
 
 
@@ -30,6 +31,8 @@ TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
 CONTRACTS = [
     ("store", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("store", "postgres", {}, "with_postgres.py"),
+    ("announce", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("announce", "postgres", {}, "with_postgres.py"),
     ("claim", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("claim", "postgres", {}, "with_postgres.py"),
     ("count_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
@@ -151,14 +154,21 @@ def run_fuzz(totals, path):
                   f"fuzz corpus {target}")
 
 
-def run_contract(totals, path):
-    """Each port's suite on each of its engines, then what is special to single engines."""
-    folder = path / "tests" / "contract"
+def run_suites(totals, folder, ports=None, more_env=None, label=""):
+    """Each port's suite on each of its engines."""
     for port, engine, env, wrapper in CONTRACTS:
+        if ports and port not in ports:
+            continue
         command = [str(folder / f"{port}_contract")]
         if wrapper:
             command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
-        run_cmocka(totals, command, env, f"{port} contract on {engine}")
+        run_cmocka(totals, command, {**env, **(more_env or {})}, f"{port} contract on {engine}{label}")
+
+
+def run_contract(totals, path):
+    """The suites, then what is special to single engines."""
+    folder = path / "tests" / "contract"
+    run_suites(totals, folder)
     for program in programs(folder, "*_faults") + programs(folder, "sqlite_file"):
         run_cmocka(totals, [str(program)])
 
@@ -168,11 +178,12 @@ def run_tsan(totals):
     options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
     for name in TSAN_UNIT:
         run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
-    for name, wrapper in TSAN_CONTRACT:
+    for name, wrapper in TSAN_FAULTS:
         command = [str(path / "tests" / "contract" / name)]
         if wrapper:
             command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
         run_cmocka(totals, command, options, f"{name} {wrapper or ''} under TSan")
+    run_suites(totals, path / "tests" / "contract", TSAN_CONTRACTS, options, " under TSan")
     run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 

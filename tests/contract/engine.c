@@ -90,6 +90,8 @@ static void remove_files(char *path)
 {
 	static const char *const endings[] = {"", "-wal", "-shm"};
 
+	if (!path)
+		return;
 	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
 		char name[320];
 
@@ -98,12 +100,13 @@ static void remove_files(char *path)
 	}
 	*strrchr(path, '/') = '\0';
 	rmdir(path);
+	free(path);
 }
 
-static struct store *new_store(const struct engine *engine)
+static struct store *new_store(const char *path)
 {
 	if (is_sqlite())
-		return sqlite_store_new("contract", engine->path, components, &clock_moved);
+		return sqlite_store_new("contract", path, components, &clock_moved);
 	return postgres_store_new("contract", store_url(), components);
 }
 
@@ -118,15 +121,27 @@ static void wait_until_up(struct store *store)
 
 /* ---- a test's store and sessions --------------------------------------------------------- */
 
-static void open_store(struct engine *engine)
+void engine_start(struct store *store)
 {
 	char why[512] = "";
 
-	engine->store = new_store(engine);
-	assert_false(engine->store->ops->is_up(engine->store));
-	if (!engine->store->ops->start(engine->store, why, sizeof(why)))
+	assert_false(store->ops->is_up(store));
+	if (!store->ops->start(store, why, sizeof(why)))
 		fail_msg("%s", why);
-	wait_until_up(engine->store);
+	wait_until_up(store);
+}
+
+struct store *engine_other_store(struct engine *engine)
+{
+	if (is_sqlite() && !engine->other_path)
+		engine->other_path = new_path();
+	return new_store(engine->other_path);
+}
+
+static void open_store(struct engine *engine)
+{
+	engine->store = new_store(engine->path);
+	engine_start(engine->store);
 	engine->session = engine_session(engine, SESSION_WRITE);
 }
 
@@ -183,9 +198,8 @@ int engine_teardown(void **state)
 	if (engine->shifted_us != 0)
 		engine_shift_us(engine, -engine->shifted_us);
 	close_store(engine);
-	if (engine->path)
-		remove_files(engine->path);
-	free(engine->path);
+	remove_files(engine->path);
+	remove_files(engine->other_path);
 	arena_release(&engine->arena);
 	free(engine);
 	return 0;

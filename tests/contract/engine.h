@@ -40,8 +40,9 @@ struct engine {
 
 	struct session *sessions[SESSIONS_MAX];
 	size_t session_count;
-	char *path;      /* SQLite's file */
-	char prefix[12]; /* of every name in this test */
+	char *path;       /* SQLite's file */
+	char *other_path; /* that of engine_other_store() */
+	char prefix[12];  /* of every name in this test */
 	int64_t shifted_us;
 };
 
@@ -56,6 +57,15 @@ struct session *engine_session(struct engine *engine, enum session_kind kind);
 
 /* Ends the store and starts another on the same data. All sessions are closed; ->session is new. */
 void engine_restart(struct engine *engine);
+
+/*
+ * One more store that is not started yet, for the caller to free. On PostgreSQL it shares the
+ * database, as another process would; on SQLite it has a file of its own.
+ */
+struct store *engine_other_store(struct engine *engine);
+
+/* Starts a store and waits until it is up. */
+void engine_start(struct store *store);
 
 /* `text` in a form that is unique to this test, with a NUL behind it. Keeps the byte order between
  * texts. */
