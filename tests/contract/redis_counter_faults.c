@@ -217,8 +217,12 @@ static struct slice numbered(struct scene *scene, int i)
 
 static void save_all_kinds_and_go_away(struct scene *scene)
 {
+	struct cached_counter counters[1000];
+
 	for (int i = 0; i < 1000; i++)
-		counter_bench_refresh(scene->writer, numbered(scene, i), 1);
+		counters[i] = counter_bench_value(numbered(scene, i), 1);
+	assert_int_equal(
+		scene->writer->ops->counter_refresh(scene->writer, counters, 1000), STATUS_OK);
 	know(scene, scene->user);
 	cache_bench_fill(&scene->bench, scene->user, 5, 0);
 	redis_server_tell("SET counter:x:Followers 1");
