@@ -24,7 +24,8 @@
 #include "base/log.h"
 #include "faulty_disk.h"
 
-static const struct bus_channel channels[] = {{"events", 4}, {"dead", 1}};
+static const struct bus_channel channels[] = {
+	{.name = "events", .partitions = 4}, {.name = "dead", .partitions = 1}};
 
 static char folder[64];
 static char path[80];

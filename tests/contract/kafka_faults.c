@@ -45,7 +45,7 @@ struct cluster {
 	unsigned on_topic[MESSAGES_MAX];
 };
 
-static const struct bus_channel channels[] = {{"events", 4}};
+static const struct bus_channel channels[] = {{.name = "events", .partitions = 4}};
 
 /* ---- the cluster ------------------------------------------------------------------------- */
 
