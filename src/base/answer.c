@@ -19,10 +19,10 @@ struct answer answer_empty(void)
 	return (struct answer){.http_status = 204};
 }
 
-static struct slice render_problem(struct arena *arena, enum status status, struct slice detail,
-	const struct field_error *errors, size_t error_count)
+static struct slice render_problem(struct arena *arena, const struct problem *problem)
 {
-	struct buffer body = buffer_make(arena, 192 + detail.len);
+	enum status status = problem->status;
+	struct buffer body = buffer_make(arena, 192 + problem->detail.len);
 
 	buffer_text(&body, "{\"type\":\"about:blank\",\"title\":\"");
 	buffer_text(&body, status_title(status));
@@ -31,27 +31,40 @@ static struct slice render_problem(struct arena *arena, enum status status, stru
 	buffer_text(&body, ",\"code\":\"");
 	buffer_text(&body, status_code(status));
 	buffer_text(&body, "\",\"detail\":");
-	buffer_json_string(&body, detail);
-	for (size_t i = 0; i < error_count; i++) {
+	buffer_json_string(&body, problem->detail);
+	for (size_t i = 0; i < problem->error_count; i++) {
 		buffer_text(&body, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
-		buffer_json_string(&body, slice_of(errors[i].field));
+		buffer_json_string(&body, slice_of(problem->errors[i].field));
 		buffer_text(&body, ",\"message\":");
-		buffer_json_string(&body, slice_of(errors[i].message));
+		buffer_json_string(&body, slice_of(problem->errors[i].message));
 		buffer_char(&body, '}');
 	}
-	buffer_text(&body, error_count > 0 ? "]}" : "}");
+	buffer_text(&body, problem->error_count > 0 ? "]}" : "}");
 	return buffer_slice(&body);
 }
 
-static struct answer make_problem(struct arena *arena, enum status status, struct slice detail,
-	const struct field_error *errors, size_t error_count)
+static const struct problem *keep_problem(struct arena *arena, struct problem problem)
+{
+	struct problem *kept = arena_new(arena, struct problem);
+	struct field_error *errors = arena_array(arena, struct field_error, problem.error_count);
+
+	if (problem.error_count > 0)
+		memcpy(errors, problem.errors, problem.error_count * sizeof(*errors));
+	problem.detail = arena_copy(arena, problem.detail);
+	problem.errors = errors;
+	*kept = problem;
+	return kept;
+}
+
+static struct answer make_problem(struct arena *arena, struct problem problem)
 {
 	struct answer answer = {
-		.http_status = status_http(status),
+		.http_status = status_http(problem.status),
 		.content_type = SLICE("application/problem+json"),
+		.problem = keep_problem(arena, problem),
 	};
 
-	answer.body = render_problem(arena, status, detail, errors, error_count);
+	answer.body = render_problem(arena, answer.problem);
 	if (answer.http_status == 503) {
 		struct buffer headers = buffer_make(arena, 32);
 
@@ -69,15 +82,20 @@ struct answer answer_problem(struct arena *arena, enum status status, const char
 	va_start(args, detail);
 	vsnprintf(text, sizeof(text), detail, args);
 	va_end(args);
-	return make_problem(arena, status, slice_of(text), NULL, 0);
+	return make_problem(arena, (struct problem){.status = status, .detail = slice_of(text)});
 }
 
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count)
 {
-	struct slice detail = SLICE("the request is not valid; \"errors\" says why");
+	struct problem problem = {
+		.status = STATUS_BAD_REQUEST,
+		.detail = SLICE("the request is not valid; \"errors\" says why"),
+		.errors = errors,
+		.error_count = error_count,
+	};
 
-	return make_problem(arena, STATUS_BAD_REQUEST, detail, errors, error_count);
+	return make_problem(arena, problem);
 }
 
 static const char *failure_text(enum status status)
@@ -101,5 +119,7 @@ static const char *failure_text(enum status status)
 
 struct answer answer_failure(struct arena *arena, enum status status)
 {
-	return make_problem(arena, status, slice_of(failure_text(status)), NULL, 0);
+	struct slice detail = slice_of(failure_text(status));
+
+	return make_problem(arena, (struct problem){.status = status, .detail = detail});
 }

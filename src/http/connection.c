@@ -248,6 +248,7 @@ static uv_buf_t finish_request(struct connection *connection, struct request *re
 	}
 	if (close_after)
 		connection->last_request_seen = true;
+	router_apply_style(worker->router, request);
 	bytes = response_render(request, current_date(worker), close_after);
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
