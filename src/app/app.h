@@ -24,6 +24,7 @@ enum role {
 	ROLE_COUNTS = 1 << 0,
 	ROLE_GATEWAY = 1 << 1,
 	ROLE_SENDER = 1 << 2,
+	ROLE_POTS = 1 << 3,
 };
 
 #define APP_LANES_MAX 8
@@ -33,6 +34,7 @@ enum role {
 
 struct counts_module;
 struct gateway_module;
+struct pots_module;
 
 /* A thread of a service that ends when the program does. */
 struct app_worker {
@@ -65,6 +67,7 @@ struct app {
 
 	struct counts_module *counts;
 	struct gateway_module *gateway;
+	struct pots_module *pots;
 };
 
 static inline bool app_plays(const struct app *app, unsigned roles)
@@ -142,6 +145,7 @@ struct module {
 
 extern const struct module counts_module;
 extern const struct module gateway_module;
+extern const struct module pots_module;
 
 /* Those with a role to play, one after the other: module_next(app, NULL) is the first. */
 const struct module *module_next(const struct app *app, const struct module *before);

@@ -9,6 +9,7 @@ static const struct {
 	{"counts", ROLE_COUNTS},
 	{"gateway", ROLE_GATEWAY},
 	{"sender", ROLE_SENDER},
+	{"pots", ROLE_POTS},
 };
 
 #define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
@@ -157,6 +158,7 @@ bool app_check(struct app *app, char *why)
 	const struct settings *settings = &app->settings;
 
 	return read_roles(app, why) && check_store_url(app, settings->counts_store, why) &&
-	       check_store_url(app, settings->gateway_store, why) && check_cache(settings, why) &&
+	       check_store_url(app, settings->gateway_store, why) &&
+	       check_store_url(app, settings->pots_store, why) && check_cache(settings, why) &&
 	       check_buses(app, why) && check_address(settings, why);
 }

@@ -20,6 +20,7 @@ struct settings {
 	const char *counts_store;
 	const char *gateway_store;
 	const char *gateway_bus;
+	const char *pots_store;
 	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;
@@ -37,6 +38,9 @@ struct settings {
 	int64_t drain_timeout_us;
 	int64_t idempotency_ttl_us;
 	int64_t gateway_window_unit_us;
+	int64_t pots_lock_wait_us;
+	int64_t pots_lock_retries;
+	int64_t pots_lock_ttl_us;
 	bool insecure;
 
 	bool print_config;
