@@ -32,6 +32,8 @@ CONTRACTS = [
     ("count_repository", "postgres", {}, "with_postgres.py"),
     ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("gateway_repository", "postgres", {}, "with_postgres.py"),
+    ("pot_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("pot_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),

@@ -8,10 +8,12 @@
 
 #include "adapters/postgres/postgres_counts.h"
 #include "adapters/postgres/postgres_limits.h"
+#include "adapters/postgres/postgres_pots.h"
 #include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
 #include "adapters/sqlite/sqlite_counts.h"
 #include "adapters/sqlite/sqlite_limits.h"
+#include "adapters/sqlite/sqlite_pots.h"
 #include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "base/clock.h"
@@ -20,7 +22,7 @@
 
 #define UP_TIMEOUT_MS 20000
 
-static const char *const components[] = {"common", "counts", "gateway", NULL};
+static const char *const components[] = {"common", "counts", "gateway", "pots", NULL};
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -156,6 +158,7 @@ int engine_setup(void **state)
 	engine->counts = is_sqlite() ? &sqlite_count_repository : &postgres_count_repository;
 	engine->limits = is_sqlite() ? &sqlite_limit_repository : &postgres_limit_repository;
 	engine->sent = is_sqlite() ? &sqlite_sent_repository : &postgres_sent_repository;
+	engine->pots = is_sqlite() ? &sqlite_pot_repository : &postgres_pot_repository;
 	open_store(engine);
 	*state = engine;
 	return 0;

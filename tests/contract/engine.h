@@ -19,6 +19,7 @@
 
 #include "ports/count_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
 #include "ports/store.h"
 
@@ -29,6 +30,7 @@ struct engine {
 	const struct count_repository *counts;
 	const struct limit_repository *limits;
 	const struct sent_repository *sent;
+	const struct pot_repository *pots;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 

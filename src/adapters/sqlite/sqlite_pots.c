@@ -15,9 +15,10 @@ static const char change_sql[] =
 static const char release_sql[] =
 	"UPDATE pot SET lock = NULL, lock_expire_time = NULL WHERE id = ?1 AND lock = ?2";
 
-static const char create_sql[] = "INSERT INTO pot (pot_name, max_coins, create_time) "
-				 "VALUES (?1, ?2, ?3) ON CONFLICT (pot_name) DO NOTHING "
-				 "RETURNING id";
+/* A name that is taken draws no id: those are of 32 bits. */
+static const char create_sql[] =
+	"INSERT INTO pot (pot_name, max_coins, create_time) SELECT ?1, ?2, ?3 "
+	"WHERE NOT EXISTS (SELECT 1 FROM pot WHERE pot_name = ?1) RETURNING id";
 
 #define POT_COLUMNS "id, pot_name, max_coins, create_time"
 
