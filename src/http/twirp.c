@@ -135,13 +135,15 @@ static bool find_encoding(const struct request *request, enum proto_encoding *en
 
 static struct answer refuse_message(struct arena *arena, const struct proto_error *error)
 {
-	const char *where = (const char *)arena_copy(arena, slice_of(error->where)).data;
-	struct field_error wrong = {.field = where, .message = error->why};
+	struct field_error wrong = {
+		.field = arena_copy(arena, slice_of(error->where)).data,
+		.message = arena_copy(arena, slice_of(error->why)).data,
+	};
 
 	if (error->is_argument)
 		return answer_invalid(arena, &wrong, 1);
-	return answer_problem(
-		arena, STATUS_BAD_REQUEST, "%s%s%s", where, *where ? " " : "", error->why);
+	return answer_problem(arena, STATUS_BAD_REQUEST, "%s%s%s", wrong.field,
+		*wrong.field ? " " : "", wrong.message);
 }
 
 /* ---- routes ------------------------------------------------------------------------------ */
