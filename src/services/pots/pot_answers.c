@@ -105,9 +105,16 @@ struct answer pot_answer_full(struct arena *arena, int32_t pot_id, const struct 
 		(long long)coins_total(&pot->coins), pot->max_coins);
 }
 
-struct answer pot_answer_locked(struct arena *arena, struct slice key)
+struct answer pot_answer_locked(struct arena *arena, int32_t pot_id)
 {
 	return twirp_problem(arena, STATUS_POT_LOCKED,
-		"%.*s is locked by another process; nothing was changed, try again", (int)key.len,
-		key.data);
+		"another process has locked the pot %d; nothing was changed, try again", pot_id);
+}
+
+struct answer pot_answer_name_locked(struct arena *arena, struct slice name)
+{
+	return twirp_problem(arena, STATUS_POT_LOCKED,
+		"another process is making a pot with the name \"%.*s\"; nothing was changed, try "
+		"again",
+		(int)name.len, name.data);
 }

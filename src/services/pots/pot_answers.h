@@ -15,6 +15,7 @@ struct answer pot_answer_no_pot(struct arena *arena, int32_t pot_id);
 struct answer pot_answer_no_name(struct arena *arena, struct slice name);
 struct answer pot_answer_name_taken(struct arena *arena, struct slice name);
 struct answer pot_answer_full(struct arena *arena, int32_t pot_id, const struct pot_state *pot);
-struct answer pot_answer_locked(struct arena *arena, struct slice key);
+struct answer pot_answer_locked(struct arena *arena, int32_t pot_id);
+struct answer pot_answer_name_locked(struct arena *arena, struct slice name);
 
 #endif

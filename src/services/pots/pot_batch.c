@@ -156,7 +156,11 @@ enum status pot_batch_decide(
 
 struct answer pot_batch_give_up(const struct write *write)
 {
-	return pot_answer_locked(write->command.arena, write->command.key);
+	const struct pot_command *command = (const struct pot_command *)write;
+
+	return command->verb == POT_CREATE
+		       ? pot_answer_name_locked(write->command.arena, command->name)
+		       : pot_answer_locked(write->command.arena, command->pot_id);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
