@@ -21,7 +21,7 @@ STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Ka
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command"]
-TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
+TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 
 
 # Port, engine, environment, and the script that starts a private server around the suite.
