@@ -32,6 +32,11 @@ static void write_real(struct buffer *out, double number, bool is_float)
 		buffer_text(out, number > 0 ? "\"Infinity\"" : "\"-Infinity\"");
 		return;
 	}
+	if (number == 0) {
+		buffer_text(
+			out, signbit(number) ? "-0.0" : "0"); /* -0 would be read as an integer */
+		return;
+	}
 	for (int digits = is_float ? 6 : 15; digits <= (is_float ? 9 : 17); digits++) {
 		double again;
 
@@ -63,21 +68,30 @@ static void write_base64(struct buffer *out, const ProtobufCBinaryData *bytes)
 	buffer_char(out, '"');
 }
 
-/* No fraction, or one of 3, 6 or 9 digits, as proto3 has it. */
+static int64_t clamp(int64_t number, int64_t least, int64_t most)
+{
+	return number < least ? least : number > most ? most : number;
+}
+
+/*
+ * No fraction, or one of 3, 6 or 9 digits, as proto3 has it. A time that RFC 3339 cannot write is
+ * written as the nearest that it can.
+ */
 static void write_time(struct buffer *out, const Google__Protobuf__Timestamp *time)
 {
-	time_t seconds = (time_t)time->seconds;
+	time_t seconds = (time_t)clamp(time->seconds, PROTO_TIME_LEAST_S, PROTO_TIME_MOST_S);
+	int nanos = (int)clamp(time->nanos, 0, 999999999);
 	struct tm parts;
 
 	gmtime_r(&seconds, &parts);
 	buffer_format(out, "\"%04d-%02d-%02dT%02d:%02d:%02d", parts.tm_year + 1900,
 		parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-	if (time->nanos % 1000 != 0)
-		buffer_format(out, ".%09d", time->nanos);
-	else if (time->nanos % 1000000 != 0)
-		buffer_format(out, ".%06d", time->nanos / 1000);
-	else if (time->nanos != 0)
-		buffer_format(out, ".%03d", time->nanos / 1000000);
+	if (nanos % 1000 != 0)
+		buffer_format(out, ".%09d", nanos);
+	else if (nanos % 1000000 != 0)
+		buffer_format(out, ".%06d", nanos / 1000);
+	else if (nanos != 0)
+		buffer_format(out, ".%03d", nanos / 1000000);
 	buffer_text(out, "Z\"");
 }
 
