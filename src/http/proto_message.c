@@ -128,7 +128,8 @@ static bool strings_are_text(const ProtobufCMessageDescriptor *descriptor, struc
 		struct slice bytes;
 		uint64_t tag;
 
-		if (!take_varint(&rest, &tag) || !take_value(&rest, tag & 7, &bytes))
+		if (!take_varint(&rest, &tag) || tag >> 3 == 0 ||
+			!take_value(&rest, tag & 7, &bytes))
 			return false;
 		field = (tag & 7) == WIRE_BYTES ? find_field(descriptor, tag) : NULL;
 		if (!field)

@@ -175,7 +175,7 @@ static struct coins coins_of(struct ask *ask)
 	for (size_t i = 0; i < list->n_coins; i++) {
 		assert_true(list->coins[i]->count > 0);
 		assert_true(i == 0 || list->coins[i - 1]->kind < list->coins[i]->kind);
-		coins.of[coin_kind_of(list->coins[i]->kind)] = list->coins[i]->count;
+		coins.of[coin_kind_of((int32_t)list->coins[i]->kind)] = list->coins[i]->count;
 	}
 	return coins;
 }

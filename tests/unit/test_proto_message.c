@@ -301,6 +301,7 @@ static void test_binary_messages_that_are_refused(void **unused)
 		{SLICE("\x09\x01\x00\x00"), ""},
 		{SLICE("\x0b\x0c"), ""},                 /* a group */
 		{SLICE("\x00\x01"), ""},                 /* field 0 */
+		{SLICE("\x82\x00\x00"), ""},             /* the same, in two bytes */
 		{SLICE("\x0a\x01\x01"), ""},             /* an integer as bytes */
 		{SLICE("\x7a\xff\xff\xff\xff\x0f"), ""}, /* longer than all of it */
 		{SLICE("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), ""},

@@ -67,7 +67,7 @@ static struct asked_coins read_coins(
 	struct asked_coins asked = {0};
 
 	for (size_t i = 0; i < count && input->error_count < INPUT_ERRORS_MAX; i++) {
-		size_t kind = coin_kind_of(list[i]->kind);
+		size_t kind = coin_kind_of((int32_t)list[i]->kind);
 
 		if (kind == COIN_KINDS)
 			input_error(input, element_field(input, i, "kind"),
