@@ -27,6 +27,7 @@ enum role {
 	ROLE_SENDER = 1 << 2,
 	ROLE_ENTITLEMENTS = 1 << 3,
 	ROLE_NOTIFICATIONS = 1 << 4,
+	ROLE_POTS = 1 << 5,
 };
 
 #define APP_LANES_MAX 8
@@ -37,6 +38,7 @@ enum role {
 struct counts_module;
 struct gateway_module;
 struct entitlements_module;
+struct pots_module;
 
 /* A thread of a service that ends when the program does. */
 struct app_worker {
@@ -71,6 +73,7 @@ struct app {
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
 	struct operators operators;
+	struct pots_module *pots;
 };
 
 static inline bool app_plays(const struct app *app, unsigned roles)
@@ -150,6 +153,7 @@ struct module {
 extern const struct module counts_module;
 extern const struct module gateway_module;
 extern const struct module entitlements_module;
+extern const struct module pots_module;
 
 /* Those with a role to play, one after the other: module_next(app, NULL) is the first. */
 const struct module *module_next(const struct app *app, const struct module *before);

@@ -11,6 +11,7 @@ static const struct {
 	{"sender", ROLE_SENDER},
 	{"entitlements", ROLE_ENTITLEMENTS},
 	{"notifications", ROLE_NOTIFICATIONS},
+	{"pots", ROLE_POTS},
 };
 
 #define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
@@ -182,6 +183,7 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->gateway_store, why) &&
 	       check_store_url(app, settings->entitlements_store, why) &&
 	       check_store_url(app, settings->notifications_store, why) &&
-	       check_cache(settings, why) && check_buses(app, why) &&
-	       check_channel(settings, why) && check_address(settings, why);
+	       check_store_url(app, settings->pots_store, why) && check_cache(settings, why) &&
+	       check_buses(app, why) && check_channel(settings, why) &&
+	       check_address(settings, why);
 }

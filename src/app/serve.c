@@ -18,7 +18,7 @@ extern const char embedded_common[];
 /* ---- modules ----------------------------------------------------------------------------- */
 
 static const struct module *const modules[] = {
-	&counts_module, &gateway_module, &entitlements_module};
+	&counts_module, &gateway_module, &entitlements_module, &pots_module};
 
 #define MODULE_COUNT (sizeof(modules) / sizeof(modules[0]))
 

@@ -25,6 +25,7 @@ struct settings {
 	const char *notifications_store;
 	const char *entitlements_bus;
 	const char *notify_channel;
+	const char *pots_store;
 	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;
@@ -51,6 +52,9 @@ struct settings {
 	int64_t notify_timeout_us;
 	int64_t notify_lease_us;
 	int64_t audit_keep_months;
+	int64_t pots_lock_wait_us;
+	int64_t pots_lock_retries;
+	int64_t pots_lock_ttl_us;
 	bool insecure;
 
 	bool print_config;

@@ -13,6 +13,7 @@
 #include "adapters/postgres/postgres_limits.h"
 #include "adapters/postgres/postgres_notifications.h"
 #include "adapters/postgres/postgres_outbox.h"
+#include "adapters/postgres/postgres_pots.h"
 #include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
 #include "adapters/sqlite/sqlite_counts.h"
@@ -20,6 +21,7 @@
 #include "adapters/sqlite/sqlite_limits.h"
 #include "adapters/sqlite/sqlite_notifications.h"
 #include "adapters/sqlite/sqlite_outbox.h"
+#include "adapters/sqlite/sqlite_pots.h"
 #include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "base/clock.h"
@@ -30,7 +32,7 @@
 #define UP_TIMEOUT_MS 20000
 
 static const char *const components[] = {
-	"common", "counts", "entitlements", "gateway", "notifications", NULL};
+	"common", "counts", "entitlements", "gateway", "notifications", "pots", NULL};
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -186,6 +188,7 @@ int engine_setup(void **state)
 	engine->notifications =
 		is_sqlite() ? &sqlite_notification_repository : &postgres_notification_repository;
 	engine->outbox = is_sqlite() ? &sqlite_entitlement_outbox : &postgres_entitlement_outbox;
+	engine->pots = is_sqlite() ? &sqlite_pot_repository : &postgres_pot_repository;
 	open_store(engine);
 	*state = engine;
 	return 0;

@@ -22,6 +22,7 @@
 #include "ports/limit_repository.h"
 #include "ports/notification_repository.h"
 #include "ports/outbox_repository.h"
+#include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
 #include "ports/store.h"
 
@@ -35,6 +36,7 @@ struct engine {
 	const struct entitlement_repository *entitlements;
 	const struct outbox_repository *outbox;
 	const struct notification_repository *notifications;
+	const struct pot_repository *pots;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 

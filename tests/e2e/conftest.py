@@ -19,6 +19,7 @@ from harness.counts import Counts  # noqa: E402
 from harness.gateway import Gateway  # noqa: E402
 from harness.gateway_stacks import PostgresStack, SqliteStack  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
+from harness.pots import Pots  # noqa: E402
 from harness.quipu import Quipu  # noqa: E402
 from harness.stores import PostgresStore, SqliteStore  # noqa: E402
 
@@ -328,3 +329,50 @@ def gateway_stack(module_gateway):
 def gateway(gateway_server, gateway_client):
     """A client of the module's shared gateway, on each stack."""
     return gateway_client(gateway_server)
+
+
+# ---- pots
+
+
+@pytest.fixture
+def pots_client(openapi):
+    """Makes clients of pots: `pots_client(server, "protobuf")`."""
+    made = []
+
+    def make(server, encoding="json"):
+        made.append(Pots(server.port, openapi, encoding))
+        return made[-1]
+
+    yield make
+    for pots in made:
+        pots.close()
+
+
+@pytest.fixture(scope="module", params=STORES)
+def module_pots(request, binary, tmp_path_factory):
+    """One server of pots for all tests of a module that only send requests, each to pots of its own; and its store."""
+    directory = tmp_path_factory.mktemp("pots")
+    fresh = None
+    if request.param == "postgres":
+        fresh = request.getfixturevalue("postgres_server").create_database()
+        store = PostgresStore(fresh, directory)
+    else:
+        store = SqliteStore(directory / "data")
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(store, "--roles", "pots"), store
+    finally:
+        servers.close()
+        if fresh is not None:
+            fresh.drop()
+
+
+@pytest.fixture
+def pots_server(module_pots, request):
+    yield from _watched(module_pots[0], request.node)
+
+
+@pytest.fixture
+def pots(pots_server, pots_client):
+    """A client of the module's shared server of pots, on each engine."""
+    return pots_client(pots_server)

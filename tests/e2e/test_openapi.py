@@ -59,6 +59,8 @@ def test_every_operation_is_named_once_tagged_and_described(openapi):
 def test_every_change_accepts_an_idempotency_key(openapi):
     for item in openapi.document["paths"].values():
         for method in {"post", "put", "patch", "delete"} & item.keys():
+            if item[method].get("x-changes-nothing"):  # Twirp has nothing but POST
+                continue
             assert {"$ref": "#/components/parameters/IdempotencyKey"} in item[method]["parameters"]
 
 
@@ -82,7 +84,7 @@ def test_the_router_and_the_document_have_the_same_routes(binary, all_roles_serv
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in METHODS if method in item
     }
     assert routed == documented
-    assert {"POST /api/v1/counts/{itemId}/increase", "POST /api/send"} <= routed
+    assert {"POST /api/v1/counts/{itemId}/increase", "POST /api/send", "POST /twirp/pyggpot.pot.Pot/CreatePot"} <= routed
 
 
 def test_every_documented_route_is_answered_by_the_server(all_roles_server, openapi):

@@ -33,12 +33,31 @@ def run_curls(server, shown):
 def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
     shown = [c for c in commands() if c.startswith("curl ")]
     answers = run_curls(serve(sqlite_store, "--roles", "all"), shown)
-    assert len(shown) == 6
+    assert len(shown) == 9
     assert answers[1] == {"itemId": "visits", "value": 1}
     assert answers[2] == {"itemId": "visits", "value": -2}
     assert answers[3]["currentValue"] == -2
     assert answers[4]["rateLimit"] == 5
     assert answers[5]["status"] == "QUEUED" and answers[5]["remaining"] == 4
+    assert answers[6]["pot_id"] == 1 and answers[6]["pot_name"] == "savings"
+    assert answers[7]["coins"] == [{"kind": "BRONZE", "count": 20}, {"kind": "GOLD", "count": 5}]
+    assert sum(entry["count"] for entry in answers[8]["coins"]) == 3
+
+
+def test_the_examples_of_pots_work_in_their_order(serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "pots")
+    text = (ROOT / "docs" / "POTS.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```sh\n(curl .*?)```\n+```json\n(.*?)```", text.replace("\\\n", " "), re.DOTALL)
+    assert len(shown) >= 6
+    for command, answer in shown:
+        done = subprocess.run(
+            ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS", 1)],
+            capture_output=True, text=True, timeout=20, check=True)
+        told, expected = json.loads(done.stdout), json.loads(answer)
+        for changing in ("create_time", "coins") if "\"count\":3}" in command else ("create_time",):
+            assert (changing in told) == (changing in expected)
+            told.pop(changing, None), expected.pop(changing, None)
+        assert told == expected, command
 
 
 def test_the_curl_lines_of_the_gateways_page_work_in_their_order(serve, sqlite_store):

@@ -36,6 +36,7 @@ MAY_SEE = {
     "jansson.h": {"base", "services/system", "app"},
     "ini.h": {"cli"},
     "openssl/evp.h": {"base"},
+    "protobuf-c/protobuf-c.h": {"http"},
 }
 
 
