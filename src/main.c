@@ -9,6 +9,7 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "cli/health.h"
 #include "cli/operator.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
@@ -84,6 +85,11 @@ static int run_outbox(struct app *app)
 	return outbox_run(&app->settings, &operands);
 }
 
+static int run_health(struct app *app)
+{
+	return health_run(&app->settings);
+}
+
 static int run_routes(struct app *app)
 {
 	app_add_routes(app);
@@ -112,6 +118,7 @@ static int run_help(struct app *app)
 	     "  quipu version            print the version\n"
 	     "  quipu help               print this\n\n"
 	     "With a running server, at --listen or --server:\n\n"
+	     "  quipu health                             ask whether it is alive\n"
 	     "  quipu dlq list [--limit N]               show what could not be delivered\n"
 	     "  quipu dlq show KIND/ID                   show one of them with its event\n"
 	     "  quipu dlq replay KIND/ID...              try them again\n"
@@ -128,15 +135,17 @@ static int run_help(struct app *app)
 static const struct {
 	const char *name;
 	int (*run)(struct app *app);
+	bool opens; /* makes a server of the settings, so that they have to go together */
 	const char *const *flags; /* of its own, if it takes operands; NULL: it takes none */
 } commands[] = {
-	{"serve", run_serve, NULL},
-	{"migrate", run_migrate, NULL},
-	{"dlq", run_dlq, dlq_flags},
-	{"outbox", run_outbox, outbox_flags},
-	{"routes", run_routes, NULL},
-	{"version", run_version, NULL},
-	{"help", run_help, NULL},
+	{"serve", run_serve, true, NULL},
+	{"migrate", run_migrate, true, NULL},
+	{"health", run_health, false, NULL},
+	{"dlq", run_dlq, false, dlq_flags},
+	{"outbox", run_outbox, false, outbox_flags},
+	{"routes", run_routes, true, NULL},
+	{"version", run_version, false, NULL},
+	{"help", run_help, false, NULL},
 };
 
 int main(int argc, char **argv)
@@ -157,7 +166,7 @@ int main(int argc, char **argv)
 		operands.flags = commands[i].flags;
 		if (!options_read(&app.settings, operands.flags ? &operands : NULL,
 			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
-			!app_check(&app, why))
+			(commands[i].opens && !app_check(&app, why)))
 			return fail(EXIT_USAGE, why);
 		return commands[i].run(&app);
 	}
