@@ -10,6 +10,7 @@
 #include "app/app.h"
 #include "base/clock.h"
 #include "cli/health.h"
+#include "cli/manual.h"
 #include "cli/operator.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
@@ -111,26 +112,10 @@ static int run_version(struct app *app)
 static int run_help(struct app *app)
 {
 	(void)app;
-	puts("quipu keeps the numbers an application must never get wrong.\n\n"
-	     "  quipu serve [options]    run the server\n"
-	     "  quipu migrate [options]  bring the schema of the stores up to date and end\n"
-	     "  quipu routes             list every method and path\n"
-	     "  quipu version            print the version\n"
-	     "  quipu help               print this\n\n"
-	     "With a running server, at --listen or --server:\n\n"
-	     "  quipu health                             ask whether it is alive\n"
-	     "  quipu dlq list [--limit N]               show what could not be delivered\n"
-	     "  quipu dlq show KIND/ID                   show one of them with its event\n"
-	     "  quipu dlq replay KIND/ID...              try them again\n"
-	     "  quipu dlq discard KIND/ID... --why TEXT  give them up\n"
-	     "  quipu outbox resend --since TIME         publish again, e.g. the last 24h\n\n"
-	     "  --config FILE            read options from an INI file\n"
-	     "  --print-config           show every option, its value and where it comes from\n"
-	     "  --check-config           only check the options\n\n"
-	     "Options, each also as QUIPU_NAME in the environment or a line of the file:\n");
-	options_help(stdout);
-	return EXIT_SUCCESS;
+	return manual_run(&operands);
 }
+
+static const char *const no_flags[] = {NULL};
 
 static const struct {
 	const char *name;
@@ -145,7 +130,7 @@ static const struct {
 	{"outbox", run_outbox, false, outbox_flags},
 	{"routes", run_routes, true, NULL},
 	{"version", run_version, false, NULL},
-	{"help", run_help, false, NULL},
+	{"help", run_help, false, no_flags},
 };
 
 int main(int argc, char **argv)

@@ -35,7 +35,7 @@ static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 takes a free one"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server that dlq and outbox speak to; none: the one at --listen"},
+		"running server that health, dlq and outbox speak to; none: the one at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; locked by one process"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
@@ -44,9 +44,9 @@ static const struct option options[] = {
 	{"store", TYPE_URL, FIELD(store), "sqlite:", 0, 0, "URL",
 		"where services keep their data: sqlite: (files in --data) or postgres://..."},
 	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL",
-		"the same for counts alone"},
+		"the same as --store for counts alone"},
 	{"gateway-store", TYPE_URL, FIELD(gateway_store), "", 0, 0, "URL",
-		"the same for gateway and sender alone"},
+		"the same as --store for gateway and sender alone"},
 	{"gateway-bus", TYPE_URL, FIELD(gateway_bus), "local:", 0, 0, "URL",
 		"how gateway reaches sender: local: (a file in --data), kafka://host:port or "
 		"nats://host:port"},
@@ -515,4 +515,57 @@ void options_help(FILE *out)
 			*options[i].standard ? " [" : "", options[i].standard,
 			*options[i].standard ? "]" : "");
 	}
+}
+
+/* 90000000 is 90s: in the largest unit that needs no fraction. */
+static void write_duration(char *out, size_t size, int64_t value_us)
+{
+	static const struct {
+		int64_t us;
+		const char *name;
+	} units[] = {{24 * HOUR_US, "d"}, {HOUR_US, "h"}, {60000000, "m"}, {1000000, "s"},
+		{1000, "ms"}, {1, "us"}};
+	size_t i = 0;
+
+	while (value_us % units[i].us != 0)
+		i++;
+	if (value_us == 0)
+		snprintf(out, size, "0");
+	else
+		snprintf(out, size, "%lld%s", (long long)(value_us / units[i].us), units[i].name);
+}
+
+static void write_range(char *out, size_t size, const struct option *option)
+{
+	char least[24], most[24];
+
+	if (option->type == TYPE_INT) {
+		snprintf(out, size, "%lld to %lld", (long long)option->least,
+			(long long)option->most);
+	} else if (option->type == TYPE_DURATION) {
+		write_duration(least, sizeof(least), option->least);
+		write_duration(most, sizeof(most), option->most);
+		snprintf(out, size, "%s to %s", least, most);
+	}
+}
+
+size_t options_count(void)
+{
+	return OPTION_COUNT;
+}
+
+struct option_facts options_at(size_t index)
+{
+	const struct option *option = &options[index];
+	struct option_facts facts = {
+		.name = option->name,
+		.value = option->value_name,
+		.standard = option->standard,
+		.help = option->help,
+	};
+
+	assert(index < OPTION_COUNT);
+	environment_name(option->name, facts.variable, sizeof(facts.variable));
+	write_range(facts.range, sizeof(facts.range), option);
+	return facts;
 }

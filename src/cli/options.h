@@ -94,4 +94,20 @@ void options_print(FILE *out);
 /* The help for all options. */
 void options_help(FILE *out);
 
+#define OPTION_FACT_SIZE 64
+
+/* An option as the manual tells of it (cli/manual). Strings are static but for the two arrays. */
+struct option_facts {
+	const char *name;
+	const char *value;    /* what stands for its value, NULL: it is yes or no */
+	const char *standard; /* the default, "" for none */
+	const char *help;
+	char variable[OPTION_FACT_SIZE];
+	char range[OPTION_FACT_SIZE]; /* "1 to 64", "" where there is none */
+};
+
+/* In the order of the table. */
+size_t options_count(void);
+struct option_facts options_at(size_t index);
+
 #endif
