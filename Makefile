@@ -3,7 +3,13 @@
 BUILD = build
 ADDRESS = 127.0.0.1:8080
 
-.PHONY: all run build test bench coverage format check-format fuzz clean
+PREFIX = /usr/local
+BINDIR = $(PREFIX)/bin
+UNITDIR = $(PREFIX)/lib/systemd/system
+MANDIR = $(PREFIX)/share/man/man1
+COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+
+.PHONY: all run build test bench coverage docs install uninstall format check-format fuzz clean
 
 all: build
 
@@ -30,6 +36,26 @@ bench: build
 coverage:
 	@scripts/deps.sh test
 	@tests/run.py --coverage
+
+# What the program knows best about itself.
+docs: build
+	@$(BUILD)/quipu help configuration > docs/CONFIGURATION.md
+
+# Installs what make build has built; builds only where nothing is, so that root need not.
+install: $(BUILD)/quipu
+	@install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(MANDIR) $(COMPLETIONDIR))
+	@install -m 755 $(BUILD)/quipu $(DESTDIR)$(BINDIR)/quipu
+	@sed 's|/usr/local/bin/|$(BINDIR)/|' deploy/quipu.service > $(DESTDIR)$(UNITDIR)/quipu.service
+	@$(BUILD)/quipu help man > $(DESTDIR)$(MANDIR)/quipu.1
+	@$(BUILD)/quipu help bash > $(DESTDIR)$(COMPLETIONDIR)/quipu
+	@cd $(DESTDIR)/ && chmod 644 .$(UNITDIR)/quipu.service .$(MANDIR)/quipu.1 .$(COMPLETIONDIR)/quipu
+
+# Leaves settings (/etc/quipu) and data (/var/lib/quipu) alone.
+uninstall:
+	@rm -f $(addprefix $(DESTDIR),$(BINDIR)/quipu $(UNITDIR)/quipu.service $(MANDIR)/quipu.1 $(COMPLETIONDIR)/quipu)
+
+$(BUILD)/quipu:
+	@$(MAKE) --no-print-directory build
 
 format:
 	@scripts/deps.sh test
