@@ -6,7 +6,7 @@
 #include "base/slice.h"
 
 /* When the words of the man page were last changed; options and commands are always those here. */
-#define MAN_DATE "2025-11-15"
+#define MAN_DATE "2026-11-15"
 
 #define COMMAND_WIDTH 40
 
