@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test bench coverage docs install uninstall format check-format fuzz clean
+.PHONY: all run build test test-image bench coverage docs image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -29,6 +29,11 @@ test:
 	@scripts/deps.sh test
 	@tests/run.py
 
+# Builds the images for real and starts the program inside. Takes minutes, so make test leaves it out.
+test-image:
+	@scripts/deps.sh image
+	@/usr/bin/python3 -m pytest -q --no-header -p no:cacheprovider tests/image
+
 bench: build
 	@scripts/deps.sh bench
 	@bench/bench.py
@@ -40,6 +45,10 @@ coverage:
 # What the program knows best about itself.
 docs: build
 	@$(BUILD)/quipu help configuration > docs/CONFIGURATION.md
+
+# quipu, count-processing-service and one image for each other role; with docker, podman or buildah.
+image:
+	@scripts/image.sh
 
 # Installs what make build has built; builds only where nothing is, so that root need not.
 install: $(BUILD)/quipu
@@ -70,4 +79,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image

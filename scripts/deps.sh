@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench.
+# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench, image.
 # Says what it installs, and does nothing where nothing is missing.
 set -eu
 
@@ -10,12 +10,14 @@ test="$build clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql
 	redis-server python3-pytest python3-psycopg2 python3-redis python3-kafka python3-requests python3-jsonschema
 	nats-server protobuf-compiler python3-protobuf"
 bench="$build postgresql postgresql-contrib redis-server webdis wrk python3-psycopg2 python3-kafka maven openjdk-17-jre-headless"
+image="buildah debootstrap python3-pytest"
 
 case "${1:-}" in
 build) wanted=$build ;;
 test) wanted=$test ;;
 bench) wanted=$bench ;;
-*) echo "usage: scripts/deps.sh build|test|bench" >&2; exit 2 ;;
+image) wanted=$image ;;
+*) echo "usage: scripts/deps.sh build|test|bench|image" >&2; exit 2 ;;
 esac
 
 missing=
