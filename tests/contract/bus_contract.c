@@ -368,6 +368,88 @@ static void channels_are_apart(void **state)
 	bus_engine_close(engine, second);
 }
 
+/* ---- subjects ---------------------------------------------------------------------------- */
+
+static const char *const subjects[] = {"news", "read", "alarm", "", "new", "newsy", "read"};
+
+#define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
+
+/* Message i has subject i, over and over, and the id "<prefix><i>". */
+static void publish_subjects(struct bus_engine *engine, const char *prefix, size_t count)
+{
+	struct bus_message *messages = bus_engine_messages(engine, prefix, count, 3);
+
+	for (size_t i = 0; i < count; i++)
+		messages[i].subject = slice_of(subjects[i % SUBJECTS]);
+	bus_engine_publish(engine, messages, count);
+}
+
+/* The ids are those of messages with one of two subjects, each once. */
+static void assert_subjects(const struct slice *ids, size_t count, const char *one, const char *two)
+{
+	unsigned char seen[7 * 40] = {0};
+
+	for (size_t i = 0; i < count; i++) {
+		size_t number = strtoul(ids[i].data + 2, NULL, 10);
+		const char *subject = subjects[number % SUBJECTS];
+
+		assert_true(number < sizeof(seen) && !seen[number]++);
+		if (strcmp(subject, one) && strcmp(subject, two))
+			fail_msg("%s has the subject %s", ids[i].data, subject);
+	}
+}
+
+static void a_group_gets_only_the_subjects_it_wants(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *all = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	struct consumer *news = bus_engine_consumer(engine, CHANNEL_FIRST, "news");
+	struct consumer *reads = bus_engine_consumer(engine, CHANNEL_FIRST, "reads");
+
+	publish_subjects(engine, "m-", 7 * 40);
+	bus_engine_assert_all(bus_engine_collect(engine, all, 7 * 40), "m-", 7 * 40);
+	assert_subjects(bus_engine_collect(engine, news, 80), 80, "news", "alarm");
+	assert_subjects(bus_engine_collect(engine, reads, 80), 80, "read", "read");
+	bus_engine_fetch_nothing(all);
+	bus_engine_fetch_nothing(news);
+	bus_engine_fetch_nothing(reads);
+	bus_engine_close(engine, all);
+	bus_engine_close(engine, news);
+	bus_engine_close(engine, reads);
+}
+
+static void what_is_passed_over_never_comes(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *reads = bus_engine_consumer(engine, CHANNEL_SECOND, "reads");
+	struct bus_message message = bus_engine_message(engine, CHANNEL_SECOND, "k", "wanted");
+	struct bus_delivery delivery;
+
+	message.subject = slice_of("read");
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 20; i++)
+			bus_engine_publish_one(engine, CHANNEL_SECOND, "k", "unwanted");
+		bus_engine_fetch_nothing(reads);
+		bus_engine_publish(engine, &message, 1);
+		bus_engine_publish_one(engine, CHANNEL_SECOND, "k", "unwanted");
+		bus_engine_fetch(reads, &delivery, 1);
+		assert_text(delivery.subject, "read");
+		assert_text(delivery.id, "wanted");
+		bus_engine_fetch(reads, &delivery, 1); /* it is not acknowledged */
+		assert_text(delivery.id, "wanted");
+		bus_engine_ack(reads, 1);
+		bus_engine_fetch_nothing(reads);
+		bus_engine_close(engine, reads);
+		if (round == 1)
+			bus_engine_restart(engine);
+		reads = bus_engine_consumer(engine, CHANNEL_SECOND, "reads");
+	}
+	bus_engine_fetch_nothing(reads);
+	bus_engine_close(engine, reads);
+}
+
+/* ---- groups that come and go ------------------------------------------------------------- */
+
 static void a_new_group_begins_at_the_oldest(void **state)
 {
 	struct bus_engine *engine = *state;
@@ -794,6 +876,8 @@ int main(void)
 		BUS_TEST(messages_of_a_key_keep_their_order),
 		BUS_TEST(each_group_gets_everything),
 		BUS_TEST(channels_are_apart),
+		BUS_TEST(a_group_gets_only_the_subjects_it_wants),
+		BUS_TEST(what_is_passed_over_never_comes),
 		BUS_TEST(a_new_group_begins_at_the_oldest),
 		BUS_TEST(members_of_a_group_share_without_overlap),
 		BUS_TEST(members_that_come_and_go_lose_nothing),

@@ -88,14 +88,20 @@ static void open_bus(struct bus_engine *engine)
 	engine->producer = engine->bus->ops->open_producer(engine->bus);
 }
 
+static const char *group_name(struct bus_engine *engine, int channel, const char *group)
+{
+	struct buffer name = buffer_make(&engine->arena, 64);
+
+	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
+	return name.data;
+}
+
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group)
 {
 	struct bus *bus = engine->bus;
-	struct buffer name = buffer_make(&engine->arena, 64);
-	struct consumer *consumer;
+	const char *name = group_name(engine, channel, group);
+	struct consumer *consumer = bus->ops->open_consumer(bus, engine->names[channel], name);
 
-	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
-	consumer = bus->ops->open_consumer(bus, engine->names[channel], name.data);
 	assert_true(engine->consumer_count < CONSUMERS_MAX);
 	engine->consumers[engine->consumer_count++] = consumer;
 	return consumer;
@@ -125,6 +131,20 @@ void bus_engine_restart(struct bus_engine *engine)
 	open_bus(engine);
 }
 
+static void name_groups(struct bus_engine *engine, int channel)
+{
+	static const struct bus_group groups[GROUP_COUNT] = {{"g", NULL}, {"one", NULL},
+		{"two", NULL}, {"late", NULL}, {"idle", NULL}, {"news", "news alarm"},
+		{"reads", "read"}};
+
+	for (size_t i = 0; i < GROUP_COUNT; i++) {
+		engine->groups[channel][i].name = group_name(engine, channel, groups[i].name);
+		engine->groups[channel][i].subjects = groups[i].subjects;
+	}
+	engine->channels[channel].groups = engine->groups[channel];
+	engine->channels[channel].group_count = GROUP_COUNT;
+}
+
 static void name_channels(struct bus_engine *engine)
 {
 	static const char *const endings[CHANNEL_COUNT] = {"first", "second"};
@@ -134,11 +154,12 @@ static void name_channels(struct bus_engine *engine)
 
 	dice_init(&dice);
 	number = (unsigned)dice_next(&dice);
-	for (size_t i = 0; i < CHANNEL_COUNT; i++) {
+	for (int i = 0; i < CHANNEL_COUNT; i++) {
 		snprintf(engine->names[i], sizeof(engine->names[i]), "test-%08x-%s", number,
 			endings[i]);
 		engine->channels[i].name = engine->names[i];
 		engine->channels[i].partitions = partitions[i];
+		name_groups(engine, i);
 	}
 }
 

@@ -2,7 +2,7 @@
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
  * default) or a kafka:// URL, whose server with_kafka.py starts.
  *
- * Each test has a bus of its own; on Kafka also channels of its own, told apart by a prefix.
+ * Each test has a bus of its own; on servers also channels of its own, told apart by a prefix.
  */
 #ifndef QUIPU_CONTRACT_BUS_ENGINE_H
 #define QUIPU_CONTRACT_BUS_ENGINE_H
@@ -29,11 +29,15 @@
 
 enum { CHANNEL_FIRST, CHANNEL_SECOND, CHANNEL_COUNT };
 
+/* The groups that each channel is declared with; what a test opens is one of them. */
+#define GROUP_COUNT 7
+
 struct bus_engine {
 	struct bus *bus; /* started, and up */
 	struct producer *producer;
 	struct bus_channel channels[CHANNEL_COUNT]; /* of 4 partitions and of 1 */
 	char names[CHANNEL_COUNT][40];
+	struct bus_group groups[CHANNEL_COUNT][GROUP_COUNT];
 	char *path;         /* of the local queue */
 	struct arena arena; /* until the test ends */
 
@@ -52,7 +56,11 @@ bool bus_engine_is_local(void);
 /* Ends the bus and starts another on the same data. Consumers have to be closed before. */
 void bus_engine_restart(struct bus_engine *engine);
 
-/* Groups are the test's and the channel's own. What a test that fails leaves open is closed. */
+/*
+ * Groups are the test's and the channel's own: "g", "one", "two", "late" and "idle" want all,
+ * "news" the subjects news and alarm, "reads" the subject read. What a test that fails leaves open
+ * is closed.
+ */
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group);
 void bus_engine_close(struct bus_engine *engine, struct consumer *consumer);
 
