@@ -36,6 +36,7 @@ CONTRACTS = [
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),
     ("bus", "kafka", {}, "with_kafka.py"),
+    ("bus", "rabbitmq", {}, "with_rabbitmq.py"),
 ]
 
 

@@ -29,6 +29,18 @@ static void assert_text(struct slice got, const char *text)
 	assert_slice(got, text, strlen(text));
 }
 
+/* The number that a value ends with: "m-17" is 17. Values do not end with a NUL. */
+static long number_in(struct slice value)
+{
+	char digits[24] = "";
+
+	if (slice_starts_with(value, "m-"))
+		value = slice_make(value.data + 2, value.len - 2);
+	assert_true(value.len < sizeof(digits));
+	memcpy(digits, value.data, value.len);
+	return strtol(digits, NULL, 10);
+}
+
 static enum status try_fetch(
 	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, size_t *count)
 {
@@ -292,7 +304,7 @@ static void any_deadline_tells_the_truth(void **state)
 	while (!came[3049]) { /* the last of them: in no order, so the rest is waited for below */
 		count = bus_engine_fetch(consumer, deliveries, 100);
 		for (size_t i = 0; i < count; i++)
-			came[atol(deliveries[i].value.data + 2)]++;
+			came[number_in(deliveries[i].value)]++;
 		bus_engine_ack(consumer, count);
 	}
 	do {
@@ -300,7 +312,7 @@ static void any_deadline_tells_the_truth(void **state)
 					 bus_engine_in(NS_PER_S)),
 			STATUS_OK);
 		for (size_t i = 0; i < count; i++)
-			came[atol(deliveries[i].value.data + 2)]++;
+			came[number_in(deliveries[i].value)]++;
 		bus_engine_ack(consumer, count);
 	} while (count > 0);
 	for (size_t i = 0; i < 3100; i++) {
@@ -485,7 +497,7 @@ static void *take_part(void *context)
 		for (size_t i = 0; i < count; i++) {
 			if (!slice_starts_with(deliveries[i].value, "m-"))
 				continue;
-			atomic_fetch_add(&member->seen[atol(deliveries[i].value.data + 2)], 1);
+			atomic_fetch_add(&member->seen[number_in(deliveries[i].value)], 1);
 			atomic_fetch_add(member->total, 1);
 		}
 		if (consumer->ops->ack(consumer, count) == STATUS_OK)
@@ -621,7 +633,7 @@ static void fetch_numbered(struct consumer *consumer, long first, size_t wanted)
 		if (count > have)
 			have = count;
 		for (size_t i = 0; i < count; i++)
-			assert_int_equal(atol(deliveries[i].value.data), first + (long)i);
+			assert_int_equal(number_in(deliveries[i].value), first + (long)i);
 	}
 }
 
@@ -702,6 +714,27 @@ static void nothing_to_acknowledge_is_fine(void **state)
 	consumer->ops->again(consumer);
 	bus_engine_ack(consumer, 0);
 	fetch_numbered(consumer, 0, 1);
+	bus_engine_close(engine, consumer);
+}
+
+static void a_poisoned_delivery_is_done_when_it_is_acknowledged(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *consumer = bus_engine_consumer(engine, CHANNEL_SECOND, "g");
+
+	publish_numbered(engine, 0, 5);
+	fetch_numbered(consumer, 0, 5);
+	consumer_poison(consumer, 1, "nobody understands it");
+	consumer_poison(consumer, 3, "nor this one");
+	consumer->ops->again(consumer);
+	fetch_numbered(consumer, 0, 5);
+	consumer_poison(consumer, 1, "nobody understands it");
+	consumer_poison(consumer, 3, "nor this one");
+	bus_engine_ack(consumer, 2);
+	fetch_numbered(consumer, 2, 3);
+	consumer_poison(consumer, 1, "nor this one");
+	bus_engine_ack(consumer, 3);
+	bus_engine_fetch_nothing(consumer);
 	bus_engine_close(engine, consumer);
 }
 
@@ -885,6 +918,7 @@ int main(void)
 		BUS_TEST(a_part_can_be_acknowledged),
 		BUS_TEST(what_is_not_acknowledged_is_not_passed_over),
 		BUS_TEST(nothing_to_acknowledge_is_fine),
+		BUS_TEST(a_poisoned_delivery_is_done_when_it_is_acknowledged),
 		BUS_TEST(a_restart_gives_what_was_not_acknowledged),
 		BUS_TEST(everything_can_be_closed_with_messages_pending),
 		BUS_TEST(a_fetch_ends_at_its_time),

@@ -7,6 +7,7 @@
 
 #include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
+#include "adapters/rabbitmq/rabbitmq_bus.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -63,6 +64,8 @@ static struct bus *new_bus(const struct bus_engine *engine)
 {
 	if (engine->path)
 		return local_bus_new("contract", engine->path, engine->channels, CHANNEL_COUNT);
+	if (strncmp(bus_url(), "amqp", 4) == 0)
+		return rabbitmq_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 }
 

@@ -1,6 +1,6 @@
 /*
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
- * default) or a kafka:// URL, whose server with_kafka.py starts.
+ * default), a kafka:// or an amqp:// URL, whose server with_kafka.py or with_rabbitmq.py starts.
  *
  * Each test has a bus of its own; on servers also channels of its own, told apart by a prefix.
  */
