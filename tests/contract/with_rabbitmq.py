@@ -250,7 +250,8 @@ class Control:
         if handler is None:
             return f"error nobody knows {name}"
         try:
-            return f"ok {handler(*arguments) or ''}".strip()
+            result = handler(*arguments)
+            return "ok" if result is None else f"ok {result}"
         except Exception as problem:  # pylint: disable=broad-except # the program that asked decides what it means
             return f"error {type(problem).__name__} {problem}".replace("\n", " ")
 

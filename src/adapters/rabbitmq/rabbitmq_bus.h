@@ -3,7 +3,8 @@
  * durable queue of its name that is bound to it for the subjects that the group wants ("#" where it
  * wants all). Both are declared whenever the broker has been away, for all groups that are named
  * with the channel, so that nothing is lost before the first consumer comes. A channel without a
- * group has a queue of its own name, where people find what was published.
+ * group has a queue of its own name, where people find what was published. A group's name belongs
+ * to one channel.
  *
  * The subject is the routing key (the channel's own name stands for none), the id is message-id, a
  * header content-type is the property of that name, the key travels as header `key`.

@@ -107,8 +107,8 @@ static void poison(struct consumer *base, size_t index, const char *why)
 static struct rabbitmq_publisher *burier_of(struct rabbitmq_consumer *consumer)
 {
 	if (!consumer->burier)
-		consumer->burier = rabbitmq_publisher_new(
-			consumer->link.bus, consumer->error_queue, consumer->error_queue);
+		consumer->burier =
+			rabbitmq_publisher_new(consumer->link.bus, consumer->error_queue);
 	return consumer->burier;
 }
 
@@ -122,8 +122,8 @@ static size_t write_letters(
 	from = delivery_at(consumer, consumer->acked);
 	for (size_t i = consumer->acked; i < to; i++, from = from->next) {
 		if (from->why)
-			rabbitmq_letter_bury(
-				&letters[count++], &consumer->arena, from, consumer->error_queue);
+			rabbitmq_letter_bury(&letters[count++], &consumer->arena,
+				consumer->link.bus, from, consumer->error_queue);
 	}
 	pthread_mutex_unlock(&consumer->lock);
 	return count;
@@ -171,24 +171,39 @@ static bool have_acked(struct rabbitmq_consumer *consumer, uint64_t tag)
 	return consumer->ack == RABBITMQ_ACK_SENT;
 }
 
+/* With the lock: whether the connection is still the one that the delivery came on. */
+static bool is_current(
+	const struct rabbitmq_consumer *consumer, const struct rabbitmq_delivery *delivery)
+{
+	return delivery->serial == consumer->serial;
+}
+
+static bool bury_and_ack(struct rabbitmq_consumer *consumer, size_t count)
+{
+	struct rabbitmq_delivery *last = delivery_at(consumer, count - 1);
+	bool acked;
+
+	pthread_mutex_lock(&consumer->lock);
+	acked = is_current(consumer, last);
+	pthread_mutex_unlock(&consumer->lock);
+	if (!acked || !bury(consumer, count))
+		return false;
+	pthread_mutex_lock(&consumer->lock);
+	acked = is_current(consumer, last) && have_acked(consumer, last->tag);
+	consumer->ack = RABBITMQ_ACK_NONE;
+	pthread_mutex_unlock(&consumer->lock);
+	return acked;
+}
+
 static enum status ack(struct consumer *base, size_t count)
 {
 	struct rabbitmq_consumer *consumer = consumer_of(base);
-	struct rabbitmq_delivery *last;
-	bool acked;
 
 	if (count > consumer->given)
 		count = consumer->given;
 	if (count <= consumer->acked)
 		return STATUS_OK;
-	if (!bury(consumer, count))
-		return STATUS_BUS_UNAVAILABLE;
-	last = delivery_at(consumer, count - 1);
-	pthread_mutex_lock(&consumer->lock);
-	acked = last->serial == consumer->serial && have_acked(consumer, last->tag);
-	consumer->ack = RABBITMQ_ACK_NONE;
-	pthread_mutex_unlock(&consumer->lock);
-	if (!acked)
+	if (!bury_and_ack(consumer, count))
 		return STATUS_BUS_UNAVAILABLE;
 	consumer->acked = count;
 	return STATUS_OK;
@@ -264,7 +279,7 @@ struct consumer *rabbitmq_consumer_open(struct bus *base, const char *channel, c
 	arena_init(&consumer->arena, 64 * 1024);
 	pthread_mutex_init(&consumer->lock, NULL);
 	rabbitmq_condition_init(&consumer->changed);
-	rabbitmq_link_start(&consumer->link, bus, &rabbitmq_reader, consumer->queue);
+	rabbitmq_link_start(&consumer->link, bus, &rabbitmq_reader, "consumer of ", group);
 	rabbitmq_bus_enter(bus, &consumer->link);
 	return &consumer->base;
 }

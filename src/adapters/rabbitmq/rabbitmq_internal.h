@@ -100,7 +100,7 @@ struct rabbitmq_duty {
 struct rabbitmq_link {
 	struct rabbitmq_bus *bus;
 	const struct rabbitmq_duty *duty;
-	const char *who; /* for logs and the broker's list of connections; owned by somebody else */
+	char who[160]; /* for logs and the broker's list of connections */
 	pthread_t thread;
 	int wake_fd;
 	struct rabbitmq_link *next; /* in bus->links */
@@ -115,15 +115,17 @@ struct rabbitmq_link {
 	_Atomic bool stopped;
 
 	pthread_mutex_t lock; /* guards what follows */
-	int cut_fd;           /* another descriptor of the socket; -1: none */
+	pthread_cond_t ended;
+	int cut_fd; /* another descriptor of the socket; -1: none */
 	bool is_served;
+	bool has_ended;
 };
 
-/* Starts the thread. `who` must live as long as the link. */
+/* Starts the thread. `role` and `name` say what the link is for: "consumer of ", "queue". */
 void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
-	const struct rabbitmq_duty *duty, const char *who);
+	const struct rabbitmq_duty *duty, const char *role, const char *name);
 
-/* Ends the thread and releases the link. Not by its own thread. */
+/* Ends the thread, within seconds, and releases the link. Not by its own thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
 /* Any thread. What waits in rabbitmq_link_wait(), or the next time, returns. Never blocks. */
@@ -134,9 +136,18 @@ void rabbitmq_link_cut(struct rabbitmq_link *link);
 
 bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
 
+/* ---- connections; by the link's thread ----------------------------------------------------- */
+
+/* As far as the duty's set_up(). false: link->words, and there is still something to disconnect. */
+QP_MUST_CHECK bool rabbitmq_link_connect(struct rabbitmq_link *link);
+void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
+
+/* For so long, or until it is woken; without a connection. */
+void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
+
 /*
- * By the link's thread, as what follows. Keeps the heartbeats going; what is in `frame` is valid
- * until the next call. The closing of the channel or the connection comes as GONE.
+ * Keeps the heartbeats going; what is in `frame` is valid until the next call. The closing of the
+ * channel or the connection comes as GONE.
  */
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
@@ -260,7 +271,7 @@ QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct 
 
 /* A copy of a poisoned delivery for the queue `queue`, with MassTransit's headers. */
 void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
-	const struct rabbitmq_delivery *from, const char *queue);
+	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue);
 
 void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 	const struct bus_channel *channel, const struct rabbitmq_delivery *from);
@@ -297,9 +308,8 @@ struct rabbitmq_publisher {
 	struct rabbitmq_job *job; /* NULL: nothing to do */
 };
 
-/* `who` and `queue` must live as long as the publisher. */
-struct rabbitmq_publisher *rabbitmq_publisher_new(
-	struct rabbitmq_bus *bus, const char *who, const char *queue);
+/* `queue` must live as long as the publisher. NULL: none is to be declared. */
+struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue);
 void rabbitmq_publisher_free(struct rabbitmq_publisher *publisher);
 
 /*

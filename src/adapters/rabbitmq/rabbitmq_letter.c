@@ -145,16 +145,17 @@ static amqp_table_t fault_headers(struct arena *arena, const char *why, size_t m
 }
 
 /* Headers that fill a frame by themselves leave no room for ours; they are given up then. */
-static bool fits(struct arena *arena, amqp_table_t *table)
+static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 {
-	size_t size = AMQP_DEFAULT_FRAME_SIZE - PROPERTIES_MAX;
+	size_t size = (size_t)frame_max - PROPERTIES_MAX;
 	amqp_bytes_t encoded = {.len = size, .bytes = arena_alloc(arena, size)};
 	size_t offset = 0;
 
 	return amqp_encode_table(encoded, table, &offset) == AMQP_STATUS_OK;
 }
 
-static amqp_table_t buried_headers(struct arena *arena, const amqp_table_t *from, const char *why)
+static amqp_table_t buried_headers(
+	struct arena *arena, const amqp_table_t *from, const char *why, int frame_max)
 {
 	amqp_table_t table = fault_headers(arena, why, (size_t)from->num_entries);
 
@@ -162,7 +163,7 @@ static amqp_table_t buried_headers(struct arena *arena, const amqp_table_t *from
 		if (!is_left_out(rabbitmq_slice(from->entries[i].key)))
 			table.entries[table.num_entries++] = from->entries[i];
 	}
-	if (!fits(arena, &table))
+	if (!fits(arena, &table, frame_max))
 		table.num_entries = FAULT_HEADERS;
 	return table;
 }
@@ -172,7 +173,7 @@ static amqp_table_t buried_headers(struct arena *arena, const amqp_table_t *from
  * after which the copy would be gone.
  */
 void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
-	const struct rabbitmq_delivery *from, const char *queue)
+	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)
 {
 	amqp_basic_properties_t *properties = &letter->properties;
 
@@ -180,7 +181,8 @@ void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
 	*properties = from->message.properties;
 	if (!(properties->_flags & AMQP_BASIC_HEADERS_FLAG))
 		properties->headers = amqp_empty_table;
-	properties->headers = buried_headers(arena, &properties->headers, from->why);
+	properties->headers = buried_headers(
+		arena, &properties->headers, from->why, atomic_load(&bus->frame_max));
 	properties->delivery_mode = PERSISTENT;
 	properties->_flags |= AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG;
 	properties->_flags &= ~(amqp_flags_t)(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG);

@@ -84,7 +84,7 @@ struct producer *rabbitmq_producer_open(struct bus *base)
 
 	producer->base.ops = &producer_ops;
 	producer->bus = rabbitmq_bus_of(base);
-	producer->publisher = rabbitmq_publisher_new(producer->bus, base->name, NULL);
+	producer->publisher = rabbitmq_publisher_new(producer->bus, NULL);
 	arena_init(&producer->arena, 64 * 1024);
 	return &producer->base;
 }

@@ -313,7 +313,7 @@ static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .tel
 
 /* ---- the caller -------------------------------------------------------------------------- */
 
-/* With the lock. OK: it is ready, or the time has come. */
+/* With the lock. OK: it is ready, or the time has come before it was. */
 static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
 	struct rabbitmq_bus *bus = publisher->link.bus;
@@ -352,21 +352,22 @@ enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
 
 	pthread_mutex_lock(&publisher->lock);
 	status = wait_until_ready(publisher, until_ns);
-	if (status == STATUS_OK && publisher->readiness == RABBITMQ_READY)
+	if (status == STATUS_OK && publisher->readiness == RABBITMQ_READY &&
+		clock_steady_ns(&clock_system) < until_ns)
 		have_done(publisher, &job);
 	pthread_mutex_unlock(&publisher->lock);
 	return status;
 }
 
-struct rabbitmq_publisher *rabbitmq_publisher_new(
-	struct rabbitmq_bus *bus, const char *who, const char *queue)
+struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue)
 {
 	struct rabbitmq_publisher *publisher = qp_calloc(1, sizeof(*publisher));
 
 	publisher->queue = queue;
 	pthread_mutex_init(&publisher->lock, NULL);
 	rabbitmq_condition_init(&publisher->changed);
-	rabbitmq_link_start(&publisher->link, bus, &duty, who);
+	rabbitmq_link_start(&publisher->link, bus, &duty, queue ? "errors to " : "producer",
+		queue ? queue : "");
 	rabbitmq_bus_enter(bus, &publisher->link);
 	return publisher;
 }

@@ -72,7 +72,7 @@ static const struct rabbitmq_duty watcher = {
 
 void rabbitmq_watcher_start(struct rabbitmq_bus *bus)
 {
-	rabbitmq_link_start(&bus->watch, bus, &watcher, bus->base.name);
+	rabbitmq_link_start(&bus->watch, bus, &watcher, "", "");
 	bus->running = true;
 }
 
