@@ -283,6 +283,42 @@ static void a_message_that_nobody_wants_is_refused_alone(void **state)
 	assert_string_equal(rabbitmq_server_tell("count %s", bench->groups[PICKS].name), "40");
 }
 
+static size_t count_fates(const struct bus_message *messages, size_t count, enum bus_fate fate)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < count; i++)
+		found += messages[i].fate == fate;
+	return found;
+}
+
+/* What one queue refuses, another may have taken: then it is not said that nobody has it. */
+static void what_a_full_queue_refuses_is_not_persisted(void **state)
+{
+	struct bench *bench = *state;
+	struct bus_message *messages = bench_make(bench, 20);
+	size_t kept;
+
+	rabbitmq_server_tell("limit %s 5", bench->groups[PICKS].name);
+	rabbitmq_server_tell("limit %s 5", bench->groups[READS].name);
+	for (size_t i = 0; i < 20; i++) {
+		messages[i].subject = slice_of("read");
+		messages[i].channel = slice_of(bench->names[PICKY]);
+	}
+	assert_int_equal(bench_publish(bench, messages, 20, PATIENCE_MS), STATUS_OK);
+	kept = (size_t)atol(rabbitmq_server_tell("count %s", bench->groups[PICKS].name));
+	assert_in_range(kept, 5, 10);
+	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
+	assert_int_equal(count_fates(messages, 20, BUS_NOT_PERSISTED), 20 - kept);
+	for (size_t i = 0; i < 20; i++)
+		messages[i].channel = slice_of(bench->names[EVENTS]);
+	assert_int_equal(bench_publish(bench, messages, 20, PATIENCE_MS), STATUS_OK);
+	kept = (size_t)atol(rabbitmq_server_tell("count %s", bench->groups[READS].name));
+	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
+	assert_int_equal(count_fates(messages, 20, BUS_UNKNOWN), 20 - kept);
+	assert_string_equal(rabbitmq_server_tell("count %s", bench->groups[ALL].name), "20");
+}
+
 #define LONG_MAX_BYTES (70u * 1024 * 1024)
 
 static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
@@ -505,6 +541,7 @@ int main(void)
 		BENCH_TEST(poison_is_not_lost_with_its_queue),
 		BENCH_TEST(poison_waits_where_it_cannot_be_put_aside),
 		BENCH_TEST(a_message_that_nobody_wants_is_refused_alone),
+		BENCH_TEST(what_a_full_queue_refuses_is_not_persisted),
 		BENCH_TEST(a_message_that_amqp_cannot_hold_is_refused_alone),
 		BENCH_TEST(a_group_that_nobody_named_gets_what_comes_from_now_on),
 		BENCH_TEST(members_share_and_the_rest_goes_to_who_is_left),

@@ -11,6 +11,7 @@ Each line of --control is answered by one that begins with "ok" or "error":
     start, stop, kill, freeze, thaw          the broker; stop and kill keep its data
     alarm on, alarm off                      its memory alarm, under which it takes no messages
     drop                                     closes every connection that it has
+    limit NAME COUNT                         a queue refuses what is more than so many messages
     make-queue NAME transient|durable        what follows asks an independent client, pika
     make-exchange NAME TYPE
     delete-queue NAME, delete-exchange NAME
@@ -275,6 +276,10 @@ class Control:
 
     def do_drop(self):
         self._server.ctl("close_all_connections", "a test says so")
+
+    def do_limit(self, name, count):
+        policy = {"max-length": int(count), "overflow": "reject-publish"}
+        self._server.ctl("set_policy", "--apply-to", "queues", f"limit-{name}", f"^{name}$", json.dumps(policy))
 
     @contextlib.contextmanager
     def _channel(self):
