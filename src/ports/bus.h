@@ -65,7 +65,7 @@ struct bus_delivery {
 /* A group of consumers, and what it wants of its channel. */
 struct bus_group {
 	const char *name;
-	const char *subjects; /* separated by spaces; NULL: all */
+	const char *subjects; /* separated by spaces; NULL: all. NATS can do one or all */
 };
 
 /* What a program uses of a channel; made at start where it does not exist. */

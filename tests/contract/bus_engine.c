@@ -147,15 +147,23 @@ void bus_engine_restart(struct bus_engine *engine)
 	open_bus(engine);
 }
 
+static const char *group_subject(struct bus_engine *engine, int channel, const char *subject)
+{
+	return arena_copy(&engine->arena, bus_engine_subject(engine, channel, subject)).data;
+}
+
 static void name_groups(struct bus_engine *engine, int channel)
 {
 	static const struct bus_group groups[GROUP_COUNT] = {{"g", NULL}, {"one", NULL},
 		{"two", NULL}, {"late", NULL}, {"idle", NULL}, {"news", "news alarm"},
-		{"reads", "read"}};
+		{"read", "read"}};
 
 	for (size_t i = 0; i < GROUP_COUNT; i++) {
 		engine->groups[channel][i].name = group_name(engine, channel, groups[i].name);
 		engine->groups[channel][i].subjects = groups[i].subjects;
+		if (bus_engine_is_nats() && groups[i].subjects)
+			engine->groups[channel][i].subjects =
+				group_subject(engine, channel, groups[i].name);
 	}
 	engine->channels[channel].groups = engine->groups[channel];
 	engine->channels[channel].group_count = GROUP_COUNT;

@@ -369,6 +369,7 @@ struct consumer *nats_consumer_open(struct bus *base, const char *channel, const
 	consumer->group = qp_strdup(group);
 	consumer->durable = (struct nats_durable){.stream = consumer->channel->stream,
 		.name = consumer->group,
+		.subject = nats_bus_group_subject(bus, channel, group),
 		.ack_wait_ns = bus->url.ack_wait_ns};
 	arena_init(&consumer->arena, 64 * 1024);
 	nats_pipe_init(&consumer->pipe);

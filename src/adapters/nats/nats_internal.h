@@ -279,6 +279,10 @@ struct nats_bus *nats_bus_of(struct bus *base);
 /* NULL: not one the program has named. */
 struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name);
 
+/* The one subject that a group wants; NULL: all. */
+const char *nats_bus_group_subject(
+	const struct nats_bus *bus, const char *channel, const char *group);
+
 void nats_bus_enter(struct nats_bus *bus);
 void nats_bus_leave(struct nats_bus *bus);
 
@@ -355,6 +359,7 @@ bool nats_pipe_take_missing(struct nats_pipe *pipe);
 struct nats_durable {
 	const char *stream;
 	const char *name;
+	const char *subject; /* the one that the group wants; NULL: all */
 	int64_t ack_wait_ns;
 	int64_t max_deliver; /* 0 or less: no limit */
 };
