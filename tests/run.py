@@ -56,6 +56,7 @@ CONTRACTS = [
     ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
     ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
     ("bus", "nats", {}, "with_nats.py"),
+    ("bus", "rabbitmq", {}, "with_rabbitmq.py"),
 ]
 
 

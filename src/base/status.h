@@ -23,6 +23,7 @@
 	ROW(FORBIDDEN_HOST, 403, false, "Forbidden")                                               \
 	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
 	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(ROLE_NOT_HERE, 404, false, "Not Found")                                                \
 	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
 	ROW(CONFIG_NOT_FOUND, 404, false, "Not Found")                                             \
 	ROW(ENTITLEMENT_NOT_FOUND, 404, false, "Not Found")                                        \

@@ -107,7 +107,10 @@ static void read_problem(const struct client_answer *answer, char why[CLIENT_WHY
 /* The role that would have the route does not run there. */
 static bool is_missing_route(const struct client_answer *answer)
 {
-	return slice_is(text_of(answer->json, "code"), status_code(STATUS_ROUTE_NOT_FOUND));
+	struct slice code = text_of(answer->json, "code");
+
+	return slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
+	       slice_is(code, status_code(STATUS_ROLE_NOT_HERE));
 }
 
 static void write_missing_role(struct call *call, const char *what, char why[CLIENT_WHY_SIZE])

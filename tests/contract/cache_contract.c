@@ -535,5 +535,5 @@ int main(void)
 	failed = cmocka_run_group_tests_name("cache_contract", tests, NULL, NULL);
 	if (cache_bench_is_memory())
 		failed += cmocka_run_group_tests_name("cache_memory", memory_tests, NULL, NULL);
-	return failed + cache_counter_tests();
+	return failed + cache_counter_tests() + cache_counter_rule_tests();
 }

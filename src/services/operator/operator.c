@@ -24,7 +24,7 @@ static const struct operator_desk *find_desk(
 			return &operators->desks[i];
 	}
 	request_answer(request,
-		answer_problem(&request->arena, STATUS_ROUTE_NOT_FOUND,
+		answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
 			"no role of this process keeps \"%.*s\"", (int)kind.len, kind.data));
 	return NULL;
 }
