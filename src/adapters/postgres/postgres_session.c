@@ -191,10 +191,15 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
+/* Already, or by what is sent before it in this round. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
 		if (session->prepared[i] == statement)
+			return true;
+	}
+	for (size_t i = 0; i < session->sent_count; i++) {
+		if (session->sent[i].preparing == statement)
 			return true;
 	}
 	return false;
