@@ -23,7 +23,6 @@
 
 extern const char embedded_entitlements[];
 extern const char embedded_notifications[];
-extern const char embedded_operator[];
 
 struct entitlements_module {
 	struct entitlements entitlements;
@@ -50,8 +49,6 @@ static void add_routes(struct app *app)
 		notifications_add_routes(&module->notifications, app->router);
 		app->documents[app->document_count++] = embedded_notifications;
 	}
-	operator_add_routes(&app->operators, app->router);
-	app->documents[app->document_count++] = embedded_operator;
 }
 
 /* ---- stores, bus, channel ---------------------------------------------------------------- */

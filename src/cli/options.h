@@ -26,6 +26,10 @@ struct settings {
 	const char *entitlements_bus;
 	const char *notify_channel;
 	const char *pots_store;
+	const char *dialogs_store;
+	const char *counters_store;
+	const char *unread_bus;
+	const char *masstransit_namespace;
 	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;

@@ -306,16 +306,18 @@ static void resend(void *context, struct request *request)
 	struct slice since;
 	struct input input;
 
-	action->desk = find_desk(context, request, slice_of("outbox"));
+	action->desk = find_desk(context, request, request->params[0]);
 	if (!action->desk)
 		return;
 	input_init(&input, request);
 	input_read_body(&input);
+	if (!action->desk->outbox)
+		input_error(&input, "kind", "must be an outbox");
 	since = input_id(&input, "since");
 	if (since.len > 0 && !text_to_time_us(since, &action->since_us))
 		input_error(&input, "since", "must be a time such as 2026-01-08T07:10:00Z");
 	action->write.decide = decide_resend;
-	action->write.command.key = slice_of("outbox");
+	action->write.command.key = request->params[0];
 	submit_write(&input, action->desk->lanes, &action->write);
 }
 
@@ -326,7 +328,7 @@ void operator_add_routes(struct operators *operators, struct router *router)
 		{"GET", "/operator/dlq/{kind}/{id}", get_letter, operators, 0},
 		{"POST", "/operator/dlq/{kind}/{id}/replay", replay, operators, 0},
 		{"POST", "/operator/dlq/{kind}/{id}/discard", discard, operators, 0},
-		{"POST", "/operator/outbox/resend", resend, operators, 0},
+		{"POST", "/operator/{kind}/resend", resend, operators, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
