@@ -247,6 +247,7 @@ static void start_entitlements(struct app *app)
 	};
 	struct operator_desk desk = {
 		.kind = "outbox",
+		.letter_kind = "outbox",
 		.dead = &service->outbox->dead,
 		.outbox = service->outbox,
 		.describe = describe_event,
@@ -282,13 +283,14 @@ static void add_desks(struct app *app)
 	struct notifications *service = &app->entitlements->notifications;
 	struct operator_desk desk = {
 		.kind = "notification",
+		.letter_kind = "notification",
 		.dead = &service->repository->dead,
 		.lanes = service->lanes,
 		.describe = describe_event,
 	};
 
 	operator_add_desk(&app->operators, &desk);
-	desk.kind = "poison";
+	desk.kind = desk.letter_kind = "poison";
 	desk.take_again = notifications_take_again;
 	desk.context = service;
 	operator_add_desk(&app->operators, &desk);

@@ -172,6 +172,7 @@ static void start_dialogs(struct app *app)
 	};
 	struct operator_desk desk = {
 		.kind = "dialog-outbox",
+		.letter_kind = "outbox",
 		.dead = &service->outbox->dead,
 		.outbox = service->outbox,
 		.describe = describe_event,

@@ -1,7 +1,7 @@
 /* The server's side of a consumer: made where it is missing, and what the server has given up. */
 #include <stdio.h>
 
-#include "adapters/nats/nats_internal.h"
+#include "adapters/nats/nats_consuming.h"
 #include "base/log.h"
 
 /* In the hands of all members together; the members ask for far fewer at a time. */

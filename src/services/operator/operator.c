@@ -46,11 +46,12 @@ static void write_text(struct buffer *body, const char *name, struct slice value
 	buffer_json_string(body, value);
 }
 
-static void write_letter(struct buffer *body, const struct dead_letter *letter)
+static void write_letter(
+	struct buffer *body, const struct operator_desk *desk, const struct dead_letter *letter)
 {
 	buffer_text(body, "\"id\":");
 	buffer_json_string(body, letter->id);
-	write_text(body, "kind", letter->kind);
+	write_text(body, "kind", slice_of(desk->kind));
 	write_text(body, "event_type", letter->type);
 	write_text(body, "aggregate_key", letter->key);
 	write_text(body, "position", letter->position);
@@ -71,7 +72,7 @@ static struct answer answer_page(
 	buffer_text(&body, "{\"letters\":[");
 	for (size_t i = 0; i < shown; i++) {
 		buffer_text(&body, i == 0 ? "{" : ",{");
-		write_letter(&body, &letters[i]);
+		write_letter(&body, lookup->desk, &letters[i]);
 		buffer_char(&body, '}');
 	}
 	buffer_text(&body, "]}");
@@ -85,7 +86,7 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 {
 	struct letter_lookup *lookup = (struct letter_lookup *)read;
 	struct dead_letter_page page = {
-		.kind = slice_of(lookup->desk->kind),
+		.kind = slice_of(lookup->desk->letter_kind),
 		.after = lookup->after,
 		.limit = lookup->limit + 1, /* one more tells that there is a next page */
 	};
@@ -114,7 +115,7 @@ static struct answer answer_letter(
 	struct buffer event = buffer_make(arena, 512);
 
 	buffer_char(&body, '{');
-	write_letter(&body, letter);
+	write_letter(&body, lookup->desk, letter);
 	buffer_text(&body, ",\"payload\":\"");
 	buffer_base64(&body, letter->payload);
 	buffer_char(&body, '"');
@@ -133,8 +134,8 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	const struct operator_desk *desk = lookup->desk;
 	struct dead_letter letter;
 	bool found = false;
-	enum status status =
-		desk->dead->find(session, arena, slice_of(desk->kind), lookup->id, &letter, &found);
+	enum status status = desk->dead->find(
+		session, arena, slice_of(desk->letter_kind), lookup->id, &letter, &found);
 
 	if (status != STATUS_OK)
 		return status;
@@ -207,7 +208,7 @@ static enum status take_again(
 	struct dead_letter letter;
 	bool found = false, is_read = false;
 	enum status status = desk->dead->find(
-		session, arena, slice_of(desk->kind), command->key, &letter, &found);
+		session, arena, slice_of(desk->letter_kind), command->key, &letter, &found);
 
 	if (status == STATUS_OK && found)
 		status = desk->take_again(desk->context, session, arena, letter.payload, &is_read);
@@ -234,7 +235,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
-	status = desk->dead->resolve(session, slice_of(desk->kind), write->command.key,
+	status = desk->dead->resolve(session, slice_of(desk->letter_kind), write->command.key,
 		action->action, action->why, &found);
 	if (status == STATUS_OK)
 		write_answer(write,
