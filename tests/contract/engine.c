@@ -251,7 +251,8 @@ static int64_t ask_postgres(const char *sql)
 	return number;
 }
 
-static int64_t ask(struct engine *engine, const char *prefix, const char *format, va_list arguments)
+static int64_t QP_PRINTF(3, 0)
+	ask(struct engine *engine, const char *prefix, const char *format, va_list arguments)
 {
 	char sql[2048];
 	int len = snprintf(sql, sizeof(sql), "%s", prefix);
