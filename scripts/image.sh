@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-roles="all counts gateway sender entitlements notifications"
+roles="all counts gateway sender entitlements notifications pots"
 
 image_of() {
 	case $1 in
