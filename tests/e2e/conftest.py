@@ -403,6 +403,12 @@ def nats(request):
         yield server
 
 
+@pytest.fixture(scope="module")
+def module_nats(request):
+    with _running_nats(request.node) as server:
+        yield server
+
+
 @pytest.fixture
 def nats_stack(database, tmp_path, nats):
     return PostgresBus(tmp_path, database, nats)
@@ -443,6 +449,22 @@ def module_entitlements(request, binary, tmp_path_factory):
         servers = Servers(binary, directory, request.node)
         resources.callback(servers.close)
         yield servers(stack), stack
+
+
+@pytest.fixture(scope="module")
+def module_nats_stack(request, tmp_path_factory, module_nats):
+    """PostgreSQL and NATS for a file whose tests share a server with options of its own."""
+    fresh = request.getfixturevalue("postgres_server").create_database()
+    yield PostgresBus(tmp_path_factory.mktemp("entitlements"), fresh, module_nats)
+    fresh.drop()
+
+
+@pytest.fixture(scope="module")
+def module_serve(binary, tmp_path_factory, request):
+    """`serve` for servers that the tests of a file share."""
+    servers = Servers(binary, tmp_path_factory.mktemp("shared"), request.node)
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
