@@ -191,7 +191,8 @@ static enum status look_for_pots(const struct looking *looking)
 		struct arena *arena = query->read.command.arena;
 
 		if (rows[i].exists)
-			query->read.command.answer = pot_answer_pot(arena, query->encoding, &rows[i]);
+			query->read.command.answer =
+				pot_answer_pot(arena, query->encoding, &rows[i]);
 		else if (by_name)
 			query->read.command.answer = pot_answer_no_name(arena, query->name);
 		else
