@@ -47,9 +47,22 @@ def test_a_message_that_was_not_found_is_remembered_too(unread):
 def test_a_key_is_for_one_request(unread):
     alice, bob, key = new_user(), new_user(), new_key()
     assert unread.send(alice, bob, "one", key=key).status == 200
-    for answer in (unread.send(alice, bob, "two", key=key), unread.send(bob, alice, "one", key=key),
-                   unread.read_batch(bob, ["x"], key=key)):
+    for answer in (unread.send(alice, bob, "two", key=key), unread.send(alice, alice, "one", key=key)):
         assert answer.status == 409, answer
+    assert len(unread.list(alice, bob).json()) == 1
+
+
+def test_a_key_of_one_user_says_nothing_to_another(unread):
+    """The same body under the same key, and another who asks: never the first one's answer."""
+    alice, bob, eve, key = new_user(), new_user(), new_user(), new_key()
+    first = unread.send(alice, bob, key=key)
+    second = unread.send(eve, bob, key=key)
+    assert second.status in (200, 409) and second.header("idempotent-replayed") is None, second
+    assert second.body != first.body
+    first = unread.read_batch(bob, [first.json()["messageId"]], key=key)
+    second = unread.read_batch(eve, [unread.list(alice, bob).json()[0]["id"]], key=key)
+    assert first.json()["updated"] == 1
+    assert second.status == 409 or second.json()["updated"] == 0, second
 
 
 @pytest.mark.parametrize("point", ["commit.before", "commit.after"])

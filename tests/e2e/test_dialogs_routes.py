@@ -204,4 +204,4 @@ def test_routes_of_dialogs_have_their_methods(unread):
     for target in ("/dialogs/send", "/dialogs/read-batch", "/dialogs/read/x"):
         assert_problem(unread.ask("GET", target, user="x"), 405, "METHOD_NOT_ALLOWED")
     assert_problem(unread.ask("POST", "/dialogs/list", {}, user="x"), 405, "METHOD_NOT_ALLOWED")
-    assert_problem(unread.ask("GET", "/dialogs", user="x"), 404, "NOT_FOUND")
+    assert_problem(unread.ask("GET", "/dialogs", user="x"), 404, "ROUTE_NOT_FOUND")

@@ -106,6 +106,7 @@ class Host:
     def take(self, queue, count=1):
         """Waits for so many messages of a queue and takes them: [(method, properties, body), …]."""
         taken = []
+        wait_until(lambda: self.depth(queue) is not None, f"there is a queue {queue}")
         with self.channel() as channel:
 
             def enough():
