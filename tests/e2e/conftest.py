@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from harness import nats as nt  # noqa: E402
 from harness import postgres as pg  # noqa: E402
+from harness import rabbitmq as rmq  # noqa: E402
 from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
 from harness.entitlements import Entitlements, PostgresBus, SqliteLocal  # noqa: E402
@@ -25,11 +26,13 @@ from harness.openapi import OpenApi  # noqa: E402
 from harness.pots import Pots  # noqa: E402
 from harness.quipu import Quipu  # noqa: E402
 from harness.stores import PostgresStore, SqliteStore  # noqa: E402
+from harness.unread import PostgresUnread, SqliteUnread, Unread  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORES = ["sqlite", "postgres"]
 ENTITLEMENT_STACKS = ["sqlite-local", "postgres-nats"]
 STACKS = ["sqlite-memory", "sqlite-none", "postgres-none", "postgres-redis"]  # of the gateway: store and cache
+UNREAD_STACKS = ["sqlite-local-memory", "postgres-rabbitmq-redis"]  # of dialogs and counters
 LOGS = pytest.StashKey()
 
 
@@ -392,6 +395,16 @@ def _running_nats(node):
     except nt.Unavailable as reason:
         pytest.skip(str(reason))
     show_on_failure(node, "NATS's log", server.log_tail)
+# ---- dialogs and counters
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    """The one RabbitMQ of the run. Who stops it starts it again, and uses it in a module without a shared server."""
+    try:
+        server = rmq.RabbitMQ()
+    except rmq.Unavailable as reason:
+        pytest.skip(str(reason))
     with server:
         yield server
 
@@ -481,3 +494,66 @@ def shared_stack(module_entitlements):
 def entitlements(entitlements_server, entitlements_client):
     """A client of the module's shared server, on each stack."""
     return entitlements_client(entitlements_server)
+def full_unread(database, rabbitmq_server, redis_server, tmp_path, request):
+    """PostgreSQL, RabbitMQ and Redis: what several processes share."""
+    show_on_failure(request.node, "RabbitMQ's log", rabbitmq_server.log_tail)
+    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), redis_server)
+
+
+@pytest.fixture
+def own_redis_unread(database, rabbitmq_server, own_redis, tmp_path):
+    """The same with a Redis that belongs to the test."""
+    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), own_redis)
+
+
+@pytest.fixture(params=UNREAD_STACKS)
+def unread_stack(request, tmp_path):
+    """A fresh stack; a test that asks for it runs once on each."""
+    if request.param.startswith("sqlite"):
+        return SqliteUnread(tmp_path)
+    return request.getfixturevalue("full_unread")
+
+
+@pytest.fixture
+def unread_client(openapi):
+    """Makes clients of dialogs and counters: `unread_client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Unread(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for unread in made:
+        unread.close()
+
+
+@pytest.fixture(scope="module", params=UNREAD_STACKS)
+def module_unread(request, binary, tmp_path_factory):
+    """One server for all tests of a module that only send requests, each with users of its own; and its stack."""
+    directory = tmp_path_factory.mktemp("unread")
+    fresh = None
+    if request.param.startswith("sqlite"):
+        stack = SqliteUnread(directory)
+    else:
+        host = request.getfixturevalue("rabbitmq_server").new_host()
+        fresh = request.getfixturevalue("postgres_server").create_database()
+        stack = PostgresUnread(directory, fresh, host, request.getfixturevalue("redis_server"))
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(stack), stack
+    finally:
+        servers.close()
+        if fresh is not None:
+            fresh.drop()
+
+
+@pytest.fixture
+def unread_server(module_unread, request):
+    yield from _watched(module_unread[0], request.node)
+
+
+@pytest.fixture
+def unread(unread_server, unread_client):
+    """A client of the module's shared server of dialogs and counters, on each stack."""
+    return unread_client(unread_server)

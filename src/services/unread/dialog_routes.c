@@ -93,7 +93,7 @@ static void post_message(void *context, struct request *request)
 	command->receiver_id = command->write.command.key = input_id(&input, "receiverId");
 	command->text = input_text(&input, "text", TEXT_BYTES_MAX,
 		"is required, must not be blank and must be at most 16384 bytes");
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void post_read(void *context, struct request *request)
@@ -107,7 +107,7 @@ static void post_read(void *context, struct request *request)
 	input_check_id(&input, "messageId", request->params[0]);
 	command->message_ids = &request->params[0];
 	command->message_count = 1;
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void post_read_batch(void *context, struct request *request)
@@ -119,7 +119,7 @@ static void post_read_batch(void *context, struct request *request)
 	input_init(&input, request);
 	command = new_command(&input, DIALOG_READ_MANY);
 	command->message_ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void get_list(void *context, struct request *request)
