@@ -25,11 +25,14 @@ import time
 from contextlib import ExitStack
 
 import loads
-from cases import CASES, Bench, Row
+import cases
+import pot_cases
+from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
+CASES = {**cases.CASES, **pot_cases.CASES}
 
 
 def parse_arguments():
