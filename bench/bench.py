@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures Quipu and its peers in one run on this machine and prints a table of ratios.
 
-    bench/bench.py                          everything, about ten minutes
+    bench/bench.py                          everything, about fifteen minutes
     bench/bench.py --quick                  everything, briefly: does it run, not how fast
     bench/bench.py --only one-postgres,latency
 
@@ -24,15 +24,16 @@ import tempfile
 import time
 from contextlib import ExitStack
 
-import loads
 import cases
+import gateway_cases
+import loads
 import pot_cases
 from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
-CASES = {**cases.CASES, **pot_cases.CASES}
+CASES = {**cases.CASES, **gateway_cases.CASES, **pot_cases.CASES}
 
 
 def parse_arguments():

@@ -59,10 +59,13 @@ def run_wrk(port, script, arguments, seconds, connections):
     return result
 
 
-def wrk(label, port, request, items, seconds):
-    """`request` is (method, path before the item's number, path after it)."""
-    result = run_wrk(port, "requests.lua", [*request, items], seconds, WRK_CONNECTIONS)
-    return record(tool="wrk", label=label, items=items, **result)
+def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
+    """
+    `request` is (method, path before the item's number, path after it), or, where the number is in the body, the same
+    and (body before it, body after it).
+    """
+    result = run_wrk(port, "requests.lua", [*request[:3], items, *request[3:]], seconds, connections)
+    return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
 def wrk_pots(label, port, pots, coins, how, seconds, connections):

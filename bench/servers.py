@@ -1,12 +1,14 @@
-"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Quipu.
+"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, Quipu.
 
 Each is a context manager that starts a process on a free loopback port with its data below one temporary folder,
 waits until it answers, and ends it by its process id, whatever happens in between. Nothing is found or ended by name,
 so that a bench never meets another one on the same machine.
 """
 
+import contextlib
 import glob
 import http.client
+import importlib.util
 import json
 import os
 import re
@@ -16,6 +18,9 @@ import socket
 import subprocess
 import threading
 import time
+import warnings
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Missing(Exception):
@@ -223,19 +228,31 @@ class Redis(Server):
     """Redis as durable as Quipu: every acknowledged write is on the disk."""
 
     name = "redis"
+    # no rewrite of the file during a measurement: in the peer's favour
+    settings = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
 
     def start(self):
         arguments = [find_program("redis-server"), "--port", str(self.port), "--bind", "127.0.0.1"]
-        arguments += ["--dir", self.folder, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-        # no rewrite of the file during a measurement: in the peer's favour
-        arguments += ["--auto-aof-rewrite-percentage", "0", "--daemonize", "no"]
-        self.spawn(arguments)
+        self.spawn(arguments + ["--dir", self.folder, "--save", "", "--daemonize", "no", *self.settings])
         wait_until("Redis", self.accepts, self.process, self.log_path)
 
     def accepts(self):
         with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
             s.sendall(b"PING\r\n")
             return s.recv(16).startswith(b"+PONG")
+
+
+class CacheRedis(Redis):
+    """Redis as a cache: nothing of it goes to the disk."""
+
+    name = "redis-cache"
+    settings = ["--appendonly", "no"]
+
+    def empty(self):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+            s.sendall(b"FLUSHALL\r\n")
+            if not s.recv(16).startswith(b"+OK"):
+                raise Failed("Redis refuses FLUSHALL")
 
 
 class Webdis(Server):
@@ -268,6 +285,53 @@ class Webdis(Server):
         wait_until("webdis", lambda: http_get(self.port, "/PING")[0] == 200, self.process, self.log_path)
 
 
+def load_kafka_of_tests():
+    """The module that the contract tests start their Kafka with: it knows where the jars come from."""
+    path = os.path.join(ROOT, "tests", "contract", "with_kafka.py")
+    spec = importlib.util.spec_from_file_location("with_kafka", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Kafka:
+    """
+    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `kind` says which.
+    Its messages are counted with python3-kafka.
+    """
+
+    def __init__(self, root):
+        self.root = root
+        try:
+            with warnings.catch_warnings():  # of the copy of six that python3-kafka brings along
+                warnings.simplefilter("ignore")
+                import kafka
+        except ImportError as e:
+            raise Missing("python3-kafka is not installed") from e
+        self.client = kafka
+
+    def __enter__(self):
+        try:
+            self.server = load_kafka_of_tests().Kafka(folder=self.root)
+            self.server.start()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as e:
+            raise Failed(f"Kafka: {e}") from e
+        self.url = self.server.url
+        self.kind = "Kafka" if self.server.is_real else "librdkafka's mock of Kafka"
+        return self
+
+    def __exit__(self, *exception):
+        self.server.close()
+
+    def message_count(self, topic):
+        """How many messages were ever put on the topic; 0 where it does not exist."""
+        consumer = self.client.KafkaConsumer(bootstrap_servers=self.server.address)
+        with contextlib.closing(consumer):
+            numbers = consumer.partitions_for_topic(topic) or ()
+            partitions = [self.client.TopicPartition(topic, number) for number in numbers]
+            return sum(consumer.end_offsets(partitions).values()) if partitions else 0
+
+
 class Quipu(Server):
     """`quipu serve` with its defaults and what `options` adds; its port is the one it says it listens on."""
 
@@ -292,12 +356,23 @@ class Quipu(Server):
         wait_until("quipu", self.is_ready, self.process, self.log_path)
 
     def read_output(self, output):
-        """Also keeps the pipe from filling up."""
+        """Also keeps the pipe from filling up: a sender prints a line for each message."""
         for line in output:
             found = re.match(rb"quipu listening on http://127\.0\.0\.1:(\d+)", line)
             if found:
                 self.port = int(found.group(1))
+                break
+        while output.read(1 << 16):
+            pass
         output.close()
+
+    def metric(self, name, labels=""):
+        """The sum of a metric over all its samples in whose labels `labels` occurs."""
+        status, page = http_get(self.port, "/metrics")
+        if status != 200:
+            raise Failed(f"/metrics: {status}")
+        samples = [line.rsplit(" ", 1) for line in page.decode().splitlines() if not line.startswith("#")]
+        return sum(float(value) for sample, value in samples if sample.split("{")[0] == name and labels in sample)
 
     def is_ready(self):
         return self.port is not None and http_get(self.port, "/readyz")[0] == 200

@@ -9,8 +9,10 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "cli/health.h"
+#include "cli/manual.h"
+#include "cli/operator.h"
 
-#define EXIT_USAGE 2
 #define UP_POLL_NS (20 * NS_PER_MS)
 
 static int fail(int code, const char *why)
@@ -71,6 +73,24 @@ static int run_migrate(struct app *app)
 	return EXIT_SUCCESS;
 }
 
+/* Of the command that runs. */
+static struct operands operands;
+
+static int run_dlq(struct app *app)
+{
+	return dlq_run(&app->settings, &operands);
+}
+
+static int run_outbox(struct app *app)
+{
+	return outbox_run(&app->settings, &operands);
+}
+
+static int run_health(struct app *app)
+{
+	return health_run(&app->settings);
+}
+
 static int run_routes(struct app *app)
 {
 	app_add_routes(app);
@@ -92,29 +112,25 @@ static int run_version(struct app *app)
 static int run_help(struct app *app)
 {
 	(void)app;
-	puts("quipu keeps the numbers an application must never get wrong.\n\n"
-	     "  quipu serve [options]    run the server\n"
-	     "  quipu migrate [options]  bring the schema of the stores up to date and end\n"
-	     "  quipu routes             list every method and path\n"
-	     "  quipu version            print the version\n"
-	     "  quipu help               print this\n\n"
-	     "  --config FILE            read options from an INI file\n"
-	     "  --print-config           show every option, its value and where it comes from\n"
-	     "  --check-config           only check the options\n\n"
-	     "Options, each also as QUIPU_NAME in the environment or a line of the file:\n");
-	options_help(stdout);
-	return EXIT_SUCCESS;
+	return manual_run(&operands);
 }
+
+static const char *const no_flags[] = {NULL};
 
 static const struct {
 	const char *name;
 	int (*run)(struct app *app);
+	bool opens; /* makes a server of the settings, so that they have to go together */
+	const char *const *flags; /* of its own, if it takes operands; NULL: it takes none */
 } commands[] = {
-	{"serve", run_serve},
-	{"migrate", run_migrate},
-	{"routes", run_routes},
-	{"version", run_version},
-	{"help", run_help},
+	{"serve", run_serve, true, NULL},
+	{"migrate", run_migrate, true, NULL},
+	{"health", run_health, false, NULL},
+	{"dlq", run_dlq, false, dlq_flags},
+	{"outbox", run_outbox, false, outbox_flags},
+	{"routes", run_routes, true, NULL},
+	{"version", run_version, false, NULL},
+	{"help", run_help, false, no_flags},
 };
 
 int main(int argc, char **argv)
@@ -128,11 +144,14 @@ int main(int argc, char **argv)
 	if (strcmp(name, "--version") == 0)
 		name = "version";
 	arena_init(&app.arena, 64 * 1024);
+	operands.words = arena_array(&app.arena, const char *, (size_t)argc);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(name, commands[i].name) != 0)
 			continue;
-		if (!options_read(&app.settings, argc > 1 ? argc - 2 : 0, argv + 2, why) ||
-			!app_check(&app, why))
+		operands.flags = commands[i].flags;
+		if (!options_read(&app.settings, operands.flags ? &operands : NULL,
+			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
+			(commands[i].opens && !app_check(&app, why)))
 			return fail(EXIT_USAGE, why);
 		return commands[i].run(&app);
 	}

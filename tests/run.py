@@ -3,6 +3,7 @@
 
 Usage: tests/run.py [--coverage] [kind ...]     kinds: unit fuzz contract tsan layers e2e
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -20,7 +21,9 @@ MESON_OPTIONS = {
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
-TSAN_UNIT = ["test_lane", "test_loop", "test_command"]
+TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
+TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
+TSAN_CONTRACTS = ["announce", "claim"]
 TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 
 
@@ -28,16 +31,32 @@ TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 CONTRACTS = [
     ("store", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("store", "postgres", {}, "with_postgres.py"),
+    ("announce", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("announce", "postgres", {}, "with_postgres.py"),
+    ("claim", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("claim", "postgres", {}, "with_postgres.py"),
     ("count_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("count_repository", "postgres", {}, "with_postgres.py"),
+    ("counter_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("counter_repository", "postgres", {}, "with_postgres.py"),
+    ("entitlement_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("entitlement_repository", "postgres", {}, "with_postgres.py"),
     ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("gateway_repository", "postgres", {}, "with_postgres.py"),
+    ("message_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("message_repository", "postgres", {}, "with_postgres.py"),
+    ("notification_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("notification_repository", "postgres", {}, "with_postgres.py"),
     ("pot_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("pot_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),
     ("bus", "kafka", {}, "with_kafka.py"),
+    ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
+    ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
+    ("bus", "nats", {}, "with_nats.py"),
+    ("bus", "rabbitmq", {}, "with_rabbitmq.py"),
 ]
 
 
@@ -142,14 +161,21 @@ def run_fuzz(totals, path):
                   f"fuzz corpus {target}")
 
 
-def run_contract(totals, path):
-    """Each port's suite on each of its engines, then what is special to single engines."""
-    folder = path / "tests" / "contract"
+def run_suites(totals, folder, ports=None, more_env=None, label=""):
+    """Each port's suite on each of its engines."""
     for port, engine, env, wrapper in CONTRACTS:
+        if ports and port not in ports:
+            continue
         command = [str(folder / f"{port}_contract")]
         if wrapper:
             command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
-        run_cmocka(totals, command, env, f"{port} contract on {engine}")
+        run_cmocka(totals, command, {**env, **(more_env or {})}, f"{port} contract on {engine}{label}")
+
+
+def run_contract(totals, path):
+    """The suites, then what is special to single engines."""
+    folder = path / "tests" / "contract"
+    run_suites(totals, folder)
     for program in programs(folder, "*_faults") + programs(folder, "sqlite_file"):
         run_cmocka(totals, [str(program)])
 
@@ -159,16 +185,47 @@ def run_tsan(totals):
     options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
     for name in TSAN_UNIT:
         run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
+    for name, wrapper in TSAN_FAULTS:
+        command = [str(path / "tests" / "contract" / name)]
+        if wrapper:
+            command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
+        run_cmocka(totals, command, options, f"{name} {wrapper or ''} under TSan")
+    run_suites(totals, path / "tests" / "contract", TSAN_CONTRACTS, options, " under TSan")
     run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 
 
-def print_coverage(path):
-    """Of pots, which has a floor of its own, of all services, and of the whole program."""
-    for part in ("src/services/pots/", "src/services/", "src/"):
-        print(f"coverage of {part}", flush=True)
-        subprocess.run(["gcovr", "--root", str(ROOT), str(path), "--filter", part, "--print-summary",
-                        "--exclude-unreachable-branches"], cwd=ROOT)
+def forget_coverage(path):
+    """What earlier runs have counted, perhaps of other sources."""
+    for counts in path.rglob("*.gcda"):
+        counts.unlink()
+
+
+def percent(files, kind):
+    total = sum(file[f"{kind}_total"] for file in files)
+    return f"{100 * sum(file[f'{kind}_covered'] for file in files) / total:.1f} %" if total else "-"
+
+
+def print_coverage(totals, path):
+    """A line for each folder, one for all services, one for everything; single lines are in coverage.txt."""
+    details, summary = path / "coverage.txt", path / "coverage.json"
+    done = subprocess.run(
+        ["gcovr", "--root", str(ROOT), str(path), "--filter", "src/", "--exclude-unreachable-branches",
+         "--txt", str(details), "--json-summary", str(summary)], cwd=ROOT)
+    if done.returncode != 0:
+        totals.fail("gcovr")
+        return
+    files = json.loads(summary.read_text())["files"]
+    groups = {}
+    for file in files:
+        groups.setdefault(str(pathlib.PurePath(file["filename"]).parent), []).append(file)
+    rows = sorted(groups.items())
+    rows.append(("all services", [file for file in files if file["filename"].startswith("src/services/")]))
+    rows.append(("the whole project", files))
+    print(f"{'coverage':<24}{'lines':>10}{'functions':>12}{'branches':>12}")
+    for name, group in rows:
+        print(f"{name:<24}{percent(group, 'line'):>10}{percent(group, 'function'):>12}{percent(group, 'branch'):>12}")
+    print(f"lines that were not run: {details.relative_to(ROOT)}")
 
 
 def main(arguments):
@@ -176,6 +233,8 @@ def main(arguments):
     kinds = [a for a in arguments if not a.startswith("-")] or KINDS
     totals = Totals()
     path = build("build-coverage" if coverage else "build-asan")
+    if coverage:
+        forget_coverage(path)
     for kind in KINDS:
         if kind not in kinds or (coverage and kind == "tsan"):
             continue
@@ -193,7 +252,7 @@ def main(arguments):
         elif kind == "e2e":
             run_pytest(totals, [str(ROOT / "tests/e2e")], {"QUIPU": str(path / "quipu")})
     if coverage:
-        print_coverage(path)
+        print_coverage(totals, path)
     for reason in totals.reasons:
         print(reason)
     skipped = f", {totals.skipped} skipped" if totals.skipped else ""

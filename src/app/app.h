@@ -18,13 +18,16 @@
 #include "http/server.h"
 #include "ports/bus.h"
 #include "ports/cache.h"
+#include "services/operator/operator.h"
 #include "services/system/system.h"
 
 enum role {
 	ROLE_COUNTS = 1 << 0,
 	ROLE_GATEWAY = 1 << 1,
 	ROLE_SENDER = 1 << 2,
-	ROLE_POTS = 1 << 3,
+	ROLE_ENTITLEMENTS = 1 << 3,
+	ROLE_NOTIFICATIONS = 1 << 4,
+	ROLE_POTS = 1 << 5,
 };
 
 #define APP_LANES_MAX 8
@@ -34,6 +37,7 @@ enum role {
 
 struct counts_module;
 struct gateway_module;
+struct entitlements_module;
 struct pots_module;
 
 /* A thread of a service that ends when the program does. */
@@ -67,6 +71,8 @@ struct app {
 
 	struct counts_module *counts;
 	struct gateway_module *gateway;
+	struct entitlements_module *entitlements;
+	struct operators operators;
 	struct pots_module *pots;
 };
 
@@ -80,6 +86,7 @@ static inline bool app_plays(const struct app *app, unsigned roles)
 /* Reads --roles and checks the rest. false: `why` (OPTIONS_WHY_SIZE). */
 QP_MUST_CHECK bool app_check(struct app *app, char *why);
 
+bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_postgres(const char *url);
 bool url_is_redis(const char *url);
 
@@ -145,6 +152,7 @@ struct module {
 
 extern const struct module counts_module;
 extern const struct module gateway_module;
+extern const struct module entitlements_module;
 extern const struct module pots_module;
 
 /* Those with a role to play, one after the other: module_next(app, NULL) is the first. */

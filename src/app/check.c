@@ -9,24 +9,26 @@ static const struct {
 	{"counts", ROLE_COUNTS},
 	{"gateway", ROLE_GATEWAY},
 	{"sender", ROLE_SENDER},
+	{"entitlements", ROLE_ENTITLEMENTS},
+	{"notifications", ROLE_NOTIFICATIONS},
 	{"pots", ROLE_POTS},
 };
 
 #define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
 
-static bool has_scheme(const char *url, const char *scheme)
+bool url_has_scheme(const char *url, const char *scheme)
 {
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
 bool url_is_postgres(const char *url)
 {
-	return has_scheme(url, "postgres://") || has_scheme(url, "postgresql://");
+	return url_has_scheme(url, "postgres://") || url_has_scheme(url, "postgresql://");
 }
 
 bool url_is_redis(const char *url)
 {
-	return has_scheme(url, "redis://");
+	return url_has_scheme(url, "redis://");
 }
 
 const char *store_url(const struct settings *settings, const char *own)
@@ -107,9 +109,11 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 {
 	bool is_local = strcmp(bus->url, "local:") == 0;
 
-	if (!is_local && !has_scheme(bus->url, "kafka://"))
+	if (!is_local && !url_has_scheme(bus->url, "kafka://") &&
+		!url_has_scheme(bus->url, "nats://") && !url_has_scheme(bus->url, "tls://"))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be local: or a kafka:// URL; this one is neither", bus->option);
+			"--%s must be local:, a kafka:// or a nats:// URL; this one is neither",
+			bus->option);
 	else if (is_local && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"on --%s local: the roles %s must run in one process", bus->option,
@@ -124,6 +128,8 @@ static bool check_buses(const struct app *app, char *why)
 	const struct bus_check checks[] = {
 		{"gateway-bus", app->settings.gateway_bus, ROLE_GATEWAY, ROLE_SENDER,
 			"gateway and sender"},
+		{"entitlements-bus", app->settings.entitlements_bus, ROLE_ENTITLEMENTS,
+			ROLE_NOTIFICATIONS, "entitlements and notifications"},
 	};
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
@@ -131,6 +137,22 @@ static bool check_buses(const struct app *app, char *why)
 			return false;
 	}
 	return true;
+}
+
+static bool check_channel(const struct settings *settings, char *why)
+{
+	const char *channel = settings->notify_channel;
+
+	if (strcmp(channel, "log") != 0 && !url_has_scheme(channel, "webhook:"))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--notify-channel must be log or webhook:URL; this one is neither");
+	else if (settings->notify_lease_us <= settings->notify_timeout_us)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--notify-lease must be longer than --notify-timeout, or two processes "
+			"would send the same notification");
+	else
+		return true;
+	return false;
 }
 
 static bool check_address(const struct settings *settings, char *why)
@@ -159,6 +181,9 @@ bool app_check(struct app *app, char *why)
 
 	return read_roles(app, why) && check_store_url(app, settings->counts_store, why) &&
 	       check_store_url(app, settings->gateway_store, why) &&
+	       check_store_url(app, settings->entitlements_store, why) &&
+	       check_store_url(app, settings->notifications_store, why) &&
 	       check_store_url(app, settings->pots_store, why) && check_cache(settings, why) &&
-	       check_buses(app, why) && check_address(settings, why);
+	       check_buses(app, why) && check_channel(settings, why) &&
+	       check_address(settings, why);
 }

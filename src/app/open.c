@@ -11,6 +11,7 @@
 #include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
 #include "adapters/memory/memory_cache.h"
+#include "adapters/nats/nats_bus.h"
 #include "adapters/postgres/postgres_store.h"
 #include "adapters/redis/redis_cache.h"
 #include "adapters/sqlite/sqlite_store.h"
@@ -87,8 +88,10 @@ static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *
 {
 	const char *path;
 
-	if (strcmp(plan->url, "local:") != 0)
+	if (url_has_scheme(plan->url, "kafka://"))
 		return kafka_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
+	if (url_has_scheme(plan->url, "nats://") || url_has_scheme(plan->url, "tls://"))
+		return nats_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
 	path = data_file(app, plan->file, why);
 	return path ? local_bus_new(plan->name, path, plan->channels, plan->channel_count) : NULL;
 }

@@ -17,7 +17,8 @@ extern const char embedded_common[];
 
 /* ---- modules ----------------------------------------------------------------------------- */
 
-static const struct module *const modules[] = {&counts_module, &gateway_module, &pots_module};
+static const struct module *const modules[] = {
+	&counts_module, &gateway_module, &entitlements_module, &pots_module};
 
 #define MODULE_COUNT (sizeof(modules) / sizeof(modules[0]))
 
@@ -78,6 +79,8 @@ static bool open_server(struct app *app, char *why)
 		.body_timeout_ns = settings->body_timeout_us * NS_PER_US,
 		.idle_timeout_ns = settings->idle_timeout_us * NS_PER_US,
 		.deadline_ns = settings->deadline_us * NS_PER_US,
+		.heartbeat_ns = settings->stream_heartbeat_us * NS_PER_US,
+		.stream_stall_ns = settings->stream_stall_us * NS_PER_US,
 	};
 
 	app->admission.router = app->router;

@@ -22,7 +22,7 @@ struct answer answer_empty(void)
 static struct slice render_problem(struct arena *arena, const struct problem *problem)
 {
 	enum status status = problem->status;
-	struct buffer body = buffer_make(arena, 192 + problem->detail.len);
+	struct buffer body = buffer_make(arena, 192 + problem->detail.len + problem->members.len);
 
 	buffer_text(&body, "{\"type\":\"about:blank\",\"title\":\"");
 	buffer_text(&body, status_title(status));
@@ -39,7 +39,10 @@ static struct slice render_problem(struct arena *arena, const struct problem *pr
 		buffer_json_string(&body, slice_of(problem->errors[i].message));
 		buffer_char(&body, '}');
 	}
-	buffer_text(&body, problem->error_count > 0 ? "]}" : "}");
+	if (problem->error_count > 0)
+		buffer_char(&body, ']');
+	buffer_add(&body, problem->members);
+	buffer_char(&body, '}');
 	return buffer_slice(&body);
 }
 
@@ -51,6 +54,7 @@ static const struct problem *keep_problem(struct arena *arena, struct problem pr
 	if (problem.error_count > 0)
 		memcpy(errors, problem.errors, problem.error_count * sizeof(*errors));
 	problem.detail = arena_copy(arena, problem.detail);
+	problem.members = arena_copy(arena, problem.members);
 	problem.errors = errors;
 	*kept = problem;
 	return kept;
@@ -83,6 +87,13 @@ struct answer answer_problem(struct arena *arena, enum status status, const char
 	vsnprintf(text, sizeof(text), detail, args);
 	va_end(args);
 	return make_problem(arena, (struct problem){.status = status, .detail = slice_of(text)});
+}
+
+struct answer answer_problem_with(
+	struct arena *arena, enum status status, struct slice members, const char *detail)
+{
+	return make_problem(arena,
+		(struct problem){.status = status, .detail = slice_of(detail), .members = members});
 }
 
 struct answer answer_invalid(
@@ -122,4 +133,18 @@ struct answer answer_failure(struct arena *arena, enum status status)
 	struct slice detail = slice_of(failure_text(status));
 
 	return make_problem(arena, (struct problem){.status = status, .detail = detail});
+}
+
+void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
+	struct slice after)
+{
+	struct buffer headers = buffer_make(arena, answer->headers.len + path.len + 64);
+
+	buffer_add(&headers, answer->headers);
+	buffer_text(&headers, "Link: <");
+	buffer_add(&headers, path);
+	buffer_format(&headers, "?limit=%zu&after=", limit);
+	buffer_percent(&headers, after);
+	buffer_text(&headers, ">; rel=\"next\"\r\n");
+	answer->headers = buffer_slice(&headers);
 }

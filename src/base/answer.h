@@ -21,6 +21,7 @@ struct problem {
 	struct slice detail;
 	const struct field_error *errors;
 	size_t error_count;
+	struct slice members; /* more of problem+json, each with a comma in front */
 };
 
 struct answer {
@@ -48,6 +49,14 @@ struct answer answer_empty(void);
  */
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);
+
+/* The same with more members, JSON that begins with a comma: `,"entitlement":{…}`. */
+struct answer answer_problem_with(
+	struct arena *arena, enum status status, struct slice members, const char *detail);
+
+/* Tells where the next page of a list is, in a Link header; `path` is raw, without its query. */
+void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
+	struct slice after);
 
 /* 400 with the list of wrong fields. */
 struct answer answer_invalid(

@@ -151,3 +151,37 @@ void buffer_time(struct buffer *buffer, int64_t time_us)
 		buffer_format(buffer, ".%03d", (int)(fraction / 1000));
 	buffer_char(buffer, 'Z');
 }
+
+void buffer_percent(struct buffer *buffer, struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.data[i];
+
+		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+			memchr("-._~", c, 4))
+			buffer_char(buffer, (char)c);
+		else
+			buffer_format(buffer, "%%%02X", c);
+	}
+}
+
+void buffer_base64(struct buffer *buffer, struct slice bytes)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *data = (const unsigned char *)bytes.data;
+
+	for (size_t i = 0; i < bytes.len; i += 3) {
+		size_t left = bytes.len - i;
+		uint32_t group = (uint32_t)data[i] << 16;
+
+		if (left > 1)
+			group |= (uint32_t)data[i + 1] << 8;
+		if (left > 2)
+			group |= data[i + 2];
+		buffer_char(buffer, digits[group >> 18]);
+		buffer_char(buffer, digits[group >> 12 & 63]);
+		buffer_char(buffer, left > 1 ? digits[group >> 6 & 63] : '=');
+		buffer_char(buffer, left > 2 ? digits[group & 63] : '=');
+	}
+}

@@ -34,6 +34,12 @@ void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 
 /* A JSON string with its quotes; `text` must be valid UTF-8. */
 void buffer_json_string(struct buffer *buffer, struct slice text);
 
+/* `text` with everything but unreserved characters of RFC 3986 as %NN. */
+void buffer_percent(struct buffer *buffer, struct slice text);
+
+/* The bytes in base64, with padding. */
+void buffer_base64(struct buffer *buffer, struct slice bytes);
+
 /* RFC 3339 in UTC with the fraction that is there, e.g. "2026-01-08T07:10:00Z", without quotes. */
 void buffer_time(struct buffer *buffer, int64_t time_us);
 

@@ -19,16 +19,23 @@
 #define STATUS_TABLE(ROW)                                                                          \
 	ROW(OK, 200, false, "OK")                                                                  \
 	ROW(BAD_REQUEST, 400, false, "Bad Request")                                                \
+	ROW(IDEMPOTENCY_KEY_REQUIRED, 400, false, "Bad Request")                                   \
 	ROW(FORBIDDEN_HOST, 403, false, "Forbidden")                                               \
 	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
 	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(ROLE_NOT_HERE, 404, false, "Not Found")                                                \
 	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
 	ROW(CONFIG_NOT_FOUND, 404, false, "Not Found")                                             \
+	ROW(ENTITLEMENT_NOT_FOUND, 404, false, "Not Found")                                        \
+	ROW(MESSAGE_NOT_FOUND, 404, false, "Not Found")                                            \
+	ROW(DEAD_LETTER_NOT_FOUND, 404, false, "Not Found")                                        \
 	ROW(POT_NOT_FOUND, 404, false, "Not Found")                                                \
 	ROW(METHOD_NOT_ALLOWED, 405, false, "Method Not Allowed")                                  \
 	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \
 	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
 	ROW(COUNT_OVERFLOW, 409, false, "Conflict")                                                \
+	ROW(ENTITLEMENT_STATE_CONFLICT, 409, false, "Conflict")                                    \
+	ROW(DEAD_LETTER_UNREADABLE, 409, false, "Conflict")                                        \
 	ROW(IDEMPOTENCY_KEY_CONFLICT, 409, false, "Conflict")                                      \
 	ROW(POT_EXISTS, 409, false, "Conflict")                                                    \
 	ROW(POT_LOCKED, 409, true, "Conflict")                                                     \

@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <time.h>
+
 /* Length of the sequence that starts at `p`, 0 where it is not valid UTF-8. */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
 {
@@ -51,6 +53,15 @@ bool text_has_control(struct slice text)
 			return true;
 	}
 	return false;
+}
+
+struct slice text_cut(struct slice text, size_t max)
+{
+	if (text.len <= max)
+		return text;
+	while (max > 0 && ((unsigned char)text.data[max] & 0xc0) == 0x80)
+		max--;
+	return slice_make(text.data, max);
 }
 
 bool text_is_blank(struct slice text)
@@ -126,6 +137,93 @@ bool text_to_duration_us(struct slice text, int64_t *value_us)
 	return unit > 0 && !__builtin_mul_overflow(number, unit, value_us);
 }
 
+/* `count` digits at `at`; -1: something else is there. */
+static int digits_at(struct slice text, size_t at, size_t count)
+{
+	int value = 0;
+
+	if (at + count > text.len)
+		return -1;
+	for (size_t i = at; i < at + count; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return -1;
+		value = value * 10 + (text.data[i] - '0');
+	}
+	return value;
+}
+
+/* "2026-01-08T07:10:00": the fields of `tm`, each in its range. */
+static bool read_date_time(struct slice text, struct tm *tm)
+{
+	static const char pattern[] = "dddd-dd-ddTdd:dd:dd";
+
+	if (text.len < sizeof(pattern) - 1)
+		return false;
+	for (size_t i = 0; pattern[i]; i++) {
+		if (pattern[i] != 'd' && text.data[i] != pattern[i])
+			return false;
+	}
+	tm->tm_year = digits_at(text, 0, 4) - 1900;
+	tm->tm_mon = digits_at(text, 5, 2) - 1;
+	tm->tm_mday = digits_at(text, 8, 2);
+	tm->tm_hour = digits_at(text, 11, 2);
+	tm->tm_min = digits_at(text, 14, 2);
+	tm->tm_sec = digits_at(text, 17, 2);
+	return tm->tm_year >= 0 - 1900 && tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday >= 1 &&
+	       tm->tm_mday <= 31 && tm->tm_hour >= 0 && tm->tm_hour < 24 && tm->tm_min >= 0 &&
+	       tm->tm_min < 60 && tm->tm_sec >= 0 && tm->tm_sec <= 60;
+}
+
+/* ".123456789" at `*at`, which moves behind it; finer than microseconds is cut off. */
+static bool read_fraction(struct slice text, size_t *at, int64_t *us)
+{
+	int64_t unit = 100000;
+	size_t first = *at + 1;
+
+	*us = 0;
+	if (*at >= text.len || text.data[*at] != '.')
+		return true;
+	for (*at = first; *at < text.len && digits_at(text, *at, 1) >= 0; (*at)++) {
+		*us += digits_at(text, *at, 1) * unit;
+		unit /= 10;
+	}
+	return *at > first;
+}
+
+/* "Z" or "+09:00" to the end of the text. */
+static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
+{
+	int hours, minutes;
+
+	*offset_s = 0;
+	if (at + 1 == text.len && text.data[at] == 'Z')
+		return true;
+	if (at + 6 != text.len || (text.data[at] != '+' && text.data[at] != '-') ||
+		text.data[at + 3] != ':')
+		return false;
+	hours = digits_at(text, at + 1, 2);
+	minutes = digits_at(text, at + 4, 2);
+	*offset_s = (hours * 60LL + minutes) * (text.data[at] == '+' ? 60 : -60);
+	return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
+}
+
+bool text_to_time_us(struct slice text, int64_t *time_us)
+{
+	struct tm tm = {0}, date;
+	size_t at = 19;
+	int64_t fraction_us, offset_s, seconds;
+
+	if (!read_date_time(text, &tm) || !read_fraction(text, &at, &fraction_us) ||
+		!read_zone(text, at, &offset_s))
+		return false;
+	date = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
+	seconds = timegm(&date) + tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec - offset_s;
+	if (date.tm_mday != tm.tm_mday) /* the 31st of a shorter month moves on */
+		return false;
+	*time_us = seconds * 1000000 + fraction_us;
+	return true;
+}
+
 void text_escape_log(struct buffer *buffer, struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data;
@@ -142,4 +240,36 @@ void text_escape_log(struct buffer *buffer, struct slice text)
 		buffer_bytes(buffer, p + i, len);
 		i += len;
 	}
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+const char *text_unescape(struct arena *arena, struct slice text)
+{
+	struct buffer out = buffer_make(arena, text.len + 1);
+
+	for (size_t i = 0; i < text.len; i++) {
+		int high, low;
+
+		if (text.data[i] != '%') {
+			buffer_char(&out, text.data[i]);
+			continue;
+		}
+		if (text.len - i < 3)
+			return NULL;
+		high = hex_digit(text.data[i + 1]);
+		low = hex_digit(text.data[i + 2]);
+		if (high < 0 || low < 0 || high + low == 0)
+			return NULL;
+		buffer_char(&out, (char)(high * 16 + low));
+		i += 2;
+	}
+	buffer_char(&out, '\0');
+	return out.data;
 }

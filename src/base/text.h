@@ -16,6 +16,9 @@ bool text_is_utf8(struct slice text);
 /* Contains a control character: C0, DEL or C1. `text` must be valid UTF-8. */
 bool text_has_control(struct slice text);
 
+/* At most `max` bytes of valid UTF-8, cut between characters. */
+struct slice text_cut(struct slice text, size_t max);
+
 /* Only spaces, tabs, line breaks, or nothing. */
 bool text_is_blank(struct slice text);
 
@@ -27,6 +30,16 @@ bool text_to_int(struct slice text, int64_t *value);
  * A bare 0 is allowed. false: not one.
  */
 bool text_to_duration_us(struct slice text, int64_t *value_us);
+
+/*
+ * A time of RFC 3339: "2026-01-08T07:10:00Z", also with a fraction or an offset. What is finer than
+ * a microsecond is cut off; a leap second is the second that follows. false: not one.
+ */
+bool text_to_time_us(struct slice text, int64_t *time_us);
+
+/* A part of a URL with its %XX decoded, ended by a NUL. NULL: a broken %XX, or one that is a NUL.
+ */
+const char *text_unescape(struct arena *arena, struct slice text);
 
 /* Appends `text` with control characters and invalid bytes written as \xNN, for log lines. */
 void text_escape_log(struct buffer *buffer, struct slice text);

@@ -38,3 +38,17 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE])
 	digest_sha1(slice_make(namespace, sizeof(namespace)), name, digest);
 	write_uuid(digest, 5, out);
 }
+
+void uuid_of_time(int64_t time_us, char out[UUID_SIZE])
+{
+	unsigned char bytes[16];
+	uint64_t ms = (uint64_t)(time_us / 1000);
+	unsigned fraction = (unsigned)(time_us % 1000) * 4096 / 1000; /* of a millisecond */
+
+	random_bytes(bytes, sizeof(bytes));
+	for (int i = 0; i < 6; i++)
+		bytes[i] = (unsigned char)(ms >> (40 - 8 * i));
+	bytes[6] = (unsigned char)(fraction >> 8);
+	bytes[7] = (unsigned char)fraction;
+	write_uuid(bytes, 7, out);
+}

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <ini.h>
 #include <stddef.h>
@@ -33,18 +34,45 @@ struct option {
 static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 takes a free one"},
+	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
+		"running server that health, dlq and outbox speak to; none: the one at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; locked by one process"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
-		"what to run, separated by commas: counts, gateway, sender, pots"},
+		"what to run, separated by commas: counts, gateway, sender, entitlements, "
+		"notifications, pots"},
 	{"store", TYPE_URL, FIELD(store), "sqlite:", 0, 0, "URL",
 		"where services keep their data: sqlite: (files in --data) or postgres://..."},
 	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL",
-		"the same for counts alone"},
+		"the same as --store for counts alone"},
 	{"gateway-store", TYPE_URL, FIELD(gateway_store), "", 0, 0, "URL",
-		"the same for gateway and sender alone"},
+		"the same as --store for gateway and sender alone"},
 	{"gateway-bus", TYPE_URL, FIELD(gateway_bus), "local:", 0, 0, "URL",
-		"how gateway reaches sender: local: (a file in --data) or kafka://host:port"},
+		"how gateway reaches sender: local: (a file in --data), kafka://host:port or "
+		"nats://host:port"},
+	{"entitlements-store", TYPE_URL, FIELD(entitlements_store), "", 0, 0, "URL",
+		"the same as --store for entitlements alone"},
+	{"notifications-store", TYPE_URL, FIELD(notifications_store), "", 0, 0, "URL",
+		"the same as --store for notifications alone"},
+	{"entitlements-bus", TYPE_URL, FIELD(entitlements_bus), "local:", 0, 0, "URL",
+		"how entitlements reaches notifications: local:, kafka://host:port or "
+		"nats://host:port"},
+	{"outbox-poll", TYPE_DURATION, FIELD(outbox_poll_us), "1s", LEAST_TIME_US, HOUR_US, "TIME",
+		"how often the outbox is looked at when nobody tells of new events"},
+	{"outbox-batch", TYPE_INT, FIELD(outbox_batch), "200", 1, 10000, "N",
+		"events that are published together at most"},
+	{"outbox-lease", TYPE_DURATION, FIELD(outbox_lease_us), "30s", 1000000, HOUR_US, "TIME",
+		"how long claimed events are kept from other processes"},
+	{"outbox-max-attempts", TYPE_INT, FIELD(outbox_max_attempts), "10", 1, 1000, "N",
+		"tries to publish an event before it is given up"},
+	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
+		"where notifications go: log, or webhook:URL (http or https)"},
+	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
+		"TIME", "how long a webhook may take to answer"},
+	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",
+		"how long claimed notifications are kept from other processes"},
+	{"audit-keep-months", TYPE_INT, FIELD(audit_keep_months), "0", 0, 1200, "N",
+		"months of the audit of entitlements that are kept; 0: all"},
 	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL",
 		"the same as --store for pots alone"},
 	{"cache", TYPE_URL, FIELD(cache), "auto", 0, 0, "URL",
@@ -78,6 +106,11 @@ static const struct option options[] = {
 		"TIME", "how long a connection may stay idle"},
 	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
 		"how long SIGTERM waits for requests to finish"},
+	{"stream-heartbeat", TYPE_DURATION, FIELD(stream_heartbeat_us), "15s", LEAST_TIME_US,
+		24 * HOUR_US, "TIME",
+		"how often an event stream without news says that it is alive"},
+	{"stream-stall", TYPE_DURATION, FIELD(stream_stall_us), "30s", LEAST_TIME_US, 24 * HOUR_US,
+		"TIME", "how long the client of an event stream may read nothing of what was sent"},
 	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
@@ -221,9 +254,21 @@ static bool read_file(const char *path, char *why)
 
 struct flags {
 	struct settings *settings;
+	struct operands *operands; /* NULL: there are none */
 	const char *file;
 	const char *given[OPTION_COUNT];
 };
+
+/* Where the value of a flag of the command's own belongs, NULL: it has none of that name. */
+static const char **find_own(struct operands *operands, struct slice name)
+{
+	for (size_t i = 0; operands && operands->flags[i]; i++) {
+		assert(i < OWN_FLAGS_MAX);
+		if (slice_is(name, operands->flags[i]))
+			return &operands->values[i];
+	}
+	return NULL;
+}
 
 /* Flags that are no options: they say what to do, not how. */
 static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
@@ -242,48 +287,67 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 	return true;
 }
 
-/* Reads one flag; returns how many arguments it took, 0 on failure. */
-static int take_flag(struct flags *flags, int count, char *const *arguments, char *why)
+/* Reads what is no flag; returns how many arguments it took, 0 on failure. */
+static int take_word(struct flags *flags, const char *word, char *why)
+{
+	if (flags->operands && word[0] != '-') {
+		flags->operands->words[flags->operands->word_count++] = word;
+		return 1;
+	}
+	snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help", word);
+	return 0;
+}
+
+/* Where the value of a flag belongs, NULL: there is no such flag. */
+static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
+{
+	const char **own = find_own(flags->operands, name);
+	size_t index = find_option(name);
+
+	*needs_value = own || index == OPTION_COUNT || options[index].type != TYPE_FLAG;
+	if (own)
+		return own;
+	return index < OPTION_COUNT ? &flags->given[index] : NULL;
+}
+
+/* Reads one argument; returns how many it took, 0 on failure. */
+static int take_argument(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	struct slice rest = slice_of(arguments[0]);
 	struct slice name;
-	const char *text;
-	size_t index;
-	bool joined, used_text;
+	const char *text, **value;
+	bool joined, used_text, needs_value;
 
-	if (!slice_starts_with(rest, "--")) {
-		snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help",
-			arguments[0]);
-		return 0;
-	}
+	if (!slice_starts_with(rest, "--"))
+		return take_word(flags, arguments[0], why);
 	rest = slice_make(rest.data + 2, rest.len - 2);
 	name = slice_cut(&rest, '=');
 	joined = rest.data != NULL;
 	text = joined ? rest.data : count > 1 ? arguments[1] : NULL;
 	if (take_special(flags, name, text, &used_text))
 		return used_text && !joined ? 2 : 1;
-	index = find_option(name);
-	if (index == OPTION_COUNT) {
+	value = find_flag(flags, name, &needs_value);
+	if (!value) {
 		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s; see quipu help",
 			(int)name.len, name.data);
 		return 0;
 	}
-	if (options[index].type == TYPE_FLAG && !joined) {
-		flags->given[index] = "yes";
+	if (!needs_value && !joined) {
+		*value = "yes";
 		return 1;
 	}
 	if (!text) {
-		snprintf(why, OPTIONS_WHY_SIZE, "--%s needs a value", options[index].name);
+		snprintf(why, OPTIONS_WHY_SIZE, "--%.*s needs a value", (int)name.len, name.data);
 		return 0;
 	}
-	flags->given[index] = text;
+	*value = text;
 	return joined ? 1 : 2;
 }
 
 static bool read_flags(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	for (int i = 0; i < count;) {
-		int taken = take_flag(flags, count - i, arguments + i, why);
+		int taken = take_argument(flags, count - i, arguments + i, why);
 
 		if (taken == 0)
 			return false;
@@ -356,9 +420,20 @@ static bool check_words(const struct settings *settings, char *why)
 	return false;
 }
 
-bool options_read(struct settings *settings, int count, char *const *arguments, char *why)
+const char *operands_flag(const struct operands *operands, const char *name)
 {
-	struct flags flags = {.settings = settings, .file = getenv("QUIPU_CONFIG")};
+	for (size_t i = 0; operands->flags[i]; i++) {
+		if (strcmp(operands->flags[i], name) == 0)
+			return operands->values[i];
+	}
+	return NULL;
+}
+
+bool options_read(struct settings *settings, struct operands *operands, int count,
+	char *const *arguments, char *why)
+{
+	struct flags flags = {
+		.settings = settings, .operands = operands, .file = getenv("QUIPU_CONFIG")};
 
 	memset(settings, 0, sizeof(*settings));
 	read_defaults();
@@ -440,4 +515,57 @@ void options_help(FILE *out)
 			*options[i].standard ? " [" : "", options[i].standard,
 			*options[i].standard ? "]" : "");
 	}
+}
+
+/* 90000000 is 90s: in the largest unit that needs no fraction. */
+static void write_duration(char *out, size_t size, int64_t value_us)
+{
+	static const struct {
+		int64_t us;
+		const char *name;
+	} units[] = {{24 * HOUR_US, "d"}, {HOUR_US, "h"}, {60000000, "m"}, {1000000, "s"},
+		{1000, "ms"}, {1, "us"}};
+	size_t i = 0;
+
+	while (value_us % units[i].us != 0)
+		i++;
+	if (value_us == 0)
+		snprintf(out, size, "0");
+	else
+		snprintf(out, size, "%lld%s", (long long)(value_us / units[i].us), units[i].name);
+}
+
+static void write_range(char *out, size_t size, const struct option *option)
+{
+	char least[24], most[24];
+
+	if (option->type == TYPE_INT) {
+		snprintf(out, size, "%lld to %lld", (long long)option->least,
+			(long long)option->most);
+	} else if (option->type == TYPE_DURATION) {
+		write_duration(least, sizeof(least), option->least);
+		write_duration(most, sizeof(most), option->most);
+		snprintf(out, size, "%s to %s", least, most);
+	}
+}
+
+size_t options_count(void)
+{
+	return OPTION_COUNT;
+}
+
+struct option_facts options_at(size_t index)
+{
+	const struct option *option = &options[index];
+	struct option_facts facts = {
+		.name = option->name,
+		.value = option->value_name,
+		.standard = option->standard,
+		.help = option->help,
+	};
+
+	assert(index < OPTION_COUNT);
+	environment_name(option->name, facts.variable, sizeof(facts.variable));
+	write_range(facts.range, sizeof(facts.range), option);
+	return facts;
 }

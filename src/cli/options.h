@@ -14,12 +14,17 @@
 
 struct settings {
 	const char *listen;
+	const char *server;
 	const char *data;
 	const char *roles;
 	const char *store;
 	const char *counts_store;
 	const char *gateway_store;
 	const char *gateway_bus;
+	const char *entitlements_store;
+	const char *notifications_store;
+	const char *entitlements_bus;
+	const char *notify_channel;
 	const char *pots_store;
 	const char *cache;
 	const char *allowed_hosts;
@@ -36,8 +41,17 @@ struct settings {
 	int64_t body_timeout_us;
 	int64_t idle_timeout_us;
 	int64_t drain_timeout_us;
+	int64_t stream_heartbeat_us;
+	int64_t stream_stall_us;
 	int64_t idempotency_ttl_us;
 	int64_t gateway_window_unit_us;
+	int64_t outbox_poll_us;
+	int64_t outbox_batch;
+	int64_t outbox_lease_us;
+	int64_t outbox_max_attempts;
+	int64_t notify_timeout_us;
+	int64_t notify_lease_us;
+	int64_t audit_keep_months;
 	int64_t pots_lock_wait_us;
 	int64_t pots_lock_retries;
 	int64_t pots_lock_ttl_us;
@@ -47,20 +61,53 @@ struct settings {
 	bool check_config;
 };
 
+#define EXIT_USAGE 2 /* what the program returns where its arguments are wrong */
 #define OPTIONS_WHY_SIZE 512
+#define OWN_FLAGS_MAX 4
+
+/*
+ * What a command takes besides the options: words, such as the ids of things, and flags of its own,
+ * such as --why, which have a value but neither a variable nor a line in the file.
+ */
+struct operands {
+	const char *const *flags;          /* the names of its own flags, ends with NULL */
+	const char *values[OWN_FLAGS_MAX]; /* of each, NULL: not given */
+	const char **words;                /* as many as there are arguments at most */
+	size_t word_count;
+};
 
 /*
  * Fills `settings` from everything: `count` arguments behind the command, the environment, the file
- * that --config names, the defaults. false: `why` (OPTIONS_WHY_SIZE) says which value is wrong.
- * Strings stay valid for the life of the program. Main thread, once.
+ * that --config names, the defaults. `operands` has the names of the flags and room for the words,
+ * and gets the rest; NULL: the command takes options only. false: `why` (OPTIONS_WHY_SIZE) says
+ * which argument is wrong. Strings stay valid for the life of the program. Main thread, once.
  */
-QP_MUST_CHECK bool options_read(
-	struct settings *settings, int count, char *const *arguments, char *why);
+QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
+	char *const *arguments, char *why);
+
+/* The value of a flag of the command's own, NULL: it was not given. */
+const char *operands_flag(const struct operands *operands, const char *name);
 
 /* One line an option: its value and where it comes from, passwords hidden. */
 void options_print(FILE *out);
 
 /* The help for all options. */
 void options_help(FILE *out);
+
+#define OPTION_FACT_SIZE 64
+
+/* An option as the manual tells of it (cli/manual). Strings are static but for the two arrays. */
+struct option_facts {
+	const char *name;
+	const char *value;    /* what stands for its value, NULL: it is yes or no */
+	const char *standard; /* the default, "" for none */
+	const char *help;
+	char variable[OPTION_FACT_SIZE];
+	char range[OPTION_FACT_SIZE]; /* "1 to 64", "" where there is none */
+};
+
+/* In the order of the table. */
+size_t options_count(void);
+struct option_facts options_at(size_t index);
 
 #endif

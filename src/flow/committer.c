@@ -213,18 +213,23 @@ static enum status remember(struct committer *committer, const struct write_batc
 
 static enum status decide_open(struct committer *committer, const struct write_batch *batch)
 {
+	struct session *session = committer->config.session;
 	struct write_batch open = *batch;
+	enum status status = STATUS_OK;
 
 	open.writes = arena_array(batch->arena, struct write *, batch->count);
 	open.count = 0;
-	for (size_t i = 0; i < batch->count; i++) {
-		if (batch->writes[i]->fate == WRITE_OPEN)
-			open.writes[open.count++] = batch->writes[i];
+	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
+		struct write *write = batch->writes[i];
+
+		if (write->fate == WRITE_OPEN && write->decide)
+			status = write->decide(write, session, batch->arena);
+		else if (write->fate == WRITE_OPEN)
+			open.writes[open.count++] = write;
 	}
-	if (open.count == 0)
-		return STATUS_OK;
-	return committer->config.decide(
-		committer->config.service, committer->config.session, &open);
+	if (status == STATUS_OK && open.count > 0)
+		status = committer->config.decide(committer->config.service, session, &open);
+	return status;
 }
 
 static enum status commit(struct session *session)
@@ -431,6 +436,8 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 		}
 	}
 	command_list_deliver(&committer->answered);
+	if (committer->config.committed)
+		committer->config.committed(committer->config.service);
 	carry_out(committer, committer->effects, effects);
 	return again;
 }

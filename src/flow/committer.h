@@ -62,6 +62,9 @@ struct committer_config {
 	 * recorded, the answer is OUTCOME_UNKNOWN.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
+
+	/* Optional. After every COMMIT, once its answers are on their way. Must not block. */
+	void (*committed)(void *service);
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 	void *service;

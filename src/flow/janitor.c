@@ -1,36 +1,23 @@
 #include "flow/janitor.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "runtime/bell.h"
 
-#define SWEEP_INTERVAL_S 3600
-#define RETRY_INTERVAL_S 60
+#define SWEEP_INTERVAL_NS (3600 * NS_PER_S)
+#define RETRY_INTERVAL_NS (60 * NS_PER_S)
 #define SWEEP_CHUNK 1000
 
 struct janitor {
 	struct chore chores[JANITOR_CHORES_MAX];
 	struct session *sessions[JANITOR_CHORES_MAX];
 	size_t count;
+	struct bell bell;
 	pthread_t thread;
-
-	pthread_mutex_t lock; /* guards stopping */
-	pthread_cond_t stop;
-	bool stopping;
 };
-
-static bool is_stopping(struct janitor *janitor)
-{
-	bool stopping;
-
-	pthread_mutex_lock(&janitor->lock);
-	stopping = janitor->stopping;
-	pthread_mutex_unlock(&janitor->lock);
-	return stopping;
-}
 
 static enum status sweep_keys(
 	const void *context, struct session *session, size_t limit, size_t *deleted)
@@ -52,7 +39,7 @@ static bool run_chore(struct janitor *janitor, size_t i)
 	size_t deleted = SWEEP_CHUNK;
 	size_t total = 0;
 
-	while (deleted == SWEEP_CHUNK && !is_stopping(janitor)) {
+	while (deleted == SWEEP_CHUNK && !bell_is_stopping(&janitor->bell)) {
 		if (chore->sweep(chore->context, janitor->sessions[i], SWEEP_CHUNK, &deleted) !=
 			STATUS_OK)
 			return false;
@@ -64,31 +51,17 @@ static bool run_chore(struct janitor *janitor, size_t i)
 	return true;
 }
 
-/* Returns with the lock held. */
-static void wait_for_stop(struct janitor *janitor, int seconds)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += seconds;
-	while (!janitor->stopping &&
-		pthread_cond_timedwait(&janitor->stop, &janitor->lock, &until) == 0)
-		;
-}
-
 static void *janitor_main(void *argument)
 {
 	struct janitor *janitor = argument;
 
 	pthread_setname_np(pthread_self(), "janitor");
-	while (!is_stopping(janitor)) {
+	while (!bell_is_stopping(&janitor->bell)) {
 		bool swept = true;
 
 		for (size_t i = 0; i < janitor->count; i++)
 			swept = run_chore(janitor, i) && swept;
-		pthread_mutex_lock(&janitor->lock);
-		wait_for_stop(janitor, swept ? SWEEP_INTERVAL_S : RETRY_INTERVAL_S);
-		pthread_mutex_unlock(&janitor->lock);
+		bell_wait(&janitor->bell, swept ? SWEEP_INTERVAL_NS : RETRY_INTERVAL_NS);
 	}
 	return NULL;
 }
@@ -96,7 +69,6 @@ static void *janitor_main(void *argument)
 struct janitor *janitor_start(const struct chore *chores, size_t count)
 {
 	struct janitor *janitor = qp_calloc(1, sizeof(*janitor));
-	pthread_condattr_t steady;
 	int failed;
 
 	assert(count <= JANITOR_CHORES_MAX);
@@ -107,11 +79,7 @@ struct janitor *janitor_start(const struct chore *chores, size_t count)
 		janitor->chores[i] = chores[i];
 		janitor->sessions[i] = store->ops->open_session(store, SESSION_WRITE);
 	}
-	pthread_mutex_init(&janitor->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&janitor->stop, &steady);
-	pthread_condattr_destroy(&steady);
+	bell_init(&janitor->bell);
 	failed = pthread_create(&janitor->thread, NULL, janitor_main, janitor);
 	assert(!failed);
 	return janitor;
@@ -119,14 +87,10 @@ struct janitor *janitor_start(const struct chore *chores, size_t count)
 
 void janitor_stop(struct janitor *janitor)
 {
-	pthread_mutex_lock(&janitor->lock);
-	janitor->stopping = true;
-	pthread_mutex_unlock(&janitor->lock);
-	pthread_cond_signal(&janitor->stop);
+	bell_stop(&janitor->bell);
 	pthread_join(janitor->thread, NULL);
 	for (size_t i = 0; i < janitor->count; i++)
 		session_close(janitor->sessions[i]);
-	pthread_cond_destroy(&janitor->stop);
-	pthread_mutex_destroy(&janitor->lock);
+	bell_release(&janitor->bell);
 	free(janitor);
 }

@@ -41,6 +41,7 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.decide = service->decide,
 		.perform = service->perform,
 		.settle = service->settle,
+		.committed = service->committed,
 		.service = service->open_lane ? service->open_lane(service->context)
 					      : service->context,
 	};

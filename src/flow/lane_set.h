@@ -29,6 +29,7 @@ struct lane_service {
 	void (*prepare)(void *lane, struct session *session, const struct write_batch *batch);
 	enum status (*decide)(void *lane, struct session *session, const struct write_batch *batch);
 	void (*perform)(void *lane, const struct write_batch *batch);
+	void (*committed)(void *lane);
 	enum status (*settle)(void *lane, struct session *session, const struct write_batch *batch);
 	enum status (*look_up)(
 		void *context, struct session *session, const struct read_batch *batch);

@@ -10,7 +10,7 @@
 struct reader {
 	struct reader_config config;
 	struct arena arena;
-	struct command **commands;
+	struct read **reads;
 	pthread_t thread;
 	bool has_thread;
 };
@@ -21,25 +21,39 @@ struct reader *reader_new(const struct reader_config *config)
 
 	assert(config->batch_max > 0);
 	reader->config = *config;
-	reader->commands = qp_calloc(config->batch_max, sizeof(*reader->commands));
+	reader->reads = qp_calloc(config->batch_max, sizeof(*reader->reads));
 	arena_init(&reader->arena, BATCH_ARENA_SIZE);
 	return reader;
 }
 
+/* Those that look for themselves, one by one, then the others together. */
+static enum status try_once(struct reader *reader, size_t count)
+{
+	struct session *session = reader->config.session;
+	struct read_batch batch = {.arena = &reader->arena};
+	enum status status = STATUS_OK;
+
+	arena_reset(&reader->arena);
+	batch.reads = arena_array(&reader->arena, struct read *, count);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct read *read = reader->reads[i];
+
+		if (read->look_up)
+			status = read->look_up(read, session, &reader->arena);
+		else
+			batch.reads[batch.count++] = read;
+	}
+	if (status == STATUS_OK && batch.count > 0)
+		status = reader->config.look_up(reader->config.service, session, &batch);
+	return status;
+}
+
 static enum status look_up(struct reader *reader, size_t count)
 {
-	struct read_batch batch = {
-		.commands = reader->commands,
-		.count = count,
-		.arena = &reader->arena,
-	};
 	enum status status = STATUS_RERUN;
 
-	for (int i = 0; i <= RERUN_MAX && status == STATUS_RERUN; i++) {
-		arena_reset(&reader->arena);
-		status = reader->config.look_up(
-			reader->config.service, reader->config.session, &batch);
-	}
+	for (int i = 0; i <= RERUN_MAX && status == STATUS_RERUN; i++)
+		status = try_once(reader, count);
 	return status == STATUS_RERUN || status == STATUS_POISON ? STATUS_STORE_UNAVAILABLE
 								 : status;
 }
@@ -58,7 +72,7 @@ static size_t sort_out_late(
 
 	while ((command = command_list_pop(taken))) {
 		if (now_ns < command->deadline_ns && !atomic_load(&command->client_gone)) {
-			reader->commands[count++] = command;
+			reader->reads[count++] = (struct read *)command;
 			continue;
 		}
 		fail(command, STATUS_OVERLOADED);
@@ -78,8 +92,8 @@ bool reader_step(struct reader *reader)
 
 		for (size_t i = 0; i < count; i++) {
 			if (status != STATUS_OK)
-				fail(reader->commands[i], status);
-			command_list_push(&answered, reader->commands[i]);
+				fail(&reader->reads[i]->command, status);
+			command_list_push(&answered, &reader->reads[i]->command);
 		}
 	}
 	command_list_deliver(&answered);
@@ -114,6 +128,6 @@ void reader_free(struct reader *reader)
 	assert(!reader->has_thread);
 	session_close(reader->config.session);
 	arena_release(&reader->arena);
-	free(reader->commands);
+	free(reader->reads);
 	free(reader);
 }

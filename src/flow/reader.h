@@ -8,9 +8,18 @@
 #include "ports/store.h"
 #include "runtime/lane.h"
 
-/* Commands that are looked up together. */
+/* A look at something. */
+struct read {
+	struct command command; /* its answer is what is wanted */
+
+	/* Sets the answer, or returns what the session returned. NULL: the service looks it up,
+	 * together with others. */
+	enum status (*look_up)(struct read *read, struct session *session, struct arena *arena);
+};
+
+/* What is looked up together. */
 struct read_batch {
-	struct command **commands;
+	struct read **reads;
 	size_t count;
 	struct arena *arena; /* for this try only */
 };
@@ -21,8 +30,8 @@ struct reader_config {
 	size_t batch_max;
 	const struct clock *clock;
 
-	/* Sets the answer of every command, or returns what the session returned. May be called
-	 * again for the same commands. */
+	/* Sets the answer of every read, or returns what the session returned. May be called again
+	 * for the same reads. NULL: every read looks for itself. */
 	enum status (*look_up)(
 		void *service, struct session *session, const struct read_batch *batch);
 	void *service;

@@ -28,6 +28,12 @@ enum write_effect {
 
 struct write {
 	struct command command;
+
+	/*
+	 * In the transaction, before the service decides the others: settles this write, or returns
+	 * what the session returned. NULL: the service decides it.
+	 */
+	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
 	struct key_record *key; /* NULL: sent without an Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* of a write with the fate EFFECT */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/response.h"
+#include "http/streaming.h"
 
 #define PIPELINE_MAX 64
 #define REQUEST_POOL_MAX 1024
@@ -84,22 +85,40 @@ size_t request_header_count(const struct request *request, const char *name)
 	return count;
 }
 
-static void mark_dirty(struct connection *connection)
+void connection_mark_dirty(struct connection *connection)
 {
 	if (connection->is_dirty || connection->is_pumping)
 		return; /* whoever pumps it writes the answer */
 	connection->is_dirty = true;
+	connection->before_dirty = NULL;
 	connection->next_dirty = connection->worker->dirty;
+	if (connection->next_dirty)
+		connection->next_dirty->before_dirty = connection;
 	connection->worker->dirty = connection;
+}
+
+static void forget_dirty(struct connection *connection)
+{
+	if (!connection->is_dirty)
+		return;
+	connection->is_dirty = false;
+	if (connection->before_dirty)
+		connection->before_dirty->next_dirty = connection->next_dirty;
+	else
+		connection->worker->dirty = connection->next_dirty;
+	if (connection->next_dirty)
+		connection->next_dirty->before_dirty = connection->before_dirty;
 }
 
 void request_answer(struct request *request, struct answer answer)
 {
 	assert(request->answer.http_status == 0);
 	assert(answer.http_status != 0);
+	if (request->stream)
+		stream_end(request->stream);
 	request->answer = answer;
 	if (request->connection)
-		mark_dirty(request->connection);
+		connection_mark_dirty(request->connection);
 }
 
 static void on_command_answered(struct loop_task *task)
@@ -110,10 +129,12 @@ static void on_command_answered(struct loop_task *task)
 
 	assert(request->command == command);
 	request->command = NULL;
-	if (request->connection)
-		request_answer(request, command->answer);
-	else
+	if (!request->connection)
 		request_free(request);
+	else if (request->answered)
+		request->answered(request, command);
+	else
+		request_answer(request, command->answer);
 }
 
 void request_submit(struct request *request, struct lane *lane, struct command *command)
@@ -129,6 +150,13 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 		request->command = NULL;
 		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
 	}
+}
+
+void request_submit_then(struct request *request, struct lane *lane, struct command *command,
+	void (*answered)(struct request *request, struct command *command))
+{
+	request->answered = answered;
+	request_submit(request, lane, command);
 }
 
 /* ---- writing ----------------------------------------------------------------------------- */
@@ -200,6 +228,14 @@ static void write_parts(struct connection *connection, const uv_buf_t *parts, si
 		write_rest(connection, parts, count, (size_t)done);
 }
 
+void connection_write(struct connection *connection, struct slice bytes)
+{
+	uv_buf_t part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+
+	connection->active_ns = now_ns();
+	write_parts(connection, &part, 1);
+}
+
 static struct slice current_date(struct http_worker *worker)
 {
 	int64_t now_s = clock_wall_us(&clock_system) / 1000000;
@@ -249,6 +285,8 @@ static uv_buf_t finish_request(struct connection *connection, struct request *re
 	if (close_after)
 		connection->last_request_seen = true;
 	router_apply_style(worker->router, request);
+	if (request->stream)
+		stream_begin(request->stream);
 	bytes = response_render(request, current_date(worker), close_after);
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
@@ -361,17 +399,24 @@ static bool read_on(struct connection *connection)
 	return true;
 }
 
+/* The loop's buffer is about to be used for others. */
 static void keep_input(struct connection *connection)
 {
-	char *old = connection->kept;
+	assert(!connection->kept);
+	if (connection->input.len == 0)
+		return;
+	connection->kept = qp_malloc(connection->input.len);
+	memcpy(connection->kept, connection->input.data, connection->input.len);
+	connection->input.data = connection->kept;
+}
 
+/* What was kept may be 64 KiB, and the connection may stay idle, or become a stream. */
+static void drop_used_input(struct connection *connection)
+{
+	if (connection->input.len > 0)
+		return;
+	free(connection->kept);
 	connection->kept = NULL;
-	if (connection->input.len > 0) {
-		connection->kept = qp_malloc(connection->input.len);
-		memcpy(connection->kept, connection->input.data, connection->input.len);
-		connection->input.data = connection->kept;
-	}
-	free(old);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer);
@@ -388,8 +433,8 @@ static bool wants_input(const struct connection *connection)
 {
 	if (connection->input_ended)
 		return false;
-	if (connection->is_lingering)
-		return true;
+	if (connection->is_lingering || connection->stream)
+		return true; /* to notice its end */
 	return !connection->held && connection->input.len == 0 && !connection->last_request_seen &&
 	       connection->write_backlog <= WRITE_BACKLOG_MAX;
 }
@@ -438,7 +483,8 @@ static void finish(struct connection *connection)
 
 static bool is_idle(const struct connection *connection)
 {
-	return !connection->first && !connection->held && connection->write_backlog == 0;
+	return !connection->first && !connection->held && !connection->stream &&
+	       connection->write_backlog == 0;
 }
 
 static bool is_finished(const struct connection *connection)
@@ -463,10 +509,13 @@ void connection_pump(struct connection *connection)
 			moved |= start_held(connection);
 		if (!connection->is_closed)
 			moved |= read_on(connection);
+		if (connection->stream)
+			moved |= stream_write(connection->stream);
 	} while (moved && !connection->is_closed);
 	connection->is_pumping = false;
 	if (connection->is_closed)
 		return;
+	drop_used_input(connection);
 	if (is_finished(connection) && !connection->is_lingering)
 		finish(connection);
 	if (!connection->is_closed)
@@ -483,13 +532,15 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		connection->input_ended = true;
 		connection->is_reading = false;
 		uv_read_stop(stream);
-		if (len != UV_EOF || connection->is_lingering)
+		if (len != UV_EOF || connection->is_lingering || connection->stream)
 			connection_close(connection);
 		else
 			connection_pump(connection);
 		return;
 	}
-	if (connection->is_lingering)
+	if (connection->stream)
+		stream_read(connection->stream, (size_t)len);
+	if (connection->stream || connection->is_lingering || connection->is_closed)
 		return;
 	assert(connection->input.len == 0);
 	connection->active_ns = now_ns();
@@ -504,6 +555,8 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 static void drop_request(struct request *request)
 {
 	request->connection = NULL;
+	if (request->stream)
+		stream_end(request->stream);
 	if (request->command)
 		atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
 	else
@@ -534,17 +587,6 @@ static void on_closed(uv_handle_t *handle)
 	free(connection);
 }
 
-static void forget_dirty(struct connection *connection)
-{
-	struct connection **link = &connection->worker->dirty;
-
-	if (!connection->is_dirty)
-		return;
-	while (*link != connection)
-		link = &(*link)->next_dirty;
-	*link = connection->next_dirty;
-}
-
 void connection_close(struct connection *connection)
 {
 	struct http_worker *worker = connection->worker;
@@ -554,6 +596,8 @@ void connection_close(struct connection *connection)
 	connection->is_closed = true;
 	forget_dirty(connection);
 	drop_requests(connection);
+	if (connection->stream)
+		stream_end(connection->stream);
 	if (connection->before)
 		connection->before->next = connection->next;
 	else
@@ -577,7 +621,9 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	const struct parser *parser = &connection->parser;
 	int64_t quiet_ns = now - connection->active_ns;
 
-	if (connection->is_lingering) {
+	if (connection->stream) {
+		stream_check(connection->stream, now);
+	} else if (connection->is_lingering) {
 		if (quiet_ns > LINGER_NS)
 			connection_close(connection);
 	} else if (connection->write_backlog > 0) {
@@ -631,8 +677,7 @@ void worker_write_answers(void *context)
 	while (worker->dirty) {
 		struct connection *connection = worker->dirty;
 
-		worker->dirty = connection->next_dirty;
-		connection->is_dirty = false;
+		forget_dirty(connection);
 		connection_pump(connection);
 	}
 }

@@ -5,6 +5,7 @@
  *   held      a request that may not start yet: a change waits until everything before it on this
  *             connection is answered, and nothing starts behind a change. Reading stops meanwhile.
  *   queue     requests that have started, in order; answers leave from the front only
+ *   streaming the last answer is a stream, which goes on; see stream.h
  *   lingering the last answer is out and our side is shut; input is thrown away until the client
  *             closes too, so that it gets to read the answer instead of a reset
  *   closed    uv_close() is under way; requests still in lanes have lost their connection pointer
@@ -19,6 +20,7 @@ struct connection {
 	struct http_worker *worker;
 	struct connection *before;
 	struct connection *next;
+	struct connection *before_dirty;
 	struct connection *next_dirty;
 	struct parser parser;
 
@@ -26,6 +28,7 @@ struct connection {
 	struct request *last;
 	size_t queued;
 	struct request *held;
+	struct stream *stream; /* NULL: it has none */
 
 	struct slice input;   /* not parsed yet; in the loop's buffer, or in `kept` */
 	char *kept;           /* owned copy of input that had to wait */
@@ -42,6 +45,12 @@ struct connection {
 
 /* Moves everything forward that can move: parses, starts, writes, closes. */
 void connection_pump(struct connection *connection);
+
+/* Has it pumped before the loop sleeps. */
+void connection_mark_dirty(struct connection *connection);
+
+/* Writes `bytes`, which need not stay. The connection may be closed after. */
+void connection_write(struct connection *connection, struct slice bytes);
 
 /* Ends it at once. */
 void connection_close(struct connection *connection);

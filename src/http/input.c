@@ -126,6 +126,31 @@ struct slice input_id_or_number(
 	return id;
 }
 
+struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count)
+{
+	json_t *list = field_value(input, field, NULL);
+	size_t total = json_array_size(list);
+	struct slice *ids;
+
+	if (!json_is_array(list) || total == 0 || total > most) {
+		field_error(input, field, "is required and must be a list of 1 to 1000 ids");
+		return NULL;
+	}
+	ids = arena_array(&input->request->arena, struct slice, total);
+	for (size_t i = 0; i < total; i++) {
+		const json_t *value = json_array_get(list, i);
+
+		if (!json_is_string(value)) {
+			field_error(input, field, "must be a list of strings");
+			return NULL;
+		}
+		ids[i] = copy_string(input, value);
+		input_check_id(input, field, ids[i]);
+	}
+	*count = total;
+	return ids;
+}
+
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message)
 {
 	json_t *value = field_value(input, field, NULL);
@@ -197,4 +222,47 @@ int64_t input_int(struct input *input, const struct int_rule *rule)
 		return number;
 	input_error(input, rule->field, rule->message);
 	return rule->fallback;
+}
+
+struct slice input_query(struct input *input, const char *name)
+{
+	struct request *request = input->request;
+	struct slice rest = request->path.query;
+	struct slice value = {0};
+	struct query_pair pair;
+	bool found = true;
+
+	while (found) {
+		if (query_next(&request->arena, &rest, &pair, &found) != STATUS_OK) {
+			input_error(
+				input, name, "the query is not valid UTF-8 or percent encoding");
+			break;
+		}
+		if (found && slice_is(pair.name, name))
+			value = pair.value;
+	}
+	return value;
+}
+
+size_t input_limit(struct input *input, size_t fallback)
+{
+	struct slice text = input_query(input, "limit");
+	int64_t limit;
+
+	if (!text.data)
+		return fallback;
+	if (text_to_int(text, &limit) && limit >= 1 && limit <= LIST_LIMIT_MAX)
+		return (size_t)limit;
+	input_error(input, "limit", "must be an integer from 1 to 1000");
+	return fallback;
+}
+
+void input_require_key(struct input *input)
+{
+	struct request *request = input->request;
+
+	if (input->refusal.http_status == 0 && !request_header(request, "Idempotency-Key").data)
+		input->refusal = answer_problem(&request->arena, STATUS_IDEMPOTENCY_KEY_REQUIRED,
+			"this request needs the header Idempotency-Key, so that sending it again "
+			"is safe");
 }

@@ -12,6 +12,7 @@
 #define INPUT_ERRORS_MAX 16
 #define ID_BYTES_MAX 128
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
+#define LIST_LIMIT_MAX 1000
 
 struct input {
 	struct request *request;
@@ -49,8 +50,22 @@ struct slice input_id(struct input *input, const char *field);
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
 
+/* A list of 1 to `most` (at most 1000) ids from the body, required; NULL where it is wrong. */
+struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
+
 /* A text from the body, required, not blank, of at most `max` bytes. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
+
+/* The value of a query parameter, the last one if it was given twice; {NULL, 0} where there is
+ * none.
+ */
+struct slice input_query(struct input *input, const char *name);
+
+/* The query parameter `limit` of a list: 1 to LIST_LIMIT_MAX, or `fallback` where there is none. */
+size_t input_limit(struct input *input, size_t fallback);
+
+/* Refuses the request with IDEMPOTENCY_KEY_REQUIRED where the header is missing. */
+void input_require_key(struct input *input);
 
 /* The Idempotency-Key header, {NULL, 0} where there is none. Bare, or as a quoted string. */
 struct slice input_idempotency_key(struct input *input);

@@ -18,6 +18,7 @@
 struct connection;
 struct http_worker;
 struct route;
+struct stream;
 
 struct header {
 	struct slice name;
@@ -43,8 +44,11 @@ struct request {
 	int64_t started_ns;
 	int64_t deadline_ns;
 	struct command *command; /* travelling through a lane, or NULL */
-	struct answer answer;    /* http_status 0: not yet */
-	bool safe;               /* GET or HEAD */
+	void (*answered)(struct request *request, struct command *command); /* or NULL */
+	struct answer answer;  /* http_status 0: not yet */
+	struct stream *stream; /* that answers it, NULL: none */
+	bool is_stream;        /* the answer is the head of a stream, and has no length */
+	bool safe;             /* GET or HEAD */
 	bool head_only;
 	bool keep_alive;
 };
@@ -56,7 +60,7 @@ struct slice request_header(const struct request *request, const char *name);
 /* How often a header of that name was sent. */
 size_t request_header_count(const struct request *request, const char *name);
 
-/* Answers now. On the loop, once. */
+/* Answers now. On the loop, once. A stream that was prepared for the request is gone. */
 void request_answer(struct request *request, struct answer answer);
 
 /*
@@ -65,5 +69,13 @@ void request_answer(struct request *request, struct answer answer);
  * with OVERLOADED at once. On the loop, once.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
+
+/*
+ * The same, but when the command is back, `answered` runs on the loop and decides what becomes of
+ * its answer: it answers the request, or starts its stream. It does not run if the client is gone,
+ * or the lane was full.
+ */
+void request_submit_then(struct request *request, struct lane *lane, struct command *command,
+	void (*answered)(struct request *request, struct command *command));
 
 #endif

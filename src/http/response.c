@@ -23,7 +23,7 @@ struct slice response_render(struct request *request, struct slice date, bool cl
 	buffer_text(&out, status_reason(answer->http_status));
 	buffer_text(&out, "\r\n");
 	header(&out, "Content-Type: ", answer->content_type);
-	if (answer->http_status != 204) {
+	if (answer->http_status != 204 && !request->is_stream) {
 		buffer_text(&out, "Content-Length: ");
 		buffer_int(&out, (int64_t)answer->body.len);
 		buffer_text(&out, "\r\n");

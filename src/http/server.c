@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "http/connection.h"
+#include "http/streaming.h"
 
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
@@ -43,6 +43,7 @@ static void sweep(uv_timer_t *timer)
 	int64_t now = clock_steady_ns(&clock_system);
 	struct connection *next;
 
+	worker->heartbeats_left = HEARTBEATS_PER_SWEEP;
 	for (struct connection *c = worker->connections; c; c = next) {
 		next = c->next;
 		connection_check_deadlines(c, now);
@@ -57,6 +58,11 @@ static void sweep(uv_timer_t *timer)
 		resume_accepting(worker->server);
 }
 
+static void on_sleep(uv_prepare_t *before_sleep)
+{
+	worker_write_answers(before_sleep->data);
+}
+
 void worker_init(struct http_worker *worker, struct server *server)
 {
 	worker->server = server;
@@ -68,10 +74,22 @@ void worker_init(struct http_worker *worker, struct server *server)
 	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
 	worker->sweep.data = worker;
 	uv_timer_start(&worker->sweep, sweep, SWEEP_MS, SWEEP_MS);
+	uv_prepare_init(loop_uv(worker->loop), &worker->before_sleep);
+	worker->before_sleep.data = worker;
+	uv_prepare_start(&worker->before_sleep, on_sleep);
 }
 
 void worker_drain(struct http_worker *worker)
 {
+	struct connection *next;
+
+	for (struct connection *c = worker->connections; c; c = next) {
+		next = c->next;
+		if (c->stream)
+			connection_pump(c); /* for the newest value */
+		if (c->stream)
+			connection_close(c);
+	}
 	worker->draining = true;
 }
 
@@ -108,13 +126,22 @@ static void post_to_worker(
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
-static size_t connection_total(const struct server *server)
+/* The sum of a counter that each worker has, `offset` bytes into it. */
+static int64_t sum_workers(const struct server *server, size_t offset)
 {
 	int64_t total = 0;
 
-	for (size_t i = 0; i < server->worker_count; i++)
-		total += counter_read(&server->workers[i].connection_count);
-	return (size_t)total;
+	for (size_t i = 0; i < server->worker_count; i++) {
+		const char *worker = (const char *)&server->workers[i];
+
+		total += counter_read((const struct counter *)(const void *)(worker + offset));
+	}
+	return total;
+}
+
+static size_t connection_total(const struct server *server)
+{
+	return (size_t)sum_workers(server, offsetof(struct http_worker, connection_count));
 }
 
 static struct http_worker *least_busy(struct server *server)
@@ -378,11 +405,7 @@ void server_drain(struct server *server)
 
 static int64_t in_flight(const struct server *server)
 {
-	int64_t total = 0;
-
-	for (size_t i = 0; i < server->worker_count; i++)
-		total += counter_read(&server->workers[i].in_flight);
-	return total;
+	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
 bool server_wait_idle(struct server *server, int64_t until_ns)
@@ -400,8 +423,8 @@ bool server_wait_idle(struct server *server, int64_t until_ns)
 static void end_worker(struct http_worker *worker)
 {
 	worker_close_all(worker);
-	if (!uv_is_closing((uv_handle_t *)&worker->sweep))
-		uv_close((uv_handle_t *)&worker->sweep, NULL);
+	uv_close((uv_handle_t *)&worker->sweep, NULL);
+	uv_close((uv_handle_t *)&worker->before_sleep, NULL);
 }
 
 void server_free(struct server *server)
@@ -420,6 +443,21 @@ void server_free(struct server *server)
 	free(server);
 }
 
+static void collect_streams(const struct server *server, struct buffer *page)
+{
+	metrics_family(page, "quipu_http_streams", "gauge", "Open event streams.");
+	metrics_sample(page, "quipu_http_streams", "",
+		sum_workers(server, offsetof(struct http_worker, stream_count)));
+	metrics_family(page, "quipu_http_stream_events_total", "counter",
+		"Values written to event streams.");
+	metrics_sample(page, "quipu_http_stream_events_total", "",
+		sum_workers(server, offsetof(struct http_worker, events_sent)));
+	metrics_family(page, "quipu_http_stream_events_skipped_total", "counter",
+		"Values that a newer one replaced before they were written to a stream.");
+	metrics_sample(page, "quipu_http_stream_events_skipped_total", "",
+		sum_workers(server, offsetof(struct http_worker, events_skipped)));
+}
+
 void server_collect(void *context, struct buffer *page)
 {
 	const struct server *server = context;
@@ -433,4 +471,5 @@ void server_collect(void *context, struct buffer *page)
 		"Connections over --max-connections.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		counter_read(&server->refused_connections));
+	collect_streams(server, page);
 }

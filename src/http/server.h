@@ -14,6 +14,8 @@ struct server_limits {
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */
 	int64_t idle_timeout_ns; /* between requests, and for a client that does not read */
 	int64_t deadline_ns;     /* from the end of a request to its answer */
+	int64_t heartbeat_ns;    /* on a stream that has nothing else to say */
+	int64_t stream_stall_ns; /* for a client of a stream that does not read */
 };
 
 struct server;
@@ -40,7 +42,10 @@ const char *server_address(const struct server *server);
 /* Starts the loops; connections are accepted from here on. */
 void server_start(struct server *server);
 
-/* Stops accepting (what the kernel has accepted is still served) and lets connections finish. */
+/*
+ * Stops accepting (what the kernel has accepted is still served) and lets connections finish.
+ * Streams end at once.
+ */
 void server_drain(struct server *server);
 
 /* Waits until every request is answered and every connection closed. false: not by `until_ns`. */

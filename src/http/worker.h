@@ -1,6 +1,6 @@
 /*
- * What the connections of one loop share. Private to http/: connection.c and server.c. Everything
- * here belongs to the loop's thread, except the counters.
+ * What the connections of one loop share. Private to http/: connection.c, server.c, stream.c
+ * and hub.c. Everything here belongs to the loop's thread, except the counters.
  */
 #ifndef QUIPU_HTTP_WORKER_H
 #define QUIPU_HTTP_WORKER_H
@@ -18,6 +18,7 @@ struct http_worker {
 	const struct admission *admission;
 	struct loop *loop;
 	uv_timer_t sweep;
+	uv_prepare_t before_sleep; /* writes what was answered outside a round of tasks */
 
 	struct connection *connections; /* all of this loop */
 	struct connection *dirty;       /* with answers that are not written yet */
@@ -28,9 +29,13 @@ struct http_worker {
 	char date[32];
 	int64_t date_s;
 	bool draining;
+	size_t heartbeats_left; /* in this sweep */
 
-	struct counter connection_count; /* any thread may read these two */
+	struct counter connection_count; /* any thread may read these */
 	struct counter in_flight;
+	struct counter stream_count;
+	struct counter events_sent;
+	struct counter events_skipped;
 };
 
 void worker_init(struct http_worker *worker, struct server *server);
@@ -43,8 +48,8 @@ void worker_release(struct http_worker *worker);
 void worker_serve(struct http_worker *worker, int fd);
 
 /*
- * On the loop: connections close after their next answer. Idle ones close with the next sweep, so
- * that a request which is already on its way is still answered.
+ * On the loop: connections close after their next answer, streams now. Idle ones close with the
+ * next sweep, so that a request which is already on its way is still answered.
  */
 void worker_drain(struct http_worker *worker);
 

@@ -1,7 +1,7 @@
 /*
  * A message bus: what leaves one service and arrives in another, at least once. Implemented by
- * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats, and more to
- * come; one contract suite runs on all of them.
+ * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats and
+ * adapters/rabbitmq; one contract suite runs on all of them.
  *
  * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange, a local queue. A message has
  * a channel, a subject within it (routing key; Kafka carries it as a header), a key (messages with
@@ -38,8 +38,9 @@ struct bus_message {
 	struct slice channel;
 	struct slice subject; /* may be empty */
 	struct slice key;     /* may be empty */
-	struct slice id;      /* unique; sent as header event-id, by which consumers tell repeats */
-	struct bus_header headers[BUS_HEADERS_MAX];
+	struct slice id;      /* unique; sent as header event-id (JetStream: Nats-Msg-Id), by which
+			       * consumers tell repeats; engines may drop a message whose id they have */
+	struct bus_header headers[BUS_HEADERS_MAX]; /* those of one name keep their order */
 	size_t header_count;
 	struct slice value;
 
@@ -51,19 +52,34 @@ struct bus_delivery {
 	struct slice channel;
 	struct slice subject;
 	struct slice key;
-	struct slice id; /* header event-id, empty if it came without */
+	struct slice id; /* empty if it came without */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
-	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041" */
+	struct slice position; /* where it lies, for people and for dedupe: "sms-outbound/2/1041",
+				* or "ENTITLEMENTS/1041" */
 	bool is_exhausted;     /* given too often without an ack: it comes this one last time */
 	uint64_t handle;       /* the adapter's */
+};
+
+/* A group of consumers, and what it wants of its channel. */
+struct bus_group {
+	const char *name;
+	const char *subjects; /* separated by spaces; NULL: all. NATS can do one or all */
 };
 
 /* What a program uses of a channel; made at start where it does not exist. */
 struct bus_channel {
 	const char *name;
 	int partitions; /* for engines that have them */
+
+	/*
+	 * The groups that are known, wherever they run. One that is not named here wants all, and
+	 * on engines that keep messages for each group apart (RabbitMQ) gets only what is published
+	 * after it was first opened.
+	 */
+	const struct bus_group *groups;
+	size_t group_count;
 
 	/* For engines that file messages by subject (JetStream). */
 	const char *stream;   /* "ENTITLEMENTS"; NULL: the name in capitals, with _ for . and - */
@@ -114,10 +130,11 @@ struct consumer_ops {
 	void (*again)(struct consumer *consumer);
 
 	/*
-	 * Before ack: the delivery at `index` of the last fetch can never be used and has been put
-	 * aside. May be NULL: the engine makes no difference.
+	 * Before ack: the delivery at `index` of the last fetch can never be used, and `why` says
+	 * in a sentence what is wrong with it. The caller has put it aside. May be NULL: the engine
+	 * makes no difference.
 	 */
-	void (*poison)(struct consumer *consumer, size_t index);
+	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
 	/* Any thread: a fetch that waits, or the next one, returns at once. Never blocks. */
 	void (*wake)(struct consumer *consumer);
@@ -140,7 +157,10 @@ struct bus_ops {
 
 	struct producer *(*open_producer)(struct bus *bus);
 
-	/* A member of the group: each message of the channel goes to one member of each group. */
+	/*
+	 * A member of the group: each message of the channel that the group wants goes to one
+	 * member of it. Others are passed over, as if they were acknowledged.
+	 */
 	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
 
 	/* After all producers and consumers are closed. */
@@ -151,13 +171,35 @@ struct bus_ops {
 struct bus {
 	const struct bus_ops *ops;
 	const char *name;   /* "gateway-bus": what /readyz and the metrics call it */
-	const char *engine; /* "local", "kafka", "nats" */
+	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
 };
 
-static inline void consumer_poison(struct consumer *consumer, size_t index)
+/* The subjects that a group wants of a channel. NULL: all. */
+static inline const char *bus_group_subjects(const struct bus_channel *channel, const char *group)
+{
+	for (size_t i = 0; i < channel->group_count; i++) {
+		if (!strcmp(channel->groups[i].name, group))
+			return channel->groups[i].subjects;
+	}
+	return NULL;
+}
+
+/* Whether `subject` is among `subjects`, as of struct bus_group. */
+static inline bool bus_subjects_have(const char *subjects, struct slice subject)
+{
+	struct slice rest = subjects ? slice_of(subjects) : slice_make(NULL, 0);
+
+	while (rest.data) {
+		if (slice_equal(slice_cut(&rest, ' '), subject))
+			return true;
+	}
+	return !subjects;
+}
+
+static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {
 	if (consumer->ops->poison)
-		consumer->ops->poison(consumer, index);
+		consumer->ops->poison(consumer, index, why);
 }
 
 #endif

@@ -40,6 +40,34 @@ struct cached_limit {
 			 */
 };
 
+#define CACHE_COUNTER_TTL_S 300
+#define CACHE_LEASE_TTL_S 10
+
+/*
+ * A user's counter in the cache, for 5 minutes: counter:<userId>:UnreadMessages holds
+ * {"count","version","lastUpdated"}; and counters:<userId>, the list of all, holds the same in an
+ * array, with a "type" before. Count and version are not negative and stay below 10^15.
+ *
+ * A reader that finds nothing gets the user's lease (counter:<userId>:UnreadMessages:lease, 10 s),
+ * one for the counter and the list, and may write what it then reads from the store only while it
+ * holds that; writers delete it. So what a reader writes is never older than the last refresh:
+ *
+ *   what happened since the reader got its lease     why its value is not written
+ *   refreshed                                        the lease is gone
+ *   refreshed, then deleted, evicted or expired      the lease is gone
+ *   the lease ended                                  the lease is gone
+ *   it ended, and another reader has it              that is another lease
+ */
+struct cached_counter {
+	struct slice user_id;
+	bool is_list;  /* counter_get, counter_fill: of the list, else of the counter */
+	bool hit;      /* counter_get: out */
+	int64_t lease; /* counter_get: out where it missed, 0: another reader has it */
+	int64_t count;
+	int64_t version;
+	int64_t updated_us;
+};
+
 struct cache_session;
 
 struct cache_session_ops {
@@ -62,6 +90,33 @@ struct cache_session_ops {
 	 */
 	QP_MUST_CHECK enum status (*limit_drop)(
 		struct cache_session *session, const struct slice *user_ids, size_t count);
+
+	/*
+	 * For each entry: the counter, or a lease where there is none. One script, one round trip.
+	 * What is under the key and not of that form counts as none. CACHE_AWAY leaves the entries
+	 * as they are; leases may be taken.
+	 */
+	QP_MUST_CHECK enum status (*counter_get)(
+		struct cache_session *session, struct cached_counter *counters, size_t count);
+
+	/*
+	 * For each entry that has a lease: if that still stands, ends it, and writes the entry
+	 * unless a later version is there.
+	 */
+	QP_MUST_CHECK enum status (*counter_fill)(
+		struct cache_session *session, const struct cached_counter *counters, size_t count);
+
+	/*
+	 * After a change has committed, for each entry: writes the counter unless a later version
+	 * is there, deletes the lease and the list of all. One that fails is remembered as a
+	 * deletion of all three and made up for before the cache is used again.
+	 *
+	 * Where no version is there, there is none to compare with: of two changes of a user that
+	 * are refreshed in the wrong order, the older one stays if the newer one was deleted or has
+	 * ended in between.
+	 */
+	QP_MUST_CHECK enum status (*counter_refresh)(
+		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	void (*close)(struct cache_session *session);
 };

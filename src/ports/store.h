@@ -134,9 +134,12 @@ struct store_ops {
 	 */
 	void (*announce)(struct store *store, const char *topic);
 
-	/* Before start(). `heard` is called on any thread and must not block. `topic` is static. */
+	/* `heard` is called on any thread and must not block nor listen. `topic` is static. */
 	void (*listen)(struct store *store, const char *topic, void (*heard)(void *context),
 		void *context);
+
+	/* When it returns, nothing is called with this context any more. */
+	void (*unlisten)(struct store *store, void *context);
 
 	/* How often the engine failed, by kind; a race that was lost to others does not count. */
 	int64_t (*error_count)(struct store *store, enum status kind);

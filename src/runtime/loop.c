@@ -41,6 +41,27 @@ static struct loop_task *take_tasks(struct loop *loop, bool *stopping)
 	return tasks;
 }
 
+static bool has_tasks(struct loop *loop)
+{
+	bool has;
+
+	pthread_mutex_lock(&loop->lock);
+	has = loop->first != NULL;
+	pthread_mutex_unlock(&loop->lock);
+	return has;
+}
+
+/* Closes the last handle, unless the round that has just ended led to another. */
+static void end_if_empty(struct loop *loop)
+{
+	if (uv_is_closing((uv_handle_t *)&loop->wake))
+		return;
+	if (has_tasks(loop))
+		uv_async_send(&loop->wake);
+	else
+		uv_close((uv_handle_t *)&loop->wake, NULL);
+}
+
 static void on_wake(uv_async_t *wake)
 {
 	struct loop *loop = wake->data;
@@ -55,8 +76,8 @@ static void on_wake(uv_async_t *wake)
 	}
 	if (loop->after_tasks)
 		loop->after_tasks(loop->context);
-	if (stopping && !uv_is_closing((uv_handle_t *)wake))
-		uv_close((uv_handle_t *)wake, NULL);
+	if (stopping)
+		end_if_empty(loop);
 }
 
 struct loop *loop_new(void (*after_tasks)(void *context), void *context)

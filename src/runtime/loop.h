@@ -32,7 +32,10 @@ void loop_post(struct loop *loop, struct loop_task *task);
 /* The same for a chain of tasks linked by `next`, from `first` to `last`. */
 void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_task *last);
 
-/* Lets the loop end once its handles are closed. Tasks posted before still run. Any thread. */
+/*
+ * Lets the loop end once its handles are closed. Any thread. Tasks posted before still run, and so
+ * do those that came while the last of these ran.
+ */
 void loop_stop(struct loop *loop);
 
 /* Waits for the thread of a loop that was started. */

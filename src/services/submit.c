@@ -31,8 +31,8 @@ void submit_write(struct input *input, struct lane_set *lanes, struct write *wri
 	request_submit(request, lane_set_writer(lanes, command->hash), command);
 }
 
-void submit_read(struct input *input, struct lane_set *lanes, struct command *command)
+void submit_read(struct input *input, struct lane_set *lanes, struct read *read)
 {
 	if (!input_refuse(input))
-		request_submit(input->request, lane_set_reader(lanes), command);
+		request_submit(input->request, lane_set_reader(lanes), &read->command);
 }

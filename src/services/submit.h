@@ -13,6 +13,6 @@
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
 /* The same for a request that only looks. */
-void submit_read(struct input *input, struct lane_set *lanes, struct command *command);
+void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
 #endif

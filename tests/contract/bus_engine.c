@@ -7,6 +7,8 @@
 
 #include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
+#include "adapters/nats/nats_bus.h"
+#include "adapters/rabbitmq/rabbitmq_bus.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -24,6 +26,16 @@ static const char *bus_url(void)
 bool bus_engine_is_local(void)
 {
 	return strncmp(bus_url(), "local:", 6) == 0;
+}
+
+bool bus_engine_is_nats(void)
+{
+	return strncmp(bus_url(), "nats:", 5) == 0;
+}
+
+bool bus_engine_delays(void)
+{
+	return bus_engine_is_nats();
 }
 
 int64_t bus_engine_in(int64_t duration_ns)
@@ -63,6 +75,10 @@ static struct bus *new_bus(const struct bus_engine *engine)
 {
 	if (engine->path)
 		return local_bus_new("contract", engine->path, engine->channels, CHANNEL_COUNT);
+	if (bus_engine_is_nats())
+		return nats_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
+	if (strncmp(bus_url(), "amqp", 4) == 0)
+		return rabbitmq_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 }
 
@@ -88,14 +104,20 @@ static void open_bus(struct bus_engine *engine)
 	engine->producer = engine->bus->ops->open_producer(engine->bus);
 }
 
+static const char *group_name(struct bus_engine *engine, int channel, const char *group)
+{
+	struct buffer name = buffer_make(&engine->arena, 64);
+
+	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
+	return name.data;
+}
+
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group)
 {
 	struct bus *bus = engine->bus;
-	struct buffer name = buffer_make(&engine->arena, 64);
-	struct consumer *consumer;
+	const char *name = group_name(engine, channel, group);
+	struct consumer *consumer = bus->ops->open_consumer(bus, engine->names[channel], name);
 
-	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
-	consumer = bus->ops->open_consumer(bus, engine->names[channel], name.data);
 	assert_true(engine->consumer_count < CONSUMERS_MAX);
 	engine->consumers[engine->consumer_count++] = consumer;
 	return consumer;
@@ -125,6 +147,28 @@ void bus_engine_restart(struct bus_engine *engine)
 	open_bus(engine);
 }
 
+static const char *group_subject(struct bus_engine *engine, int channel, const char *subject)
+{
+	return arena_copy(&engine->arena, bus_engine_subject(engine, channel, subject)).data;
+}
+
+static void name_groups(struct bus_engine *engine, int channel)
+{
+	static const struct bus_group groups[GROUP_COUNT] = {{"g", NULL}, {"one", NULL},
+		{"two", NULL}, {"late", NULL}, {"idle", NULL}, {"news", "news alarm"},
+		{"read", "read"}};
+
+	for (size_t i = 0; i < GROUP_COUNT; i++) {
+		engine->groups[channel][i].name = group_name(engine, channel, groups[i].name);
+		engine->groups[channel][i].subjects = groups[i].subjects;
+		if (bus_engine_is_nats() && groups[i].subjects)
+			engine->groups[channel][i].subjects =
+				group_subject(engine, channel, groups[i].name);
+	}
+	engine->channels[channel].groups = engine->groups[channel];
+	engine->channels[channel].group_count = GROUP_COUNT;
+}
+
 static void name_channels(struct bus_engine *engine)
 {
 	static const char *const endings[CHANNEL_COUNT] = {"first", "second"};
@@ -134,11 +178,15 @@ static void name_channels(struct bus_engine *engine)
 
 	dice_init(&dice);
 	number = (unsigned)dice_next(&dice);
-	for (size_t i = 0; i < CHANNEL_COUNT; i++) {
+	for (int i = 0; i < CHANNEL_COUNT; i++) {
 		snprintf(engine->names[i], sizeof(engine->names[i]), "test-%08x-%s", number,
 			endings[i]);
+		snprintf(engine->subjects[i], sizeof(engine->subjects[i]), "%s %s.>",
+			engine->names[i], engine->names[i]);
 		engine->channels[i].name = engine->names[i];
+		engine->channels[i].subjects = engine->subjects[i];
 		engine->channels[i].partitions = partitions[i];
+		name_groups(engine, i);
 	}
 }
 
@@ -167,6 +215,30 @@ int bus_engine_teardown(void **state)
 	arena_release(&engine->arena);
 	free(engine);
 	return 0;
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+struct slice bus_engine_subject(struct bus_engine *engine, int channel, const char *ending)
+{
+	struct buffer subject = buffer_make(&engine->arena, 64);
+
+	buffer_format(&subject, "%s.%s", engine->names[channel], ending);
+	return buffer_slice(&subject);
+}
+
+/* JetStream knows streams and sequences, the others topics and partitions. */
+struct slice bus_engine_place(struct bus_engine *engine, int channel)
+{
+	struct buffer place = buffer_make(&engine->arena, 64);
+
+	buffer_format(&place, bus_engine_is_nats() ? "%s/" : "%s/0/", engine->names[channel]);
+	for (size_t i = 0; bus_engine_is_nats() && i < place.len; i++) {
+		char c = place.data[i];
+
+		place.data[i] = (char)(c == '-' ? '_' : c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+	}
+	return buffer_slice(&place);
 }
 
 /* ---- publishing -------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /*
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
- * default) or a kafka:// URL, whose server with_kafka.py starts.
+ * default), a kafka://, nats:// or amqp:// URL, whose server with_kafka.py, with_nats.py or
+ * with_rabbitmq.py starts.
  *
- * Each test has a bus of its own; on Kafka also channels of its own, told apart by a prefix.
+ * Each test has a bus of its own; on servers also channels of its own, told apart by a prefix.
  */
 #ifndef QUIPU_CONTRACT_BUS_ENGINE_H
 #define QUIPU_CONTRACT_BUS_ENGINE_H
@@ -29,11 +30,16 @@
 
 enum { CHANNEL_FIRST, CHANNEL_SECOND, CHANNEL_COUNT };
 
+/* The groups that each channel is declared with; what a test opens is one of them. */
+#define GROUP_COUNT 7
+
 struct bus_engine {
 	struct bus *bus; /* started, and up */
 	struct producer *producer;
 	struct bus_channel channels[CHANNEL_COUNT]; /* of 4 partitions and of 1 */
 	char names[CHANNEL_COUNT][40];
+	char subjects[CHANNEL_COUNT][96];
+	struct bus_group groups[CHANNEL_COUNT][GROUP_COUNT];
 	char *path;         /* of the local queue */
 	struct arena arena; /* until the test ends */
 
@@ -48,11 +54,25 @@ int bus_engine_teardown(void **state);
 #define BUS_TEST(test) cmocka_unit_test_setup_teardown(test, bus_engine_setup, bus_engine_teardown)
 
 bool bus_engine_is_local(void);
+bool bus_engine_is_nats(void);
+
+/* Whether what is given back by again() comes after a delay, and new messages before it. */
+bool bus_engine_delays(void);
+
+/* "<name of the channel>.<ending>": a subject that belongs to the channel. */
+struct slice bus_engine_subject(struct bus_engine *engine, int channel, const char *ending);
+
+/* What positions in this channel begin with. */
+struct slice bus_engine_place(struct bus_engine *engine, int channel);
 
 /* Ends the bus and starts another on the same data. Consumers have to be closed before. */
 void bus_engine_restart(struct bus_engine *engine);
 
-/* Groups are the test's and the channel's own. What a test that fails leaves open is closed. */
+/*
+ * Groups are the test's and the channel's own: "g", "one", "two", "late" and "idle" want all,
+ * "news" the subjects news and alarm, "reads" the subject read. What a test that fails leaves open
+ * is closed.
+ */
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group);
 void bus_engine_close(struct bus_engine *engine, struct consumer *consumer);
 

@@ -105,6 +105,7 @@ void cache_bench_open(struct cache_bench *bench, const char *url)
 	dice_init(&dice);
 	snprintf(bench->prefix, sizeof(bench->prefix), "%08x-", (unsigned)dice_next(&dice));
 	arena_init(&bench->arena, 64 * 1024);
+	bench->url = url;
 	bench->cache = new_cache(url);
 	assert_false(bench->cache->ops->is_up(bench->cache));
 	if (!bench->cache->ops->start(bench->cache, why, sizeof(why)))
@@ -118,6 +119,22 @@ void cache_bench_close(struct cache_bench *bench)
 	bench->session->ops->close(bench->session);
 	bench->cache->ops->free(bench->cache);
 	arena_release(&bench->arena);
+}
+
+int cache_bench_setup(void **state)
+{
+	struct cache_bench *bench = qp_calloc(1, sizeof(*bench));
+
+	cache_bench_open(bench, cache_bench_url());
+	*state = bench;
+	return 0;
+}
+
+int cache_bench_teardown(void **state)
+{
+	cache_bench_close(*state);
+	free(*state);
+	return 0;
 }
 
 /* ---- users ------------------------------------------------------------------------------- */

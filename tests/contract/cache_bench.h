@@ -24,6 +24,7 @@
 #define PATIENCE_MS 20000
 
 struct cache_bench {
+	const char *url;
 	struct cache *cache; /* started, and up */
 	struct cache_session *session;
 	struct arena arena;
@@ -34,7 +35,7 @@ struct cache_bench {
 const char *cache_bench_url(void);
 bool cache_bench_is_memory(void);
 
-/* Opens the cache at `url` and waits until it is up. */
+/* Opens the cache at `url`, which must outlive it, and waits until it is up. */
 void cache_bench_open(struct cache_bench *bench, const char *url);
 void cache_bench_close(struct cache_bench *bench);
 
@@ -47,6 +48,10 @@ void cache_bench_wait_until_up(struct cache *cache);
 void cache_bench_wait_until_away(struct cache *cache);
 
 int64_t cache_bench_now_ms(void);
+
+/* For tests: a bench in `*state` on the engine of the contract. */
+int cache_bench_setup(void **state);
+int cache_bench_teardown(void **state);
 
 struct slice cache_bench_user(struct cache_bench *bench, const char *name);
 

@@ -1,5 +1,5 @@
 /* What ports/cache.h promises, on the engine that QUIPU_CONTRACT_CACHE names. */
-#include "cache_bench.h"
+#include "cache_contract.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,24 +9,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "cache_bench.h"
 
 #define RATE_LIMIT_MAX 2147483647LL
-
-static int setup(void **state)
-{
-	struct cache_bench *bench = qp_calloc(1, sizeof(*bench));
-
-	cache_bench_open(bench, cache_bench_url());
-	*state = bench;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	cache_bench_close(*state);
-	free(*state);
-	return 0;
-}
 
 static void assert_taken(const struct cached_limit *limit, int64_t granted, int64_t count)
 {
@@ -444,8 +429,9 @@ static void threads_together_get_exactly_the_limit(void **state)
 			(struct taker){.bench = bench, .user_id = user, .seed = 1 + (uint64_t)i};
 		assert_int_equal(pthread_create(&threads[i], NULL, take_often, &takers[i]), 0);
 	}
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++) {
 		assert_int_equal(takers[i].status, STATUS_OK);
 		granted += takers[i].granted;
 	}
@@ -483,8 +469,9 @@ static void of_many_fills_at_once_one_counts(void **state)
 		takers[i] = (struct taker){.bench = bench, .user_id = user};
 		assert_int_equal(pthread_create(&threads[i], NULL, fill_once, &takers[i]), 0);
 	}
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++) {
 		assert_int_equal(takers[i].status, STATUS_OK);
 		assert_true(takers[i].granted == 1);
 	}
@@ -509,7 +496,8 @@ static void the_first_that_was_filled_goes_when_memory_is_full(void **state)
 	assert_true(cache_bench_has(bench, slice_of("100000")));
 }
 
-#define CACHE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define CACHE_TEST(test)                                                                           \
+	cmocka_unit_test_setup_teardown(test, cache_bench_setup, cache_bench_teardown)
 
 int main(void)
 {
@@ -547,5 +535,5 @@ int main(void)
 	failed = cmocka_run_group_tests_name("cache_contract", tests, NULL, NULL);
 	if (cache_bench_is_memory())
 		failed += cmocka_run_group_tests_name("cache_memory", memory_tests, NULL, NULL);
-	return failed;
+	return failed + cache_counter_tests() + cache_counter_rule_tests();
 }

@@ -1,28 +1,42 @@
 #include "engine.h"
 
+#include <libpq-fe.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "adapters/postgres/postgres_counters.h"
 #include "adapters/postgres/postgres_counts.h"
+#include "adapters/postgres/postgres_entitlements.h"
 #include "adapters/postgres/postgres_limits.h"
+#include "adapters/postgres/postgres_messages.h"
+#include "adapters/postgres/postgres_notifications.h"
+#include "adapters/postgres/postgres_outbox.h"
 #include "adapters/postgres/postgres_pots.h"
 #include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
+#include "adapters/sqlite/sqlite_counters.h"
 #include "adapters/sqlite/sqlite_counts.h"
+#include "adapters/sqlite/sqlite_entitlements.h"
 #include "adapters/sqlite/sqlite_limits.h"
+#include "adapters/sqlite/sqlite_messages.h"
+#include "adapters/sqlite/sqlite_notifications.h"
+#include "adapters/sqlite/sqlite_outbox.h"
 #include "adapters/sqlite/sqlite_pots.h"
 #include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/uuid.h"
 
 #define UP_TIMEOUT_MS 20000
 
-static const char *const components[] = {"common", "counts", "gateway", "pots", NULL};
+static const char *const components[] = {"common", "counters", "counts", "dialogs", "entitlements",
+	"gateway", "notifications", "pots", NULL};
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -82,6 +96,8 @@ static void remove_files(char *path)
 {
 	static const char *const endings[] = {"", "-wal", "-shm"};
 
+	if (!path)
+		return;
 	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
 		char name[320];
 
@@ -90,12 +106,13 @@ static void remove_files(char *path)
 	}
 	*strrchr(path, '/') = '\0';
 	rmdir(path);
+	free(path);
 }
 
-static struct store *new_store(const struct engine *engine)
+static struct store *new_store(const char *path)
 {
 	if (is_sqlite())
-		return sqlite_store_new("contract", engine->path, components, &clock_moved);
+		return sqlite_store_new("contract", path, components, &clock_moved);
 	return postgres_store_new("contract", store_url(), components);
 }
 
@@ -110,15 +127,27 @@ static void wait_until_up(struct store *store)
 
 /* ---- a test's store and sessions --------------------------------------------------------- */
 
-static void open_store(struct engine *engine)
+void engine_start(struct store *store)
 {
 	char why[512] = "";
 
-	engine->store = new_store(engine);
-	assert_false(engine->store->ops->is_up(engine->store));
-	if (!engine->store->ops->start(engine->store, why, sizeof(why)))
+	assert_false(store->ops->is_up(store));
+	if (!store->ops->start(store, why, sizeof(why)))
 		fail_msg("%s", why);
-	wait_until_up(engine->store);
+	wait_until_up(store);
+}
+
+struct store *engine_other_store(struct engine *engine)
+{
+	if (is_sqlite() && !engine->other_path)
+		engine->other_path = new_path();
+	return new_store(engine->other_path);
+}
+
+static void open_store(struct engine *engine)
+{
+	engine->store = new_store(engine->path);
+	engine_start(engine->store);
 	engine->session = engine_session(engine, SESSION_WRITE);
 }
 
@@ -158,6 +187,14 @@ int engine_setup(void **state)
 	engine->counts = is_sqlite() ? &sqlite_count_repository : &postgres_count_repository;
 	engine->limits = is_sqlite() ? &sqlite_limit_repository : &postgres_limit_repository;
 	engine->sent = is_sqlite() ? &sqlite_sent_repository : &postgres_sent_repository;
+	engine->entitlements =
+		is_sqlite() ? &sqlite_entitlement_repository : &postgres_entitlement_repository;
+	engine->notifications =
+		is_sqlite() ? &sqlite_notification_repository : &postgres_notification_repository;
+	engine->outbox = is_sqlite() ? &sqlite_entitlement_outbox : &postgres_entitlement_outbox;
+	engine->dialog_outbox = is_sqlite() ? &sqlite_dialog_outbox : &postgres_dialog_outbox;
+	engine->messages = is_sqlite() ? &sqlite_message_repository : &postgres_message_repository;
+	engine->counters = is_sqlite() ? &sqlite_counter_repository : &postgres_counter_repository;
 	engine->pots = is_sqlite() ? &sqlite_pot_repository : &postgres_pot_repository;
 	open_store(engine);
 	*state = engine;
@@ -168,13 +205,94 @@ int engine_teardown(void **state)
 {
 	struct engine *engine = *state;
 
+	if (engine->shifted_us != 0)
+		engine_shift_us(engine, -engine->shifted_us);
 	close_store(engine);
-	if (engine->path)
-		remove_files(engine->path);
-	free(engine->path);
+	remove_files(engine->path);
+	remove_files(engine->other_path);
 	arena_release(&engine->arena);
 	free(engine);
 	return 0;
+}
+
+/* ---- past the ports ---------------------------------------------------------------------- */
+
+static int64_t ask_sqlite(const struct engine *engine, const char *sql)
+{
+	sqlite3 *db;
+	sqlite3_stmt *stmt;
+	int64_t number = 0;
+
+	assert_int_equal(sqlite3_open_v2(engine->path, &db, SQLITE_OPEN_READWRITE, NULL), 0);
+	sqlite3_busy_timeout(db, UP_TIMEOUT_MS);
+	if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	if (sqlite3_step(stmt) == SQLITE_ROW)
+		number = sqlite3_column_int64(stmt, 0);
+	if (sqlite3_finalize(stmt) != SQLITE_OK)
+		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+	sqlite3_close(db);
+	return number;
+}
+
+static int64_t ask_postgres(const char *sql)
+{
+	PGconn *connection = PQconnectdb(store_url());
+	PGresult *result = PQexec(connection, sql);
+	ExecStatusType status = PQresultStatus(result);
+	int64_t number = 0;
+
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+		fail_msg("%s: %s", sql, PQerrorMessage(connection));
+	if (PQntuples(result) > 0)
+		number = atoll(PQgetvalue(result, 0, 0));
+	PQclear(result);
+	PQfinish(connection);
+	return number;
+}
+
+static int64_t ask(struct engine *engine, const char *prefix, const char *format, va_list arguments)
+{
+	char sql[2048];
+	int len = snprintf(sql, sizeof(sql), "%s", prefix);
+
+	len += vsnprintf(sql + len, sizeof(sql) - (size_t)len, format, arguments);
+	assert_true((size_t)len < sizeof(sql));
+	return is_sqlite() ? ask_sqlite(engine, sql) : ask_postgres(sql);
+}
+
+int64_t engine_count(struct engine *engine, const char *format, ...)
+{
+	va_list arguments;
+	int64_t count;
+
+	va_start(arguments, format);
+	count = ask(engine, "SELECT count(*) FROM ", format, arguments);
+	va_end(arguments);
+	return count;
+}
+
+void engine_execute(struct engine *engine, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	ask(engine, "", format, arguments);
+	va_end(arguments);
+}
+
+void engine_shift_us(struct engine *engine, int64_t step_us)
+{
+	engine->shifted_us += step_us;
+	if (is_sqlite()) {
+		engine_advance_us(step_us);
+		return;
+	}
+	engine_execute(engine,
+		"DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET quipu.clock_offset = %%L', "
+		"current_database(), '%lld microseconds'); END $$",
+		(long long)engine->shifted_us);
+	engine_restart(engine);
 }
 
 /* ---- what tests say often ---------------------------------------------------------------- */
@@ -185,7 +303,7 @@ struct slice engine_name(struct engine *engine, const char *text)
 
 	buffer_text(&name, engine->prefix);
 	buffer_text(&name, text);
-	return buffer_slice(&name);
+	return arena_copy(&engine->arena, buffer_slice(&name));
 }
 
 struct slice engine_long_name(struct engine *engine, char filler, size_t size)
@@ -196,6 +314,14 @@ struct slice engine_long_name(struct engine *engine, char filler, size_t size)
 	while (name.len < size)
 		buffer_char(&name, filler);
 	return buffer_slice(&name);
+}
+
+struct slice engine_uuid(struct engine *engine, const char *text)
+{
+	char uuid[UUID_SIZE];
+
+	uuid_of_name(engine_name(engine, text), uuid);
+	return arena_copy(&engine->arena, slice_of(uuid));
 }
 
 void engine_begin(struct session *session)

@@ -18,7 +18,12 @@
 #include <cmocka.h>
 
 #include "ports/count_repository.h"
+#include "ports/counter_repository.h"
+#include "ports/entitlement_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/message_repository.h"
+#include "ports/notification_repository.h"
+#include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
 #include "ports/store.h"
@@ -30,14 +35,22 @@ struct engine {
 	const struct count_repository *counts;
 	const struct limit_repository *limits;
 	const struct sent_repository *sent;
+	const struct entitlement_repository *entitlements;
+	const struct outbox_repository *outbox;
+	const struct outbox_repository *dialog_outbox;
+	const struct message_repository *messages;
+	const struct counter_repository *counters;
+	const struct notification_repository *notifications;
 	const struct pot_repository *pots;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 
 	struct session *sessions[SESSIONS_MAX];
 	size_t session_count;
-	char *path;      /* SQLite's file */
-	char prefix[12]; /* of every name in this test */
+	char *path;       /* SQLite's file */
+	char *other_path; /* that of engine_other_store() */
+	char prefix[12];  /* of every name in this test */
+	int64_t shifted_us;
 };
 
 /* cmocka's setup and teardown: *state is a struct engine. */
@@ -52,7 +65,17 @@ struct session *engine_session(struct engine *engine, enum session_kind kind);
 /* Ends the store and starts another on the same data. All sessions are closed; ->session is new. */
 void engine_restart(struct engine *engine);
 
-/* `text` in a form that is unique to this test. Keeps the byte order between texts. */
+/*
+ * One more store that is not started yet, for the caller to free. On PostgreSQL it shares the
+ * database, as another process would; on SQLite it has a file of its own.
+ */
+struct store *engine_other_store(struct engine *engine);
+
+/* Starts a store and waits until it is up. */
+void engine_start(struct store *store);
+
+/* `text` in a form that is unique to this test, with a NUL behind it. Keeps the byte order between
+ * texts. */
 struct slice engine_name(struct engine *engine, const char *text);
 
 /* The same, filled with `filler` to `size` bytes. */
@@ -61,6 +84,24 @@ struct slice engine_long_name(struct engine *engine, char filler, size_t size);
 /* Whether the engine takes its time from this process, so that the test may move it. */
 bool engine_time_is_ours(const struct engine *engine);
 void engine_advance_us(int64_t step_us);
+
+/*
+ * Moves the store's time on either engine, until the test ends. On PostgreSQL sessions learn it
+ * when they connect, so this restarts the engine there.
+ */
+void engine_shift_us(struct engine *engine, int64_t step_us);
+
+/*
+ * What the database itself holds, past the ports, seen by a connection of its own: how many rows
+ * `SELECT count(*) FROM <format>` finds.
+ */
+int64_t engine_count(struct engine *engine, const char *format, ...) QP_PRINTF(2, 3);
+
+/* A statement past the ports. */
+void engine_execute(struct engine *engine, const char *format, ...) QP_PRINTF(2, 3);
+
+/* A UUID that is unique to this test and text. */
+struct slice engine_uuid(struct engine *engine, const char *text);
 
 /* Transactions that are expected to succeed. */
 void engine_begin(struct session *session);

@@ -137,13 +137,13 @@ def _tail(path, size=4000):
 class _Real:
     is_real = True
 
-    def __init__(self):
+    def __init__(self, folder):
         if not shutil.which("java"):
             raise Unavailable("Java is not installed")
         self._classpath = f"{fetch_jars()}/*"
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-kafka-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-kafka-", dir=folder))
         self.log = self.directory / "log"
         self._process = None
         self._write_files()
@@ -307,14 +307,15 @@ class Kafka:
     """A private Kafka: start(), stop(), kill(), frozen(), close(); address, url, pid, is_real.
 
     With real=True there is no mock instead: Unavailable is raised. With real=False it is always the mock, which
-    also has tell("slow 500"). close() is for the end: it removes the data; stop() and start() keep it.
+    also has tell("slow 500"). close() is for the end: it removes the data; stop() and start() keep it. The data is
+    below `folder`, or where temporary files are kept.
     """
 
-    def __init__(self, real=None):
+    def __init__(self, real=None, folder=None):
         self._server = None
         if real is not False:
             try:
-                self._server = _Real()
+                self._server = _Real(folder)
             except Unavailable as reason:
                 if real:
                     raise

@@ -1,5 +1,7 @@
 """The Redis in front of the store: requirements 9, 10, 10.5 and 11, read with python3-redis."""
 
+import signal
+
 import pytest
 
 from harness.counts import new_key
@@ -9,6 +11,18 @@ from harness.redis import Tap, hash_key
 from harness.waiting import wait_until
 
 NEEDED = {"rateLimit", "currentCount", "windowStart"}
+
+
+@pytest.fixture
+def serve(serve):
+    """A process is ready without its cache, which would miss the first sends of these tests."""
+
+    def start(*arguments, **options):
+        server = serve(*arguments, **options)
+        wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")
+        return server
+
+    return start
 
 
 @pytest.fixture
@@ -153,6 +167,37 @@ def test_r9_3_a_configuration_that_races_with_a_fill_leaves_no_stale_hash_in_use
     row = redis_stack.row(user)
     assert (row["rate_limit"], row["current_count"]) == (4, 4), f"first {first}, then {admitted} more"
     tap.close()
+
+
+@pytest.mark.parametrize("limits", [(2, 4), (100, 1)], ids=["used up, then raised", "room left, then lowered"])
+def test_r9_3_a_fill_that_is_held_while_a_configuration_commits_leaves_no_stale_hash(
+    serve, gateway_client, redis_stack, own_redis, limits
+):
+    """The process that fills stops with the old row in its hands; by the time it goes on, all has changed."""
+    before, after = limits
+    other = gateway_client(serve(redis_stack))
+    user = other.new_user(before)
+    for _ in range(2):
+        assert other.send(user).status == 200
+    own_redis.do("FLUSHALL")
+    filler = serve(redis_stack.beside(), env={"QUIPU_FAILPOINTS": "gateway.filling=stop"})
+    with filler.connect() as connection:
+        connection.send(send_request(user))
+        wait_until(filler.stopped, "the process stops at the failpoint")
+        assert own_redis.hash(user) == {}
+        assert other.configure(user, after).status == 200
+        filler.signal(signal.SIGCONT)
+        assert connection.read_answer().status == 200
+    row = redis_stack.row(user)
+    assert (row["rate_limit"], row["current_count"]) == (after, 1)
+    fresh = {"rateLimit": after, "currentCount": 1, "windowStart": row["last_refresh_time"]}
+    assert fields(own_redis, user) in (None, fresh)
+    gateway = gateway_client(filler)
+    assert len(gateway.use_up(user)) == after - 1
+    assert other.send(user).status == 429
+    row = redis_stack.row(user)
+    assert (row["current_count"], row["reserved_count"]) == (after, after)
+    assert fields(own_redis, user) == {**fresh, "currentCount": after}
 
 
 @pytest.mark.parametrize("count", [10, 0])

@@ -1,4 +1,4 @@
-"""Every command that the README shows is run, or at least checked, as it stands there."""
+"""Every command that the README and the gateway's page show is run, or at least checked, as it stands there."""
 
 import json
 import pathlib
@@ -11,16 +11,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ADDRESS = "127.0.0.1:8080"
 
 
-def commands():
+def commands(page="README.md"):
     """The commands of all sh blocks, with continued lines joined and comments cut."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line.split("  #")[0].strip() for line in lines if line.strip()]
 
 
-def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
-    server = serve(sqlite_store, "--roles", "all")
-    shown = [c for c in commands() if c.startswith("curl ")]
+def run_curls(server, shown):
+    """What the server answers to each command, in their order."""
     answers = []
     for command in shown:
         done = subprocess.run(
@@ -28,6 +27,12 @@ def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
             capture_output=True, text=True, timeout=20, check=False)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         answers.append(json.loads(done.stdout))
+    return answers
+
+
+def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
+    shown = [c for c in commands() if c.startswith("curl ")]
+    answers = run_curls(serve(sqlite_store, "--roles", "all"), shown)
     assert len(shown) == 9
     assert answers[1] == {"itemId": "visits", "value": 1}
     assert answers[2] == {"itemId": "visits", "value": -2}
@@ -55,6 +60,24 @@ def test_the_examples_of_pots_work_in_their_order(serve, sqlite_store):
         assert told == expected, command
 
 
+def test_the_curl_lines_of_the_gateways_page_work_in_their_order(serve, sqlite_store):
+    shown = commands("docs/GATEWAY.md")
+    limit, first, looked, keyed = run_curls(serve(sqlite_store, "--roles", "all"), shown)
+    assert (limit["rateLimit"], limit["currentCount"]) == (5, 0)
+    assert (first["status"], first["remaining"]) == ("QUEUED", 4)
+    assert (looked["userId"], looked["currentCount"]) == ("1001", 1)
+    assert (keyed["status"], keyed["remaining"]) == ("QUEUED", 3)
+
+
+def test_the_gateways_page_tells_the_codes_of_its_api_and_no_others():
+    table = set(re.findall(r"ROW\((\w+),", (ROOT / "src/base/status.h").read_text(encoding="utf-8")))
+    documents = "".join((ROOT / "api" / name).read_text(encoding="utf-8") for name in ("common.json", "gateway.json"))
+    errors = (ROOT / "docs/GATEWAY.md").read_text(encoding="utf-8").split("## Errors")[1]
+    told = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", errors))
+    wanted = {code for code in table if f'"{code}"' in documents or f"`{code}`" in documents}
+    assert len(wanted) > 10 and wanted <= told <= table
+
+
 def test_the_make_targets_of_the_readme_exist():
     targets = [c.split()[1] for c in commands() if c.startswith("make ")]
     assert targets == ["run", "test"]
@@ -79,8 +102,4 @@ def test_make_run_shows_three_curl_lines_that_work(serve, sqlite_store):
         capture_output=True, text=True, check=True).stdout
     curls = [line.strip() for line in shown.splitlines() if line.strip().startswith("curl")]
     assert len(curls) == 3
-    for command in curls:
-        done = subprocess.run(
-            ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS -f", 1)],
-            capture_output=True, text=True, timeout=20, check=False)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    run_curls(server, curls)

@@ -1,6 +1,7 @@
 /*
- * A body to a command of the count service: the same calls that its routes make. The input is an
- * Idempotency-Key, a line feed, and the body; without a line feed all of it is the body.
+ * A body to a command of the count service or the gateway: the same calls that their routes make.
+ * The input is an Idempotency-Key, a line feed, and the body; without a line feed all of it is the
+ * body.
  */
 #include "base/text.h"
 #include "http/input.h"
@@ -29,6 +30,15 @@ static const struct int_rule narrow_rule = {
 	.most = 5,
 	.required = true,
 	.message = "must be an integer from -5 to 5",
+};
+
+static const struct int_rule limit_rule = {
+	.field = "rateLimit",
+	.alias = "rate_limit",
+	.least = 1,
+	.most = INT32_MAX,
+	.required = true,
+	.message = "is required and must be an integer from 1 to 2147483647",
 };
 
 static void add_header(struct request *request, const char *name, struct slice value)
@@ -125,6 +135,68 @@ static void try_create(struct slice bytes)
 	arena_release(&request.arena);
 }
 
+/* An integer that was sent as one is written in digits without zeros in front: one user, one name.
+ */
+static void check_user(struct slice user, bool is_number)
+{
+	int64_t number;
+
+	check_id(user);
+	if (!is_number)
+		return;
+	MUST(text_to_int(user, &number) && number >= 0);
+	MUST(user.len == 1 || user.data[0] != '0');
+}
+
+#define MESSAGE_BYTES_MAX 64
+
+/* POST /api/send: a user and a text. */
+static void try_send(struct slice bytes)
+{
+	struct request request;
+	struct input input;
+	struct slice user, text, key;
+	bool is_number;
+
+	make_request(&request, bytes);
+	input_init(&input, &request);
+	input_read_body(&input);
+	user = input_id_or_number(&input, "userId", "user_id", &is_number);
+	text = input_text(&input, "message", MESSAGE_BYTES_MAX, "is required");
+	key = input_idempotency_key(&input);
+	if (input_refuse(&input)) {
+		check_refusal(&request);
+	} else {
+		check_user(user, is_number);
+		MUST(text.len <= MESSAGE_BYTES_MAX && text_is_utf8(text) && !text_is_blank(text));
+		check_key(key);
+	}
+	arena_release(&request.arena);
+}
+
+/* POST /api/config: a user and a number, both under either of two names. */
+static void try_config(struct slice bytes)
+{
+	struct request request;
+	struct input input;
+	struct slice user;
+	int64_t limit;
+	bool is_number;
+
+	make_request(&request, bytes);
+	input_init(&input, &request);
+	input_read_body(&input);
+	user = input_id_or_number(&input, "userId", "user_id", &is_number);
+	limit = input_int(&input, &limit_rule);
+	if (input_refuse(&input)) {
+		check_refusal(&request);
+	} else {
+		check_user(user, is_number);
+		MUST(limit >= limit_rule.least && limit <= limit_rule.most);
+	}
+	arena_release(&request.arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct slice bytes = slice_make(data, size);
@@ -132,5 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try_amount(bytes, &amount_rule);
 	try_amount(bytes, &narrow_rule);
 	try_create(bytes);
+	try_send(bytes);
+	try_config(bytes);
 	return 0;
 }

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(why, '?', sizeof(why));
 	snprintf(argument, sizeof(argument), "--config=/proc/self/fd/%d", fd);
-	ok = options_read(&settings, 1, arguments, why);
+	ok = options_read(&settings, NULL, 1, arguments, why);
 	if (ok)
 		check_settings(&settings);
 	else

@@ -129,9 +129,9 @@ static void run_write(struct write *write)
 	world.session->ops->rollback(world.session);
 }
 
-static void run_read(struct command *command)
+static void run_read(struct read *read)
 {
-	struct read_batch batch = {.commands = &command, .count = 1, .arena = &world.batch};
+	struct read_batch batch = {.reads = &read, .count = 1, .arena = &world.batch};
 
 	MUST(pot_batch_look_up(&fake_pot_repository, world.session, &batch) == STATUS_OK);
 }
@@ -146,7 +146,7 @@ static const struct answer *run_command(struct request *request)
 	if (lane_take(lane_set_writer(world.lanes, 0), &taken, 1, 0) && taken.first)
 		run_write((struct write *)taken.first);
 	else if (lane_take(lane_set_reader(world.lanes), &taken, 1, 0) && taken.first)
-		run_read(taken.first);
+		run_read((struct read *)taken.first);
 	MUST(taken.first == request->command);
 	return &request->command->answer;
 }

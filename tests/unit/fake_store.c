@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/listeners.h"
+
 #define ROWS_MAX 64
 #define KEYS_MAX 64
 
@@ -43,6 +45,7 @@ struct fake_store {
 	size_t takes;
 	size_t kinds_written;
 	int64_t now_us;
+	struct listeners listeners;
 };
 
 struct fake_session {
@@ -735,12 +738,35 @@ static bool is_up(struct store *store)
 	return true;
 }
 
-static const struct store_ops store_ops = {.open_session = open_session, .is_up = is_up};
+static void announce(struct store *store, const char *topic)
+{
+	listeners_call(&((struct fake_store *)store)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *store, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&((struct fake_store *)store)->listeners, topic, heard, context);
+}
+
+static void unlisten(struct store *store, void *context)
+{
+	listeners_remove(&((struct fake_store *)store)->listeners, context);
+}
+
+static const struct store_ops store_ops = {
+	.open_session = open_session,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
+};
 
 struct fake_store *fake_store_new(void)
 {
 	struct fake_store *fake = qp_calloc(1, sizeof(*fake));
 
+	listeners_init(&fake->listeners);
 	fake->base.ops = &store_ops;
 	fake->base.name = "fake-store";
 	fake->base.engine = "fake";
@@ -754,6 +780,7 @@ struct fake_store *fake_store_new(void)
 
 void fake_store_free(struct fake_store *fake)
 {
+	listeners_release(&fake->listeners);
 	arena_release(&fake->arena);
 	free(fake->data);
 	free(fake->before);

@@ -360,6 +360,134 @@ static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void *
 	bench_close(&bench);
 }
 
+/* ---- what a batch costs ------------------------------------------------------------------ */
+
+/* Calls that reach the cache and the repository: each is a round trip. */
+struct calls {
+	size_t takes, fills, drops;
+	size_t locks, puts, settles, finds;
+};
+
+static struct calls calls;
+static struct cache_session *counted_session;
+
+static enum status count_take(
+	struct cache_session *session, struct cached_limit *limits, size_t count)
+{
+	(void)session;
+	calls.takes++;
+	return counted_session->ops->limit_take(counted_session, limits, count);
+}
+
+static enum status count_fill(
+	struct cache_session *session, const struct cached_limit *limits, size_t count)
+{
+	(void)session;
+	calls.fills++;
+	return counted_session->ops->limit_fill(counted_session, limits, count);
+}
+
+static enum status count_drop(
+	struct cache_session *session, const struct slice *user_ids, size_t count)
+{
+	(void)session;
+	calls.drops++;
+	return counted_session->ops->limit_drop(counted_session, user_ids, count);
+}
+
+static enum status count_lock(
+	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	calls.locks++;
+	return fake_limit_repository.lock(session, rows, count, now_us);
+}
+
+static enum status count_put(struct session *session, const struct limit_row *rows, size_t count)
+{
+	calls.puts++;
+	return fake_limit_repository.put(session, rows, count);
+}
+
+static enum status count_settle(
+	struct session *session, const struct limit_settlement *settlements, size_t count)
+{
+	calls.settles++;
+	return fake_limit_repository.settle(session, settlements, count);
+}
+
+static enum status count_find(
+	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	calls.finds++;
+	return fake_limit_repository.find(session, rows, count, now_us);
+}
+
+static const struct cache_session_ops counting_session_ops = {
+	.limit_take = count_take, .limit_fill = count_fill, .limit_drop = count_drop};
+static const struct limit_repository counting_repository = {
+	.lock = count_lock, .put = count_put, .settle = count_settle, .find = count_find};
+
+/* Submits `each` writes of every user as one batch; returns how many got the wanted status. */
+static size_t ask_three_users(
+	struct gateway_bench *bench, enum gateway_verb verb, size_t each, int wanted_status)
+{
+	static const char *const users[] = {"a", "b", "c"};
+	struct bench_send *sends[SENDS_MAX];
+	size_t count = 0, matching = 0;
+
+	for (size_t i = 0; i < 3 * each; i++)
+		sends[count++] = submit(bench, verb, users[i % 3], NULL);
+	step(bench);
+	for (size_t i = 0; i < count; i++)
+		matching += take_status(sends[i]) == wanted_status;
+	return matching;
+}
+
+static void check_calls(const struct calls *wanted)
+{
+	assert_int_equal(calls.takes, wanted->takes);
+	assert_int_equal(calls.fills, wanted->fills);
+	assert_int_equal(calls.drops, wanted->drops);
+	assert_int_equal(calls.locks, wanted->locks);
+	assert_int_equal(calls.puts, wanted->puts);
+	assert_int_equal(calls.settles, wanted->settles);
+	assert_int_equal(calls.finds, wanted->finds);
+	memset(&calls, 0, sizeof(calls));
+}
+
+static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settles_once(
+	void **unused)
+{
+	struct cache_session counting_session = {.ops = &counting_session_ops};
+	struct gateway_bench bench;
+	size_t commits, publishes;
+
+	(void)unused;
+	bench_open(&bench, true);
+	counted_session = bench.lane.cache;
+	bench.lane.cache = &counting_session;
+	bench.gateway.repository = &counting_repository;
+	assert_int_equal(ask_three_users(&bench, GATEWAY_CONFIGURE, 1, 200), 3);
+	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 1, 200), 3);
+	memset(&calls, 0, sizeof(calls));
+	commits = fake_store_commits(bench.fake);
+	publishes = fake_bus.publishes;
+
+	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 4, 200), 12);
+	check_calls(&(struct calls){.takes = 1, .locks = 1, .puts = 1, .settles = 1});
+	assert_int_equal(fake_store_commits(bench.fake) - commits, 2);
+	assert_int_equal(fake_bus.publishes - publishes, 1);
+
+	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 5, 429), 15);
+	check_calls(&(struct calls){.takes = 1});
+	assert_int_equal(fake_store_commits(bench.fake) - commits, 2);
+	assert_int_equal(fake_bus.publishes - publishes, 1);
+	bench.lane.cache = counted_session;
+	bench_close(&bench);
+}
+
+/* ---- storms ------------------------------------------------------------------------------ */
+
 /* One send with a key that comes again and again; notes whether it was ever told to be queued. */
 static void send_keyed(struct gateway_bench *bench, const char *key, bool keyed_ok[2])
 {
@@ -426,6 +554,8 @@ int main(void)
 		cmocka_unit_test(
 			test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot),
 		cmocka_unit_test(test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh),
+		cmocka_unit_test(
+			test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settles_once),
 		cmocka_unit_test(test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus),
 	};
 

@@ -200,6 +200,29 @@ static void a_task_may_post_another_and_may_be_posted_again(void **state)
 	assert_true(second.base.round > first.base.round);
 }
 
+static void a_stopped_loop_still_runs_what_its_last_tasks_post(void **state)
+{
+	struct journal journal = {0};
+	struct loop *loop = loop_new(NULL, NULL);
+	struct chaining_task last = {.base = {.journal = &journal, .number = 1}};
+	struct chaining_task first = {.base.journal = &journal, .loop = loop};
+	pthread_barrier_t alone;
+
+	(void)state;
+	pthread_barrier_init(&alone, NULL, 1);
+	last.base.task.run = run_chaining;
+	last.done = &alone;
+	first.base.task.run = run_chaining;
+	first.follower = &last.base.task;
+	loop_post(loop, &first.base.task);
+	loop_stop(loop);
+	loop_start(loop, "test");
+	loop_join(loop);
+	loop_free(loop);
+	pthread_barrier_destroy(&alone);
+	assert_int_equal(journal.ran, 2);
+}
+
 #define POSTERS 4
 #define TASKS_EACH 20000
 
@@ -283,6 +306,7 @@ int main(void)
 		cmocka_unit_test(what_is_posted_while_the_loop_is_busy_costs_one_round),
 		cmocka_unit_test(a_chain_is_posted_behind_what_waits_and_as_a_whole),
 		cmocka_unit_test(a_task_may_post_another_and_may_be_posted_again),
+		cmocka_unit_test(a_stopped_loop_still_runs_what_its_last_tasks_post),
 		cmocka_unit_test(many_threads_lose_nothing_and_keep_their_order),
 		cmocka_unit_test(a_loop_with_nothing_to_do_starts_and_ends),
 		cmocka_unit_test(a_stopped_loop_ends_only_when_its_handles_are_closed),

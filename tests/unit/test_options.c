@@ -7,8 +7,13 @@
 
 #include "cli/options.h"
 
+#define ARGUMENTS_MAX 8
+
 struct fixture {
 	struct settings settings;
+	struct operands operands;
+	const char *words[ARGUMENTS_MAX];
+	bool takes_operands;
 	char why[OPTIONS_WHY_SIZE];
 	char path[64];
 };
@@ -50,8 +55,6 @@ static void write_file(const struct fixture *fixture, const char *text)
 	assert_int_equal(fclose(file), 0);
 }
 
-#define ARGUMENTS_MAX 8
-
 /* Reads the options from `arguments`, which end with NULL. */
 static bool read_options(struct fixture *fixture, const char *const *arguments)
 {
@@ -64,7 +67,8 @@ static bool read_options(struct fixture *fixture, const char *const *arguments)
 		count++;
 	}
 	memset(fixture->why, 0, sizeof(fixture->why));
-	return options_read(&fixture->settings, count, copies, fixture->why);
+	return options_read(&fixture->settings, fixture->takes_operands ? &fixture->operands : NULL,
+		count, copies, fixture->why);
 }
 
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
@@ -317,6 +321,58 @@ static void a_reason_of_any_length_is_cut_and_ended(void **state)
 	assert_int_equal(fixture->why[OPTIONS_WHY_SIZE - 1], '\0');
 }
 
+/* ---- operands ---------------------------------------------------------------------------- */
+
+/* From here on the command takes words and the flags --why and --limit. */
+static void take_operands(struct fixture *fixture)
+{
+	static const char *const flags[] = {"why", "limit", NULL};
+
+	fixture->takes_operands = true;
+	fixture->operands = (struct operands){.flags = flags, .words = fixture->words};
+}
+
+static void words_and_flags_of_a_command_stand_among_the_options(void **state)
+{
+	struct fixture *fixture = *state;
+
+	take_operands(fixture);
+	assert_read(fixture, ARGUMENTS("replay", "--lanes", "3", "outbox/1", "--why=it = was",
+				     "--insecure", "outbox/2"));
+	assert_int_equal(fixture->operands.word_count, 3);
+	assert_string_equal(fixture->words[0], "replay");
+	assert_string_equal(fixture->words[1], "outbox/1");
+	assert_string_equal(fixture->words[2], "outbox/2");
+	assert_string_equal(operands_flag(&fixture->operands, "why"), "it = was");
+	assert_null(operands_flag(&fixture->operands, "limit"));
+	assert_null(operands_flag(&fixture->operands, "lanes"));
+	assert_int_equal(fixture->settings.lanes, 3);
+	assert_true(fixture->settings.insecure);
+}
+
+static void a_flag_of_a_command_has_a_value_and_no_variable(void **state)
+{
+	struct fixture *fixture = *state;
+
+	setenv("QUIPU_WHY", "because", 1);
+	take_operands(fixture);
+	assert_read(fixture, ARGUMENTS("--limit", "5"));
+	assert_string_equal(operands_flag(&fixture->operands, "limit"), "5");
+	assert_null(operands_flag(&fixture->operands, "why"));
+	unsetenv("QUIPU_WHY");
+	assert_refused(fixture, ARGUMENTS("--why"), "--why needs a value");
+	assert_refused(fixture, ARGUMENTS("-l"), "\"-l\" is not understood");
+	assert_refused(fixture, ARGUMENTS("--whyever=a"), "there is no option --whyever");
+	write_file(fixture, "why = because\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "no option \"why\"");
+}
+
+static void the_flags_of_one_command_are_none_of_another(void **state)
+{
+	assert_refused(*state, ARGUMENTS("--why=a"), "there is no option --why");
+	assert_refused(*state, ARGUMENTS("outbox/1"), "\"outbox/1\" is not understood");
+}
+
 /* ---- showing ----------------------------------------------------------------------------- */
 
 /* What `show` prints. The caller frees it. */
@@ -432,6 +488,9 @@ int main(void)
 		TEST(a_wrong_variable_is_refused),
 		TEST(a_wrong_file_is_refused_with_the_place),
 		TEST(a_reason_of_any_length_is_cut_and_ended),
+		TEST(words_and_flags_of_a_command_stand_among_the_options),
+		TEST(a_flag_of_a_command_has_a_value_and_no_variable),
+		TEST(the_flags_of_one_command_are_none_of_another),
 		TEST(the_result_is_shown_with_its_sources),
 		TEST(what_is_shown_can_be_read_back_as_a_file),
 		TEST(passwords_are_never_shown),

@@ -500,7 +500,7 @@ static void test_requests_that_wait_for_a_lock_go_through_together_once_it_expir
 static struct pot_query look(struct arena *arena, enum pot_look look, int32_t number)
 {
 	return (struct pot_query){
-		.command = {.arena = arena},
+		.read.command = {.arena = arena},
 		.look = look,
 		.encoding = PROTO_JSON,
 		.pot_id = number,
@@ -515,8 +515,8 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	struct arena arena;
 	struct session *session;
 	struct pot_query queries[10];
-	struct command *commands[COUNT_OF(queries)];
-	struct read_batch batch = {commands, COUNT_OF(queries), &arena};
+	struct read *reads[COUNT_OF(queries)];
+	struct read_batch batch = {reads, COUNT_OF(queries), &arena};
 
 	(void)unused;
 	open_bench(&bench);
@@ -541,26 +541,27 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	queries[9] = look(&arena, LOOK_NAME, 0);
 	queries[9].name = slice_make(memset(arena_alloc(&arena, 500), 'x', 500), 500);
 	for (size_t i = 0; i < COUNT_OF(queries); i++)
-		commands[i] = &queries[i].command;
+		reads[i] = &queries[i].read;
 	session = fake_store_base(bench.fake)
 			  ->ops->open_session(fake_store_base(bench.fake), SESSION_READ);
 	assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch), STATUS_OK);
-	assert_slice(queries[0].command.answer.body,
+	assert_slice(queries[0].read.command.answer.body,
 		"{\"total_pot_count\":3,\"request\":{\"page\":2,\"limit\":2},\"pots\":[{\"pot_id\":"
 		"3,\"pot_name\":\"six\",\"max_coins\":60,\"create_time\":\"1970-01-01T00:00:01Z\"}]"
 		"}");
-	assert_contains(queries[1].command.answer.body, "\"pot_name\":\"six\"");
-	assert_slice(queries[2].command.answer.body,
+	assert_contains(queries[1].read.command.answer.body, "\"pot_name\":\"six\"");
+	assert_slice(queries[2].read.command.answer.body,
 		"{\"coins\":[{\"kind\":\"BRONZE\",\"count\":3},{\"kind\":\"SILVER\",\"count\":3},"
 		"{\"kind\":\"GOLD\",\"count\":3}]}");
-	assert_contains(queries[3].command.answer.body, "\"pot_id\":2");
-	assert_int_equal(queries[4].command.answer.http_status, 404);
-	assert_int_equal(queries[5].command.answer.http_status, 404);
-	assert_contains(queries[6].command.answer.body, "no pot has the name \\\"nobody\\\"");
-	assert_slice(queries[7].command.answer.body, "{\"total_pot_count\":3,\"request\":{\"page\":"
-						     "2147483647,\"limit\":0},\"pots\":[]}");
-	assert_slice(queries[8].command.answer.body, "{\"coins\":[]}");
-	assert_contains(queries[9].command.answer.body, "no pot has this name");
+	assert_contains(queries[3].read.command.answer.body, "\"pot_id\":2");
+	assert_int_equal(queries[4].read.command.answer.http_status, 404);
+	assert_int_equal(queries[5].read.command.answer.http_status, 404);
+	assert_contains(queries[6].read.command.answer.body, "no pot has the name \\\"nobody\\\"");
+	assert_slice(queries[7].read.command.answer.body,
+		"{\"total_pot_count\":3,\"request\":{\"page\":"
+		"2147483647,\"limit\":0},\"pots\":[]}");
+	assert_slice(queries[8].read.command.answer.body, "{\"coins\":[]}");
+	assert_contains(queries[9].read.command.answer.body, "no pot has this name");
 	for (int n = 1; n <= 4; n++) {
 		fake_store_fail_at(bench.fake, n, STATUS_STORE_UNAVAILABLE);
 		assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch),

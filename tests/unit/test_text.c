@@ -276,6 +276,74 @@ static void what_is_no_duration_is_refused(void **state)
 	}
 }
 
+static void times_are_read_with_fraction_and_offset(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t us;
+	} cases[] = {
+		{"1970-01-01T00:00:00Z", 0},
+		{"2026-01-08T07:10:00Z", 1767856200000000},
+		{"2026-01-08T08:10:00+01:00", 1767856200000000},
+		{"2026-01-08T01:40:00-05:30", 1767856200000000},
+		{"2026-01-08T07:10:00.5Z", 1767856200500000},
+		{"2026-01-08T07:10:00.1234567Z", 1767856200123456},
+		{"2026-01-08T07:10:00-00:00", 1767856200000000},
+		{"2016-12-31T23:59:60Z", 1483228800000000},
+		{"2024-02-29T00:00:00Z", 1709164800000000},
+		{"1969-12-31T23:59:59.999999Z", -1},
+		{"9999-12-31T23:59:59Z", 253402300799000000},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		int64_t us = 0;
+
+		assert_true(text_to_time_us(slice_of(cases[i].text), &us));
+		assert_true(us == cases[i].us);
+	}
+}
+
+static void a_time_that_was_written_is_read_as_the_same(void **state)
+{
+	static const int64_t cases[] = {
+		0, -1, 1, 1767856200123000, 1767856200123456, -62135596800000000};
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 4096);
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct buffer text = buffer_make(&arena, 0);
+		int64_t us = 7;
+
+		buffer_time(&text, cases[i]);
+		assert_true(text_to_time_us(buffer_slice(&text), &us));
+		assert_true(us == cases[i]);
+	}
+	arena_release(&arena);
+}
+
+static void what_is_no_time_is_refused_and_changes_nothing(void **state)
+{
+	static const char *const cases[] = {"", "now", "2026-01-08", "2026-01-08T07:10:00",
+		"2026-01-08 07:10:00Z", "2026-01-08T07:10Z", "2026-1-8T07:10:00Z",
+		"2026-13-08T07:10:00Z", "2026-00-08T07:10:00Z", "2026-02-30T07:10:00Z",
+		"2025-02-29T07:10:00Z", "2026-01-00T07:10:00Z", "2026-01-08T24:00:00Z",
+		"2026-01-08T07:60:00Z", "2026-01-08T07:10:61Z", "2026-01-08T07:10:00.Z",
+		"2026-01-08T07:10:00,5Z", "2026-01-08T07:10:00+1:00", "2026-01-08T07:10:00+0100",
+		"2026-01-08T07:10:00+24:00", "2026-01-08T07:10:00Z ", " 2026-01-08T07:10:00Z",
+		"2026-01-08T07:10:00ZZ", "-026-01-08T07:10:00Z", "26-01-08T07:10:00Z"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		int64_t us = 7;
+
+		if (text_to_time_us(slice_of(cases[i]), &us))
+			fail_msg("accepted: %s", cases[i]);
+		assert_true(us == 7);
+	}
+}
+
 /* ---- log lines --------------------------------------------------------------------------- */
 
 static void log_lines_keep_text_and_escape_what_could_forge_them(void **state)
@@ -326,6 +394,37 @@ static void every_byte_alone_is_harmless_in_a_log_line(void **state)
 	arena_release(&arena);
 }
 
+static void a_cut_falls_between_two_characters(void **state)
+{
+	static const struct slice text = SLICE("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80");
+	static const size_t kept[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+
+	(void)state;
+	for (size_t max = 0; max < COUNT_OF(kept); max++) {
+		struct slice cut = text_cut(text, max);
+
+		assert_true(cut.data == text.data);
+		assert_int_equal(cut.len, kept[max]);
+		assert_true(text_is_utf8(cut));
+	}
+}
+
+static void parts_of_urls_are_decoded_and_broken_ones_refused(void **state)
+{
+	static const char *const broken[] = {"%", "a%2", "%zz", "%00", "%g0", "%0g", "a%2%41"};
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 256);
+	assert_string_equal(text_unescape(&arena, slice_of("")), "");
+	assert_string_equal(text_unescape(&arena, slice_of("a+b")), "a+b");
+	assert_string_equal(text_unescape(&arena, slice_of("p%40s%2f%2F%25")), "p@s//%");
+	assert_string_equal(text_unescape(&arena, slice_of("%c3%A4")), "\xc3\xa4");
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
+		assert_null(text_unescape(&arena, slice_of(broken[i])));
+	arena_release(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,12 +439,17 @@ int main(void)
 		cmocka_unit_test(utf8_never_reads_behind_the_end),
 		cmocka_unit_test(control_characters_are_c0_del_and_c1),
 		cmocka_unit_test(blank_is_white_space_or_nothing),
+		cmocka_unit_test(a_cut_falls_between_two_characters),
 		cmocka_unit_test(integers_are_read_to_both_ends_of_int64),
 		cmocka_unit_test(what_is_no_integer_is_refused_and_changes_nothing),
 		cmocka_unit_test(durations_are_read_in_every_unit),
 		cmocka_unit_test(what_is_no_duration_is_refused),
+		cmocka_unit_test(times_are_read_with_fraction_and_offset),
+		cmocka_unit_test(a_time_that_was_written_is_read_as_the_same),
+		cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
 		cmocka_unit_test(log_lines_keep_text_and_escape_what_could_forge_them),
 		cmocka_unit_test(every_byte_alone_is_harmless_in_a_log_line),
+		cmocka_unit_test(parts_of_urls_are_decoded_and_broken_ones_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

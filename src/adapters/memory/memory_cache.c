@@ -5,29 +5,14 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "adapters/memory/memory_table.h"
 #include "base/arena.h"
-#include "base/hash.h"
+#include "base/random.h"
 
 #define US_PER_S 1000000LL
 
 /* More than any window; keeps the end of an entry within int64 nanoseconds. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
-
-/* A power of two above MEMORY_CACHE_ENTRIES_MAX; chains stay short. */
-#define BUCKETS 131072
-
-struct entry {
-	struct entry *next; /* in its bucket */
-	struct entry *older;
-	struct entry *newer;
-	int64_t rate_limit;
-	int64_t current_count;
-	int64_t window_start_us;
-	int64_t window_us;
-	int64_t ends_at_ns;
-	size_t user_id_len;
-	char user_id[];
-};
 
 struct memory_cache {
 	struct cache base;
@@ -36,10 +21,8 @@ struct memory_cache {
 	atomic_int sessions;
 
 	pthread_mutex_t lock; /* guards what follows */
-	struct entry *buckets[BUCKETS];
-	struct entry *oldest;
-	struct entry *newest;
-	size_t count;
+	struct memory_table table;
+	struct dice dice; /* for leases */
 };
 
 struct memory_session {
@@ -62,73 +45,7 @@ static struct memory_session *session_of(struct cache_session *session)
 	return (struct memory_session *)session;
 }
 
-/* ---- entries, all with the lock held ----------------------------------------------------- */
-
-/* Where the pointer to the user's entry is, or would be put. */
-static struct entry **find_slot(struct memory_cache *cache, struct slice user_id)
-{
-	struct entry **slot = &cache->buckets[hash_bytes(user_id) % BUCKETS];
-
-	while (*slot && !slice_equal(slice_make((*slot)->user_id, (*slot)->user_id_len), user_id))
-		slot = &(*slot)->next;
-	return slot;
-}
-
-static void link_newest(struct memory_cache *cache, struct entry *entry)
-{
-	entry->older = cache->newest;
-	entry->newer = NULL;
-	if (cache->newest)
-		cache->newest->newer = entry;
-	else
-		cache->oldest = entry;
-	cache->newest = entry;
-	cache->count++;
-}
-
-static void unlink_age(struct memory_cache *cache, struct entry *entry)
-{
-	assert(cache->count > 0);
-	if (entry->older)
-		entry->older->newer = entry->newer;
-	else
-		cache->oldest = entry->newer;
-	if (entry->newer)
-		entry->newer->older = entry->older;
-	else
-		cache->newest = entry->older;
-	cache->count--;
-}
-
-static void remove_at(struct memory_cache *cache, struct entry **slot)
-{
-	struct entry *entry = *slot;
-
-	if (!entry)
-		return;
-	*slot = entry->next;
-	unlink_age(cache, entry);
-	free(entry);
-}
-
-static void remove_oldest(struct memory_cache *cache)
-{
-	struct entry *oldest = cache->oldest;
-
-	remove_at(cache, find_slot(cache, slice_make(oldest->user_id, oldest->user_id_len)));
-}
-
-/* The user's entry if it has not ended. */
-static struct entry *find_live(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
-{
-	struct entry **slot = find_slot(cache, user_id);
-
-	if (*slot && (*slot)->ends_at_ns <= now_ns)
-		remove_at(cache, slot);
-	else if (*slot)
-		return *slot;
-	return NULL;
-}
+/* ---- limits ------------------------------------------------------------------------------ */
 
 /* The same as in Redis: whole seconds, rounded up, at least one. */
 static int64_t ttl_ns(int64_t ttl_us)
@@ -140,46 +57,24 @@ static int64_t ttl_ns(int64_t ttl_us)
 	return (ttl_s < TTL_S_MAX ? ttl_s : TTL_S_MAX) * NS_PER_S;
 }
 
-static void add(struct memory_cache *cache, const struct cached_limit *limit, int64_t now_ns)
-{
-	struct entry *entry = qp_malloc(sizeof(*entry) + limit->user_id.len);
-	struct entry **slot;
-
-	if (cache->count == MEMORY_CACHE_ENTRIES_MAX)
-		remove_oldest(cache);
-	slot = find_slot(cache, limit->user_id);
-	assert(!*slot);
-	*entry = (struct entry){.rate_limit = limit->rate_limit,
-		.current_count = limit->current_count,
-		.window_start_us = limit->window_start_us,
-		.window_us = limit->window_us,
-		.ends_at_ns = now_ns + ttl_ns(limit->ttl_us),
-		.user_id_len = limit->user_id.len};
-	memcpy(entry->user_id, limit->user_id.data, limit->user_id.len);
-	*slot = entry;
-	link_newest(cache, entry);
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
 
-static void take(struct entry *entry, struct cached_limit *limit, int64_t now_ns)
+/* With the lock held. */
+static void take(struct memory_limit *there, struct cached_limit *limit)
 {
-	int64_t left = entry->rate_limit - entry->current_count;
+	int64_t left = there->rate_limit - there->current_count;
 
 	assert(limit->wanted >= 0);
 	limit->granted = left > 0 ? least(limit->wanted, left) : 0;
-	entry->current_count += limit->granted;
-	limit->rate_limit = entry->rate_limit;
-	limit->current_count = entry->current_count;
-	limit->window_start_us = entry->window_start_us;
-	limit->window_us = entry->window_us;
-	limit->ttl_us = (entry->ends_at_ns - now_ns) / NS_PER_US;
+	there->current_count += limit->granted;
+	limit->rate_limit = there->rate_limit;
+	limit->current_count = there->current_count;
+	limit->window_start_us = there->window_start_us;
+	limit->window_us = there->window_us;
 }
-
-/* ---- sessions ---------------------------------------------------------------------------- */
 
 static enum status limit_take(
 	struct cache_session *session, struct cached_limit *limits, size_t count)
@@ -189,15 +84,34 @@ static enum status limit_take(
 
 	pthread_mutex_lock(&cache->lock);
 	for (size_t i = 0; i < count; i++) {
-		struct entry *entry = find_live(cache, limits[i].user_id, now_ns);
+		struct memory_entry *entry =
+			memory_table_find(&cache->table, MEMORY_LIMIT, limits[i].user_id, now_ns);
 
 		limits[i].hit = entry != NULL;
 		limits[i].granted = 0;
-		if (entry)
-			take(entry, &limits[i], now_ns);
+		if (!entry)
+			continue;
+		take(&entry->limit, &limits[i]);
+		limits[i].ttl_us = (entry->ends_at_ns - now_ns) / NS_PER_US;
 	}
 	pthread_mutex_unlock(&cache->lock);
 	return STATUS_OK;
+}
+
+/* With the lock held. */
+static void fill_limit(struct memory_cache *cache, const struct cached_limit *limit, int64_t now_ns)
+{
+	struct memory_entry *entry;
+
+	assert(limit->rate_limit >= 0 && limit->current_count >= 0);
+	if (memory_table_find(&cache->table, MEMORY_LIMIT, limit->user_id, now_ns))
+		return;
+	entry = memory_table_put(
+		&cache->table, MEMORY_LIMIT, limit->user_id, now_ns + ttl_ns(limit->ttl_us));
+	entry->limit = (struct memory_limit){.rate_limit = limit->rate_limit,
+		.current_count = limit->current_count,
+		.window_start_us = limit->window_start_us,
+		.window_us = limit->window_us};
 }
 
 static enum status limit_fill(
@@ -207,11 +121,8 @@ static enum status limit_fill(
 	int64_t now_ns = clock_steady_ns(cache->clock);
 
 	pthread_mutex_lock(&cache->lock);
-	for (size_t i = 0; i < count; i++) {
-		assert(limits[i].rate_limit >= 0 && limits[i].current_count >= 0);
-		if (!find_live(cache, limits[i].user_id, now_ns))
-			add(cache, &limits[i], now_ns);
-	}
+	for (size_t i = 0; i < count; i++)
+		fill_limit(cache, &limits[i], now_ns);
 	pthread_mutex_unlock(&cache->lock);
 	return STATUS_OK;
 }
@@ -223,10 +134,118 @@ static enum status limit_drop(
 
 	pthread_mutex_lock(&cache->lock);
 	for (size_t i = 0; i < count; i++)
-		remove_at(cache, find_slot(cache, user_ids[i]));
+		memory_table_remove(&cache->table, MEMORY_LIMIT, user_ids[i]);
 	pthread_mutex_unlock(&cache->lock);
 	return STATUS_OK;
 }
+
+/* ---- counters, the small functions with the lock held ------------------------------------ */
+
+static enum memory_kind kind_of(const struct cached_counter *counter)
+{
+	return counter->is_list ? MEMORY_LIST : MEMORY_COUNTER;
+}
+
+/* Not 0, which is none. */
+static int64_t give_lease(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
+{
+	struct memory_entry *entry;
+
+	if (memory_table_find(&cache->table, MEMORY_LEASE, user_id, now_ns))
+		return 0;
+	entry = memory_table_put(
+		&cache->table, MEMORY_LEASE, user_id, now_ns + CACHE_LEASE_TTL_S * NS_PER_S);
+	entry->lease = 1 + (int64_t)dice_below(&cache->dice, INT64_MAX);
+	return entry->lease;
+}
+
+static bool holds_lease(
+	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
+{
+	const struct memory_entry *entry =
+		memory_table_find(&cache->table, MEMORY_LEASE, counter->user_id, now_ns);
+
+	return counter->lease != 0 && entry && entry->lease == counter->lease;
+}
+
+static void get(struct memory_cache *cache, struct cached_counter *counter, int64_t now_ns)
+{
+	const struct memory_entry *entry =
+		memory_table_find(&cache->table, kind_of(counter), counter->user_id, now_ns);
+
+	counter->hit = entry != NULL;
+	counter->lease = entry ? 0 : give_lease(cache, counter->user_id, now_ns);
+	if (!entry)
+		return;
+	counter->count = entry->counter.count;
+	counter->version = entry->counter.version;
+	counter->updated_us = entry->counter.updated_us;
+}
+
+/* Unless a later version is there. */
+static void put(struct memory_cache *cache, enum memory_kind kind,
+	const struct cached_counter *counter, int64_t now_ns)
+{
+	struct memory_entry *entry =
+		memory_table_find(&cache->table, kind, counter->user_id, now_ns);
+
+	assert(counter->count >= 0 && counter->version >= 0);
+	if (entry && entry->counter.version > counter->version)
+		return;
+	entry = memory_table_put(
+		&cache->table, kind, counter->user_id, now_ns + CACHE_COUNTER_TTL_S * NS_PER_S);
+	entry->counter = (struct memory_counter){.count = counter->count,
+		.version = counter->version,
+		.updated_us = counter->updated_us};
+}
+
+static enum status counter_get(
+	struct cache_session *session, struct cached_counter *counters, size_t count)
+{
+	struct memory_cache *cache = session_of(session)->cache;
+	int64_t now_ns = clock_steady_ns(cache->clock);
+
+	pthread_mutex_lock(&cache->lock);
+	for (size_t i = 0; i < count; i++)
+		get(cache, &counters[i], now_ns);
+	pthread_mutex_unlock(&cache->lock);
+	return STATUS_OK;
+}
+
+static enum status counter_fill(
+	struct cache_session *session, const struct cached_counter *counters, size_t count)
+{
+	struct memory_cache *cache = session_of(session)->cache;
+	int64_t now_ns = clock_steady_ns(cache->clock);
+
+	pthread_mutex_lock(&cache->lock);
+	for (size_t i = 0; i < count; i++) {
+		if (!holds_lease(cache, &counters[i], now_ns))
+			continue;
+		memory_table_remove(&cache->table, MEMORY_LEASE, counters[i].user_id);
+		put(cache, kind_of(&counters[i]), &counters[i], now_ns);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return STATUS_OK;
+}
+
+static enum status counter_refresh(
+	struct cache_session *session, const struct cached_counter *counters, size_t count)
+{
+	struct memory_cache *cache = session_of(session)->cache;
+	int64_t now_ns = clock_steady_ns(cache->clock);
+
+	pthread_mutex_lock(&cache->lock);
+	for (size_t i = 0; i < count; i++) {
+		memory_table_remove(&cache->table, MEMORY_LEASE, counters[i].user_id);
+		memory_table_remove(&cache->table, MEMORY_LIST, counters[i].user_id);
+		put(cache, MEMORY_COUNTER, &counters[i], now_ns);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return STATUS_OK;
+}
+
+/* ---- sessions ---------------------------------------------------------------------------- */
 
 static void close_session(struct cache_session *base)
 {
@@ -240,6 +259,9 @@ static const struct cache_session_ops session_ops = {
 	.limit_take = limit_take,
 	.limit_fill = limit_fill,
 	.limit_drop = limit_drop,
+	.counter_get = counter_get,
+	.counter_fill = counter_fill,
+	.counter_refresh = counter_refresh,
 	.close = close_session,
 };
 
@@ -273,8 +295,7 @@ static void free_cache(struct cache *base)
 	struct memory_cache *cache = cache_of(base);
 
 	assert(atomic_load(&cache->sessions) == 0);
-	while (cache->oldest)
-		remove_oldest(cache);
+	memory_table_clear(&cache->table);
 	pthread_mutex_destroy(&cache->lock);
 	free(cache);
 }
@@ -294,6 +315,7 @@ struct cache *memory_cache_new(const char *name, const struct clock *clock)
 	cache->base.name = name;
 	cache->base.engine = "memory";
 	cache->clock = clock;
+	dice_init(&cache->dice);
 	pthread_mutex_init(&cache->lock, NULL);
 	return &cache->base;
 }

@@ -3,8 +3,9 @@
  * for its whole batch. It is never away. Several processes would each have their own, and disagree;
  * whoever builds the program refuses that.
  *
- * At most MEMORY_CACHE_ENTRIES_MAX users are kept; after that the one that was filled first goes.
- * What has ended is removed when it is met, or by that rule.
+ * At most MEMORY_CACHE_ENTRIES_MAX entries are kept, limits, counters and leases together; after
+ * that the one that was filled first goes. What has ended is removed when it is met, or by that
+ * rule.
  */
 #ifndef QUIPU_ADAPTERS_MEMORY_CACHE_H
 #define QUIPU_ADAPTERS_MEMORY_CACHE_H

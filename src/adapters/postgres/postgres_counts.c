@@ -112,8 +112,8 @@ static void fill_rows(struct count_row *rows, size_t count, const struct pg_sess
 static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
-	enum status status = pg_lock_rows(session, &row_statements, ids, now_us);
+	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
+	enum status status = pg_lock_rows(session, &row_statements, &ids, 1, now_us);
 
 	if (status == STATUS_OK)
 		fill_rows(rows, count, session);
@@ -123,9 +123,9 @@ static enum status lock(struct session *base, struct count_row *rows, size_t cou
 static enum status find(struct session *base, struct count_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
+	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
 	int64_t now_us;
-	enum status status = pg_find_rows(session, &row_statements, ids, &now_us);
+	enum status status = pg_find_rows(session, &row_statements, &ids, 1, &now_us);
 
 	if (status == STATUS_OK)
 		fill_rows(rows, count, session);
@@ -165,19 +165,12 @@ static enum status edit(
 	struct pg_session *session = pg_session_of(base);
 	size_t inserts;
 	size_t insert_slot;
-	enum status status;
 
 	queue_edits(session, &update_statement, COUNT_UPDATE, edits, count, now_us);
 	queue_edits(session, &delete_statement, COUNT_DELETE, edits, count, now_us);
 	insert_slot = session->queued;
 	inserts = queue_edits(session, &insert_statement, COUNT_INSERT, edits, count, now_us);
-	status = pg_flush(session);
-	if (status != STATUS_OK || inserts == 0)
-		return status;
-	if ((size_t)PQntuples(session->results[insert_slot]) == inserts)
-		return STATUS_OK;
-	base->ops->rollback(base);
-	return STATUS_RERUN;
+	return pg_flush_inserts(session, insert_slot, inserts);
 }
 
 const struct count_repository postgres_count_repository = {

@@ -9,6 +9,7 @@
 #define QUIPU_ADAPTERS_POSTGRES_INTERNAL_H
 
 #include <libpq-fe.h>
+#include <stdatomic.h>
 
 #include "adapters/postgres/postgres_store.h"
 #include "base/buffer.h"
@@ -70,7 +71,13 @@ void pg_array_bytes(struct pg_array *array, const void *data, size_t len);
 void pg_array_int8(struct pg_array *array, int64_t value);
 void pg_array_int4(struct pg_array *array, int32_t value);
 struct pg_param pg_param_array(const struct pg_array *array);
+
+/* One for each column of a batch. */
+void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column_count,
+	size_t count, struct pg_array *columns);
+
 struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
+struct pg_param pg_param_text(struct slice text); /* not copied: must live until the flush */
 
 #define PG_OID_BYTEA 17
 #define PG_OID_INT8 20
@@ -83,6 +90,10 @@ struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
+/* The same with an array for each parameter. */
+void pg_queue_arrays(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_array *columns, size_t column_count);
+
 /*
  * Sends what is queued and waits for every result: session->results[i] is the i-th. On failure the
  * transaction is rolled back, and the status is one of ports/store.h.
@@ -92,6 +103,12 @@ QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 /* The one-statement case: queue and flush. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
+
+/*
+ * Flushes. If the statement at `slot` returned fewer rows than it was to insert, others were first
+ * with some of them: rolled back, RERUN. `slot` does not count where `inserts` is 0.
+ */
+QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
 /* A binary int8, int4 or bool column; the value must not be NULL. */
 int64_t pg_int8(const PGresult *result, int row, int column);
@@ -108,8 +125,9 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 /* ---- rows by id: what all repositories do ---- */
 
 /*
- * Each takes an array of ids and returns first the place of a row in it, from 1: see PG_PLACES.
- * `lock` locks in the order of the places, `lock_free` passes over what others hold.
+ * Each takes an array of ids (or one for each column of the key) and returns first the place of a
+ * row in it, from 1: see PG_PLACES. `lock` locks in the order of the places, `lock_free` passes
+ * over what others hold.
  */
 struct pg_row_statements {
 	struct pg_statement find;
@@ -120,13 +138,14 @@ struct pg_row_statements {
 /* The ids as a table with their places: FROM … JOIN … ON … = w.id */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
-/* The ids of `count` structs of `size` bytes whose first member is a struct slice. */
+/* One slice out of each of `count` structs of `size` bytes, from the first one's on. */
 struct pg_param pg_param_ids(
-	struct pg_session *session, const void *first, size_t size, size_t count);
+	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /* Finds rows without a lock: results[0]. Also the store's time. */
 QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
-	const struct pg_row_statements *statements, struct pg_param ids, int64_t *now_us);
+	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
+	int64_t *now_us);
 
 /*
  * Locks rows, as the mode of the transaction says: results[0]. Also the store's time. Under
@@ -134,10 +153,23 @@ QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
  * it is NULL.
  */
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
-	const struct pg_row_statements *statements, struct pg_param ids, int64_t *now_us);
+	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
+	int64_t *now_us);
 
 /* The place of a row of a result among `count` ids, from 0. */
 size_t pg_place(const PGresult *result, int row, size_t count);
+
+/* ---- small things that repositories share ---- */
+
+/* A text or bytea column, copied. */
+struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column);
+
+/* Runs a statement that returns a row for each one that it deletes, with these two parameters. */
+QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
+	int64_t age_us, size_t limit, size_t *deleted);
+
+/* Whether PostgreSQL can read it as a uuid; what it cannot read is an error there. */
+bool pg_is_uuid(struct slice text);
 
 /* ---- the store ---- */
 
@@ -148,6 +180,9 @@ struct pg_store *pg_store_of(struct store *store);
 /* A new, configured connection, or NULL; then `why` says what the server said. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
 
+/* Begins to connect, as PQconnectStart() does. */
+PGconn *pg_dial_start(const char *url);
+
 /* Applies what is missing, under a lock that other processes respect. false: `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
@@ -155,6 +190,16 @@ bool pg_migrate(PGconn *connection, const char *const *components, char *why, si
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);
+
+/* Where claims on a table start; see postgres_claims.c. */
+struct pg_floor {
+	const void *table;
+	_Atomic int64_t from_us;    /* created_at */
+	_Atomic int64_t look_at_ns; /* steady time of the next look at the whole index */
+};
+
+/* The one of this table, which is known by its address. Any thread. */
+struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
 /* Session functions that live in files of their own. */
 enum status pg_keys_find(

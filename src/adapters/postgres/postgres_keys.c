@@ -72,11 +72,6 @@ static const struct pg_statement sweep_statement = {
 	"ORDER BY scope, key LIMIT $1::int8 FOR UPDATE SKIP LOCKED) RETURNING 1",
 };
 
-static struct slice keep(struct arena *arena, const PGresult *result, int row, int column)
-{
-	return arena_copy(arena, pg_slice(result, row, column));
-}
-
 static void fill_record(
 	struct key_record *record, struct arena *arena, const PGresult *result, int row)
 {
@@ -86,11 +81,11 @@ static void fill_record(
 	record->same_request =
 		slice_equal(fingerprint, slice_make(record->fingerprint, FINGERPRINT_SIZE));
 	record->answer.http_status = pg_int4(result, row, 2);
-	record->answer.content_type = keep(arena, result, row, 3);
-	record->answer.location = keep(arena, result, row, 4);
-	record->answer.body = keep(arena, result, row, 5);
-	record->owner = keep(arena, result, row, 6);
-	record->note = keep(arena, result, row, 7);
+	record->answer.content_type = pg_keep(arena, result, row, 3);
+	record->answer.location = pg_keep(arena, result, row, 4);
+	record->answer.body = pg_keep(arena, result, row, 5);
+	record->owner = pg_keep(arena, result, row, 6);
+	record->note = pg_keep(arena, result, row, 7);
 	record->lease_is_over = pg_bool(result, row, 8);
 }
 
@@ -183,8 +178,7 @@ enum status pg_keys_put(
 	struct pg_param params[PUT_COLUMNS + 2];
 	enum status status;
 
-	for (size_t i = 0; i < PUT_COLUMNS; i++)
-		columns[i] = pg_array_of(session, types[i], count);
+	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
 	for (size_t i = 0; i < count; i++) {
 		const struct key_record *record = &records[i];
 

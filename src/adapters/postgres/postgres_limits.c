@@ -84,8 +84,8 @@ static void fill_rows(struct limit_row *rows, size_t count, const struct pg_sess
 static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
-	enum status status = pg_lock_rows(session, &row_statements, ids, now_us);
+	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
+	enum status status = pg_lock_rows(session, &row_statements, &ids, 1, now_us);
 
 	if (status == STATUS_OK)
 		fill_rows(rows, count, session);
@@ -95,8 +95,8 @@ static enum status lock(struct session *base, struct limit_row *rows, size_t cou
 static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, rows, sizeof(*rows), count);
-	enum status status = pg_find_rows(session, &row_statements, ids, now_us);
+	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
+	enum status status = pg_find_rows(session, &row_statements, &ids, 1, now_us);
 
 	if (status == STATUS_OK)
 		fill_rows(rows, count, session);
@@ -109,19 +109,16 @@ static enum status find(struct session *base, struct limit_row *rows, size_t cou
 static size_t queue_rows(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct limit_row *rows, size_t count)
 {
+	static const Oid types[PUT_COLUMNS] = {
+		PG_OID_TEXT, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4, PG_OID_INT8};
 	struct pg_array columns[PUT_COLUMNS];
-	struct pg_param params[PUT_COLUMNS];
 	size_t wanted = 0;
 
 	for (size_t i = 0; i < count; i++)
 		wanted += rows[i].exists == exists;
 	if (wanted == 0)
 		return 0;
-	for (size_t i = 0; i < PUT_COLUMNS; i++) {
-		Oid type = i == 0 ? PG_OID_TEXT : i == 5 ? PG_OID_INT8 : PG_OID_INT4;
-
-		columns[i] = pg_array_of(session, type, wanted);
-	}
+	pg_arrays_of(session, types, PUT_COLUMNS, wanted, columns);
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists != exists)
 			continue;
@@ -132,9 +129,7 @@ static size_t queue_rows(struct pg_session *session, const struct pg_statement *
 		pg_array_int4(&columns[4], rows[i].reserved_count);
 		pg_array_int8(&columns[5], rows[i].last_refresh_us);
 	}
-	for (size_t i = 0; i < PUT_COLUMNS; i++)
-		params[i] = pg_param_array(&columns[i]);
-	pg_queue(session, statement, params, PUT_COLUMNS);
+	pg_queue_arrays(session, statement, columns, PUT_COLUMNS);
 	return wanted;
 }
 
@@ -142,18 +137,11 @@ static enum status put(struct session *base, const struct limit_row *rows, size_
 {
 	struct pg_session *session = pg_session_of(base);
 	size_t insert_slot, inserts;
-	enum status status;
 
 	queue_rows(session, &update_statement, true, rows, count);
 	insert_slot = session->queued;
 	inserts = queue_rows(session, &insert_statement, false, rows, count);
-	status = pg_flush(session);
-	if (status != STATUS_OK || inserts == 0)
-		return status;
-	if ((size_t)PQntuples(session->results[insert_slot]) == inserts)
-		return STATUS_OK;
-	base->ops->rollback(base);
-	return STATUS_RERUN;
+	return pg_flush_inserts(session, insert_slot, inserts);
 }
 
 static enum status settle(

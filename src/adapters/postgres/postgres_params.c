@@ -32,6 +32,13 @@ struct pg_array pg_array_of(struct pg_session *session, Oid element, size_t coun
 	return array;
 }
 
+void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column_count,
+	size_t count, struct pg_array *columns)
+{
+	for (size_t i = 0; i < column_count; i++)
+		columns[i] = pg_array_of(session, elements[i], count);
+}
+
 void pg_array_bytes(struct pg_array *array, const void *data, size_t len)
 {
 	add_int4(&array->bytes, (int32_t)len);
@@ -66,6 +73,12 @@ struct pg_param pg_param_int8(struct pg_session *session, int64_t value)
 
 	add_int8(&bytes, value);
 	return (struct pg_param){.data = bytes.data, .len = 8};
+}
+
+/* A pointer of NULL would be SQL's NULL in place of the empty string. */
+struct pg_param pg_param_text(struct slice text)
+{
+	return (struct pg_param){.data = text.data ? text.data : "", .len = (int)text.len};
 }
 
 int64_t pg_int8(const PGresult *result, int row, int column)

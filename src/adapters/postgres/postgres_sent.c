@@ -71,14 +71,7 @@ static enum status put(struct session *base, const struct sent_message *messages
 
 static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
 {
-	struct pg_session *session = pg_session_of(base);
-	struct pg_param params[2] = {
-		pg_param_int8(session, age_us), pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &sweep_statement, params, 2);
-
-	if (status == STATUS_OK)
-		*deleted = (size_t)PQntuples(session->results[0]);
-	return status;
+	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
 }
 
 const struct sent_repository postgres_sent_repository = {.find = find, .put = put, .sweep = sweep};

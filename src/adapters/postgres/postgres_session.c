@@ -191,10 +191,15 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
+/* Already, or by what is sent before it in this round. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
 		if (session->prepared[i] == statement)
+			return true;
+	}
+	for (size_t i = 0; i < session->sent_count; i++) {
+		if (session->sent[i].preparing == statement)
 			return true;
 	}
 	return false;
@@ -261,6 +266,17 @@ void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	if (session->failed == STATUS_OK &&
 		!send_statement(session, statement, params, param_count, &session->results[slot]))
 		session->failed = STATUS_RERUN;
+}
+
+void pg_queue_arrays(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_array *columns, size_t column_count)
+{
+	struct pg_param params[PG_PARAMS_MAX];
+
+	assert(column_count <= PG_PARAMS_MAX);
+	for (size_t i = 0; i < column_count; i++)
+		params[i] = pg_param_array(&columns[i]);
+	pg_queue(session, statement, params, column_count);
 }
 
 /* Reads the result of one message; in a pipeline each is followed by a NULL. */
@@ -341,6 +357,18 @@ enum status pg_flush(struct pg_session *session)
 		return round_failed(session, status);
 	end_round(session);
 	return STATUS_OK;
+}
+
+enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts)
+{
+	enum status status = pg_flush(session);
+
+	if (status != STATUS_OK || inserts == 0)
+		return status;
+	if ((size_t)PQntuples(session->results[slot]) == inserts)
+		return STATUS_OK;
+	rollback(&session->base);
+	return STATUS_RERUN;
 }
 
 enum status pg_run(struct pg_session *session, const struct pg_statement *statement,

@@ -7,13 +7,16 @@
 #include <time.h>
 
 #include "adapters/postgres/postgres_internal.h"
+#include "adapters/postgres/postgres_waker.h"
 #include "base/clock.h"
+#include "base/listeners.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
 #define LANES_DEFAULT 2
+#define FLOORS_MAX 4 /* tables that are claimed from; a store has one or two */
 
 struct pg_store {
 	struct store base;
@@ -22,11 +25,15 @@ struct pg_store {
 	struct counter errors[STATUS_COUNT];
 	atomic_bool is_up;
 	pthread_t watcher;
+	struct listeners listeners;
+	_Atomic(struct pg_waker *) waker; /* NULL: nobody listens or has announced anything yet */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	bool has_watcher;
 	bool stopping;
+	struct pg_floor floors[FLOORS_MAX];
+	size_t floor_count;
 };
 
 static const struct store_ops store_ops;
@@ -83,14 +90,19 @@ static void explain(PGconn *connection, char *why, size_t size)
 }
 
 /* What the URL says wins over these, because it comes after them. */
+static const char *const dial_names[] = {"fallback_application_name", "connect_timeout",
+	"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "dbname",
+	NULL};
+#define DIAL_VALUES(url) ((const char *[]){"quipu", "3", "5", "2", "3", "10000", (url), NULL})
+
 static PGconn *dial(const char *url)
 {
-	static const char *const names[] = {"fallback_application_name", "connect_timeout",
-		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
-		"dbname", NULL};
-	const char *values[] = {"quipu", "3", "5", "2", "3", "10000", url, NULL};
+	return PQconnectdbParams(dial_names, DIAL_VALUES(url), 1);
+}
 
-	return PQconnectdbParams(names, values, 1);
+PGconn *pg_dial_start(const char *url)
+{
+	return PQconnectStartParams(dial_names, DIAL_VALUES(url), 1);
 }
 
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size)
@@ -128,6 +140,22 @@ void pg_store_lost(struct pg_store *store, const char *why)
 void pg_store_count_error(struct pg_store *store, enum status kind)
 {
 	counter_add(&store->errors[kind], 1);
+}
+
+struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
+{
+	struct pg_floor *floor = store->floors;
+
+	pthread_mutex_lock(&store->lock);
+	while (floor < store->floors + store->floor_count && floor->table != table)
+		floor++;
+	if (floor == store->floors + store->floor_count) {
+		assert(store->floor_count < FLOORS_MAX);
+		store->floor_count++;
+		floor->table = table;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return floor;
 }
 
 static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, size_t size)
@@ -202,6 +230,41 @@ static void *watch(void *argument)
 	return NULL;
 }
 
+/* ---- announcements ----------------------------------------------------------------------- */
+
+static struct pg_waker *waker_of(struct pg_store *store)
+{
+	if (atomic_load(&store->waker))
+		return store->waker;
+	pthread_mutex_lock(&store->lock);
+	if (!store->waker)
+		store->waker = pg_waker_start(store->base.name, store->url, &store->listeners);
+	pthread_mutex_unlock(&store->lock);
+	return store->waker;
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_add(&store->listeners, topic, heard, context);
+	waker_of(store);
+}
+
+static void unlisten(struct store *base, void *context)
+{
+	listeners_remove(&pg_store_of(base)->listeners, context);
+}
+
+static void announce(struct store *base, const char *topic)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_call(&store->listeners, topic);
+	pg_waker_announce(waker_of(store), topic);
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 static bool start(struct store *base, char *why, size_t size)
@@ -237,10 +300,13 @@ static void free_store(struct store *base)
 	store->stopping = true;
 	pthread_cond_broadcast(&store->changed);
 	pthread_mutex_unlock(&store->lock);
+	if (store->waker)
+		pg_waker_stop(store->waker);
 	if (store->has_watcher)
 		pthread_join(store->watcher, NULL);
 	pthread_cond_destroy(&store->changed);
 	pthread_mutex_destroy(&store->lock);
+	listeners_release(&store->listeners);
 	free(store);
 }
 
@@ -248,6 +314,9 @@ static const struct store_ops store_ops = {
 	.start = start,
 	.open_session = pg_session_open,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
 	.error_count = error_count,
 	.free = free_store,
 };
@@ -263,6 +332,7 @@ struct store *postgres_store_new(const char *name, const char *url, const char *
 	store->base.lanes_default = LANES_DEFAULT;
 	store->url = url;
 	store->components = components;
+	listeners_init(&store->listeners);
 	pthread_mutex_init(&store->lock, NULL);
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);

@@ -113,30 +113,29 @@ void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *
 }
 
 /* With the lock held. */
-static void owe(struct redis_cache *cache, const struct slice *user_ids, size_t count)
+static void owe(struct redis_cache *cache, const struct redis_debt *debt)
 {
-	for (size_t i = 0; i < count; i++)
-		redis_drops_add(cache->owed, user_ids[i]);
+	for (size_t i = 0; i < debt->count; i++)
+		redis_drops_add(cache->owed, debt->kind, debt->user_ids[i]);
 }
 
-bool redis_cache_owe_if_away(struct redis_cache *cache, const struct slice *user_ids, size_t count)
+bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt *debt)
 {
 	bool is_away;
 
 	pthread_mutex_lock(&cache->lock);
 	is_away = phase_of(cache) == REDIS_AWAY;
 	if (is_away)
-		owe(cache, user_ids, count);
+		owe(cache, debt);
 	pthread_mutex_unlock(&cache->lock);
 	return is_away;
 }
 
 /* Also of an old round: what should be gone is there, and the cache may be in use by now. */
-void redis_cache_owe(
-	struct redis_cache *cache, const struct slice *user_ids, size_t count, const char *why)
+void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
-	owe(cache, user_ids, count);
+	owe(cache, debt);
 	go_away(cache, why);
 	pthread_mutex_unlock(&cache->lock);
 }

@@ -6,8 +6,6 @@
 #include "adapters/redis/redis_internal.h"
 #include "base/clock.h"
 
-#define WORDS_MAX 9
-
 static struct timeval timeval_of(int ms)
 {
 	return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
@@ -42,10 +40,10 @@ void redis_begin(struct redis_connection *connection)
 
 bool redis_send(struct redis_connection *connection, const struct slice *words, size_t count)
 {
-	const char *data[WORDS_MAX];
-	size_t lens[WORDS_MAX];
+	const char *data[REDIS_WORDS_MAX];
+	size_t lens[REDIS_WORDS_MAX];
 
-	assert(count > 0 && count <= WORDS_MAX);
+	assert(count > 0 && count <= REDIS_WORDS_MAX);
 	for (size_t i = 0; i < count; i++) {
 		data[i] = words[i].data;
 		lens[i] = words[i].len;
@@ -117,17 +115,6 @@ bool redis_receive_ok(struct redis_connection *connection, const char *what, siz
 	return true;
 }
 
-struct slice redis_key(struct slice user_id, char space[REDIS_USER_ID_MAX + 32])
-{
-	const size_t prefix_len = sizeof(REDIS_KEY_PREFIX) - 1;
-
-	assert(user_id.len <= REDIS_USER_ID_MAX);
-	memcpy(space, REDIS_KEY_PREFIX, prefix_len);
-	if (user_id.len > 0)
-		memcpy(space + prefix_len, user_id.data, user_id.len);
-	return slice_make(space, prefix_len + user_id.len);
-}
-
 /* ---- connecting -------------------------------------------------------------------------- */
 
 static bool send_introduction(struct redis_connection *connection, const struct redis_url *url)
@@ -190,8 +177,10 @@ static bool receive_scripts(struct redis_connection *connection)
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
-	const struct slice words[] = {
-		SLICE("SETRANGE"), SLICE(REDIS_KEY_PREFIX), SLICE("0"), SLICE("")};
+	char space[REDIS_KEY_SIZE];
+	const struct slice nobody = SLICE("");
+	const struct slice words[] = {SLICE("SETRANGE"), redis_key(REDIS_KEY_LIMIT, nobody, space),
+		SLICE("0"), SLICE("")};
 
 	return redis_send(connection, words, 4);
 }

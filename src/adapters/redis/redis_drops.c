@@ -8,17 +8,27 @@
 /* Deletions in one round trip: few enough that a healthy server answers well within the timeout. */
 #define PIPELINE_MAX 512
 
-/* ---- the set ----------------------------------------------------------------------------- */
+#define KIND_KEYS_MAX 3
+
+static const struct {
+	size_t count;
+	enum redis_key names[KIND_KEYS_MAX];
+} keys_of[REDIS_KINDS] = {
+	[REDIS_LIMITS] = {1, {REDIS_KEY_LIMIT}},
+	[REDIS_COUNTERS] = {3, {REDIS_KEY_COUNTER, REDIS_KEY_LEASE, REDIS_KEY_LIST}},
+};
+
+/* ---- a set of users ---------------------------------------------------------------------- */
 
 /* The user's slot, or the free one where it belongs. */
-static struct slice *find_slot(struct redis_drops *drops, struct slice user_id)
+static struct slice *find_slot(struct redis_users *users, struct slice user_id)
 {
 	size_t i = hash_bytes(user_id) % REDIS_DROPS_SLOTS;
 
-	assert(drops->count <= REDIS_DROPS_MAX);
-	while (drops->slots[i].data && !slice_equal(drops->slots[i], user_id))
+	assert(users->count <= REDIS_DROPS_MAX);
+	while (users->slots[i].data && !slice_equal(users->slots[i], user_id))
 		i = (i + 1) % REDIS_DROPS_SLOTS;
-	return &drops->slots[i];
+	return &users->slots[i];
 }
 
 static struct slice copy_of(struct slice text)
@@ -30,69 +40,100 @@ static struct slice copy_of(struct slice text)
 	return slice_make(copy, text.len);
 }
 
-void redis_drops_clear(struct redis_drops *drops)
+static void forget(struct redis_users *users)
 {
-	for (size_t i = 0; drops->count > 0 && i < REDIS_DROPS_SLOTS; i++)
-		free((char *)drops->slots[i].data);
-	*drops = (struct redis_drops){0};
+	for (size_t i = 0; users->count > 0 && i < REDIS_DROPS_SLOTS; i++)
+		free((char *)users->slots[i].data);
+	*users = (struct redis_users){0};
 }
 
-void redis_drops_add(struct redis_drops *drops, struct slice user_id)
+static void hold_everybody(struct redis_users *users)
+{
+	forget(users);
+	users->everybody = true;
+}
+
+static void add(struct redis_users *users, struct slice user_id)
 {
 	struct slice *slot;
 
-	if (drops->everybody)
+	if (users->everybody)
 		return;
-	slot = find_slot(drops, user_id);
+	slot = find_slot(users, user_id);
 	if (slot->data)
 		return;
-	if (drops->count == REDIS_DROPS_MAX) {
-		redis_drops_clear(drops);
-		drops->everybody = true;
+	if (users->count == REDIS_DROPS_MAX) {
+		hold_everybody(users);
 		return;
 	}
 	*slot = copy_of(user_id);
-	drops->count++;
+	users->count++;
 }
 
-void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more)
+static void add_all(struct redis_users *users, const struct redis_users *more)
 {
 	if (more->everybody) {
-		redis_drops_clear(drops);
-		drops->everybody = true;
+		hold_everybody(users);
 		return;
 	}
 	for (size_t i = 0; more->count > 0 && i < REDIS_DROPS_SLOTS; i++) {
 		if (more->slots[i].data)
-			redis_drops_add(drops, more->slots[i]);
+			add(users, more->slots[i]);
 	}
+}
+
+/* ---- the sets ---------------------------------------------------------------------------- */
+
+void redis_drops_add(struct redis_drops *drops, enum redis_kind kind, struct slice user_id)
+{
+	add(&drops->users[kind], user_id);
+}
+
+void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more)
+{
+	for (int kind = 0; kind < REDIS_KINDS; kind++)
+		add_all(&drops->users[kind], &more->users[kind]);
 }
 
 bool redis_drops_is_empty(const struct redis_drops *drops)
 {
-	return !drops->everybody && drops->count == 0;
+	for (int kind = 0; kind < REDIS_KINDS; kind++) {
+		if (drops->users[kind].everybody || drops->users[kind].count > 0)
+			return false;
+	}
+	return true;
+}
+
+void redis_drops_clear(struct redis_drops *drops)
+{
+	for (int kind = 0; kind < REDIS_KINDS; kind++)
+		forget(&drops->users[kind]);
 }
 
 /* ---- making up --------------------------------------------------------------------------- */
 
-static bool send_deletion(struct redis_connection *connection, struct slice key)
+static bool send_deletion(
+	struct redis_connection *connection, enum redis_kind kind, struct slice user_id)
 {
-	const struct slice words[] = {SLICE("DEL"), key};
+	char spaces[KIND_KEYS_MAX][REDIS_KEY_SIZE];
+	struct slice words[1 + KIND_KEYS_MAX] = {SLICE("DEL")};
 
-	return redis_send(connection, words, 2);
+	for (size_t i = 0; i < keys_of[kind].count; i++)
+		words[1 + i] = redis_key(keys_of[kind].names[i], user_id, spaces[i]);
+	return redis_send(connection, words, 1 + keys_of[kind].count);
 }
 
-static bool drop_some(const struct redis_drops *drops, struct redis_connection *connection)
+static bool drop_some(
+	const struct redis_users *users, enum redis_kind kind, struct redis_connection *connection)
 {
-	char space[REDIS_USER_ID_MAX + 32];
 	size_t sent = 0;
 
-	for (size_t i = 0; i < REDIS_DROPS_SLOTS; i++) {
-		if (!drops->slots[i].data)
+	for (size_t i = 0; users->count > 0 && i < REDIS_DROPS_SLOTS; i++) {
+		if (!users->slots[i].data)
 			continue;
 		if (sent == 0)
 			redis_begin(connection);
-		if (!send_deletion(connection, redis_key(drops->slots[i], space)))
+		if (!send_deletion(connection, kind, users->slots[i]))
 			return false;
 		if (++sent == PIPELINE_MAX) {
 			if (!redis_receive_ok(connection, "DEL", sent))
@@ -103,11 +144,12 @@ static bool drop_some(const struct redis_drops *drops, struct redis_connection *
 	return redis_receive_ok(connection, "DEL", sent);
 }
 
-/* One page of all our keys; the caller frees it. */
-static redisReply *scan(struct redis_connection *connection, struct slice cursor)
+/* One page of the keys that match; the caller frees it. */
+static redisReply *scan(
+	struct redis_connection *connection, struct slice pattern, struct slice cursor)
 {
-	const struct slice words[] = {SLICE("SCAN"), cursor, SLICE("MATCH"),
-		SLICE(REDIS_KEY_PREFIX "*"), SLICE("COUNT"), SLICE("500")};
+	const struct slice words[] = {
+		SLICE("SCAN"), cursor, SLICE("MATCH"), pattern, SLICE("COUNT"), SLICE("500")};
 	redisReply *page;
 
 	redis_begin(connection);
@@ -126,21 +168,22 @@ static bool drop_page(struct redis_connection *connection, const redisReply *key
 	redis_begin(connection);
 	for (size_t i = 0; i < keys->elements; i++) {
 		const redisReply *key = keys->element[i];
+		const struct slice words[] = {SLICE("DEL"), slice_make(key->str, key->len)};
 
-		if (!send_deletion(connection, slice_make(key->str, key->len)))
+		if (!redis_send(connection, words, 2))
 			return false;
 	}
 	return redis_receive_ok(connection, "DEL", keys->elements);
 }
 
 /* SCAN returns every key that is there from its first page to its last; more is no harm. */
-static bool drop_everybody(struct redis_connection *connection)
+static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";
 	bool ok;
 
 	do {
-		redisReply *page = scan(connection, slice_of(cursor));
+		redisReply *page = scan(connection, pattern, slice_of(cursor));
 
 		if (!page)
 			return false;
@@ -153,7 +196,27 @@ static bool drop_everybody(struct redis_connection *connection)
 	return ok;
 }
 
+static bool drop_everybody(struct redis_connection *connection, enum redis_kind kind)
+{
+	const struct slice any = SLICE("*");
+	char space[REDIS_KEY_SIZE];
+
+	for (size_t i = 0; i < keys_of[kind].count; i++) {
+		if (!drop_matching(connection, redis_key(keys_of[kind].names[i], any, space)))
+			return false;
+	}
+	return true;
+}
+
 bool redis_drops_make_up(const struct redis_drops *drops, struct redis_connection *connection)
 {
-	return drops->everybody ? drop_everybody(connection) : drop_some(drops, connection);
+	for (int i = 0; i < REDIS_KINDS; i++) {
+		const struct redis_users *users = &drops->users[i];
+		enum redis_kind kind = (enum redis_kind)i;
+
+		if (users->everybody ? !drop_everybody(connection, kind)
+				     : !drop_some(users, kind, connection))
+			return false;
+	}
+	return true;
 }

@@ -3,9 +3,12 @@
  *
  *   url          where Redis is and who we are
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
- *   drops        the users whose deletion is owed
+ *   drops        the users whose deletion is owed, for limits and for counters
  *   cache        whether Redis is in use: the breaker, and the thread that looks for it
- *   session      the calls of the port, over a connection
+ *   session      a connection that is there while Redis is, and the table of the port's calls
+ *   runs         one script for many entries, in one round trip
+ *   limits       the calls of the port for limits
+ *   counters     the calls of the port for counters
  *
  * One lock, the cache's; nobody talks to Redis with it held.
  */
@@ -17,6 +20,8 @@
 #include <stdint.h>
 
 #include "adapters/redis/redis_cache.h"
+#include "base/arena.h"
+#include "base/random.h"
 #include "base/slice.h"
 #include "base/status.h"
 
@@ -24,8 +29,21 @@
 #define REDIS_COMMAND_TIMEOUT_MS 200
 #define REDIS_PROBE_MS 200
 
-#define REDIS_KEY_PREFIX "RateLimiterCache:"
+/* What one command may consist of; for scripts: EVALSHA, its name, the number of keys, and each
+ * entry's keys and arguments. */
+#define REDIS_ENTRIES_MAX 128
+#define REDIS_ENTRY_WORDS_MAX 6
+#define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * REDIS_ENTRY_WORDS_MAX)
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
 #define REDIS_USER_ID_MAX 256
+#define REDIS_KEY_SIZE (REDIS_USER_ID_MAX + 32)
+
+enum redis_key { REDIS_KEY_LIMIT, REDIS_KEY_COUNTER, REDIS_KEY_LEASE, REDIS_KEY_LIST };
+
+/* A user's key of that name; `space` holds it. No two of these are ever the same. */
+struct slice redis_key(enum redis_key name, struct slice user_id, char space[REDIS_KEY_SIZE]);
 
 /* ---- url --------------------------------------------------------------------------------- */
 
@@ -43,7 +61,14 @@ QP_MUST_CHECK bool redis_url_parse(
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-enum redis_script { REDIS_SCRIPT_TAKE, REDIS_SCRIPT_FILL, REDIS_SCRIPTS };
+enum redis_script {
+	REDIS_SCRIPT_TAKE,
+	REDIS_SCRIPT_FILL,
+	REDIS_SCRIPT_COUNTER_GET,
+	REDIS_SCRIPT_COUNTER_FILL,
+	REDIS_SCRIPT_COUNTER_REFRESH,
+	REDIS_SCRIPTS
+};
 
 /* In redis_scripts.c, where they are explained. */
 extern const char *const redis_script_texts[REDIS_SCRIPTS];
@@ -96,29 +121,34 @@ QP_MUST_CHECK bool redis_receive_ok(
 /* Whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
 bool redis_is_error(const redisReply *reply, const char *code);
 
-/* The key of a user's hash; `space` holds it. */
-struct slice redis_key(struct slice user_id, char space[REDIS_USER_ID_MAX + 32]);
-
 /* ---- drops ------------------------------------------------------------------------------- */
 
 #define REDIS_DROPS_MAX 8192
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
-/* A set of user ids. No lock. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
-struct redis_drops {
+/* What of a user is deleted together: the hash of the limit; the counter, its lease, the list. */
+enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
+
+/* A set of user ids. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
+struct redis_users {
 	bool everybody;
 	size_t count;
 	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; owned */
 };
 
-void redis_drops_add(struct redis_drops *drops, struct slice user_id);
+/* No lock. All zero: empty. */
+struct redis_drops {
+	struct redis_users users[REDIS_KINDS];
+};
+
+void redis_drops_add(struct redis_drops *drops, enum redis_kind kind, struct slice user_id);
 void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more);
 bool redis_drops_is_empty(const struct redis_drops *drops);
 
 /* Empties and frees what it holds. */
 void redis_drops_clear(struct redis_drops *drops);
 
-/* Deletes the hashes, over as many round trips as it takes. false: `why` says why not. */
+/* Deletes the keys, over as many round trips as it takes. false: `why` says why not. */
 QP_MUST_CHECK bool redis_drops_make_up(
 	const struct redis_drops *drops, struct redis_connection *connection);
 
@@ -151,13 +181,19 @@ static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 /* Something failed on a connection of that moment: Redis is away, unless that is old news. */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
-/* These must be deleted before the cache is used again. false: it is not away, nothing is noted. */
-QP_MUST_CHECK bool redis_cache_owe_if_away(
-	struct redis_cache *cache, const struct slice *user_ids, size_t count);
+/* What must be deleted before the cache is used again. */
+struct redis_debt {
+	enum redis_kind kind;
+	const struct slice *user_ids;
+	size_t count;
+};
 
-/* The same after a deletion has failed: Redis is away now, whatever it was. */
-void redis_cache_owe(
-	struct redis_cache *cache, const struct slice *user_ids, size_t count, const char *why);
+/* Notes it. false: Redis is not away, nothing is noted. */
+QP_MUST_CHECK bool redis_cache_owe_if_away(
+	struct redis_cache *cache, const struct redis_debt *debt);
+
+/* Notes it after a deletion has failed: Redis is away now, whatever it was. */
+void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
 /* Opens `connection` where the background thread has found Redis: no name is looked up. */
 QP_MUST_CHECK bool redis_cache_connect(
@@ -165,10 +201,95 @@ QP_MUST_CHECK bool redis_cache_connect(
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
+struct redis_session {
+	struct cache_session base;
+	struct redis_cache *cache;
+	struct redis_connection connection;
+	uint64_t moment; /* at which the connection was made, or tried */
+
+	struct arena arena; /* of the call that runs */
+	struct arena words; /* of the command that is being written */
+	redisReply **replies;
+	size_t replies_size;
+	size_t reply_count; /* of the call that runs */
+
+	struct dice dice; /* for leases */
+};
+
 struct cache_session *redis_session_open(struct cache *cache);
+
+struct redis_session *redis_session_of(struct cache_session *session);
+
+/* Has a connection of the present round; false: Redis is not in that phase, or away by now. */
+QP_MUST_CHECK bool redis_session_make_ready(struct redis_session *session, enum redis_phase least);
+
+/* Forgets the replies of a call and what its arena holds. */
+void redis_session_end_call(struct redis_session *session);
+
+/* A call has failed, and its connection is closed: Redis is away. Returns CACHE_AWAY. */
+enum status redis_session_fail(struct redis_session *session);
 
 /* For the count of open ones. */
 void redis_cache_session_opened(struct redis_cache *cache);
 void redis_cache_session_closed(struct redis_cache *cache);
+
+/* ---- runs -------------------------------------------------------------------------------- */
+
+/* A command in the making. */
+struct redis_words {
+	struct arena *arena;
+	struct slice *words;
+	size_t count;
+};
+
+void redis_add_word(struct redis_words *words, struct slice word);
+void redis_add_number(struct redis_words *words, int64_t value);
+void redis_add_key(struct redis_words *words, enum redis_key name, struct slice user_id);
+
+/* How a script is asked about the entries of a call, and how it answers. */
+struct redis_verb {
+	enum redis_script script;
+	const char *what; /* "filling a limit": for the log when it fails */
+	size_t entry_size;
+	size_t entry_keys; /* how many add_keys() adds */
+	void (*add_keys)(const void *entry, struct redis_words *words);
+	void (*add_arguments)(const void *entry, struct redis_words *words);
+
+	/* false: no answer of that script. NULL: a run answers with a number. */
+	bool (*read_entry)(const redisReply *reply, void *entry);
+};
+
+/*
+ * Runs the script for all entries, and keeps the replies until the end of the call. false: the
+ * connection has failed.
+ */
+QP_MUST_CHECK bool redis_ask(struct redis_session *session, const struct redis_verb *verb,
+	const void *entries, size_t count);
+
+/*
+ * Reads the replies into the entries, which are half written where one cannot be read. false: one
+ * could not, and the connection is closed.
+ */
+QP_MUST_CHECK bool redis_read(
+	struct redis_session *session, const struct redis_verb *verb, void *entries, size_t count);
+
+/* The same for a verb without read_entry. */
+QP_MUST_CHECK bool redis_check(struct redis_session *session, const struct redis_verb *verb);
+
+/* ---- the calls of the port --------------------------------------------------------------- */
+
+enum status redis_limit_take(
+	struct cache_session *session, struct cached_limit *limits, size_t count);
+enum status redis_limit_fill(
+	struct cache_session *session, const struct cached_limit *limits, size_t count);
+enum status redis_limit_drop(
+	struct cache_session *session, const struct slice *user_ids, size_t count);
+
+enum status redis_counter_get(
+	struct cache_session *session, struct cached_counter *counters, size_t count);
+enum status redis_counter_fill(
+	struct cache_session *session, const struct cached_counter *counters, size_t count);
+enum status redis_counter_refresh(
+	struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 #endif

@@ -20,6 +20,7 @@
 
 #include "adapters/sqlite/fair_lock.h"
 #include "adapters/sqlite/sqlite_store.h"
+#include "base/listeners.h"
 #include "base/metrics.h"
 
 #define SQLITE_STATEMENTS_MAX 64
@@ -87,6 +88,7 @@ struct sqlite_store {
 	const char *const *components;
 	const struct clock *clock;
 	_Atomic bool started;
+	struct listeners listeners;
 	struct sqlite_writer writer;
 
 	/* Shared while a read runs. Exclusive: no read runs, and this list may change. */
@@ -235,6 +237,9 @@ int64_t sqlite_query_int(const struct sqlite_query *query, int column);
 /* The same, valid until next() or the next start(). */
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);
 
+/* The same, copied. */
+struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *arena, int column);
+
 /* A whole run. Tells how many rows it changed. */
 int sqlite_query_change(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
@@ -245,5 +250,15 @@ void sqlite_query_change_one(
 
 /* Not OK: the transaction is rolled back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
+
+/* A transaction of its own around one run of `sql`, which takes a time and a limit and deletes
+ * rows.
+ */
+QP_MUST_CHECK enum status sqlite_sweep(
+	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
+
+/* The same for what is older than `age_us`. */
+QP_MUST_CHECK enum status sqlite_sweep_age(
+	struct session *session, const char *sql, int64_t age_us, size_t limit, size_t *deleted);
 
 #endif

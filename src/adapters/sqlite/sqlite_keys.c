@@ -36,11 +36,6 @@ static const char sweep_sql[] =
 	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
 	"SELECT scope, key FROM idempotency_keys WHERE expires_at <= ?1 LIMIT ?2)";
 
-static struct slice keep(struct arena *arena, const struct sqlite_query *query, int column)
-{
-	return arena_copy(arena, sqlite_query_bytes(query, column));
-}
-
 static void fill_record(struct key_record *record, struct arena *arena,
 	const struct sqlite_query *query, int64_t now_us)
 {
@@ -49,11 +44,11 @@ static void fill_record(struct key_record *record, struct arena *arena,
 	record->same_request =
 		slice_equal(fingerprint, slice_make(record->fingerprint, FINGERPRINT_SIZE));
 	record->answer.http_status = (int)sqlite_query_int(query, 1);
-	record->answer.content_type = keep(arena, query, 2);
-	record->answer.location = keep(arena, query, 3);
-	record->answer.body = keep(arena, query, 4);
-	record->owner = keep(arena, query, 5);
-	record->note = keep(arena, query, 6);
+	record->answer.content_type = sqlite_query_keep(query, arena, 2);
+	record->answer.location = sqlite_query_keep(query, arena, 3);
+	record->answer.body = sqlite_query_keep(query, arena, 4);
+	record->owner = sqlite_query_keep(query, arena, 5);
+	record->note = sqlite_query_keep(query, arena, 6);
 	record->lease_is_over = sqlite_query_int(query, 7) <= now_us;
 }
 
@@ -139,20 +134,5 @@ enum status sqlite_keys_release(struct session *session, struct key_record *reco
 
 enum status sqlite_keys_sweep(struct session *base, size_t limit, size_t *deleted)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = base->ops->begin(base, LOCK_WAIT);
-	struct sqlite_query query;
-	int count;
-
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, sweep_sql);
-	count = sqlite_query_change(&query,
-		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_int((int64_t)limit)));
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		status = base->ops->commit(base);
-	if (status == STATUS_OK)
-		*deleted = (size_t)count;
-	return status;
+	return sqlite_sweep_age(base, sweep_sql, 0, limit, deleted);
 }

@@ -79,6 +79,11 @@ struct slice sqlite_query_bytes(const struct sqlite_query *query, int column)
 	return slice_make(data, (size_t)sqlite3_column_bytes(query->stmt, column));
 }
 
+struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *arena, int column)
+{
+	return arena_copy(arena, sqlite_query_bytes(query, column));
+}
+
 int sqlite_query_change(struct sqlite_query *query, const struct sqlite_value *values, size_t count)
 {
 	sqlite_query_start(query, values, count);
@@ -101,4 +106,32 @@ enum status sqlite_query_close(struct sqlite_query *query)
 	if (query->rc != SQLITE_OK)
 		return sqlite_session_fail(query->session, query->rc);
 	return query->rerun ? sqlite_session_rerun(query->session) : STATUS_OK;
+}
+
+enum status sqlite_sweep(
+	struct session *base, const char *sql, int64_t before_us, size_t limit, size_t *deleted)
+{
+	enum status status = base->ops->begin(base, LOCK_WAIT);
+	struct sqlite_query query;
+	int count;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(sqlite_session_of(base), sql);
+	count = sqlite_query_change(
+		&query, SQLITE_VALUES(sqlite_int(before_us), sqlite_int((int64_t)limit)));
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		status = base->ops->commit(base);
+	if (status == STATUS_OK)
+		*deleted = (size_t)count;
+	return status;
+}
+
+enum status sqlite_sweep_age(
+	struct session *base, const char *sql, int64_t age_us, size_t limit, size_t *deleted)
+{
+	int64_t before_us = sqlite_now_us(sqlite_session_of(base)) - age_us;
+
+	return sqlite_sweep(base, sql, before_us, limit, deleted);
 }

@@ -38,23 +38,7 @@ static enum status put(struct session *base, const struct sent_message *messages
 
 static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = base->ops->begin(base, LOCK_WAIT);
-	struct sqlite_query query;
-	int count;
-
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, sweep_sql);
-	count = sqlite_query_change(
-		&query, SQLITE_VALUES(sqlite_int(sqlite_now_us(session) - age_us),
-				sqlite_int((int64_t)limit)));
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		status = base->ops->commit(base);
-	if (status == STATUS_OK)
-		*deleted = (size_t)count;
-	return status;
+	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
 const struct sent_repository sqlite_sent_repository = {.find = find, .put = put, .sweep = sweep};

@@ -44,6 +44,7 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	store->clock = clock;
 	sqlite_writer_init(&store->writer);
 	init_gate(&store->gate);
+	listeners_init(&store->listeners);
 	return &store->base;
 }
 
@@ -109,6 +110,23 @@ static bool is_up(struct store *base)
 	return store->started && works(store, SESSION_WRITE) && works(store, SESSION_READ);
 }
 
+/* No other process has the file. */
+static void announce(struct store *base, const char *topic)
+{
+	listeners_call(&sqlite_store_of(base)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&sqlite_store_of(base)->listeners, topic, heard, context);
+}
+
+static void unlisten(struct store *base, void *context)
+{
+	listeners_remove(&sqlite_store_of(base)->listeners, context);
+}
+
 static int64_t error_count(struct store *base, enum status kind)
 {
 	return counter_read(&sqlite_store_of(base)->errors[kind]);
@@ -121,6 +139,7 @@ static void free_store(struct store *base)
 	assert(!store->readers);
 	sqlite_writer_close(&store->writer);
 	pthread_rwlock_destroy(&store->gate);
+	listeners_release(&store->listeners);
 	free(store);
 }
 
@@ -128,6 +147,9 @@ static const struct store_ops store_ops = {
 	.start = start,
 	.open_session = sqlite_session_open,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
 	.error_count = error_count,
 	.free = free_store,
 };

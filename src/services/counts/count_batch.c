@@ -44,21 +44,12 @@ static struct answer answer_value(const struct count_command *command, int64_t v
 	return answer_json(200, buffer_slice(&body));
 }
 
-/* The id as a path segment: everything but unreserved characters is escaped. */
 static struct slice location_of(struct arena *arena, struct slice item_id)
 {
 	struct buffer path = buffer_make(arena, item_id.len + 32);
 
 	buffer_text(&path, "/api/v1/internal/counts/");
-	for (size_t i = 0; i < item_id.len; i++) {
-		unsigned char c = (unsigned char)item_id.data[i];
-
-		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-			memchr("-._~", c, 4))
-			buffer_char(&path, (char)c);
-		else
-			buffer_format(&path, "%%%02X", c);
-	}
+	buffer_percent(&path, item_id);
 	return buffer_slice(&path);
 }
 
@@ -266,11 +257,11 @@ static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row
 	size_t total = 0, kept = 0;
 
 	for (size_t i = 0; i < batch->count; i++)
-		total += ((struct count_query *)batch->commands[i])->item_count;
+		total += ((struct count_query *)batch->reads[i])->item_count;
 	rows = arena_array(batch->arena, struct count_row, total);
 	total = 0;
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct count_query *query = (struct count_query *)batch->commands[i];
+		const struct count_query *query = (struct count_query *)batch->reads[i];
 
 		for (size_t k = 0; k < query->item_count; k++)
 			rows[total++].item_id = query->item_ids[k];
@@ -298,7 +289,7 @@ static const struct count_row *row_of(
 static struct answer answer_query(
 	const struct count_query *query, const struct count_row *rows, size_t row_count)
 {
-	struct arena *arena = query->command.arena;
+	struct arena *arena = query->read.command.arena;
 	struct buffer body = buffer_make(arena, 96 * query->item_count + 8);
 	bool first = true;
 
@@ -331,7 +322,7 @@ enum status count_batch_look_up(const struct count_repository *repository, struc
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < batch->count; i++)
-		batch->commands[i]->answer =
-			answer_query((struct count_query *)batch->commands[i], rows, row_count);
+		batch->reads[i]->command.answer =
+			answer_query((struct count_query *)batch->reads[i], rows, row_count);
 	return STATUS_OK;
 }

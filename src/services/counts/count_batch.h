@@ -18,7 +18,7 @@ struct count_command {
 
 /* A look at some counts, in the order asked, without repetition. */
 struct count_query {
-	struct command command;
+	struct read read;
 	const struct slice *item_ids;
 	size_t item_count;
 	bool single; /* one object, or 404; else a list without the unknown */
@@ -28,7 +28,7 @@ struct count_query {
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
 
-/* Answers every command of the batch (each a struct count_query); see flow/reader.h. */
+/* Answers every read of the batch (each a struct count_query); see flow/reader.h. */
 enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

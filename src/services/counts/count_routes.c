@@ -123,7 +123,7 @@ static void submit_query(struct counts *counts, struct input *input, const struc
 	query->item_ids = item_ids;
 	query->item_count = item_count;
 	query->single = single;
-	submit_read(input, counts->lanes, &query->command);
+	submit_read(input, counts->lanes, &query->read);
 }
 
 static void get_one(void *counts, struct request *request)

@@ -421,7 +421,7 @@ static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows
 	size_t kept = 0;
 
 	for (size_t i = 0; i < batch->count; i++)
-		rows[i].user_id = batch->commands[i]->key;
+		rows[i].user_id = batch->reads[i]->command.key;
 	qsort(rows, batch->count, sizeof(*rows), compare_rows);
 	for (size_t i = 0; i < batch->count; i++) {
 		if (kept == 0 || compare_rows(&rows[kept - 1], &rows[i]) != 0)
@@ -441,7 +441,7 @@ enum status gateway_look_up(void *context, struct session *session, const struct
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct command *command = batch->commands[i];
+		struct command *command = &batch->reads[i]->command;
 		struct limit_row wanted = {.user_id = command->key};
 		struct user_id user = {.text = command->key};
 		struct limit_row row = *(struct limit_row *)bsearch(

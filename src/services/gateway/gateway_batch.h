@@ -39,7 +39,7 @@ struct gateway_command {
 };
 
 struct gateway_query {
-	struct command command; /* its key is the user's id */
+	struct read read; /* its command's key is the user's id */
 };
 
 #define GATEWAY_STALE_MAX 256

@@ -115,8 +115,8 @@ static void show_config(void *context, struct request *request)
 
 	input_init(&input, request);
 	input_check_id(&input, "userId", request->params[0]);
-	query->command.key = request->params[0];
-	submit_read(&input, gateway->lanes, &query->command);
+	query->read.command.key = request->params[0];
+	submit_read(&input, gateway->lanes, &query->read);
 }
 
 void gateway_add_routes(struct gateway *gateway, struct router *router)

@@ -60,7 +60,7 @@ struct answer pot_answer_pot(
 struct answer pot_answer_list(
 	const struct pot_query *query, const struct pot_page *page, int64_t total)
 {
-	struct arena *arena = query->command.arena;
+	struct arena *arena = query->read.command.arena;
 	Pyggpot__Pot__PotsListResponse response = PYGGPOT__POT__POTS_LIST_RESPONSE__INIT;
 	Pyggpot__Pot__ListPotsRequest request = PYGGPOT__POT__LIST_POTS_REQUEST__INIT;
 	struct pot_message *messages = arena_array(arena, struct pot_message, page->count);

@@ -188,14 +188,15 @@ static enum status look_for_pots(const struct looking *looking)
 		looking->session, looking->arena, rows, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
 		struct pot_query *query = looking->queries[i];
-		struct arena *arena = query->command.arena;
+		struct arena *arena = query->read.command.arena;
 
 		if (rows[i].exists)
-			query->command.answer = pot_answer_pot(arena, query->encoding, &rows[i]);
+			query->read.command.answer =
+				pot_answer_pot(arena, query->encoding, &rows[i]);
 		else if (by_name)
-			query->command.answer = pot_answer_no_name(arena, query->name);
+			query->read.command.answer = pot_answer_no_name(arena, query->name);
 		else
-			query->command.answer = pot_answer_no_pot(arena, query->pot_id);
+			query->read.command.answer = pot_answer_no_pot(arena, query->pot_id);
 	}
 	return status;
 }
@@ -211,9 +212,9 @@ static enum status look_for_coins(const struct looking *looking)
 	status = looking->repository->find_coins(looking->session, contents, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
 		struct pot_query *query = looking->queries[i];
-		struct arena *arena = query->command.arena;
+		struct arena *arena = query->read.command.arena;
 
-		query->command.answer =
+		query->read.command.answer =
 			contents[i].exists
 				? pot_answer_coins(arena, query->encoding, &contents[i].coins)
 				: pot_answer_no_pot(arena, query->pot_id);
@@ -236,7 +237,7 @@ static enum status look_for_lists(const struct looking *looking)
 	status = looking->repository->list(
 		looking->session, looking->arena, pages, looking->count, &total);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++)
-		looking->queries[i]->command.answer =
+		looking->queries[i]->read.command.answer =
 			pot_answer_list(looking->queries[i], &pages[i], total);
 	return status;
 }
@@ -246,7 +247,7 @@ static enum status look_for(struct looking *looking, const struct read_batch *ba
 {
 	looking->count = 0;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct pot_query *query = (struct pot_query *)batch->commands[i];
+		struct pot_query *query = (struct pot_query *)batch->reads[i];
 
 		if (query->look == look)
 			looking->queries[looking->count++] = query;

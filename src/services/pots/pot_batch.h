@@ -36,7 +36,7 @@ enum pot_look { LOOK_POT, LOOK_NAME, LOOK_COINS, LOOK_LIST };
 
 /* A look. */
 struct pot_query {
-	struct command command;
+	struct read read;
 	enum pot_look look;
 	enum proto_encoding encoding;
 	int32_t pot_id;
@@ -59,7 +59,7 @@ enum status pot_batch_decide(
 /* What a command gets that has waited for its pot too often. */
 struct answer pot_batch_give_up(const struct write *write);
 
-/* Answers every command of the batch (each a struct pot_query); see flow/reader.h. */
+/* Answers every read of the batch (each a struct pot_query); see flow/reader.h. */
 enum status pot_batch_look_up(const struct pot_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

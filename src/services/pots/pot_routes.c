@@ -166,7 +166,7 @@ static void submit_query(void *context, struct input *input, struct pot_query *q
 {
 	const struct pots *pots = context;
 
-	submit_read(input, pots->lanes, &query->command);
+	submit_read(input, pots->lanes, &query->read);
 }
 
 static void view_pot(void *context, const struct twirp_call *call)

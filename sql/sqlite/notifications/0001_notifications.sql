@@ -1,0 +1,58 @@
+-- Which events were taken in: written with the notification that was made of them. Times are
+-- microseconds since 1970.
+CREATE TABLE processed_events (
+	event_id TEXT NOT NULL PRIMARY KEY,
+	processed_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX processed_events_processed_at ON processed_events (processed_at);
+
+-- Notifications to be sent. With a rowid, because rows are wide and their ids random.
+CREATE TABLE notifications (
+	notification_id TEXT NOT NULL PRIMARY KEY,
+	event_id TEXT NOT NULL,
+	event_type TEXT NOT NULL,
+	user_id TEXT NOT NULL,
+	stock_keeping_unit TEXT NOT NULL,
+	version INTEGER NOT NULL,
+	aggregate_key TEXT NOT NULL,
+	trace_id TEXT NOT NULL,
+	payload BLOB NOT NULL,
+	occurred_at INTEGER NOT NULL,
+	status TEXT NOT NULL DEFAULT 'PENDING'
+		CHECK (status IN ('PENDING', 'PROCESSING', 'SENT', 'FAILED', 'DISCARDED')),
+	attempt_count INTEGER NOT NULL DEFAULT 0,
+	next_retry_at INTEGER,
+	locked_by TEXT,
+	locked_at INTEGER,
+	lease_until INTEGER,
+	claim_epoch INTEGER NOT NULL DEFAULT 0,
+	last_error TEXT,
+	created_at INTEGER NOT NULL,
+	sent_at INTEGER
+) STRICT;
+
+CREATE INDEX notifications_open ON notifications (created_at) WHERE status IN ('PENDING', 'PROCESSING');
+CREATE INDEX notifications_failed ON notifications (notification_id) WHERE status = 'FAILED';
+CREATE INDEX notifications_ended ON notifications (coalesce(sent_at, created_at))
+	WHERE status IN ('SENT', 'FAILED', 'DISCARDED');
+CREATE INDEX notifications_user ON notifications (user_id, created_at, occurred_at, notification_id);
+
+-- What was given up: notifications under their own id, and messages that could not be read, of which
+-- there is one for each place on the bus. It waits for people until resolved_at.
+CREATE TABLE notification_dlq (
+	id TEXT NOT NULL PRIMARY KEY,
+	kind TEXT NOT NULL,
+	event_type TEXT NOT NULL,
+	aggregate_key TEXT NOT NULL,
+	position TEXT NOT NULL,
+	last_error TEXT NOT NULL,
+	payload BLOB NOT NULL,
+	attempt_count INTEGER NOT NULL,
+	created_at INTEGER NOT NULL,
+	resolved_at INTEGER,
+	resolution TEXT
+) STRICT;
+
+CREATE UNIQUE INDEX notification_dlq_position ON notification_dlq (position) WHERE position <> '';
+CREATE INDEX notification_dlq_waiting ON notification_dlq (kind, id) WHERE resolved_at IS NULL;

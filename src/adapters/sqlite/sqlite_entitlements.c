@@ -1,0 +1,187 @@
+#include "adapters/sqlite/sqlite_entitlements.h"
+
+#include "adapters/sqlite/sqlite_internal.h"
+
+#define AUDIT_CHUNK 5000 /* lines of the audit that are deleted in one transaction */
+#define ROWS_FIRST 8
+
+static const char find_sql[] = "SELECT status = 'ACTIVE', version, updated_at FROM entitlements "
+			       "WHERE user_id = ?1 AND stock_keeping_unit = ?2";
+
+static const char put_sql[] =
+	"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (user_id, stock_keeping_unit) DO UPDATE SET "
+	"status = excluded.status, version = excluded.version, updated_at = excluded.updated_at";
+
+static const char audit_sql[] =
+	"INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, "
+	"version, reason, purchase_id, event_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+static const char list_sql[] =
+	"SELECT status = 'ACTIVE', version, updated_at, stock_keeping_unit FROM entitlements "
+	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 ORDER BY stock_keeping_unit LIMIT ?3";
+
+/* When the month began that is so many months before this one. */
+static const char kept_sql[] =
+	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
+	"'-' || ?2 || ' months')";
+
+static const char sweep_sql[] =
+	"DELETE FROM entitlement_audit WHERE (occurred_at, event_id) IN (SELECT occurred_at, "
+	"event_id FROM entitlement_audit WHERE occurred_at < ?1 ORDER BY occurred_at LIMIT ?2)";
+
+static void fill_row(struct entitlement_row *row, const struct sqlite_query *query)
+{
+	row->exists = true;
+	row->is_active = sqlite_query_int(query, 0) != 0;
+	row->version = sqlite_query_int(query, 1);
+	row->updated_us = sqlite_query_int(query, 2);
+}
+
+static enum status lock(
+	struct session *base, struct entitlement_row *rows, size_t count, int64_t *now_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	*now_us = sqlite_now_us(session);
+	for (size_t i = 0; i < count; i++) {
+		sqlite_query_start(&query,
+			SQLITE_VALUES(sqlite_text(rows[i].user_id), sqlite_text(rows[i].unit)));
+		rows[i].busy = false;
+		rows[i].exists = false;
+		if (sqlite_query_next(&query))
+			fill_row(&rows[i], &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status put(struct session *base, const struct entitlement_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const char *status = rows[i].is_active ? "ACTIVE" : "REVOKED";
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(rows[i].user_id), sqlite_text(rows[i].unit),
+				sqlite_text(slice_of(status)), sqlite_int(rows[i].version),
+				sqlite_int(rows[i].updated_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status audit(struct session *base, const struct entitlement_audit *lines, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), audit_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct entitlement_audit *line = &lines[i];
+		const char *action = line->is_active ? "GRANTED" : "REVOKED";
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_int(line->at_us), sqlite_text(line->user_id),
+				sqlite_text(line->unit), sqlite_text(slice_of(action)),
+				sqlite_int(line->version), sqlite_text(line->reason),
+				sqlite_text(line->purchase_id), sqlite_text(line->event_id)));
+	}
+	return sqlite_query_close(&query);
+}
+
+/* ---- lists ------------------------------------------------------------------------------- */
+
+/* Room for one more; `*room` is how many there is room for. */
+static struct entitlement_row *add_row(
+	struct entitlement_query *page, struct arena *arena, size_t *room)
+{
+	if (page->row_count == *room) {
+		size_t more = *room ? *room * 2 : ROWS_FIRST;
+
+		page->rows = arena_grow(
+			arena, page->rows, *room * sizeof(*page->rows), more * sizeof(*page->rows));
+		*room = more;
+	}
+	page->rows[page->row_count] = (struct entitlement_row){.user_id = page->user_id};
+	return &page->rows[page->row_count++];
+}
+
+static void fill_page(
+	struct entitlement_query *page, struct arena *arena, struct sqlite_query *query)
+{
+	size_t room = 0;
+
+	page->rows = NULL;
+	page->row_count = 0;
+	sqlite_query_start(
+		query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->after),
+			       sqlite_int((int64_t)page->limit)));
+	while (sqlite_query_next(query)) {
+		struct entitlement_row *row = add_row(page, arena, &room);
+
+		fill_row(row, query);
+		row->unit = sqlite_query_keep(query, arena, 3);
+	}
+}
+
+static enum status fill_pages(struct sqlite_session *session, struct arena *arena,
+	struct entitlement_query *pages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, list_sql);
+
+	for (size_t i = 0; i < count; i++)
+		fill_page(&pages[i], arena, &query);
+	return sqlite_query_close(&query);
+}
+
+static enum status list(
+	struct session *base, struct arena *arena, struct entitlement_query *pages, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = fill_pages(session, arena, pages, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+/* ---- the audit --------------------------------------------------------------------------- */
+
+static enum status kept_since(struct sqlite_session *session, int keep_months, int64_t *since_us)
+{
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, kept_sql);
+	sqlite_query_start(
+		&query, SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_int(keep_months)));
+	if (sqlite_query_next(&query))
+		*since_us = sqlite_query_int(&query, 0);
+	status = sqlite_query_close(&query);
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+static enum status tend_audit(struct session *base, int keep_months)
+{
+	size_t deleted = AUDIT_CHUNK;
+	int64_t since_us = 0;
+	enum status status = STATUS_OK;
+
+	if (keep_months == 0)
+		return STATUS_OK;
+	status = kept_since(sqlite_session_of(base), keep_months, &since_us);
+	while (status == STATUS_OK && deleted == AUDIT_CHUNK)
+		status = sqlite_sweep(base, sweep_sql, since_us, AUDIT_CHUNK, &deleted);
+	return status;
+}
+
+const struct entitlement_repository sqlite_entitlement_repository = {
+	.lock = lock,
+	.put = put,
+	.audit = audit,
+	.list = list,
+	.tend_audit = tend_audit,
+};

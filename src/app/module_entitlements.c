@@ -1,0 +1,363 @@
+/* entitlements and notifications on their stores, their bus and their channel. */
+#include <string.h>
+
+#include "adapters/console/console_channel.h"
+#include "adapters/postgres/postgres_entitlements.h"
+#include "adapters/postgres/postgres_notifications.h"
+#include "adapters/postgres/postgres_outbox.h"
+#include "adapters/sqlite/sqlite_entitlements.h"
+#include "adapters/sqlite/sqlite_notifications.h"
+#include "adapters/sqlite/sqlite_outbox.h"
+#include "adapters/webhook/webhook_channel.h"
+#include "app/app.h"
+#include "base/clock.h"
+#include "services/entitlements/entitlement_event.h"
+#include "services/entitlements/entitlements.h"
+#include "services/entitlements/notifications.h"
+
+#define DAY_US (24 * 3600 * 1000000LL)
+#define PUBLISHED_KEPT_US DAY_US
+#define PROCESSED_KEPT_US (30 * DAY_US)
+#define ATTEMPTS_MAX 10
+#define WEBHOOK_SLOTS 64
+
+extern const char embedded_entitlements[];
+extern const char embedded_notifications[];
+extern const char embedded_operator[];
+
+struct entitlements_module {
+	struct entitlements entitlements;
+	struct notifications notifications;
+	struct bus *bus;
+	struct channel *channel;
+	struct relay *relay;
+	struct notification_worker *worker;
+	int keep_months;
+};
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+static void add_routes(struct app *app)
+{
+	struct entitlements_module *module = arena_new(&app->arena, struct entitlements_module);
+
+	app->entitlements = module;
+	if (app_plays(app, ROLE_ENTITLEMENTS)) {
+		entitlements_add_routes(&module->entitlements, app->router);
+		app->documents[app->document_count++] = embedded_entitlements;
+	}
+	if (app_plays(app, ROLE_NOTIFICATIONS)) {
+		notifications_add_routes(&module->notifications, app->router);
+		app->documents[app->document_count++] = embedded_notifications;
+	}
+	operator_add_routes(&app->operators, app->router);
+	app->documents[app->document_count++] = embedded_operator;
+}
+
+/* ---- stores, bus, channel ---------------------------------------------------------------- */
+
+static bool open_entitlements_store(struct app *app, char *why)
+{
+	static const char *const components[] = {"common", "entitlements", NULL};
+	struct entitlements *service = &app->entitlements->entitlements;
+	struct store_plan plan = {
+		.name = "entitlements-store",
+		.url = store_url(&app->settings, app->settings.entitlements_store),
+		.file = "entitlements.db",
+		.components = components,
+	};
+	bool postgres = url_is_postgres(plan.url);
+
+	service->store = app_open_store(app, &plan, why);
+	service->repository =
+		postgres ? &postgres_entitlement_repository : &sqlite_entitlement_repository;
+	service->outbox = postgres ? &postgres_entitlement_outbox : &sqlite_entitlement_outbox;
+	return service->store != NULL;
+}
+
+static bool open_notifications_store(struct app *app, char *why)
+{
+	static const char *const components[] = {"common", "notifications", NULL};
+	struct notifications *service = &app->entitlements->notifications;
+	struct store_plan plan = {
+		.name = "notifications-store",
+		.url = store_url(&app->settings, app->settings.notifications_store),
+		.file = "notifications.db",
+		.components = components,
+	};
+
+	service->store = app_open_store(app, &plan, why);
+	service->repository = url_is_postgres(plan.url) ? &postgres_notification_repository
+							: &sqlite_notification_repository;
+	return service->store != NULL;
+}
+
+static bool open_stores(struct app *app, char *why)
+{
+	if (app_plays(app, ROLE_ENTITLEMENTS) && !open_entitlements_store(app, why))
+		return false;
+	return !app_plays(app, ROLE_NOTIFICATIONS) || open_notifications_store(app, why);
+}
+
+static struct channel *open_channel(const struct settings *settings, char *why)
+{
+	struct webhook_limits limits = {
+		.slots = WEBHOOK_SLOTS,
+		.total_ns = settings->notify_timeout_us * NS_PER_US,
+	};
+
+	if (strcmp(settings->notify_channel, "log") == 0)
+		return console_channel_new();
+	return webhook_channel_new(
+		settings->notify_channel + strlen("webhook:"), &limits, why, OPTIONS_WHY_SIZE);
+}
+
+static bool open_others(struct app *app, char *why)
+{
+	static const struct bus_channel channel = {
+		.name = ENTITLEMENTS_CHANNEL,
+		.partitions = ENTITLEMENTS_PARTITIONS,
+		.stream = ENTITLEMENTS_STREAM,
+		.subjects = ENTITLEMENTS_SUBJECTS,
+	};
+	struct entitlements_module *module = app->entitlements;
+	struct bus_plan plan = {
+		.name = "entitlements-bus",
+		.url = app->settings.entitlements_bus,
+		.file = "entitlements-bus.db",
+		.channels = &channel,
+		.channel_count = 1,
+	};
+
+	module->bus = app_open_bus(app, &plan, why);
+	if (!module->bus || !app_plays(app, ROLE_NOTIFICATIONS))
+		return module->bus != NULL;
+	module->channel = open_channel(&app->settings, why);
+	return module->channel != NULL;
+}
+
+/* ---- chores ------------------------------------------------------------------------------ */
+
+static enum status sweep_published(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct outbox_repository *outbox = context;
+
+	return outbox->claims.sweep(session, PUBLISHED_KEPT_US, limit, deleted);
+}
+
+static enum status sweep_processed(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct notification_repository *repository = context;
+
+	return repository->inbox.sweep(session, PROCESSED_KEPT_US, limit, deleted);
+}
+
+static enum status sweep_notifications(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct notification_repository *repository = context;
+
+	return repository->claims.sweep(session, PROCESSED_KEPT_US, limit, deleted);
+}
+
+static enum status tend_audit(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct entitlements_module *module = context;
+
+	(void)limit;
+	*deleted = 0;
+	return module->entitlements.repository->tend_audit(session, module->keep_months);
+}
+
+static void add_entitlement_chores(struct app *app)
+{
+	struct entitlements_module *module = app->entitlements;
+	struct chore published = {
+		.what = "published events",
+		.store = module->entitlements.store,
+		.sweep = sweep_published,
+		.context = module->entitlements.outbox,
+	};
+	struct chore audit = {
+		.what = "audit lines",
+		.store = module->entitlements.store,
+		.sweep = tend_audit,
+		.context = module,
+	};
+
+	module->keep_months = (int)app->settings.audit_keep_months;
+	app_add_chore(app, &published);
+	app_add_chore(app, &audit);
+}
+
+static void add_notification_chores(struct app *app)
+{
+	struct notifications *service = &app->entitlements->notifications;
+	struct chore processed = {
+		.what = "processed events",
+		.store = service->store,
+		.sweep = sweep_processed,
+		.context = service->repository,
+	};
+	struct chore old = {
+		.what = "old notifications",
+		.store = service->store,
+		.sweep = sweep_notifications,
+		.context = service->repository,
+	};
+
+	app_add_chore(app, &processed);
+	app_add_chore(app, &old);
+}
+
+/* ---- starting ---------------------------------------------------------------------------- */
+
+static bool describe_event(struct arena *arena, struct slice payload, struct buffer *members)
+{
+	struct entitlement_event event;
+
+	if (entitlement_event_unpack(arena, payload, &event))
+		return false;
+	entitlement_event_write_json(members, &event);
+	return true;
+}
+
+static void stop_relay(void *relay)
+{
+	relay_stop(relay);
+}
+
+static void start_entitlements(struct app *app)
+{
+	const struct settings *settings = &app->settings;
+	struct entitlements_module *module = app->entitlements;
+	struct entitlements *service = &module->entitlements;
+	struct lane_service lanes = entitlements_lane_service(service);
+	struct relay_config relay = {
+		.name = "entitlements",
+		.store = service->store,
+		.outbox = service->outbox,
+		.topic = ENTITLEMENTS_TOPIC,
+		.bus = module->bus,
+		.address = entitlements_address,
+		.poll_us = settings->outbox_poll_us,
+		.lease_us = settings->outbox_lease_us,
+		.attempts_max = (int32_t)settings->outbox_max_attempts,
+		.batch = (size_t)settings->outbox_batch,
+	};
+	struct operator_desk desk = {
+		.kind = "outbox",
+		.dead = &service->outbox->dead,
+		.outbox = service->outbox,
+		.describe = describe_event,
+	};
+
+	module->relay = relay_start(&relay);
+	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
+	operator_add_desk(&app->operators, &desk);
+	app_add_worker(app, stop_relay, module->relay);
+	add_entitlement_chores(app);
+	metrics_add(&app->system.metrics, relay_collect, module->relay);
+}
+
+static void stop_worker(void *worker)
+{
+	notification_worker_stop(worker);
+}
+
+static void stop_intake(void *intake)
+{
+	intake_stop(intake);
+}
+
+static void stop_channel(void *thing)
+{
+	struct channel *channel = thing;
+
+	channel->ops->free(channel);
+}
+
+static void add_desks(struct app *app)
+{
+	struct notifications *service = &app->entitlements->notifications;
+	struct operator_desk desk = {
+		.kind = "notification",
+		.dead = &service->repository->dead,
+		.lanes = service->lanes,
+		.describe = describe_event,
+	};
+
+	operator_add_desk(&app->operators, &desk);
+	desk.kind = "poison";
+	desk.take_again = notifications_take_again;
+	desk.context = service;
+	operator_add_desk(&app->operators, &desk);
+}
+
+static struct intake *start_intake(struct entitlements_module *module)
+{
+	struct intake_config config = {
+		.name = "notifications",
+		.bus = module->bus,
+		.channel = ENTITLEMENTS_CHANNEL,
+		.group = NOTIFICATIONS_GROUP,
+		.store = module->notifications.store,
+		.apply = notifications_apply,
+		.committed = notifications_committed,
+		.context = &module->notifications,
+	};
+
+	return intake_start(&config);
+}
+
+static void start_worker(struct app *app)
+{
+	struct entitlements_module *module = app->entitlements;
+	struct notification_worker_config config = {
+		.notifications = &module->notifications,
+		.channel = module->channel,
+		.poll_us = app->settings.outbox_poll_us,
+		.lease_us = app->settings.notify_lease_us,
+		.attempts_max = ATTEMPTS_MAX,
+	};
+
+	module->worker = notification_worker_start(&config);
+}
+
+static void start_notifications(struct app *app)
+{
+	struct entitlements_module *module = app->entitlements;
+	struct notifications *service = &module->notifications;
+	struct lane_service lanes = notifications_lane_service(service);
+	struct intake *intake;
+
+	start_worker(app);
+	intake = start_intake(module);
+	service->lanes = app_start_lanes(app, &lanes, service->store);
+	add_desks(app);
+	app_add_worker(app, stop_intake, intake);
+	app_add_worker(app, stop_worker, module->worker);
+	app_add_worker(app, stop_channel, module->channel);
+	add_notification_chores(app);
+	metrics_add(&app->system.metrics, intake_collect, intake);
+	metrics_add(&app->system.metrics, notification_worker_collect, module->worker);
+}
+
+static void start(struct app *app)
+{
+	if (app_plays(app, ROLE_ENTITLEMENTS))
+		start_entitlements(app);
+	if (app_plays(app, ROLE_NOTIFICATIONS))
+		start_notifications(app);
+}
+
+const struct module entitlements_module = {
+	.roles = ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS,
+	.add_routes = add_routes,
+	.open_stores = open_stores,
+	.open_others = open_others,
+	.start = start,
+};

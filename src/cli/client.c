@@ -1,0 +1,316 @@
+#include "cli/client.h"
+
+#include <assert.h>
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/buffer.h"
+#include "base/uuid.h"
+
+#define TOTAL_S 10
+#define CONNECT_S 5
+#define BODY_MAX (16 * 1024 * 1024)
+
+struct client {
+	CURL *easy;
+	char *origin; /* http://user:password@host:port */
+	char *shown;  /* http://host:port */
+
+	struct arena arena; /* of the answer under way */
+	struct buffer body;
+};
+
+/* ---- finding the server ------------------------------------------------------------------ */
+
+/* host or [host], whichever a URL needs; an address that means all is reached by loopback. */
+static void write_host(struct slice host, char *out, size_t size)
+{
+	if (slice_starts_with(host, "[") && host.len > 1)
+		host = slice_make(host.data + 1, host.len - 2);
+	if (slice_is(host, "0.0.0.0"))
+		host = slice_of("127.0.0.1");
+	if (slice_is(host, "::"))
+		host = slice_of("::1");
+	snprintf(out, size, memchr(host.data, ':', host.len) ? "[%.*s]" : "%.*s", (int)host.len,
+		host.data);
+}
+
+bool client_find_server(
+	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why)
+{
+	const char *colon = strrchr(listen, ':');
+	char host[256];
+
+	if (*server) {
+		snprintf(url, CLIENT_TARGET_SIZE, "%s", server);
+		return true;
+	}
+	if (!colon || colon == listen || !colon[1]) {
+		snprintf(
+			why, CLIENT_WHY_SIZE, "--listen must be host:port, such as 127.0.0.1:8080");
+		return false;
+	}
+	if (strcmp(colon, ":0") == 0) {
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the port of --listen is a different one at every "
+			"start; name the server with --server");
+		return false;
+	}
+	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
+	snprintf(url, CLIENT_TARGET_SIZE, "http://%s%s", host, colon);
+	return true;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+static bool has_part(CURLU *url, CURLUPart part, const char *usual)
+{
+	char *text = NULL;
+	bool has = curl_url_get(url, part, &text, 0) == CURLUE_OK && strcmp(text, usual) != 0;
+
+	curl_free(text);
+	return has;
+}
+
+/* Reads `server` into `url`. What is wrong with it, NULL: nothing. */
+static const char *read_url(CURLU *url, const char *server)
+{
+	CURLUcode code;
+
+	if (strncasecmp(server, "http://", 7) != 0 && strncasecmp(server, "https://", 8) != 0)
+		return "it must begin with http:// or https://";
+	code = curl_url_set(url, CURLUPART_URL, server, 0);
+	if (code != CURLUE_OK)
+		return curl_url_strerror(code);
+	if (has_part(url, CURLUPART_PATH, "/") || has_part(url, CURLUPART_QUERY, "") ||
+		has_part(url, CURLUPART_FRAGMENT, ""))
+		return "it must have nothing behind host and port";
+	return NULL;
+}
+
+/* The URL without the slash at its end. The caller frees it. */
+static char *write_url(CURLU *url)
+{
+	char *text = NULL, *copy;
+	CURLUcode code = curl_url_get(url, CURLUPART_URL, &text, 0);
+
+	assert(code == CURLUE_OK);
+	(void)code;
+	copy = qp_strdup(text);
+	curl_free(text);
+	if (copy[strlen(copy) - 1] == '/')
+		copy[strlen(copy) - 1] = '\0';
+	return copy;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *context)
+{
+	struct client *client = context;
+
+	if (client->body.len + size * count > BODY_MAX)
+		return CURL_WRITEFUNC_ERROR;
+	buffer_bytes(&client->body, data, size * count);
+	return size * count;
+}
+
+static CURL *make_handle(struct client *client)
+{
+	CURL *easy = curl_easy_init();
+
+	assert(easy);
+	curl_easy_setopt(easy, CURLOPT_USERAGENT, "quipu/" QUIPU_VERSION);
+	curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)TOTAL_S);
+	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(easy, CURLOPT_WRITEDATA, (void *)client);
+	return easy;
+}
+
+struct client *client_open(const char *server, char *why)
+{
+	struct client *client = NULL;
+	CURLU *url = NULL;
+	const char *problem;
+
+	curl_global_init(CURL_GLOBAL_DEFAULT);
+	url = curl_url();
+	assert(url);
+	problem = read_url(url, server);
+	if (problem) {
+		snprintf(why, CLIENT_WHY_SIZE, "--server cannot be used: %s", problem);
+	} else {
+		client = qp_calloc(1, sizeof(*client));
+		client->origin = write_url(url);
+		curl_url_set(url, CURLUPART_USER, NULL, 0);
+		curl_url_set(url, CURLUPART_PASSWORD, NULL, 0);
+		client->shown = write_url(url);
+		client->easy = make_handle(client);
+		arena_init(&client->arena, 64 * 1024);
+	}
+	curl_url_cleanup(url);
+	return client;
+}
+
+void client_close(struct client *client)
+{
+	curl_easy_cleanup(client->easy);
+	arena_release(&client->arena);
+	free(client->origin);
+	free(client->shown);
+	free(client);
+}
+
+const char *client_server(const struct client *client)
+{
+	return client->shown;
+}
+
+/* ---- the answer -------------------------------------------------------------------------- */
+
+/* Whether the parameters behind a link's <target> have rel=next among them. */
+static bool is_next(struct slice parameters)
+{
+	while (parameters.data) {
+		struct slice value = slice_trim(slice_cut(&parameters, ';'));
+		struct slice name = slice_trim(slice_cut(&value, '='));
+
+		value = slice_trim(value);
+		if (slice_is_nocase(name, "rel") &&
+			(slice_is(value, "next") || slice_is(value, "\"next\"")))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Looks for the next page in one Link header: <target>; rel="next", <target>; rel="prev". Only a
+ * path on the same server is followed.
+ */
+static void find_next(struct slice links, char next[CLIENT_TARGET_SIZE])
+{
+	while (links.data) {
+		struct slice target, parameters;
+
+		slice_cut(&links, '<');
+		if (!links.data)
+			return;
+		target = slice_cut(&links, '>');
+		parameters = slice_cut(&links, ',');
+		if (is_next(parameters) && slice_starts_with(target, "/") &&
+			!slice_starts_with(target, "//") && target.len < CLIENT_TARGET_SIZE)
+			snprintf(next, CLIENT_TARGET_SIZE, "%.*s", (int)target.len, target.data);
+	}
+}
+
+static void read_links(struct client *client, char next[CLIENT_TARGET_SIZE])
+{
+	struct curl_header *header;
+
+	for (size_t i = 0;
+		curl_easy_header(client->easy, "Link", i, CURLH_HEADER, -1, &header) == CURLHE_OK;
+		i++)
+		find_next(slice_of(header->value), next);
+}
+
+static bool read_answer(struct client *client, struct client_answer *answer, char *why)
+{
+	char ignored[JSON_WHY_SIZE];
+	long status = 0;
+
+	memset(answer, 0, sizeof(*answer));
+	curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status);
+	answer->http_status = (int)status;
+	answer->json = json_parse_object(buffer_slice(&client->body), ignored);
+	if (!answer->json) {
+		snprintf(why, CLIENT_WHY_SIZE, "what answers at %s is no quipu (HTTP %ld)",
+			client->shown, status);
+		return false;
+	}
+	read_links(client, answer->next);
+	return true;
+}
+
+void client_answer_release(struct client_answer *answer)
+{
+	json_decref(answer->json);
+	answer->json = NULL;
+}
+
+/* ---- the request ------------------------------------------------------------------------- */
+
+static void write_failure(struct client *client, CURLcode code, char *why)
+{
+	curl_off_t ready_us = 0;
+
+	curl_easy_getinfo(client->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+	if (code == CURLE_OPERATION_TIMEDOUT && ready_us > 0)
+		snprintf(why, CLIENT_WHY_SIZE, "the quipu at %s has not answered within %d s",
+			client->shown, TOTAL_S);
+	else if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
+		 code == CURLE_OPERATION_TIMEDOUT)
+		snprintf(why, CLIENT_WHY_SIZE,
+			"no quipu answers at %s; start it, or name it with --server",
+			client->shown);
+	else if (code == CURLE_WRITE_ERROR)
+		snprintf(why, CLIENT_WHY_SIZE, "the answer of %s is too long", client->shown);
+	else
+		snprintf(why, CLIENT_WHY_SIZE, "no answer from %s: %s", client->shown,
+			curl_easy_strerror(code));
+}
+
+static bool perform(struct client *client, const char *target, struct curl_slist *headers,
+	struct client_answer *answer, char *why)
+{
+	char url[CLIENT_TARGET_SIZE * 2];
+	CURLcode code;
+
+	if (snprintf(url, sizeof(url), "%s%s", client->origin, target) >= (int)sizeof(url)) {
+		snprintf(why, CLIENT_WHY_SIZE, "the address of the request would be too long");
+		return false;
+	}
+	arena_reset(&client->arena);
+	client->body = buffer_make(&client->arena, 16 * 1024);
+	curl_easy_setopt(client->easy, CURLOPT_URL, url);
+	curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, headers);
+	code = curl_easy_perform(client->easy);
+	curl_easy_setopt(client->easy, CURLOPT_HTTPHEADER, NULL);
+	if (code == CURLE_OK)
+		return read_answer(client, answer, why);
+	write_failure(client, code, why);
+	return false;
+}
+
+bool client_get(struct client *client, const char *target, struct client_answer *answer, char *why)
+{
+	curl_easy_setopt(client->easy, CURLOPT_HTTPGET, 1L);
+	return perform(client, target, NULL, answer, why);
+}
+
+bool client_post(struct client *client, const char *target, struct slice body,
+	struct client_answer *answer, char *why)
+{
+	char key[UUID_SIZE], line[UUID_SIZE + 32];
+	struct curl_slist *headers;
+	bool ok;
+
+	/* libcurl sends a request again where a connection that was kept turns out to be dead. */
+	uuid_random(key);
+	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);
+	headers = curl_slist_append(NULL, line);
+	headers = curl_slist_append(
+		headers, body.len > 0 ? "Content-Type: application/json" : "Content-Type:");
+	assert(headers);
+	curl_easy_setopt(client->easy, CURLOPT_POST, 1L);
+	curl_easy_setopt(client->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
+	curl_easy_setopt(client->easy, CURLOPT_COPYPOSTFIELDS, body.len > 0 ? body.data : "");
+	ok = perform(client, target, headers, answer, why);
+	curl_slist_free_all(headers);
+	return ok;
+}

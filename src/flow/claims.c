@@ -1,0 +1,30 @@
+#include "flow/claims.h"
+
+#define BACKOFF_CAP_S 60
+#define US_PER_S 1000000LL
+
+int64_t claim_backoff_us(int32_t attempt, struct dice *dice)
+{
+	int64_t seconds = attempt < 6 ? (int64_t)1 << attempt : BACKOFF_CAP_S;
+	int64_t whole_us = seconds * US_PER_S;
+
+	return whole_us / 2 + (int64_t)dice_below(dice, (uint64_t)whole_us);
+}
+
+void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_max,
+	struct dice *dice, struct slice error)
+{
+	bool is_last = claim->attempt_count + 1 >= attempts_max;
+
+	if (try == TRY_WORKED) {
+		claim->end = CLAIM_DONE;
+		return;
+	}
+	claim->error = error;
+	if (try == TRY_REFUSED || (try == TRY_FAILED && is_last)) {
+		claim->end = CLAIM_FAILED;
+		return;
+	}
+	claim->end = CLAIM_RETRY;
+	claim->delay_us = claim_backoff_us(claim->attempt_count, dice);
+}

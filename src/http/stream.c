@@ -1,0 +1,248 @@
+#include "http/stream.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "http/streaming.h"
+
+#define INPUT_MAX (64 * 1024)
+#define HEARTBEAT ": keep-alive\n\n"
+
+/*
+ * What the kernel has taken cannot be replaced any more. It would take megabytes for a client that
+ * does not read, each older than the value that waits here.
+ */
+#define SEND_BUFFER_SIZE (8 * 1024)
+
+/* When a server ends, its clients come back over this time and not all at once. */
+#define RETRY_LEAST_MS 1000
+#define RETRY_SPREAD_MS 2000
+
+struct stream {
+	struct stream_owner owner;
+	struct http_worker *worker;
+	struct request *request;       /* while its head is not written, else NULL */
+	struct connection *connection; /* from then on */
+	struct stream_event *waiting;  /* the newest value, if it is not written */
+	int64_t last_id;               /* of what was offered or is known to the client, or -1 */
+	size_t input_bytes;            /* thrown away */
+	bool is_ending;
+};
+
+/* ---- beginning --------------------------------------------------------------------------- */
+
+static struct answer stream_head(void)
+{
+	return (struct answer){
+		.http_status = 200,
+		.content_type = SLICE("text/event-stream"),
+		.headers = SLICE("Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"),
+	};
+}
+
+static int64_t known_id(const struct request *request)
+{
+	int64_t id;
+
+	if (!text_to_int(request_header(request, "Last-Event-ID"), &id) || id < 0)
+		return -1;
+	return id;
+}
+
+struct stream *stream_prepare(struct request *request, struct stream_owner owner)
+{
+	struct connection *connection = request->connection;
+	struct stream *stream;
+
+	assert(!request->stream && request->answer.http_status == 0);
+	if (request->head_only) {
+		request->is_stream = true;
+		request_answer(request, stream_head());
+		return NULL;
+	}
+	assert(connection->last == request && !connection->held);
+	request->keep_alive = false;
+	connection->last_request_seen = true;
+	stream = qp_calloc(1, sizeof(*stream));
+	stream->owner = owner;
+	stream->worker = request->worker;
+	stream->request = request;
+	stream->last_id = known_id(request);
+	request->stream = stream;
+	return stream;
+}
+
+void stream_start(struct stream *stream)
+{
+	struct request *request = stream->request;
+
+	assert(request && !request->is_stream);
+	request->is_stream = true;
+	request->answer = stream_head();
+	connection_mark_dirty(request->connection);
+}
+
+struct stream *stream_open(struct request *request, struct stream_owner owner)
+{
+	struct stream *stream = stream_prepare(request, owner);
+
+	if (stream)
+		stream_start(stream);
+	return stream;
+}
+
+static void set_up_socket(struct stream *stream)
+{
+	uv_handle_t *tcp = (uv_handle_t *)&stream->connection->tcp;
+	unsigned stall_ms = (unsigned)(stream->worker->limits->stream_stall_ns / NS_PER_MS);
+	int size = SEND_BUFFER_SIZE;
+	int fd;
+
+	uv_send_buffer_size(tcp, &size);
+	/* Else a client that was unplugged stays for a quarter of an hour of retransmissions. */
+	if (uv_fileno(tcp, &fd) == 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
+}
+
+static struct stream_event *take_waiting(struct stream *stream)
+{
+	struct stream_event *event = stream->waiting;
+
+	stream->waiting = NULL;
+	if (event)
+		counter_add(&stream->worker->events_sent, 1);
+	return event;
+}
+
+void stream_begin(struct stream *stream)
+{
+	struct request *request = stream->request;
+	struct http_worker *worker = stream->worker;
+	struct stream_event *event = take_waiting(stream);
+	struct buffer body = buffer_make(&request->arena, event ? event->len + 32 : 32);
+
+	buffer_format(&body, "retry: %d\n\n",
+		RETRY_LEAST_MS + (int)dice_below(&worker->dice, RETRY_SPREAD_MS));
+	if (event)
+		buffer_bytes(&body, event->bytes, event->len);
+	stream_event_drop(event);
+	request->answer.body = buffer_slice(&body);
+	request->stream = NULL;
+	stream->request = NULL;
+	stream->connection = request->connection;
+	stream->connection->stream = stream;
+	counter_add(&worker->stream_count, 1);
+	set_up_socket(stream);
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+void stream_offer_event(struct stream *stream, struct stream_event *event)
+{
+	if (event->id <= stream->last_id || stream->is_ending)
+		return;
+	stream->last_id = event->id;
+	if (stream->waiting)
+		counter_add(&stream->worker->events_skipped, 1);
+	stream_event_drop(stream->waiting);
+	stream->waiting = stream_event_hold(event);
+	if (stream->connection)
+		connection_mark_dirty(stream->connection);
+}
+
+void stream_offer(struct stream *stream, int64_t id, struct slice data)
+{
+	struct stream_event *event = stream_event_new(id, data);
+
+	stream_offer_event(stream, event);
+	stream_event_drop(event);
+}
+
+static bool is_over(const struct stream *stream)
+{
+	/* A client that has said all it has to say is gone: it cannot be told from one that waits.
+	 */
+	return stream->is_ending || stream->worker->draining || stream->connection->input_ended;
+}
+
+bool stream_write(struct stream *stream)
+{
+	struct connection *connection = stream->connection;
+	struct stream_event *event;
+
+	if (is_over(stream)) {
+		stream_end(stream);
+		return false;
+	}
+	if (!stream->waiting || connection->write_backlog > 0)
+		return false;
+	event = take_waiting(stream);
+	connection_write(connection, slice_make(event->bytes, event->len));
+	stream_event_drop(event);
+	return true;
+}
+
+/* ---- watching the client ----------------------------------------------------------------- */
+
+void stream_read(struct stream *stream, size_t len)
+{
+	stream->input_bytes += len;
+	if (stream->input_bytes > INPUT_MAX)
+		connection_close(stream->connection);
+}
+
+void stream_check(struct stream *stream, int64_t now_ns)
+{
+	struct connection *connection = stream->connection;
+	struct http_worker *worker = stream->worker;
+	int64_t quiet_ns = now_ns - connection->active_ns;
+
+	if (connection->write_backlog > 0) {
+		if (quiet_ns > worker->limits->stream_stall_ns)
+			connection_close(connection);
+	} else if (quiet_ns >= worker->limits->heartbeat_ns && worker->heartbeats_left > 0) {
+		worker->heartbeats_left--;
+		connection_write(connection, slice_of(HEARTBEAT));
+	}
+}
+
+/* ---- ending ------------------------------------------------------------------------------ */
+
+static void tell_owner(struct stream *stream)
+{
+	struct stream_owner owner = stream->owner;
+
+	stream->owner = (struct stream_owner){0};
+	if (owner.closed)
+		owner.closed(owner.context, stream);
+}
+
+void stream_close(struct stream *stream)
+{
+	assert(stream->connection || stream->request->is_stream);
+	stream->is_ending = true;
+	stream_event_drop(stream->waiting);
+	stream->waiting = NULL;
+	tell_owner(stream);
+	if (stream->connection)
+		connection_mark_dirty(stream->connection);
+}
+
+void stream_end(struct stream *stream)
+{
+	assert(!stream->request != !stream->connection);
+	if (stream->request)
+		stream->request->stream = NULL;
+	if (stream->connection) {
+		stream->connection->stream = NULL;
+		counter_add(&stream->worker->stream_count, -1);
+	}
+	tell_owner(stream);
+	stream_event_drop(stream->waiting);
+	free(stream);
+}

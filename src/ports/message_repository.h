@@ -1,0 +1,77 @@
+/*
+ * Messages between users: one row each, kept by who receives it, so that a cluster can spread the
+ * table by receiver. Functions block, take a session of the same engine, and return what
+ * ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
+#define QUIPU_PORTS_MESSAGE_REPOSITORY_H
+
+#include "ports/store.h"
+
+struct message {
+	struct slice receiver_id;
+	struct slice id; /* UUIDv7: ids of later messages are greater */
+	struct slice sender_id;
+	struct slice text;
+	int64_t created_us;
+	bool is_read;
+};
+
+/* A message that its receiver says to have read. */
+struct message_mark {
+	struct slice receiver_id;
+	struct slice id;
+
+	/* Set by mark. */
+	bool exists;
+	bool was_unread; /* and is read now */
+};
+
+/* The newest messages of two users, in both directions, before one. */
+struct message_query {
+	struct slice user_id;
+	struct slice other_id; /* may be the same user */
+	struct slice before;   /* id of a message; empty: from the newest on */
+	size_t limit;
+
+	struct message *messages; /* out, newest first, in memory of the arena; at most `limit` */
+	size_t message_count;
+};
+
+/* How many unread messages a user has. */
+struct unread_count {
+	struct slice user_id;
+	int64_t count;
+};
+
+struct message_repository {
+	/* In a transaction: new messages, unread. */
+	QP_MUST_CHECK enum status (*put)(
+		struct session *session, const struct message *messages, size_t count);
+
+	/*
+	 * In a transaction: marks messages as read; `marks` are unique and sorted by the bytes of
+	 * receiver_id, then id. Under LOCK_SKIP a row that others hold fails with LOCK_BUSY.
+	 */
+	QP_MUST_CHECK enum status (*mark)(
+		struct session *session, struct message_mark *marks, size_t count);
+
+	/* Outside a transaction. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct message_query *queries, size_t count);
+
+	/*
+	 * Outside a transaction, for `quipu verify`: unread messages by receiver, of those
+	 * receivers after `after`, sorted, at most `limit`.
+	 */
+	QP_MUST_CHECK enum status (*count_unread)(struct session *session, struct arena *arena,
+		struct slice after, size_t limit, struct unread_count *counts, size_t *count);
+
+	/* Outside a transaction: the unread messages of a user with ids after `after`, by id, at
+	 * most `limit`; only receiver_id, id, sender_id and created_us are filled. */
+	QP_MUST_CHECK enum status (*list_unread)(struct session *session, struct arena *arena,
+		struct slice user_id, struct slice after, size_t limit, struct message *messages,
+		size_t *count);
+};
+
+#endif

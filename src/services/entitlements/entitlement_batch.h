@@ -1,0 +1,42 @@
+/*
+ * A batch of grants and revokes in one transaction: the change, the line of the audit and the event
+ * in the outbox (and, by the committer, the Idempotency-Key) are committed together.
+ */
+#ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
+#define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
+
+#include "flow/reader.h"
+#include "flow/write.h"
+#include "services/entitlements/entitlement_rules.h"
+#include "services/entitlements/entitlements.h"
+
+/* The key of its command is made of the user's id and the unit: see entitlement_lane_key(). */
+struct entitlement_command {
+	struct write write;
+	enum entitlement_verb verb;
+	struct slice user_id;
+	struct slice unit;
+	struct slice reason;
+	struct slice purchase_id;
+	struct slice traceparent;
+};
+
+/* A page of one user's entitlements. */
+struct entitlement_lookup {
+	struct read read;
+	struct slice user_id;
+	struct slice path; /* raw, for the link to the next page */
+	struct slice after;
+	size_t limit;
+};
+
+/* Different for different pairs, and in their order. */
+struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
+
+/* See flow/committer.h and flow/reader.h; the context is the struct entitlements. */
+enum status entitlement_decide(
+	void *entitlements, struct session *session, const struct write_batch *batch);
+enum status entitlement_look_up(
+	void *entitlements, struct session *session, const struct read_batch *batch);
+
+#endif

@@ -1,0 +1,107 @@
+#include "http/input.h"
+#include "services/entitlements/notifications.h"
+#include "services/submit.h"
+
+#define INBOX_LIMIT 50
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+struct lane_service notifications_lane_service(struct notifications *notifications)
+{
+	return (struct lane_service){
+		.name = "notifications",
+		.context = notifications,
+		.committed = notifications_committed,
+	};
+}
+
+/* ---- the debug inbox --------------------------------------------------------------------- */
+
+struct inbox_lookup {
+	struct read read;
+	const struct notifications *notifications;
+	struct slice user_id;
+	size_t limit;
+};
+
+static void write_text(struct buffer *body, const char *name, struct slice value)
+{
+	buffer_format(body, "\"%s\":", name);
+	buffer_json_string(body, value);
+	buffer_char(body, ',');
+}
+
+static void write_time(struct buffer *body, const char *name, int64_t time_us)
+{
+	buffer_format(body, ",\"%s\":", name);
+	if (time_us == 0) {
+		buffer_text(body, "null");
+		return;
+	}
+	buffer_char(body, '"');
+	buffer_time(body, time_us);
+	buffer_char(body, '"');
+}
+
+static void write_notification(struct buffer *body, const struct notification *notification)
+{
+	buffer_char(body, '{');
+	write_text(body, "notification_id", notification->id);
+	write_text(body, "event_id", notification->event_id);
+	write_text(body, "event_type", notification->event_type);
+	write_text(body, "stock_keeping_unit", notification->unit);
+	buffer_format(body, "\"version\":%lld,", (long long)notification->version);
+	write_text(body, "status", notification->status);
+	buffer_format(body, "\"attempt_count\":%d", (int)notification->attempt_count);
+	write_time(body, "occurred_at", notification->occurred_us);
+	write_time(body, "created_at", notification->created_us);
+	write_time(body, "sent_at", notification->sent_us);
+	buffer_char(body, '}');
+}
+
+static enum status look_up_inbox(struct read *read, struct session *session, struct arena *arena)
+{
+	struct inbox_lookup *lookup = (struct inbox_lookup *)read;
+	struct notification *found = arena_array(arena, struct notification, lookup->limit);
+	struct buffer body = buffer_make(read->command.arena, 1024);
+	size_t count = 0;
+	enum status status = lookup->notifications->repository->list(
+		session, arena, lookup->user_id, lookup->limit, found, &count);
+
+	if (status != STATUS_OK)
+		return status;
+	buffer_char(&body, '{');
+	write_text(&body, "user_id", lookup->user_id);
+	buffer_text(&body, "\"notifications\":[");
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0)
+			buffer_char(&body, ',');
+		write_notification(&body, &found[i]);
+	}
+	buffer_text(&body, "]}");
+	read->command.answer = answer_json(200, buffer_slice(&body));
+	return STATUS_OK;
+}
+
+static void get_inbox(void *context, struct request *request)
+{
+	struct notifications *notifications = context;
+	struct inbox_lookup *lookup = arena_new(&request->arena, struct inbox_lookup);
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "user_id", request->params[0]);
+	lookup->read.look_up = look_up_inbox;
+	lookup->notifications = notifications;
+	lookup->user_id = request->params[0];
+	lookup->limit = input_limit(&input, INBOX_LIMIT);
+	submit_read(&input, notifications->lanes, &lookup->read);
+}
+
+void notifications_add_routes(struct notifications *notifications, struct router *router)
+{
+	const struct route route = {
+		"GET", "/debug/notification/inbox/{user_id}", get_inbox, notifications, 0};
+
+	router_add(router, &route);
+}

@@ -1,0 +1,151 @@
+#include "base/text.h"
+#include "http/input.h"
+#include "services/submit.h"
+#include "services/unread/dialog_batch.h"
+#include "services/unread/message_event.h"
+
+#define LIST_LIMIT 100
+#define TEXT_BYTES_MAX (16 * 1024)
+#define READ_MAX 1000
+#define READ_BODY_MAX (1024 * 1024)
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+static void committed(void *context)
+{
+	struct store *store = ((struct dialogs *)context)->store;
+
+	store->ops->announce(store, DIALOGS_TOPIC);
+}
+
+struct lane_service dialogs_lane_service(struct dialogs *dialogs)
+{
+	return (struct lane_service){
+		.name = "dialogs",
+		.context = dialogs,
+		.decide = dialog_decide,
+		.committed = committed,
+		.look_up = dialog_look_up,
+	};
+}
+
+/* ---- events ------------------------------------------------------------------------------ */
+
+static void add_header(struct bus_message *message, const char *name, struct slice value)
+{
+	struct bus_header *header = &message->headers[message->header_count++];
+
+	header->name = slice_of(name);
+	header->value = value;
+}
+
+bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_message *message)
+{
+	struct message_event event = {.is_read = slice_is(row->type, MESSAGE_READ)};
+
+	if (message_event_read(arena, row->payload, &event))
+		return false;
+	message->channel = slice_of(UNREAD_CHANNEL);
+	message->subject = slice_of(event.is_read ? UNREAD_SUBJECT_READ : UNREAD_SUBJECT_NEW);
+	message->key = row->key;
+	message->value = row->payload;
+	add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
+	if (row->trace.len > 0)
+		add_header(message, "traceparent", row->trace);
+	return true;
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+/* Who asks: the header X-User-Id. */
+static struct slice read_user(struct input *input)
+{
+	struct slice user_id = request_header(input->request, "X-User-Id");
+
+	if (!user_id.data)
+		input_error(input, "X-User-Id", "the header is required: it says who asks");
+	else if (!text_is_utf8(user_id))
+		input_error(input, "X-User-Id", "must be UTF-8");
+	else
+		input_check_id(input, "X-User-Id", user_id);
+	return user_id;
+}
+
+static struct dialog_command *new_command(struct input *input, enum dialog_verb verb)
+{
+	struct dialog_command *command = arena_new(&input->request->arena, struct dialog_command);
+
+	command->verb = verb;
+	command->user_id = command->write.command.key = read_user(input);
+	command->traceparent = request_header(input->request, "traceparent");
+	input_read_body(input);
+	return command;
+}
+
+static void post_message(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_SEND);
+	command->receiver_id = command->write.command.key = input_id(&input, "receiverId");
+	command->text = input_text(&input, "text", TEXT_BYTES_MAX,
+		"is required, must not be blank and must be at most 16384 bytes");
+	submit_write(&input, dialogs->lanes, &command->write);
+}
+
+static void post_read(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_READ_ONE);
+	input_check_id(&input, "messageId", request->params[0]);
+	command->message_ids = &request->params[0];
+	command->message_count = 1;
+	submit_write(&input, dialogs->lanes, &command->write);
+}
+
+static void post_read_batch(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_READ_MANY);
+	command->message_ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
+	submit_write(&input, dialogs->lanes, &command->write);
+}
+
+static void get_list(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_lookup *lookup = arena_new(&request->arena, struct dialog_lookup);
+	struct input input;
+
+	input_init(&input, request);
+	lookup->user_id = read_user(&input);
+	lookup->other_id = input_query(&input, "receiverId");
+	input_check_id(&input, "receiverId", lookup->other_id);
+	lookup->before = input_query(&input, "before");
+	lookup->limit = input_limit(&input, LIST_LIMIT);
+	submit_read(&input, dialogs->lanes, &lookup->read);
+}
+
+void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
+{
+	const struct route routes[] = {
+		{"POST", "/dialogs/send", post_message, dialogs, 0},
+		{"GET", "/dialogs/list", get_list, dialogs, 0},
+		{"POST", "/dialogs/read/{messageId}", post_read, dialogs, 0},
+		{"POST", "/dialogs/read-batch", post_read_batch, dialogs, READ_BODY_MAX},
+	};
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+		router_add(router, &routes[i]);
+}

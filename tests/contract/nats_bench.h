@@ -1,0 +1,101 @@
+/*
+ * A bus on a server that a test may do anything to (nats_server.h), what was published, and a look
+ * at the stream that does not go through the adapter.
+ *
+ *   fate            the message is in the stream
+ *   CONFIRMED       always
+ *   NOT_PERSISTED   never
+ *   UNKNOWN         or not
+ */
+#ifndef QUIPU_CONTRACT_NATS_BENCH_H
+#define QUIPU_CONTRACT_NATS_BENCH_H
+
+/* cmocka.h wants these before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <nats/nats.h>
+
+#include "base/clock.h"
+#include "nats_server.h"
+#include "ports/bus.h"
+
+#define PATIENCE_NS (30 * NS_PER_S)
+#define MESSAGES_MAX 40000
+#define CONSUMERS_MAX 4
+
+/* The program's own names, and a stream of a made name. */
+#define EVENTS "entitlements.events"
+#define GRANTED "entitlements.events.granted"
+#define REVOKED "entitlements.events.revoked"
+#define OTHER "other-events"
+
+struct nats_bench {
+	char url[256];
+	struct bus *bus;
+	struct producer *producer;
+	struct consumer *consumers[CONSUMERS_MAX]; /* those that are open */
+	size_t consumer_count;
+
+	/* Everything that was published, by number. */
+	struct bus_message sent[MESSAGES_MAX];
+	char ids[MESSAGES_MAX][12];
+	size_t sent_count;
+	unsigned in_stream[MESSAGES_MAX];
+};
+
+/* cmocka's setup and teardown: *state is a struct nats_bench, on a server of its own, up. */
+int nats_bench_setup(void **state);
+int nats_bench_teardown(void **state);
+
+#define NATS_TEST(test) cmocka_unit_test_setup_teardown(test, nats_bench_setup, nats_bench_teardown)
+
+/* Ends the bus, and starts another with these options ("ack-wait=1s&max-deliver=3"), or none. */
+void nats_bench_reopen(struct nats_bench *bench, const char *options);
+void nats_bench_close(struct nats_bench *bench);
+void nats_bench_open(struct nats_bench *bench, const char *options);
+
+int64_t nats_bench_now_ms(void);
+int64_t nats_bench_in_ms(int64_t ms);
+void nats_bench_nap_ms(long ms);
+void nats_bench_wait_until(struct nats_bench *bench, bool up);
+
+/* Messages with the next numbers as ids and values, to EVENTS. */
+struct bus_message *nats_bench_make(struct nats_bench *bench, size_t count);
+enum status nats_bench_publish(
+	struct nats_bench *bench, struct bus_message *messages, size_t count, int64_t timeout_ms);
+void nats_bench_publish_all(struct nats_bench *bench, size_t count, enum bus_fate fate);
+
+/* One message, again and again with other ids, as long as it is refused. */
+void nats_bench_publish_until_confirmed(struct nats_bench *bench);
+size_t nats_bench_count(const struct nats_bench *bench, enum bus_fate fate);
+
+/* Reads the stream of EVENTS and fails if a fate is not true. */
+void nats_bench_assert_fates(struct nats_bench *bench);
+
+/* Fetches once: something must come within the time, or, with 0 expected, nothing. */
+size_t nats_bench_fetch(
+	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, int64_t timeout_ms);
+
+/* What a test that fails leaves open is closed with the bus. */
+struct consumer *nats_bench_consumer(struct nats_bench *bench, const char *group);
+void nats_bench_close_consumer(struct nats_bench *bench, struct consumer *consumer);
+void nats_bench_ack(struct consumer *consumer, size_t count);
+
+/* A connection to the server, for what the test does there itself. */
+struct nats_admin {
+	natsConnection *connection;
+	jsCtx *js;
+};
+void nats_admin_open(struct nats_admin *admin);
+void nats_admin_close(struct nats_admin *admin);
+
+/* Standard error, from now on until it is released, which writes it out. While no bus is open. */
+void nats_bench_capture_log(void);
+int nats_bench_count_in_log(const char *words);
+void nats_bench_release_log(void);
+
+#endif

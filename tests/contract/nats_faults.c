@@ -1,0 +1,648 @@
+/*
+ * A NATS server that stops, crashes, hangs, forgets and refuses, as publishing sees it; and URLs.
+ * What consuming sees is in nats_delivery_faults.c.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/nats/nats_bus.h"
+#include "base/arena.h"
+#include "base/log.h"
+#include "nats_bench.h"
+
+#define SKIPPED 77
+
+/* Without a round trip; on a busy machine still far below any timeout. */
+#define AT_ONCE_MS 50
+
+/* What a publish may take longer than told; the half second is the adapter's, the rest is for a
+ * busy machine. */
+#define LATE_MS 700
+
+/* ---- a server that is away --------------------------------------------------------------- */
+
+static void refuse_at_once(struct nats_bench *bench)
+{
+	struct bus_message *messages = nats_bench_make(bench, 10);
+	int64_t began_ms = nats_bench_now_ms();
+
+	messages[0].fate = BUS_CONFIRMED;
+	assert_int_equal(nats_bench_publish(bench, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
+	assert_true(nats_bench_now_ms() - began_ms < AT_ONCE_MS);
+	for (size_t i = 0; i < 10; i++)
+		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
+}
+
+static void a_bus_without_a_server_refuses_at_once_and_comes_back(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	for (int round = 0; round < 4; round++) {
+		int64_t began_ms = nats_bench_now_ms();
+
+		if (round % 2)
+			nats_server_kill();
+		else
+			nats_server_stop();
+		nats_bench_wait_until(bench, false);
+		assert_true(nats_bench_now_ms() - began_ms < 1000);
+		refuse_at_once(bench);
+		nats_bench_nap_ms(round < 2 ? 0 : 500);
+		refuse_at_once(bench);
+		nats_server_start();
+		nats_bench_wait_until(bench, true);
+		nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	}
+	nats_bench_assert_fates(bench);
+}
+
+static void a_bus_may_start_before_its_server(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_close(bench);
+	nats_server_stop();
+	nats_bench_open(bench, NULL);
+	nats_bench_nap_ms(300);
+	assert_false(bench->bus->ops->is_up(bench->bus));
+	refuse_at_once(bench);
+	nats_server_start();
+	nats_bench_wait_until(bench, true);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+static void a_bus_may_end_while_its_server_is_away_or_hangs(void **state)
+{
+	struct nats_bench *bench = *state;
+	int64_t began_ms;
+
+	nats_server_freeze();
+	began_ms = nats_bench_now_ms();
+	nats_bench_close(bench);
+	nats_bench_open(bench, NULL);
+	nats_bench_nap_ms(100);
+	nats_bench_close(bench);
+	assert_true(nats_bench_now_ms() - began_ms < 8000);
+	nats_server_kill();
+	nats_bench_open(bench, NULL);
+	nats_bench_nap_ms(100);
+	began_ms = nats_bench_now_ms();
+	nats_bench_close(bench);
+	assert_true(nats_bench_now_ms() - began_ms < 1000);
+}
+
+struct load {
+	struct nats_bench *bench;
+	_Atomic bool stop;
+	int64_t longest_ms;
+};
+
+static void *publish_on_and_on(void *context)
+{
+	struct load *load = context;
+
+	while (!atomic_load(&load->stop) && load->bench->sent_count + 50 <= MESSAGES_MAX) {
+		struct bus_message *messages = nats_bench_make(load->bench, 50);
+		int64_t began_ms = nats_bench_now_ms();
+		enum status status = nats_bench_publish(load->bench, messages, 50, 150);
+		int64_t took_ms = nats_bench_now_ms() - began_ms;
+
+		if (took_ms > load->longest_ms)
+			load->longest_ms = took_ms;
+		nats_bench_nap_ms(status == STATUS_OK ? 2 : 20);
+	}
+	return NULL;
+}
+
+static void disturb(int round)
+{
+	if (round % 3 == 2) {
+		nats_server_freeze();
+		nats_bench_nap_ms(700);
+		nats_server_thaw();
+		return;
+	}
+	if (round % 3 == 1)
+		nats_server_kill();
+	else
+		nats_server_stop();
+	nats_bench_nap_ms(round % 2 ? 300 : 0);
+	nats_server_start();
+}
+
+static void servers_that_come_and_go_under_load(void **state)
+{
+	struct nats_bench *bench = *state;
+	struct load load = {.bench = bench};
+	pthread_t thread;
+
+	nats_bench_publish_all(bench, 1, BUS_CONFIRMED);
+	pthread_create(&thread, NULL, publish_on_and_on, &load);
+	for (int i = 0; i < 9; i++) {
+		nats_bench_nap_ms(300);
+		disturb(i);
+	}
+	nats_bench_wait_until(bench, true);
+	nats_bench_nap_ms(300);
+	atomic_store(&load.stop, true);
+	pthread_join(thread, NULL);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+	print_message("%zu confirmed, %zu not persisted, %zu unknown; the longest of 150 ms took "
+		      "%lld ms\n",
+		nats_bench_count(bench, BUS_CONFIRMED), nats_bench_count(bench, BUS_NOT_PERSISTED),
+		nats_bench_count(bench, BUS_UNKNOWN), (long long)load.longest_ms);
+	assert_true(load.longest_ms < 150 + LATE_MS);
+	assert_true(nats_bench_count(bench, BUS_CONFIRMED) > 100);
+}
+
+/* ---- a server that hangs ----------------------------------------------------------------- */
+
+static void a_frozen_server_leaves_fates_unknown_at_the_deadline(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_publish_all(bench, 100, BUS_CONFIRMED);
+	for (int round = 0; round < 3; round++) {
+		struct bus_message *messages = nats_bench_make(bench, 100);
+		int64_t began_ms = nats_bench_now_ms();
+
+		nats_server_freeze();
+		assert_int_equal(nats_bench_publish(bench, messages, 100, 300), STATUS_OK);
+		assert_in_range(nats_bench_now_ms() - began_ms, 290, 300 + LATE_MS);
+		nats_server_thaw();
+		for (size_t i = 0; i < 100; i++)
+			assert_int_equal(messages[i].fate, BUS_UNKNOWN);
+		nats_bench_wait_until(bench, true);
+		nats_bench_publish_all(bench, 100, BUS_CONFIRMED); /* late answers reach nobody */
+	}
+	nats_bench_assert_fates(bench);
+}
+
+/* More than the buffers of a socket hold: writing itself has to wait. */
+static void a_frozen_server_does_not_hold_up_large_messages(void **state)
+{
+	struct nats_bench *bench = *state;
+	struct bus_message *messages = nats_bench_make(bench, 40);
+	size_t size = 1000 * 1000;
+	char *value = qp_calloc(size, 1);
+	int64_t began_ms = nats_bench_now_ms();
+
+	for (size_t i = 0; i < 40; i++)
+		messages[i].value = slice_make(value, size);
+	nats_server_freeze();
+	for (size_t i = 0; i < 40; i++) {
+		enum status status = nats_bench_publish(bench, &messages[i], 1, 10);
+
+		assert_true(status == STATUS_OK || i > 0);
+	}
+	assert_true(nats_bench_now_ms() - began_ms < 40 * 10 + LATE_MS);
+	nats_server_thaw();
+	nats_bench_wait_until(bench, true);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+	free(value);
+}
+
+static void the_breaker_opens_for_a_server_that_hangs(void **state)
+{
+	struct nats_bench *bench = *state;
+	int64_t began_ms = nats_bench_now_ms();
+
+	nats_server_freeze();
+	nats_bench_wait_until(bench, false);
+	assert_true(nats_bench_now_ms() - began_ms < 8000);
+	refuse_at_once(bench);
+	nats_server_thaw();
+	nats_bench_wait_until(bench, true);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+/* ---- a server that forgets --------------------------------------------------------------- */
+
+static void wiped_data_is_made_anew(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_server_kill();
+	nats_server_wipe();
+	nats_server_start();
+	nats_bench_wait_until(bench, false);
+	nats_bench_wait_until(bench, true);
+	bench->sent_count = 0; /* those are gone */
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+static void delete_stream(const char *name)
+{
+	struct nats_admin admin;
+
+	nats_admin_open(&admin);
+	assert_int_equal(js_DeleteStream(admin.js, name, NULL, NULL), NATS_OK);
+	nats_admin_close(&admin);
+}
+
+static void a_stream_that_is_deleted_is_made_anew(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	delete_stream("ENTITLEMENTS");
+	nats_bench_publish_all(bench, 1, BUS_NOT_PERSISTED);
+	bench->sent_count = 0;
+	nats_bench_publish_until_confirmed(bench);
+	nats_bench_assert_fates(bench);
+}
+
+/* ---- streams of others ------------------------------------------------------------------- */
+
+static void make_stream(const char *name, const char **subjects, int count)
+{
+	struct nats_admin admin;
+	jsStreamConfig config;
+
+	nats_admin_open(&admin);
+	jsStreamConfig_Init(&config);
+	config.Name = name;
+	config.Description = "an operator's";
+	config.Subjects = subjects;
+	config.SubjectsLen = count;
+	config.MaxBytes = 123456789;
+	config.MaxAge = 3600 * NS_PER_S;
+	config.Duplicates = 30 * NS_PER_S;
+	assert_int_equal(js_AddStream(NULL, admin.js, &config, NULL, NULL), NATS_OK);
+	nats_admin_close(&admin);
+}
+
+static void assert_stream(int subjects)
+{
+	struct nats_admin admin;
+	jsStreamInfo *info = NULL;
+
+	nats_admin_open(&admin);
+	assert_int_equal(js_GetStreamInfo(&info, admin.js, "ENTITLEMENTS", NULL, NULL), NATS_OK);
+	assert_int_equal(info->Config->SubjectsLen, subjects);
+	assert_int_equal(info->Config->MaxAge, 7 * 24 * 3600 * NS_PER_S);
+	assert_int_equal(info->Config->Duplicates, 600 * NS_PER_S);
+	assert_int_equal(info->Config->MaxBytes, 123456789);
+	assert_string_equal(info->Config->Description, "an operator's");
+	jsStreamInfo_Destroy(info);
+	nats_admin_close(&admin);
+}
+
+static void a_stream_of_an_operator_is_changed_where_needed(void **state)
+{
+	static const char *some[] = {"audit.>", GRANTED};
+	static const char *wide[] = {"entitlements.>"};
+	struct nats_bench *bench = *state;
+
+	nats_bench_close(bench);
+	delete_stream("ENTITLEMENTS");
+	make_stream("ENTITLEMENTS", some, 2);
+	nats_bench_open(bench, NULL);
+	nats_bench_wait_until(bench, true);
+	assert_stream(4);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_close(bench);
+
+	delete_stream("ENTITLEMENTS");
+	make_stream("ENTITLEMENTS", wide, 1);
+	bench->sent_count = 0;
+	nats_bench_open(bench, NULL);
+	nats_bench_wait_until(bench, true);
+	assert_stream(1);
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+static void a_stream_that_cannot_be_made_is_said_once(void **state)
+{
+	static const char *ours[] = {GRANTED};
+	struct nats_bench *bench = *state;
+
+	nats_bench_close(bench);
+	delete_stream("ENTITLEMENTS");
+	make_stream("SQUATTER", ours, 1);
+	nats_bench_capture_log();
+	nats_bench_open(bench, NULL);
+	nats_bench_nap_ms(2000);
+	assert_false(bench->bus->ops->is_up(bench->bus));
+	assert_int_equal(nats_bench_count_in_log("the stream ENTITLEMENTS cannot be made"), 1);
+	delete_stream("SQUATTER");
+	nats_bench_wait_until(bench, true);
+	assert_int_equal(nats_bench_count_in_log("NATS answers"), 1);
+	nats_bench_release_log();
+	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+static void a_server_without_jetstream_is_not_up(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_close(bench);
+	nats_server_stop();
+	nats_server_configure("accounts { A { users = [{user: a, password: b}] } }\n"
+			      "no_auth_user: a\n");
+	nats_server_start();
+	nats_bench_open(bench, NULL);
+	nats_bench_nap_ms(500);
+	assert_false(bench->bus->ops->is_up(bench->bus));
+	refuse_at_once(bench);
+}
+
+/* ---- what is refused --------------------------------------------------------------------- */
+
+static size_t header_size(const struct bus_message *message)
+{
+	return 12 + strlen("Nats-Msg-Id") + 4 + message->id.len + strlen("key") + 4 +
+	       message->key.len;
+}
+
+static void a_message_that_is_too_large_is_refused_alone(void **state)
+{
+	struct nats_bench *bench = *state;
+	struct bus_message *messages = nats_bench_make(bench, 4);
+	size_t size = 1024 * 1024; /* what the server takes, headers included */
+	char *value = qp_calloc(size + 1, 1);
+
+	messages[0].value = slice_make(value, size - header_size(&messages[0]));
+	messages[1].value = slice_make(value, size - header_size(&messages[1]) + 1);
+	messages[2].value = slice_make(value, size + 1);
+	assert_int_equal(nats_bench_publish(bench, messages, 4, 10000), STATUS_OK);
+	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
+	assert_int_equal(messages[1].fate, BUS_NOT_PERSISTED);
+	assert_int_equal(messages[2].fate, BUS_NOT_PERSISTED);
+	assert_int_equal(messages[3].fate, BUS_CONFIRMED);
+	assert_true(bench->bus->ops->is_up(bench->bus));
+	free(value);
+	nats_bench_assert_fates(bench);
+}
+
+static const char *const bad_subjects[] = {
+	"entitlements.events.granted\r\nPUB x 1",
+	"entitlements.events granted",
+	"entitlements.events.*",
+	"entitlements.events.>",
+	"entitlements.events..granted",
+	"entitlements.events.",
+	".",
+	"entitlements.events.unknown",
+	"other-events",
+	"$JS.API.STREAM.DELETE.ENTITLEMENTS",
+};
+
+#define BAD_SUBJECTS (sizeof(bad_subjects) / sizeof(bad_subjects[0]))
+
+static void a_subject_that_is_not_the_channels_is_refused(void **state)
+{
+	struct nats_bench *bench = *state;
+	struct bus_message *messages = nats_bench_make(bench, BAD_SUBJECTS + 3);
+
+	for (size_t i = 0; i < BAD_SUBJECTS; i++)
+		messages[i].subject = slice_of(bad_subjects[i]);
+	messages[BAD_SUBJECTS].headers[0] = (struct bus_header){slice_of("a\r\nb"), slice_of("c")};
+	messages[BAD_SUBJECTS + 1].headers[0] = (struct bus_header){slice_of("a:b"), slice_of("c")};
+	messages[BAD_SUBJECTS].header_count = messages[BAD_SUBJECTS + 1].header_count = 1;
+	assert_int_equal(nats_bench_publish(bench, messages, BAD_SUBJECTS + 3, 10000), STATUS_OK);
+	for (size_t i = 0; i < BAD_SUBJECTS + 2; i++)
+		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
+	assert_int_equal(messages[BAD_SUBJECTS + 2].fate, BUS_CONFIRMED);
+	nats_bench_assert_fates(bench);
+}
+
+static void the_same_id_is_confirmed_and_not_stored_twice(void **state)
+{
+	struct nats_bench *bench = *state;
+	struct bus_message *messages = nats_bench_make(bench, 10);
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(nats_bench_publish(bench, messages, 10, 10000), STATUS_OK);
+		for (size_t k = 0; k < 10; k++)
+			assert_int_equal(messages[k].fate, BUS_CONFIRMED);
+	}
+	nats_bench_assert_fates(bench);
+}
+
+static void answer_nonsense(
+	natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *context)
+{
+	(void)subscription;
+	(void)context;
+	for (int i = 0; i < 2; i++)
+		natsConnection_PublishString(connection, natsMsg_GetReply(message), "thank you");
+	natsMsg_Destroy(message);
+}
+
+/* A service that listens to the events and thanks for each. */
+static void an_answer_of_somebody_else_is_not_an_ack(void **state)
+{
+	struct nats_bench *bench = *state;
+	natsSubscription *subscription = NULL;
+	struct nats_admin admin;
+
+	nats_admin_open(&admin);
+	assert_int_equal(natsConnection_Subscribe(&subscription, admin.connection, "entitlements.>",
+				 answer_nonsense, NULL),
+		NATS_OK);
+	assert_int_equal(natsConnection_Flush(admin.connection), NATS_OK);
+	for (int i = 0; i < 20; i++)
+		nats_bench_publish_all(bench, 50, BUS_CONFIRMED);
+	natsSubscription_Destroy(subscription);
+	nats_admin_close(&admin);
+	nats_bench_assert_fates(bench);
+}
+
+/* ---- passwords and the log --------------------------------------------------------------- */
+
+static void a_password_is_used_and_never_said(void **state)
+{
+	struct nats_bench *bench = *state;
+	char why[256] = "";
+	struct bus *bus;
+	char url[128];
+
+	nats_bench_close(bench);
+	nats_server_stop();
+	nats_server_configure("authorization { user: \"u@v\", password: \"pass:word\" }\n");
+	nats_bench_capture_log();
+	nats_server_start();
+	nats_bench_open(bench, NULL);
+	snprintf(url, sizeof(url), "nats://u%%40v:pass%%3Aword@127.0.0.1:%d", nats_server_port());
+	bus = nats_bus_new("secret", url, NULL, 0);
+	assert_true(bus->ops->start(bus, why, sizeof(why)));
+	for (int i = 0; i < 2000 && !bus->ops->is_up(bus); i++)
+		nats_bench_nap_ms(5);
+	assert_true(bus->ops->is_up(bus));
+	assert_false(bench->bus->ops->is_up(bench->bus));
+	nats_server_kill();
+	nats_bench_nap_ms(500);
+	bus->ops->free(bus);
+	assert_int_equal(nats_bench_count_in_log("word"), 0);
+	assert_int_equal(nats_bench_count_in_log("secret: NATS cannot be used"), 1);
+	assert_int_equal(nats_bench_count_in_log("Authentication Violation"), 1);
+	nats_bench_release_log();
+}
+
+static void each_change_is_one_line(void **state)
+{
+	struct nats_bench *bench = *state;
+
+	nats_bench_close(bench);
+	nats_bench_capture_log();
+	nats_bench_open(bench, NULL);
+	nats_bench_wait_until(bench, true);
+	nats_bench_nap_ms(200);
+	for (int i = 0; i < 2; i++) {
+		nats_server_kill();
+		nats_bench_wait_until(bench, false);
+		nats_bench_nap_ms(1500);
+		nats_server_start();
+		nats_bench_wait_until(bench, true);
+		nats_bench_nap_ms(200);
+	}
+	assert_int_equal(nats_bench_count_in_log("NATS answers"), 3);
+	assert_int_equal(nats_bench_count_in_log("the connection has ended"), 2);
+	assert_int_equal(nats_bench_count_in_log("NATS cannot be used"), 2);
+	nats_bench_release_log();
+}
+
+/* ---- URLs -------------------------------------------------------------------------------- */
+
+static const char *const bad_urls[] = {
+	"nats:/localhost",
+	"http://localhost:4222",
+	"nats://",
+	"nats://:4222",
+	"nats://host:0",
+	"nats://host:70000",
+	"nats://host:secret",
+	"nats://user:secret@",
+	"nats://secret@host",
+	"nats://user:@host",
+	"nats://:@host",
+	"nats://@host",
+	"nats://user:secret/x@host",
+	"nats://us%zzer:secret@host",
+	"nats://user:secret%2@host",
+	"nats://user:secret%00@host",
+	"nats://host:4222,,other:4222",
+	"nats://host:4222/subject",
+	"nats://host:4222?secret",
+	"nats://host:4222?password=secret",
+	"nats://host:4222?ack-wait=secret",
+	"nats://host:4222?ack-wait=1ms",
+	"nats://host:4222?ack-wait=2d",
+	"nats://host:4222?ack-wait=999999999999999d",
+	"nats://host:4222?max-deliver=1",
+	"nats://host:4222?max-deliver=",
+	"nats://host:4222?max-deliver",
+	"nats://host:4222?replicas=0",
+	"nats://host:4222?replicas=6",
+	"nats://host:4222?creds=",
+	"nats://host:4222?creds=/nowhere/secret",
+	"nats://host:4222?tls-ca=/etc/ssl/certs",
+	"tls://host:4222?tls-ca=/nowhere/secret",
+	"tls://host:4222?tls-cert=/nowhere/secret",
+	"tls://host:4222?tls-cert=/nowhere/secret&tls-key=/nowhere/secret",
+};
+
+/* "secret" may be the name of an option that does not exist, which is repeated. */
+static void a_bad_url_is_refused_with_a_sentence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad_urls) / sizeof(bad_urls[0]); i++) {
+		struct bus *bus = nats_bus_new("faults", bad_urls[i], NULL, 0);
+		char why[256] = "";
+		bool started = bus->ops->start(bus, why, sizeof(why));
+
+		if (started)
+			fail_msg("%s was accepted", bad_urls[i]);
+		if (strlen(why) < 20 || (strstr(why, "secret") && !strstr(why, "\"secret\"")))
+			fail_msg("%s: %s", bad_urls[i], why);
+		bus->ops->free(bus);
+	}
+}
+
+static const char *const good_urls[] = {
+	"nats://localhost",
+	"nats://127.0.0.1:1/",
+	"nats://[::1]:1,127.0.0.1:1?",
+	"nats://user:pass%26word@127.0.0.1:1,127.0.0.1:2?ack-wait=1s&max-deliver=3&replicas=3",
+	"nats://:token@127.0.0.1:1",
+	"tls://127.0.0.1:1",
+};
+
+static void a_good_url_is_accepted(void **state)
+{
+	(void)state;
+	log_configure(LOG_ERROR, LOG_TEXT);
+	for (size_t i = 0; i < sizeof(good_urls) / sizeof(good_urls[0]); i++) {
+		struct bus *bus = nats_bus_new("faults", good_urls[i], NULL, 0);
+		char why[256] = "";
+
+		if (!bus->ops->start(bus, why, sizeof(why)))
+			fail_msg("%s: %s", good_urls[i], why);
+		bus->ops->free(bus);
+	}
+}
+
+/* ---- speed ------------------------------------------------------------------------------- */
+
+static void speed_of_batches(void **state)
+{
+	struct nats_bench *bench = *state;
+	static const size_t sizes[] = {1, 10, 100, 1000};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		int64_t began_ns = clock_steady_ns(&clock_system);
+		int rounds = sizes[i] == 1000 ? 10 : 50;
+
+		for (int k = 0; k < rounds; k++)
+			nats_bench_publish_all(bench, sizes[i], BUS_CONFIRMED);
+		began_ns = clock_steady_ns(&clock_system) - began_ns;
+		print_message("batches of %4zu: %7.0f messages/s, %.2f ms a batch\n", sizes[i],
+			(double)sizes[i] * rounds * NS_PER_S / (double)began_ns,
+			(double)began_ns / rounds / NS_PER_MS);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		NATS_TEST(a_bus_without_a_server_refuses_at_once_and_comes_back),
+		NATS_TEST(a_bus_may_start_before_its_server),
+		NATS_TEST(a_bus_may_end_while_its_server_is_away_or_hangs),
+		NATS_TEST(servers_that_come_and_go_under_load),
+		NATS_TEST(a_frozen_server_leaves_fates_unknown_at_the_deadline),
+		NATS_TEST(a_frozen_server_does_not_hold_up_large_messages),
+		NATS_TEST(the_breaker_opens_for_a_server_that_hangs),
+		NATS_TEST(wiped_data_is_made_anew),
+		NATS_TEST(a_stream_that_is_deleted_is_made_anew),
+		NATS_TEST(a_stream_of_an_operator_is_changed_where_needed),
+		NATS_TEST(a_stream_that_cannot_be_made_is_said_once),
+		NATS_TEST(a_server_without_jetstream_is_not_up),
+		NATS_TEST(a_message_that_is_too_large_is_refused_alone),
+		NATS_TEST(a_subject_that_is_not_the_channels_is_refused),
+		NATS_TEST(the_same_id_is_confirmed_and_not_stored_twice),
+		NATS_TEST(an_answer_of_somebody_else_is_not_an_ack),
+		NATS_TEST(a_password_is_used_and_never_said),
+		NATS_TEST(each_change_is_one_line),
+		NATS_TEST(speed_of_batches),
+		cmocka_unit_test(a_bad_url_is_refused_with_a_sentence),
+		cmocka_unit_test(a_good_url_is_accepted),
+	};
+
+	if (!nats_server_exists()) {
+		fprintf(stderr, "skipped: NATS is not installed (no nats-server)\n");
+		return SKIPPED;
+	}
+	return cmocka_run_group_tests_name("nats faults", tests, NULL, NULL);
+}

@@ -1,0 +1,574 @@
+/*
+ * What only a webhook does: the request as the receiver sees it, and receivers that refuse, hang,
+ * lie and never end.
+ */
+#include "channel_bench.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+
+/* So short that a test can wait for it; slots enough for every fault at once. */
+#define TOTAL_MS 1000
+#define SLACK_MS 3000 /* of a busy machine */
+static const struct webhook_limits limits = {.slots = 16, .total_ns = TOTAL_MS * NS_PER_MS};
+
+static int setup(void **state)
+{
+	struct channel_bench *bench = qp_calloc(1, sizeof(*bench));
+
+	bench->server = hook_server_start(false);
+	bench->channel = bench_webhook(bench->server, &limits);
+	*state = bench;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	if (bench->channel)
+		bench->channel->ops->free(bench->channel);
+	hook_server_stop(bench->server);
+	free(bench);
+	return 0;
+}
+
+/* Sends one notice and waits for its result. */
+static const struct notice_result *try(struct channel_bench *bench, const char *id)
+{
+	bench->result_count = 0;
+	bench_send(bench, id, 1);
+	bench_gather(bench, 1);
+	return bench_result(bench, 1);
+}
+
+static void assert_fate(
+	struct channel_bench *bench, const char *id, enum notice_fate fate, const char *error)
+{
+	const struct notice_result *result = try(bench, id);
+
+	if (result->fate != fate || strcmp(result->error, error) != 0)
+		fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
+}
+
+/* Puts a channel to another URL in the place of the bench's own. */
+static void go_to(struct channel_bench *bench, const char *url)
+{
+	char why[256];
+
+	bench->channel->ops->free(bench->channel);
+	bench->channel = webhook_channel_new(url, &limits, why, sizeof(why));
+	assert_non_null(bench->channel);
+}
+
+static void assert_header(
+	const struct hook_request *request, const char *name, const char *expected)
+{
+	char value[256] = "";
+	bool found = hook_request_header(request, name, value, sizeof(value));
+
+	if (found != (expected != NULL) || (expected && strcmp(value, expected) != 0))
+		fail_msg("%s: \"%s\" in\n%s", name, value, request->head);
+}
+
+/* ---- the URL ----------------------------------------------------------------------------- */
+
+static void a_url_that_cannot_be_used_is_refused_without_showing_it(void **state)
+{
+	static const char *const cases[][2] = {
+		{"", "must begin with http:// or https://"},
+		{"http:/secret", "must begin with http:// or https://"},
+		{"secret", "must begin with http:// or https://"},
+		{"secret.example/hook", "must begin with http:// or https://"},
+		{"ftp://secret.example/", "must begin with http:// or https://"},
+		{"file:///etc/secret", "must begin with http:// or https://"},
+		{"gopher://secret.example/", "must begin with http:// or https://"},
+		{"secret://secret.example/", "must begin with http:// or https://"},
+		{"http://", "there must be a host"},
+		{"http:///secret", "there must be a host"},
+		{"http://?secret", "there must be a host"},
+		{"http://u:secret@/hook", "there must be a host"},
+		{"http://h:secret/", "not"},
+		{"http://h:99999/secret", "not"},
+		{"http://se cret/", "not"},
+		{"http://h/secret\r\nX: y", "not"},
+	};
+	char why[256];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		if (webhook_channel_new(cases[i][0], NULL, why, sizeof(why)))
+			fail_msg("accepted: %s", cases[i][0]);
+		if (strncmp(why, "the URL of the webhook cannot be used: ", 39) != 0 ||
+			strstr(why, "secret"))
+			fail_msg("%s", why);
+		if (strcmp(cases[i][1], "not") != 0 && !strstr(why, cases[i][1]))
+			fail_msg("%s: %s", cases[i][0], why);
+	}
+}
+
+static void the_standard_limits_are_64_slots_and_10_seconds(void **state)
+{
+	char why[256];
+	struct channel *channel = webhook_channel_new("https://127.0.0.1/", NULL, why, sizeof(why));
+
+	(void)state;
+	assert_non_null(channel);
+	assert_string_equal(channel->engine, "webhook");
+	assert_int_equal(channel->slots, 64);
+	assert_in_range(channel->longest_ns, 10 * NS_PER_S, 11 * NS_PER_S);
+	channel->ops->free(channel);
+}
+
+/* ---- the request ------------------------------------------------------------------------- */
+
+static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
+{
+	static const char trace[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+	struct channel_bench *bench = *state;
+	struct notice notice = {.id = SLICE("200.e58ed763-928c-4155-bee9-fdbaaadc15f3"),
+		.trace = slice_of(trace),
+		.body = SLICE("{\"text\":\"h\xc3\xa4llo\"}")};
+	struct hook_request request;
+
+	bench->channel->ops->send(bench->channel, &notice);
+	bench_gather(bench, 1);
+	request = hook_server_request(bench->server, 0);
+	assert_int_equal(strncmp(request.head, "POST /hook?from=quipu HTTP/1.1\r\n", 32), 0);
+	assert_header(&request, "Content-Type", "application/json");
+	assert_header(&request, "Idempotency-Key", "200.e58ed763-928c-4155-bee9-fdbaaadc15f3");
+	assert_header(&request, "traceparent", trace);
+	assert_header(&request, "User-Agent", "quipu/" QUIPU_VERSION);
+	assert_header(&request, "Expect", NULL);
+	assert_header(&request, "Authorization", NULL);
+	assert_string_equal(request.body, "{\"text\":\"h\xc3\xa4llo\"}");
+}
+
+static void a_large_body_is_not_announced_first(void **state)
+{
+	struct channel_bench *bench = *state;
+	static char body[100 * 1024];
+	struct notice notice = {.id = SLICE("200.a"), .body = slice_make(body, sizeof(body))};
+	struct hook_request request;
+
+	memset(body, 'a', sizeof(body));
+	bench->channel->ops->send(bench->channel, &notice);
+	bench_gather(bench, 1);
+	request = hook_server_request(bench->server, 0);
+	assert_int_equal(request.body_len, sizeof(body));
+	assert_header(&request, "Expect", NULL);
+}
+
+static void every_try_has_the_same_key(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	for (size_t i = 0; i < 3; i++) {
+		struct hook_request request;
+
+		assert_fate(bench, "500.the-id", NOTICE_FAILED, "HTTP 500");
+		request = hook_server_request(bench->server, i);
+		assert_header(&request, "Idempotency-Key", "500.the-id");
+		assert_header(&request, "traceparent", NULL);
+		assert_string_equal(request.body, "{\"user_id\":\"u\"}");
+	}
+}
+
+static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
+{
+	struct channel_bench *bench = *state;
+	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00-a-b-01")};
+	struct hook_request request;
+
+	bench->channel->ops->send(bench->channel, &notice);
+	bench_gather(bench, 1);
+	try(bench, "200.b");
+	request = hook_server_request(bench->server, 1);
+	assert_header(&request, "traceparent", NULL);
+	assert_header(&request, "Idempotency-Key", "200.b");
+}
+
+static void nothing_can_be_smuggled_into_the_head(void **state)
+{
+	struct channel_bench *bench = *state;
+	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00\r\nX-Evil: 1")};
+	struct hook_request request;
+
+	bench->channel->ops->send(bench->channel, &notice);
+	bench_gather(bench, 1);
+	request = hook_server_request(bench->server, 0);
+	assert_header(&request, "X-Evil", NULL);
+	assert_header(&request, "traceparent", NULL);
+	assert_fate(
+		bench, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "its id cannot be sent in a header");
+	assert_fate(bench, "", NOTICE_REFUSED, "its id cannot be sent in a header");
+	assert_int_equal(hook_server_count(bench->server), 1);
+	assert_fate(bench, "200.b", NOTICE_SENT, "");
+}
+
+static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
+{
+	struct channel_bench *bench = *state;
+	struct hook_request request;
+	char url[128];
+
+	snprintf(url, sizeof(url), "http://us%%40er:pass@127.0.0.1:%d/hook#part",
+		hook_server_port(bench->server));
+	go_to(bench, url);
+	assert_fate(bench, "401.a", NOTICE_REFUSED, "HTTP 401");
+	request = hook_server_request(bench->server, 0);
+	assert_header(&request, "Authorization", "Basic dXNAZXI6cGFzcw==");
+	assert_int_equal(strncmp(request.head, "POST /hook HTTP/1.1\r\n", 21), 0);
+}
+
+static void proxies_of_the_environment_are_not_used(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	setenv("http_proxy", "http://127.0.0.1:1", 1);
+	setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
+	assert_fate(bench, "200.a", NOTICE_SENT, "");
+	unsetenv("http_proxy");
+	unsetenv("ALL_PROXY");
+}
+
+/* ---- statuses ---------------------------------------------------------------------------- */
+
+static void the_status_decides(void **state)
+{
+	static const struct {
+		const char *id;
+		enum notice_fate fate;
+		const char *error;
+	} cases[] = {
+		{"200.a", NOTICE_SENT, ""},
+		{"201.a", NOTICE_SENT, ""},
+		{"202.a", NOTICE_SENT, ""},
+		{"204.a", NOTICE_SENT, ""},
+		{"299.a", NOTICE_SENT, ""},
+		{"300.a", NOTICE_FAILED, "HTTP 300"},
+		{"304.a", NOTICE_FAILED, "HTTP 304"},
+		{"400.a", NOTICE_REFUSED, "HTTP 400"},
+		{"401.a", NOTICE_REFUSED, "HTTP 401"},
+		{"404.a", NOTICE_REFUSED, "HTTP 404"},
+		{"407.a", NOTICE_REFUSED, "HTTP 407"},
+		{"408.a", NOTICE_FAILED, "HTTP 408"},
+		{"409.a", NOTICE_REFUSED, "HTTP 409"},
+		{"410.a", NOTICE_REFUSED, "HTTP 410"},
+		{"413.a", NOTICE_REFUSED, "HTTP 413"},
+		{"417.a", NOTICE_REFUSED, "HTTP 417"},
+		{"425.a", NOTICE_FAILED, "HTTP 425"},
+		{"429.a", NOTICE_FAILED, "HTTP 429"},
+		{"499.a", NOTICE_REFUSED, "HTTP 499"},
+		{"500.a", NOTICE_FAILED, "HTTP 500"},
+		{"503.a", NOTICE_FAILED, "HTTP 503"},
+		{"599.a", NOTICE_FAILED, "HTTP 599"},
+	};
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_fate(*state, cases[i].id, cases[i].fate, cases[i].error);
+}
+
+static void a_redirect_is_not_followed(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	assert_fate(bench, "moved.a", NOTICE_FAILED, "HTTP 302");
+	assert_int_equal(hook_server_count(bench->server), 1);
+}
+
+static void what_comes_before_the_answer_is_not_the_answer(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	assert_fate(bench, "early.a", NOTICE_SENT, "");
+	assert_fate(
+		bench, "earlycut.a", NOTICE_FAILED, "the connection was lost before the answer");
+}
+
+/* ---- connections ------------------------------------------------------------------------- */
+
+static void a_connection_is_used_again(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	for (size_t i = 0; i < 5; i++) {
+		try(bench, i % 2 ? "500.a" : "full.a");
+		assert_int_equal(hook_server_request(bench->server, i).connection, 1);
+	}
+}
+
+static void a_connection_that_was_closed_meanwhile_is_made_anew(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	for (int i = 0; i < 5; i++)
+		assert_fate(bench, "close.a", NOTICE_FAILED,
+			"the connection was lost before the answer");
+	assert_fate(bench, "200.a", NOTICE_SENT, "");
+}
+
+static void a_hanging_notice_does_not_hold_up_the_others(void **state)
+{
+	struct channel_bench *bench = *state;
+	int64_t began_ms = bench_now_ms();
+
+	for (uint64_t i = 0; i < limits.slots - 1; i++)
+		bench_send(bench, "hang.a", i);
+	for (uint64_t i = 100; i < 120; i++) {
+		bench_send(bench, "200.a", i);
+		bench_gather(bench, i - 99);
+		assert_int_equal(bench_result(bench, i)->fate, NOTICE_SENT);
+	}
+	assert_true(bench_now_ms() - began_ms < TOTAL_MS);
+	bench_gather(bench, 20 + limits.slots - 1);
+	for (uint64_t i = 0; i < limits.slots - 1; i++) {
+		assert_int_equal(bench_result(bench, i)->fate, NOTICE_FAILED);
+		assert_string_equal(bench_result(bench, i)->error, "no answer within 1 s");
+	}
+	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+}
+
+static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **state)
+{
+	static const char *const ids[] = {"hang.a", "200.a", "trickle.a", "404.a", "dribble.a",
+		"cuthead.a", "headers.a", "endless.a", "503.a", "early.a"};
+	static const enum notice_fate fates[] = {NOTICE_FAILED, NOTICE_SENT, NOTICE_FAILED,
+		NOTICE_REFUSED, NOTICE_SENT, NOTICE_FAILED, NOTICE_FAILED, NOTICE_SENT,
+		NOTICE_FAILED, NOTICE_SENT};
+	struct channel_bench *bench = *state;
+
+	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
+		bench_send(bench, ids[i], i);
+	bench_gather(bench, COUNT_OF(ids));
+	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
+		assert_int_equal(bench_result(bench, i)->fate, fates[i]);
+}
+
+/* ---- bad answers ------------------------------------------------------------------------- */
+
+static void without_a_complete_head_there_is_no_answer(void **state)
+{
+	static const char lost[] = "the connection was lost before the answer";
+	struct channel_bench *bench = *state;
+
+	assert_fate(bench, "close.a", NOTICE_FAILED, lost);
+	assert_fate(bench, "cuthead.a", NOTICE_FAILED, lost);
+	assert_fate(bench, "hang.a", NOTICE_FAILED, "no answer within 1 s");
+	assert_fate(bench, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
+	assert_int_equal(try(bench, "garbage.a")->fate, NOTICE_FAILED);
+	assert_int_equal(try(bench, "headers.a")->fate, NOTICE_FAILED);
+	assert_fate(bench, "200.a", NOTICE_SENT, "");
+}
+
+static void once_the_head_is_complete_the_status_stands(void **state)
+{
+	struct channel_bench *bench = *state;
+	int64_t began_ms = bench_now_ms();
+
+	assert_fate(bench, "cutbody.a", NOTICE_SENT, "");
+	assert_fate(bench, "over.a", NOTICE_SENT, "");
+	assert_fate(bench, "endless.a", NOTICE_SENT, "");
+	assert_true(bench_now_ms() - began_ms < TOTAL_MS);
+	assert_fate(bench, "dribble.a", NOTICE_SENT, "");
+	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+}
+
+/* ---- no connection ----------------------------------------------------------------------- */
+
+/* A port of 127.0.0.1 that is taken, so that nobody else gets it, and that nobody listens on. */
+static int reserve_port(int *port)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+	*port = ntohs(address.sin_port);
+	return fd;
+}
+
+static void a_refused_connection_is_told_as_such(void **state)
+{
+	struct channel_bench *bench = *state;
+	char url[64];
+	int port, fd = reserve_port(&port);
+
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
+	go_to(bench, url);
+	for (int i = 0; i < 3; i++)
+		assert_fate(bench, "200.a", NOTICE_FAILED, "connection refused");
+	close(fd);
+}
+
+/* A queue of 0 that holds one connection: Linux drops what else comes. */
+static void a_connection_that_is_not_answered_is_given_up(void **state)
+{
+	struct channel_bench *bench = *state;
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int port, fd = reserve_port(&port), first = socket(AF_INET, SOCK_STREAM, 0);
+	char url[64];
+
+	address.sin_port = htons((uint16_t)port);
+	assert_int_equal(listen(fd, 0), 0);
+	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
+	go_to(bench, url);
+	assert_fate(bench, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	close(first);
+	close(fd);
+}
+
+static void a_certificate_that_is_not_trusted_is_refused(void **state)
+{
+	struct channel_bench *bench = *state;
+	struct hook_server *server = hook_server_start(true);
+	char url[64];
+
+	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(server));
+	go_to(bench, url);
+	assert_fate(bench, "200.a", NOTICE_FAILED, "the certificate is not trusted");
+	hook_server_stop(server);
+}
+
+static void a_receiver_without_tls_is_no_receiver_of_https(void **state)
+{
+	struct channel_bench *bench = *state;
+	char url[64];
+
+	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(bench->server));
+	go_to(bench, url);
+	assert_int_equal(try(bench, "200.a")->fate, NOTICE_FAILED);
+	assert_string_not_equal(bench_result(bench, 1)->error, "");
+	assert_null(strstr(bench_result(bench, 1)->error, "127.0.0.1"));
+	assert_int_equal(hook_server_count(bench->server), 0);
+}
+
+/* ---- name servers ------------------------------------------------------------------------ */
+
+static atomic_bool name_server_answers;
+static atomic_int resolving;
+
+/* Stands in for libc's: names that end in .test are known to a name server that may hang. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+	struct addrinfo **found)
+{
+	(void)service;
+	(void)hints;
+	(void)found;
+	if (!node || strcmp(node, "slow.test") != 0)
+		return EAI_NONAME;
+	atomic_fetch_add(&resolving, 1);
+	while (!atomic_load(&name_server_answers)) {
+		struct timespec pause = {.tv_nsec = 10 * NS_PER_MS};
+
+		nanosleep(&pause, NULL);
+	}
+	atomic_fetch_sub(&resolving, 1);
+	return EAI_AGAIN;
+}
+
+static void an_unknown_name_is_told_as_such(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	go_to(bench, "http://nobody.test/");
+	assert_fate(bench, "200.a", NOTICE_FAILED, "the name of the host is not known");
+}
+
+/* The libcurl of Debian 12 waits for the name server after all, unless told not to. */
+static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
+{
+	struct channel_bench *bench = *state;
+	int64_t began_ms = bench_now_ms(), until_ms;
+
+	atomic_store(&name_server_answers, false);
+	go_to(bench, "http://slow.test/");
+	assert_fate(bench, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+	bench_send(bench, "200.b", 2);
+	bench_wait(bench, 50);
+	began_ms = bench_now_ms();
+	bench->channel->ops->free(bench->channel);
+	bench->channel = NULL;
+	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
+	assert_true(atomic_load(&resolving) > 0);
+	atomic_store(&name_server_answers, true);
+	until_ms = bench_now_ms() + 10000;
+	while (atomic_load(&resolving) > 0)
+		assert_true(bench_now_ms() < until_ms && sched_yield() == 0);
+}
+
+/* ---- the end ----------------------------------------------------------------------------- */
+
+static void free_cuts_off_what_is_on_its_way_at_once(void **state)
+{
+	struct channel_bench *bench = *state;
+	int64_t began_ms;
+
+	for (uint64_t i = 0; i < limits.slots; i++)
+		bench_send(bench, i % 2 ? "hang.a" : "dribble.a", i);
+	bench_wait(bench, 50);
+	bench_wait(bench, 50);
+	hook_server_wait(bench->server, limits.slots);
+	began_ms = bench_now_ms();
+	bench->channel->ops->free(bench->channel);
+	bench->channel = NULL;
+	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
+}
+
+static void a_notice_that_was_never_waited_for_is_freed(void **state)
+{
+	struct channel_bench *bench = *state;
+
+	bench_send(bench, "200.a", 1);
+	bench_send(bench, "", 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(a_url_that_cannot_be_used_is_refused_without_showing_it),
+		TEST(the_standard_limits_are_64_slots_and_10_seconds),
+		TEST(the_request_is_a_post_of_json_with_key_and_trace),
+		TEST(a_large_body_is_not_announced_first),
+		TEST(every_try_has_the_same_key),
+		TEST(the_trace_of_one_notice_does_not_stay_for_the_next),
+		TEST(nothing_can_be_smuggled_into_the_head),
+		TEST(credentials_of_the_url_are_sent_and_nowhere_else),
+		TEST(proxies_of_the_environment_are_not_used),
+		TEST(the_status_decides),
+		TEST(a_redirect_is_not_followed),
+		TEST(what_comes_before_the_answer_is_not_the_answer),
+		TEST(a_connection_is_used_again),
+		TEST(a_connection_that_was_closed_meanwhile_is_made_anew),
+		TEST(a_hanging_notice_does_not_hold_up_the_others),
+		TEST(all_kinds_of_receivers_at_once_each_get_their_own_result),
+		TEST(without_a_complete_head_there_is_no_answer),
+		TEST(once_the_head_is_complete_the_status_stands),
+		TEST(a_refused_connection_is_told_as_such),
+		TEST(a_connection_that_is_not_answered_is_given_up),
+		TEST(a_certificate_that_is_not_trusted_is_refused),
+		TEST(a_receiver_without_tls_is_no_receiver_of_https),
+		TEST(an_unknown_name_is_told_as_such),
+		TEST(a_name_server_that_hangs_costs_no_more_than_the_time),
+		TEST(free_cuts_off_what_is_on_its_way_at_once),
+		TEST(a_notice_that_was_never_waited_for_is_freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+#include "stream_bench.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "http/input.h"
+
+#define BATCH_MAX 64
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+/* Under the lock. */
+static struct bench_value *value_of(struct stream_bench *bench, struct slice key)
+{
+	uint64_t place = hash_bytes(key);
+	struct bench_value *value = &bench->values[place % BENCH_KEYS];
+
+	assert(key.len > 0 && key.len < sizeof(value->key));
+	while (value->key[0] && !slice_is(key, value->key))
+		value = &bench->values[++place % BENCH_KEYS];
+	memcpy(value->key, key.data, key.len);
+	return value;
+}
+
+static struct slice render(struct arena *arena, const struct bench_value *value)
+{
+	struct buffer out = buffer_make(arena, 64 + value->pad);
+
+	buffer_format(&out, "{\"key\":\"%s\",\"version\":%lld,\"pad\":\"", value->key,
+		(long long)value->version);
+	for (size_t i = 0; i < value->pad; i++)
+		buffer_char(&out, 'x');
+	buffer_text(&out, "\"}");
+	return buffer_slice(&out);
+}
+
+static struct bench_value copy_value(struct stream_bench *bench, struct slice key)
+{
+	struct bench_value copy;
+
+	pthread_mutex_lock(&bench->lock);
+	copy = *value_of(bench, key);
+	pthread_mutex_unlock(&bench->lock);
+	return copy;
+}
+
+/* The publishing is outside the lock, as it is after a commit: two may do it in any order. */
+int64_t stream_bench_change(struct stream_bench *bench, const char *key, size_t pad)
+{
+	struct bench_value *value, copy;
+	struct arena arena;
+
+	pthread_mutex_lock(&bench->lock);
+	value = value_of(bench, slice_of(key));
+	value->version++;
+	value->pad = pad;
+	copy = *value;
+	pthread_mutex_unlock(&bench->lock);
+	arena_init(&arena, 256 + pad);
+	hub_publish(bench->hub, slice_of(key), copy.version, render(&arena, &copy));
+	arena_release(&arena);
+	return copy.version;
+}
+
+/* ---- reads ------------------------------------------------------------------------------- */
+
+struct bench_read {
+	struct command command;
+	struct stream *stream;
+	int64_t version;
+	struct slice data;
+};
+
+static void look_up(struct stream_bench *bench, struct command *command)
+{
+	struct bench_read *read = (struct bench_read *)command;
+	struct bench_value copy = copy_value(bench, command->key);
+	bool fails;
+
+	pthread_mutex_lock(&bench->lock);
+	bench->reads_waiting++;
+	pthread_cond_broadcast(&bench->changed);
+	while (bench->reads_held)
+		pthread_cond_wait(&bench->changed, &bench->lock);
+	bench->reads_waiting--;
+	fails = bench->reads_fail;
+	pthread_mutex_unlock(&bench->lock);
+	read->version = copy.version;
+	read->data = render(command->arena, &copy);
+	command->answer = fails ? answer_failure(command->arena, STATUS_STORE_UNAVAILABLE)
+				: answer_json(200, read->data);
+}
+
+static void *run_reader(void *argument)
+{
+	struct stream_bench *bench = argument;
+	struct command_list taken = {0}, done = {0};
+
+	while (lane_take(bench->lane, &taken, BATCH_MAX, INT64_MAX)) {
+		struct command *command;
+
+		while ((command = command_list_pop(&taken))) {
+			look_up(bench, command);
+			command_list_push(&done, command);
+		}
+		command_list_deliver(&done);
+	}
+	return NULL;
+}
+
+void stream_bench_hold_reads(struct stream_bench *bench)
+{
+	pthread_mutex_lock(&bench->lock);
+	bench->reads_held = true;
+	pthread_mutex_unlock(&bench->lock);
+}
+
+void stream_bench_wait_read(struct stream_bench *bench, size_t count)
+{
+	pthread_mutex_lock(&bench->lock);
+	while (bench->reads_waiting < count)
+		pthread_cond_wait(&bench->changed, &bench->lock);
+	pthread_mutex_unlock(&bench->lock);
+}
+
+void stream_bench_release_reads(struct stream_bench *bench)
+{
+	pthread_mutex_lock(&bench->lock);
+	bench->reads_held = false;
+	pthread_cond_broadcast(&bench->changed);
+	pthread_mutex_unlock(&bench->lock);
+}
+
+void stream_bench_fail_reads(struct stream_bench *bench)
+{
+	pthread_mutex_lock(&bench->lock);
+	bench->reads_fail = true;
+	pthread_mutex_unlock(&bench->lock);
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+static struct bench_read *new_read(struct request *request)
+{
+	struct bench_read *read = arena_new(&request->arena, struct bench_read);
+
+	read->command.key = request->params[0];
+	return read;
+}
+
+static void start_stream(struct request *request, struct command *command)
+{
+	struct bench_read *read = (struct bench_read *)command;
+
+	if (command->answer.http_status != 200) {
+		request_answer(request, command->answer);
+		return;
+	}
+	stream_offer(read->stream, read->version, read->data);
+	stream_start(read->stream);
+}
+
+static void get_stream(void *context, struct request *request)
+{
+	struct stream_bench *bench = context;
+	struct bench_read *read = new_read(request);
+
+	read->stream = hub_subscribe(bench->hub, request, request->params[0]);
+	if (read->stream)
+		request_submit_then(request, bench->lane, &read->command, start_stream);
+}
+
+static void get_value(void *context, struct request *request)
+{
+	struct stream_bench *bench = context;
+
+	request_submit(request, bench->lane, &new_read(request)->command);
+}
+
+static int64_t number(struct request *request, const char *name, int64_t fallback)
+{
+	struct input input;
+	int64_t value;
+
+	input_init(&input, request);
+	return text_to_int(input_query(&input, name), &value) ? value : fallback;
+}
+
+static void post_value(void *context, struct request *request)
+{
+	struct stream_bench *bench = context;
+	struct slice key = arena_copy(&request->arena, request->params[0]);
+	int64_t times = number(request, "times", 1);
+	size_t pad = (size_t)number(request, "pad", 0);
+	struct buffer body = buffer_make(&request->arena, 32);
+	int64_t version = 0;
+
+	for (int64_t i = 0; i < times; i++)
+		version = stream_bench_change(bench, key.data, pad);
+	buffer_int(&body, version);
+	request_answer(request, answer_json(200, buffer_slice(&body)));
+}
+
+static void count_told(void *context, struct stream *stream)
+{
+	struct stream_bench *bench = context;
+
+	(void)stream;
+	atomic_fetch_add(&bench->owners_told, 1);
+}
+
+static void get_owned(void *context, struct request *request)
+{
+	struct stream_owner owner = {.closed = count_told, .context = context};
+	struct stream *stream = stream_open(request, owner);
+
+	if (!stream)
+		return;
+	stream_offer(stream, 1, slice_of("two\nlines"));
+	if (slice_is(request->path.query, "close"))
+		stream_close(stream);
+}
+
+static void get_keys(void *context, struct request *request)
+{
+	struct stream_bench *bench = context;
+	struct buffer body = buffer_make(&request->arena, 32);
+	struct slice *keys;
+
+	buffer_int(&body, (int64_t)hub_keys(bench->hub, &request->arena, &keys));
+	request_answer(request, answer_json(200, buffer_slice(&body)));
+}
+
+static void get_metrics(void *context, struct request *request)
+{
+	struct stream_bench *bench = context;
+	struct buffer page = buffer_make(&request->arena, 1024);
+
+	server_collect(bench->server, &page);
+	request_answer(request, answer_json(200, buffer_slice(&page)));
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static struct router *make_router(struct stream_bench *bench)
+{
+	const struct route routes[] = {
+		{"GET", "/streams/{key}", get_stream, bench, 0},
+		{"GET", "/owned", get_owned, bench, 0},
+		{"GET", "/values/{key}", get_value, bench, 0},
+		{"POST", "/values/{key}", post_value, bench, 0},
+		{"GET", "/keys", get_keys, bench, 0},
+		{"GET", "/metrics", get_metrics, bench, 0},
+	};
+	struct router *router = router_new();
+
+	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+		router_add(router, &routes[i]);
+	return router;
+}
+
+void stream_bench_start(
+	struct stream_bench *bench, size_t loops, int64_t heartbeat_ms, int64_t stall_ms)
+{
+	struct server_limits limits = {
+		.connections_max = 20000,
+		.head_timeout_ns = 10 * NS_PER_S,
+		.body_timeout_ns = 10 * NS_PER_S,
+		.idle_timeout_ns = 1 * NS_PER_S, /* shorter than any stream lives */
+		.deadline_ns = 1 * NS_PER_S,
+		.heartbeat_ns = heartbeat_ms * NS_PER_MS,
+		.stream_stall_ns = stall_ms * NS_PER_MS,
+	};
+	char why[256];
+
+	signal(SIGPIPE, SIG_IGN);
+	memset(bench, 0, sizeof(*bench));
+	pthread_mutex_init(&bench->lock, NULL);
+	pthread_cond_init(&bench->changed, NULL);
+	bench->hub = hub_new();
+	bench->lane = lane_new("reads", 20000, 1 << 30);
+	bench->router = make_router(bench);
+	bench->admission = (struct admission){.router = bench->router, .guard_browser = true};
+	bench->server = server_new(loops, &limits, bench->router, &bench->admission);
+	if (!server_listen(bench->server, "127.0.0.1:0", why, sizeof(why))) {
+		fprintf(stderr, "%s\n", why);
+		abort();
+	}
+	if (pthread_create(&bench->reader, NULL, run_reader, bench) != 0)
+		abort();
+	server_start(bench->server);
+}
+
+bool stream_bench_drain(struct stream_bench *bench, int64_t timeout_ms)
+{
+	server_drain(bench->server);
+	return server_wait_idle(
+		bench->server, clock_steady_ns(&clock_system) + timeout_ms * NS_PER_MS);
+}
+
+void stream_bench_end(struct stream_bench *bench)
+{
+	stream_bench_release_reads(bench);
+	lane_close(bench->lane);
+	pthread_join(bench->reader, NULL);
+	server_free(bench->server);
+	bench->server = NULL;
+}
+
+void stream_bench_stop(struct stream_bench *bench)
+{
+	if (bench->server)
+		stream_bench_end(bench);
+	hub_free(bench->hub);
+	lane_free(bench->lane);
+	router_free(bench->router);
+	pthread_cond_destroy(&bench->changed);
+	pthread_mutex_destroy(&bench->lock);
+}
+
+int stream_bench_port(const struct stream_bench *bench)
+{
+	return atoi(strrchr(server_address(bench->server), ':') + 1);
+}
+
+int64_t stream_bench_metric(const struct stream_bench *bench, const char *name)
+{
+	struct arena arena;
+	struct buffer page;
+	const char *line;
+	int64_t value;
+
+	arena_init(&arena, 4096);
+	page = buffer_make(&arena, 4096);
+	buffer_char(&page, '\n');
+	server_collect(bench->server, &page);
+	buffer_char(&page, '\0');
+	line = page.data;
+	do {
+		line = strstr(line + 1, name);
+		assert(line);
+	} while (line[-1] != '\n' || line[strlen(name)] != ' ');
+	value = atoll(line + strlen(name));
+	arena_release(&arena);
+	return value;
+}

@@ -1,0 +1,77 @@
+/*
+ * A small service with streams on a real server: what test_stream.c, test_hub.c and the program of
+ * tests/e2e/test_streams.py stand on. It keeps a version for each key, in memory, and does what a
+ * service with a store does: subscribe, look up on another thread, start.
+ *
+ *   GET  /streams/{key}   the stream of a key
+ *   GET  /owned           a stream of its own, without the hub: one value, "two\nlines"
+ *   GET  /owned?close     the same, closed by the service right away
+ *   GET  /values/{key}    the value now
+ *   POST /values/{key}    the next version; ?times=N for many, ?pad=N for a longer value
+ *   GET  /keys            how many keys have streams
+ *   GET  /metrics
+ */
+#ifndef QUIPU_TESTS_STREAM_BENCH_H
+#define QUIPU_TESTS_STREAM_BENCH_H
+
+#include <pthread.h>
+
+#include "http/hub.h"
+#include "http/server.h"
+#include "runtime/lane.h"
+
+#define BENCH_KEYS 8192
+
+struct bench_value {
+	char key[24]; /* "": a free place */
+	int64_t version;
+	size_t pad;
+};
+
+struct stream_bench {
+	struct router *router;
+	struct admission admission;
+	struct server *server;
+	struct hub *hub;
+	struct lane *lane;
+	pthread_t reader;
+	_Atomic int64_t owners_told; /* of /owned */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	struct bench_value values[BENCH_KEYS]; /* placed by the hash of their keys */
+	bool reads_fail;
+	bool reads_held; /* after the look-up, before the answer */
+	size_t reads_waiting;
+};
+
+/* A server with `loops` loops on a free port of loopback, serving. */
+void stream_bench_start(
+	struct stream_bench *bench, size_t loops, int64_t heartbeat_ms, int64_t stall_ms);
+
+/* Streams end, requests finish. false: not within `timeout_ms`. */
+bool stream_bench_drain(struct stream_bench *bench, int64_t timeout_ms);
+
+/* Frees the server, with or without a drain before. Others may go on publishing. */
+void stream_bench_end(struct stream_bench *bench);
+
+/* Frees everything. */
+void stream_bench_stop(struct stream_bench *bench);
+
+int stream_bench_port(const struct stream_bench *bench);
+
+/* The next version of `key`, published; any thread. */
+int64_t stream_bench_change(struct stream_bench *bench, const char *key, size_t pad);
+
+/* Reads look up but do not answer until they are let go. */
+void stream_bench_hold_reads(struct stream_bench *bench);
+void stream_bench_wait_read(struct stream_bench *bench, size_t count);
+void stream_bench_release_reads(struct stream_bench *bench);
+
+/* Reads are answered with STORE_UNAVAILABLE from now on. */
+void stream_bench_fail_reads(struct stream_bench *bench);
+
+/* A sample of the server's metrics. */
+int64_t stream_bench_metric(const struct stream_bench *bench, const char *name);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * The service of stream_bench.h as a program, for tests that want a process of its own:
+ *
+ *   stream_server LOOPS HEARTBEAT_MS STALL_MS
+ *
+ * SIGTERM: it drains, says how long that took, and ends with 0 if everybody was gone in time.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "stream_bench.h"
+
+#define DRAIN_MS 10000
+
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static struct stream_bench bench;
+	int64_t start_ns;
+	sigset_t signals;
+	int received;
+	bool idle;
+
+	if (argc != 4)
+		return EXIT_FAILURE;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	raise_file_limit();
+	hash_seed();
+	stream_bench_start(&bench, (size_t)atoi(argv[1]), atoll(argv[2]), atoll(argv[3]));
+	printf("quipu listening on http://%s\n", server_address(bench.server));
+	fflush(stdout);
+	sigwait(&signals, &received);
+	start_ns = clock_steady_ns(&clock_system);
+	idle = stream_bench_drain(&bench, DRAIN_MS);
+	printf("drained in %lld ms\n",
+		(long long)((clock_steady_ns(&clock_system) - start_ns) / NS_PER_MS));
+	stream_bench_stop(&bench);
+	return idle ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,174 @@
+/* Events of dialogs as they are written and taken, and what they do to a count. */
+#include "check.h"
+
+#include "base/random.h"
+#include "services/unread/counter_rules.h"
+#include "services/unread/message_event.h"
+
+static struct arena arena;
+
+static int setup(void **state)
+{
+	(void)state;
+	arena_init(&arena, 4096);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	arena_release(&arena);
+	return 0;
+}
+
+/* ---- events ------------------------------------------------------------------------------ */
+
+static const struct message_event good_new = {
+	.user_id = SLICE("bob"),
+	.message_id = SLICE("0192f0c1-2d3e-7abc-8def-0123456789ab"),
+	.sender_id = SLICE("alice"),
+	.at_us = 1767856200123000,
+};
+
+static void an_envelope_is_written_as_masstransit_does(void **state)
+{
+	struct slice text =
+		message_event_write(&arena, &good_new, slice_of("event-1"), "Quipu.Dialogs");
+
+	(void)state;
+	assert_slice(text,
+		"{\"messageId\":\"event-1\","
+		"\"messageType\":[\"urn:message:Quipu.Dialogs:NewMessageEvent\"],"
+		"\"message\":{\"recipientId\":\"bob\","
+		"\"messageId\":\"0192f0c1-2d3e-7abc-8def-0123456789ab\",\"senderId\":\"alice\","
+		"\"timestamp\":\"2026-01-08T07:10:00.123Z\"},"
+		"\"sentTime\":\"2026-01-08T07:10:00.123Z\",\"headers\":{}}");
+}
+
+static void what_is_written_reads_as_it_was(void **state)
+{
+	(void)state;
+	for (int is_read = 0; is_read < 2; is_read++) {
+		struct message_event event = good_new, read = {.is_read = is_read};
+		struct slice text;
+
+		event.is_read = is_read;
+		text = message_event_write(&arena, &event, slice_of("e"), "Quipu.Dialogs");
+		assert_null(message_event_read(&arena, text, &read));
+		assert_slice(read.user_id, "bob");
+		assert_slice(read.message_id, "0192f0c1-2d3e-7abc-8def-0123456789ab");
+		assert_true(read.at_us == good_new.at_us);
+	}
+}
+
+static void envelopes_and_bare_messages_in_both_cases_are_read(void **state)
+{
+	static const char *const texts[] = {
+		"{\"recipientId\":\"bob\",\"messageId\":\"m\",\"timestamp\":\"2026-01-08T07:10:"
+		"00Z\"}",
+		"{\"RecipientId\":\"bob\",\"MessageId\":\"m\",\"SenderId\":\"a\","
+		"\"Timestamp\":\"2026-01-08T07:10:00Z\"}",
+		"{\"messageType\":[\"urn:message:Other.Space:NewMessageEvent\"],\"message\":"
+		"{\"RecipientId\":\"bob\",\"MessageId\":\"m\",\"Timestamp\":"
+		"\"2026-01-08T10:10:00+03:00\"}}",
+		"{\"MessageType\":[],\"Message\":{\"recipientId\":\"bob\",\"messageId\":\"m\","
+		"\"timestamp\":\"2026-01-08T07:10:00.0000000Z\"},\"host\":{}}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(texts); i++) {
+		struct message_event event = {0};
+
+		assert_null(message_event_read(&arena, slice_of(texts[i]), &event));
+		assert_slice(event.user_id, "bob");
+		assert_slice(event.message_id, "m");
+		assert_true(event.at_us == 1767856200000000);
+	}
+}
+
+static void what_is_no_event_is_told_why(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *why;
+	} rows[] = {
+		{"", "JSON"},
+		{"[]", "JSON"},
+		{"{}", "recipientId"},
+		{"{\"recipientId\":7}", "recipientId"},
+		{"{\"recipientId\":\"\"}", "recipientId"},
+		{"{\"recipientId\":\"a\\nb\"}", "recipientId"},
+		{"{\"recipientId\":\"bob\"}", "messageId"},
+		{"{\"recipientId\":\"bob\",\"messageId\":\"m\"}", "timestamp"},
+		{"{\"recipientId\":\"bob\",\"messageId\":\"m\",\"timestamp\":\"now\"}",
+			"timestamp"},
+		{"{\"messageType\":[\"urn:message:X:MessageReadEvent\"],\"message\":{}}",
+			"messageType"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct message_event event = {0};
+		const char *why = message_event_read(&arena, slice_of(rows[i].text), &event);
+
+		assert_non_null(why);
+		assert_non_null(strstr(why, rows[i].why));
+	}
+}
+
+/* ---- counting ---------------------------------------------------------------------------- */
+
+#define MESSAGES 12
+#define EVENTS 60
+#define ROUNDS 20000
+
+/*
+ * Every message is sent; some are read. The events come in any order, each any number of times:
+ * once each has come at least once, the count is the number of messages that were not read.
+ */
+static void any_order_and_any_repetition_end_at_the_right_count(void **state)
+{
+	struct dice dice = {.state = 2026};
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct counter_message known[MESSAGES] = {0};
+		bool is_read[MESSAGES], came[2][MESSAGES] = {{0}};
+		int64_t count = 0, expected = 0, delta;
+
+		for (size_t i = 0; i < MESSAGES; i++) {
+			is_read[i] = dice_below(&dice, 2);
+			expected += !is_read[i];
+		}
+		for (size_t i = 0; i < EVENTS + 2 * MESSAGES; i++) {
+			size_t which = i < EVENTS ? dice_below(&dice, MESSAGES) : i % MESSAGES;
+			bool reads = i < EVENTS ? dice_below(&dice, 2) : (i - EVENTS) / MESSAGES;
+
+			if (reads && !is_read[which])
+				continue;
+			if (i >= EVENTS && came[reads][which])
+				continue;
+			came[reads][which] = true;
+			if (counter_apply(&known[which], reads, 0, &delta))
+				known[which].exists = true;
+			count += delta;
+			assert_true(count >= 0);
+		}
+		assert_true(count == expected);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			an_envelope_is_written_as_masstransit_does, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_written_reads_as_it_was, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			envelopes_and_bare_messages_in_both_cases_are_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_no_event_is_told_why, setup, teardown),
+		cmocka_unit_test(any_order_and_any_repetition_end_at_the_right_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
