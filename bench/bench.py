@@ -28,12 +28,13 @@ import cases
 import entitlement_cases
 import gateway_cases
 import loads
+import pot_cases
 from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
-CASES = {**cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES}
+CASES = {**cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES}
 
 
 def parse_arguments():

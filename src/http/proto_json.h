@@ -14,12 +14,6 @@ void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
 #define PROTO_TIME_LEAST_S (-62135596800LL)
 #define PROTO_TIME_MOST_S 253402300799LL
 
-static inline const ProtobufCMessageDescriptor *proto_field_message(
-	const ProtobufCFieldDescriptor *field)
-{
-	return field->type == PROTOBUF_C_TYPE_MESSAGE ? field->descriptor : NULL;
-}
-
 /* Where the value of `field` lies in `message`, and the number, case or flag that goes with it. */
 static inline void *proto_member(const void *message, const ProtobufCFieldDescriptor *field)
 {

@@ -395,16 +395,6 @@ def _running_nats(node):
     except nt.Unavailable as reason:
         pytest.skip(str(reason))
     show_on_failure(node, "NATS's log", server.log_tail)
-# ---- dialogs and counters
-
-
-@pytest.fixture(scope="session")
-def rabbitmq_server():
-    """The one RabbitMQ of the run. Who stops it starts it again, and uses it in a module without a shared server."""
-    try:
-        server = rmq.RabbitMQ()
-    except rmq.Unavailable as reason:
-        pytest.skip(str(reason))
     with server:
         yield server
 
@@ -494,6 +484,23 @@ def shared_stack(module_entitlements):
 def entitlements(entitlements_server, entitlements_client):
     """A client of the module's shared server, on each stack."""
     return entitlements_client(entitlements_server)
+
+
+# ---- dialogs and counters
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    """The one RabbitMQ of the run. Who stops it starts it again, and uses it in a module without a shared server."""
+    try:
+        server = rmq.RabbitMQ()
+    except rmq.Unavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture
 def full_unread(database, rabbitmq_server, redis_server, tmp_path, request):
     """PostgreSQL, RabbitMQ and Redis: what several processes share."""
     show_on_failure(request.node, "RabbitMQ's log", rabbitmq_server.log_tail)

@@ -44,7 +44,7 @@ def locked_by_another(serve, pots_client, store, seconds, *arguments):
 
 def test_a_locked_pot_waits_and_is_aborted_while_others_are_served_in_their_usual_time(serve, pots_client, store):
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, store, 3600, "--pots-lock-wait", "20ms", "--pots-lock-retries", "50")
+        serve, pots_client, store, 3600, "--deadline", "30s", "--pots-lock-wait", "50ms", "--pots-lock-retries", "50")
     others = [pots.new_pot(max_coins=10**6) for _ in range(10)]
     key = new_key()
     waiting = [server.connect() for _ in range(6)]
@@ -58,13 +58,16 @@ def test_a_locked_pot_waits_and_is_aborted_while_others_are_served_in_their_usua
     for connection in waiting:
         assert_error(connection.read_answer(), "aborted", "POT_LOCKED")
         connection.close()
-    assert 0.5 <= time.monotonic() - start < 5, "50 times 20 ms, give or take half"
+    assert 1.25 <= time.monotonic() - start < 15, "50 times 50 ms, give or take half"
     p99 = took[int(len(took) * 0.99)]
     assert p99 < USUAL_SECONDS, f"p99 {p99:.3f} s over {len(took)} requests"
     assert stored_coins(tables, pot_id) == {"SILVER": 5}
     assert stored_lock(tables, pot_id) == FOREIGN
     wait_until(lambda: server.metric("quipu_parked_commands") == 0, "nothing is parked")
-    assert_error(pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}, key=key), "aborted")  # was not remembered
+    if store.name == "postgres":
+        tables.unlock(pot_id)
+        answer = pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}, key=key)
+        assert answer.status == 200 and answer.header("idempotent-replayed") is None, "aborted was not remembered"
 
 
 def test_once_the_lock_expires_the_requests_go_through(serve, pots_client, store):

@@ -21,6 +21,7 @@
 
 static struct {
 	struct arena arena;
+	struct arena batch; /* of one run */
 	struct router *router;
 	struct fake_store *store;
 	struct session *session;
@@ -39,6 +40,7 @@ static void make_world(void)
 	struct lane_service service;
 
 	arena_init(&world.arena, 65536);
+	arena_init(&world.batch, 65536);
 	world.router = router_new();
 	world.store = fake_store_new();
 	store = fake_store_base(world.store);
@@ -115,7 +117,7 @@ static void check_coins(const struct coins *before, const struct coins *after)
 /* What a committer does, and then undoes. */
 static void run_write(struct write *write)
 {
-	struct write_batch batch = {.writes = &write, .count = 1, .arena = &world.arena};
+	struct write_batch batch = {.writes = &write, .count = 1, .arena = &world.batch};
 	struct coins before = fake_store_get_pot(world.store, world.pot_id).coins;
 	struct coins after;
 
@@ -129,7 +131,7 @@ static void run_write(struct write *write)
 
 static void run_read(struct read *read)
 {
-	struct read_batch batch = {.reads = &read, .count = 1, .arena = &world.arena};
+	struct read_batch batch = {.reads = &read, .count = 1, .arena = &world.batch};
 
 	MUST(pot_batch_look_up(&fake_pot_repository, world.session, &batch) == STATUS_OK);
 }
@@ -217,5 +219,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	send_body(router_at(world.router, (data[0] >> 1) % router_count(world.router)), encoding,
 		body);
 	check_messages(encoding, body);
+	arena_reset(&world.batch);
 	return 0;
 }
