@@ -1,4 +1,4 @@
-"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, Quipu.
+"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, NATS, Quipu.
 
 Each is a context manager that starts a process on a free loopback port with its data below one temporary folder,
 waits until it answers, and ends it by its process id, whatever happens in between. Nothing is found or ended by name,
@@ -330,6 +330,24 @@ class Kafka:
             numbers = consumer.partitions_for_topic(topic) or ()
             partitions = [self.client.TopicPartition(topic, number) for number in numbers]
             return sum(consumer.end_offsets(partitions).values()) if partitions else 0
+
+
+class Nats(Server):
+    """nats-server with JetStream, as it comes."""
+
+    name = "nats"
+
+    @property
+    def url(self):
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self):
+        self.spawn([find_program("nats-server"), "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", self.folder])
+        wait_until("NATS", self.accepts, self.process, self.log_path)
+
+    def accepts(self):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
+            return s.recv(64).startswith(b"INFO ")
 
 
 class Quipu(Server):

@@ -93,7 +93,8 @@ struct producer_ops {
 	 * Publishes all and waits for the fate of each, until steady time `until_ns` at the latest.
 	 * BUS_UNAVAILABLE: the engine is known to be away; nothing was sent and every fate is
 	 * NOT_PERSISTED; this takes no time. OK: look at each fate. A message to a channel that was
-	 * not declared is NOT_PERSISTED. Kafka may take up to half a second longer than told.
+	 * not declared is NOT_PERSISTED. Kafka may take up to half a second longer than told,
+	 * RabbitMQ a tenth.
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
@@ -117,9 +118,9 @@ struct consumer_ops {
 
 	/*
 	 * The effect of the first `count` deliveries of the last fetch is durable: they are not
-	 * given again, but for a group that is just being shared out anew. Counts of one fetch
-	 * grow. What is not acknowledged comes again with the next fetch, or after a restart. Not
-	 * OK: nothing is counted as acknowledged.
+	 * given again, but for a group that is just being shared out anew or a connection that is
+	 * just lost. Counts of one fetch grow. What is not acknowledged comes again with the next
+	 * fetch, or after a restart. Not OK: nothing is counted as acknowledged.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
@@ -131,8 +132,9 @@ struct consumer_ops {
 
 	/*
 	 * Before ack: the delivery at `index` of the last fetch can never be used, and `why` says
-	 * in a sentence what is wrong with it. The caller has put it aside. May be NULL: the engine
-	 * makes no difference.
+	 * in a sentence what is wrong with it. The caller has put it aside; on RabbitMQ the ack
+	 * does so too, in the queue "<group>_error", and fails where it cannot. May be NULL: the
+	 * engine makes no difference.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 

@@ -4,6 +4,7 @@ Every process is started by a fixture and ended by it, by pid, whether the test 
 the end of the logs of the servers it used.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -13,9 +14,11 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+from harness import nats as nt  # noqa: E402
 from harness import postgres as pg  # noqa: E402
 from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
+from harness.entitlements import Entitlements, PostgresBus, SqliteLocal  # noqa: E402
 from harness.gateway import Gateway  # noqa: E402
 from harness.gateway_stacks import PostgresStack, SqliteStack  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
@@ -25,6 +28,7 @@ from harness.stores import PostgresStore, SqliteStore  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORES = ["sqlite", "postgres"]
+ENTITLEMENT_STACKS = ["sqlite-local", "postgres-nats"]
 STACKS = ["sqlite-memory", "sqlite-none", "postgres-none", "postgres-redis"]  # of the gateway: store and cache
 LOGS = pytest.StashKey()
 
@@ -376,3 +380,104 @@ def pots_server(module_pots, request):
 def pots(pots_server, pots_client):
     """A client of the module's shared server of pots, on each engine."""
     return pots_client(pots_server)
+
+
+# ---- entitlements and notifications
+
+
+@contextlib.contextmanager
+def _running_nats(node):
+    try:
+        server = nt.Nats()
+    except nt.Unavailable as reason:
+        pytest.skip(str(reason))
+    show_on_failure(node, "NATS's log", server.log_tail)
+    with server:
+        yield server
+
+
+@pytest.fixture
+def nats(request):
+    """A NATS that belongs to the test: stream and durable have fixed names."""
+    with _running_nats(request.node) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def module_nats(request):
+    with _running_nats(request.node) as server:
+        yield server
+
+
+@pytest.fixture
+def nats_stack(database, tmp_path, nats):
+    return PostgresBus(tmp_path, database, nats)
+
+
+@pytest.fixture(params=ENTITLEMENT_STACKS)
+def entitlement_stack(request, tmp_path):
+    """A fresh stack; a test that asks for it runs once on each."""
+    return SqliteLocal(tmp_path) if request.param == "sqlite-local" else request.getfixturevalue("nats_stack")
+
+
+@pytest.fixture
+def entitlements_client(openapi):
+    """Makes clients of entitlements and notifications: `entitlements_client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Entitlements(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for entitlements in made:
+        entitlements.close()
+
+
+@pytest.fixture(scope="module", params=ENTITLEMENT_STACKS)
+def module_entitlements(request, binary, tmp_path_factory):
+    """One server for all tests of a module that only send requests, each for users of its own; and its stack."""
+    directory = tmp_path_factory.mktemp("entitlements")
+    with contextlib.ExitStack() as resources:
+        if request.param == "sqlite-local":
+            stack = SqliteLocal(directory)
+        else:
+            bus = resources.enter_context(_running_nats(request.node))
+            fresh = request.getfixturevalue("postgres_server").create_database()
+            resources.callback(fresh.drop)
+            stack = PostgresBus(directory, fresh, bus)
+        servers = Servers(binary, directory, request.node)
+        resources.callback(servers.close)
+        yield servers(stack), stack
+
+
+@pytest.fixture(scope="module")
+def module_nats_stack(request, tmp_path_factory, module_nats):
+    """PostgreSQL and NATS for a file whose tests share a server with options of its own."""
+    fresh = request.getfixturevalue("postgres_server").create_database()
+    yield PostgresBus(tmp_path_factory.mktemp("entitlements"), fresh, module_nats)
+    fresh.drop()
+
+
+@pytest.fixture(scope="module")
+def module_serve(binary, tmp_path_factory, request):
+    """`serve` for servers that the tests of a file share."""
+    servers = Servers(binary, tmp_path_factory.mktemp("shared"), request.node)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def entitlements_server(module_entitlements, request):
+    yield from _watched(module_entitlements[0], request.node)
+
+
+@pytest.fixture
+def shared_stack(module_entitlements):
+    return module_entitlements[1]
+
+
+@pytest.fixture
+def entitlements(entitlements_server, entitlements_client):
+    """A client of the module's shared server, on each stack."""
+    return entitlements_client(entitlements_server)

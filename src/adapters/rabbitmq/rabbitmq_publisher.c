@@ -171,19 +171,18 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 
 /* ---- a job ------------------------------------------------------------------------------- */
 
-/* What has come, and what comes until steady time `until_ns` as long as answers are missing. */
+/* What has come, and as long as answers are missing what comes until steady time `until_ns`. */
 static bool take_answers(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
 	enum rabbitmq_event event = RABBITMQ_FRAME;
 	amqp_frame_t frame;
 
-	while (event == RABBITMQ_FRAME || (event == RABBITMQ_WOKEN && publisher->outstanding > 0)) {
-		event = rabbitmq_link_wait(&publisher->link, &frame, until_ns);
+	while (event != RABBITMQ_QUIET) {
+		event = rabbitmq_link_wait(
+			&publisher->link, &frame, publisher->outstanding > 0 ? until_ns : 0);
 		if (event == RABBITMQ_GONE ||
 			(event == RABBITMQ_FRAME && !take_frame(publisher, &frame)))
 			return false;
-		if (publisher->outstanding == 0)
-			until_ns = 0;
 	}
 	return true;
 }
