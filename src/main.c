@@ -12,6 +12,7 @@
 #include "cli/health.h"
 #include "cli/manual.h"
 #include "cli/operator.h"
+#include "cli/verify.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
 
@@ -86,6 +87,11 @@ static int run_outbox(struct app *app)
 	return outbox_run(&app->settings, &operands);
 }
 
+static int run_verify(struct app *app)
+{
+	return verify_run(&app->settings, &operands);
+}
+
 static int run_health(struct app *app)
 {
 	return health_run(&app->settings);
@@ -128,6 +134,7 @@ static const struct {
 	{"health", run_health, false, NULL},
 	{"dlq", run_dlq, false, dlq_flags},
 	{"outbox", run_outbox, false, outbox_flags},
+	{"verify", run_verify, false, verify_flags},
 	{"routes", run_routes, true, NULL},
 	{"version", run_version, false, NULL},
 	{"help", run_help, false, no_flags},

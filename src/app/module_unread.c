@@ -9,18 +9,19 @@
 #include "services/unread/counter_feed.h"
 #include "services/unread/counters.h"
 #include "services/unread/dialogs.h"
-#include "services/unread/message_event.h"
+#include "services/unread/unread_verify.h"
 
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
 
 extern const char embedded_counters[];
 extern const char embedded_dialogs[];
+extern const char embedded_verify[];
 
 struct unread_module {
 	struct dialogs dialogs;
 	struct counters counters;
+	struct unread_verifier verifier;
 	struct bus *bus;
-	struct relay *relay;
 };
 
 /* ---- routes ------------------------------------------------------------------------------ */
@@ -37,6 +38,13 @@ static void add_routes(struct app *app)
 	if (app_plays(app, ROLE_COUNTERS)) {
 		counters_add_routes(&module->counters, app->router);
 		app->documents[app->document_count++] = embedded_counters;
+	}
+	if (app_plays(app, ROLE_DIALOGS) && app_plays(app, ROLE_COUNTERS)) {
+		module->verifier.dialogs = &module->dialogs;
+		module->verifier.counters = &module->counters;
+		module->counters.verifier = &module->verifier;
+		unread_verify_add_routes(&module->verifier, app->router);
+		app->documents[app->document_count++] = embedded_verify;
 	}
 }
 
@@ -239,6 +247,8 @@ static void free_streams(void *context)
 
 	if (service->reader_cache)
 		service->reader_cache->ops->close(service->reader_cache);
+	if (service->verifier)
+		unread_verify_close(service->verifier);
 	hub_free(service->hub);
 }
 
@@ -256,6 +266,8 @@ static void start_counters(struct app *app)
 	service->hub = hub_new();
 	if (service->cache)
 		service->reader_cache = service->cache->ops->open_session(service->cache);
+	if (service->verifier)
+		unread_verify_open(service->verifier);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	start_intake(app, false);
 	start_intake(app, true);

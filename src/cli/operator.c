@@ -19,7 +19,7 @@
 const char *const dlq_flags[] = {"limit", "why", NULL};
 const char *const outbox_flags[] = {"since", NULL};
 
-static const char *const kinds[] = {"outbox", "notification", "poison"};
+static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison"};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 

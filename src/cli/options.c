@@ -268,12 +268,18 @@ struct flags {
 	const char *given[OPTION_COUNT];
 };
 
+/* Without the mark of a switch. */
+static const char *flag_name(const char *flag)
+{
+	return *flag == OWN_SWITCH[0] ? flag + 1 : flag;
+}
+
 /* Where the value of a flag of the command's own belongs, NULL: it has none of that name. */
 static const char **find_own(struct operands *operands, struct slice name)
 {
 	for (size_t i = 0; operands && operands->flags[i]; i++) {
 		assert(i < OWN_FLAGS_MAX);
-		if (slice_is(name, operands->flags[i]))
+		if (slice_is(name, flag_name(operands->flags[i])))
 			return &operands->values[i];
 	}
 	return NULL;
@@ -313,9 +319,12 @@ static const char **find_flag(struct flags *flags, struct slice name, bool *need
 	const char **own = find_own(flags->operands, name);
 	size_t index = find_option(name);
 
-	*needs_value = own || index == OPTION_COUNT || options[index].type != TYPE_FLAG;
-	if (own)
+	*needs_value = index == OPTION_COUNT || options[index].type != TYPE_FLAG;
+	if (own) {
+		*needs_value =
+			*flags->operands->flags[own - flags->operands->values] != OWN_SWITCH[0];
 		return own;
+	}
 	return index < OPTION_COUNT ? &flags->given[index] : NULL;
 }
 
@@ -432,7 +441,7 @@ static bool check_words(const struct settings *settings, char *why)
 const char *operands_flag(const struct operands *operands, const char *name)
 {
 	for (size_t i = 0; operands->flags[i]; i++) {
-		if (strcmp(operands->flags[i], name) == 0)
+		if (strcmp(flag_name(operands->flags[i]), name) == 0)
 			return operands->values[i];
 	}
 	return NULL;

@@ -68,13 +68,15 @@ struct settings {
 #define EXIT_USAGE 2 /* what the program returns where its arguments are wrong */
 #define OPTIONS_WHY_SIZE 512
 #define OWN_FLAGS_MAX 4
+#define OWN_SWITCH "!"
 
 /*
  * What a command takes besides the options: words, such as the ids of things, and flags of its own,
  * such as --why, which have a value but neither a variable nor a line in the file.
  */
 struct operands {
-	const char *const *flags;          /* the names of its own flags, ends with NULL */
+	const char *const *flags;          /* the names of its own flags, ends with NULL; one
+					    * that begins with OWN_SWITCH takes no value */
 	const char *values[OWN_FLAGS_MAX]; /* of each, NULL: not given */
 	const char **words;                /* as many as there are arguments at most */
 	size_t word_count;

@@ -90,6 +90,7 @@ const char *rabbitmq_server_tls_url(void)
 	return strcmp(tls_url, "-") == 0 ? NULL : tls_url;
 }
 
+QP_PRINTF(1, 0)
 static bool tell(const char *format, va_list arguments)
 {
 	vfprintf(to, format, arguments);

@@ -1,14 +1,24 @@
 #include "http/input.h"
 #include "services/submit.h"
 #include "services/unread/counter_lookup.h"
+#include "services/unread/unread_verify.h"
 
 /* ---- lanes ------------------------------------------------------------------------------- */
+
+/* The only writes are repairs. */
+static void committed(void *context)
+{
+	struct counters *counters = context;
+
+	unread_verify_committed(counters->verifier);
+}
 
 struct lane_service counters_lane_service(struct counters *counters)
 {
 	return (struct lane_service){
 		.name = "counters",
 		.context = counters,
+		.committed = committed,
 		.look_up = counter_look_up,
 	};
 }
