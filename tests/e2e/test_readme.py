@@ -132,6 +132,18 @@ def test_the_operators_routes_of_the_dialogs_page_work(serve, sqlite_store):
     assert run_curls(server, shown) == [{"letters": []}, {"resent": 0}]
 
 
+def test_the_commands_of_the_dialogs_page_work(serve, sqlite_store, binary):
+    server = serve(sqlite_store, "--roles", "dialogs,counters")
+    run_curls(server, [c for c in commands("docs/DIALOGS.md") if "/send" in c])
+    shown = [shlex.split(c)[1:] for c in commands("docs/DIALOGS.md") if c.startswith("quipu ")]
+    assert shown == [["verify", "unread"], ["verify", "unread", "--repair"]]
+    for arguments in shown:
+        def is_right(arguments=arguments):
+            done = run(binary, *arguments, "--server", f"http://127.0.0.1:{server.port}")
+            return done.returncode == 0 and done.stdout == "1 users, all counters are right\n"
+        wait_until(is_right, "all counters are right")
+
+
 def test_the_envelope_of_the_dialogs_page_is_what_is_published(serve, sqlite_store):
     server = serve(sqlite_store, "--roles", "dialogs,counters")
     (shown,) = re.findall(r"```json\n(\{\"messageId\".*?)```", page_text("docs/DIALOGS.md"), re.DOTALL)
