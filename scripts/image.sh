@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-roles="all counts gateway sender entitlements notifications pots"
+roles="all counts gateway sender entitlements notifications pots dialogs counters"
 
 image_of() {
 	case $1 in

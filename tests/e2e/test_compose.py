@@ -169,6 +169,31 @@ def use_pots(composition):
     assert held == {"coins": coins["coins"]}
 
 
+def send(composition, receiver):
+    """A message, and its id."""
+    body = {"receiverId": receiver, "text": "from afar"}
+    return ask(composition, "dialogs", "/dialogs/send", body, {"X-User-Id": "alice"})["messageId"]
+
+
+def use_dialogs(composition):
+    message_id = send(composition, "bob")
+    (message,) = ask(composition, "dialogs", "/dialogs/list?receiverId=alice", headers={"X-User-Id": "bob"})
+    assert (message["id"], message["text"], message["isRead"]) == (message_id, "from afar", False)
+
+
+def use_counters(composition):
+    """By way of RabbitMQ, both events; what is looked at in between is in Redis afterwards."""
+    needs(composition, "dialogs")
+
+    def unread():
+        return ask(composition, "counters", "/counters/user/carol/UnreadMessages")["count"]
+
+    ids = [send(composition, "carol") for _ in range(3)]
+    wait_until(lambda: unread() == 3, "the counter has heard of three messages", 60.0)
+    ask(composition, "dialogs", "/dialogs/read-batch", {"messageIds": ids[:2]}, {"X-User-Id": "carol"})
+    wait_until(lambda: unread() == 1, "the counter has heard of the reading", 60.0)
+
+
 @pytest.mark.parametrize("role", list(compose.roles(compose.load())))
 def test_a_request_through_every_role(composition, role):
     use = globals().get(f"use_{role}")

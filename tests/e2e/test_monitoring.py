@@ -33,6 +33,8 @@ FIRING = {
     "QuipuConnectionsRefused": "quipu_http_connections_refused_total 0+1x20",
     "QuipuOutboxStuck": 'quipu_outbox_oldest_seconds{outbox="entitlements"} 301+60x20',
     "QuipuOutboxFailed": 'quipu_outbox_failed{outbox="entitlements"} 2x20',
+    "QuipuCountersLate": 'quipu_outbox_oldest_seconds{outbox="dialogs"} 31+60x20',
+    "QuipuCountersStopped": 'quipu_outbox_published_total{outbox="dialogs"} 0+1x20',
     "QuipuNotificationsStuck": "quipu_notifications_oldest_seconds 601+60x20",
     "QuipuDeadLetters": "quipu_dead_letters 1x20",
     "QuipuUnreadableMessages": "quipu_sender_malformed_total 0+1x20",
