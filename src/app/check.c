@@ -193,7 +193,9 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->gateway_store, why) &&
 	       check_store_url(app, settings->entitlements_store, why) &&
 	       check_store_url(app, settings->notifications_store, why) &&
-	       check_store_url(app, settings->pots_store, why) && check_cache(settings, why) &&
+	       check_store_url(app, settings->pots_store, why) &&
+	       check_store_url(app, settings->dialogs_store, why) &&
+	       check_store_url(app, settings->counters_store, why) && check_cache(settings, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
 	       check_address(settings, why);
 }

@@ -129,7 +129,8 @@ static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why)
 {
 	struct bus *bus = make_bus(app, plan, why);
-	struct dependency dependency = {.is_up = bus_is_up, .thing = bus};
+	struct dependency dependency = {
+		.is_up = bus_is_up, .thing = bus, .is_optional = plan->is_optional};
 
 	if (!bus)
 		return NULL;

@@ -48,15 +48,15 @@ static const struct option options[] = {
 	{"gateway-store", TYPE_URL, FIELD(gateway_store), "", 0, 0, "URL",
 		"the same as --store for gateway and sender alone"},
 	{"gateway-bus", TYPE_URL, FIELD(gateway_bus), "local:", 0, 0, "URL",
-		"how gateway reaches sender: local: (a file in --data), kafka://host:port or "
-		"nats://host:port"},
+		"how gateway reaches sender: local: (a file in --data), kafka://host:port, "
+		"nats://host:port or amqp://host"},
 	{"entitlements-store", TYPE_URL, FIELD(entitlements_store), "", 0, 0, "URL",
 		"the same as --store for entitlements alone"},
 	{"notifications-store", TYPE_URL, FIELD(notifications_store), "", 0, 0, "URL",
 		"the same as --store for notifications alone"},
 	{"entitlements-bus", TYPE_URL, FIELD(entitlements_bus), "local:", 0, 0, "URL",
-		"how entitlements reaches notifications: local:, kafka://host:port or "
-		"nats://host:port"},
+		"how entitlements reaches notifications: local:, nats://host:port, "
+		"kafka://host:port or amqp://host"},
 	{"outbox-poll", TYPE_DURATION, FIELD(outbox_poll_us), "1s", LEAST_TIME_US, HOUR_US, "TIME",
 		"how often the outbox is looked at when nobody tells of new events"},
 	{"outbox-batch", TYPE_INT, FIELD(outbox_batch), "200", 1, 10000, "N",

@@ -76,10 +76,21 @@ def test_repair_tells_the_counters_of_messages_and_everything_is_right_after(bin
     assert counted(damaged, "bob") == 2  # which is now in the cache
     told = verify(binary, damaged, "--repair", "--json")
     assert told.returncode == 0
-    assert json.loads(told.stdout.splitlines()[-1]) == {"users": 4, "differences": 3, "repaired": 5}
+    assert json.loads(told.stdout.splitlines()[-1]) == {"users": 4, "differences": 0, "repaired": 5}
     assert [counted(damaged, user) for user in ("bob", "carol", "dave", "erin")] == [3, 3, 3, 0]
     again = verify(binary, damaged)
     assert (again.returncode, again.stdout) == (0, "4 users, all counters are right\n")
+
+
+def test_what_cannot_be_repaired_is_told(binary, serve, sqlite_store):
+    server = serve(sqlite_store, *ROLES)
+    send(server, "bob")
+    wait_until(lambda: counted(server, "bob") == 1, "the message is counted")
+    server.stop()
+    damage(sqlite_store, ["UPDATE counters SET count = 7 WHERE user_id = 'bob'"])
+    told = verify(binary, serve(sqlite_store, *ROLES), "--repair")
+    assert told.returncode == 1
+    assert told.stdout.splitlines()[-1] == "1 users, 1 counters differ, and cannot be repaired"
 
 
 def test_it_pages_through_any_number_of_users(binary, serve, sqlite_store):
