@@ -198,6 +198,16 @@ static inline bool bus_subjects_have(const char *subjects, struct slice subject)
 	return !subjects;
 }
 
+/* There must be room for it; nothing is copied. */
+static inline void bus_message_add_header(
+	struct bus_message *message, const char *name, struct slice value)
+{
+	struct bus_header *header = &message->headers[message->header_count++];
+
+	header->name = slice_of(name);
+	header->value = value;
+}
+
 static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {
 	if (consumer->ops->poison)

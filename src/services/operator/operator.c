@@ -40,25 +40,17 @@ struct letter_lookup {
 	struct slice id; /* of one */
 };
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
-{
-	buffer_format(body, ",\"%s\":", name);
-	buffer_json_string(body, value);
-}
-
 static void write_letter(
 	struct buffer *body, const struct operator_desk *desk, const struct dead_letter *letter)
 {
-	buffer_text(body, "\"id\":");
-	buffer_json_string(body, letter->id);
-	write_text(body, "kind", slice_of(desk->kind));
-	write_text(body, "event_type", letter->type);
-	write_text(body, "aggregate_key", letter->key);
-	write_text(body, "position", letter->position);
-	write_text(body, "error", letter->error);
-	buffer_format(body, ",\"attempt_count\":%d,\"created_at\":\"", (int)letter->attempt_count);
-	buffer_time(body, letter->created_us);
-	buffer_char(body, '"');
+	buffer_member(body, "id", letter->id);
+	buffer_member(body, "kind", slice_of(desk->kind));
+	buffer_member(body, "event_type", letter->type);
+	buffer_member(body, "aggregate_key", letter->key);
+	buffer_member(body, "position", letter->position);
+	buffer_member(body, "error", letter->error);
+	buffer_member_int(body, "attempt_count", letter->attempt_count);
+	buffer_member_time(body, "created_at", letter->created_us);
 }
 
 static struct answer answer_page(

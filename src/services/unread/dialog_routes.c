@@ -31,14 +31,6 @@ struct lane_service dialogs_lane_service(struct dialogs *dialogs)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-static void add_header(struct bus_message *message, const char *name, struct slice value)
-{
-	struct bus_header *header = &message->headers[message->header_count++];
-
-	header->name = slice_of(name);
-	header->value = value;
-}
-
 bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_message *message)
 {
 	struct message_event event = {.is_read = slice_is(row->type, MESSAGE_READ)};
@@ -49,9 +41,9 @@ bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_me
 	message->subject = slice_of(event.is_read ? UNREAD_SUBJECT_READ : UNREAD_SUBJECT_NEW);
 	message->key = row->key;
 	message->value = row->payload;
-	add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
+	bus_message_add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
 	if (row->trace.len > 0)
-		add_header(message, "traceparent", row->trace);
+		bus_message_add_header(message, "traceparent", row->trace);
 	return true;
 }
 
