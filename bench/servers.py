@@ -248,11 +248,18 @@ class CacheRedis(Redis):
     name = "redis-cache"
     settings = ["--appendonly", "no"]
 
-    def empty(self):
+    def ask(self, command):
+        """The first line of the answer to a command without arguments."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
-            s.sendall(b"FLUSHALL\r\n")
-            if not s.recv(16).startswith(b"+OK"):
-                raise Failed("Redis refuses FLUSHALL")
+            s.sendall(command + b"\r\n")
+            return s.recv(64).split(b"\r\n")[0]
+
+    def empty(self):
+        if self.ask(b"FLUSHALL") != b"+OK":
+            raise Failed("Redis refuses FLUSHALL")
+
+    def key_count(self):
+        return int(self.ask(b"DBSIZE").lstrip(b":"))
 
 
 class Webdis(Server):
@@ -296,8 +303,8 @@ def load_kafka_of_tests():
 
 class Kafka:
     """
-    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `kind` says which.
-    Its messages are counted with python3-kafka.
+    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `is_real` says
+    which. Its messages are counted with python3-kafka.
     """
 
     def __init__(self, root):
@@ -317,7 +324,7 @@ class Kafka:
         except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             raise Failed(f"Kafka: {e}") from e
         self.url = self.server.url
-        self.kind = "Kafka" if self.server.is_real else "librdkafka's mock of Kafka"
+        self.is_real = self.server.is_real
         return self
 
     def __exit__(self, *exception):
