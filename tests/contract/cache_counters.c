@@ -77,6 +77,12 @@ static struct cached_counter miss_list(struct scene *scene)
 	return missed;
 }
 
+/* Reader `b` makes it. */
+static void know(struct scene *scene, int64_t version)
+{
+	counter_bench_know(scene->b, scene->user, version);
+}
+
 static void refresh(struct scene *scene, int64_t version)
 {
 	counter_bench_refresh(scene->writer, scene->user, version);
@@ -140,13 +146,28 @@ static void a_lease_is_good_for_one_fill(void **state)
 	assert_version(scene, 7);
 }
 
-static void a_refresh_is_a_hit(void **state)
+static void a_refresh_replaces_what_is_there(void **state)
+{
+	struct scene *scene = *state;
+
+	know(scene, 1);
+	refresh(scene, 2);
+	assert_version(scene, 2);
+	refresh(scene, 3);
+	assert_version(scene, 3);
+}
+
+static void a_refresh_makes_nothing_that_is_not_there(void **state)
 {
 	struct scene *scene = *state;
 
 	refresh(scene, 1);
-	assert_version(scene, 1);
+	know(scene, 1);
+	pass_s(scene, CACHE_COUNTER_TTL_S);
 	refresh(scene, 2);
+	miss(scene);
+	refresh(scene, 2); /* and it ends the lease there too */
+	know(scene, 2);
 	assert_version(scene, 2);
 }
 
@@ -159,6 +180,7 @@ static void all_numbers_and_times_come_back(void **state)
 		{.version = NUMBER_MAX, .updated_us = 253402300799999999LL}};
 	struct scene *scene = *state;
 
+	know(scene, 0);
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
 		struct cached_counter counter = values[i], got;
 
@@ -181,6 +203,8 @@ static void a_change_overtakes_a_reader(void **state)
 
 	refresh(scene, 2);
 	counter_bench_fill(scene->a, &missed, 1);
+	know(scene, 2);
+	counter_bench_fill(scene->a, &missed, 1);
 	assert_version(scene, 2);
 }
 
@@ -190,6 +214,7 @@ static void a_change_overtakes_a_reader_and_has_ended_by_then(void **state)
 	struct cached_counter missed = miss(scene);
 
 	refresh(scene, 2);
+	know(scene, 2);
 	pass_s(scene, CACHE_COUNTER_TTL_S);
 	counter_bench_fill(scene->a, &missed, 1);
 	missed = miss(scene);
@@ -203,7 +228,6 @@ static void a_change_overtakes_a_reader_and_another_reads_since(void **state)
 	struct cached_counter missed = miss(scene), later;
 
 	refresh(scene, 2);
-	pass_s(scene, CACHE_COUNTER_TTL_S);
 	later = counter_bench_get(scene->b, scene->user);
 	assert_true(later.lease != 0 && later.lease != missed.lease);
 	counter_bench_fill(scene->a, &missed, 1);
@@ -255,11 +279,23 @@ static void a_late_refresh_does_not_replace_a_later_version(void **state)
 {
 	struct scene *scene = *state;
 
+	know(scene, 1);
 	refresh(scene, 3);
 	refresh(scene, 2);
 	assert_version(scene, 3);
 	refresh(scene, 3);
 	assert_version(scene, 3);
+}
+
+static void a_late_refresh_does_not_take_the_place_of_one_that_has_ended(void **state)
+{
+	struct scene *scene = *state;
+
+	know(scene, 1);
+	refresh(scene, 3);
+	pass_s(scene, CACHE_COUNTER_TTL_S);
+	refresh(scene, 2);
+	miss(scene);
 }
 
 /* A redelivery of what the reader has filled, or of something older. */
@@ -279,7 +315,7 @@ static void a_late_refresh_still_ends_the_lease_and_the_list(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed;
 
-	refresh(scene, 3);
+	know(scene, 3);
 	missed = miss_list(scene);
 	counter_bench_fill(scene->a, &missed, 3);
 	refresh(scene, 2);
@@ -295,13 +331,12 @@ static void a_late_refresh_still_ends_the_lease_and_the_list(void **state)
 static void a_counter_ends_after_five_minutes(void **state)
 {
 	struct scene *scene = *state;
-	struct cached_counter missed = miss(scene);
 
-	counter_bench_fill(scene->a, &missed, 1);
+	know(scene, 1);
 	pass_s(scene, CACHE_COUNTER_TTL_S - 1);
 	assert_version(scene, 1);
 	pass_s(scene, 1);
-	miss(scene);
+	know(scene, 1);
 	refresh(scene, 2);
 	pass_s(scene, CACHE_COUNTER_TTL_S - 1);
 	assert_version(scene, 2);
@@ -313,7 +348,7 @@ static void a_refresh_prolongs_unless_it_is_late(void **state)
 {
 	struct scene *scene = *state;
 
-	refresh(scene, 2);
+	know(scene, 2);
 	pass_s(scene, 200);
 	refresh(scene, 2);
 	pass_s(scene, 200);
@@ -327,7 +362,7 @@ static void to_get_does_not_prolong(void **state)
 {
 	struct scene *scene = *state;
 
-	refresh(scene, 2);
+	know(scene, 2);
 	for (int i = 0; i < 29; i++) {
 		pass_s(scene, 10);
 		assert_version(scene, 2);
@@ -343,7 +378,7 @@ static void the_list_is_an_entry_of_its_own(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed;
 
-	refresh(scene, 1);
+	know(scene, 1);
 	missed = miss_list(scene);
 	counter_bench_fill(scene->a, &missed, 1);
 	assert_list_version(scene, 1);
@@ -357,8 +392,10 @@ static void the_list_is_an_entry_of_its_own(void **state)
 static void a_change_deletes_the_list(void **state)
 {
 	struct scene *scene = *state;
-	struct cached_counter missed = miss_list(scene);
+	struct cached_counter missed;
 
+	know(scene, 1);
+	missed = miss_list(scene);
 	counter_bench_fill(scene->a, &missed, 1);
 	refresh(scene, 2);
 	missed = miss_list(scene);
@@ -370,8 +407,10 @@ static void a_change_deletes_the_list(void **state)
 static void a_change_overtakes_a_reader_of_the_list(void **state)
 {
 	struct scene *scene = *state;
-	struct cached_counter missed = miss_list(scene);
+	struct cached_counter missed;
 
+	know(scene, 1);
+	missed = miss_list(scene);
 	refresh(scene, 2);
 	counter_bench_fill(scene->a, &missed, 1);
 	miss_list(scene);
@@ -400,7 +439,7 @@ static void one_call_is_for_many(void **state)
 		{.user_id = other, .is_list = true}, {.user_id = other}, {.user_id = scene->user}};
 	const struct cache_session_ops *ops = scene->a->ops;
 
-	refresh(scene, 5);
+	know(scene, 5);
 	assert_int_equal(ops->counter_get(scene->a, counters, 4), STATUS_OK);
 	assert_true(counter_bench_is(&counters[0], 5) && counter_bench_is(&counters[3], 5));
 	assert_true(!counters[1].hit && counters[1].lease != 0);
@@ -424,6 +463,7 @@ static void of_several_refreshes_in_a_call_the_latest_counts(void **state)
 	const struct cached_counter counters[] = {counter_bench_value(scene->user, 2),
 		counter_bench_value(scene->user, 3), counter_bench_value(scene->user, 1)};
 
+	know(scene, 1);
 	assert_int_equal(
 		scene->writer->ops->counter_refresh(scene->writer, counters, 3), STATUS_OK);
 	assert_version(scene, 3);
@@ -486,6 +526,7 @@ static void any_user_id_is_a_user_of_its_own(void **state)
 		struct slice user = cache_bench_user(&scene->bench, names[i]);
 		struct cached_counter list;
 
+		counter_bench_know(scene->a, user, i);
 		counter_bench_refresh(scene->a, user, 100 + i);
 		list = counter_bench_get_list(scene->a, user);
 		assert_true(!list.hit && list.lease != 0);
@@ -506,15 +547,20 @@ static void a_user_id_may_be_long(void **state)
 	struct scene *scene = *state;
 	char longest[256];
 	struct cached_counter counters[200];
+	const struct cache_session_ops *ops = scene->a->ops;
 
 	memset(longest, 'x', sizeof(longest));
 	memcpy(longest, scene->bench.prefix, strlen(scene->bench.prefix));
 	for (size_t i = 0; i < 200; i++)
 		counters[i] = counter_bench_value(slice_make(longest, 256 - i), (int64_t)i);
-	assert_int_equal(scene->a->ops->counter_refresh(scene->a, counters, 200), STATUS_OK);
-	assert_int_equal(scene->a->ops->counter_get(scene->a, counters, 200), STATUS_OK);
+	assert_int_equal(ops->counter_get(scene->a, counters, 200), STATUS_OK);
+	assert_int_equal(ops->counter_fill(scene->a, counters, 200), STATUS_OK);
 	for (int i = 0; i < 200; i++)
-		assert_true(counter_bench_is(&counters[i], i));
+		counters[i] = counter_bench_value(counters[i].user_id, i + 1);
+	assert_int_equal(ops->counter_refresh(scene->a, counters, 200), STATUS_OK);
+	assert_int_equal(ops->counter_get(scene->a, counters, 200), STATUS_OK);
+	for (int i = 0; i < 200; i++)
+		assert_true(counter_bench_is(&counters[i], i + 1));
 }
 
 static void counters_and_limits_of_a_user_are_apart(void **state)
@@ -522,7 +568,7 @@ static void counters_and_limits_of_a_user_are_apart(void **state)
 	struct scene *scene = *state;
 
 	cache_bench_fill(&scene->bench, scene->user, 5, 0);
-	refresh(scene, 3);
+	know(scene, 3);
 	cache_bench_drop(&scene->bench, scene->user);
 	assert_version(scene, 3);
 	cache_bench_fill(&scene->bench, scene->user, 5, 0);
@@ -554,6 +600,7 @@ static void a_change_overtakes_a_reader_and_is_deleted_by_then(void **state)
 	struct cached_counter missed = miss(scene), later;
 
 	refresh(scene, 2);
+	know(scene, 2);
 	assert_true(counter_bench_delete(&scene->bench, COUNTER_KEY, scene->user));
 	counter_bench_fill(scene->a, &missed, 1);
 	later = miss(scene);
@@ -581,6 +628,7 @@ static void the_keys_hold_the_json_of_the_contract(void **state)
 	struct cached_counter list;
 	char token[24];
 
+	know(scene, 6);
 	refresh(scene, 7);
 	assert_string_equal(counter_bench_text(&scene->bench, COUNTER_KEY, scene->user),
 		"{\"count\":7,\"version\":7,\"lastUpdated\":\"2026-01-08T06:50:00.123463Z\"}");
@@ -616,6 +664,7 @@ static void what_is_crowded_out_does_not_let_an_old_value_in(void **state)
 	struct cached_counter missed = miss(scene);
 
 	refresh(scene, 2);
+	know(scene, 2);
 	crowd_out(scene);
 	counter_bench_fill(scene->a, &missed, 1);
 	missed = miss(scene);
@@ -633,7 +682,8 @@ int cache_counter_tests(void)
 		COUNTER_TEST(what_is_filled_under_a_lease_is_a_hit_for_all),
 		COUNTER_TEST(without_the_lease_nothing_is_filled),
 		COUNTER_TEST(a_lease_is_good_for_one_fill),
-		COUNTER_TEST(a_refresh_is_a_hit),
+		COUNTER_TEST(a_refresh_replaces_what_is_there),
+		COUNTER_TEST(a_refresh_makes_nothing_that_is_not_there),
 		COUNTER_TEST(all_numbers_and_times_come_back),
 		COUNTER_TEST(a_change_overtakes_a_reader),
 		COUNTER_TEST(a_change_overtakes_a_reader_and_has_ended_by_then),
@@ -642,6 +692,7 @@ int cache_counter_tests(void)
 		COUNTER_TEST(a_lease_just_before_its_end_is_good),
 		COUNTER_TEST(a_lease_has_ended_and_is_another_readers),
 		COUNTER_TEST(a_late_refresh_does_not_replace_a_later_version),
+		COUNTER_TEST(a_late_refresh_does_not_take_the_place_of_one_that_has_ended),
 		COUNTER_TEST(a_late_refresh_does_not_replace_what_was_filled),
 		COUNTER_TEST(a_late_refresh_still_ends_the_lease_and_the_list),
 		COUNTER_TEST(a_counter_ends_after_five_minutes),
