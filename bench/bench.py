@@ -29,12 +29,15 @@ import entitlement_cases
 import gateway_cases
 import loads
 import pot_cases
+import unread_cases
 from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
-CASES = {**cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES}
+CASES = {
+    **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
+}
 
 
 def parse_arguments():

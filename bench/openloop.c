@@ -1,6 +1,6 @@
 /*
- * openloop: offers increases to a count service, or grants of entitlements, on a schedule and
- * records what became of each.
+ * openloop: offers increases to a count service, grants of entitlements, or messages to dialogs, on
+ * a schedule and records what became of each.
  *
  * A closed-loop tool such as wrk waits for an answer before it sends the next request, so a server
  * that stalls is asked less and its stall hardly shows (coordinated omission). Here every request
@@ -537,11 +537,34 @@ static void run_prepare_grants(struct run *r)
 	}
 }
 
+/* An increase of an item. Returns its length. */
+static int format_increase(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	const char *body = o->no_body ? "" : "{\"amount\":1}";
+	const char *type = o->no_body ? "" : "Content-Type: application/json\r\n";
+
+	return snprintf(text, room,
+		"POST /api/v1/counts/%s%u/increase HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
+		"%sContent-Length: %zu\r\n\r\n%s",
+		o->prefix, item, ntohs(o->address.sin_port), type, strlen(body), body);
+}
+
+/* A message to an item, which is a user. Returns its length. */
+static int format_message(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	char body[PREFIX_MAX + 64];
+	int length = snprintf(body, sizeof(body), "{\"receiverId\":\"%s%u\",\"text\":\"Hello!\"}",
+		o->prefix, item);
+
+	return snprintf(text, room,
+		"POST /dialogs/send HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nX-User-Id: bench\r\n"
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		ntohs(o->address.sin_port), length, body);
+}
+
 static void run_prepare(struct run *r)
 {
 	const struct options *o = &r->options;
-	const char *body = o->no_body ? "" : "{\"amount\":1}";
-	const char *type = o->no_body ? "" : "Content-Type: application/json\r\n";
 	const size_t room = 256 + PREFIX_MAX;
 	size_t used = 0;
 
@@ -551,10 +574,9 @@ static void run_prepare(struct run *r)
 	r->requests = allocate(r->item_count, sizeof(*r->requests));
 	r->books = allocate(r->item_count, sizeof(*r->books));
 	for (uint32_t i = 0; i < r->item_count; i++) {
-		int length = snprintf(r->requests_text + used, room,
-			"POST /api/v1/counts/%s%u/increase HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
-			"%sContent-Length: %zu\r\n\r\n%s",
-			o->prefix, i + 1, ntohs(o->address.sin_port), type, strlen(body), body);
+		char *text = r->requests_text + used;
+		int length = o->messages ? format_message(text, room, o, i + 1)
+					 : format_increase(text, room, o, i + 1);
 
 		assert(length > 0 && (size_t)length < room);
 		r->requests[i] = (struct request){(uint32_t)used, (uint32_t)length};

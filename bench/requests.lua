@@ -1,8 +1,8 @@
 -- The load of wrk, for Quipu and for its peer alike, so that both pay the same for it:
---   wrk -s requests.lua http://127.0.0.1:PORT -- METHOD PATH_BEFORE PATH_AFTER ITEMS [BODY_BEFORE BODY_AFTER [KEY_BEFORE]]
+--   wrk -s requests.lua http://127.0.0.1:PORT -- METHOD PATH_BEFORE PATH_AFTER ITEMS [BODY_BEFORE BODY_AFTER [EXTRA]]
 -- asks METHOD PATH_BEFORE<n>PATH_AFTER with n drawn from 1..ITEMS, or, with a body, METHOD PATH_BEFOREPATH_AFTER with the
--- JSON BODY_BEFORE<n>BODY_AFTER. The requests are formatted once, but for ITEMS 0: then <n> is another in every request,
--- and its Idempotency-Key too.
+-- JSON BODY_BEFORE<n>BODY_AFTER, by the user EXTRA where one is named. The requests are formatted once, but for ITEMS 0:
+-- then <n> is another in every request, and its Idempotency-Key too, which begins with EXTRA.
 -- math.random on purpose: a hand-made generator that passes 2^53 visits a tenth of the items.
 
 local threads = 0
@@ -24,12 +24,13 @@ function init(args)
 		request = unique_request
 		return
 	end
+	local headers = {["Content-Type"] = "application/json", ["X-User-Id"] = args[7]}
+
 	math.randomseed(seed)
 	prepared, count = {}, items
 	for n = 1, items do
 		if body_before then
-			prepared[n] = wrk.format(method, before .. after, {["Content-Type"] = "application/json"},
-				body_before .. n .. body_after)
+			prepared[n] = wrk.format(method, before .. after, headers, body_before .. n .. body_after)
 		else
 			prepared[n] = wrk.format(method, before .. n .. after)
 		end

@@ -1,4 +1,4 @@
-"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, NATS, Quipu.
+"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, NATS, RabbitMQ, Quipu.
 
 Each is a context manager that starts a process on a free loopback port with its data below one temporary folder,
 waits until it answers, and ends it by its process id, whatever happens in between. Nothing is found or ended by name,
@@ -292,10 +292,10 @@ class Webdis(Server):
         wait_until("webdis", lambda: http_get(self.port, "/PING")[0] == 200, self.process, self.log_path)
 
 
-def load_kafka_of_tests():
-    """The module that the contract tests start their Kafka with: it knows where the jars come from."""
-    path = os.path.join(ROOT, "tests", "contract", "with_kafka.py")
-    spec = importlib.util.spec_from_file_location("with_kafka", path)
+def load_of_tests(name):
+    """The module that the contract tests start a broker with: it knows how."""
+    path = os.path.join(ROOT, "tests", "contract", f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -319,7 +319,7 @@ class Kafka:
 
     def __enter__(self):
         try:
-            self.server = load_kafka_of_tests().Kafka(folder=self.root)
+            self.server = load_of_tests("with_kafka").Kafka(folder=self.root)
             self.server.start()
         except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             raise Failed(f"Kafka: {e}") from e
@@ -355,6 +355,44 @@ class Nats(Server):
     def accepts(self):
         with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
             return s.recv(64).startswith(b"INFO ")
+
+
+class RabbitMQ:
+    """RabbitMQ with the settings of the tests."""
+
+    def __init__(self, root):
+        tests = load_of_tests("with_rabbitmq")
+        try:
+            self.server = tests.RabbitMQ()
+        except tests.Unavailable as e:
+            raise Missing(str(e)) from e
+
+    def __enter__(self):
+        try:
+            self.server.start()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as e:
+            self.server.close()
+            raise Failed(f"RabbitMQ: {e}") from e
+        return self
+
+    def __exit__(self, *exception):
+        self.server.close()
+
+    def new_host(self, name):
+        """A virtual host, in which one Quipu has its exchange and queues for itself."""
+        self.server.ctl("add_vhost", name)
+        self.server.ctl("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+        return f"{self.server.url}/{name}"
+
+    def purge(self, host, *queues):
+        try:
+            import pika
+        except ImportError as e:
+            raise Missing("python3-pika is not installed") from e
+        parameters = pika.ConnectionParameters("127.0.0.1", self.server.port, host)
+        with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
+            for queue in queues:
+                connection.channel().queue_purge(queue)
 
 
 class Quipu(Server):

@@ -115,7 +115,7 @@ struct bus_plan {
 	const char *file; /* in the data folder, for local: */
 	const struct bus_channel *channels;
 	size_t channel_count;
-	bool is_optional; /* requests are served without it */
+	bool is_optional; /* requests are served without it: what is sent waits in an outbox */
 };
 
 /* Whether a bus can be made of it, besides local:. */

@@ -124,7 +124,7 @@ static bool open_others(struct app *app, char *why)
 		.file = "entitlements-bus.db",
 		.channels = &channel,
 		.channel_count = 1,
-		.is_optional = true, /* events wait in the outbox */
+		.is_optional = true,
 	};
 
 	module->bus = app_open_bus(app, &plan, why);

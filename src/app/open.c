@@ -138,6 +138,7 @@ struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why
 	app->buses[app->bus_count++] = bus;
 	dependency.name = bus->name;
 	dependency.engine = bus->engine;
+	dependency.is_optional = plan->is_optional;
 	system_add_dependency(&app->system, &dependency);
 	return bus->ops->start(bus, why, OPTIONS_WHY_SIZE) ? bus : NULL;
 }

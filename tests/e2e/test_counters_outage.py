@@ -187,11 +187,11 @@ def test_metrics_of_relay_and_intakes_move(serve, unread_client, unread_stack):
 
 
 class Load:
-    """Threads that send and read on the dialogs that there are, each request until it is answered; see `keys`."""
+    """Threads that send and read on the dialogs that there are, each request with its key until it is answered."""
 
-    def __init__(self, users, threads=4):
+    def __init__(self, users, servers, threads=4):
         self.users = users
-        self.ports = []  # of the dialogs that run
+        self.ports = [server.port for server in servers]  # of the dialogs that run
         self.sent = 0
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -250,8 +250,7 @@ def test_under_load_with_everything_killed_in_turn_every_count_is_right_in_the_e
     dialogs = [serve(stack.play("dialogs"), "--outbox-lease", "2s") for _ in range(2)]
     counters = [serve(stack.play("counters")) for _ in range(2)]
     users = [new_user() for _ in range(12)]
-    with Load(users) as load:
-        load.ports = [server.port for server in dialogs]
+    with Load(users, dialogs) as load:
         load.wait_sent(60)
         for number in range(2):
             dialogs[number].kill()

@@ -11,11 +11,13 @@ import time
 import pytest
 
 from harness.problems import assert_problem
-from harness.unread import new_user
+from harness.unread import PostgresUnread, new_user
 from harness.waiting import wait_until
 
 MANY = 5000
 KIB_PER_STREAM = 32
+# AddressSanitizer keeps 256 MB of what was freed: far more than all streams take
+LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=4"}
 EVENT = re.compile(rb'id: (\d+)\ndata: [^\n]*"count":(\d+)[^\n]*\n\n')
 
 
@@ -39,33 +41,10 @@ def test_the_value_comes_at_once_and_changes_follow_in_order(unread):
 
 def test_the_other_path_is_the_same_stream(unread):
     user = new_user()
-    with unread.follow(f"{user}") as stream, unread_stream(unread.port, f"/api/v1/counters/user/{user}/stream") as other:
-        assert b'"count":0' in other.readline_until(b"data: ")
-        stream.next()
+    with unread.follow(user) as stream, unread.follow(user, prefix="/api/v1") as other:
+        assert stream.next() == other.next()
         unread.sent(new_user(), user)
-        assert stream.next()[1]["count"] == 1
-        assert b'"count":1' in other.readline_until(b"data: ")
-
-
-class unread_stream:
-    def __init__(self, port, target):
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=15)
-        self._socket.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        self._file = self._socket.makefile("rb")
-
-    def readline_until(self, prefix):
-        while True:
-            line = self._file.readline()
-            assert line, "the stream has ended"
-            if line.startswith(prefix):
-                return line
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._file.close()
-        self._socket.close()
+        assert stream.next() == other.next()
 
 
 def test_last_event_id_leaves_out_what_the_client_knows(unread):
@@ -153,9 +132,9 @@ def test_sigterm_ends_every_stream_and_clients_go_on_elsewhere(serve, unread_cli
         assert stream.until(2)
 
 
-def test_a_stream_on_a_store_that_is_away_is_a_503(serve, unread_client, own_postgres, rabbitmq_server, redis_server, tmp_path):
-    from harness.unread import PostgresUnread  # pylint: disable=import-outside-toplevel
-
+def test_a_stream_on_a_store_that_is_away_is_a_503(
+    serve, unread_client, own_postgres, rabbitmq_server, redis_server, tmp_path
+):
     stack = PostgresUnread(tmp_path, own_postgres.create_database(), rabbitmq_server.new_host(), redis_server)
     server = serve(stack)
     own_postgres.stop("immediate")
@@ -210,7 +189,7 @@ class Crowd:
             end = event.end()
         self.unread[client] = self.unread[client][end:]
 
-    def read_until(self, condition, what, timeout=90.0):
+    def read_until(self, condition, what, timeout=60.0):
         end = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
@@ -235,7 +214,7 @@ def many():
 
 
 def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
-    server = serve(unread_stack)
+    server = serve(unread_stack, env=LITTLE_QUARANTINE)
     unread = unread_client(server)
     crowded = new_user()
     users = [crowded if number % 2 else new_user() for number in range(many)]
@@ -254,10 +233,13 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
             messages[user] = [unread.sent(new_user(), user) for _ in range(2)]
         for user, ids in messages.items():
             assert unread.read(user, ids[0]).json()["updated"] == 1
-        followed = [count for count in range(many) if users[count] in messages]
-        clients = list(crowd.unread)
-        crowd.read_until(lambda: all(crowd.count[clients[i]] == 1 for i in followed) and
-                         all(crowd.version[clients[i]] == 3 for i in followed), "every stream has the last value")
+        unread_stack.wait_agreement()
+        versions = dict(unread_stack.counters_query("SELECT user_id, version FROM counters"))
+        newest = [(client, versions[user]) for client, user in zip(crowd.unread, users) if user in messages]
+        assert len(newest) > many / 2
+        crowd.read_until(lambda: all(crowd.version[client] == version for client, version in newest),
+                         "every stream has the last value")
+        assert all(crowd.count[client] == 1 for client, _ in newest)
         assert not crowd.ended
         each_kib = (resident_kib(server) - empty_kib) / many
         print(f"{each_kib:.2f} KiB a stream after its changes")

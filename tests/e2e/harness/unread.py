@@ -108,16 +108,16 @@ class Unread:
     def wait_count(self, user, count, timeout=30.0):
         wait_until(lambda: self.count(user) == count, f"{user} has {count} unread messages", timeout=timeout)
 
-    def follow(self, user, **headers):
-        return Follower(self.port, user, headers)
+    def follow(self, user, prefix="", **headers):
+        return Follower(self.port, f"{prefix}/counters/user/{quote(user, safe='')}/stream", headers)
 
 
 class Follower:
     """One event stream of a counter."""
 
-    def __init__(self, port, user, headers=None):
+    def __init__(self, port, target, headers):
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        self._connection.request("GET", f"/counters/user/{quote(user, safe='')}/stream", headers=headers or {})
+        self._connection.request("GET", target, headers=headers)
         self.answer = self._connection.getresponse()
         assert self.answer.status == 200, self.answer.status
         assert self.answer.getheader("Content-Type") == "text/event-stream"
