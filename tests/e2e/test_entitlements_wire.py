@@ -50,7 +50,7 @@ def test_the_stream_and_its_durable_are_as_documented(serve, nats_stack, nats):
     assert set(stream["subjects"]) == {"entitlements.events.granted", "entitlements.events.revoked"}
     assert stream["max_age"] == 7 * 24 * 3600 * 10**9
     assert stream["storage"] == "file"
-    durable = wait_until(lambda: nats.consumer()["config"], "the durable is there")
+    durable = wait_until(nats.consumer, "the durable is there")["config"]
     assert (durable["durable_name"], durable["ack_policy"]) == ("notifications", "explicit")
 
 

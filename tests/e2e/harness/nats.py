@@ -89,6 +89,11 @@ class Wire:
         assert "error" not in answer, answer
         return answer
 
+    def pull(self, durable="notifications", stream=STREAM):
+        """One message, as a member of the durable's group would take it; not acknowledged."""
+        self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}", b"1", reply=f"{self._inbox}.pull")
+        return self.next()
+
     def store(self, subject, payload, headers=None):
         """Publishes, and returns JetStream's acknowledgement."""
         answer = json.loads(self.request(subject, payload, headers).payload)
@@ -174,8 +179,10 @@ class Nats(with_nats.Nats):
             return wire.store(subject, payload, headers)
 
     def consumer(self, name="notifications", stream=STREAM):
+        """What the server says about a durable; None: it is not there yet."""
         with self.wire() as wire:
-            return wire.ask(f"CONSUMER.INFO.{stream}.{name}")
+            answer = json.loads(wire.request(f"$JS.API.CONSUMER.INFO.{stream}.{name}").payload)
+            return None if "error" in answer else answer
 
     def log_tail(self, size=2000):
         return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
