@@ -29,11 +29,13 @@ static const struct pg_statement lock_statement = {
 	"unnest($1::text[], $2::text[], $3::text[], $4::int8[]) "                                  \
 	"AS u(user_id, message_id, state, event_us)"
 
+/* What a row must be comes with the rows, as in ADD_ROWS: else an index of all unread ones would
+ * do. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
-	"WITH w AS MATERIALIZED (SELECT * FROM " PUT_ROWS ") "
+	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
 	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " FROM w "
-	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = 'unread' "
+	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = w.known "
 	"RETURNING 1",
 };
 
@@ -48,12 +50,12 @@ static const struct pg_statement sweep_statement = {
 	"quipu_counter_messages_sweep",
 	"WITH oldest AS MATERIALIZED "
 	"(SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
-	"chosen AS MATERIALIZED (SELECT user_id, message_id FROM counter_messages "
+	"chosen AS MATERIALIZED (SELECT user_id, message_id, state FROM counter_messages "
 	"WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "
 	"ORDER BY event_at LIMIT $2::int8) "
 	"DELETE FROM counter_messages AS m USING chosen "
 	"WHERE m.user_id = chosen.user_id AND m.message_id = chosen.message_id "
-	"AND m.state = 'read' RETURNING 1",
+	"AND m.state = chosen.state RETURNING 1",
 };
 
 static const struct pg_statement list_unread_statement = {
