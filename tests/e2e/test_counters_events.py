@@ -159,7 +159,7 @@ def test_any_order_with_crashes_at_every_step_ends_at_the_right_count(serve, unr
     users = [new_user() for _ in range(5)]
     events, expected = random_events(dice, users, 150)
     points = itertools.cycle(
-        ["intake.applied=kill@2", "intake.committed=kill", "intake.committed=kill@3", "intake.applied=kill"]
+        ["intake.applied=kill@2", "intake.committed=kill", "intake.committed=kill@2", "intake.applied=kill"]
     )
     server = serve(full_unread.play("counters"))
     wait_until(lambda: host.depth(READ_QUEUE) is not None, "the queues are declared")
