@@ -1,7 +1,7 @@
 """What is measured of dialogs and counters: see cases.py, whose ways these are.
 
-All of it stands on PostgreSQL, RabbitMQ and Redis, as in a real deployment. Every round ends with the books: each answer
-of 200 is a message in the table, and where counters run, each user's count equals the unread messages.
+All of it stands on PostgreSQL, RabbitMQ and Redis, as in a real deployment. Every round ends with the books: each
+answer of 200 is a message in the table, and where counters run, each user's count equals the unread messages.
 """
 
 import bisect

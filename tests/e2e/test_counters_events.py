@@ -133,7 +133,9 @@ def random_events(dice, users, messages):
 
 
 def assert_counts(counters, expected):
-    wait_until(lambda: {user: counters.count(user) for user in expected} == expected, "every count is right", timeout=60.0)
+    wait_until(
+        lambda: {user: counters.count(user) for user in expected} == expected, "every count is right", timeout=60.0
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -156,7 +158,9 @@ def test_any_order_with_crashes_at_every_step_ends_at_the_right_count(serve, unr
     host = full_unread.host
     users = [new_user() for _ in range(5)]
     events, expected = random_events(dice, users, 150)
-    points = itertools.cycle(["intake.applied=kill@2", "intake.committed=kill", "intake.committed=kill@3", "intake.applied=kill"])
+    points = itertools.cycle(
+        ["intake.applied=kill@2", "intake.committed=kill", "intake.committed=kill@2", "intake.applied=kill"]
+    )
     server = serve(full_unread.play("counters"))
     wait_until(lambda: host.depth(READ_QUEUE) is not None, "the queues are declared")
     server.stop()

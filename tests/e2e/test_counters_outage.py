@@ -1,4 +1,4 @@
-"""RabbitMQ, Redis or PostgreSQL away, processes killed: nothing is lost, nothing counts twice, recovery needs nobody."""
+"""RabbitMQ, Redis or PostgreSQL away, processes killed: nothing is lost or counted twice, recovery needs nobody."""
 
 import contextlib
 import random

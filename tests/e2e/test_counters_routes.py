@@ -61,7 +61,9 @@ def test_a_user_that_is_no_id_is_refused(unread, prefix, user, rest):
     assert_bad_request(unread.ask("GET", f"{prefix}/counters/user/{user}{rest}"))
 
 
-@pytest.mark.parametrize("target", ["/counters/user/x/Likes", "/api/v1/counters/user/x/Likes", "/counters", "/counters/user"])
+@pytest.mark.parametrize(
+    "target", ["/counters/user/x/Likes", "/api/v1/counters/user/x/Likes", "/counters", "/counters/user"]
+)
 def test_another_type_is_not_found(unread, target):
     assert_problem(unread.ask("GET", target), 404, "ROUTE_NOT_FOUND")
 

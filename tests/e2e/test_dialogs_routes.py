@@ -52,7 +52,9 @@ def test_a_text_of_16_kib_is_taken_and_one_byte_more_is_refused(unread):
     assert len(unread.list(alice, bob).json()) == 1
 
 
-@pytest.mark.parametrize("receiver", [value for value, _ in IDS] + [None, 7], ids=[name for _, name in IDS] + ["null", "number"])
+@pytest.mark.parametrize(
+    "receiver", [*(value for value, _ in IDS), None, 7], ids=[*(name for _, name in IDS), "null", "number"]
+)
 def test_a_receiver_that_is_no_id_is_refused(unread, receiver):
     assert_bad_request(unread.send(new_user(), receiver), "receiverId")
 

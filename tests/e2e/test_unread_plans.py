@@ -46,3 +46,5 @@ def test_batches_use_the_indexes_whatever_the_size_of_the_tables(binary, databas
         assert any(f"Update on {table}" in plan for plan in plans), "the plan of no UPDATE was logged"
         assert scans_of(plans, table, r"Index (Only )?Scan( Backward)?")
         assert scans_of(plans, table, r"(Seq Scan|Bitmap Heap Scan)") == []
+        # every row of a batch is looked up by its whole key: a filter would mean that one is looked for among all
+        assert [plan for plan in plans if "Join Filter" in plan] == []

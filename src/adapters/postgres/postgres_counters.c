@@ -29,11 +29,13 @@ static const struct pg_statement lock_statement = {
 	"unnest($1::text[], $2::text[], $3::text[], $4::int8[]) "                                  \
 	"AS u(user_id, message_id, state, event_us)"
 
+/* What a row must be comes with the rows, as in ADD_ROWS: else an index of all unread ones would
+ * do. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
-	"WITH w AS MATERIALIZED (SELECT * FROM " PUT_ROWS ") "
+	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
 	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " FROM w "
-	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = 'unread' "
+	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = w.known "
 	"RETURNING 1",
 };
 
@@ -48,12 +50,12 @@ static const struct pg_statement sweep_statement = {
 	"quipu_counter_messages_sweep",
 	"WITH oldest AS MATERIALIZED "
 	"(SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
-	"chosen AS MATERIALIZED (SELECT user_id, message_id FROM counter_messages "
+	"chosen AS MATERIALIZED (SELECT user_id, message_id, state FROM counter_messages "
 	"WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "
 	"ORDER BY event_at LIMIT $2::int8) "
 	"DELETE FROM counter_messages AS m USING chosen "
 	"WHERE m.user_id = chosen.user_id AND m.message_id = chosen.message_id "
-	"AND m.state = 'read' RETURNING 1",
+	"AND m.state = chosen.state RETURNING 1",
 };
 
 static const struct pg_statement list_unread_statement = {
@@ -63,8 +65,12 @@ static const struct pg_statement list_unread_statement = {
 	"ORDER BY message_id LIMIT $3::int8",
 };
 
+/*
+ * The type comes with the rows: were it compared with a constant, a planner that knows nothing of a
+ * young table would go through all counters of that type and look for each among the rows.
+ */
 #define ADD_ROWS                                                                                   \
-	"WITH w AS MATERIALIZED (SELECT u.*, quipu_now() AS now "                                  \
+	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type, quipu_now() AS now "                \
 	"FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS u(user_id, delta, n)) "
 
 #define ROW_COLUMNS "c.count, c.version, " UPDATED_US
@@ -77,23 +83,23 @@ static const struct pg_statement list_unread_statement = {
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
 	ADD_ROWS "UPDATE counters AS c SET count = c.count + w.delta, version = c.version + 1, "
-		 "last_updated = w.now FROM w WHERE c.user_id = w.user_id AND c.type = " TYPE
-		 " RETURNING w.n, " ROW_COLUMNS,
+		 "last_updated = w.now FROM w WHERE c.user_id = w.user_id AND c.type = w.type "
+		 "RETURNING w.n, " ROW_COLUMNS,
 };
 
 static const struct pg_statement make_statement = {
 	"quipu_counters_make",
 	ADD_ROWS "INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
-		 "SELECT w.user_id, " TYPE ", w.delta, w.now, 1 FROM w "
+		 "SELECT w.user_id, w.type, w.delta, w.now, 1 FROM w "
 		 "ON CONFLICT (user_id, type) DO NOTHING RETURNING c.user_id, " ROW_COLUMNS,
 };
 
 static const struct pg_statement find_statement = {
 	"quipu_counters_find",
-	"WITH w AS MATERIALIZED (SELECT * FROM unnest($1::text[]) "
+	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type FROM unnest($1::text[]) "
 	"WITH ORDINALITY AS u(user_id, n)) "
 	"SELECT w.n, " ROW_COLUMNS " FROM w JOIN counters c "
-	"ON c.user_id = w.user_id AND c.type = " TYPE,
+	"ON c.user_id = w.user_id AND c.type = w.type",
 };
 
 static const struct pg_statement list_statement = {

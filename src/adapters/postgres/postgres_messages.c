@@ -23,17 +23,20 @@ static const struct pg_statement put_statement = {
 };
 
 #define MARKS_SQL                                                                                  \
-	"WITH w AS MATERIALIZED (SELECT * FROM unnest($1::text[], $2::text[]) "                    \
+	"WITH w AS MATERIALIZED (SELECT u.*, false AS is_read FROM unnest($1::text[], "            \
+	"$2::text[]) "                                                                             \
 	"WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
  * The planner is pinned to a nested loop over the sorted marks with an index lookup each (see
- * pg_connect), so rows are locked in the order of their keys.
+ * pg_connect), so rows are locked in the order of their keys. That a message is unread comes with
+ * the marks: else a planner that knows nothing of a young table would go through the index of all
+ * unread ones.
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",
 	MARKS_SQL "UPDATE messages AS m SET is_read = true FROM w "
-		  "WHERE m.receiver_id = w.receiver_id AND m.id = w.id AND NOT m.is_read "
+		  "WHERE m.receiver_id = w.receiver_id AND m.id = w.id AND m.is_read = w.is_read "
 		  "RETURNING w.n",
 };
 
