@@ -3,7 +3,13 @@
 BUILD = build
 ADDRESS = 127.0.0.1:8080
 
-.PHONY: all run build test bench coverage format check-format fuzz clean
+PREFIX = /usr/local
+BINDIR = $(PREFIX)/bin
+UNITDIR = $(PREFIX)/lib/systemd/system
+MANDIR = $(PREFIX)/share/man/man1
+COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+
+.PHONY: all run build test test-image bench coverage docs image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -23,6 +29,11 @@ test:
 	@scripts/deps.sh test
 	@tests/run.py
 
+# Builds the images for real and starts the program inside. Takes minutes, so make test leaves it out.
+test-image:
+	@scripts/deps.sh image
+	@/usr/bin/python3 -m pytest -q --no-header -p no:cacheprovider tests/image
+
 bench: build
 	@scripts/deps.sh bench
 	@bench/bench.py
@@ -30,6 +41,30 @@ bench: build
 coverage:
 	@scripts/deps.sh test
 	@tests/run.py --coverage
+
+# What the program knows best about itself.
+docs: build
+	@$(BUILD)/quipu help configuration > docs/CONFIGURATION.md
+
+# quipu, count-processing-service and one image for each other role; with docker, podman or buildah.
+image:
+	@scripts/image.sh
+
+# Installs what make build has built; builds only where nothing is, so that root need not.
+install: $(BUILD)/quipu
+	@install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(MANDIR) $(COMPLETIONDIR))
+	@install -m 755 $(BUILD)/quipu $(DESTDIR)$(BINDIR)/quipu
+	@sed 's|/usr/local/bin/|$(BINDIR)/|' deploy/quipu.service > $(DESTDIR)$(UNITDIR)/quipu.service
+	@$(BUILD)/quipu help man > $(DESTDIR)$(MANDIR)/quipu.1
+	@$(BUILD)/quipu help bash > $(DESTDIR)$(COMPLETIONDIR)/quipu
+	@cd $(DESTDIR)/ && chmod 644 .$(UNITDIR)/quipu.service .$(MANDIR)/quipu.1 .$(COMPLETIONDIR)/quipu
+
+# Leaves settings (/etc/quipu) and data (/var/lib/quipu) alone.
+uninstall:
+	@rm -f $(addprefix $(DESTDIR),$(BINDIR)/quipu $(UNITDIR)/quipu.service $(MANDIR)/quipu.1 $(COMPLETIONDIR)/quipu)
+
+$(BUILD)/quipu:
+	@$(MAKE) --no-print-directory build
 
 format:
 	@scripts/deps.sh test
@@ -44,4 +79,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image

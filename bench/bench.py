@@ -25,14 +25,19 @@ import time
 from contextlib import ExitStack
 
 import cases
+import entitlement_cases
 import gateway_cases
 import loads
+import pot_cases
+import unread_cases
 from cases import Bench, Row
 from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
-CASES = {**cases.CASES, **gateway_cases.CASES}
+CASES = {
+    **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
+}
 
 
 def parse_arguments():
@@ -123,6 +128,7 @@ def describe_machine(arguments, root):
         "fsync_ms": round(fsync_ms(root), 3),
         "postgres": first_line(find_postgres_program, "postgres", "--version"),
         "redis": first_line(find_program, "redis-server", "--version"),
+        "nats": first_line(find_program, "nats-server", "--version"),
         "wrk": first_line(find_program, "wrk", "-v"),
         "quipu": first_line(lambda path: path, arguments.quipu, "--version"),
         "seconds": arguments.seconds,

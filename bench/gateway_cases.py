@@ -239,10 +239,19 @@ def add_note(row, *texts):
 
 
 def compare(bench, row, peer, variant, quipu, floor):
-    """Alternates between two SendThroughputs and fills the row."""
+    """Alternates between two SendThroughputs and fills the row; tells the problems there were."""
     best = alternate(bench.rounds, {variant: peer.measure}, quipu.measure)
     throughput_row(row, *best, floor, quipu.problems + peer.problems)
     add_note(row, f"batches of {quipu.batch_size:.0f} / {peer.batch_size:.0f}" if quipu.batch_size else "")
+    return quipu.problems + peer.problems
+
+
+def compare_on(kafka, bench, row, *sides):
+    """The same. The mock is slower than what is measured on it: its figures are shown, and only problems count."""
+    problems = compare(bench, row, *sides)
+    if not kafka.is_real:
+        row.ok = False if problems else None
+        add_note(row, "not judged: no Kafka can be had here, this is librdkafka's mock cluster")
     return [row]
 
 
@@ -254,10 +263,9 @@ def combining_row(bench, name, what, users):
         off = open_gateway(stack, row, lambda: PostgresGateway(bench, "--batch-max", "1", bus=kafka))
         if not on or not off:
             return [row]
-        row.what = row.what.replace("Kafka", kafka.kind)
         combined = SendThroughput(bench, on, f"{name} on", users)
         single = SendThroughput(bench, off, f"{name} off", users)
-        return compare(bench, row, single, "--batch-max 1", combined, 8)
+        return compare_on(kafka, bench, row, single, "--batch-max 1", combined, 8)
 
 
 def gateway_spread(bench):
@@ -302,10 +310,9 @@ def gateway_cache(bench):
         plain = open_gateway(stack, row, lambda: PostgresGateway(bench, bus=kafka))
         if not cached or not plain:
             return [row]
-        row.what = row.what.replace("Kafka", kafka.kind)
         with_cache = SendThroughput(bench, cached, "gateway-cache redis")
         without = SendThroughput(bench, plain, "gateway-cache none")
-        return compare(bench, row, without, "no cache", with_cache, 0.7)
+        return compare_on(kafka, bench, row, without, "no cache", with_cache, 0.7)
 
 
 # -- the default engines -------------------------------------------------------------------------
@@ -372,7 +379,10 @@ def gateway_trips(bench):
 
 def fill_trip_rows(bench, gateway, redis, store, trips, commits):
     sends = SendThroughput(bench, gateway, "gateway-trips")
-    sends.measure()  # the cache gets to know its users
+    for _ in range(10):  # until the cache knows its users
+        sends.measure()
+        if bench.shared(CacheRedis).key_count() == USERS:
+            break
     marks = {"redis": redis.turns, "commits": store.marks, "store": store.turns, "batches": sends.batches()[1]}
     sends.measure()
     batches = sends.batches()[1] - marks["batches"]

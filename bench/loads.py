@@ -50,17 +50,28 @@ def last_json(output):
     raise Failed(f"no JSON in: {output[-200:]}")
 
 
+def run_wrk(port, script, arguments, seconds, connections):
+    """`per_s` counts answers of success alone."""
+    command = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
+    command += ["-s", os.path.join(HERE, script), f"http://127.0.0.1:{port}", "--", *map(str, arguments)]
+    result = last_json(run_to_end(command, seconds + 30))
+    result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
+    return result
+
+
 def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
     """
     `request` is (method, path before the item's number, path after it), or, where the number is in the body, the same
-    and (body before it, body after it); `per_s` counts answers of success alone.
+    and (body before it, body after it).
     """
-    arguments = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
-    arguments += ["-s", os.path.join(HERE, "requests.lua"), f"http://127.0.0.1:{port}", "--"]
-    arguments += [*request[:3], str(items), *request[3:]]
-    result = last_json(run_to_end(arguments, seconds + 30))
-    result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
+    result = run_wrk(port, "requests.lua", [*request[:3], items, *request[3:]], seconds, connections)
     return record(tool="wrk", label=label, items=items, connections=connections, **result)
+
+
+def wrk_pots(label, port, pots, coins, how, seconds, connections):
+    """Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw."""
+    result = run_wrk(port, "pots.lua", [pots, coins, how], seconds, connections)
+    return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, **result)
 
 
 def pgbench(label, postgres, database, script, clients, seconds):

@@ -1,5 +1,6 @@
 /*
- * openloop: offers increases to a count service on a schedule and records what became of each.
+ * openloop: offers increases to a count service, grants of entitlements, or messages to dialogs, on
+ * a schedule and records what became of each.
  *
  * A closed-loop tool such as wrk waits for an answer before it sends the next request, so a server
  * that stalls is asked less and its stall hardly shows (coordinated omission). Here every request
@@ -14,6 +15,9 @@
  * send and one recv a request, and of an answer only what is needed is looked at. The queue of
  * requests that are due takes no memory: it is the part of the schedule between the next request to
  * be sent and now. One request is outstanding on a connection, so a send never finds a full buffer.
+ *
+ * Grants cannot be formatted beforehand: each is for a user of its own, with a key of its own.
+ * There is one text, into which the number of the request is written where it is sent.
  *
  * A connection's states:
  *
@@ -55,6 +59,8 @@
 enum {
 	EVENTS_MAX = 256,
 	SOCKET_TIMEOUT_S = 10,
+	NUMBER_DIGITS = 9,
+	NUMBER_PLACES = 2,
 };
 
 static const uint64_t SECOND_NS = 1000000000;
@@ -180,6 +186,7 @@ struct run {
 	char *requests_text;
 	struct request *requests;
 	struct book *books;
+	uint32_t number_places[NUMBER_PLACES]; /* of grants: where in the text the number stands */
 	uint64_t start_ns;
 	uint64_t window_ns; /* measuring begins here, after the warm-up */
 	uint64_t end_ns;
@@ -325,6 +332,19 @@ static void connection_close(struct run *r, struct connection *c)
 	r->closed++;
 }
 
+/* The text of grants becomes that of the next one. */
+static void grant_write_number(struct run *r)
+{
+	uint64_t number = r->tally.sent + r->tally.send_failed;
+
+	for (int digit = NUMBER_DIGITS - 1; digit >= 0; digit--) {
+		for (int i = 0; i < NUMBER_PLACES; i++)
+			r->requests_text[r->number_places[i] + (uint32_t)digit] =
+				(char)('0' + number % 10);
+		number /= 10;
+	}
+}
+
 /* Takes the next request from the schedule and sends it. */
 static void connection_send(struct run *r, struct connection *c, uint64_t now)
 {
@@ -337,6 +357,8 @@ static void connection_send(struct run *r, struct connection *c, uint64_t now)
 	c->due_ns = r->options.closed ? now : (uint64_t)r->schedule.next_ns;
 	c->sent_ns = now;
 	schedule_advance(&r->schedule);
+	if (r->options.grants)
+		grant_write_number(r);
 	sent = send(c->fd, r->requests_text + request->offset, request->length, MSG_NOSIGNAL);
 	if (sent < 0) {
 		r->tally.send_failed++;
@@ -480,11 +502,69 @@ static void connections_open(struct run *r)
 
 /* -- the loop -- */
 
+/* One item, one text; the number is in its key and in its user's name. */
+static void run_prepare_grants(struct run *r)
+{
+	static const char number[] = "000000000";
+	const struct options *o = &r->options;
+	const size_t room = 512 + 2 * PREFIX_MAX;
+	char body[256];
+	char *place;
+	int length;
+
+	r->connection_count = (uint32_t)o->connections;
+	r->item_count = 1;
+	r->requests = allocate(1, sizeof(*r->requests));
+	r->books = allocate(1, sizeof(*r->books));
+	r->requests_text = allocate(1, room);
+	snprintf(body, sizeof(body),
+		"{\"user_id\":\"%s%s\",\"stock_keeping_unit\":\"item1\",\"reason\":\"purchase\","
+		"\"purchase_id\":\"p_456\"}",
+		o->prefix, number);
+	length = snprintf(r->requests_text, room,
+		"POST /v1/entitlements/grants HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
+		"Content-Type: application/json\r\nIdempotency-Key: %s%s\r\n"
+		"Content-Length: %zu\r\n\r\n%s",
+		ntohs(o->address.sin_port), o->prefix, number, strlen(body), body);
+	assert(length > 0 && (size_t)length < room);
+	r->requests[0] = (struct request){0, (uint32_t)length};
+	place = r->requests_text;
+	for (int i = 0; i < NUMBER_PLACES; i++) {
+		place = strstr(place, number);
+		assert(place);
+		r->number_places[i] = (uint32_t)(place - r->requests_text);
+		place += NUMBER_DIGITS;
+	}
+}
+
+/* An increase of an item. Returns its length. */
+static int format_increase(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	const char *body = o->no_body ? "" : "{\"amount\":1}";
+	const char *type = o->no_body ? "" : "Content-Type: application/json\r\n";
+
+	return snprintf(text, room,
+		"POST /api/v1/counts/%s%u/increase HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
+		"%sContent-Length: %zu\r\n\r\n%s",
+		o->prefix, item, ntohs(o->address.sin_port), type, strlen(body), body);
+}
+
+/* A message to an item, which is a user. Returns its length. */
+static int format_message(char *text, size_t room, const struct options *o, uint32_t item)
+{
+	char body[PREFIX_MAX + 64];
+	int length = snprintf(body, sizeof(body), "{\"receiverId\":\"%s%u\",\"text\":\"Hello!\"}",
+		o->prefix, item);
+
+	return snprintf(text, room,
+		"POST /dialogs/send HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nX-User-Id: bench\r\n"
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		ntohs(o->address.sin_port), length, body);
+}
+
 static void run_prepare(struct run *r)
 {
 	const struct options *o = &r->options;
-	const char *body = o->no_body ? "" : "{\"amount\":1}";
-	const char *type = o->no_body ? "" : "Content-Type: application/json\r\n";
 	const size_t room = 256 + PREFIX_MAX;
 	size_t used = 0;
 
@@ -494,10 +574,9 @@ static void run_prepare(struct run *r)
 	r->requests = allocate(r->item_count, sizeof(*r->requests));
 	r->books = allocate(r->item_count, sizeof(*r->books));
 	for (uint32_t i = 0; i < r->item_count; i++) {
-		int length = snprintf(r->requests_text + used, room,
-			"POST /api/v1/counts/%s%u/increase HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n"
-			"%sContent-Length: %zu\r\n\r\n%s",
-			o->prefix, i + 1, ntohs(o->address.sin_port), type, strlen(body), body);
+		char *text = r->requests_text + used;
+		int length = o->messages ? format_message(text, room, o, i + 1)
+					 : format_increase(text, room, o, i + 1);
 
 		assert(length > 0 && (size_t)length < room);
 		r->requests[i] = (struct request){(uint32_t)used, (uint32_t)length};
@@ -770,7 +849,10 @@ int main(int argc, char **argv)
 	raise_file_limit((rlim_t)(o->idle > 0 ? o->idle : o->connections) + 64);
 	if (o->idle > 0)
 		return idle_hold(o);
-	run_prepare(&run);
+	if (o->grants)
+		run_prepare_grants(&run);
+	else
+		run_prepare(&run);
 	connections_open(&run);
 	run_all(&run);
 	run_print(&run);

@@ -44,6 +44,8 @@ struct options {
 	bool closed;
 	bool poisson;
 	bool no_body;
+	bool grants;
+	bool messages;
 };
 
 static const struct options OPTIONS_DEFAULT = {
@@ -73,6 +75,8 @@ static const char USAGE[] =
 	"  --items N         default 1\n"
 	"  --prefix TEXT     items are named TEXT1 to TEXTn (default item-)\n"
 	"  --no-body         send no {\"amount\":1}\n"
+	"  --grants          not increases but grants, to users TEXT000000000 and on\n"
+	"  --messages        send messages to the items as users, instead of increases\n"
 	"  --seed N          of arrivals and items (default 1)\n"
 	"  --acks FILE       write `item acked unknown` lines\n";
 
@@ -147,6 +151,8 @@ static const struct option_rule {
 	{"items", OPTION_NUMBER, offsetof(struct options, items), 1, ITEMS_MAX},
 	{"prefix", OPTION_TEXT, offsetof(struct options, prefix), 0, 0},
 	{"no-body", OPTION_FLAG, offsetof(struct options, no_body), 0, 0},
+	{"grants", OPTION_FLAG, offsetof(struct options, grants), 0, 0},
+	{"messages", OPTION_FLAG, offsetof(struct options, messages), 0, 0},
 	{"seed", OPTION_NUMBER, offsetof(struct options, seed), 0, 1e15},
 	{"acks", OPTION_TEXT, offsetof(struct options, acks_path), 0, 0},
 };

@@ -1,4 +1,4 @@
-"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, Quipu.
+"""Private servers for one run of the bench: PostgreSQL, Redis, webdis, Kafka, NATS, RabbitMQ, Quipu.
 
 Each is a context manager that starts a process on a free loopback port with its data below one temporary folder,
 waits until it answers, and ends it by its process id, whatever happens in between. Nothing is found or ended by name,
@@ -248,11 +248,18 @@ class CacheRedis(Redis):
     name = "redis-cache"
     settings = ["--appendonly", "no"]
 
-    def empty(self):
+    def ask(self, command):
+        """The first line of the answer to a command without arguments."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
-            s.sendall(b"FLUSHALL\r\n")
-            if not s.recv(16).startswith(b"+OK"):
-                raise Failed("Redis refuses FLUSHALL")
+            s.sendall(command + b"\r\n")
+            return s.recv(64).split(b"\r\n")[0]
+
+    def empty(self):
+        if self.ask(b"FLUSHALL") != b"+OK":
+            raise Failed("Redis refuses FLUSHALL")
+
+    def key_count(self):
+        return int(self.ask(b"DBSIZE").lstrip(b":"))
 
 
 class Webdis(Server):
@@ -285,10 +292,10 @@ class Webdis(Server):
         wait_until("webdis", lambda: http_get(self.port, "/PING")[0] == 200, self.process, self.log_path)
 
 
-def load_kafka_of_tests():
-    """The module that the contract tests start their Kafka with: it knows where the jars come from."""
-    path = os.path.join(ROOT, "tests", "contract", "with_kafka.py")
-    spec = importlib.util.spec_from_file_location("with_kafka", path)
+def load_of_tests(name):
+    """The module that the contract tests start a broker with: it knows how."""
+    path = os.path.join(ROOT, "tests", "contract", f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -296,8 +303,8 @@ def load_kafka_of_tests():
 
 class Kafka:
     """
-    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `kind` says which.
-    Its messages are counted with python3-kafka.
+    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `is_real` says
+    which. Its messages are counted with python3-kafka.
     """
 
     def __init__(self, root):
@@ -312,12 +319,12 @@ class Kafka:
 
     def __enter__(self):
         try:
-            self.server = load_kafka_of_tests().Kafka(folder=self.root)
+            self.server = load_of_tests("with_kafka").Kafka(folder=self.root)
             self.server.start()
         except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             raise Failed(f"Kafka: {e}") from e
         self.url = self.server.url
-        self.kind = "Kafka" if self.server.is_real else "librdkafka's mock of Kafka"
+        self.is_real = self.server.is_real
         return self
 
     def __exit__(self, *exception):
@@ -330,6 +337,62 @@ class Kafka:
             numbers = consumer.partitions_for_topic(topic) or ()
             partitions = [self.client.TopicPartition(topic, number) for number in numbers]
             return sum(consumer.end_offsets(partitions).values()) if partitions else 0
+
+
+class Nats(Server):
+    """nats-server with JetStream, as it comes."""
+
+    name = "nats"
+
+    @property
+    def url(self):
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self):
+        self.spawn([find_program("nats-server"), "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", self.folder])
+        wait_until("NATS", self.accepts, self.process, self.log_path)
+
+    def accepts(self):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
+            return s.recv(64).startswith(b"INFO ")
+
+
+class RabbitMQ:
+    """RabbitMQ with the settings of the tests."""
+
+    def __init__(self, root):
+        tests = load_of_tests("with_rabbitmq")
+        try:
+            self.server = tests.RabbitMQ()
+        except tests.Unavailable as e:
+            raise Missing(str(e)) from e
+
+    def __enter__(self):
+        try:
+            self.server.start()
+        except (RuntimeError, OSError, subprocess.SubprocessError) as e:
+            self.server.close()
+            raise Failed(f"RabbitMQ: {e}") from e
+        return self
+
+    def __exit__(self, *exception):
+        self.server.close()
+
+    def new_host(self, name):
+        """A virtual host, in which one Quipu has its exchange and queues for itself."""
+        self.server.ctl("add_vhost", name)
+        self.server.ctl("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+        return f"{self.server.url}/{name}"
+
+    def purge(self, host, *queues):
+        try:
+            import pika
+        except ImportError as e:
+            raise Missing("python3-pika is not installed") from e
+        parameters = pika.ConnectionParameters("127.0.0.1", self.server.port, host)
+        with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
+            for queue in queues:
+                connection.channel().queue_purge(queue)
 
 
 class Quipu(Server):

@@ -9,7 +9,10 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "cli/health.h"
+#include "cli/manual.h"
 #include "cli/operator.h"
+#include "cli/verify.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
 
@@ -84,6 +87,16 @@ static int run_outbox(struct app *app)
 	return outbox_run(&app->settings, &operands);
 }
 
+static int run_verify(struct app *app)
+{
+	return verify_run(&app->settings, &operands);
+}
+
+static int run_health(struct app *app)
+{
+	return health_run(&app->settings);
+}
+
 static int run_routes(struct app *app)
 {
 	app_add_routes(app);
@@ -105,38 +118,26 @@ static int run_version(struct app *app)
 static int run_help(struct app *app)
 {
 	(void)app;
-	puts("quipu keeps the numbers an application must never get wrong.\n\n"
-	     "  quipu serve [options]    run the server\n"
-	     "  quipu migrate [options]  bring the schema of the stores up to date and end\n"
-	     "  quipu routes             list every method and path\n"
-	     "  quipu version            print the version\n"
-	     "  quipu help               print this\n\n"
-	     "With a running server, at --listen or --server:\n\n"
-	     "  quipu dlq list [--limit N]               show what could not be delivered\n"
-	     "  quipu dlq show KIND/ID                   show one of them with its event\n"
-	     "  quipu dlq replay KIND/ID...              try them again\n"
-	     "  quipu dlq discard KIND/ID... --why TEXT  give them up\n"
-	     "  quipu outbox resend --since TIME         publish again, e.g. the last 24h\n\n"
-	     "  --config FILE            read options from an INI file\n"
-	     "  --print-config           show every option, its value and where it comes from\n"
-	     "  --check-config           only check the options\n\n"
-	     "Options, each also as QUIPU_NAME in the environment or a line of the file:\n");
-	options_help(stdout);
-	return EXIT_SUCCESS;
+	return manual_run(&operands);
 }
+
+static const char *const no_flags[] = {NULL};
 
 static const struct {
 	const char *name;
 	int (*run)(struct app *app);
+	bool opens; /* makes a server of the settings, so that they have to go together */
 	const char *const *flags; /* of its own, if it takes operands; NULL: it takes none */
 } commands[] = {
-	{"serve", run_serve, NULL},
-	{"migrate", run_migrate, NULL},
-	{"dlq", run_dlq, dlq_flags},
-	{"outbox", run_outbox, outbox_flags},
-	{"routes", run_routes, NULL},
-	{"version", run_version, NULL},
-	{"help", run_help, NULL},
+	{"serve", run_serve, true, NULL},
+	{"migrate", run_migrate, true, NULL},
+	{"health", run_health, false, NULL},
+	{"dlq", run_dlq, false, dlq_flags},
+	{"outbox", run_outbox, false, outbox_flags},
+	{"verify", run_verify, false, verify_flags},
+	{"routes", run_routes, true, NULL},
+	{"version", run_version, false, NULL},
+	{"help", run_help, false, no_flags},
 };
 
 int main(int argc, char **argv)
@@ -157,7 +158,7 @@ int main(int argc, char **argv)
 		operands.flags = commands[i].flags;
 		if (!options_read(&app.settings, operands.flags ? &operands : NULL,
 			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
-			!app_check(&app, why))
+			(commands[i].opens && !app_check(&app, why)))
 			return fail(EXIT_USAGE, why);
 		return commands[i].run(&app);
 	}

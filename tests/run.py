@@ -22,8 +22,9 @@ STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Ka
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
+TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
 TSAN_CONTRACTS = ["announce", "claim"]
-TSAN_E2E = ["test_concurrency.py", "test_drain.py"]
+TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 
 
 # Port, engine, environment, and the script that starts a private server around the suite.
@@ -36,12 +37,18 @@ CONTRACTS = [
     ("claim", "postgres", {}, "with_postgres.py"),
     ("count_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("count_repository", "postgres", {}, "with_postgres.py"),
+    ("counter_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("counter_repository", "postgres", {}, "with_postgres.py"),
     ("entitlement_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("entitlement_repository", "postgres", {}, "with_postgres.py"),
     ("gateway_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("gateway_repository", "postgres", {}, "with_postgres.py"),
+    ("message_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("message_repository", "postgres", {}, "with_postgres.py"),
     ("notification_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("notification_repository", "postgres", {}, "with_postgres.py"),
+    ("pot_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("pot_repository", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),
@@ -49,6 +56,7 @@ CONTRACTS = [
     ("channel", "log", {"QUIPU_CONTRACT_CHANNEL": "log"}, None),
     ("channel", "webhook", {"QUIPU_CONTRACT_CHANNEL": "webhook"}, None),
     ("bus", "nats", {}, "with_nats.py"),
+    ("bus", "rabbitmq", {}, "with_rabbitmq.py"),
 ]
 
 
@@ -177,6 +185,11 @@ def run_tsan(totals):
     options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
     for name in TSAN_UNIT:
         run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
+    for name, wrapper in TSAN_FAULTS:
+        command = [str(path / "tests" / "contract" / name)]
+        if wrapper:
+            command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
+        run_cmocka(totals, command, options, f"{name} {wrapper or ''} under TSan")
     run_suites(totals, path / "tests" / "contract", TSAN_CONTRACTS, options, " under TSan")
     run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})

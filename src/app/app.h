@@ -27,16 +27,21 @@ enum role {
 	ROLE_SENDER = 1 << 2,
 	ROLE_ENTITLEMENTS = 1 << 3,
 	ROLE_NOTIFICATIONS = 1 << 4,
+	ROLE_POTS = 1 << 5,
+	ROLE_DIALOGS = 1 << 6,
+	ROLE_COUNTERS = 1 << 7,
 };
 
 #define APP_LANES_MAX 8
 #define APP_BUSES_MAX 4
-#define APP_WORKERS_MAX 16
+#define APP_WORKERS_MAX 24
 #define APP_DOCUMENTS_MAX 16
 
 struct counts_module;
 struct gateway_module;
 struct entitlements_module;
+struct pots_module;
+struct unread_module;
 
 /* A thread of a service that ends when the program does. */
 struct app_worker {
@@ -71,6 +76,8 @@ struct app {
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
 	struct operators operators;
+	struct pots_module *pots;
+	struct unread_module *unread;
 };
 
 static inline bool app_plays(const struct app *app, unsigned roles)
@@ -86,6 +93,9 @@ QP_MUST_CHECK bool app_check(struct app *app, char *why);
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_postgres(const char *url);
 bool url_is_redis(const char *url);
+
+/* Whether several processes may use what the cache is for: a store of theirs is PostgreSQL. */
+bool cache_is_shared(const struct settings *settings);
 
 /* The URL of a service's store: its own, or the one for all. */
 const char *store_url(const struct settings *settings, const char *own);
@@ -105,7 +115,11 @@ struct bus_plan {
 	const char *file; /* in the data folder, for local: */
 	const struct bus_channel *channels;
 	size_t channel_count;
+	bool is_optional; /* requests are served without it: what is sent waits in an outbox */
 };
+
+/* Whether a bus can be made of it, besides local:. */
+bool bus_url_is_known(const char *url);
 
 /* A started store or bus, which app_close() frees. NULL: `why`. */
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why);
@@ -150,6 +164,8 @@ struct module {
 extern const struct module counts_module;
 extern const struct module gateway_module;
 extern const struct module entitlements_module;
+extern const struct module pots_module;
+extern const struct module unread_module;
 
 /* Those with a role to play, one after the other: module_next(app, NULL) is the first. */
 const struct module *module_next(const struct app *app, const struct module *before);

@@ -11,6 +11,9 @@ static const struct {
 	{"sender", ROLE_SENDER},
 	{"entitlements", ROLE_ENTITLEMENTS},
 	{"notifications", ROLE_NOTIFICATIONS},
+	{"pots", ROLE_POTS},
+	{"dialogs", ROLE_DIALOGS},
+	{"counters", ROLE_COUNTERS},
 };
 
 #define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
@@ -77,10 +80,16 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 	return false;
 }
 
+bool cache_is_shared(const struct settings *settings)
+{
+	return url_is_postgres(store_url(settings, settings->gateway_store)) ||
+	       url_is_postgres(store_url(settings, settings->counters_store));
+}
+
 static bool check_cache(const struct settings *settings, char *why)
 {
 	const char *cache = settings->cache;
-	bool shared = url_is_postgres(store_url(settings, settings->gateway_store));
+	bool shared = cache_is_shared(settings);
 
 	if (strcmp(cache, "memory") == 0 && shared)
 		snprintf(why, OPTIONS_WHY_SIZE,
@@ -108,10 +117,10 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 {
 	bool is_local = strcmp(bus->url, "local:") == 0;
 
-	if (!is_local && !url_has_scheme(bus->url, "kafka://") &&
-		!url_has_scheme(bus->url, "nats://"))
+	if (!is_local && !bus_url_is_known(bus->url))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be local:, a kafka:// or a nats:// URL; this one is neither",
+			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this one is "
+			"neither",
 			bus->option);
 	else if (is_local && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
@@ -129,6 +138,8 @@ static bool check_buses(const struct app *app, char *why)
 			"gateway and sender"},
 		{"entitlements-bus", app->settings.entitlements_bus, ROLE_ENTITLEMENTS,
 			ROLE_NOTIFICATIONS, "entitlements and notifications"},
+		{"unread-bus", app->settings.unread_bus, ROLE_DIALOGS, ROLE_COUNTERS,
+			"dialogs and counters"},
 	};
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
@@ -182,6 +193,9 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->gateway_store, why) &&
 	       check_store_url(app, settings->entitlements_store, why) &&
 	       check_store_url(app, settings->notifications_store, why) &&
-	       check_cache(settings, why) && check_buses(app, why) &&
-	       check_channel(settings, why) && check_address(settings, why);
+	       check_store_url(app, settings->pots_store, why) &&
+	       check_store_url(app, settings->dialogs_store, why) &&
+	       check_store_url(app, settings->counters_store, why) && check_cache(settings, why) &&
+	       check_buses(app, why) && check_channel(settings, why) &&
+	       check_address(settings, why);
 }

@@ -23,7 +23,6 @@
 
 extern const char embedded_entitlements[];
 extern const char embedded_notifications[];
-extern const char embedded_operator[];
 
 struct entitlements_module {
 	struct entitlements entitlements;
@@ -50,8 +49,6 @@ static void add_routes(struct app *app)
 		notifications_add_routes(&module->notifications, app->router);
 		app->documents[app->document_count++] = embedded_notifications;
 	}
-	operator_add_routes(&app->operators, app->router);
-	app->documents[app->document_count++] = embedded_operator;
 }
 
 /* ---- stores, bus, channel ---------------------------------------------------------------- */
@@ -127,6 +124,7 @@ static bool open_others(struct app *app, char *why)
 		.file = "entitlements-bus.db",
 		.channels = &channel,
 		.channel_count = 1,
+		.is_optional = true,
 	};
 
 	module->bus = app_open_bus(app, &plan, why);
@@ -250,6 +248,7 @@ static void start_entitlements(struct app *app)
 	};
 	struct operator_desk desk = {
 		.kind = "outbox",
+		.letter_kind = "outbox",
 		.dead = &service->outbox->dead,
 		.outbox = service->outbox,
 		.describe = describe_event,
@@ -285,13 +284,14 @@ static void add_desks(struct app *app)
 	struct notifications *service = &app->entitlements->notifications;
 	struct operator_desk desk = {
 		.kind = "notification",
+		.letter_kind = "notification",
 		.dead = &service->repository->dead,
 		.lanes = service->lanes,
 		.describe = describe_event,
 	};
 
 	operator_add_desk(&app->operators, &desk);
-	desk.kind = "poison";
+	desk.kind = desk.letter_kind = "poison";
 	desk.take_again = notifications_take_again;
 	desk.context = service;
 	operator_add_desk(&app->operators, &desk);

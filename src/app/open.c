@@ -13,6 +13,7 @@
 #include "adapters/memory/memory_cache.h"
 #include "adapters/nats/nats_bus.h"
 #include "adapters/postgres/postgres_store.h"
+#include "adapters/rabbitmq/rabbitmq_bus.h"
 #include "adapters/redis/redis_cache.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "app/app.h"
@@ -84,14 +85,43 @@ static bool bus_is_up(void *thing)
 	return bus->ops->is_up(bus);
 }
 
+static const struct {
+	const char *scheme;
+	struct bus *(*make)(const char *name, const char *url, const struct bus_channel *channels,
+		size_t channel_count);
+} bus_engines[] = {
+	{"kafka://", kafka_bus_new},
+	{"nats://", nats_bus_new},
+	{"tls://", nats_bus_new},
+	{"amqp://", rabbitmq_bus_new},
+	{"amqps://", rabbitmq_bus_new},
+};
+
+#define BUS_ENGINES (sizeof(bus_engines) / sizeof(bus_engines[0]))
+
+/* BUS_ENGINES: none. */
+static size_t find_bus_engine(const char *url)
+{
+	size_t i = 0;
+
+	while (i < BUS_ENGINES && !url_has_scheme(url, bus_engines[i].scheme))
+		i++;
+	return i;
+}
+
+bool bus_url_is_known(const char *url)
+{
+	return find_bus_engine(url) < BUS_ENGINES;
+}
+
 static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *why)
 {
+	size_t engine = find_bus_engine(plan->url);
 	const char *path;
 
-	if (url_has_scheme(plan->url, "kafka://"))
-		return kafka_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
-	if (url_has_scheme(plan->url, "nats://"))
-		return nats_bus_new(plan->name, plan->url, plan->channels, plan->channel_count);
+	if (engine < BUS_ENGINES)
+		return bus_engines[engine].make(
+			plan->name, plan->url, plan->channels, plan->channel_count);
 	path = data_file(app, plan->file, why);
 	return path ? local_bus_new(plan->name, path, plan->channels, plan->channel_count) : NULL;
 }
@@ -99,7 +129,8 @@ static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why)
 {
 	struct bus *bus = make_bus(app, plan, why);
-	struct dependency dependency = {.is_up = bus_is_up, .thing = bus};
+	struct dependency dependency = {
+		.is_up = bus_is_up, .thing = bus, .is_optional = plan->is_optional};
 
 	if (!bus)
 		return NULL;
@@ -107,6 +138,7 @@ struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why
 	app->buses[app->bus_count++] = bus;
 	dependency.name = bus->name;
 	dependency.engine = bus->engine;
+	dependency.is_optional = plan->is_optional;
 	system_add_dependency(&app->system, &dependency);
 	return bus->ops->start(bus, why, OPTIONS_WHY_SIZE) ? bus : NULL;
 }
@@ -122,11 +154,10 @@ bool app_open_cache(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
 	struct dependency dependency = {.is_up = cache_is_up, .is_optional = true};
-	bool shared = url_is_postgres(store_url(settings, settings->gateway_store));
 	struct cache *cache;
 
 	if (app->cache || strcmp(settings->cache, "none") == 0 ||
-		(strcmp(settings->cache, "auto") == 0 && shared))
+		(strcmp(settings->cache, "auto") == 0 && cache_is_shared(settings)))
 		return true;
 	cache = url_is_redis(settings->cache) ? redis_cache_new("cache", settings->cache)
 					      : memory_cache_new("cache", &clock_system);

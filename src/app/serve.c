@@ -14,11 +14,12 @@
 #define FLUSH_NS (2 * NS_PER_S)
 
 extern const char embedded_common[];
+extern const char embedded_operator[];
 
 /* ---- modules ----------------------------------------------------------------------------- */
 
 static const struct module *const modules[] = {
-	&counts_module, &gateway_module, &entitlements_module};
+	&counts_module, &gateway_module, &entitlements_module, &pots_module, &unread_module};
 
 #define MODULE_COUNT (sizeof(modules) / sizeof(modules[0]))
 
@@ -43,6 +44,10 @@ void app_add_routes(struct app *app)
 	app->documents[app->document_count++] = embedded_common;
 	while ((module = module_next(app, module)))
 		module->add_routes(app);
+	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS)) {
+		operator_add_routes(&app->operators, app->router);
+		app->documents[app->document_count++] = embedded_operator;
+	}
 	app->system.openapi = system_join_openapi(app->documents, app->document_count);
 }
 

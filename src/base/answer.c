@@ -19,11 +19,10 @@ struct answer answer_empty(void)
 	return (struct answer){.http_status = 204};
 }
 
-/* A problem; `members` are more of its members, each with a comma in front. */
-static struct slice render_problem(
-	struct arena *arena, enum status status, struct slice detail, struct slice members)
+static struct slice render_problem(struct arena *arena, const struct problem *problem)
 {
-	struct buffer body = buffer_make(arena, 192 + detail.len + members.len);
+	enum status status = problem->status;
+	struct buffer body = buffer_make(arena, 192 + problem->detail.len + problem->members.len);
 
 	buffer_text(&body, "{\"type\":\"about:blank\",\"title\":\"");
 	buffer_text(&body, status_title(status));
@@ -32,21 +31,44 @@ static struct slice render_problem(
 	buffer_text(&body, ",\"code\":\"");
 	buffer_text(&body, status_code(status));
 	buffer_text(&body, "\",\"detail\":");
-	buffer_json_string(&body, detail);
-	buffer_add(&body, members);
+	buffer_json_string(&body, problem->detail);
+	for (size_t i = 0; i < problem->error_count; i++) {
+		buffer_text(&body, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
+		buffer_json_string(&body, slice_of(problem->errors[i].field));
+		buffer_text(&body, ",\"message\":");
+		buffer_json_string(&body, slice_of(problem->errors[i].message));
+		buffer_char(&body, '}');
+	}
+	if (problem->error_count > 0)
+		buffer_char(&body, ']');
+	buffer_add(&body, problem->members);
 	buffer_char(&body, '}');
 	return buffer_slice(&body);
 }
 
-static struct answer make_problem(
-	struct arena *arena, enum status status, struct slice detail, struct slice members)
+static const struct problem *keep_problem(struct arena *arena, struct problem problem)
+{
+	struct problem *kept = arena_new(arena, struct problem);
+	struct field_error *errors = arena_array(arena, struct field_error, problem.error_count);
+
+	if (problem.error_count > 0)
+		memcpy(errors, problem.errors, problem.error_count * sizeof(*errors));
+	problem.detail = arena_copy(arena, problem.detail);
+	problem.members = arena_copy(arena, problem.members);
+	problem.errors = errors;
+	*kept = problem;
+	return kept;
+}
+
+static struct answer make_problem(struct arena *arena, struct problem problem)
 {
 	struct answer answer = {
-		.http_status = status_http(status),
+		.http_status = status_http(problem.status),
 		.content_type = SLICE("application/problem+json"),
+		.problem = keep_problem(arena, problem),
 	};
 
-	answer.body = render_problem(arena, status, detail, members);
+	answer.body = render_problem(arena, answer.problem);
 	if (answer.http_status == 503) {
 		struct buffer headers = buffer_make(arena, 32);
 
@@ -64,38 +86,27 @@ struct answer answer_problem(struct arena *arena, enum status status, const char
 	va_start(args, detail);
 	vsnprintf(text, sizeof(text), detail, args);
 	va_end(args);
-	return make_problem(arena, status, slice_of(text), (struct slice){0});
+	return make_problem(arena, (struct problem){.status = status, .detail = slice_of(text)});
 }
 
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail)
 {
-	return make_problem(arena, status, slice_of(detail), members);
-}
-
-static struct slice render_errors(
-	struct arena *arena, const struct field_error *errors, size_t error_count)
-{
-	struct buffer members = buffer_make(arena, 96 * error_count);
-
-	for (size_t i = 0; i < error_count; i++) {
-		buffer_text(&members, i == 0 ? ",\"errors\":[{\"field\":" : ",{\"field\":");
-		buffer_json_string(&members, slice_of(errors[i].field));
-		buffer_text(&members, ",\"message\":");
-		buffer_json_string(&members, slice_of(errors[i].message));
-		buffer_char(&members, '}');
-	}
-	buffer_char(&members, ']');
-	return buffer_slice(&members);
+	return make_problem(arena,
+		(struct problem){.status = status, .detail = slice_of(detail), .members = members});
 }
 
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count)
 {
-	struct slice detail = SLICE("the request is not valid; \"errors\" says why");
+	struct problem problem = {
+		.status = STATUS_BAD_REQUEST,
+		.detail = SLICE("the request is not valid; \"errors\" says why"),
+		.errors = errors,
+		.error_count = error_count,
+	};
 
-	return make_problem(
-		arena, STATUS_BAD_REQUEST, detail, render_errors(arena, errors, error_count));
+	return make_problem(arena, problem);
 }
 
 static const char *failure_text(enum status status)
@@ -119,7 +130,9 @@ static const char *failure_text(enum status status)
 
 struct answer answer_failure(struct arena *arena, enum status status)
 {
-	return make_problem(arena, status, slice_of(failure_text(status)), (struct slice){0});
+	struct slice detail = slice_of(failure_text(status));
+
+	return make_problem(arena, (struct problem){.status = status, .detail = detail});
 }
 
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,

@@ -9,6 +9,21 @@
 #include "base/slice.h"
 #include "base/status.h"
 
+/* One wrong field of a request: {"field":"amount","message":"must be an integer from 1"}. */
+struct field_error {
+	const char *field;
+	const char *message;
+};
+
+/* What a refusal says, apart from the form in which it is said. */
+struct problem {
+	enum status status;
+	struct slice detail;
+	const struct field_error *errors;
+	size_t error_count;
+	struct slice members; /* more of problem+json, each with a comma in front */
+};
+
 struct answer {
 	int http_status; /* 0: not answered yet */
 	struct slice content_type;
@@ -17,6 +32,9 @@ struct answer {
 
 	struct slice headers; /* more header lines, each ending in CR LF */
 	bool replayed;
+	/* The body is problem+json that says this, and may still be said in another form (see
+	 * http/router.h). NULL: the body is as it shall be. */
+	const struct problem *problem;
 };
 
 /* A success with a JSON body. */
@@ -39,12 +57,6 @@ struct answer answer_problem_with(
 /* Tells where the next page of a list is, in a Link header; `path` is raw, without its query. */
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
 	struct slice after);
-
-/* One wrong field of a request: {"field":"amount","message":"must be an integer from 1"}. */
-struct field_error {
-	const char *field;
-	const char *message;
-};
 
 /* 400 with the list of wrong fields. */
 struct answer answer_invalid(

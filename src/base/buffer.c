@@ -185,3 +185,32 @@ void buffer_base64(struct buffer *buffer, struct slice bytes)
 		buffer_char(buffer, left > 2 ? digits[group & 63] : '=');
 	}
 }
+
+static void begin_member(struct buffer *buffer, const char *name)
+{
+	if (buffer->len > 0 && buffer->data[buffer->len - 1] != '{')
+		buffer_char(buffer, ',');
+	buffer_char(buffer, '"');
+	buffer_text(buffer, name);
+	buffer_text(buffer, "\":");
+}
+
+void buffer_member(struct buffer *buffer, const char *name, struct slice value)
+{
+	begin_member(buffer, name);
+	buffer_json_string(buffer, value);
+}
+
+void buffer_member_int(struct buffer *buffer, const char *name, int64_t value)
+{
+	begin_member(buffer, name);
+	buffer_int(buffer, value);
+}
+
+void buffer_member_time(struct buffer *buffer, const char *name, int64_t time_us)
+{
+	begin_member(buffer, name);
+	buffer_char(buffer, '"');
+	buffer_time(buffer, time_us);
+	buffer_char(buffer, '"');
+}

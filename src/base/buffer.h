@@ -34,6 +34,14 @@ void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 
 /* A JSON string with its quotes; `text` must be valid UTF-8. */
 void buffer_json_string(struct buffer *buffer, struct slice text);
 
+/*
+ * A member of a JSON object: "name":"value", "name":7, "name":"2026-01-08T07:10:00Z". With a comma
+ * in front, unless it is the first behind the brace, or in the buffer. `name` needs no escapes.
+ */
+void buffer_member(struct buffer *buffer, const char *name, struct slice value);
+void buffer_member_int(struct buffer *buffer, const char *name, int64_t value);
+void buffer_member_time(struct buffer *buffer, const char *name, int64_t time_us);
+
 /* `text` with everything but unreserved characters of RFC 3986 as %NN. */
 void buffer_percent(struct buffer *buffer, struct slice text);
 

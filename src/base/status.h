@@ -23,11 +23,13 @@
 	ROW(FORBIDDEN_HOST, 403, false, "Forbidden")                                               \
 	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
 	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \
+	ROW(ROLE_NOT_HERE, 404, false, "Not Found")                                                \
 	ROW(COUNT_NOT_FOUND, 404, false, "Not Found")                                              \
 	ROW(CONFIG_NOT_FOUND, 404, false, "Not Found")                                             \
 	ROW(ENTITLEMENT_NOT_FOUND, 404, false, "Not Found")                                        \
 	ROW(MESSAGE_NOT_FOUND, 404, false, "Not Found")                                            \
 	ROW(DEAD_LETTER_NOT_FOUND, 404, false, "Not Found")                                        \
+	ROW(POT_NOT_FOUND, 404, false, "Not Found")                                                \
 	ROW(METHOD_NOT_ALLOWED, 405, false, "Method Not Allowed")                                  \
 	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \
 	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
@@ -35,6 +37,9 @@
 	ROW(ENTITLEMENT_STATE_CONFLICT, 409, false, "Conflict")                                    \
 	ROW(DEAD_LETTER_UNREADABLE, 409, false, "Conflict")                                        \
 	ROW(IDEMPOTENCY_KEY_CONFLICT, 409, false, "Conflict")                                      \
+	ROW(POT_EXISTS, 409, false, "Conflict")                                                    \
+	ROW(POT_LOCKED, 409, true, "Conflict")                                                     \
+	ROW(POT_FULL, 412, false, "Precondition Failed")                                           \
 	ROW(BODY_TOO_LARGE, 413, false, "Content Too Large")                                       \
 	ROW(URI_TOO_LONG, 414, false, "URI Too Long")                                              \
 	ROW(UNSUPPORTED_MEDIA_TYPE, 415, false, "Unsupported Media Type")                          \

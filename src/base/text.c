@@ -241,3 +241,35 @@ void text_escape_log(struct buffer *buffer, struct slice text)
 		i += len;
 	}
 }
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+const char *text_unescape(struct arena *arena, struct slice text)
+{
+	struct buffer out = buffer_make(arena, text.len + 1);
+
+	for (size_t i = 0; i < text.len; i++) {
+		int high, low;
+
+		if (text.data[i] != '%') {
+			buffer_char(&out, text.data[i]);
+			continue;
+		}
+		if (text.len - i < 3)
+			return NULL;
+		high = hex_digit(text.data[i + 1]);
+		low = hex_digit(text.data[i + 2]);
+		if (high < 0 || low < 0 || high + low == 0)
+			return NULL;
+		buffer_char(&out, (char)(high * 16 + low));
+		i += 2;
+	}
+	buffer_char(&out, '\0');
+	return out.data;
+}

@@ -37,6 +37,10 @@ bool text_to_duration_us(struct slice text, int64_t *value_us);
  */
 bool text_to_time_us(struct slice text, int64_t *time_us);
 
+/* A part of a URL with its %XX decoded, ended by a NUL. NULL: a broken %XX, or one that is a NUL.
+ */
+const char *text_unescape(struct arena *arena, struct slice text);
+
 /* Appends `text` with control characters and invalid bytes written as \xNN, for log lines. */
 void text_escape_log(struct buffer *buffer, struct slice text);
 

@@ -22,6 +22,47 @@ struct client {
 	struct buffer body;
 };
 
+/* ---- finding the server ------------------------------------------------------------------ */
+
+/* host or [host], whichever a URL needs; an address that means all is reached by loopback. */
+static void write_host(struct slice host, char *out, size_t size)
+{
+	if (slice_starts_with(host, "[") && host.len > 1)
+		host = slice_make(host.data + 1, host.len - 2);
+	if (slice_is(host, "0.0.0.0"))
+		host = slice_of("127.0.0.1");
+	if (slice_is(host, "::"))
+		host = slice_of("::1");
+	snprintf(out, size, memchr(host.data, ':', host.len) ? "[%.*s]" : "%.*s", (int)host.len,
+		host.data);
+}
+
+bool client_find_server(
+	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why)
+{
+	const char *colon = strrchr(listen, ':');
+	char host[256];
+
+	if (*server) {
+		snprintf(url, CLIENT_TARGET_SIZE, "%s", server);
+		return true;
+	}
+	if (!colon || colon == listen || !colon[1]) {
+		snprintf(
+			why, CLIENT_WHY_SIZE, "--listen must be host:port, such as 127.0.0.1:8080");
+		return false;
+	}
+	if (strcmp(colon, ":0") == 0) {
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the port of --listen is a different one at every "
+			"start; name the server with --server");
+		return false;
+	}
+	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
+	snprintf(url, CLIENT_TARGET_SIZE, "http://%s%s", host, colon);
+	return true;
+}
+
 /* ---- opening ----------------------------------------------------------------------------- */
 
 static bool has_part(CURLU *url, CURLUPart part, const char *usual)

@@ -23,6 +23,13 @@ struct client_answer {
 };
 
 /*
+ * Writes the address of the server to speak to: `server`, or where one that is told to `listen` so
+ * would be. false: `why` (CLIENT_WHY_SIZE) says why there is none.
+ */
+QP_MUST_CHECK bool client_find_server(
+	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why);
+
+/*
  * `server` is http://host:port or https://…, perhaps with user:password@; nothing is sent yet.
  * NULL: `why` (CLIENT_WHY_SIZE) says what is wrong with it.
  */

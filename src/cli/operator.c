@@ -19,7 +19,7 @@
 const char *const dlq_flags[] = {"limit", "why", NULL};
 const char *const outbox_flags[] = {"since", NULL};
 
-static const char *const kinds[] = {"outbox", "notification", "poison"};
+static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison"};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -107,7 +107,10 @@ static void read_problem(const struct client_answer *answer, char why[CLIENT_WHY
 /* The role that would have the route does not run there. */
 static bool is_missing_route(const struct client_answer *answer)
 {
-	return slice_is(text_of(answer->json, "code"), status_code(STATUS_ROUTE_NOT_FOUND));
+	struct slice code = text_of(answer->json, "code");
+
+	return slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
+	       slice_is(code, status_code(STATUS_ROLE_NOT_HERE));
 }
 
 static void write_missing_role(struct call *call, const char *what, char why[CLIENT_WHY_SIZE])
@@ -429,42 +432,6 @@ static int outbox_resend(struct call *call)
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-/* host or [host], whichever a URL needs; an address that means all is reached by loopback. */
-static void write_host(struct slice host, char *out, size_t size)
-{
-	if (slice_starts_with(host, "["))
-		host = slice_make(host.data + 1, host.len - 2);
-	if (slice_is(host, "0.0.0.0"))
-		host = slice_of("127.0.0.1");
-	if (slice_is(host, "::"))
-		host = slice_of("::1");
-	snprintf(out, size, memchr(host.data, ':', host.len) ? "[%.*s]" : "%.*s", (int)host.len,
-		host.data);
-}
-
-/* --server, or else where the server of these settings listens. */
-static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_SIZE], char *why)
-{
-	const char *colon = strrchr(settings->listen, ':');
-	char host[256];
-
-	if (*settings->server) {
-		snprintf(url, CLIENT_TARGET_SIZE, "%s", settings->server);
-		return true;
-	}
-	assert(colon); /* app_check() has seen it */
-	if (strcmp(colon, ":0") == 0) {
-		snprintf(why, CLIENT_WHY_SIZE,
-			"the port of --listen is a different one at every "
-			"start; name the server with --server");
-		return false;
-	}
-	write_host(slice_make(settings->listen, (size_t)(colon - settings->listen)), host,
-		sizeof(host));
-	snprintf(url, CLIENT_TARGET_SIZE, "http://%s%s", host, colon);
-	return true;
-}
-
 static bool fits(const struct verb *verb, const struct operands *operands)
 {
 	size_t words = operands->word_count - 1;
@@ -493,7 +460,7 @@ static int run_verb(
 
 	if (!fits(verb, operands))
 		return fail(EXIT_USAGE, "this is used as: quipu %s", verb->usage);
-	if (!find_server(settings, url, why))
+	if (!client_find_server(settings->server, settings->listen, url, why))
 		return fail(EXIT_USAGE, "%s", why);
 	call.client = client_open(url, why);
 	if (!call.client)

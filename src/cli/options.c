@@ -35,28 +35,28 @@ static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 takes a free one"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server that dlq and outbox speak to; none: the one at --listen"},
+		"running server that health, dlq and outbox speak to; none: the one at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; locked by one process"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
 		"what to run, separated by commas: counts, gateway, sender, entitlements, "
-		"notifications"},
+		"notifications, pots, dialogs, counters"},
 	{"store", TYPE_URL, FIELD(store), "sqlite:", 0, 0, "URL",
 		"where services keep their data: sqlite: (files in --data) or postgres://..."},
 	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL",
-		"the same for counts alone"},
+		"the same as --store for counts alone"},
 	{"gateway-store", TYPE_URL, FIELD(gateway_store), "", 0, 0, "URL",
-		"the same for gateway and sender alone"},
+		"the same as --store for gateway and sender alone"},
 	{"gateway-bus", TYPE_URL, FIELD(gateway_bus), "local:", 0, 0, "URL",
-		"how gateway reaches sender: local: (a file in --data), kafka://host:port or "
-		"nats://host:port"},
+		"how gateway reaches sender: local: (a file in --data), kafka://host:port, "
+		"nats://host:port or amqp://host"},
 	{"entitlements-store", TYPE_URL, FIELD(entitlements_store), "", 0, 0, "URL",
 		"the same as --store for entitlements alone"},
 	{"notifications-store", TYPE_URL, FIELD(notifications_store), "", 0, 0, "URL",
 		"the same as --store for notifications alone"},
 	{"entitlements-bus", TYPE_URL, FIELD(entitlements_bus), "local:", 0, 0, "URL",
-		"how entitlements reaches notifications: local:, kafka://host:port or "
-		"nats://host:port"},
+		"how entitlements reaches notifications: local:, nats://host:port, "
+		"kafka://host:port or amqp://host"},
 	{"outbox-poll", TYPE_DURATION, FIELD(outbox_poll_us), "1s", LEAST_TIME_US, HOUR_US, "TIME",
 		"how often the outbox is looked at when nobody tells of new events"},
 	{"outbox-batch", TYPE_INT, FIELD(outbox_batch), "200", 1, 10000, "N",
@@ -73,10 +73,27 @@ static const struct option options[] = {
 		"how long claimed notifications are kept from other processes"},
 	{"audit-keep-months", TYPE_INT, FIELD(audit_keep_months), "0", 0, 1200, "N",
 		"months of the audit of entitlements that are kept; 0: all"},
+	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL",
+		"the same as --store for pots alone"},
+	{"dialogs-store", TYPE_URL, FIELD(dialogs_store), "", 0, 0, "URL",
+		"the same as --store for dialogs alone"},
+	{"counters-store", TYPE_URL, FIELD(counters_store), "", 0, 0, "URL",
+		"the same as --store for counters alone"},
+	{"unread-bus", TYPE_URL, FIELD(unread_bus), "local:", 0, 0, "URL",
+		"how dialogs reaches counters: local:, amqp://host, kafka://host:port or "
+		"nats://host:port"},
+	{"masstransit-namespace", TYPE_TEXT, FIELD(masstransit_namespace), "Quipu.Dialogs", 0, 0,
+		"NAME", "the .NET namespace of the events of dialogs"},
 	{"cache", TYPE_URL, FIELD(cache), "auto", 0, 0, "URL",
 		"none, memory, redis://host:port, or auto: memory on SQLite, none on PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME", "what a timeWindow of 1 lasts; tests make it short"},
+	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
+		"TIME", "how long to wait for a pot that another process has locked, each time"},
+	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
+		"how often to wait for it before the answer is aborted"},
+	{"pots-lock-ttl", TYPE_DURATION, FIELD(pots_lock_ttl_us), "10s", LEAST_TIME_US,
+		MOST_TIME_US, "TIME", "when a lock of a pot may be taken over"},
 	{"lanes", TYPE_INT, FIELD(lanes), "0", 0, 64, "N",
 		"write lanes a service; 0: 1 on SQLite, 2 on PostgreSQL"},
 	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0: one a core"},
@@ -251,12 +268,18 @@ struct flags {
 	const char *given[OPTION_COUNT];
 };
 
+/* Without the mark of a switch. */
+static const char *flag_name(const char *flag)
+{
+	return *flag == OWN_SWITCH[0] ? flag + 1 : flag;
+}
+
 /* Where the value of a flag of the command's own belongs, NULL: it has none of that name. */
 static const char **find_own(struct operands *operands, struct slice name)
 {
 	for (size_t i = 0; operands && operands->flags[i]; i++) {
 		assert(i < OWN_FLAGS_MAX);
-		if (slice_is(name, operands->flags[i]))
+		if (slice_is(name, flag_name(operands->flags[i])))
 			return &operands->values[i];
 	}
 	return NULL;
@@ -296,9 +319,12 @@ static const char **find_flag(struct flags *flags, struct slice name, bool *need
 	const char **own = find_own(flags->operands, name);
 	size_t index = find_option(name);
 
-	*needs_value = own || index == OPTION_COUNT || options[index].type != TYPE_FLAG;
-	if (own)
+	*needs_value = index == OPTION_COUNT || options[index].type != TYPE_FLAG;
+	if (own) {
+		*needs_value =
+			*flags->operands->flags[own - flags->operands->values] != OWN_SWITCH[0];
 		return own;
+	}
 	return index < OPTION_COUNT ? &flags->given[index] : NULL;
 }
 
@@ -415,7 +441,7 @@ static bool check_words(const struct settings *settings, char *why)
 const char *operands_flag(const struct operands *operands, const char *name)
 {
 	for (size_t i = 0; operands->flags[i]; i++) {
-		if (strcmp(operands->flags[i], name) == 0)
+		if (strcmp(flag_name(operands->flags[i]), name) == 0)
 			return operands->values[i];
 	}
 	return NULL;
@@ -507,4 +533,57 @@ void options_help(FILE *out)
 			*options[i].standard ? " [" : "", options[i].standard,
 			*options[i].standard ? "]" : "");
 	}
+}
+
+/* 90000000 is 90s: in the largest unit that needs no fraction. */
+static void write_duration(char *out, size_t size, int64_t value_us)
+{
+	static const struct {
+		int64_t us;
+		const char *name;
+	} units[] = {{24 * HOUR_US, "d"}, {HOUR_US, "h"}, {60000000, "m"}, {1000000, "s"},
+		{1000, "ms"}, {1, "us"}};
+	size_t i = 0;
+
+	while (value_us % units[i].us != 0)
+		i++;
+	if (value_us == 0)
+		snprintf(out, size, "0");
+	else
+		snprintf(out, size, "%lld%s", (long long)(value_us / units[i].us), units[i].name);
+}
+
+static void write_range(char *out, size_t size, const struct option *option)
+{
+	char least[24], most[24];
+
+	if (option->type == TYPE_INT) {
+		snprintf(out, size, "%lld to %lld", (long long)option->least,
+			(long long)option->most);
+	} else if (option->type == TYPE_DURATION) {
+		write_duration(least, sizeof(least), option->least);
+		write_duration(most, sizeof(most), option->most);
+		snprintf(out, size, "%s to %s", least, most);
+	}
+}
+
+size_t options_count(void)
+{
+	return OPTION_COUNT;
+}
+
+struct option_facts options_at(size_t index)
+{
+	const struct option *option = &options[index];
+	struct option_facts facts = {
+		.name = option->name,
+		.value = option->value_name,
+		.standard = option->standard,
+		.help = option->help,
+	};
+
+	assert(index < OPTION_COUNT);
+	environment_name(option->name, facts.variable, sizeof(facts.variable));
+	write_range(facts.range, sizeof(facts.range), option);
+	return facts;
 }

@@ -25,6 +25,11 @@ struct settings {
 	const char *notifications_store;
 	const char *entitlements_bus;
 	const char *notify_channel;
+	const char *pots_store;
+	const char *dialogs_store;
+	const char *counters_store;
+	const char *unread_bus;
+	const char *masstransit_namespace;
 	const char *cache;
 	const char *allowed_hosts;
 	const char *log_format;
@@ -51,6 +56,9 @@ struct settings {
 	int64_t notify_timeout_us;
 	int64_t notify_lease_us;
 	int64_t audit_keep_months;
+	int64_t pots_lock_wait_us;
+	int64_t pots_lock_retries;
+	int64_t pots_lock_ttl_us;
 	bool insecure;
 
 	bool print_config;
@@ -60,13 +68,15 @@ struct settings {
 #define EXIT_USAGE 2 /* what the program returns where its arguments are wrong */
 #define OPTIONS_WHY_SIZE 512
 #define OWN_FLAGS_MAX 4
+#define OWN_SWITCH "!"
 
 /*
  * What a command takes besides the options: words, such as the ids of things, and flags of its own,
  * such as --why, which have a value but neither a variable nor a line in the file.
  */
 struct operands {
-	const char *const *flags;          /* the names of its own flags, ends with NULL */
+	const char *const *flags;          /* the names of its own flags, ends with NULL; one
+					    * that begins with OWN_SWITCH takes no value */
 	const char *values[OWN_FLAGS_MAX]; /* of each, NULL: not given */
 	const char **words;                /* as many as there are arguments at most */
 	size_t word_count;
@@ -89,5 +99,21 @@ void options_print(FILE *out);
 
 /* The help for all options. */
 void options_help(FILE *out);
+
+#define OPTION_FACT_SIZE 64
+
+/* An option as the manual tells of it (cli/manual). Strings are static but for the two arrays. */
+struct option_facts {
+	const char *name;
+	const char *value;    /* what stands for its value, NULL: it is yes or no */
+	const char *standard; /* the default, "" for none */
+	const char *help;
+	char variable[OPTION_FACT_SIZE];
+	char range[OPTION_FACT_SIZE]; /* "1 to 64", "" where there is none */
+};
+
+/* In the order of the table. */
+size_t options_count(void);
+struct option_facts options_at(size_t index);
 
 #endif

@@ -13,7 +13,6 @@
 
 #define RERUN_MAX 20
 #define SETTLE_TRIES 3
-#define PARKED_RETRY_NS (20 * NS_PER_MS)
 #define BATCH_ARENA_SIZE (256 * 1024)
 
 struct committer {
@@ -39,8 +38,11 @@ struct committer *committer_new(const struct committer_config *config)
 	struct committer *committer = qp_calloc(1, sizeof(*committer));
 
 	assert(config->batch_max > 0);
+	assert(config->waiting.tries_max == 0 || config->waiting.give_up);
 	committer->config = *config;
-	committer->parking = parking_new(PARKED_RETRY_NS);
+	if (committer->config.waiting.retry_ns == 0)
+		committer->config.waiting.retry_ns = WAITING_RETRY_NS;
+	committer->parking = parking_new(committer->config.waiting.retry_ns);
 	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
 	committer->effects = qp_calloc(config->batch_max, sizeof(*committer->effects));
 	arena_init(&committer->arena, BATCH_ARENA_SIZE);
@@ -289,6 +291,20 @@ static void park(struct committer *committer, struct write *write)
 			now_ns(committer));
 }
 
+/* A try has found what it needs in the hands of others: it waits for the next, if there is one. */
+static void wait_again(struct committer *committer, struct write *write)
+{
+	const struct waiting *waiting = &committer->config.waiting;
+
+	write->tries++;
+	if (waiting->tries_max == 0 || write->tries < waiting->tries_max) {
+		park(committer, write);
+		return;
+	}
+	write->command.answer = waiting->give_up(write);
+	command_list_push(&committer->answered, &write->command);
+}
+
 /* ---- effects ----------------------------------------------------------------------------- */
 
 typedef enum status (*key_verb)(struct session *session, struct key_record *records, size_t count);
@@ -407,7 +423,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			command_list_push(&committer->answered, &writes[i]->command);
 			break;
 		case WRITE_BUSY:
-			park(committer, writes[i]);
+			wait_again(committer, writes[i]);
 			break;
 		case WRITE_REPEATED:
 			writes[again++] = writes[i];
@@ -463,7 +479,7 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 		run(committer, writes, count / 2, mode);
 		run(committer, writes + count / 2, count - count / 2, mode);
 	} else if (why == STATUS_LOCK_BUSY) {
-		park(committer, writes[0]);
+		wait_again(committer, writes[0]);
 	} else {
 		counter_add(&committer->poisoned, 1);
 		log_line(LOG_ERROR, "committer", "a command on %.*s was refused by the store",

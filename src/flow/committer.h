@@ -22,12 +22,22 @@
 #include "flow/write.h"
 #include "runtime/lane.h"
 
+/* How a write waits for a row that others hold. */
+struct waiting {
+	int64_t retry_ns; /* tried again after this, give or take half of it; 0: WAITING_RETRY_NS */
+	unsigned tries_max; /* in all, then give_up() answers it; 0: tried until its deadline */
+	struct answer (*give_up)(const struct write *write);
+};
+
+#define WAITING_RETRY_NS (20 * NS_PER_MS)
+
 struct committer_config {
 	struct lane *lane;       /* not owned */
 	struct session *session; /* owned */
 	size_t batch_max;
 	size_t parked_max;
 	int64_t key_ttl_us;
+	struct waiting waiting;
 	const struct clock *clock;
 
 	/*

@@ -101,9 +101,11 @@ static enum status apply(struct intake *intake, struct intake_item *items, size_
 		status = try_once(intake, items, count, &repeated);
 	if (status == STATUS_POISON)
 		return isolate(intake, items, count);
-	if (status == STATUS_OK)
-		count_taken(intake, items, count, repeated);
-	return status;
+	if (status != STATUS_OK)
+		return status;
+	count_taken(intake, items, count, repeated);
+	intake->config.committed(intake->config.context);
+	return STATUS_OK;
 }
 
 /* ---- one fetch --------------------------------------------------------------------------- */
@@ -141,7 +143,6 @@ static bool take(struct intake *intake, size_t count)
 	}
 	if (apply(intake, intake->items, count) != STATUS_OK)
 		return false;
-	intake->config.committed(intake->config.context);
 	report_poison(intake, count);
 	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
 }

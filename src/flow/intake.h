@@ -49,7 +49,7 @@ struct intake_config {
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
 
-	/* After COMMIT and before the acknowledgement. */
+	/* After each COMMIT and before the acknowledgement. */
 	void (*committed)(void *context);
 	void *context;
 };

@@ -8,7 +8,8 @@
 #include "runtime/bell.h"
 
 #define SWEEP_INTERVAL_NS (3600 * NS_PER_S)
-#define RETRY_INTERVAL_NS (60 * NS_PER_S)
+#define RETRY_FIRST_NS (100 * NS_PER_MS)
+#define RETRY_MOST_NS (60 * NS_PER_S)
 #define SWEEP_CHUNK 1000
 
 struct janitor {
@@ -51,17 +52,31 @@ static bool run_chore(struct janitor *janitor, size_t i)
 	return true;
 }
 
+/* false: some could not be done now. */
+static bool run_chores(struct janitor *janitor)
+{
+	bool swept = true;
+
+	for (size_t i = 0; i < janitor->count; i++)
+		swept = run_chore(janitor, i) && swept;
+	return swept;
+}
+
+/* At the start a store may not be up yet: the first retries come soon. */
 static void *janitor_main(void *argument)
 {
 	struct janitor *janitor = argument;
+	int64_t retry_ns = RETRY_FIRST_NS;
 
 	pthread_setname_np(pthread_self(), "janitor");
 	while (!bell_is_stopping(&janitor->bell)) {
-		bool swept = true;
-
-		for (size_t i = 0; i < janitor->count; i++)
-			swept = run_chore(janitor, i) && swept;
-		bell_wait(&janitor->bell, swept ? SWEEP_INTERVAL_NS : RETRY_INTERVAL_NS);
+		if (run_chores(janitor)) {
+			retry_ns = RETRY_FIRST_NS;
+			bell_wait(&janitor->bell, SWEEP_INTERVAL_NS);
+			continue;
+		}
+		bell_wait(&janitor->bell, retry_ns);
+		retry_ns = retry_ns * 2 < RETRY_MOST_NS ? retry_ns * 2 : RETRY_MOST_NS;
 	}
 	return NULL;
 }

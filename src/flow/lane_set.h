@@ -20,6 +20,7 @@ struct lane_settings {
 struct lane_service {
 	const char *name; /* "counts" */
 	void *context;
+	struct waiting waiting; /* all zero: the usual */
 
 	/* Optional: what each write lane has for itself, e.g. connections; NULL: the context. */
 	void *(*open_lane)(void *context);

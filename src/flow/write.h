@@ -5,8 +5,8 @@
  *   fate       set by                               next
  *   OPEN       committer, before each try           decide() must settle it
  *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
- *   BUSY       decide(), row held by others; or     parked, tried again when due
- *              its key is pending elsewhere
+ *   BUSY       decide(), row held by others; or     parked, tried again when due, as often as the
+ *              its key is pending elsewhere         service waits (see committer.h)
  *   REPEATED   committer: same key twice in a batch tried again after the first has committed
  *   EFFECT     decide(): something is to be done    perform() after COMMIT, then a second
  *              outside the store                    transaction that settles it
@@ -40,6 +40,7 @@ struct write {
 	bool resumed;             /* its key was pending: the first transaction was another's */
 	bool is_lost;             /* somebody else took the key over: nothing may be recorded */
 	bool waits_for_key;       /* BUSY because of its key, not its row */
+	unsigned tries;           /* that have found it BUSY */
 	size_t position;          /* in its batch: of two with one key, the earlier is the first */
 };
 

@@ -284,6 +284,7 @@ static uv_buf_t finish_request(struct connection *connection, struct request *re
 	}
 	if (close_after)
 		connection->last_request_seen = true;
+	router_apply_style(worker->router, request);
 	if (request->stream)
 		stream_begin(request->stream);
 	bytes = response_render(request, current_date(worker), close_after);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define ROUTES_MAX 64
+#define STYLES_MAX 4
 
 static const int codes[ROUTE_CODES - 1] = {200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 412,
 	413, 414, 415, 417, 421, 429, 431, 500, 501, 502, 503, 504};
@@ -18,6 +19,8 @@ struct route_entry {
 struct router {
 	struct route_entry entries[ROUTES_MAX];
 	size_t count;
+	struct route_style styles[STYLES_MAX];
+	size_t style_count;
 	struct route_stats unmatched;
 };
 
@@ -50,6 +53,31 @@ void router_add(struct router *router, const struct route *route)
 	}
 	histogram_init(&entry->stats.duration, &histogram_duration_ns);
 	router->count++;
+}
+
+void router_add_style(struct router *router, const struct route_style *style)
+{
+	for (size_t i = 0; i < router->style_count; i++) {
+		if (strcmp(router->styles[i].prefix, style->prefix) == 0)
+			return;
+	}
+	assert(router->style_count < STYLES_MAX);
+	router->styles[router->style_count++] = *style;
+}
+
+void router_apply_style(const struct router *router, struct request *request)
+{
+	/* A target that is refused before it is taken apart has no path. */
+	struct slice path = request->path.raw.data ? request->path.raw : request->target;
+
+	if (!request->answer.problem)
+		return;
+	for (size_t i = 0; i < router->style_count; i++) {
+		if (slice_starts_with(path, router->styles[i].prefix)) {
+			request->answer = router->styles[i].tell(&request->arena, &request->answer);
+			return;
+		}
+	}
 }
 
 static bool is_param(struct slice segment)

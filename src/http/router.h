@@ -22,6 +22,15 @@ struct route {
 	size_t body_max; /* 0: BODY_MAX_DEFAULT */
 };
 
+/*
+ * How refusals are told below a prefix, also where no route matched, if not as problem+json. `tell`
+ * makes the answer of one whose `problem` is set.
+ */
+struct route_style {
+	const char *prefix; /* "/twirp/" */
+	struct answer (*tell)(struct arena *arena, const struct answer *refusal);
+};
+
 struct route_stats {
 	struct counter by_code[ROUTE_CODES];
 	struct histogram duration;
@@ -35,6 +44,12 @@ void router_free(struct router *router);
 /* At start only. The strings must live as long as the router; at most PATH_SEGMENTS_MAX segments.
  */
 void router_add(struct router *router, const struct route *route);
+
+/* At start only. The same style may be added again. */
+void router_add_style(struct router *router, const struct route_style *style);
+
+/* Tells the request's answer, where it is a refusal, in the style of its path. */
+void router_apply_style(const struct router *router, struct request *request);
 
 /*
  * OK: `*route` and `params`, in the order of the template. ROUTE_NOT_FOUND: no such path.

@@ -1,7 +1,7 @@
 /*
  * A message bus: what leaves one service and arrives in another, at least once. Implemented by
- * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats, and more to
- * come; one contract suite runs on all of them.
+ * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats and
+ * adapters/rabbitmq; one contract suite runs on all of them.
  *
  * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange, a local queue. A message has
  * a channel, a subject within it (routing key; Kafka carries it as a header), a key (messages with
@@ -62,10 +62,24 @@ struct bus_delivery {
 	uint64_t handle;       /* the adapter's */
 };
 
+/* A group of consumers, and what it wants of its channel. */
+struct bus_group {
+	const char *name;
+	const char *subjects; /* separated by spaces; NULL: all. NATS can do one or all */
+};
+
 /* What a program uses of a channel; made at start where it does not exist. */
 struct bus_channel {
 	const char *name;
 	int partitions; /* for engines that have them */
+
+	/*
+	 * The groups that are known, wherever they run. One that is not named here wants all, and
+	 * on engines that keep messages for each group apart (RabbitMQ) gets only what is published
+	 * after it was first opened.
+	 */
+	const struct bus_group *groups;
+	size_t group_count;
 
 	/* For engines that file messages by subject (JetStream). */
 	const char *stream;   /* "ENTITLEMENTS"; NULL: the name in capitals, with _ for . and - */
@@ -79,7 +93,8 @@ struct producer_ops {
 	 * Publishes all and waits for the fate of each, until steady time `until_ns` at the latest.
 	 * BUS_UNAVAILABLE: the engine is known to be away; nothing was sent and every fate is
 	 * NOT_PERSISTED; this takes no time. OK: look at each fate. A message to a channel that was
-	 * not declared is NOT_PERSISTED. Kafka may take up to half a second longer than told.
+	 * not declared is NOT_PERSISTED. Kafka may take up to half a second longer than told,
+	 * RabbitMQ a tenth.
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
@@ -103,9 +118,9 @@ struct consumer_ops {
 
 	/*
 	 * The effect of the first `count` deliveries of the last fetch is durable: they are not
-	 * given again, but for a group that is just being shared out anew. Counts of one fetch
-	 * grow. What is not acknowledged comes again with the next fetch, or after a restart. Not
-	 * OK: nothing is counted as acknowledged.
+	 * given again, but for a group that is just being shared out anew or a connection that is
+	 * just lost. Counts of one fetch grow. What is not acknowledged comes again with the next
+	 * fetch, or after a restart. Not OK: nothing is counted as acknowledged.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
@@ -117,8 +132,9 @@ struct consumer_ops {
 
 	/*
 	 * Before ack: the delivery at `index` of the last fetch can never be used, and `why` says
-	 * in a sentence what is wrong with it. The caller has put it aside. May be NULL: the engine
-	 * makes no difference.
+	 * in a sentence what is wrong with it. The caller has put it aside; on RabbitMQ the ack
+	 * does so too, in the queue "<group>_error", and fails where it cannot. May be NULL: the
+	 * engine makes no difference.
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
@@ -143,7 +159,10 @@ struct bus_ops {
 
 	struct producer *(*open_producer)(struct bus *bus);
 
-	/* A member of the group: each message of the channel goes to one member of each group. */
+	/*
+	 * A member of the group: each message of the channel that the group wants goes to one
+	 * member of it. Others are passed over, as if they were acknowledged.
+	 */
 	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
 
 	/* After all producers and consumers are closed. */
@@ -154,8 +173,40 @@ struct bus_ops {
 struct bus {
 	const struct bus_ops *ops;
 	const char *name;   /* "gateway-bus": what /readyz and the metrics call it */
-	const char *engine; /* "local", "kafka", "nats" */
+	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
 };
+
+/* The subjects that a group wants of a channel. NULL: all. */
+static inline const char *bus_group_subjects(const struct bus_channel *channel, const char *group)
+{
+	for (size_t i = 0; i < channel->group_count; i++) {
+		if (!strcmp(channel->groups[i].name, group))
+			return channel->groups[i].subjects;
+	}
+	return NULL;
+}
+
+/* Whether `subject` is among `subjects`, as of struct bus_group. */
+static inline bool bus_subjects_have(const char *subjects, struct slice subject)
+{
+	struct slice rest = subjects ? slice_of(subjects) : slice_make(NULL, 0);
+
+	while (rest.data) {
+		if (slice_equal(slice_cut(&rest, ' '), subject))
+			return true;
+	}
+	return !subjects;
+}
+
+/* There must be room for it; nothing is copied. */
+static inline void bus_message_add_header(
+	struct bus_message *message, const char *name, struct slice value)
+{
+	struct bus_header *header = &message->headers[message->header_count++];
+
+	header->name = slice_of(name);
+	header->value = value;
+}
 
 static inline void consumer_poison(struct consumer *consumer, size_t index, const char *why)
 {

@@ -57,6 +57,12 @@ struct cached_limit {
  *   refreshed, then deleted, evicted or expired      the lease is gone
  *   the lease ended                                  the lease is gone
  *   it ended, and another reader has it              that is another lease
+ *
+ * Readers alone make entries; a refresh replaces the one that is there, if that is not of a later
+ * version. So a value older than the last refreshed one is never served, in whatever order
+ * refreshes come and whatever is deleted, evicted or ends in between. That is for a cache that
+ * forgets: a Redis that has died and is back with an older snapshot, or as a replica that lagged,
+ * brings older values back with it.
  */
 struct cached_counter {
 	struct slice user_id;
@@ -107,13 +113,13 @@ struct cache_session_ops {
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	/*
-	 * After a change has committed, for each entry: writes the counter unless a later version
-	 * is there, deletes the lease and the list of all. One that fails is remembered as a
-	 * deletion of all three and made up for before the cache is used again.
+	 * After a change has committed, for each entry: writes the counter where one is there that
+	 * is not of a later version, and in any case deletes the lease and the list of all. One
+	 * that fails is remembered as a deletion of all three and made up for before the cache is
+	 * used again.
 	 *
-	 * Where no version is there, there is none to compare with: of two changes of a user that
-	 * are refreshed in the wrong order, the older one stays if the newer one was deleted or has
-	 * ended in between.
+	 * Where none is there, a later one may have been refreshed before this one, and deleted or
+	 * ended since: nothing is written, and the next reader fills.
 	 */
 	QP_MUST_CHECK enum status (*counter_refresh)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);

@@ -31,13 +31,15 @@ struct counter_row {
 };
 
 struct counter_repository {
-	/* In a transaction: locks what exists and fills it in; `messages` are unique and sorted by
+	/* In a transaction: fills in what exists, for put(); `messages` are unique and sorted by
 	 * the bytes of user_id, then message_id. */
 	QP_MUST_CHECK enum status (*lock)(
 		struct session *session, struct counter_message *messages, size_t count);
 
-	/* In a transaction: writes the messages, locked (`exists`) or new. RERUN: another session
-	 * made one of the new ones first. */
+	/*
+	 * In a transaction, after lock(): writes messages, new ones, and such that `exists` and go
+	 * from unread to read. RERUN: another session has changed one of them since lock().
+	 */
 	QP_MUST_CHECK enum status (*put)(
 		struct session *session, const struct counter_message *messages, size_t count);
 

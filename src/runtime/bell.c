@@ -73,3 +73,13 @@ void bell_wait(struct bell *bell, int64_t ns)
 	bell->rung = false;
 	pthread_mutex_unlock(&bell->lock);
 }
+
+void bell_pause(struct bell *bell, int64_t ns)
+{
+	struct timespec until = steady_in(ns);
+
+	pthread_mutex_lock(&bell->lock);
+	while (!bell->stopping && pthread_cond_timedwait(&bell->changed, &bell->lock, &until) == 0)
+		;
+	pthread_mutex_unlock(&bell->lock);
+}

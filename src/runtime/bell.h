@@ -30,4 +30,7 @@ bool bell_is_stopping(struct bell *bell);
 /* Waits for a ring, `ns` at most. One thread at a time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
+/* Lets `ns` pass, whatever rings; a stop ends it. Rings are kept. One thread at a time. */
+void bell_pause(struct bell *bell, int64_t ns);
+
 #endif

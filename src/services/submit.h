@@ -12,6 +12,10 @@
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
+/* The same where requests are made by users, who know nothing of each other's keys. */
+void submit_write_of(
+	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
+
 /* The same for a request that only looks. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 

@@ -29,6 +29,18 @@ static void assert_text(struct slice got, const char *text)
 	assert_slice(got, text, strlen(text));
 }
 
+/* The number that a value ends with: "m-17" is 17. Values do not end with a NUL. */
+static long number_in(struct slice value)
+{
+	char digits[24] = "";
+
+	if (slice_starts_with(value, "m-"))
+		value = slice_make(value.data + 2, value.len - 2);
+	assert_true(value.len < sizeof(digits));
+	memcpy(digits, value.data, value.len);
+	return strtol(digits, NULL, 10);
+}
+
 static enum status try_fetch(
 	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, size_t *count)
 {
@@ -302,7 +314,7 @@ static void any_deadline_tells_the_truth(void **state)
 	while (!came[3049]) { /* the last of them: in no order, so the rest is waited for below */
 		count = bus_engine_fetch(consumer, deliveries, 100);
 		for (size_t i = 0; i < count; i++)
-			came[atol(deliveries[i].value.data + 2)]++;
+			came[number_in(deliveries[i].value)]++;
 		bus_engine_ack(consumer, count);
 	}
 	do {
@@ -310,7 +322,7 @@ static void any_deadline_tells_the_truth(void **state)
 					 bus_engine_in(NS_PER_S)),
 			STATUS_OK);
 		for (size_t i = 0; i < count; i++)
-			came[atol(deliveries[i].value.data + 2)]++;
+			came[number_in(deliveries[i].value)]++;
 		bus_engine_ack(consumer, count);
 	} while (count > 0);
 	for (size_t i = 0; i < 3100; i++) {
@@ -378,6 +390,101 @@ static void channels_are_apart(void **state)
 	bus_engine_close(engine, second);
 }
 
+/* ---- subjects ---------------------------------------------------------------------------- */
+
+static const char *const subjects[] = {"news", "read", "alarm", "", "new", "newsy", "read"};
+
+#define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
+
+/* NATS files the subjects of all channels together. */
+static struct slice subject_of(struct bus_engine *engine, int channel, const char *subject)
+{
+	if (!bus_engine_is_nats() || !*subject)
+		return slice_of(subject);
+	return bus_engine_subject(engine, channel, subject);
+}
+
+/* Message i has subject i, over and over, and the id "<prefix><i>". */
+static void publish_subjects(struct bus_engine *engine, const char *prefix, size_t count)
+{
+	struct bus_message *messages = bus_engine_messages(engine, prefix, count, 3);
+
+	for (size_t i = 0; i < count; i++)
+		messages[i].subject = subject_of(engine, CHANNEL_FIRST, subjects[i % SUBJECTS]);
+	bus_engine_publish(engine, messages, count);
+}
+
+/* The ids are those of messages with one of two subjects, each once. */
+static void assert_subjects(const struct slice *ids, size_t count, const char *one, const char *two)
+{
+	unsigned char seen[7 * 40] = {0};
+
+	for (size_t i = 0; i < count; i++) {
+		size_t number = strtoul(ids[i].data + 2, NULL, 10);
+		const char *subject = subjects[number % SUBJECTS];
+
+		assert_true(number < sizeof(seen) && !seen[number]++);
+		if (strcmp(subject, one) && strcmp(subject, two))
+			fail_msg("%s has the subject %s", ids[i].data, subject);
+	}
+}
+
+static void a_group_gets_only_the_subjects_it_wants(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *all = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	struct consumer *news = bus_engine_consumer(engine, CHANNEL_FIRST, "news");
+	struct consumer *reads = bus_engine_consumer(engine, CHANNEL_FIRST, "read");
+
+	publish_subjects(engine, "m-", 7 * 40);
+	bus_engine_assert_all(bus_engine_collect(engine, all, 7 * 40), "m-", 7 * 40);
+	if (bus_engine_is_nats()) /* where a group wants one subject or all */
+		assert_subjects(bus_engine_collect(engine, news, 40), 40, "news", "news");
+	else
+		assert_subjects(bus_engine_collect(engine, news, 80), 80, "news", "alarm");
+	assert_subjects(bus_engine_collect(engine, reads, 80), 80, "read", "read");
+	bus_engine_fetch_nothing(all);
+	bus_engine_fetch_nothing(news);
+	bus_engine_fetch_nothing(reads);
+	bus_engine_close(engine, all);
+	bus_engine_close(engine, news);
+	bus_engine_close(engine, reads);
+}
+
+static void what_is_passed_over_never_comes(void **state)
+{
+	static const char *const ids[] = {"wanted-1", "wanted-2", "wanted-3"};
+	struct bus_engine *engine = *state;
+	struct consumer *reads = bus_engine_consumer(engine, CHANNEL_SECOND, "read");
+	struct bus_message message = bus_engine_message(engine, CHANNEL_SECOND, "k", "wanted");
+	struct bus_delivery delivery;
+
+	message.subject = subject_of(engine, CHANNEL_SECOND, "read");
+	for (int round = 0; round < 3; round++) {
+		message.id = slice_of(ids[round]);
+		for (int i = 0; i < 20; i++)
+			bus_engine_publish_one(engine, CHANNEL_SECOND, "k", "unwanted");
+		bus_engine_fetch_nothing(reads);
+		bus_engine_publish(engine, &message, 1);
+		bus_engine_publish_one(engine, CHANNEL_SECOND, "k", "unwanted");
+		bus_engine_fetch(reads, &delivery, 1);
+		assert_true(slice_equal(delivery.subject, message.subject));
+		assert_text(delivery.id, ids[round]);
+		bus_engine_fetch(reads, &delivery, 1); /* it is not acknowledged */
+		assert_text(delivery.id, ids[round]);
+		bus_engine_ack(reads, 1);
+		bus_engine_fetch_nothing(reads);
+		bus_engine_close(engine, reads);
+		if (round == 1)
+			bus_engine_restart(engine);
+		reads = bus_engine_consumer(engine, CHANNEL_SECOND, "read");
+	}
+	bus_engine_fetch_nothing(reads);
+	bus_engine_close(engine, reads);
+}
+
+/* ---- groups that come and go ------------------------------------------------------------- */
+
 static void a_new_group_begins_at_the_oldest(void **state)
 {
 	struct bus_engine *engine = *state;
@@ -413,7 +520,7 @@ static void *take_part(void *context)
 		for (size_t i = 0; i < count; i++) {
 			if (!slice_starts_with(deliveries[i].value, "m-"))
 				continue;
-			atomic_fetch_add(&member->seen[atol(deliveries[i].value.data + 2)], 1);
+			atomic_fetch_add(&member->seen[number_in(deliveries[i].value)], 1);
 			atomic_fetch_add(member->total, 1);
 		}
 		if (consumer->ops->ack(consumer, count) == STATUS_OK)
@@ -552,7 +659,7 @@ static void fetch_numbered(struct consumer *consumer, long first, size_t wanted)
 		if (count > have)
 			have = count;
 		for (size_t i = 0; i < count; i++)
-			assert_int_equal(atol(deliveries[i].value.data), first + (long)i);
+			assert_int_equal(number_in(deliveries[i].value), first + (long)i);
 	}
 }
 
@@ -637,6 +744,27 @@ static void nothing_to_acknowledge_is_fine(void **state)
 	consumer->ops->again(consumer);
 	bus_engine_ack(consumer, 0);
 	fetch_numbered(consumer, 0, 1);
+	bus_engine_close(engine, consumer);
+}
+
+static void a_poisoned_delivery_is_done_when_it_is_acknowledged(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *consumer = bus_engine_consumer(engine, CHANNEL_SECOND, "g");
+
+	publish_numbered(engine, 0, 5);
+	fetch_numbered(consumer, 0, 5);
+	consumer_poison(consumer, 1, "nobody understands it");
+	consumer_poison(consumer, 3, "nor this one");
+	consumer->ops->again(consumer);
+	fetch_numbered(consumer, 0, 5);
+	consumer_poison(consumer, 1, "nobody understands it");
+	consumer_poison(consumer, 3, "nor this one");
+	bus_engine_ack(consumer, 2);
+	fetch_numbered(consumer, 2, 3);
+	consumer_poison(consumer, 1, "nor this one");
+	bus_engine_ack(consumer, 3);
+	bus_engine_fetch_nothing(consumer);
 	bus_engine_close(engine, consumer);
 }
 
@@ -811,6 +939,8 @@ int main(void)
 		BUS_TEST(messages_of_a_key_keep_their_order),
 		BUS_TEST(each_group_gets_everything),
 		BUS_TEST(channels_are_apart),
+		BUS_TEST(a_group_gets_only_the_subjects_it_wants),
+		BUS_TEST(what_is_passed_over_never_comes),
 		BUS_TEST(a_new_group_begins_at_the_oldest),
 		BUS_TEST(members_of_a_group_share_without_overlap),
 		BUS_TEST(members_that_come_and_go_lose_nothing),
@@ -818,6 +948,7 @@ int main(void)
 		BUS_TEST(a_part_can_be_acknowledged),
 		BUS_TEST(what_is_not_acknowledged_is_not_passed_over),
 		BUS_TEST(nothing_to_acknowledge_is_fine),
+		BUS_TEST(a_poisoned_delivery_is_done_when_it_is_acknowledged),
 		BUS_TEST(a_restart_gives_what_was_not_acknowledged),
 		BUS_TEST(everything_can_be_closed_with_messages_pending),
 		BUS_TEST(a_fetch_ends_at_its_time),

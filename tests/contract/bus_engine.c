@@ -8,6 +8,7 @@
 #include "adapters/kafka/kafka_bus.h"
 #include "adapters/local/local_bus.h"
 #include "adapters/nats/nats_bus.h"
+#include "adapters/rabbitmq/rabbitmq_bus.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -76,6 +77,8 @@ static struct bus *new_bus(const struct bus_engine *engine)
 		return local_bus_new("contract", engine->path, engine->channels, CHANNEL_COUNT);
 	if (bus_engine_is_nats())
 		return nats_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
+	if (strncmp(bus_url(), "amqp", 4) == 0)
+		return rabbitmq_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 }
 
@@ -101,14 +104,20 @@ static void open_bus(struct bus_engine *engine)
 	engine->producer = engine->bus->ops->open_producer(engine->bus);
 }
 
+static const char *group_name(struct bus_engine *engine, int channel, const char *group)
+{
+	struct buffer name = buffer_make(&engine->arena, 64);
+
+	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
+	return name.data;
+}
+
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group)
 {
 	struct bus *bus = engine->bus;
-	struct buffer name = buffer_make(&engine->arena, 64);
-	struct consumer *consumer;
+	const char *name = group_name(engine, channel, group);
+	struct consumer *consumer = bus->ops->open_consumer(bus, engine->names[channel], name);
 
-	buffer_format(&name, "%s-%s%c", engine->names[channel], group, '\0');
-	consumer = bus->ops->open_consumer(bus, engine->names[channel], name.data);
 	assert_true(engine->consumer_count < CONSUMERS_MAX);
 	engine->consumers[engine->consumer_count++] = consumer;
 	return consumer;
@@ -138,6 +147,28 @@ void bus_engine_restart(struct bus_engine *engine)
 	open_bus(engine);
 }
 
+static const char *group_subject(struct bus_engine *engine, int channel, const char *subject)
+{
+	return arena_copy(&engine->arena, bus_engine_subject(engine, channel, subject)).data;
+}
+
+static void name_groups(struct bus_engine *engine, int channel)
+{
+	static const struct bus_group groups[GROUP_COUNT] = {{"g", NULL}, {"one", NULL},
+		{"two", NULL}, {"late", NULL}, {"idle", NULL}, {"news", "news alarm"},
+		{"read", "read"}};
+
+	for (size_t i = 0; i < GROUP_COUNT; i++) {
+		engine->groups[channel][i].name = group_name(engine, channel, groups[i].name);
+		engine->groups[channel][i].subjects = groups[i].subjects;
+		if (bus_engine_is_nats() && groups[i].subjects)
+			engine->groups[channel][i].subjects =
+				group_subject(engine, channel, groups[i].name);
+	}
+	engine->channels[channel].groups = engine->groups[channel];
+	engine->channels[channel].group_count = GROUP_COUNT;
+}
+
 static void name_channels(struct bus_engine *engine)
 {
 	static const char *const endings[CHANNEL_COUNT] = {"first", "second"};
@@ -147,7 +178,7 @@ static void name_channels(struct bus_engine *engine)
 
 	dice_init(&dice);
 	number = (unsigned)dice_next(&dice);
-	for (size_t i = 0; i < CHANNEL_COUNT; i++) {
+	for (int i = 0; i < CHANNEL_COUNT; i++) {
 		snprintf(engine->names[i], sizeof(engine->names[i]), "test-%08x-%s", number,
 			endings[i]);
 		snprintf(engine->subjects[i], sizeof(engine->subjects[i]), "%s %s.>",
@@ -155,6 +186,7 @@ static void name_channels(struct bus_engine *engine)
 		engine->channels[i].name = engine->names[i];
 		engine->channels[i].subjects = engine->subjects[i];
 		engine->channels[i].partitions = partitions[i];
+		name_groups(engine, i);
 	}
 }
 

@@ -1,8 +1,9 @@
 /*
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
- * default), a kafka:// URL, whose server with_kafka.py starts, or a nats:// URL (with_nats.py).
+ * default), a kafka://, nats:// or amqp:// URL, whose server with_kafka.py, with_nats.py or
+ * with_rabbitmq.py starts.
  *
- * Each test has a bus of its own; on a server also channels of its own, told apart by a prefix.
+ * Each test has a bus of its own; on servers also channels of its own, told apart by a prefix.
  */
 #ifndef QUIPU_CONTRACT_BUS_ENGINE_H
 #define QUIPU_CONTRACT_BUS_ENGINE_H
@@ -29,12 +30,16 @@
 
 enum { CHANNEL_FIRST, CHANNEL_SECOND, CHANNEL_COUNT };
 
+/* The groups that each channel is declared with; what a test opens is one of them. */
+#define GROUP_COUNT 7
+
 struct bus_engine {
 	struct bus *bus; /* started, and up */
 	struct producer *producer;
 	struct bus_channel channels[CHANNEL_COUNT]; /* of 4 partitions and of 1 */
 	char names[CHANNEL_COUNT][40];
 	char subjects[CHANNEL_COUNT][96];
+	struct bus_group groups[CHANNEL_COUNT][GROUP_COUNT];
 	char *path;         /* of the local queue */
 	struct arena arena; /* until the test ends */
 
@@ -63,7 +68,11 @@ struct slice bus_engine_place(struct bus_engine *engine, int channel);
 /* Ends the bus and starts another on the same data. Consumers have to be closed before. */
 void bus_engine_restart(struct bus_engine *engine);
 
-/* Groups are the test's and the channel's own. What a test that fails leaves open is closed. */
+/*
+ * Groups are the test's and the channel's own: "g", "one", "two", "late" and "idle" want all,
+ * "news" the subjects news and alarm, "reads" the subject read. What a test that fails leaves open
+ * is closed.
+ */
 struct consumer *bus_engine_consumer(struct bus_engine *engine, int channel, const char *group);
 void bus_engine_close(struct bus_engine *engine, struct consumer *consumer);
 

@@ -24,8 +24,10 @@
 #include "base/log.h"
 #include "faulty_disk.h"
 
+static const struct bus_group groups[] = {{.name = "reads", .subjects = "read"}};
 static const struct bus_channel channels[] = {
-	{.name = "events", .partitions = 4}, {.name = "dead", .partitions = 1}};
+	{.name = "events", .partitions = 4, .groups = groups, .group_count = 1},
+	{.name = "dead", .partitions = 1}};
 
 static char folder[64];
 static char path[80];
@@ -316,6 +318,28 @@ static void what_every_group_has_acknowledged_is_deleted(void **state)
 	assert_int_equal(ask("SELECT count(*) FROM acknowledged"), 0);
 }
 
+/* A group that wants none of what comes keeps none of it, though it has nothing to acknowledge. */
+static void what_a_group_passes_over_is_deleted(void **state)
+{
+	struct bus *bus = open_bus();
+	struct consumer *consumer = bus->ops->open_consumer(bus, "events", "reads");
+	struct bus_delivery delivery;
+	size_t count = 7;
+
+	(void)state;
+	for (long i = 0; i < 3000; i++)
+		publish_number(bus, "events", "", i);
+	assert_int_equal(
+		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(300)), STATUS_OK);
+	assert_int_equal(count, 0);
+	consumer->ops->close(consumer);
+	bus->ops->free(bus);
+	assert_int_equal(ask("SELECT position FROM groups"), 3000);
+	bus = open_bus();
+	bus->ops->free(bus);
+	assert_int_equal(ask("SELECT count(*) FROM messages"), 0);
+}
+
 static void a_channel_without_a_group_keeps_seven_days(void **state)
 {
 	struct bus *bus = open_bus();
@@ -597,6 +621,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		LOCAL_TEST(kill_9_loses_nothing_that_was_confirmed), /* forks: before any thread */
 		LOCAL_TEST(what_every_group_has_acknowledged_is_deleted),
+		LOCAL_TEST(what_a_group_passes_over_is_deleted),
 		LOCAL_TEST(a_channel_without_a_group_keeps_seven_days),
 		LOCAL_TEST(offsets_are_never_given_twice),
 		LOCAL_TEST(what_the_faster_member_acknowledged_stays_so),

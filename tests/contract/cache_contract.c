@@ -429,8 +429,9 @@ static void threads_together_get_exactly_the_limit(void **state)
 			(struct taker){.bench = bench, .user_id = user, .seed = 1 + (uint64_t)i};
 		assert_int_equal(pthread_create(&threads[i], NULL, take_often, &takers[i]), 0);
 	}
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++) {
 		assert_int_equal(takers[i].status, STATUS_OK);
 		granted += takers[i].granted;
 	}
@@ -468,8 +469,9 @@ static void of_many_fills_at_once_one_counts(void **state)
 		takers[i] = (struct taker){.bench = bench, .user_id = user};
 		assert_int_equal(pthread_create(&threads[i], NULL, fill_once, &takers[i]), 0);
 	}
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+	for (int i = 0; i < THREADS; i++) {
 		assert_int_equal(takers[i].status, STATUS_OK);
 		assert_true(takers[i].granted == 1);
 	}
@@ -533,5 +535,5 @@ int main(void)
 	failed = cmocka_run_group_tests_name("cache_contract", tests, NULL, NULL);
 	if (cache_bench_is_memory())
 		failed += cmocka_run_group_tests_name("cache_memory", memory_tests, NULL, NULL);
-	return failed + cache_counter_tests();
+	return failed + cache_counter_tests() + cache_counter_rule_tests();
 }

@@ -4,5 +4,6 @@
 
 /* Each returns how many have failed. */
 int cache_counter_tests(void);
+int cache_counter_rule_tests(void);
 
 #endif

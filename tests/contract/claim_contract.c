@@ -26,6 +26,7 @@ struct subject {
 	enum status (*put)(struct engine *engine, struct session *session, const struct slice *ids,
 		size_t count, int64_t time_us);
 	const char *keep_sql; /* for PostgreSQL: makes KEPT rows that are done */
+	bool is_of_dialogs;   /* an outbox: that of dialogs */
 };
 
 struct bench {
@@ -61,19 +62,21 @@ static enum status outbox_put(struct engine *engine, struct session *session,
 	return engine->outbox->put(session, events, count);
 }
 
-static const struct subject outbox = {
-	.table = "outbox_events",
-	.id = "event_id",
-	.busy = "IN_FLIGHT",
-	.done = "PUBLISHED",
-	.done_at = "published_at",
-	.claims = outbox_claims,
-	.put = outbox_put,
-	.keep_sql = "INSERT INTO outbox_events (event_id, event_type, aggregate_key, trace_id, "
-		    "payload, status, created_at, published_at) SELECT gen_random_uuid(), 'x', "
-		    "'x', '', '', 'PUBLISHED', clock_timestamp(), clock_timestamp() "
-		    "FROM generate_series(1, 20000)",
-};
+#define KEEP_SQL(table)                                                                            \
+	"INSERT INTO " table " (event_id, event_type, aggregate_key, trace_id, "                   \
+	"payload, status, created_at, published_at) SELECT gen_random_uuid(), 'x', "               \
+	"'x', '', '', 'PUBLISHED', clock_timestamp(), clock_timestamp() "                          \
+	"FROM generate_series(1, 20000)"
+
+#define OUTBOX(name, dialogs)                                                                      \
+	{                                                                                          \
+		.table = name, .id = "event_id", .busy = "IN_FLIGHT", .done = "PUBLISHED",         \
+		.done_at = "published_at", .claims = outbox_claims, .put = outbox_put,             \
+		.keep_sql = KEEP_SQL(name), .is_of_dialogs = dialogs,                              \
+	}
+
+static const struct subject outbox = OUTBOX("outbox_events", false);
+static const struct subject dialog_outbox = OUTBOX("dialog_outbox_events", true);
 
 static const struct claim_repository *notification_claims(const struct engine *engine)
 {
@@ -127,6 +130,8 @@ static int setup(void **state)
 	bench->subject = *state;
 	engine_setup(&engine);
 	bench->engine = engine;
+	if (bench->subject->is_of_dialogs)
+		bench->engine->outbox = bench->engine->dialog_outbox;
 	bench->claims = bench->subject->claims(bench->engine);
 	if (!engine_time_is_ours(bench->engine)) /* its tests share a database */
 		engine_execute(bench->engine, "TRUNCATE %s", bench->subject->table);
@@ -841,7 +846,8 @@ static void what_was_published_since_then_is_sent_again(void **state)
 	assert_int_equal(engine_count(bench->engine, "operator_actions"), records + 3);
 	assert_true(engine_count(bench->engine,
 			    "operator_actions WHERE action = 'resend' AND target = "
-			    "'outbox_events' AND detail LIKE '1 published since 20__-%%Z'") >= 1);
+			    "'%s' AND detail LIKE '1 published since 20__-%%Z'",
+			    bench->subject->table) >= 1);
 }
 
 static bool resolve(
@@ -883,8 +889,8 @@ static void a_failed_event_is_reopened_and_counts_from_the_start(void **state)
 	assert_int_equal(bench->claim[0].attempt_count, 0);
 	assert_int_equal(engine_count(bench->engine,
 				 "operator_actions WHERE action = 'replay' AND target = "
-				 "'outbox_events/%s' AND detail = 'wrong item'",
-				 id.data),
+				 "'%s/%s' AND detail = 'wrong item'",
+				 bench->subject->table, id.data),
 		1);
 }
 
@@ -903,8 +909,8 @@ static void a_failed_event_is_discarded_for_good(void **state)
 	assert_int_equal(claim(bench, "me", LEASE_US), 0);
 	assert_int_equal(engine_count(bench->engine,
 				 "operator_actions WHERE action = 'discard' AND target = "
-				 "'outbox_events/%s'",
-				 id.data),
+				 "'%s/%s'",
+				 bench->subject->table, id.data),
 		1);
 }
 
@@ -1023,25 +1029,27 @@ static void a_failed_event_is_found_with_all_that_is_known(void **state)
 		ON(subject, nor_while_the_planner_knows_nothing_of_them),                          \
 		ON(subject, nor_where_they_came_after_the_statements_were_planned)
 
+#define EVERY_OUTBOX(subject)                                                                      \
+	EVERY_TABLE(subject), ON(subject, an_event_is_there_when_its_transaction_commits),         \
+		ON(subject, what_was_published_since_then_is_sent_again),                          \
+		ON(subject, a_failed_event_is_reopened_and_counts_from_the_start),                 \
+		ON(subject, a_failed_event_is_discarded_for_good),                                 \
+		ON(subject, a_resolution_that_is_rolled_back_leaves_no_record),                    \
+		ON(subject, failed_events_are_listed_by_id_page_by_page),                          \
+		ON(subject, a_failed_event_is_found_with_all_that_is_known)
+
 int main(void)
 {
-	const struct CMUnitTest outbox_tests[] = {
-		EVERY_TABLE(&outbox),
-		ON(&outbox, an_event_is_there_when_its_transaction_commits),
-		ON(&outbox, what_was_published_since_then_is_sent_again),
-		ON(&outbox, a_failed_event_is_reopened_and_counts_from_the_start),
-		ON(&outbox, a_failed_event_is_discarded_for_good),
-		ON(&outbox, a_resolution_that_is_rolled_back_leaves_no_record),
-		ON(&outbox, failed_events_are_listed_by_id_page_by_page),
-		ON(&outbox, a_failed_event_is_found_with_all_that_is_known),
-	};
-
+	const struct CMUnitTest outbox_tests[] = {EVERY_OUTBOX(&outbox)};
+	const struct CMUnitTest dialog_outbox_tests[] = {EVERY_OUTBOX(&dialog_outbox)};
 	const struct CMUnitTest notification_tests[] = {
 		EVERY_TABLE(&notifications),
 		ON(&notifications, sweep_takes_what_was_given_up_too),
 	};
 	int failed = cmocka_run_group_tests_name("claims of the outbox", outbox_tests, NULL, NULL);
 
+	failed += cmocka_run_group_tests_name(
+		"claims of the dialogs' outbox", dialog_outbox_tests, NULL, NULL);
 	failed += cmocka_run_group_tests_name(
 		"claims of notifications", notification_tests, NULL, NULL);
 	return failed;

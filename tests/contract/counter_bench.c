@@ -61,6 +61,14 @@ void counter_bench_refresh(struct cache_session *session, struct slice user_id, 
 	assert_int_equal(session->ops->counter_refresh(session, &counter, 1), STATUS_OK);
 }
 
+void counter_bench_know(struct cache_session *session, struct slice user_id, int64_t version)
+{
+	struct cached_counter missed = counter_bench_get(session, user_id);
+
+	assert_true(!missed.hit && missed.lease != 0);
+	counter_bench_fill(session, &missed, version);
+}
+
 /* ---- from outside ------------------------------------------------------------------------ */
 
 static redisContext *connect_to(const char *url)

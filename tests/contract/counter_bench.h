@@ -23,6 +23,9 @@ void counter_bench_fill(
 	struct cache_session *session, const struct cached_counter *missed, int64_t version);
 void counter_bench_refresh(struct cache_session *session, struct slice user_id, int64_t version);
 
+/* Makes the user's counter, which is not there, the way that entries are made: misses and fills. */
+void counter_bench_know(struct cache_session *session, struct slice user_id, int64_t version);
+
 /* ---- from outside ------------------------------------------------------------------------ */
 
 /* Time goes by for the counter, the lease and the list of this user. */

@@ -8,18 +8,24 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "adapters/postgres/postgres_counters.h"
 #include "adapters/postgres/postgres_counts.h"
 #include "adapters/postgres/postgres_entitlements.h"
 #include "adapters/postgres/postgres_limits.h"
+#include "adapters/postgres/postgres_messages.h"
 #include "adapters/postgres/postgres_notifications.h"
 #include "adapters/postgres/postgres_outbox.h"
+#include "adapters/postgres/postgres_pots.h"
 #include "adapters/postgres/postgres_sent.h"
 #include "adapters/postgres/postgres_store.h"
+#include "adapters/sqlite/sqlite_counters.h"
 #include "adapters/sqlite/sqlite_counts.h"
 #include "adapters/sqlite/sqlite_entitlements.h"
 #include "adapters/sqlite/sqlite_limits.h"
+#include "adapters/sqlite/sqlite_messages.h"
 #include "adapters/sqlite/sqlite_notifications.h"
 #include "adapters/sqlite/sqlite_outbox.h"
+#include "adapters/sqlite/sqlite_pots.h"
 #include "adapters/sqlite/sqlite_sent.h"
 #include "adapters/sqlite/sqlite_store.h"
 #include "base/clock.h"
@@ -29,8 +35,8 @@
 
 #define UP_TIMEOUT_MS 20000
 
-static const char *const components[] = {
-	"common", "counts", "entitlements", "gateway", "notifications", NULL};
+static const char *const components[] = {"common", "counters", "counts", "dialogs", "entitlements",
+	"gateway", "notifications", "pots", NULL};
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -186,6 +192,10 @@ int engine_setup(void **state)
 	engine->notifications =
 		is_sqlite() ? &sqlite_notification_repository : &postgres_notification_repository;
 	engine->outbox = is_sqlite() ? &sqlite_entitlement_outbox : &postgres_entitlement_outbox;
+	engine->dialog_outbox = is_sqlite() ? &sqlite_dialog_outbox : &postgres_dialog_outbox;
+	engine->messages = is_sqlite() ? &sqlite_message_repository : &postgres_message_repository;
+	engine->counters = is_sqlite() ? &sqlite_counter_repository : &postgres_counter_repository;
+	engine->pots = is_sqlite() ? &sqlite_pot_repository : &postgres_pot_repository;
 	open_store(engine);
 	*state = engine;
 	return 0;
@@ -241,7 +251,8 @@ static int64_t ask_postgres(const char *sql)
 	return number;
 }
 
-static int64_t ask(struct engine *engine, const char *prefix, const char *format, va_list arguments)
+static int64_t QP_PRINTF(3, 0)
+	ask(struct engine *engine, const char *prefix, const char *format, va_list arguments)
 {
 	char sql[2048];
 	int len = snprintf(sql, sizeof(sql), "%s", prefix);

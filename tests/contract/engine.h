@@ -18,10 +18,13 @@
 #include <cmocka.h>
 
 #include "ports/count_repository.h"
+#include "ports/counter_repository.h"
 #include "ports/entitlement_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/message_repository.h"
 #include "ports/notification_repository.h"
 #include "ports/outbox_repository.h"
+#include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
 #include "ports/store.h"
 
@@ -34,7 +37,11 @@ struct engine {
 	const struct sent_repository *sent;
 	const struct entitlement_repository *entitlements;
 	const struct outbox_repository *outbox;
+	const struct outbox_repository *dialog_outbox;
+	const struct message_repository *messages;
+	const struct counter_repository *counters;
 	const struct notification_repository *notifications;
+	const struct pot_repository *pots;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */
 

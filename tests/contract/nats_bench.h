@@ -93,7 +93,7 @@ struct nats_admin {
 void nats_admin_open(struct nats_admin *admin);
 void nats_admin_close(struct nats_admin *admin);
 
-/* Standard error, from now on until it is released, which writes it out. */
+/* Standard error, from now on until it is released, which writes it out. While no bus is open. */
 void nats_bench_capture_log(void);
 int nats_bench_count_in_log(const char *words);
 void nats_bench_release_log(void);

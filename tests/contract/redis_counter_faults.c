@@ -68,7 +68,7 @@ static void know(struct scene *scene, struct slice user)
 {
 	struct cached_counter list;
 
-	counter_bench_refresh(scene->writer, user, 1);
+	counter_bench_know(scene->reader, user, 1);
 	list = counter_bench_get_list(scene->reader, user);
 	assert_true(list.lease != 0);
 	counter_bench_fill(scene->reader, &list, 1);
@@ -185,7 +185,6 @@ static void a_refresh_that_is_not_answered_is_made_up_for(void **state)
 	began_ms = cache_bench_now_ms();
 	assert_int_equal(try_refresh(scene, scene->user, 2), STATUS_CACHE_AWAY);
 	assert_true(cache_bench_now_ms() - began_ms <= BOUND_MS);
-	assert_int_equal(try_refresh(scene, scene->user, 3), STATUS_CACHE_AWAY);
 	redis_server_thaw();
 	cache_bench_wait_until_up(scene->bench.cache);
 	assert_false(has_keys(scene, scene->user));
@@ -216,10 +215,24 @@ static struct slice numbered(struct scene *scene, int i)
 	return cache_bench_user(&scene->bench, name);
 }
 
+/* Few enough that a busy machine answers in time. */
+#define PORTION 100
+
+static void know_portion(struct scene *scene, int first)
+{
+	struct cached_counter counters[PORTION];
+	const struct cache_session_ops *ops = scene->reader->ops;
+
+	for (int i = 0; i < PORTION; i++)
+		counters[i] = counter_bench_value(numbered(scene, first + i), 1);
+	assert_int_equal(ops->counter_get(scene->reader, counters, PORTION), STATUS_OK);
+	assert_int_equal(ops->counter_fill(scene->reader, counters, PORTION), STATUS_OK);
+}
+
 static void save_all_kinds_and_go_away(struct scene *scene)
 {
-	for (int i = 0; i < 1000; i++)
-		counter_bench_refresh(scene->writer, numbered(scene, i), 1);
+	for (int i = 0; i < 1000; i += PORTION)
+		know_portion(scene, i);
 	know(scene, scene->user);
 	cache_bench_fill(&scene->bench, scene->user, 5, 0);
 	redis_server_tell("SET counter:x:Followers 1");
@@ -321,6 +334,7 @@ static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 {
 	struct scene *scene = *state;
 
+	counter_bench_know(scene->reader, scene->user, 0);
 	for (int i = 1; i <= 30; i++) {
 		struct cached_counter counter;
 
@@ -460,14 +474,12 @@ static void what_has_no_end_is_a_miss(void **state)
 {
 	static const char counter[] = "{\"count\":3,\"version\":999," TIME "}";
 	struct scene *scene = *state;
-	struct cached_counter got;
 
 	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, counter, 0);
 	assert_free_and_leased(scene, COUNTER_KEY);
 	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, counter, 0);
 	counter_bench_refresh(scene->writer, scene->user, 2);
-	got = counter_bench_get(scene->reader, scene->user);
-	assert_true(counter_bench_is(&got, 2));
+	assert_false(has_keys(scene, scene->user));
 }
 
 static void the_same_json_in_other_words_is_a_hit(void **state)
@@ -506,7 +518,7 @@ static void a_date_that_does_not_exist_is_a_miss(void **state)
 	assert_true(counter_bench_is(&counter, 8));
 }
 
-static void what_we_did_not_write_is_overwritten(void **state)
+static void what_we_did_not_write_is_overwritten_or_deleted(void **state)
 {
 	struct scene *scene = *state;
 	struct cached_counter missed, counter;
@@ -521,17 +533,13 @@ static void what_we_did_not_write_is_overwritten(void **state)
 		assert_true(counter_bench_is(&counter, 1));
 		counter_bench_plant(&scene->bench, COUNTER_KEY, user, foreign[i], 60);
 		counter_bench_refresh(scene->writer, user, 2);
-		counter = counter_bench_get(scene->reader, user);
-		assert_true(counter_bench_is(&counter, 2));
+		assert_false(has_keys(scene, user));
 	}
 	counter_bench_plant_hash(&scene->bench, COUNTER_KEY, scene->user, 0);
 	counter_bench_plant_hash(&scene->bench, LEASE_KEY, scene->user, 0);
 	counter_bench_plant_hash(&scene->bench, LIST_KEY, scene->user, 0);
 	counter_bench_refresh(scene->writer, scene->user, 3);
-	counter = counter_bench_get(scene->reader, scene->user);
-	assert_true(counter_bench_is(&counter, 3));
-	assert_true(counter_bench_ttl_ms(&scene->bench, LEASE_KEY, scene->user) == -2);
-	assert_true(counter_bench_ttl_ms(&scene->bench, LIST_KEY, scene->user) == -2);
+	assert_false(has_keys(scene, scene->user));
 }
 
 /* Somebody else's lease with an end is waited for; one without is taken. */
@@ -568,6 +576,7 @@ static void the_keys_of_counters_are_all_that_they_need(void **state)
 	snprintf(url, sizeof(url), "redis://quipu:pass@127.0.0.1:%d", redis_server_port());
 	cache_bench_open(&other, url);
 	user = cache_bench_user(&other, "a");
+	counter_bench_know(other.session, user, 0);
 	counter_bench_refresh(other.session, user, 1);
 	list = counter_bench_get_list(other.session, user);
 	counter_bench_fill(other.session, &list, 1);
@@ -601,7 +610,7 @@ int main(void)
 		FAULT_TEST(what_has_no_end_is_a_miss),
 		FAULT_TEST(the_same_json_in_other_words_is_a_hit),
 		FAULT_TEST(a_date_that_does_not_exist_is_a_miss),
-		FAULT_TEST(what_we_did_not_write_is_overwritten),
+		FAULT_TEST(what_we_did_not_write_is_overwritten_or_deleted),
 		FAULT_TEST(a_foreign_lease_does_not_stay_for_ever),
 		FAULT_TEST(the_keys_of_counters_are_all_that_they_need),
 	};

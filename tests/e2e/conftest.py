@@ -4,6 +4,7 @@ Every process is started by a fixture and ended by it, by pid, whether the test 
 the end of the logs of the servers it used.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -13,18 +14,25 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+from harness import nats as nt  # noqa: E402
 from harness import postgres as pg  # noqa: E402
+from harness import rabbitmq as rmq  # noqa: E402
 from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
+from harness.entitlements import Entitlements, PostgresBus, SqliteLocal  # noqa: E402
 from harness.gateway import Gateway  # noqa: E402
 from harness.gateway_stacks import PostgresStack, SqliteStack  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
+from harness.pots import Pots  # noqa: E402
 from harness.quipu import Quipu  # noqa: E402
 from harness.stores import PostgresStore, SqliteStore  # noqa: E402
+from harness.unread import PostgresUnread, SqliteUnread, Unread  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STORES = ["sqlite", "postgres"]
+ENTITLEMENT_STACKS = ["sqlite-local", "postgres-nats"]
 STACKS = ["sqlite-memory", "sqlite-none", "postgres-none", "postgres-redis"]  # of the gateway: store and cache
+UNREAD_STACKS = ["sqlite-local-memory", "postgres-rabbitmq-redis"]  # of dialogs and counters
 LOGS = pytest.StashKey()
 
 
@@ -328,3 +336,231 @@ def gateway_stack(module_gateway):
 def gateway(gateway_server, gateway_client):
     """A client of the module's shared gateway, on each stack."""
     return gateway_client(gateway_server)
+
+
+# ---- pots
+
+
+@pytest.fixture
+def pots_client(openapi):
+    """Makes clients of pots: `pots_client(server, "protobuf")`."""
+    made = []
+
+    def make(server, encoding="json"):
+        made.append(Pots(server.port, openapi, encoding))
+        return made[-1]
+
+    yield make
+    for pots in made:
+        pots.close()
+
+
+@pytest.fixture(scope="module", params=STORES)
+def module_pots(request, binary, tmp_path_factory):
+    """One server of pots for all tests of a module that only send requests, each to pots of its own; and its store."""
+    directory = tmp_path_factory.mktemp("pots")
+    fresh = None
+    if request.param == "postgres":
+        fresh = request.getfixturevalue("postgres_server").create_database()
+        store = PostgresStore(fresh, directory)
+    else:
+        store = SqliteStore(directory / "data")
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(store, "--roles", "pots"), store
+    finally:
+        servers.close()
+        if fresh is not None:
+            fresh.drop()
+
+
+@pytest.fixture
+def pots_server(module_pots, request):
+    yield from _watched(module_pots[0], request.node)
+
+
+@pytest.fixture
+def pots(pots_server, pots_client):
+    """A client of the module's shared server of pots, on each engine."""
+    return pots_client(pots_server)
+
+
+# ---- entitlements and notifications
+
+
+@contextlib.contextmanager
+def _running_nats(node):
+    try:
+        server = nt.Nats()
+    except nt.Unavailable as reason:
+        pytest.skip(str(reason))
+    show_on_failure(node, "NATS's log", server.log_tail)
+    with server:
+        yield server
+
+
+@pytest.fixture
+def nats(request):
+    """A NATS that belongs to the test: stream and durable have fixed names."""
+    with _running_nats(request.node) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def module_nats(request):
+    with _running_nats(request.node) as server:
+        yield server
+
+
+@pytest.fixture
+def nats_stack(database, tmp_path, nats):
+    return PostgresBus(tmp_path, database, nats)
+
+
+@pytest.fixture(params=ENTITLEMENT_STACKS)
+def entitlement_stack(request, tmp_path):
+    """A fresh stack; a test that asks for it runs once on each."""
+    return SqliteLocal(tmp_path) if request.param == "sqlite-local" else request.getfixturevalue("nats_stack")
+
+
+@pytest.fixture
+def entitlements_client(openapi):
+    """Makes clients of entitlements and notifications: `entitlements_client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Entitlements(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for entitlements in made:
+        entitlements.close()
+
+
+@pytest.fixture(scope="module", params=ENTITLEMENT_STACKS)
+def module_entitlements(request, binary, tmp_path_factory):
+    """One server for all tests of a module that only send requests, each for users of its own; and its stack."""
+    directory = tmp_path_factory.mktemp("entitlements")
+    with contextlib.ExitStack() as resources:
+        if request.param == "sqlite-local":
+            stack = SqliteLocal(directory)
+        else:
+            bus = resources.enter_context(_running_nats(request.node))
+            fresh = request.getfixturevalue("postgres_server").create_database()
+            resources.callback(fresh.drop)
+            stack = PostgresBus(directory, fresh, bus)
+        servers = Servers(binary, directory, request.node)
+        resources.callback(servers.close)
+        yield servers(stack), stack
+
+
+@pytest.fixture(scope="module")
+def module_nats_stack(request, tmp_path_factory, module_nats):
+    """PostgreSQL and NATS for a file whose tests share a server with options of its own."""
+    fresh = request.getfixturevalue("postgres_server").create_database()
+    yield PostgresBus(tmp_path_factory.mktemp("entitlements"), fresh, module_nats)
+    fresh.drop()
+
+
+@pytest.fixture(scope="module")
+def module_serve(binary, tmp_path_factory, request):
+    """`serve` for servers that the tests of a file share."""
+    servers = Servers(binary, tmp_path_factory.mktemp("shared"), request.node)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def entitlements_server(module_entitlements, request):
+    yield from _watched(module_entitlements[0], request.node)
+
+
+@pytest.fixture
+def shared_stack(module_entitlements):
+    return module_entitlements[1]
+
+
+@pytest.fixture
+def entitlements(entitlements_server, entitlements_client):
+    """A client of the module's shared server, on each stack."""
+    return entitlements_client(entitlements_server)
+
+
+# ---- dialogs and counters
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server():
+    """The one RabbitMQ of the run. Who stops it starts it again, and uses it in a module without a shared server."""
+    try:
+        server = rmq.RabbitMQ()
+    except rmq.Unavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def full_unread(database, rabbitmq_server, redis_server, tmp_path, request):
+    """PostgreSQL, RabbitMQ and Redis: what several processes share."""
+    show_on_failure(request.node, "RabbitMQ's log", rabbitmq_server.log_tail)
+    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), redis_server)
+
+
+@pytest.fixture
+def own_redis_unread(database, rabbitmq_server, own_redis, tmp_path):
+    """The same with a Redis that belongs to the test."""
+    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), own_redis)
+
+
+@pytest.fixture(params=UNREAD_STACKS)
+def unread_stack(request, tmp_path):
+    """A fresh stack; a test that asks for it runs once on each."""
+    if request.param.startswith("sqlite"):
+        return SqliteUnread(tmp_path)
+    return request.getfixturevalue("full_unread")
+
+
+@pytest.fixture
+def unread_client(openapi):
+    """Makes clients of dialogs and counters: `unread_client(server)`."""
+    made = []
+
+    def make(server):
+        made.append(Unread(server.port, openapi))
+        return made[-1]
+
+    yield make
+    for unread in made:
+        unread.close()
+
+
+@pytest.fixture(scope="module", params=UNREAD_STACKS)
+def module_unread(request, binary, tmp_path_factory):
+    """One server for all tests of a module that only send requests, each with users of its own; and its stack."""
+    directory = tmp_path_factory.mktemp("unread")
+    fresh = None
+    if request.param.startswith("sqlite"):
+        stack = SqliteUnread(directory)
+    else:
+        host = request.getfixturevalue("rabbitmq_server").new_host()
+        fresh = request.getfixturevalue("postgres_server").create_database()
+        stack = PostgresUnread(directory, fresh, host, request.getfixturevalue("redis_server"))
+    servers = Servers(binary, directory, request.node)
+    try:
+        yield servers(stack), stack
+    finally:
+        servers.close()
+        if fresh is not None:
+            fresh.drop()
+
+
+@pytest.fixture
+def unread_server(module_unread, request):
+    yield from _watched(module_unread[0], request.node)
+
+
+@pytest.fixture
+def unread(unread_server, unread_client):
+    """A client of the module's shared server of dialogs and counters, on each stack."""
+    return unread_client(unread_server)

@@ -3,6 +3,7 @@
 import json
 import re
 
+from harness.http import Connection, render
 from harness.openapi import METHODS
 from harness.quipu import run
 
@@ -59,6 +60,8 @@ def test_every_operation_is_named_once_tagged_and_described(openapi):
 def test_every_change_accepts_an_idempotency_key(openapi):
     for item in openapi.document["paths"].values():
         for method in {"post", "put", "patch", "delete"} & item.keys():
+            if item[method].get("x-changes-nothing"):  # Twirp has nothing but POST
+                continue
             assert {"$ref": "#/components/parameters/IdempotencyKey"} in item[method]["parameters"]
 
 
@@ -82,14 +85,23 @@ def test_the_router_and_the_document_have_the_same_routes(binary, all_roles_serv
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in METHODS if method in item
     }
     assert routed == documented
-    assert {"POST /api/v1/counts/{itemId}/increase", "POST /api/send"} <= routed
+    assert {"POST /api/v1/counts/{itemId}/increase", "POST /api/send", "POST /twirp/pyggpot.pot.Pot/CreatePot"} <= routed
+
+
+def ask_for_head_of_streams(server, method, path):
+    """The answer; without the body where that goes on for ever."""
+    if not path.endswith("/stream"):
+        return server.ask(method, path)
+    with Connection(server.port) as connection:
+        connection.send(render(method, path))
+        return connection.read_answer("HEAD")
 
 
 def test_every_documented_route_is_answered_by_the_server(all_roles_server, openapi):
     """Not only listed: no documented operation falls through to ROUTE_NOT_FOUND or 405."""
     for route in sorted(openapi.routes()):
         method, template = route.split(" ")
-        answer = all_roles_server.ask(method, re.sub(r"\{\w+\}", "no-such-thing", template))
+        answer = ask_for_head_of_streams(all_roles_server, method, re.sub(r"\{\w+\}", "no-such-thing", template))
         openapi.check_answer(method, template, answer)
         if answer.status >= 400:
             assert json.loads(answer.body)["code"] not in ("ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED"), route

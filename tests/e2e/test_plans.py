@@ -1,31 +1,11 @@
 """The planner reaches count_values by its index, whatever the table's size: on a small table a sequential scan looks
 cheaper, locks rows in table order, and deadlocks with other processes."""
 
-import contextlib
-import re
-
 import pytest
 
 from harness.counts import increase_request, new_key
 from harness.http import ask_all, render
-
-PLAN = re.compile(r"LOG:  duration: [\d.]+ ms  plan:\n((?:\t.*\n?)+)")
-
-
-@contextlib.contextmanager
-def explained(database):
-    """While the block runs, PostgreSQL logs the plan of every statement of new sessions; yields a list to be filled."""
-    for name, value in [
-        ("session_preload_libraries", "auto_explain"),
-        ("auto_explain.log_min_duration", "0"),
-        ("auto_explain.log_nested_statements", "on"),
-    ]:
-        database.query(f"ALTER DATABASE {database.name} SET {name} = '{value}'")
-    start = database.server.log_size()
-    plans = []
-    yield plans
-    text = database.server.log_since(start)
-    plans += [plan for plan in PLAN.findall(text) if "count_values" in plan]
+from harness.plans import explained, scans_of
 
 
 def fill(database, rows):
@@ -42,7 +22,7 @@ def test_batches_use_the_index_whatever_the_size_of_the_table(serve, database, p
     fill(database, rows)
     if analyzed:
         database.query("ANALYZE count_values")
-    with explained(database) as plans:
+    with explained(database, "count_values") as plans:
         server = serve(postgres_store)
         items = [f"item-{1 + number * 7 % rows}" for number in range(60)]
         for requests in (
@@ -57,6 +37,5 @@ def test_batches_use_the_index_whatever_the_size_of_the_table(serve, database, p
         server.stop()
 
     assert any("Update on" in plan for plan in plans), "the plan of no UPDATE was logged"
-    assert any(re.search(r"Index (Only )?Scan using \w+ on (public\.)?count_values", plan) for plan in plans)
-    wrong = [plan for plan in plans if re.search(r"(Seq Scan|Bitmap Heap Scan) on (public\.)?count_values", plan)]
-    assert wrong == []
+    assert scans_of(plans, "count_values", r"Index (Only )?Scan")
+    assert scans_of(plans, "count_values", r"(Seq Scan|Bitmap Heap Scan)") == []

@@ -31,11 +31,15 @@ MAY_SEE = {
     "curl/curl.h": {"adapters/webhook", "cli"},
     "entitlements.pb-c.h": {"services/entitlements"},
     "nats/nats.h": {"adapters/nats"},
+    "amqp.h": {"adapters/rabbitmq"},
+    "amqp_ssl_socket.h": {"adapters/rabbitmq"},
+    "amqp_tcp_socket.h": {"adapters/rabbitmq"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
     "ini.h": {"cli"},
     "openssl/evp.h": {"base"},
+    "protobuf-c/protobuf-c.h": {"http"},
 }
 
 

@@ -27,7 +27,15 @@ static enum status decide(void *service, struct session *session, const struct w
 
 void bench_open(struct count_bench *bench, size_t batch_max)
 {
-	struct committer_config config = {.batch_max = batch_max, .parked_max = 1000};
+	struct waiting usual = {0};
+
+	bench_open_waiting(bench, batch_max, &usual);
+}
+
+void bench_open_waiting(struct count_bench *bench, size_t batch_max, const struct waiting *waiting)
+{
+	struct committer_config config = {
+		.batch_max = batch_max, .parked_max = 1000, .waiting = *waiting};
 
 	bench->fake = fake_store_new();
 	bench->lane = lane_new("test", 100000, 1 << 30);

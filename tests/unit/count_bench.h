@@ -26,6 +26,7 @@ struct bench_command {
 };
 
 void bench_open(struct count_bench *bench, size_t batch_max);
+void bench_open_waiting(struct count_bench *bench, size_t batch_max, const struct waiting *waiting);
 void bench_close(struct count_bench *bench);
 
 /* A command on `item_id` (kept, not copied); `key` may be NULL; deadline in 5 s. */

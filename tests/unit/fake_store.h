@@ -1,5 +1,5 @@
 /*
- * A store and a count repository in memory, for unit tests: transactions with rollback, foreign
+ * A store and repositories in memory, for unit tests: transactions with rollback, foreign
  * locks, and a fault at any call. Single-threaded.
  */
 #ifndef QUIPU_TESTS_FAKE_STORE_H
@@ -7,6 +7,7 @@
 
 #include "ports/count_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/pot_repository.h"
 #include "ports/store.h"
 
 struct fake_store;
@@ -17,9 +18,32 @@ struct store *fake_store_base(struct fake_store *fake);
 
 extern const struct count_repository fake_count_repository;
 extern const struct limit_repository fake_limit_repository;
+extern const struct pot_repository fake_pot_repository;
 
 /* The stored limit, with exists = false where there is none. */
 struct limit_row fake_store_get_limit(struct fake_store *fake, struct slice user_id);
+
+/* A pot with its lock: an empty token where it is free. */
+struct fake_pot {
+	struct pot_row row;
+	struct coins coins;
+	char token[UUID_SIZE];
+	int64_t lock_until_us;
+};
+
+/* The stored pot, with row.exists = false where there is none. */
+struct fake_pot fake_store_get_pot(struct fake_store *fake, int32_t pot_id);
+
+/* A pot that exists; returns its id. */
+int32_t fake_store_add_pot(struct fake_store *fake, const char *name, int32_t max_coins);
+
+/* Another process holds the lock of this pot until then; "" frees it. */
+void fake_store_lock_pot(
+	struct fake_store *fake, int32_t pot_id, const char *token, int64_t until_us);
+
+/* How often locks of pots were asked for, and how many kinds of coins were written. */
+size_t fake_store_takes(const struct fake_store *fake);
+size_t fake_store_kinds_written(const struct fake_store *fake);
 
 /* The stored count, with exists = false where there is none. */
 struct count_row fake_store_get(struct fake_store *fake, struct slice item_id);

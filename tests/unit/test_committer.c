@@ -237,6 +237,48 @@ static void test_what_is_parked_past_its_deadline_is_refused_unchanged(void **un
 	bench_close(&bench);
 }
 
+static struct answer give_up(const struct write *write)
+{
+	return answer_problem(write->command.arena, STATUS_COUNT_EXISTS, "given up");
+}
+
+/* Who came later has tries of its own. */
+static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void **unused)
+{
+	const struct waiting waiting = {
+		.retry_ns = 100 * NS_PER_MS, .tries_max = 4, .give_up = give_up};
+	struct bench_command *held, *late, *after;
+	struct count_bench bench;
+
+	(void)unused;
+	bench_open_waiting(&bench, 64, &waiting);
+	fake_store_set(bench.fake, slice_of("a"), 0);
+	fake_store_hold(bench.fake, slice_of("a"), true);
+	held = submit(&bench, "a", plus_one, "key");
+	bench_step(&bench);
+	late = submit(&bench, "a", plus_one, NULL);
+	bench_step(&bench); /* parked behind it, which is no try */
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(bench_status(held), 0);
+		pass_time(&bench, 150 * NS_PER_MS);
+		bench_step(&bench);
+	}
+	assert_int_equal(bench_status(held), 409);
+	assert_int_equal(bench_status(late), 0);
+	fake_store_hold(bench.fake, slice_of("a"), false);
+	pass_time(&bench, 150 * NS_PER_MS);
+	bench_step(&bench);
+	assert_int_equal(bench_status(late), 200);
+	after = submit(&bench, "a", plus_one, "key"); /* giving up is not remembered */
+	bench_step(&bench);
+	assert_int_equal(bench_status(after), 200);
+	assert_int_equal(value_of(&bench, "a"), 2);
+	bench_command_free(held);
+	bench_command_free(late);
+	bench_command_free(after);
+	bench_close(&bench);
+}
+
 static void test_what_expired_in_the_lane_or_lost_its_client_never_runs(void **unused)
 {
 	struct bench_command *late, *gone, *good;
@@ -310,6 +352,7 @@ int main(void)
 		cmocka_unit_test(test_a_key_counts_as_absent_once_it_has_expired),
 		cmocka_unit_test(test_a_row_held_by_others_is_parked_and_holds_up_nobody_else),
 		cmocka_unit_test(test_what_is_parked_past_its_deadline_is_refused_unchanged),
+		cmocka_unit_test(test_a_service_that_waits_so_often_gives_up_after_its_last_try),
 		cmocka_unit_test(test_what_expired_in_the_lane_or_lost_its_client_never_runs),
 		cmocka_unit_test(
 			test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applied),

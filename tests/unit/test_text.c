@@ -409,6 +409,22 @@ static void a_cut_falls_between_two_characters(void **state)
 	}
 }
 
+static void parts_of_urls_are_decoded_and_broken_ones_refused(void **state)
+{
+	static const char *const broken[] = {"%", "a%2", "%zz", "%00", "%g0", "%0g", "a%2%41"};
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 256);
+	assert_string_equal(text_unescape(&arena, slice_of("")), "");
+	assert_string_equal(text_unescape(&arena, slice_of("a+b")), "a+b");
+	assert_string_equal(text_unescape(&arena, slice_of("p%40s%2f%2F%25")), "p@s//%");
+	assert_string_equal(text_unescape(&arena, slice_of("%c3%A4")), "\xc3\xa4");
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
+		assert_null(text_unescape(&arena, slice_of(broken[i])));
+	arena_release(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -433,6 +449,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_time_is_refused_and_changes_nothing),
 		cmocka_unit_test(log_lines_keep_text_and_escape_what_could_forge_them),
 		cmocka_unit_test(every_byte_alone_is_harmless_in_a_log_line),
+		cmocka_unit_test(parts_of_urls_are_decoded_and_broken_ones_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

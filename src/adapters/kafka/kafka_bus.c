@@ -12,11 +12,11 @@ struct kafka_bus *kafka_bus_of(struct bus *base)
 	return (struct kafka_bus *)base;
 }
 
-const char *kafka_bus_topic(const struct kafka_bus *bus, struct slice channel)
+const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name)
 {
 	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (slice_is(channel, bus->channels[i].name))
-			return bus->channels[i].name;
+		if (slice_is(name, bus->channels[i].name))
+			return &bus->channels[i];
 	}
 	return NULL;
 }

@@ -3,6 +3,9 @@
  * next fetch, before anything newer: no seek, nothing to go wrong. So again() has nothing to do,
  * and a commit never passes over a message that was not acknowledged.
  *
+ * Messages that the group does not want are dropped as they come. A commit of what came after them
+ * covers them; while nothing does, they are committed by themselves, once a second at most.
+ *
  * Rebalances happen inside a fetch (or the close), when librdkafka is polled. What is held of a
  * partition that is taken away is dropped then.
  */
@@ -16,19 +19,24 @@
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
+#define PASS_INTERVAL_NS NS_PER_S
 
 struct kafka_consumer {
 	struct consumer base;
 	struct kafka_client client;
 	const char *topic;
 	char *group;
-	struct arena arena; /* the positions of the last fetch */
+	const char *subjects; /* that the group wants; NULL: all */
+	struct arena arena;   /* the positions of the last fetch */
 
 	rd_kafka_message_t **held; /* in the order in which they came */
 	size_t held_size;
 	size_t held_count;
 	size_t given; /* so many of them by the last fetch */
 	size_t acked; /* so many of those are acknowledged */
+
+	rd_kafka_topic_partition_list_t *passed; /* how far messages were passed over */
+	int64_t pass_due_ns;                     /* when that may be committed */
 
 	_Atomic bool woken;
 	rd_kafka_queue_t
@@ -69,6 +77,9 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 		consumer->held_size = size;
 	}
 	consumer->held[consumer->held_count++] = message;
+
+	/* Its commit covers what was passed over before it. */
+	rd_kafka_topic_partition_list_del(consumer->passed, consumer->topic, message->partition);
 }
 
 /* Keeps those that are not chosen, in their order. `partitions` NULL: the first `count`. */
@@ -99,6 +110,46 @@ static void forget_acked(struct kafka_consumer *consumer)
 	consumer->given = 0;
 }
 
+/* ---- what is passed over ----------------------------------------------------------------- */
+
+static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_message_t *message)
+{
+	rd_kafka_headers_t *headers;
+	const void *value = NULL;
+	size_t size = 0;
+
+	if (!consumer->subjects)
+		return true;
+	if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+		rd_kafka_header_get(headers, 0, "subject", &value, &size) !=
+			RD_KAFKA_RESP_ERR_NO_ERROR)
+		size = 0;
+	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
+}
+
+static void note_offset(rd_kafka_topic_partition_list_t *offsets, const char *topic,
+	const rd_kafka_message_t *message)
+{
+	rd_kafka_topic_partition_t *entry =
+		rd_kafka_topic_partition_list_find(offsets, topic, message->partition);
+
+	if (!entry)
+		entry = rd_kafka_topic_partition_list_add(offsets, topic, message->partition);
+	entry->offset = message->offset + 1;
+}
+
+static void pass(struct kafka_consumer *consumer, rd_kafka_message_t *message)
+{
+	note_offset(consumer->passed, consumer->topic, message);
+	rd_kafka_message_destroy(message);
+}
+
+static void forget_passed(struct kafka_consumer *consumer)
+{
+	rd_kafka_topic_partition_list_destroy(consumer->passed);
+	consumer->passed = rd_kafka_topic_partition_list_new(4);
+}
+
 /* ---- the client -------------------------------------------------------------------------- */
 
 static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
@@ -111,6 +162,7 @@ static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
 		done = rd_kafka_assign(rk, partitions);
 	} else {
 		drop(consumer, 0, partitions);
+		forget_passed(consumer);
 		done = rd_kafka_assign(rk, NULL);
 	}
 	log_line(LOG_DEBUG, "bus", "%s: %s %d partitions of %s (%s)",
@@ -203,7 +255,7 @@ static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 	return false;
 }
 
-/* ---- fetch ------------------------------------------------------------------------------- */
+/* ---- polling ----------------------------------------------------------------------------- */
 
 /* One poll. false: nothing came. */
 static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *bytes)
@@ -219,7 +271,10 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 		return true;
 	}
 	*bytes += message->len + message->key_len;
-	hold(consumer, message);
+	if (is_wanted(consumer, message))
+		hold(consumer, message);
+	else
+		pass(consumer, message);
 	return true;
 }
 
@@ -289,40 +344,15 @@ static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *m
 	read_headers(message, delivery);
 }
 
-static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
-	size_t *count, int64_t until_ns)
-{
-	struct kafka_consumer *consumer = consumer_of(base);
-
-	forget_acked(consumer);
-	arena_reset(&consumer->arena);
-	if (wait_for_client(consumer, until_ns))
-		gather(consumer, max, until_ns);
-	atomic_store(&consumer->woken, false);
-	consumer->given = consumer->held_count < max ? consumer->held_count : max;
-	for (size_t i = 0; i < consumer->given; i++)
-		deliver(consumer, consumer->held[i], &deliveries[i]);
-	*count = consumer->given;
-	return STATUS_OK;
-}
-
-/* ---- ack --------------------------------------------------------------------------------- */
+/* ---- commit ------------------------------------------------------------------------------ */
 
 static rd_kafka_topic_partition_list_t *offsets_of(
 	const struct kafka_consumer *consumer, size_t from, size_t to)
 {
 	rd_kafka_topic_partition_list_t *offsets = rd_kafka_topic_partition_list_new(8);
 
-	for (size_t i = from; i < to; i++) {
-		int32_t partition = consumer->held[i]->partition;
-		rd_kafka_topic_partition_t *entry =
-			rd_kafka_topic_partition_list_find(offsets, consumer->topic, partition);
-
-		if (!entry)
-			entry = rd_kafka_topic_partition_list_add(
-				offsets, consumer->topic, partition);
-		entry->offset = consumer->held[i]->offset + 1;
-	}
+	for (size_t i = from; i < to; i++)
+		note_offset(offsets, consumer->topic, consumer->held[i]);
 	return offsets;
 }
 
@@ -358,6 +388,39 @@ static rd_kafka_resp_err_t commit(
 	}
 	rd_kafka_queue_destroy(queue);
 	return err;
+}
+
+/* Only where nothing is held that would be passed over too. */
+static void commit_passed(struct kafka_consumer *consumer)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (consumer->passed->cnt == 0 || consumer->held_count > 0 ||
+		now_ns < consumer->pass_due_ns)
+		return;
+	consumer->pass_due_ns = now_ns + PASS_INTERVAL_NS;
+	if (commit(consumer, consumer->passed) == RD_KAFKA_RESP_ERR_NO_ERROR)
+		forget_passed(consumer);
+}
+
+/* ---- fetch and ack ----------------------------------------------------------------------- */
+
+static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+
+	forget_acked(consumer);
+	commit_passed(consumer);
+	arena_reset(&consumer->arena);
+	if (wait_for_client(consumer, until_ns))
+		gather(consumer, max, until_ns);
+	atomic_store(&consumer->woken, false);
+	consumer->given = consumer->held_count < max ? consumer->held_count : max;
+	for (size_t i = 0; i < consumer->given; i++)
+		deliver(consumer, consumer->held[i], &deliveries[i]);
+	*count = consumer->given;
+	return STATUS_OK;
 }
 
 static enum status ack(struct consumer *base, size_t count)
@@ -416,6 +479,7 @@ static void close_consumer(struct consumer *base)
 		rd_kafka_destroy(consumer->client.rk);
 	}
 	kafka_bus_leave(bus);
+	rd_kafka_topic_partition_list_destroy(consumer->passed);
 	arena_release(&consumer->arena);
 	free(consumer->held);
 	free(consumer->group);
@@ -434,13 +498,17 @@ struct consumer *kafka_consumer_open(struct bus *base, const char *channel, cons
 {
 	struct kafka_bus *bus = kafka_bus_of(base);
 	struct kafka_consumer *consumer = qp_calloc(1, sizeof(*consumer));
+	const struct bus_channel *found;
 
 	consumer->base.ops = &consumer_ops;
 	consumer->client.bus = bus;
 	consumer->client.consumer = consumer;
-	consumer->topic = kafka_bus_topic(bus, slice_of(channel));
-	assert(consumer->topic);
+	found = kafka_bus_channel(bus, slice_of(channel));
+	assert(found);
+	consumer->topic = found->name;
 	consumer->group = qp_strdup(group);
+	consumer->subjects = bus_group_subjects(found, group);
+	consumer->passed = rd_kafka_topic_partition_list_new(4);
 	arena_init(&consumer->arena, 64 * 1024);
 	kafka_bus_enter(bus);
 	return &consumer->base;

@@ -99,8 +99,8 @@ struct kafka_bus {
 /* Checked downcast. */
 struct kafka_bus *kafka_bus_of(struct bus *base);
 
-/* The channel's own name, which ends with a NUL. NULL: not one the program has named. */
-const char *kafka_bus_topic(const struct kafka_bus *bus, struct slice channel);
+/* NULL: not one the program has named. */
+const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name);
 
 void kafka_bus_enter(struct kafka_bus *bus);
 void kafka_bus_leave(struct kafka_bus *bus);

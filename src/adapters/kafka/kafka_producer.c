@@ -183,13 +183,13 @@ static void serve_until(struct kafka_producer *producer, int64_t until_ns)
 /* Without a report it stays UNKNOWN. A full queue has room again when something was reported. */
 static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
 {
-	const char *topic = kafka_bus_topic(producer->bus, message->channel);
+	const struct bus_channel *channel = kafka_bus_channel(producer->bus, message->channel);
 	rd_kafka_resp_err_t err;
 
-	if (!topic)
+	if (!channel)
 		return;
 	do {
-		err = enqueue(producer, topic, message);
+		err = enqueue(producer, channel->name, message);
 		if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0)
 			serve(producer, until_ns);
 	} while (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0 &&

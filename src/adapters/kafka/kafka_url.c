@@ -42,40 +42,6 @@ static const struct allowed *find_allowed(struct slice name)
 	return NULL;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* NULL: a broken %xx, or one that is a NUL. */
-static const char *decode(struct arena *arena, struct slice text)
-{
-	struct buffer out = buffer_make(arena, text.len + 1);
-
-	for (size_t i = 0; i < text.len; i++) {
-		int high;
-		int low;
-
-		if (text.data[i] != '%') {
-			buffer_char(&out, text.data[i]);
-			continue;
-		}
-		if (text.len - i < 3)
-			return NULL;
-		high = hex_digit(text.data[i + 1]);
-		low = hex_digit(text.data[i + 2]);
-		if (high < 0 || low < 0 || high + low == 0)
-			return NULL;
-		buffer_char(&out, (char)(high * 16 + low));
-		i += 2;
-	}
-	buffer_char(&out, '\0');
-	return out.data;
-}
-
 static bool is_plain(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {
@@ -134,7 +100,7 @@ static bool parse_option(
 		return false;
 	}
 	option->name = arena_copy(arena, name).data;
-	option->value = value.data ? decode(arena, value) : NULL;
+	option->value = value.data ? text_unescape(arena, value) : NULL;
 	option->consumers_only = entry->consumers_only;
 	if (!option->value) {
 		snprintf(why, size, "the Kafka option %s has no value, or one with a broken %%",

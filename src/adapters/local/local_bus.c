@@ -193,6 +193,7 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	bus->channel_count = channel_count;
 	for (size_t i = 0; i < channel_count; i++) {
 		bus->channels[i].name = channels[i].name;
+		bus->channels[i].declared = &channels[i];
 		local_condition_init(&bus->channels[i].changed);
 	}
 	arena_init(&bus->scratch, 64 * 1024);

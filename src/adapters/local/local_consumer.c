@@ -172,6 +172,68 @@ static int run_fetch(struct local_bus *bus, struct local_work *base)
 	return read_taken(work, taken);
 }
 
+/* ---- what is passed over ----------------------------------------------------------------- */
+
+static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, size_t done)
+{
+	int deleted;
+
+	channel->acked_since_trim += done;
+	if (channel->acked_since_trim < LOCAL_TRIM_CHUNK / 2)
+		return SQLITE_OK;
+	channel->acked_since_trim -= LOCAL_TRIM_CHUNK / 2;
+	return local_messages_trim(bus, channel, &deleted);
+}
+
+struct pass_work {
+	struct local_work base;
+	struct local_group *group;
+	size_t passed;
+};
+
+static int run_pass(struct local_bus *bus, struct local_work *base)
+{
+	struct pass_work *work = (struct pass_work *)base;
+	int64_t position;
+	int rc;
+
+	pthread_mutex_lock(&bus->lock);
+	position = local_group_position(work->group, NULL, 0);
+	work->passed = work->group->passed;
+	pthread_mutex_unlock(&bus->lock);
+	rc = local_messages_move(bus, work->group, position);
+	return rc == SQLITE_OK ? trim_sometimes(bus, work->group->channel, work->passed) : rc;
+}
+
+static void settle_pass(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+{
+	struct pass_work *work = (struct pass_work *)base;
+
+	(void)bus;
+	if (outcome == LOCAL_DONE && work->group->passed >= work->passed)
+		work->group->passed -= work->passed; /* less: another member has just done it */
+}
+
+/* Else nothing that one group does not want could be deleted before something comes that it does.
+ */
+static void pass_sometimes(struct local_consumer *consumer)
+{
+	struct pass_work work = {
+		.base = {.writes = true, .run = run_pass, .settle = settle_pass},
+		.group = consumer->group,
+	};
+	bool due;
+
+	pthread_mutex_lock(&consumer->bus->lock);
+	due = consumer->group->passed >= LOCAL_PASS_MAX;
+	pthread_mutex_unlock(&consumer->bus->lock);
+	if (due)
+		local_work_do(
+			consumer->bus, &work.base, INT64_MAX); /* the next fetch tries again */
+}
+
+/* ---- fetching ----------------------------------------------------------------------------- */
+
 static void make_room(struct local_consumer *consumer, size_t max)
 {
 	if (consumer->in_hand_size >= max)
@@ -188,9 +250,10 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 	consumer->acked = 0;
 	work->count = 0;
 	arena_reset(&consumer->arena);
-	if (!join(consumer))
+	if (!join(consumer) || local_work_do(consumer->bus, &work->base, INT64_MAX) != LOCAL_DONE)
 		return false;
-	return local_work_do(consumer->bus, &work->base, INT64_MAX) == LOCAL_DONE;
+	pass_sometimes(consumer);
+	return true;
 }
 
 /* With the lock: until there may be more than `seen`. false: the time has come, or it is woken. */
@@ -258,17 +321,6 @@ struct ack_work {
 	const int64_t *offsets;
 	size_t count;
 };
-
-static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, size_t acked)
-{
-	int deleted;
-
-	channel->acked_since_trim += acked;
-	if (channel->acked_since_trim < LOCAL_TRIM_CHUNK / 2)
-		return SQLITE_OK;
-	channel->acked_since_trim -= LOCAL_TRIM_CHUNK / 2;
-	return local_messages_trim(bus, channel, &deleted);
-}
 
 static int run_ack(struct local_bus *bus, struct local_work *base)
 {

@@ -21,6 +21,7 @@ static struct local_group *new_group(struct local_channel *channel, const char *
 
 	group->channel = channel;
 	group->name = qp_strdup(name);
+	group->subjects = bus_group_subjects(channel->declared, name);
 	group->entries = qp_calloc(LOCAL_WINDOW_MAX, sizeof(group->entries[0]));
 	return group;
 }
@@ -76,7 +77,23 @@ void local_group_append(struct local_group *group, int64_t offset, struct slice 
 	group->head = offset;
 }
 
-/* What there is may all have keys that others have in hand, hence the loop. */
+void local_group_pass(struct local_group *group, int64_t offset)
+{
+	assert(offset > group->head);
+	group->head = offset;
+	group->passed++;
+}
+
+/* Among others, what is wanted may be rare: then it is looked for in larger steps. */
+static size_t scan_limit(const struct local_group *group, size_t missing)
+{
+	size_t room = local_group_room(group);
+	size_t limit = group->subjects && missing < LOCAL_PASS_MAX ? LOCAL_PASS_MAX : missing;
+
+	return limit < room ? limit : room;
+}
+
+/* What there is may all have keys that others have in hand, or be passed over, hence the loop. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {
@@ -88,12 +105,10 @@ int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 
 		pthread_mutex_lock(&bus->lock);
 		takeable = local_group_takeable(group, consumer, wanted);
-		limit = local_group_room(group);
+		limit = scan_limit(group, wanted - takeable);
 		pthread_mutex_unlock(&bus->lock);
 		if (takeable == wanted || limit == 0)
 			return SQLITE_OK;
-		if (limit > wanted - takeable)
-			limit = wanted - takeable;
 		rc = local_messages_scan(bus, group, limit, &found);
 		if (rc != SQLITE_OK || found < limit)
 			return rc;

@@ -71,6 +71,7 @@ struct local_group;
 
 struct local_channel {
 	const char *name;
+	const struct bus_channel *declared;
 	int64_t id;              /* in the file */
 	uint64_t changes;        /* under lock: grows whenever a fetch may find more than before */
 	pthread_cond_t changed;  /* with it, and when a consumer is woken */
@@ -153,7 +154,7 @@ QP_MUST_CHECK int local_messages_add(struct local_bus *bus, const struct local_c
 QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
-/* More of the group's messages, behind its head, into its window. */
+/* Looks at `found` more messages behind the group's head: into its window, or passed over. */
 QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
 
@@ -182,6 +183,9 @@ QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 #define LOCAL_WINDOW_MAX 8192
 #define LOCAL_SLOTS 256
 
+/* Messages of no interest that a group passes over before it notes in the file that it has. */
+#define LOCAL_PASS_MAX 256
+
 struct local_consumer;
 
 enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
@@ -203,11 +207,13 @@ struct local_entry {
 struct local_group {
 	struct local_channel *channel;
 	char *name;
+	const char *subjects; /* that it wants; NULL: all */
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;   /* in the file; 0: not joined yet */
-	int64_t head; /* everything up to here is acknowledged or in the window */
+	int64_t id;    /* in the file; 0: not joined yet */
+	int64_t head;  /* everything up to here is passed over, acknowledged or in the window */
+	size_t passed; /* so many were passed over and the file does not know */
 
 	/* The window: a ring of the messages behind the position, by offset. */
 	struct local_entry *entries;
@@ -233,6 +239,8 @@ QP_MUST_CHECK int local_group_read_ahead(struct local_bus *bus, struct local_gro
 
 /* With the lock: the window grows by a message behind all others. */
 void local_group_append(struct local_group *group, int64_t offset, struct slice key);
+/* With the lock: the next message is none that the group wants. */
+void local_group_pass(struct local_group *group, int64_t offset);
 size_t local_group_room(const struct local_group *group);
 
 /* With the lock. */

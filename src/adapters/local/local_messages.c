@@ -36,7 +36,7 @@ static const char add_sql[] =
 static const char read_sql[] =
 	"SELECT subject, key, id, headers, value FROM messages WHERE offset = ?1";
 static const char scan_sql[] =
-	"SELECT offset, key FROM messages m WHERE channel = ?1 AND offset > ?2 "
+	"SELECT offset, key, subject FROM messages m WHERE channel = ?1 AND offset > ?2 "
 	"AND NOT EXISTS (SELECT 1 FROM acknowledged WHERE group_id = ?3 AND offset = m.offset) "
 	"ORDER BY offset LIMIT ?4";
 
@@ -197,11 +197,11 @@ int local_messages_add(struct local_bus *bus, const struct local_channel *channe
 	return local_file_step(stmt);
 }
 
-static struct slice copy_column(struct arena *arena, sqlite3_stmt *stmt, int column)
+static struct slice column(sqlite3_stmt *stmt, int index)
 {
-	const void *data = sqlite3_column_blob(stmt, column);
+	const void *data = sqlite3_column_blob(stmt, index);
 
-	return arena_copy(arena, slice_make(data, (size_t)sqlite3_column_bytes(stmt, column)));
+	return slice_make(data, (size_t)sqlite3_column_bytes(stmt, index));
 }
 
 int local_messages_read(
@@ -215,14 +215,25 @@ int local_messages_read(
 	sqlite3_bind_int64(stmt, 1, offset);
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_ROW) {
-		delivery->subject = copy_column(arena, stmt, 0);
-		delivery->key = copy_column(arena, stmt, 1);
-		delivery->id = copy_column(arena, stmt, 2);
-		unpack_headers(copy_column(arena, stmt, 3), delivery);
-		delivery->value = copy_column(arena, stmt, 4);
+		delivery->subject = arena_copy(arena, column(stmt, 0));
+		delivery->key = arena_copy(arena, column(stmt, 1));
+		delivery->id = arena_copy(arena, column(stmt, 2));
+		unpack_headers(arena_copy(arena, column(stmt, 3)), delivery);
+		delivery->value = arena_copy(arena, column(stmt, 4));
 	}
 	sqlite3_reset(stmt);
 	return rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+/* With the lock. */
+static void look_at(struct local_group *group, sqlite3_stmt *stmt)
+{
+	int64_t offset = sqlite3_column_int64(stmt, 0);
+
+	if (bus_subjects_have(group->subjects, column(stmt, 2)))
+		local_group_append(group, offset, column(stmt, 1));
+	else
+		local_group_pass(group, offset);
 }
 
 int local_messages_scan(
@@ -239,11 +250,8 @@ int local_messages_scan(
 	sqlite3_bind_int64(stmt, 3, group->id);
 	sqlite3_bind_int64(stmt, 4, (int64_t)limit);
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		const void *key = sqlite3_column_blob(stmt, 1);
-		struct slice bytes = slice_make(key, (size_t)sqlite3_column_bytes(stmt, 1));
-
 		pthread_mutex_lock(&bus->lock);
-		local_group_append(group, sqlite3_column_int64(stmt, 0), bytes);
+		look_at(group, stmt);
 		pthread_mutex_unlock(&bus->lock);
 		++*found;
 	}

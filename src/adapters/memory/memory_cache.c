@@ -199,6 +199,16 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
+/* One that is not there is not made: nobody knows which version it last had. */
+static void refresh(
+	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
+{
+	memory_table_remove(&cache->table, MEMORY_LEASE, counter->user_id);
+	memory_table_remove(&cache->table, MEMORY_LIST, counter->user_id);
+	if (memory_table_find(&cache->table, MEMORY_COUNTER, counter->user_id, now_ns))
+		put(cache, MEMORY_COUNTER, counter, now_ns);
+}
+
 static enum status counter_get(
 	struct cache_session *session, struct cached_counter *counters, size_t count)
 {
@@ -236,11 +246,8 @@ static enum status counter_refresh(
 	int64_t now_ns = clock_steady_ns(cache->clock);
 
 	pthread_mutex_lock(&cache->lock);
-	for (size_t i = 0; i < count; i++) {
-		memory_table_remove(&cache->table, MEMORY_LEASE, counters[i].user_id);
-		memory_table_remove(&cache->table, MEMORY_LIST, counters[i].user_id);
-		put(cache, MEMORY_COUNTER, &counters[i], now_ns);
-	}
+	for (size_t i = 0; i < count; i++)
+		refresh(cache, &counters[i], now_ns);
 	pthread_mutex_unlock(&cache->lock);
 	return STATUS_OK;
 }

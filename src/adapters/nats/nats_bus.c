@@ -21,6 +21,16 @@ struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name)
 	return NULL;
 }
 
+const char *nats_bus_group_subject(
+	const struct nats_bus *bus, const char *channel, const char *group)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (strcmp(bus->declared[i].name, channel) == 0)
+			return bus_group_subjects(&bus->declared[i], group);
+	}
+	return NULL;
+}
+
 void nats_bus_enter(struct nats_bus *bus)
 {
 	pthread_mutex_lock(&bus->lock);

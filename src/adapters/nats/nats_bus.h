@@ -24,7 +24,7 @@
 
 /*
  * `url` is nats://[user:password@]host[:port][,host[:port]…][?option=value[&option=value…]], or
- * tls://…; a user without a password is a token. User, password and values are percent-decoded.
+ * tls://…; a token is written as :token@. User, password and values are percent-decoded.
  *
  *   ack-wait=30s      how long a message may be in hand, 100ms to 1h
  *   max-deliver=20    how often it is given, 2 to 10000

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/nats/nats_internal.h"
+#include "adapters/nats/nats_consuming.h"
 #include "base/log.h"
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
@@ -84,10 +84,11 @@ static bool attach(struct nats_consumer *consumer)
 	return consumer->link != NULL;
 }
 
-/* Not answering is the watcher's news. */
+/* That the server is away is the watcher's news; and who is in a hurry has not waited for it. */
 static void say_not_ready(struct nats_consumer *consumer, const char *why)
 {
-	bool news = !atomic_load(&consumer->link->broken) && strcmp(consumer->said, why) != 0;
+	bool news = !atomic_load(&consumer->link->broken) && !atomic_load(&consumer->pipe.woken) &&
+		    strcmp(consumer->said, why) != 0;
 
 	snprintf(consumer->said, sizeof(consumer->said), "%s", why);
 	log_line(news ? LOG_WARN : LOG_DEBUG, "bus", "%s: no messages of %s for %s: %s",
@@ -368,6 +369,7 @@ struct consumer *nats_consumer_open(struct bus *base, const char *channel, const
 	consumer->group = qp_strdup(group);
 	consumer->durable = (struct nats_durable){.stream = consumer->channel->stream,
 		.name = consumer->group,
+		.subject = nats_bus_group_subject(bus, channel, group),
 		.ack_wait_ns = bus->url.ack_wait_ns};
 	arena_init(&consumer->arena, 64 * 1024);
 	nats_pipe_init(&consumer->pipe);

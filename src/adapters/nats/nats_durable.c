@@ -1,7 +1,7 @@
 /* The server's side of a consumer: made where it is missing, and what the server has given up. */
 #include <stdio.h>
 
-#include "adapters/nats/nats_internal.h"
+#include "adapters/nats/nats_consuming.h"
 #include "base/log.h"
 
 /* In the hands of all members together; the members ask for far fewer at a time. */
@@ -30,14 +30,17 @@ static void ask(struct nats_mailbox *mailbox, const char *verb, const struct nat
 static void make(const struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, struct nats_answer *answer)
 {
-	char request[2 * NATS_NAME_SIZE + 320];
+	char request[4 * NATS_NAME_SIZE + 320];
+	bool filtered = durable->subject != NULL;
 
 	snprintf(request, sizeof(request),
 		"{\"stream_name\":\"%s\",\"config\":{\"durable_name\":\"%s\",\"deliver_policy\":"
 		"\"all\",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"ack_wait\":"
-		"%lld,\"max_deliver\":%lld,\"max_ack_pending\":%d}}",
+		"%lld,\"max_deliver\":%lld,\"max_ack_pending\":%d%s%s%s}}",
 		durable->stream, durable->name, (long long)bus->url.ack_wait_ns,
-		(long long)bus->url.max_deliver, MAX_ACK_PENDING);
+		(long long)bus->url.max_deliver, MAX_ACK_PENDING,
+		filtered ? ",\"filter_subject\":\"" : "", filtered ? durable->subject : "",
+		filtered ? "\"" : "");
 	ask(mailbox, "DURABLE.CREATE", durable, request, hurry, answer);
 	if (answer->error == 0)
 		log_line(LOG_INFO, "bus", "%s: made durable %s of stream %s", bus->base.name,

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "adapters/nats/nats_internal.h"
+#include "adapters/nats/nats_consuming.h"
 
 #define TAKE_MAX 64
 

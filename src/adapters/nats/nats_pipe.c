@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/nats/nats_internal.h"
+#include "adapters/nats/nats_consuming.h"
 #include "base/log.h"
 
 /* The server ends a request after this time, and says so. */

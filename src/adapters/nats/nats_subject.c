@@ -115,13 +115,25 @@ static bool add_subjects(struct nats_channel *channel, struct slice list)
 	return channel->subject_count > 0;
 }
 
+/* A server before 2.10 files one subject for a durable, or all. */
+static bool groups_can_be_filed(const struct bus_channel *from)
+{
+	for (size_t i = 0; i < from->group_count; i++) {
+		const char *subjects = from->groups[i].subjects;
+
+		if (subjects && !nats_subject_is_plain(slice_of(subjects)))
+			return false;
+	}
+	return true;
+}
+
 bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size)
 {
 	memset(channel, 0, sizeof(*channel));
 	channel->name = from->name;
 	name_stream(channel, from);
-	if (nats_name_is_valid(slice_of(channel->stream)) &&
+	if (nats_name_is_valid(slice_of(channel->stream)) && groups_can_be_filed(from) &&
 		add_subjects(channel, slice_of(from->subjects ? from->subjects : from->name)))
 		return true;
 	snprintf(why, size, "the channel %.*s cannot be a JetStream stream: its names will not do",

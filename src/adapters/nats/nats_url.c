@@ -16,40 +16,6 @@
 
 #define SHOWN(slice) (int)((slice).len < 64 ? (slice).len : 64), (slice).data
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* NULL: a broken %xx, or one that is a NUL. */
-static const char *decode(struct arena *arena, struct slice text)
-{
-	struct buffer out = buffer_make(arena, text.len + 1);
-
-	for (size_t i = 0; i < text.len; i++) {
-		int high;
-		int low;
-
-		if (text.data[i] != '%') {
-			buffer_char(&out, text.data[i]);
-			continue;
-		}
-		if (text.len - i < 3)
-			return NULL;
-		high = hex_digit(text.data[i + 1]);
-		low = hex_digit(text.data[i + 2]);
-		if (high < 0 || low < 0 || high + low == 0)
-			return NULL;
-		buffer_char(&out, (char)(high * 16 + low));
-		i += 2;
-	}
-	buffer_char(&out, '\0');
-	return out.data;
-}
-
 /* ---- servers ----------------------------------------------------------------------------- */
 
 static bool is_plain(struct slice text)
@@ -110,22 +76,27 @@ static bool parse_servers(
 	return true;
 }
 
-/* A user without a password is a token, as NATS has it. */
+/*
+ * user:password, or :token. NATS's own notation of a token, without the colon, is refused: whoever
+ * hides passwords in URLs would show it. So is a slash, with which they would miss the @.
+ */
 static bool parse_user(
 	struct slice text, struct arena *arena, struct nats_url *url, char *why, size_t size)
 {
-	struct slice password = text;
-	const char *user = decode(arena, slice_cut(&password, ':'));
+	struct slice secret = text;
+	struct slice user = slice_cut(&secret, ':');
+	const char *decoded = secret.data ? text_unescape(arena, secret) : NULL;
 
-	if (password.data) {
-		url->user = user;
-		url->password = decode(arena, password);
-	} else {
-		url->token = user;
+	if (decoded && *decoded && !memchr(text.data, '/', text.len)) {
+		url->user = user.len ? text_unescape(arena, user) : NULL;
+		url->password = user.len ? decoded : NULL;
+		url->token = user.len ? NULL : decoded;
+		if (url->user || url->token)
+			return true;
 	}
-	if (user && *user && (!password.data || url->password))
-		return true;
-	snprintf(why, size, "the user or the password in the NATS URL is empty or has a broken %%");
+	snprintf(why, size,
+		"the part of the NATS URL before @ must be user:password or :token, with %%XX for "
+		"special characters");
 	return false;
 }
 
@@ -193,7 +164,7 @@ static bool parse_option(
 	struct slice value = text;
 	struct slice name = slice_cut(&value, '=');
 	const struct option *option = find_option(name);
-	const char *decoded = value.data ? decode(arena, value) : NULL;
+	const char *decoded = value.data ? text_unescape(arena, value) : NULL;
 
 	if (!option) {
 		snprintf(why, size, "\"%.*s\" is not an option that a NATS URL can have",

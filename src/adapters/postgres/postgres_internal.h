@@ -36,11 +36,12 @@ struct pg_session {
 	PGconn *connection; /* NULL: not connected */
 	bool is_dead;       /* the server said farewell, or nothing for too long */
 	int64_t logged_ns;  /* when an error was last logged */
+	int64_t replan_at_ns;
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
 	size_t prepared_count;
 
 	struct arena arena; /* parameters of what is queued */
-	struct pg_sent sent[PG_QUEUE_MAX * 2 + 2];
+	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
 	size_t sent_count;
 	PGresult *results[PG_QUEUE_MAX]; /* of the last flush; cleared when the next begins */
 	size_t queued;                   /* caller's statements in this round */

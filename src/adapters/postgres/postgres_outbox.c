@@ -163,3 +163,4 @@ static enum status resend(
 	};
 
 OUTBOX(postgres_entitlement_outbox, "outbox_events")
+OUTBOX(postgres_dialog_outbox, "dialog_outbox_events")

@@ -15,8 +15,10 @@
 
 #define SESSION_ARENA_SIZE (64 * 1024)
 #define SILENCE_MAX_MS 10000
+#define REPLAN_NS NS_PER_S
 
 static const struct pg_statement begin_statement = {"quipu_begin", "BEGIN"};
+static const struct pg_statement replan_statement = {"quipu_replan", "DISCARD PLANS"};
 static const struct pg_statement commit_statement = {"quipu_commit", "COMMIT"};
 static const struct pg_statement rollback_statement = {"quipu_rollback", "ROLLBACK"};
 
@@ -191,10 +193,15 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
+/* Already, or by what is sent before it in this round. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
 		if (session->prepared[i] == statement)
+			return true;
+	}
+	for (size_t i = 0; i < session->sent_count; i++) {
+		if (session->sent[i].preparing == statement)
 			return true;
 	}
 	return false;
@@ -246,6 +253,21 @@ static enum status send_begin(struct pg_session *session)
 	return send_statement(session, &begin_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
 }
 
+/*
+ * A plan is kept until the table is analyzed again. One that was made while the table had a few
+ * rows goes through all of them for each of a batch, and a table can grow to any size before
+ * somebody analyzes it; so plans are made anew now and then, for what the table is by then.
+ */
+static enum status send_replan(struct pg_session *session)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (now_ns < session->replan_at_ns)
+		return STATUS_OK;
+	session->replan_at_ns = now_ns + REPLAN_NS;
+	return send_statement(session, &replan_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
+}
+
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
 {
@@ -258,6 +280,8 @@ void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 		session->failed = connect_if_needed(session);
 	if (session->failed == STATUS_OK)
 		session->failed = send_begin(session);
+	if (session->failed == STATUS_OK)
+		session->failed = send_replan(session);
 	if (session->failed == STATUS_OK &&
 		!send_statement(session, statement, params, param_count, &session->results[slot]))
 		session->failed = STATUS_RERUN;

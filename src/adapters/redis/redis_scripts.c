@@ -72,7 +72,8 @@ static const char fill[] = "local filled = 0\n"
  * where there is none of ours. The JSON may have any order and further fields, so that a person can
  * write one by hand. Whether the date of lastUpdated exists is looked at by whoever is told it.
  *
- * put(key, version, value): writes unless a later version is there; answers how many it wrote.
+ * put(key, there, version, value): writes unless what read() found there is of a later version;
+ * answers how many it wrote.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \
@@ -115,9 +116,8 @@ static const char fill[] = "local filled = 0\n"
 	     "  end\n"                                                                             \
 	     "  return counter or nil\n"                                                           \
 	     "end\n"                                                                               \
-	     "local function put(key, version, value)\n"                                           \
-	     "  local counter = read(key)\n"                                                       \
-	     "  if counter and counter.version > tonumber(version) then\n"                         \
+	     "local function put(key, there, version, value)\n"                                    \
+	     "  if there and there.version > tonumber(version) then\n"                             \
 	     "    return 0\n"                                                                      \
 	     "  end\n"                                                                             \
 	     "  redis.call('SET', key, value, 'EX', counter_ttl_s)\n"                              \
@@ -157,21 +157,27 @@ static const char counter_get[] =
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
 	       "for i = 1, #KEYS / 2 do\n"
-	       "  local lease = KEYS[2 * i]\n"
+	       "  local key, lease = KEYS[2 * i - 1], KEYS[2 * i]\n"
 	       "  if redis.pcall('GET', lease) == ARGV[3 * i - 2] then\n"
 	       "    redis.call('DEL', lease)\n"
-	       "    written = written + put(KEYS[2 * i - 1], ARGV[3 * i - 1], ARGV[3 * i])\n"
+	       "    written = written + put(key, read(key), ARGV[3 * i - 1], ARGV[3 * i])\n"
 	       "  end\n"
 	       "end\n"
 	       "return written\n";
 
-/* KEYS: for each the counter, the lease and the list. ARGV: for each version and value. Answers how
- * many were written. */
+/*
+ * KEYS: for each the counter, the lease and the list. ARGV: for each version and value. Answers how
+ * many were written. One that is not there is not made: nobody knows which version it last had.
+ */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"
 	       "for i = 1, #KEYS / 3 do\n"
+	       "  local key = KEYS[3 * i - 2]\n"
+	       "  local there = read(key)\n"
 	       "  redis.call('DEL', KEYS[3 * i - 1], KEYS[3 * i])\n"
-	       "  written = written + put(KEYS[3 * i - 2], ARGV[2 * i - 1], ARGV[2 * i])\n"
+	       "  if there then\n"
+	       "    written = written + put(key, there, ARGV[2 * i - 1], ARGV[2 * i])\n"
+	       "  end\n"
 	       "end\n"
 	       "return written\n";
 

@@ -117,3 +117,4 @@ static enum status resend(
 	};
 
 OUTBOX(sqlite_entitlement_outbox, "outbox_events")
+OUTBOX(sqlite_dialog_outbox, "dialog_outbox_events")

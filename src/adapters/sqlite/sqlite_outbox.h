@@ -6,5 +6,6 @@
 #include "ports/outbox_repository.h"
 
 extern const struct outbox_repository sqlite_entitlement_outbox; /* outbox_events */
+extern const struct outbox_repository sqlite_dialog_outbox;      /* dialog_outbox_events */
 
 #endif

@@ -129,23 +129,14 @@ const char *entitlement_event_unpack(
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
-{
-	buffer_format(body, ",\"%s\":", name);
-	buffer_json_string(body, value);
-}
-
 void entitlement_event_write_json(struct buffer *body, const struct entitlement_event *event)
 {
-	buffer_text(body, "\"event_id\":");
-	buffer_json_string(body, event->event_id);
-	write_text(body, "event_type", event->event_type);
-	buffer_text(body, ",\"occurred_at\":\"");
-	buffer_time(body, event->occurred_us);
-	buffer_char(body, '"');
-	write_text(body, "user_id", event->user_id);
-	write_text(body, "stock_keeping_unit", event->unit);
-	write_text(body, "source", event->source);
-	write_text(body, "source_id", event->source_id);
-	buffer_format(body, ",\"version\":%lld", (long long)event->version);
+	buffer_member(body, "event_id", event->event_id);
+	buffer_member(body, "event_type", event->event_type);
+	buffer_member_time(body, "occurred_at", event->occurred_us);
+	buffer_member(body, "user_id", event->user_id);
+	buffer_member(body, "stock_keeping_unit", event->unit);
+	buffer_member(body, "source", event->source);
+	buffer_member(body, "source_id", event->source_id);
+	buffer_member_int(body, "version", event->version);
 }

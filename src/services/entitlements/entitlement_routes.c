@@ -30,14 +30,6 @@ struct lane_service entitlements_lane_service(struct entitlements *entitlements)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-static void add_header(struct bus_message *message, const char *name, struct slice value)
-{
-	struct bus_header *header = &message->headers[message->header_count++];
-
-	header->name = slice_of(name);
-	header->value = value;
-}
-
 static struct slice time_text(struct arena *arena, int64_t time_us)
 {
 	struct buffer text = buffer_make(arena, 32);
@@ -59,13 +51,13 @@ bool entitlements_address(struct arena *arena, const struct claim *row, struct b
 		granted ? ENTITLEMENTS_CHANNEL ".granted" : ENTITLEMENTS_CHANNEL ".revoked");
 	message->key = row->key;
 	message->value = row->payload;
-	add_header(message, "event_type", row->type);
-	add_header(message, "aggregate_key", row->key);
-	add_header(message, "occurred_at", time_text(arena, event.occurred_us));
+	bus_message_add_header(message, "event_type", row->type);
+	bus_message_add_header(message, "aggregate_key", row->key);
+	bus_message_add_header(message, "occurred_at", time_text(arena, event.occurred_us));
 	if (row->trace.len == TRACEPARENT_LEN) {
-		add_header(message, "trace_id",
+		bus_message_add_header(message, "trace_id",
 			slice_make(row->trace.data + TRACE_ID_AT, TRACE_ID_LEN));
-		add_header(message, "traceparent", row->trace);
+		bus_message_add_header(message, "traceparent", row->trace);
 	}
 	return true;
 }

@@ -24,38 +24,22 @@ struct inbox_lookup {
 	size_t limit;
 };
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
-{
-	buffer_format(body, "\"%s\":", name);
-	buffer_json_string(body, value);
-	buffer_char(body, ',');
-}
-
-static void write_time(struct buffer *body, const char *name, int64_t time_us)
-{
-	buffer_format(body, ",\"%s\":", name);
-	if (time_us == 0) {
-		buffer_text(body, "null");
-		return;
-	}
-	buffer_char(body, '"');
-	buffer_time(body, time_us);
-	buffer_char(body, '"');
-}
-
 static void write_notification(struct buffer *body, const struct notification *notification)
 {
 	buffer_char(body, '{');
-	write_text(body, "notification_id", notification->id);
-	write_text(body, "event_id", notification->event_id);
-	write_text(body, "event_type", notification->event_type);
-	write_text(body, "stock_keeping_unit", notification->unit);
-	buffer_format(body, "\"version\":%lld,", (long long)notification->version);
-	write_text(body, "status", notification->status);
-	buffer_format(body, "\"attempt_count\":%d", (int)notification->attempt_count);
-	write_time(body, "occurred_at", notification->occurred_us);
-	write_time(body, "created_at", notification->created_us);
-	write_time(body, "sent_at", notification->sent_us);
+	buffer_member(body, "notification_id", notification->id);
+	buffer_member(body, "event_id", notification->event_id);
+	buffer_member(body, "event_type", notification->event_type);
+	buffer_member(body, "stock_keeping_unit", notification->unit);
+	buffer_member_int(body, "version", notification->version);
+	buffer_member(body, "status", notification->status);
+	buffer_member_int(body, "attempt_count", notification->attempt_count);
+	buffer_member_time(body, "occurred_at", notification->occurred_us);
+	buffer_member_time(body, "created_at", notification->created_us);
+	if (notification->sent_us == 0)
+		buffer_text(body, ",\"sent_at\":null");
+	else
+		buffer_member_time(body, "sent_at", notification->sent_us);
 	buffer_char(body, '}');
 }
 
@@ -71,8 +55,8 @@ static enum status look_up_inbox(struct read *read, struct session *session, str
 	if (status != STATUS_OK)
 		return status;
 	buffer_char(&body, '{');
-	write_text(&body, "user_id", lookup->user_id);
-	buffer_text(&body, "\"notifications\":[");
+	buffer_member(&body, "user_id", lookup->user_id);
+	buffer_text(&body, ",\"notifications\":[");
 	for (size_t i = 0; i < count; i++) {
 		if (i > 0)
 			buffer_char(&body, ',');

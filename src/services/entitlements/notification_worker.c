@@ -78,9 +78,8 @@ static struct slice write_body(struct sending *sending, const struct entitlement
 {
 	struct buffer body = buffer_make(&sending->arena, 512);
 
-	buffer_text(&body, "{\"notification_id\":");
-	buffer_json_string(&body, sending->claim.id);
-	buffer_char(&body, ',');
+	buffer_char(&body, '{');
+	buffer_member(&body, "notification_id", sending->claim.id);
 	entitlement_event_write_json(&body, event);
 	buffer_char(&body, '}');
 	return buffer_slice(&body);

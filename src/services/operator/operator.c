@@ -24,7 +24,7 @@ static const struct operator_desk *find_desk(
 			return &operators->desks[i];
 	}
 	request_answer(request,
-		answer_problem(&request->arena, STATUS_ROUTE_NOT_FOUND,
+		answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
 			"no role of this process keeps \"%.*s\"", (int)kind.len, kind.data));
 	return NULL;
 }
@@ -40,24 +40,17 @@ struct letter_lookup {
 	struct slice id; /* of one */
 };
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
+static void write_letter(
+	struct buffer *body, const struct operator_desk *desk, const struct dead_letter *letter)
 {
-	buffer_format(body, ",\"%s\":", name);
-	buffer_json_string(body, value);
-}
-
-static void write_letter(struct buffer *body, const struct dead_letter *letter)
-{
-	buffer_text(body, "\"id\":");
-	buffer_json_string(body, letter->id);
-	write_text(body, "kind", letter->kind);
-	write_text(body, "event_type", letter->type);
-	write_text(body, "aggregate_key", letter->key);
-	write_text(body, "position", letter->position);
-	write_text(body, "error", letter->error);
-	buffer_format(body, ",\"attempt_count\":%d,\"created_at\":\"", (int)letter->attempt_count);
-	buffer_time(body, letter->created_us);
-	buffer_char(body, '"');
+	buffer_member(body, "id", letter->id);
+	buffer_member(body, "kind", slice_of(desk->kind));
+	buffer_member(body, "event_type", letter->type);
+	buffer_member(body, "aggregate_key", letter->key);
+	buffer_member(body, "position", letter->position);
+	buffer_member(body, "error", letter->error);
+	buffer_member_int(body, "attempt_count", letter->attempt_count);
+	buffer_member_time(body, "created_at", letter->created_us);
 }
 
 static struct answer answer_page(
@@ -71,7 +64,7 @@ static struct answer answer_page(
 	buffer_text(&body, "{\"letters\":[");
 	for (size_t i = 0; i < shown; i++) {
 		buffer_text(&body, i == 0 ? "{" : ",{");
-		write_letter(&body, &letters[i]);
+		write_letter(&body, lookup->desk, &letters[i]);
 		buffer_char(&body, '}');
 	}
 	buffer_text(&body, "]}");
@@ -85,7 +78,7 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 {
 	struct letter_lookup *lookup = (struct letter_lookup *)read;
 	struct dead_letter_page page = {
-		.kind = slice_of(lookup->desk->kind),
+		.kind = slice_of(lookup->desk->letter_kind),
 		.after = lookup->after,
 		.limit = lookup->limit + 1, /* one more tells that there is a next page */
 	};
@@ -114,7 +107,7 @@ static struct answer answer_letter(
 	struct buffer event = buffer_make(arena, 512);
 
 	buffer_char(&body, '{');
-	write_letter(&body, letter);
+	write_letter(&body, lookup->desk, letter);
 	buffer_text(&body, ",\"payload\":\"");
 	buffer_base64(&body, letter->payload);
 	buffer_char(&body, '"');
@@ -133,8 +126,8 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	const struct operator_desk *desk = lookup->desk;
 	struct dead_letter letter;
 	bool found = false;
-	enum status status =
-		desk->dead->find(session, arena, slice_of(desk->kind), lookup->id, &letter, &found);
+	enum status status = desk->dead->find(
+		session, arena, slice_of(desk->letter_kind), lookup->id, &letter, &found);
 
 	if (status != STATUS_OK)
 		return status;
@@ -207,7 +200,7 @@ static enum status take_again(
 	struct dead_letter letter;
 	bool found = false, is_read = false;
 	enum status status = desk->dead->find(
-		session, arena, slice_of(desk->kind), command->key, &letter, &found);
+		session, arena, slice_of(desk->letter_kind), command->key, &letter, &found);
 
 	if (status == STATUS_OK && found)
 		status = desk->take_again(desk->context, session, arena, letter.payload, &is_read);
@@ -234,7 +227,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
-	status = desk->dead->resolve(session, slice_of(desk->kind), write->command.key,
+	status = desk->dead->resolve(session, slice_of(desk->letter_kind), write->command.key,
 		action->action, action->why, &found);
 	if (status == STATUS_OK)
 		write_answer(write,
@@ -306,16 +299,18 @@ static void resend(void *context, struct request *request)
 	struct slice since;
 	struct input input;
 
-	action->desk = find_desk(context, request, slice_of("outbox"));
+	action->desk = find_desk(context, request, request->params[0]);
 	if (!action->desk)
 		return;
 	input_init(&input, request);
 	input_read_body(&input);
+	if (!action->desk->outbox)
+		input_error(&input, "kind", "must be an outbox");
 	since = input_id(&input, "since");
 	if (since.len > 0 && !text_to_time_us(since, &action->since_us))
 		input_error(&input, "since", "must be a time such as 2026-01-08T07:10:00Z");
 	action->write.decide = decide_resend;
-	action->write.command.key = slice_of("outbox");
+	action->write.command.key = request->params[0];
 	submit_write(&input, action->desk->lanes, &action->write);
 }
 
@@ -326,7 +321,7 @@ void operator_add_routes(struct operators *operators, struct router *router)
 		{"GET", "/operator/dlq/{kind}/{id}", get_letter, operators, 0},
 		{"POST", "/operator/dlq/{kind}/{id}/replay", replay, operators, 0},
 		{"POST", "/operator/dlq/{kind}/{id}/discard", discard, operators, 0},
-		{"POST", "/operator/outbox/resend", resend, operators, 0},
+		{"POST", "/operator/{kind}/resend", resend, operators, 0},
 	};
 
 	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)

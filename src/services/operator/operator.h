@@ -17,7 +17,8 @@
 #define OPERATOR_DESKS_MAX 8
 
 struct operator_desk {
-	const char *kind; /* "outbox": of its letters, and in its routes */
+	const char *kind;        /* "dialog-outbox": in its routes */
+	const char *letter_kind; /* "outbox": of its letters, in the repository */
 	const struct dead_letter_repository *dead;
 	const struct outbox_repository *outbox; /* NULL: it is none */
 	struct lane_set *lanes;

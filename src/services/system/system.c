@@ -128,6 +128,22 @@ static int64_t resident_bytes(void)
 	return pages * 4096;
 }
 
+static void collect_dependencies(const struct system *system, struct buffer *page)
+{
+	char labels[128];
+
+	metrics_family(page, "quipu_dependency_up", "gauge",
+		"1 while a store, bus or cache can be used, as /readyz lists them.");
+	for (size_t i = 0; i < system->dependency_count; i++) {
+		const struct dependency *dependency = &system->dependencies[i];
+
+		snprintf(labels, sizeof(labels), "dependency=\"%s\",engine=\"%s\"",
+			dependency->name, dependency->engine);
+		metrics_sample(
+			page, "quipu_dependency_up", labels, dependency->is_up(dependency->thing));
+	}
+}
+
 void system_collect(void *context, struct buffer *page)
 {
 	static const enum status kinds[] = {STATUS_RERUN, STATUS_LOCK_BUSY, STATUS_POISON,
@@ -142,6 +158,7 @@ void system_collect(void *context, struct buffer *page)
 		snprintf(labels, sizeof(labels), "store=\"%s\"", store->name);
 		metrics_sample(page, "quipu_store_up", labels, store->ops->is_up(store));
 	}
+	collect_dependencies(system, page);
 	metrics_family(page, "quipu_store_errors_total", "counter", "Failed round trips by kind.");
 	for (size_t i = 0; i < system->store_count; i++) {
 		struct store *store = system->stores[i];

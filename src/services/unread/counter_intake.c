@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "services/unread/counter_feed.h"
 #include "services/unread/counter_rules.h"
 #include "services/unread/counters.h"
 #include "services/unread/message_event.h"
@@ -146,79 +147,108 @@ static enum status write_changes(
 	return status;
 }
 
-/* Everybody's counts are kept for after the commit: the cache gets them even if nothing changed. */
-static void keep_rows(struct counter_intake *intake, const struct changes *changes)
+/* Everybody's counts, also of those whose did not change. */
+static void keep_rows(struct counter_counting *counting, const struct changes *changes)
 {
 	size_t total = changes->moved_count + changes->still_count;
 
-	arena_reset(&intake->arena);
-	intake->rows = arena_array(&intake->arena, struct counter_row, total);
-	intake->row_count = 0;
+	counting->rows = arena_array(counting->arena, struct counter_row, total);
+	counting->row_count = 0;
 	for (size_t i = 0; i < total; i++) {
 		bool moved = i < changes->moved_count;
 		const struct counter_row *row =
 			moved ? &changes->moved[i] : &changes->still[i - changes->moved_count];
 
-		if (!row->exists)
-			continue;
-		intake->rows[intake->row_count] = *row;
-		intake->rows[intake->row_count++].user_id =
-			arena_copy(&intake->arena, row->user_id);
+		if (row->exists)
+			counting->rows[counting->row_count++] = *row;
 	}
+}
+
+/* For after the commit: the cache gets them even if nothing changed. */
+static void copy_rows(struct counter_intake *intake, const struct counter_counting *counting)
+{
+	arena_reset(&intake->arena);
+	intake->rows = arena_array(&intake->arena, struct counter_row, counting->row_count);
+	intake->row_count = counting->row_count;
+	for (size_t i = 0; i < counting->row_count; i++) {
+		intake->rows[i] = counting->rows[i];
+		intake->rows[i].user_id = arena_copy(&intake->arena, counting->rows[i].user_id);
+	}
+}
+
+enum status counter_count(
+	const struct counters *counters, struct session *session, struct counter_counting *counting)
+{
+	struct arena *arena = counting->arena;
+	struct changes changes = make_changes(arena, counting->count);
+	int64_t *event_us = arena_array(arena, int64_t, counting->count);
+	enum status status = STATUS_OK;
+
+	for (size_t i = 0; i < counting->count; i++)
+		event_us[i] = counting->messages[i].event_us;
+	if (counting->count > 0)
+		status = counters->repository->lock(session, counting->messages, counting->count);
+	for (size_t i = 0; i < counting->count && status == STATUS_OK;)
+		i = run_user(&changes, counting->is_read, counting->messages, event_us, i,
+			counting->count);
+	if (status == STATUS_OK)
+		status = write_changes(counters, session, &changes);
+	if (status != STATUS_OK)
+		return status;
+	counting->changed = changes.changed_count;
+	keep_rows(counting, &changes);
+	return STATUS_OK;
 }
 
 enum status counter_intake_apply(
 	void *context, struct session *session, const struct intake_batch *batch, size_t *repeated)
 {
 	struct counter_intake *intake = context;
-	size_t count;
-	struct counter_message *messages = read_batch(intake, batch, &count, repeated);
-	struct changes changes = make_changes(batch->arena, count);
-	int64_t *event_us = arena_array(batch->arena, int64_t, count);
-	enum status status = STATUS_OK;
+	struct counter_counting counting = {.arena = batch->arena, .is_read = intake->is_read};
+	enum status status;
 
 	intake->row_count = 0;
-	for (size_t i = 0; i < count; i++)
-		event_us[i] = messages[i].event_us;
-	if (count > 0)
-		status = intake->counters->repository->lock(session, messages, count);
-	for (size_t i = 0; i < count && status == STATUS_OK;)
-		i = run_user(&changes, intake->is_read, messages, event_us, i, count);
-	if (status == STATUS_OK)
-		status = write_changes(intake->counters, session, &changes);
+	counting.messages = read_batch(intake, batch, &counting.count, repeated);
+	status = counter_count(intake->counters, session, &counting);
 	if (status != STATUS_OK)
 		return status;
-	*repeated += count - changes.changed_count;
-	keep_rows(intake, &changes);
+	*repeated += counting.count - counting.changed;
+	copy_rows(intake, &counting);
 	return STATUS_OK;
 }
 
 /* ---- after the commit -------------------------------------------------------------------- */
 
-static void refresh_cache(struct counter_intake *intake)
+static void refresh_cache(struct cache_session *cache, struct arena *arena,
+	const struct counter_row *rows, size_t count)
 {
-	struct cached_counter *cached =
-		arena_array(&intake->arena, struct cached_counter, intake->row_count);
+	struct cached_counter *cached = arena_array(arena, struct cached_counter, count);
 	enum status status;
 
-	for (size_t i = 0; i < intake->row_count; i++) {
-		cached[i].user_id = intake->rows[i].user_id;
-		cached[i].count = intake->rows[i].count;
-		cached[i].version = intake->rows[i].version;
-		cached[i].updated_us = intake->rows[i].updated_us;
+	for (size_t i = 0; i < count; i++) {
+		cached[i].user_id = rows[i].user_id;
+		cached[i].count = rows[i].count;
+		cached[i].version = rows[i].version;
+		cached[i].updated_us = rows[i].updated_us;
 	}
-	status = intake->cache->ops->counter_refresh(intake->cache, cached, intake->row_count);
+	status = cache->ops->counter_refresh(cache, cached, count);
 	(void)status; /* a cache that is away makes up for it before it is used again */
+}
+
+void counters_tell(struct counters *counters, struct cache_session *cache, struct arena *arena,
+	const struct counter_row *rows, size_t count)
+{
+	if (count == 0)
+		return;
+	if (cache)
+		refresh_cache(cache, arena, rows, count);
+	counter_feed_publish(counters, arena, rows, count);
 }
 
 void counter_intake_committed(void *context)
 {
 	struct counter_intake *intake = context;
-	struct store *store = intake->counters->store;
 
-	if (intake->row_count == 0)
-		return;
-	if (intake->cache)
-		refresh_cache(intake);
-	store->ops->announce(store, COUNTERS_TOPIC);
+	counters_tell(
+		intake->counters, intake->cache, &intake->arena, intake->rows, intake->row_count);
 }

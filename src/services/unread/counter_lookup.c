@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/failpoint.h"
@@ -18,140 +19,176 @@ void counter_write(struct buffer *body, const struct counter_row *row)
 	buffer_text(body, "\"}");
 }
 
-static int compare_rows(const void *a, const void *b)
+/* What is asked for: a user's counter, or the list of all that they have. */
+struct entry {
+	struct slice user_id;
+	bool is_list;
+	bool is_cached;
+	int64_t lease; /* 0: what is read from the store is not for the cache */
+	struct counter_row row;
+};
+
+/* The entries of a batch, sorted, each once. */
+struct entries {
+	struct counters *counters;
+	struct arena *arena;
+	struct entry *items;
+	size_t count;
+};
+
+static int compare_entries(const void *a, const void *b)
 {
-	return slice_compare(
-		((const struct counter_row *)a)->user_id, ((const struct counter_row *)b)->user_id);
+	const struct entry *left = a, *right = b;
+	int order = slice_compare(left->user_id, right->user_id);
+
+	return order ? order : left->is_list - right->is_list;
 }
 
-/* The users of a batch, sorted, each once. */
-static struct counter_row *wanted_rows(const struct read_batch *batch, size_t *count)
+static struct entries make_entries(struct counters *counters, const struct read_batch *batch)
 {
-	struct counter_row *rows = arena_array(batch->arena, struct counter_row, batch->count);
-	size_t kept = 0;
+	struct entries entries = {.counters = counters, .arena = batch->arena};
 
-	for (size_t i = 0; i < batch->count; i++)
-		rows[i].user_id = batch->reads[i]->command.key;
-	qsort(rows, batch->count, sizeof(*rows), compare_rows);
+	entries.items = arena_array(batch->arena, struct entry, batch->count);
 	for (size_t i = 0; i < batch->count; i++) {
-		if (kept == 0 || compare_rows(&rows[kept - 1], &rows[i]) != 0)
-			rows[kept++] = rows[i];
+		const struct counter_lookup *lookup = (struct counter_lookup *)batch->reads[i];
+
+		entries.items[i].user_id = lookup->read.command.key;
+		entries.items[i].is_list = lookup->is_list;
 	}
-	*count = kept;
-	return rows;
+	qsort(entries.items, batch->count, sizeof(*entries.items), compare_entries);
+	for (size_t i = 0; i < batch->count; i++) {
+		if (entries.count == 0 ||
+			compare_entries(&entries.items[entries.count - 1], &entries.items[i]) != 0)
+			entries.items[entries.count++] = entries.items[i];
+	}
+	return entries;
 }
 
 /* ---- the cache --------------------------------------------------------------------------- */
 
-/* Takes what the cache has; the others are copied to `missed`. NULL: there is no cache to fill. */
-static struct cached_counter *ask_cache(
-	struct counters *counters, struct arena *arena, struct counter_row *rows, size_t count)
+/* Takes what the cache has, and leases for what it has not. */
+static void ask_cache(struct entries *entries)
 {
-	struct cached_counter *cached = arena_array(arena, struct cached_counter, count);
+	struct cache_session *cache = entries->counters->reader_cache;
+	struct cached_counter *asked =
+		arena_array(entries->arena, struct cached_counter, entries->count);
 
-	if (!counters->reader_cache)
-		return NULL;
-	for (size_t i = 0; i < count; i++)
-		cached[i].user_id = rows[i].user_id;
-	if (counters->reader_cache->ops->counter_get(counters->reader_cache, cached, count) !=
-		STATUS_OK)
-		return NULL;
-	for (size_t i = 0; i < count; i++) {
-		if (!cached[i].hit)
-			continue;
-		rows[i].exists = true;
-		rows[i].count = cached[i].count;
-		rows[i].version = cached[i].version;
-		rows[i].updated_us = cached[i].updated_us;
+	if (!cache)
+		return;
+	for (size_t i = 0; i < entries->count; i++) {
+		asked[i].user_id = entries->items[i].user_id;
+		asked[i].is_list = entries->items[i].is_list;
 	}
-	return cached;
+	if (cache->ops->counter_get(cache, asked, entries->count) != STATUS_OK)
+		return;
+	for (size_t i = 0; i < entries->count; i++) {
+		struct entry *entry = &entries->items[i];
+
+		entry->is_cached = asked[i].hit;
+		entry->lease = asked[i].hit ? 0 : asked[i].lease;
+		entry->row = (struct counter_row){
+			.user_id = entry->user_id,
+			.exists = asked[i].hit,
+			.count = asked[i].count,
+			.version = asked[i].version,
+			.updated_us = asked[i].updated_us,
+		};
+	}
 }
 
-/* Those that were missed and found, where we hold the lease. */
-static void fill_cache(struct counters *counters, struct cached_counter *cached,
-	const struct counter_row *rows, size_t count)
+/* What was read from the store, where we hold the lease. */
+static void fill_cache(const struct entries *entries)
 {
-	size_t kept = 0;
+	struct cache_session *cache = entries->counters->reader_cache;
+	struct cached_counter *filled =
+		arena_array(entries->arena, struct cached_counter, entries->count);
+	size_t count = 0;
 	enum status status;
 
-	for (size_t i = 0; i < count; i++) {
-		if (cached[i].hit || cached[i].lease == 0 || !rows[i].exists)
+	for (size_t i = 0; i < entries->count; i++) {
+		const struct entry *entry = &entries->items[i];
+
+		if (entry->lease == 0 || !entry->row.exists)
 			continue;
-		cached[kept] = cached[i];
-		cached[kept].count = rows[i].count;
-		cached[kept].version = rows[i].version;
-		cached[kept++].updated_us = rows[i].updated_us;
+		filled[count++] = (struct cached_counter){
+			.user_id = entry->user_id,
+			.is_list = entry->is_list,
+			.lease = entry->lease,
+			.count = entry->row.count,
+			.version = entry->row.version,
+			.updated_us = entry->row.updated_us,
+		};
 	}
-	if (kept == 0)
+	if (count == 0)
 		return;
-	status = counters->reader_cache->ops->counter_fill(counters->reader_cache, cached, kept);
+	FAILPOINT("counters.filling");
+	status = cache->ops->counter_fill(cache, filled, count);
 	(void)status; /* then it stays empty */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */
 
-static bool is_cached(const struct cached_counter *cached, size_t i)
+/* Looks up what the cache did not have: each user once. */
+static enum status ask_store(struct entries *entries, struct session *session)
 {
-	return cached && cached[i].hit;
-}
-
-/* Looks up the rows that the cache did not have. */
-static enum status find_missed(const struct counters *counters, struct session *session,
-	struct arena *arena, const struct cached_counter *cached, struct counter_row *rows,
-	size_t count)
-{
-	struct counter_row *missed = arena_array(arena, struct counter_row, count);
-	size_t missed_count = 0;
+	struct counter_row *rows = arena_array(entries->arena, struct counter_row, entries->count);
+	size_t count = 0, row = 0;
 	enum status status;
 
-	for (size_t i = 0; i < count; i++) {
-		if (!is_cached(cached, i))
-			missed[missed_count++] = rows[i];
+	for (size_t i = 0; i < entries->count; i++) {
+		const struct entry *entry = &entries->items[i];
+
+		if (!entry->is_cached &&
+			(count == 0 || !slice_equal(rows[count - 1].user_id, entry->user_id)))
+			rows[count++].user_id = entry->user_id;
 	}
-	if (missed_count == 0)
+	if (count == 0)
 		return STATUS_OK;
-	status = counters->repository->find(session, missed, missed_count);
-	missed_count = 0;
-	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-		if (!is_cached(cached, i))
-			rows[i] = missed[missed_count++];
+	status = entries->counters->repository->find(session, rows, count);
+	for (size_t i = 0; i < entries->count && status == STATUS_OK; i++) {
+		struct entry *entry = &entries->items[i];
+
+		if (entry->is_cached)
+			continue;
+		while (!slice_equal(rows[row].user_id, entry->user_id))
+			row++;
+		entry->row = rows[row];
 	}
 	return status;
 }
 
-static struct answer answer_of(
-	const struct counter_lookup *lookup, const struct counter_row *rows, size_t count)
+/* ---- answers ----------------------------------------------------------------------------- */
+
+static void answer(struct counter_lookup *lookup, const struct entries *entries)
 {
-	const struct command *command = &lookup->read.command;
-	struct counter_row wanted = {.user_id = command->key};
-	const struct counter_row *row = bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
+	struct command *command = &lookup->read.command;
+	struct entry wanted = {.user_id = command->key, .is_list = lookup->is_list};
+	const struct entry *entry = bsearch(
+		&wanted, entries->items, entries->count, sizeof(*entries->items), compare_entries);
 	struct buffer body = buffer_make(command->arena, command->key.len + 128);
 
+	assert(entry);
+	lookup->version = entry->row.version;
 	if (lookup->is_list)
 		buffer_char(&body, '[');
-	if (row->exists || !lookup->is_list)
-		counter_write(&body, row);
+	if (entry->row.exists || !lookup->is_list)
+		counter_write(&body, &entry->row);
 	if (lookup->is_list)
 		buffer_char(&body, ']');
-	return answer_json(200, buffer_slice(&body));
+	command->answer = answer_json(200, buffer_slice(&body));
 }
 
 enum status counter_look_up(void *context, struct session *session, const struct read_batch *batch)
 {
-	struct counters *counters = context;
-	size_t count;
-	struct counter_row *rows = wanted_rows(batch, &count);
-	struct cached_counter *cached = ask_cache(counters, batch->arena, rows, count);
-	enum status status = find_missed(counters, session, batch->arena, cached, rows, count);
+	struct entries entries = make_entries(context, batch);
+	enum status status;
 
+	ask_cache(&entries);
+	status = ask_store(&entries, session);
 	if (status != STATUS_OK)
 		return status;
-	if (cached) {
-		FAILPOINT("counters.filling");
-		fill_cache(counters, cached, rows, count);
-	}
+	fill_cache(&entries);
 	for (size_t i = 0; i < batch->count; i++)
-		batch->reads[i]->command.answer =
-			answer_of((struct counter_lookup *)batch->reads[i], rows, count);
+		answer((struct counter_lookup *)batch->reads[i], &entries);
 	return STATUS_OK;
 }

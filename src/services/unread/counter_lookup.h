@@ -12,7 +12,9 @@
 /* The key of its command is the user's id. */
 struct counter_lookup {
 	struct read read;
-	bool is_list; /* all counters of the user, else the one */
+	bool is_list;          /* all counters of the user, else the one */
+	int64_t version;       /* out: of the counter that was answered with */
+	struct stream *stream; /* that it is for; NULL: none */
 };
 
 /* See flow/reader.h; the context is the struct counters. */

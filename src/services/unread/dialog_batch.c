@@ -226,23 +226,15 @@ enum status dialog_decide(void *context, struct session *session, const struct w
 
 /* ---- looking up -------------------------------------------------------------------------- */
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
-{
-	buffer_format(body, "\"%s\":", name);
-	buffer_json_string(body, value);
-	buffer_char(body, ',');
-}
-
 static void write_message(struct buffer *body, const struct message *message)
 {
 	buffer_char(body, '{');
-	write_text(body, "id", message->id);
-	write_text(body, "senderId", message->sender_id);
-	write_text(body, "receiverId", message->receiver_id);
-	write_text(body, "text", message->text);
-	buffer_text(body, "\"createdAt\":\"");
-	buffer_time(body, message->created_us);
-	buffer_format(body, "\",\"isRead\":%s}", message->is_read ? "true" : "false");
+	buffer_member(body, "id", message->id);
+	buffer_member(body, "senderId", message->sender_id);
+	buffer_member(body, "receiverId", message->receiver_id);
+	buffer_member(body, "text", message->text);
+	buffer_member_time(body, "createdAt", message->created_us);
+	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
 /* The newest of them, oldest first. */

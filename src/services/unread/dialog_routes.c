@@ -31,14 +31,6 @@ struct lane_service dialogs_lane_service(struct dialogs *dialogs)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-static void add_header(struct bus_message *message, const char *name, struct slice value)
-{
-	struct bus_header *header = &message->headers[message->header_count++];
-
-	header->name = slice_of(name);
-	header->value = value;
-}
-
 bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_message *message)
 {
 	struct message_event event = {.is_read = slice_is(row->type, MESSAGE_READ)};
@@ -49,9 +41,9 @@ bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_me
 	message->subject = slice_of(event.is_read ? UNREAD_SUBJECT_READ : UNREAD_SUBJECT_NEW);
 	message->key = row->key;
 	message->value = row->payload;
-	add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
+	bus_message_add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
 	if (row->trace.len > 0)
-		add_header(message, "traceparent", row->trace);
+		bus_message_add_header(message, "traceparent", row->trace);
 	return true;
 }
 
@@ -93,7 +85,7 @@ static void post_message(void *context, struct request *request)
 	command->receiver_id = command->write.command.key = input_id(&input, "receiverId");
 	command->text = input_text(&input, "text", TEXT_BYTES_MAX,
 		"is required, must not be blank and must be at most 16384 bytes");
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void post_read(void *context, struct request *request)
@@ -107,7 +99,7 @@ static void post_read(void *context, struct request *request)
 	input_check_id(&input, "messageId", request->params[0]);
 	command->message_ids = &request->params[0];
 	command->message_count = 1;
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void post_read_batch(void *context, struct request *request)
@@ -119,7 +111,7 @@ static void post_read_batch(void *context, struct request *request)
 	input_init(&input, request);
 	command = new_command(&input, DIALOG_READ_MANY);
 	command->message_ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
-	submit_write(&input, dialogs->lanes, &command->write);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
 static void get_list(void *context, struct request *request)

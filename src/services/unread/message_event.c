@@ -10,29 +10,15 @@
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-static void write_text(struct buffer *body, const char *name, struct slice value)
-{
-	buffer_format(body, "\"%s\":", name);
-	buffer_json_string(body, value);
-	buffer_char(body, ',');
-}
-
-static void write_time(struct buffer *body, const char *name, int64_t time_us)
-{
-	buffer_format(body, "\"%s\":\"", name);
-	buffer_time(body, time_us);
-	buffer_char(body, '"');
-}
-
 static void write_message(struct buffer *body, const struct message_event *event)
 {
-	buffer_text(body, "\"message\":{");
-	write_text(body, event->is_read ? "userId" : "recipientId", event->user_id);
-	write_text(body, "messageId", event->message_id);
+	buffer_text(body, ",\"message\":{");
+	buffer_member(body, event->is_read ? "userId" : "recipientId", event->user_id);
+	buffer_member(body, "messageId", event->message_id);
 	if (!event->is_read)
-		write_text(body, "senderId", event->sender_id);
-	write_time(body, "timestamp", event->at_us);
-	buffer_text(body, "},");
+		buffer_member(body, "senderId", event->sender_id);
+	buffer_member_time(body, "timestamp", event->at_us);
+	buffer_char(body, '}');
 }
 
 struct slice message_event_write(struct arena *arena, const struct message_event *event,
@@ -41,11 +27,11 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 	struct buffer body = buffer_make(arena, 512);
 
 	buffer_char(&body, '{');
-	write_text(&body, "messageId", event_id);
-	buffer_format(&body, "\"messageType\":[\"urn:message:%s:%s\"],", name_space,
+	buffer_member(&body, "messageId", event_id);
+	buffer_format(&body, ",\"messageType\":[\"urn:message:%s:%s\"]", name_space,
 		event->is_read ? MESSAGE_READ : MESSAGE_NEW);
 	write_message(&body, event);
-	write_time(&body, "sentTime", event->at_us);
+	buffer_member_time(&body, "sentTime", event->at_us);
 	buffer_text(&body, ",\"headers\":{}}");
 	return buffer_slice(&body);
 }

@@ -37,8 +37,10 @@ def run(binary, *arguments, cwd=None, env=None, timeout=20.0):
 class Quipu:
     """One `quipu serve`. Its standard output and its log are files in `directory`."""
 
+    base_arguments = ["--listen", "127.0.0.1:0", "--roles", "counts"]
+
     def __init__(self, binary, arguments, directory, env=None):
-        self._command = [str(binary), "serve", "--listen", "127.0.0.1:0", "--roles", "counts", *map(str, arguments)]
+        self._command = [str(binary), "serve", *self.base_arguments, *map(str, arguments)]
         self._environment = environment(env)
         self.directory = pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,28 @@
+-- One row for each user and type, changed with every event: fillfactor leaves room on each page, so that
+-- an update stays on it and touches no index (HOT). Both tables can be distributed by user_id.
+CREATE TABLE counters (
+	user_id text COLLATE "C" NOT NULL,
+	type text COLLATE "C" NOT NULL,
+	count bigint NOT NULL CHECK (count >= 0),
+	last_updated timestamptz NOT NULL,
+	version bigint NOT NULL,
+	PRIMARY KEY (user_id, type)
+) WITH (
+	fillfactor = 50,
+	autovacuum_vacuum_scale_factor = 0,
+	autovacuum_vacuum_threshold = 5000,
+	autovacuum_vacuum_cost_delay = 0
+);
+
+-- What is known of each message that is counted. It counts while it is unread; unread rows are never
+-- deleted, read ones after a while.
+CREATE TABLE counter_messages (
+	user_id text COLLATE "C" NOT NULL,
+	message_id text COLLATE "C" NOT NULL,
+	state text NOT NULL CHECK (state IN ('unread', 'read')),
+	event_at timestamptz NOT NULL,
+	PRIMARY KEY (user_id, message_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX counter_messages_unread ON counter_messages (user_id, message_id) WHERE state = 'unread';
+CREATE INDEX counter_messages_read ON counter_messages (event_at) WHERE state = 'read';

@@ -1,0 +1,291 @@
+#include "adapters/sqlite/sqlite_pots.h"
+
+#include "adapters/sqlite/sqlite_internal.h"
+
+static const char take_sql[] =
+	"UPDATE pot SET lock = ?2, lock_expire_time = ?3 "
+	"WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4) RETURNING max_coins";
+
+/* Changes only while the lock is held, as the seed's statement does. */
+static const char change_sql[] =
+	"INSERT INTO coin (pot_id, denomination, coin_count) "
+	"SELECT id, ?2, ?3 FROM pot WHERE id = ?1 AND lock = ?4 "
+	"ON CONFLICT (pot_id, denomination) DO UPDATE SET coin_count = excluded.coin_count";
+
+static const char release_sql[] =
+	"UPDATE pot SET lock = NULL, lock_expire_time = NULL WHERE id = ?1 AND lock = ?2";
+
+/* A name that is taken draws no id: those are of 32 bits. */
+static const char create_sql[] =
+	"INSERT INTO pot (pot_name, max_coins, create_time) SELECT ?1, ?2, ?3 "
+	"WHERE NOT EXISTS (SELECT 1 FROM pot WHERE pot_name = ?1) RETURNING id";
+
+#define POT_COLUMNS "id, pot_name, max_coins, create_time"
+
+static const char find_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE id = ?1";
+static const char find_name_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE pot_name = ?1";
+static const char find_coins_sql[] = "SELECT denomination, coin_count FROM coin WHERE pot_id = ?1";
+static const char page_sql[] = "SELECT " POT_COLUMNS " FROM pot ORDER BY id LIMIT ?1 OFFSET ?2";
+static const char total_sql[] = "SELECT count(*) FROM pot";
+
+/* ---- changing ---------------------------------------------------------------------------- */
+
+static enum status take_locks(struct sqlite_session *session, const struct pot_lock *lock,
+	struct pot_content *pots, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, take_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		struct pot_content *pot = &pots[i];
+
+		sqlite_query_start(&query,
+			SQLITE_VALUES(sqlite_int(pot->pot_id), sqlite_text(slice_of(lock->token)),
+				sqlite_int(now_us + lock->ttl_us), sqlite_int(now_us)));
+		pot->busy = false;
+		pot->exists = sqlite_query_next(&query);
+		if (pot->exists)
+			pot->max_coins = (int32_t)sqlite_query_int(&query, 0);
+	}
+	return sqlite_query_close(&query);
+}
+
+/* What is there and could not be taken is held by another. */
+static enum status find_busy(struct sqlite_session *session, struct pot_content *pots, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		if (pots[i].exists)
+			continue;
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
+		pots[i].busy = sqlite_query_next(&query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status fill_coins(
+	struct sqlite_session *session, struct pot_content *pots, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_coins_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		pots[i].coins = (struct coins){0};
+		if (!pots[i].exists)
+			continue;
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
+		while (sqlite_query_next(&query)) {
+			size_t kind = coin_kind_of((int32_t)sqlite_query_int(&query, 0));
+
+			assert(kind < COIN_KINDS);
+			pots[i].coins.of[kind] = (int32_t)sqlite_query_int(&query, 1);
+		}
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status take(
+	struct session *base, const struct pot_lock *lock, struct pot_content *pots, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = take_locks(session, lock, pots, count);
+
+	if (status == STATUS_OK)
+		status = find_busy(session, pots, count);
+	if (status == STATUS_OK)
+		status = fill_coins(session, pots, count);
+	return status;
+}
+
+static enum status change(struct sqlite_session *session, const struct pot_lock *lock,
+	const struct pot_change *changes, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, change_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		for (size_t kind = 0; kind < COIN_KINDS; kind++) {
+			if (!changes[i].is_changed[kind])
+				continue;
+			sqlite_query_change_one(
+				&query, SQLITE_VALUES(sqlite_int(changes[i].pot_id),
+						sqlite_int(coin_denominations[kind]),
+						sqlite_int(changes[i].coins.of[kind]),
+						sqlite_text(slice_of(lock->token))));
+		}
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status put(struct session *base, const struct pot_lock *lock,
+	const struct pot_change *changes, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = change(session, lock, changes, count);
+	struct sqlite_query query;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, release_sql);
+	for (size_t i = 0; i < count; i++)
+		sqlite_query_change_one(&query, SQLITE_VALUES(sqlite_int(changes[i].pot_id),
+							sqlite_text(slice_of(lock->token))));
+	return sqlite_query_close(&query);
+}
+
+static enum status create(struct session *base, struct pot_row *pots, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, create_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		struct pot_row *pot = &pots[i];
+
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(pot->name),
+						   sqlite_int(pot->max_coins), sqlite_int(now_us)));
+		pot->exists = sqlite_query_next(&query);
+		if (!pot->exists)
+			continue;
+		pot->pot_id = (int32_t)sqlite_query_int(&query, 0);
+		pot->created_us = now_us;
+	}
+	return sqlite_query_close(&query);
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+static void fill_pot(struct pot_row *pot, struct arena *arena, const struct sqlite_query *query)
+{
+	pot->exists = true;
+	pot->pot_id = (int32_t)sqlite_query_int(query, 0);
+	pot->name = arena_copy(arena, sqlite_query_bytes(query, 1));
+	pot->max_coins = (int32_t)sqlite_query_int(query, 2);
+	pot->created_us = sqlite_query_int(query, 3);
+}
+
+static enum status find_pots(struct sqlite_session *session, struct arena *arena,
+	struct pot_row *pots, size_t count, bool by_name)
+{
+	struct sqlite_query query = sqlite_query_open(session, by_name ? find_name_sql : find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		struct sqlite_value key =
+			by_name ? sqlite_text(pots[i].name) : sqlite_int(pots[i].pot_id);
+
+		sqlite_query_start(&query, &key, 1);
+		pots[i].exists = false;
+		if (sqlite_query_next(&query))
+			fill_pot(&pots[i], arena, &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status find_in_snapshot(
+	struct session *base, struct arena *arena, struct pot_row *pots, size_t count, bool by_name)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = find_pots(session, arena, pots, count, by_name);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static enum status find(
+	struct session *session, struct arena *arena, struct pot_row *pots, size_t count)
+{
+	return find_in_snapshot(session, arena, pots, count, false);
+}
+
+static enum status find_names(
+	struct session *session, struct arena *arena, struct pot_row *pots, size_t count)
+{
+	return find_in_snapshot(session, arena, pots, count, true);
+}
+
+static enum status find_existing(
+	struct sqlite_session *session, struct pot_content *pots, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
+		pots[i].busy = false;
+		pots[i].exists = sqlite_query_next(&query);
+		if (pots[i].exists)
+			pots[i].max_coins = (int32_t)sqlite_query_int(&query, 2);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status find_coins(struct session *base, struct pot_content *pots, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = find_existing(session, pots, count);
+	if (status == STATUS_OK)
+		status = fill_coins(session, pots, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static enum status count_pots(struct sqlite_session *session, int64_t *total)
+{
+	struct sqlite_query query = sqlite_query_open(session, total_sql);
+
+	sqlite_query_start(&query, NULL, 0);
+	if (sqlite_query_next(&query))
+		*total = sqlite_query_int(&query, 0);
+	return sqlite_query_close(&query);
+}
+
+/* To pass over pots costs as much as to read them, so nothing behind the last one is asked for. */
+static enum status fill_pages(struct sqlite_session *session, struct arena *arena,
+	struct pot_page *pages, size_t count, int64_t total)
+{
+	struct sqlite_query query = sqlite_query_open(session, page_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		struct pot_page *page = &pages[i];
+
+		page->pots = arena_array(arena, struct pot_row, (size_t)page->limit);
+		page->count = 0;
+		if (page->offset >= total)
+			continue;
+		sqlite_query_start(
+			&query, SQLITE_VALUES(sqlite_int(page->limit), sqlite_int(page->offset)));
+		while (sqlite_query_next(&query))
+			fill_pot(&page->pots[page->count++], arena, &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status list(struct session *base, struct arena *arena, struct pot_page *pages,
+	size_t count, int64_t *total)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = count_pots(session, total);
+	if (status == STATUS_OK)
+		status = fill_pages(session, arena, pages, count, *total);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+const struct pot_repository sqlite_pot_repository = {
+	.take = take,
+	.put = put,
+	.create = create,
+	.find = find,
+	.find_names = find_names,
+	.find_coins = find_coins,
+	.list = list,
+};

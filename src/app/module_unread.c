@@ -1,0 +1,294 @@
+/* dialogs and counters on their stores, their bus and the cache. */
+#include "adapters/postgres/postgres_counters.h"
+#include "adapters/postgres/postgres_messages.h"
+#include "adapters/postgres/postgres_outbox.h"
+#include "adapters/sqlite/sqlite_counters.h"
+#include "adapters/sqlite/sqlite_messages.h"
+#include "adapters/sqlite/sqlite_outbox.h"
+#include "app/app.h"
+#include "services/unread/counter_feed.h"
+#include "services/unread/counters.h"
+#include "services/unread/dialogs.h"
+#include "services/unread/unread_verify.h"
+
+#define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
+
+extern const char embedded_counters[];
+extern const char embedded_dialogs[];
+extern const char embedded_verify[];
+
+struct unread_module {
+	struct dialogs dialogs;
+	struct counters counters;
+	struct unread_verifier verifier;
+	struct bus *bus;
+};
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+static void add_routes(struct app *app)
+{
+	struct unread_module *module = arena_new(&app->arena, struct unread_module);
+
+	app->unread = module;
+	if (app_plays(app, ROLE_DIALOGS)) {
+		dialogs_add_routes(&module->dialogs, app->router);
+		app->documents[app->document_count++] = embedded_dialogs;
+	}
+	if (app_plays(app, ROLE_COUNTERS)) {
+		counters_add_routes(&module->counters, app->router);
+		app->documents[app->document_count++] = embedded_counters;
+	}
+	if (app_plays(app, ROLE_DIALOGS) && app_plays(app, ROLE_COUNTERS)) {
+		module->verifier.dialogs = &module->dialogs;
+		module->verifier.counters = &module->counters;
+		module->counters.verifier = &module->verifier;
+		unread_verify_add_routes(&module->verifier, app->router);
+		app->documents[app->document_count++] = embedded_verify;
+	}
+}
+
+/* ---- stores, bus, cache ------------------------------------------------------------------ */
+
+static bool open_dialogs_store(struct app *app, char *why)
+{
+	static const char *const components[] = {"common", "dialogs", NULL};
+	struct dialogs *service = &app->unread->dialogs;
+	struct store_plan plan = {
+		.name = "dialogs-store",
+		.url = store_url(&app->settings, app->settings.dialogs_store),
+		.file = "dialogs.db",
+		.components = components,
+	};
+	bool postgres = url_is_postgres(plan.url);
+
+	service->store = app_open_store(app, &plan, why);
+	service->repository = postgres ? &postgres_message_repository : &sqlite_message_repository;
+	service->outbox = postgres ? &postgres_dialog_outbox : &sqlite_dialog_outbox;
+	service->name_space = app->settings.masstransit_namespace;
+	return service->store != NULL;
+}
+
+static bool open_counters_store(struct app *app, char *why)
+{
+	static const char *const components[] = {"common", "counters", NULL};
+	struct counters *service = &app->unread->counters;
+	struct store_plan plan = {
+		.name = "counters-store",
+		.url = store_url(&app->settings, app->settings.counters_store),
+		.file = "counters.db",
+		.components = components,
+	};
+
+	service->store = app_open_store(app, &plan, why);
+	service->repository = url_is_postgres(plan.url) ? &postgres_counter_repository
+							: &sqlite_counter_repository;
+	return service->store != NULL;
+}
+
+static bool open_stores(struct app *app, char *why)
+{
+	if (app_plays(app, ROLE_DIALOGS) && !open_dialogs_store(app, why))
+		return false;
+	return !app_plays(app, ROLE_COUNTERS) || open_counters_store(app, why);
+}
+
+static bool open_others(struct app *app, char *why)
+{
+	static const struct bus_group groups[] = {
+		{.name = UNREAD_GROUP_NEW, .subjects = UNREAD_SUBJECT_NEW},
+		{.name = UNREAD_GROUP_READ, .subjects = UNREAD_SUBJECT_READ},
+	};
+	static const struct bus_channel channel = {
+		.name = UNREAD_CHANNEL,
+		.partitions = UNREAD_PARTITIONS,
+		.groups = groups,
+		.group_count = sizeof(groups) / sizeof(groups[0]),
+		.subjects = UNREAD_SUBJECT_NEW " " UNREAD_SUBJECT_READ,
+	};
+	struct unread_module *module = app->unread;
+	struct bus_plan plan = {
+		.name = "unread-bus",
+		.url = app->settings.unread_bus,
+		.file = "unread-bus.db",
+		.channels = &channel,
+		.channel_count = 1,
+		.is_optional = true,
+	};
+
+	module->bus = app_open_bus(app, &plan, why);
+	if (!module->bus)
+		return false;
+	if (app_plays(app, ROLE_COUNTERS) && !app_open_cache(app, why))
+		return false;
+	module->counters.cache = app->cache;
+	return true;
+}
+
+/* ---- dialogs ----------------------------------------------------------------------------- */
+
+static enum status sweep_published(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct outbox_repository *outbox = context;
+
+	return outbox->claims.sweep(session, PUBLISHED_KEPT_US, limit, deleted);
+}
+
+static bool describe_event(struct arena *arena, struct slice payload, struct buffer *members)
+{
+	(void)arena;
+	if (payload.len < 2 || payload.data[0] != '{')
+		return false;
+	buffer_add(members, slice_make(payload.data + 1, payload.len - 2)); /* it is JSON already */
+	return true;
+}
+
+static void stop_relay(void *relay)
+{
+	relay_stop(relay);
+}
+
+static struct relay *start_relay(struct app *app)
+{
+	const struct settings *settings = &app->settings;
+	const struct dialogs *service = &app->unread->dialogs;
+	struct relay_config config = {
+		.name = "dialogs",
+		.store = service->store,
+		.outbox = service->outbox,
+		.topic = DIALOGS_TOPIC,
+		.bus = app->unread->bus,
+		.address = dialogs_address,
+		.poll_us = settings->outbox_poll_us,
+		.lease_us = settings->outbox_lease_us,
+		.attempts_max = (int32_t)settings->outbox_max_attempts,
+		.batch = (size_t)settings->outbox_batch,
+	};
+
+	return relay_start(&config);
+}
+
+static void start_dialogs(struct app *app)
+{
+	struct dialogs *service = &app->unread->dialogs;
+	struct lane_service lanes = dialogs_lane_service(service);
+	struct chore published = {
+		.what = "published events",
+		.store = service->store,
+		.sweep = sweep_published,
+		.context = service->outbox,
+	};
+	struct operator_desk desk = {
+		.kind = "dialog-outbox",
+		.letter_kind = "outbox",
+		.dead = &service->outbox->dead,
+		.outbox = service->outbox,
+		.describe = describe_event,
+	};
+	struct relay *relay = start_relay(app);
+
+	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
+	operator_add_desk(&app->operators, &desk);
+	app_add_worker(app, stop_relay, relay);
+	app_add_chore(app, &published);
+	metrics_add(&app->system.metrics, relay_collect, relay);
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+static enum status sweep_read(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct counter_repository *repository = context;
+
+	return repository->sweep(session, COUNTERS_KEPT_US, limit, deleted);
+}
+
+static void stop_intake(void *intake)
+{
+	intake_stop(intake);
+}
+
+static void free_counter_intake(void *intake)
+{
+	counter_intake_free(intake);
+}
+
+static void start_intake(struct app *app, bool is_read)
+{
+	struct counters *service = &app->unread->counters;
+	struct counter_intake *context = counter_intake_new(service, is_read);
+	struct intake_config config = {
+		.name = is_read ? UNREAD_GROUP_READ : UNREAD_GROUP_NEW,
+		.bus = app->unread->bus,
+		.channel = UNREAD_CHANNEL,
+		.group = is_read ? UNREAD_GROUP_READ : UNREAD_GROUP_NEW,
+		.store = service->store,
+		.apply = counter_intake_apply,
+		.committed = counter_intake_committed,
+		.context = context,
+	};
+	struct intake *intake = intake_start(&config);
+
+	app_add_worker(app, stop_intake, intake);
+	app_add_worker(app, free_counter_intake, context);
+	metrics_add(&app->system.metrics, intake_collect, intake);
+}
+
+static void stop_feed(void *feed)
+{
+	counter_feed_stop(feed);
+}
+
+/* After the server and every publisher have ended. */
+static void free_streams(void *context)
+{
+	struct counters *service = context;
+
+	if (service->reader_cache)
+		service->reader_cache->ops->close(service->reader_cache);
+	if (service->verifier)
+		unread_verify_close(service->verifier);
+	hub_free(service->hub);
+}
+
+static void start_counters(struct app *app)
+{
+	struct counters *service = &app->unread->counters;
+	struct lane_service lanes = counters_lane_service(service);
+	struct chore read = {
+		.what = "read messages",
+		.store = service->store,
+		.sweep = sweep_read,
+		.context = service->repository,
+	};
+
+	service->hub = hub_new();
+	if (service->cache)
+		service->reader_cache = service->cache->ops->open_session(service->cache);
+	if (service->verifier)
+		unread_verify_open(service->verifier);
+	service->lanes = app_start_lanes(app, &lanes, service->store);
+	start_intake(app, false);
+	start_intake(app, true);
+	app_add_worker(app, stop_feed, counter_feed_start(service));
+	app_add_worker(app, free_streams, service);
+	app_add_chore(app, &read);
+}
+
+static void start(struct app *app)
+{
+	if (app_plays(app, ROLE_DIALOGS))
+		start_dialogs(app);
+	if (app_plays(app, ROLE_COUNTERS))
+		start_counters(app);
+}
+
+const struct module unread_module = {
+	.roles = ROLE_DIALOGS | ROLE_COUNTERS,
+	.add_routes = add_routes,
+	.open_stores = open_stores,
+	.open_others = open_others,
+	.start = start,
+};

@@ -1,0 +1,46 @@
+#include "cli/health.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/client.h"
+
+static int fail(int code, const char *why)
+{
+	fprintf(stderr, "quipu: %s\n", why);
+	return code;
+}
+
+static int ask(struct client *client)
+{
+	struct client_answer answer;
+	char why[CLIENT_WHY_SIZE];
+	bool ok;
+
+	if (!client_get(client, "/healthz", &answer, why))
+		return fail(EXIT_FAILURE, why);
+	ok = answer.http_status == 200;
+	snprintf(why, sizeof(why), "the quipu at %s answers with HTTP %d", client_server(client),
+		answer.http_status);
+	client_answer_release(&answer);
+	if (!ok)
+		return fail(EXIT_FAILURE, why);
+	puts("ok");
+	return EXIT_SUCCESS;
+}
+
+int health_run(const struct settings *settings)
+{
+	char url[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	struct client *client;
+	int code;
+
+	if (!client_find_server(settings->server, settings->listen, url, why))
+		return fail(EXIT_USAGE, why);
+	client = client_open(url, why);
+	if (!client)
+		return fail(EXIT_USAGE, why);
+	code = ask(client);
+	client_close(client);
+	return code;
+}

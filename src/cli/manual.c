@@ -1,0 +1,387 @@
+#include "cli/manual.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/slice.h"
+
+/* When the words of the man page were last changed; options and commands are always those here. */
+#define MAN_DATE "2026-11-15"
+
+#define COMMAND_WIDTH 40
+
+struct usage {
+	const char *command;
+	const char *verb;      /* "" for none */
+	const char *arguments; /* behind command and verb */
+	const char *help;
+	bool asks_server; /* one that runs already */
+};
+
+static const struct usage usages[] = {
+	{"serve", "", "[options]", "run the server", false},
+	{"migrate", "", "[options]", "bring the schema of the stores up to date and end", false},
+	{"routes", "", "", "list every method and path", false},
+	{"version", "", "", "print the version", false},
+	{"help", "", "", "print this", false},
+	{"help", "man", "", "print the man page", false},
+	{"help", "bash", "", "print the completion for bash", false},
+	{"help", "configuration", "", "print docs/CONFIGURATION.md", false},
+	{"health", "", "", "ask whether it is alive", true},
+	{"dlq", "list", "[--limit N]", "show what could not be delivered", true},
+	{"dlq", "show", "KIND/ID", "show one of them with its event", true},
+	{"dlq", "replay", "KIND/ID...", "try them again", true},
+	{"dlq", "discard", "KIND/ID... --why TEXT", "give them up", true},
+	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
+	{"outbox", "resend", "--since TIME", "publish again, e.g. the last 24h", true},
+};
+
+/* Flags that every command takes and that are no options: they say what to do, not how. */
+static const struct {
+	const char *name;
+	const char *value; /* "" for none */
+	const char *help;
+} specials[] = {
+	{"config", "FILE", "read options from an INI file"},
+	{"print-config", "", "show every option, its value and where it comes from"},
+	{"check-config", "", "only check the options"},
+};
+
+#define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
+#define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
+
+/* "quipu dlq list [--limit N]" */
+static void write_usage(char *out, size_t size, const struct usage *usage)
+{
+	snprintf(out, size, "quipu %s%s%s%s%s", usage->command, *usage->verb ? " " : "",
+		usage->verb, *usage->arguments ? " " : "", usage->arguments);
+}
+
+/* ---- for a terminal ---------------------------------------------------------------------- */
+
+static void help_commands(FILE *out, bool asks_server)
+{
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		char line[128];
+
+		if (usages[i].asks_server != asks_server)
+			continue;
+		write_usage(line, sizeof(line), &usages[i]);
+		fprintf(out, "  %-*s %s\n", COMMAND_WIDTH, line, usages[i].help);
+	}
+}
+
+static void write_help(FILE *out)
+{
+	fputs("quipu keeps the numbers an application must never get wrong.\n\n", out);
+	help_commands(out, false);
+	fputs("\nWith a running server, at --listen or --server:\n\n", out);
+	help_commands(out, true);
+	fputs("\n", out);
+	for (size_t i = 0; i < SPECIAL_COUNT; i++) {
+		char flag[64];
+
+		snprintf(flag, sizeof(flag), "--%s %s", specials[i].name, specials[i].value);
+		fprintf(out, "  %-26s %s\n", flag, specials[i].help);
+	}
+	fputs("\nOptions, each also as QUIPU_NAME in the environment or a line of the file:\n\n",
+		out);
+	options_help(out);
+}
+
+/* ---- the man page ------------------------------------------------------------------------ */
+
+/* Text in which nothing is taken for a request or an escape of roff. */
+static void man_text(FILE *out, const char *text)
+{
+	if (*text == '.' || *text == '\'')
+		fputs("\\&", out);
+	for (; *text; text++) {
+		if (*text == '-' || *text == '\\')
+			fputs(*text == '-' ? "\\-" : "\\e", out);
+		else
+			fputc(*text, out);
+	}
+}
+
+/* A line of its own in bold, with an italic end. */
+static void man_term(FILE *out, const char *before, const char *bold, const char *italic)
+{
+	fputs(".TP\n\\fB", out);
+	man_text(out, before);
+	man_text(out, bold);
+	fputs("\\fR", out);
+	if (italic && *italic) {
+		fputs(" \\fI", out);
+		man_text(out, italic);
+		fputs("\\fR", out);
+	}
+	fputs("\n", out);
+}
+
+static void man_commands(FILE *out)
+{
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		char words[64];
+
+		snprintf(words, sizeof(words), "%s%s%s", usages[i].command,
+			*usages[i].verb ? " " : "", usages[i].verb);
+		man_term(out, "quipu ", words, usages[i].arguments);
+		fputs(usages[i].asks_server ? "With a running server: " : "", out);
+		man_text(out, usages[i].help);
+		fputs(".\n", out);
+	}
+}
+
+static void man_option(FILE *out, const struct option_facts *option)
+{
+	man_term(out, "--", option->name, option->value);
+	man_text(out, option->help);
+	fputs(".\n", out);
+	if (*option->range) {
+		man_text(out, "From ");
+		man_text(out, option->range);
+		fputs(".\n", out);
+	}
+	if (*option->standard) {
+		fputs("Default: \\fB", out);
+		man_text(out, option->standard);
+		fputs("\\fR.\n", out);
+	}
+	fprintf(out, "Variable: \\fB%s\\fR.\n", option->variable);
+}
+
+static void man_options(FILE *out)
+{
+	for (size_t i = 0; i < SPECIAL_COUNT; i++) {
+		man_term(out, "--", specials[i].name, specials[i].value);
+		man_text(out, specials[i].help);
+		fputs(".\n", out);
+	}
+	for (size_t i = 0; i < options_count(); i++) {
+		struct option_facts option = options_at(i);
+
+		man_option(out, &option);
+	}
+}
+
+static void write_man(FILE *out)
+{
+	fputs(".\\\" Written by: quipu help man\n"
+	      ".TH QUIPU 1 " MAN_DATE " \"quipu " QUIPU_VERSION "\" \"User Commands\"\n"
+	      ".SH NAME\nquipu \\- keeps the numbers an application must never get wrong\n"
+	      ".SH SYNOPSIS\n.B quipu\n.I command\n.RI [ options ]\n"
+	      ".SH DESCRIPTION\n"
+	      "A server for counts, send quotas, entitlements and the like, exact under\n"
+	      "concurrency, retries and crashes.\n"
+	      "It starts on embedded SQLite; with other URLs the same program stands on\n"
+	      "PostgreSQL, Redis and message brokers.\n"
+	      ".SH COMMANDS\n",
+		out);
+	man_commands(out);
+	fputs(".SH OPTIONS\n"
+	      "A flag wins over the environment, the environment over the file of\n"
+	      ".BR \\-\\-config ,\nthe file over the default.\n"
+	      "A file has lines such as\n.BR \"store = sqlite:\" ;\n"
+	      "its name may also stand in\n.BR QUIPU_CONFIG .\n"
+	      "Passwords belong into the file or the environment, because flags are seen by\n"
+	      "everybody on the machine.\n",
+		out);
+	man_options(out);
+	fputs(".SH SIGNALS\n.TP\n.BR SIGTERM \", \" SIGINT\n"
+	      "Take no new connections, finish what has begun within\n"
+	      ".BR \\-\\-drain\\-timeout ,\nand end with 0.\n"
+	      ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nIt could not be done.\n"
+	      ".TP\n.B 2\nThe arguments are wrong.\n"
+	      ".SH SEE ALSO\n"
+	      "A running server describes its routes at\n.I /openapi.json\n"
+	      "and itself at\n.IR /healthz ,\n.IR /readyz\nand\n.IR /metrics .\n",
+		out);
+}
+
+/* ---- completion -------------------------------------------------------------------------- */
+
+/* Every --flag that stands in `arguments`. */
+static void bash_own_flags(FILE *out, const char *arguments)
+{
+	while ((arguments = strstr(arguments, "--"))) {
+		size_t len = 2 + strspn(arguments + 2, "abcdefghijklmnopqrstuvwxyz-");
+
+		fprintf(out, " %.*s", (int)len, arguments);
+		arguments += len;
+	}
+}
+
+static void bash_commands(FILE *out)
+{
+	const char *last = "";
+
+	fputs("\tlocal commands='", out);
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		if (strcmp(usages[i].command, last) != 0)
+			fprintf(out, "%s%s", *last ? " " : "", usages[i].command);
+		last = usages[i].command;
+	}
+	fputs("'\n", out);
+}
+
+static void bash_flags(FILE *out)
+{
+	fputs("\tlocal flags='", out);
+	for (size_t i = 0; i < options_count(); i++)
+		fprintf(out, "%s--%s", i == 0 ? "" : " ", options_at(i).name);
+	for (size_t i = 0; i < SPECIAL_COUNT; i++)
+		fprintf(out, " --%s", specials[i].name);
+	fputs("'\n", out);
+}
+
+/* What may follow each command: its verbs and the flags of its own. */
+static void bash_verbs(FILE *out)
+{
+	const char *last = "";
+
+	fputs("\tcase $command in\n", out);
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		bool is_new = strcmp(usages[i].command, last) != 0;
+
+		if (is_new)
+			fprintf(out, "%s\t%s) words='", *last ? "' ;;\n" : "", usages[i].command);
+		if (*usages[i].verb)
+			fprintf(out, " %s", usages[i].verb);
+		bash_own_flags(out, usages[i].arguments);
+		last = usages[i].command;
+	}
+	fputs("' ;;\n\tesac\n", out);
+}
+
+/* "	--data) ": the options whose values are of one kind; NULL: of none that bash can find. */
+static void bash_values_of(FILE *out, const char *kind, const char *action)
+{
+	const char *between = "\t";
+
+	for (size_t i = 0; i < options_count(); i++) {
+		struct option_facts option = options_at(i);
+		bool is_file = option.value && (strcmp(option.value, "DIR") == 0 ||
+						       strcmp(option.value, "FILE") == 0);
+
+		if (!option.value || (kind ? strcmp(option.value, kind) != 0 : is_file))
+			continue;
+		fprintf(out, "%s--%s", between, option.name);
+		between = "|";
+	}
+	if (*between == '|')
+		fprintf(out, ") %s ;;\n", action);
+}
+
+static void bash_values(FILE *out)
+{
+	fputs("\tcase $before in\n\t--config) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n",
+		out);
+	bash_values_of(out, "DIR", "COMPREPLY=($(compgen -d -- \"$word\")); return");
+	bash_values_of(out, "FILE", "COMPREPLY=($(compgen -f -- \"$word\")); return");
+	bash_values_of(out, NULL, "return");
+	fputs("\tesac\n", out);
+}
+
+static void write_bash(FILE *out)
+{
+	fputs("# Completion for bash. Written by: quipu help bash\n\n_quipu()\n{\n"
+	      "\tlocal word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+	      "\tlocal command=${COMP_WORDS[1]} words=\n",
+		out);
+	bash_commands(out);
+	bash_flags(out);
+	fputs("\n\tCOMPREPLY=()\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+	      "\t\tCOMPREPLY=($(compgen -W \"$commands\" -- \"$word\"))\n\t\treturn\n\tfi\n",
+		out);
+	bash_values(out);
+	bash_verbs(out);
+	fputs("\tCOMPREPLY=($(compgen -W \"$words $flags\" -- \"$word\"))\n}\n\n"
+	      "complete -F _quipu quipu\n",
+		out);
+}
+
+/* ---- docs/CONFIGURATION.md --------------------------------------------------------------- */
+
+/* Text in a cell of a table. */
+static void cell_text(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '|')
+			fputc('\\', out);
+		fputc(*text, out);
+	}
+}
+
+static void configuration_row(FILE *out, const struct option_facts *option)
+{
+	fprintf(out, "| `--%s", option->name);
+	if (option->value)
+		fprintf(out, " %s", option->value);
+	fprintf(out, "` | `%s` | ", option->variable);
+	if (*option->standard)
+		fprintf(out, "`%s`", option->standard);
+	fputs(" | ", out);
+	cell_text(out, option->help);
+	if (*option->range)
+		fprintf(out, " (%s)", option->range);
+	fputs(" |\n", out);
+}
+
+static void write_configuration(FILE *out)
+{
+	fputs("# Configuration\n\n"
+	      "<!-- Written by `quipu help configuration`, which `make docs` runs. Change the "
+	      "table "
+	      "in src/cli/options.c instead. -->\n\n"
+	      "Every option can be given in three ways. A flag wins over the environment, the "
+	      "environment over the file, the file\nover the default.\n\n"
+	      "| way | example |\n| --- | --- |\n"
+	      "| flag | `quipu serve --batch-max 512` or `--batch-max=512` |\n"
+	      "| environment | `QUIPU_BATCH_MAX=512` |\n"
+	      "| file | a line `batch-max = 512` in the file that `--config FILE` or "
+	      "`QUIPU_CONFIG` names |\n\n"
+	      "- `quipu serve --print-config` shows every value and where it comes from, passwords "
+	      "hidden; `--check-config` only checks.\n"
+	      "- Passwords are part of URLs. Give such URLs in the file or the environment: flags "
+	      "are seen by everybody on the machine.\n"
+	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A flag without "
+	      "a "
+	      "value means yes; elsewhere write `yes` or `no`.\n"
+	      "- A line of the file has at most 197 bytes and does not begin with white space; `;` "
+	      "and `#` begin a comment.\n"
+	      "- A setting that is wrong, or that does not go with the others, ends the start with "
+	      "exit status 2 and a sentence.\n\n"
+	      "| option | variable | default | meaning |\n| --- | --- | --- | --- |\n",
+		out);
+	for (size_t i = 0; i < options_count(); i++) {
+		struct option_facts option = options_at(i);
+
+		configuration_row(out, &option);
+	}
+}
+
+/* ---- which page -------------------------------------------------------------------------- */
+
+int manual_run(const struct operands *operands)
+{
+	static const struct {
+		const char *name;
+		void (*write)(FILE *out);
+	} pages[] = {
+		{"", write_help},
+		{"man", write_man},
+		{"bash", write_bash},
+		{"configuration", write_configuration},
+	};
+	const char *name = operands->word_count > 0 ? operands->words[0] : "";
+
+	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+		if (operands->word_count <= 1 && strcmp(name, pages[i].name) == 0) {
+			pages[i].write(stdout);
+			return EXIT_SUCCESS;
+		}
+	}
+	fputs("quipu: help is followed by nothing, man, bash or configuration\n", stderr);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,18 @@
+/*
+ * quipu verify unread [--repair] [--json]: asks a running server, in which dialogs and counters
+ * run, to compare every counter with the messages that it counts, and names every user whose
+ * counter differs. With --repair each is repaired. Main thread.
+ */
+#ifndef QUIPU_CLI_VERIFY_H
+#define QUIPU_CLI_VERIFY_H
+
+#include "cli/options.h"
+
+/* The flags of its own, for options_read(). */
+extern const char *const verify_flags[];
+
+/* Returns what main() returns: 0, 1 where something differs or could not be asked for, 2 for a
+ * wrong use. */
+int verify_run(const struct settings *settings, const struct operands *operands);
+
+#endif

@@ -1,0 +1,31 @@
+/* The JSON side of proto_message.h, and private to it. */
+#ifndef QUIPU_HTTP_PROTO_JSON_H
+#define QUIPU_HTTP_PROTO_JSON_H
+
+#include "base/buffer.h"
+#include "http/proto_message.h"
+
+QP_MUST_CHECK ProtobufCMessage *proto_json_read(const ProtobufCMessageDescriptor *descriptor,
+	struct slice text, struct arena *arena, struct proto_error *error);
+
+void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
+
+/* Years 1 to 9999, which is what RFC 3339 can write. */
+#define PROTO_TIME_LEAST_S (-62135596800LL)
+#define PROTO_TIME_MOST_S 253402300799LL
+
+/* Where the value of `field` lies in `message`, and the number, case or flag that goes with it. */
+static inline void *proto_member(const void *message, const ProtobufCFieldDescriptor *field)
+{
+	return (char *)(uintptr_t)message + field->offset;
+}
+
+static inline void *proto_quantifier(const void *message, const ProtobufCFieldDescriptor *field)
+{
+	return (char *)(uintptr_t)message + field->quantifier_offset;
+}
+
+/* The size of one value of this type in a message, or in the array of a repeated field. */
+size_t proto_size(ProtobufCType type);
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * Where pots and their coins are kept: the outbound port of the pot service. All functions block,
+ * take a session of the same engine, and return what ports/store.h lists.
+ *
+ * The contents of a pot are changed under its lock, a token in the table with an end:
+ *
+ *   lock               event                          next
+ *   free, or expired   take() with a token            held by the token until now + ttl
+ *   held by another    take()                         the same; the pot is `busy`
+ *   held by a token    put() with that token          changed, and free
+ *   held by another    put()                          the same: nothing is changed, RERUN
+ *
+ * All of it happens in one transaction, so a lock that can be seen from outside is somebody else's.
+ */
+#ifndef QUIPU_PORTS_POT_REPOSITORY_H
+#define QUIPU_PORTS_POT_REPOSITORY_H
+
+#include "base/uuid.h"
+#include "ports/store.h"
+
+/* Kinds of coins, in the order of the numbers by which they are known outside and in the table. */
+enum coin_kind { COIN_BRONZE, COIN_SILVER, COIN_GOLD };
+#define COIN_KINDS 3
+
+static const int32_t coin_denominations[COIN_KINDS] = {1, 10, 100};
+
+/* How many coins of each kind. */
+struct coins {
+	int32_t of[COIN_KINDS];
+};
+
+struct pot_row {
+	int32_t pot_id;
+	bool exists;
+	struct slice name;
+	int32_t max_coins;
+	int64_t created_us;
+};
+
+/* A pot to be changed. */
+struct pot_content {
+	int32_t pot_id;
+	bool exists; /* and we have its lock */
+	bool busy;   /* another has its lock, or, with LOCK_SKIP, its row */
+	int32_t max_coins;
+	struct coins coins;
+};
+
+/* What is to be in a pot. */
+struct pot_change {
+	int32_t pot_id;
+	bool is_changed[COIN_KINDS]; /* the others are not written */
+	struct coins coins;
+};
+
+struct pot_lock {
+	char token[UUID_SIZE];
+	int64_t ttl_us;
+};
+
+/* A page of all pots in the order of their ids. */
+struct pot_page {
+	int64_t offset;
+	int32_t limit;
+	struct pot_row *pots; /* out */
+	size_t count;         /* out */
+};
+
+struct pot_repository {
+	/*
+	 * In a transaction. Takes the locks of the pots, unique and sorted by id, that are there
+	 * and free, and then reads what is in them.
+	 */
+	QP_MUST_CHECK enum status (*take)(struct session *session, const struct pot_lock *lock,
+		struct pot_content *pots, size_t count);
+
+	/*
+	 * In a transaction. Writes the changed kinds of pots that take() has taken with this lock,
+	 * sorted by id, and releases them. RERUN: one of them is not held with it; then nothing is
+	 * changed.
+	 */
+	QP_MUST_CHECK enum status (*put)(struct session *session, const struct pot_lock *lock,
+		const struct pot_change *changes, size_t count);
+
+	/*
+	 * In a transaction. Makes pots of names that are free, unique and sorted by bytes, and
+	 * fills in their ids and times; `exists` is false where the name is taken.
+	 */
+	QP_MUST_CHECK enum status (*create)(
+		struct session *session, struct pot_row *pots, size_t count);
+
+	/* Outside a transaction, and without any lock: looks pots up by their ids or their names.
+	 * Names are in memory of `arena`. */
+	QP_MUST_CHECK enum status (*find)(
+		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
+	QP_MUST_CHECK enum status (*find_names)(
+		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
+
+	/* The same for what is in them. */
+	QP_MUST_CHECK enum status (*find_coins)(
+		struct session *session, struct pot_content *pots, size_t count);
+
+	/* The same for pages; also how many pots there are. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct pot_page *pages, size_t count, int64_t *total);
+};
+
+/* The place of a denomination among the kinds, COIN_KINDS for one that is none of them. */
+static inline size_t coin_kind_of(int32_t denomination)
+{
+	size_t kind = 0;
+
+	while (kind < COIN_KINDS && coin_denominations[kind] != denomination)
+		kind++;
+	return kind;
+}
+
+#endif

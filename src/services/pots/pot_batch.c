@@ -1,0 +1,276 @@
+#include "services/pots/pot_batch.h"
+
+#include "flow/groups.h"
+#include "services/pots/pot_answers.h"
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+/* With all ten digits, so that bytes and numbers have one order. */
+struct slice pot_id_key(struct arena *arena, int32_t pot_id)
+{
+	struct buffer key = buffer_make(arena, 16);
+
+	buffer_format(&key, "pot %010d", pot_id);
+	return buffer_slice(&key);
+}
+
+struct slice pot_name_key(struct arena *arena, struct slice name)
+{
+	struct buffer key = buffer_make(arena, 8 + name.len);
+
+	buffer_text(&key, "name ");
+	buffer_add(&key, name);
+	return buffer_slice(&key);
+}
+
+static struct pot_command *command_at(const struct write_group *group, size_t i)
+{
+	return (struct pot_command *)group->writes[i];
+}
+
+/* ---- coins, under locks ------------------------------------------------------------------ */
+
+static struct answer run_command(
+	const struct pot_command *command, struct pot_state *pot, struct dice *dice)
+{
+	struct arena *arena = command->write.command.arena;
+	struct coins coins = {0};
+
+	switch (command->verb) {
+	case POT_ADD:
+		if (pot_add(pot, &command->coins, &coins) != STATUS_OK)
+			return pot_answer_full(arena, command->pot_id, pot);
+		break;
+	case POT_REMOVE:
+		coins = pot_remove(pot, &command->coins);
+		break;
+	case POT_REMOVE_ANY:
+		coins = pot_remove_any(pot, command->count, dice);
+		break;
+	case POT_CREATE:
+		return answer_failure(arena, STATUS_INTERNAL); /* has groups of its own */
+	}
+	return pot_answer_coins(arena, command->encoding, &coins);
+}
+
+/* Runs the group one by one; `change` says what to write. */
+static void run_group(const struct write_group *group, const struct pot_content *content,
+	struct dice *dice, struct pot_change *change)
+{
+	struct pot_state pot = {.max_coins = content->max_coins, .coins = content->coins};
+
+	for (size_t i = 0; i < group->count; i++)
+		write_answer(group->writes[i], run_command(command_at(group, i), &pot, dice));
+	change->pot_id = content->pot_id;
+	change->coins = pot.coins;
+	for (size_t kind = 0; kind < COIN_KINDS; kind++)
+		change->is_changed[kind] = pot.coins.of[kind] != content->coins.of[kind];
+}
+
+static void refuse_group(const struct write_group *group)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		const struct pot_command *command = command_at(group, i);
+
+		write_answer(group->writes[i],
+			pot_answer_no_pot(command->write.command.arena, command->pot_id));
+	}
+}
+
+/* The dice are new for every batch: who has seen draws cannot foresee others. */
+static enum status change_pots(const struct pots *pots, struct session *session,
+	struct arena *arena, const struct write_group *groups, size_t count)
+{
+	struct pot_content *contents = arena_array(arena, struct pot_content, count);
+	struct pot_change *changes = arena_array(arena, struct pot_change, count);
+	struct pot_lock lock = {.ttl_us = pots->lock_ttl_us};
+	size_t changed = 0;
+	struct dice dice;
+	enum status status;
+
+	uuid_random(lock.token);
+	dice_init(&dice);
+	for (size_t i = 0; i < count; i++)
+		contents[i].pot_id = command_at(&groups[i], 0)->pot_id;
+	status = pots->repository->take(session, &lock, contents, count);
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++) {
+		if (contents[i].busy)
+			write_group_busy(&groups[i]);
+		else if (contents[i].exists)
+			run_group(&groups[i], &contents[i], &dice, &changes[changed++]);
+		else
+			refuse_group(&groups[i]);
+	}
+	return changed > 0 ? pots->repository->put(session, &lock, changes, changed) : STATUS_OK;
+}
+
+/* ---- new pots ---------------------------------------------------------------------------- */
+
+/* Of those who want one name the first gets it, if it is free. */
+static void answer_created(const struct write_group *group, const struct pot_row *pot)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		const struct pot_command *command = command_at(group, i);
+		struct arena *arena = command->write.command.arena;
+
+		write_answer(group->writes[i],
+			i == 0 && pot->exists ? pot_answer_pot(arena, command->encoding, pot)
+					      : pot_answer_name_taken(arena, command->name));
+	}
+}
+
+static enum status create_pots(const struct pots *pots, struct session *session,
+	struct arena *arena, const struct write_group *groups, size_t count)
+{
+	struct pot_row *rows = arena_array(arena, struct pot_row, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		rows[i].name = command_at(&groups[i], 0)->name;
+		rows[i].max_coins = command_at(&groups[i], 0)->max_coins;
+	}
+	status = pots->repository->create(session, rows, count);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		answer_created(&groups[i], &rows[i]);
+	return status;
+}
+
+/* Names come before ids. Locks are taken first, so that all processes wait in one order. */
+enum status pot_batch_decide(
+	const struct pots *pots, struct session *session, const struct write_batch *batch)
+{
+	size_t count, names = 0;
+	struct write_group *groups = write_groups(batch, &count);
+	enum status status = STATUS_OK;
+
+	while (names < count && command_at(&groups[names], 0)->verb == POT_CREATE)
+		names++;
+	if (names < count)
+		status = change_pots(pots, session, batch->arena, groups + names, count - names);
+	if (status == STATUS_OK && names > 0)
+		status = create_pots(pots, session, batch->arena, groups, names);
+	return status;
+}
+
+struct answer pot_batch_give_up(const struct write *write)
+{
+	const struct pot_command *command = (const struct pot_command *)write;
+
+	return command->verb == POT_CREATE
+		       ? pot_answer_name_locked(write->command.arena, command->name)
+		       : pot_answer_locked(write->command.arena, command->pot_id);
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+/* The queries of a batch that look for one thing. */
+struct looking {
+	const struct pot_repository *repository;
+	struct session *session;
+	struct arena *arena;
+	struct pot_query **queries;
+	size_t count;
+};
+
+static enum status look_for_pots(const struct looking *looking)
+{
+	bool by_name = looking->queries[0]->look == LOOK_NAME;
+	struct pot_row *rows = arena_array(looking->arena, struct pot_row, looking->count);
+	enum status status;
+
+	for (size_t i = 0; i < looking->count; i++) {
+		rows[i].pot_id = looking->queries[i]->pot_id;
+		rows[i].name = looking->queries[i]->name;
+	}
+	status = (by_name ? looking->repository->find_names : looking->repository->find)(
+		looking->session, looking->arena, rows, looking->count);
+	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
+		struct pot_query *query = looking->queries[i];
+		struct arena *arena = query->read.command.arena;
+
+		if (rows[i].exists)
+			query->read.command.answer =
+				pot_answer_pot(arena, query->encoding, &rows[i]);
+		else if (by_name)
+			query->read.command.answer = pot_answer_no_name(arena, query->name);
+		else
+			query->read.command.answer = pot_answer_no_pot(arena, query->pot_id);
+	}
+	return status;
+}
+
+static enum status look_for_coins(const struct looking *looking)
+{
+	struct pot_content *contents =
+		arena_array(looking->arena, struct pot_content, looking->count);
+	enum status status;
+
+	for (size_t i = 0; i < looking->count; i++)
+		contents[i].pot_id = looking->queries[i]->pot_id;
+	status = looking->repository->find_coins(looking->session, contents, looking->count);
+	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
+		struct pot_query *query = looking->queries[i];
+		struct arena *arena = query->read.command.arena;
+
+		query->read.command.answer =
+			contents[i].exists
+				? pot_answer_coins(arena, query->encoding, &contents[i].coins)
+				: pot_answer_no_pot(arena, query->pot_id);
+	}
+	return status;
+}
+
+static enum status look_for_lists(const struct looking *looking)
+{
+	struct pot_page *pages = arena_array(looking->arena, struct pot_page, looking->count);
+	enum status status;
+	int64_t total;
+
+	for (size_t i = 0; i < looking->count; i++) {
+		const struct pot_query *query = looking->queries[i];
+
+		pages[i].limit = query->limit > 0 ? query->limit : POT_PAGE_DEFAULT;
+		pages[i].offset = (int64_t)(query->page - 1) * pages[i].limit;
+	}
+	status = looking->repository->list(
+		looking->session, looking->arena, pages, looking->count, &total);
+	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++)
+		looking->queries[i]->read.command.answer =
+			pot_answer_list(looking->queries[i], &pages[i], total);
+	return status;
+}
+
+static enum status look_for(struct looking *looking, const struct read_batch *batch,
+	enum pot_look look, enum status (*answer)(const struct looking *looking))
+{
+	looking->count = 0;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct pot_query *query = (struct pot_query *)batch->reads[i];
+
+		if (query->look == look)
+			looking->queries[looking->count++] = query;
+	}
+	return looking->count > 0 ? answer(looking) : STATUS_OK;
+}
+
+enum status pot_batch_look_up(const struct pot_repository *repository, struct session *session,
+	const struct read_batch *batch)
+{
+	struct looking looking = {
+		.repository = repository,
+		.session = session,
+		.arena = batch->arena,
+		.queries = arena_array(batch->arena, struct pot_query *, batch->count),
+	};
+	enum status status = look_for(&looking, batch, LOOK_POT, look_for_pots);
+
+	if (status == STATUS_OK)
+		status = look_for(&looking, batch, LOOK_NAME, look_for_pots);
+	if (status == STATUS_OK)
+		status = look_for(&looking, batch, LOOK_COINS, look_for_coins);
+	if (status == STATUS_OK)
+		status = look_for(&looking, batch, LOOK_LIST, look_for_lists);
+	return status;
+}

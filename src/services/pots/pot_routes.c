@@ -1,0 +1,239 @@
+#include "services/pots/pots.h"
+
+#include <coin.pb-c.h>
+#include <pot.pb-c.h>
+
+#include "base/clock.h"
+#include "http/input.h"
+#include "http/twirp.h"
+#include "services/pots/pot_batch.h"
+#include "services/submit.h"
+
+static enum status decide(void *context, struct session *session, const struct write_batch *batch)
+{
+	return pot_batch_decide(context, session, batch);
+}
+
+static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
+{
+	const struct pots *pots = context;
+
+	return pot_batch_look_up(pots->repository, session, batch);
+}
+
+struct lane_service pots_lane_service(struct pots *pots)
+{
+	return (struct lane_service){
+		.name = "pots",
+		.context = pots,
+		.waiting =
+			{
+				.retry_ns = pots->lock_wait_us * NS_PER_US,
+				.tries_max = (unsigned)pots->lock_retries + 1,
+				.give_up = pot_batch_give_up,
+			},
+		.decide = decide,
+		.look_up = look_up,
+	};
+}
+
+/* ---- reading messages -------------------------------------------------------------------- */
+
+/* Protobuf's strings, kept for as long as the request. */
+static struct slice keep_text(struct input *input, const char *text)
+{
+	return arena_copy(&input->request->arena, slice_of(text));
+}
+
+static void check_pot_id(struct input *input, int32_t pot_id)
+{
+	if (pot_id <= 0)
+		input_error(input, "pot_id", "is required and must be greater than 0");
+}
+
+static const char *element_field(struct input *input, size_t index, const char *field)
+{
+	struct buffer name = buffer_make(&input->request->arena, 32);
+
+	buffer_format(&name, "coins[%zu].%s", index, field);
+	buffer_char(&name, '\0');
+	return name.data;
+}
+
+/* Kinds that are named again add up. */
+static struct asked_coins read_coins(
+	struct input *input, Pyggpot__Coin__Coins *const *list, size_t count)
+{
+	struct asked_coins asked = {0};
+
+	for (size_t i = 0; i < count && input->error_count < INPUT_ERRORS_MAX; i++) {
+		size_t kind = coin_kind_of((int32_t)list[i]->kind);
+
+		if (kind == COIN_KINDS)
+			input_error(input, element_field(input, i, "kind"),
+				"must be BRONZE, SILVER or GOLD");
+		if (list[i]->count <= 0)
+			input_error(
+				input, element_field(input, i, "count"), "must be greater than 0");
+		else if (kind < COIN_KINDS)
+			asked.of[kind] += list[i]->count;
+	}
+	return asked;
+}
+
+/* ---- changes ----------------------------------------------------------------------------- */
+
+static struct pot_command *new_command(const struct twirp_call *call, enum pot_verb verb)
+{
+	struct pot_command *command = arena_new(&call->request->arena, struct pot_command);
+
+	command->verb = verb;
+	command->encoding = call->encoding;
+	return command;
+}
+
+static void create_pot(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Pot__CreatePotRequest *asked = (const void *)call->message;
+	const struct pots *pots = context;
+	struct pot_command *command = new_command(call, POT_CREATE);
+	struct input input;
+
+	input_init(&input, call->request);
+	command->name = keep_text(&input, asked->pot_name);
+	command->max_coins = asked->max_coins;
+	if (!pot_name_is_valid(command->name))
+		input_error(&input, "pot_name",
+			"must be 3 to 128 letters and digits, the first two of them together, and "
+			"after that single spaces, _ or - between them");
+	if (command->max_coins < POT_MAX_COINS_LEAST)
+		input_error(&input, "max_coins", "must be greater than 5");
+	command->write.command.key = pot_name_key(&call->request->arena, command->name);
+	submit_write(&input, pots->lanes, &command->write);
+}
+
+static void submit_coins(const struct pots *pots, struct input *input, struct pot_command *command)
+{
+	check_pot_id(input, command->pot_id);
+	command->write.command.key = pot_id_key(&input->request->arena, command->pot_id);
+	submit_write(input, pots->lanes, &command->write);
+}
+
+static void add_coins(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Coin__AddCoinsRequest *asked = (const void *)call->message;
+	struct pot_command *command = new_command(call, POT_ADD);
+	struct input input;
+
+	input_init(&input, call->request);
+	command->pot_id = asked->pot_id;
+	command->coins = read_coins(&input, asked->coins, asked->n_coins);
+	if (asked->n_coins == 0)
+		input_error(&input, "coins", "must not be empty");
+	submit_coins(context, &input, command);
+}
+
+static void remove_coins(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Coin__RemoveCoinsRequest *asked = (const void *)call->message;
+	struct pot_command *command =
+		new_command(call, asked->n_coins > 0 ? POT_REMOVE : POT_REMOVE_ANY);
+	struct input input;
+
+	input_init(&input, call->request);
+	command->pot_id = asked->pot_id;
+	command->count = asked->count;
+	command->coins = read_coins(&input, asked->coins, asked->n_coins);
+	if (asked->n_coins == 0 && asked->count <= 0)
+		input_error(&input, "count", "must be greater than 0 where there are no coins");
+	submit_coins(context, &input, command);
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+static struct pot_query *new_query(
+	struct input *input, const struct twirp_call *call, enum pot_look look)
+{
+	struct pot_query *query = arena_new(&call->request->arena, struct pot_query);
+
+	input_init(input, call->request);
+	query->look = look;
+	query->encoding = call->encoding;
+	return query;
+}
+
+static void submit_query(void *context, struct input *input, struct pot_query *query)
+{
+	const struct pots *pots = context;
+
+	submit_read(input, pots->lanes, &query->read);
+}
+
+static void view_pot(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Pot__ViewPotRequest *asked = (const void *)call->message;
+	struct input input;
+	struct pot_query *query = new_query(&input, call, LOOK_POT);
+
+	query->pot_id = asked->pot_id;
+	check_pot_id(&input, query->pot_id);
+	submit_query(context, &input, query);
+}
+
+static void view_pot_by_name(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Pot__ViewPotByNameRequest *asked = (const void *)call->message;
+	struct input input;
+	struct pot_query *query = new_query(&input, call, LOOK_NAME);
+
+	query->name = keep_text(&input, asked->pot_name);
+	if (query->name.len == 0)
+		input_error(&input, "pot_name", "is required");
+	submit_query(context, &input, query);
+}
+
+static void list_pots(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Pot__ListPotsRequest *asked = (const void *)call->message;
+	struct input input;
+	struct pot_query *query = new_query(&input, call, LOOK_LIST);
+
+	query->page = asked->page;
+	query->limit = asked->limit;
+	if (query->page < 1)
+		input_error(&input, "page", "is required and must be at least 1");
+	if (query->limit < 0 || query->limit > POT_PAGE_MOST)
+		input_error(&input, "limit", "must be 1 to 100, or 0 for the default of 25");
+	submit_query(context, &input, query);
+}
+
+static void list_coins(void *context, const struct twirp_call *call)
+{
+	const Pyggpot__Coin__ListCoinsRequest *asked = (const void *)call->message;
+	struct input input;
+	struct pot_query *query = new_query(&input, call, LOOK_COINS);
+
+	query->pot_id = asked->pot_id;
+	check_pot_id(&input, query->pot_id);
+	submit_query(context, &input, query);
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+void pots_add_routes(struct pots *pots, struct router *router, struct arena *arena)
+{
+	static const struct twirp_method pot_methods[] = {
+		{"CreatePot", create_pot},
+		{"ViewPot", view_pot},
+		{"ViewPotByName", view_pot_by_name},
+		{"ListPots", list_pots},
+	};
+	static const struct twirp_method coin_methods[] = {
+		{"AddCoins", add_coins},
+		{"RemoveCoins", remove_coins},
+		{"ListCoins", list_coins},
+	};
+
+	twirp_add_service(router, arena, &pyggpot__pot__pot__descriptor, pot_methods, pots);
+	twirp_add_service(router, arena, &pyggpot__coin__coin__descriptor, coin_methods, pots);
+}

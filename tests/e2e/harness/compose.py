@@ -1,0 +1,163 @@
+"""docker-compose.yml, and the same set of processes without containers: private engines, and every role as a process
+with the environment that the file and the image give it. Only hosts and ports are others."""
+
+import contextlib
+import importlib.util
+import pathlib
+import re
+
+import yaml
+
+from .kafka import Kafka
+from .postgres import Postgres
+from .quipu import Quipu
+from .redis import Redis
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+FILE = ROOT / "docker-compose.yml"
+CONTAINERFILE = ROOT / "deploy" / "Containerfile"
+PORTS = {"postgres": 5432, "redis": 6379, "kafka": 9092, "nats": 4222, "rabbitmq": 5672}  # inside a container
+
+
+def load():
+    """The file, with ${NAME:-default} replaced by the default."""
+    text = FILE.read_text(encoding="utf-8")
+    return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
+
+
+def roles(document):
+    """{role: its service}, of all services that are built here."""
+    return {service["build"]["args"]["ROLE"]: service for service in document["services"].values() if "build" in service}
+
+
+def engines(document):
+    return {name: service for name, service in document["services"].items() if "build" not in service}
+
+
+def image_environment():
+    """What the image sets for every role."""
+    lines = re.findall(r"^ENV (.*)$", CONTAINERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    return dict(pair.split("=", 1) for line in lines for pair in line.split())
+
+
+def environment(role, service):
+    """What a container of the role gets: the image's, then the file's."""
+    return {name: value.replace("${ROLE}", role) for name, value in
+            {**image_environment(), **service["environment"]}.items()}
+
+
+def hosts(settings):
+    """The engines that settings speak to: {'postgres', …}."""
+    return {name for value in settings.values() for name in PORTS if re.search(rf"[/@,]{name}:{PORTS[name]}\b", value)}
+
+
+class Unavailable(Exception):
+    """An engine cannot be had here; the text says why."""
+
+
+def _contract_server(module, name):
+    """The class of tests/contract/with_<module>.py, which starts a private server."""
+    path = ROOT / "tests" / "contract" / f"with_{module}.py"
+    if not path.exists():
+        raise Unavailable(f"nothing here starts a private {name}")
+    spec = importlib.util.spec_from_file_location(f"with_{module}", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    try:
+        return getattr(loaded, name)()
+    except loaded.Unavailable as reason:
+        raise Unavailable(str(reason)) from None
+
+
+def _start_postgres(service):
+    """With the user and the database of the image; a private server trusts everybody."""
+    given = service["environment"]
+    server = Postgres().start()
+    with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {given['POSTGRES_USER']} LOGIN")
+        cursor.execute(f"CREATE DATABASE {given['POSTGRES_DB']} OWNER {given['POSTGRES_USER']}")
+    return server
+
+
+def _start_rabbitmq(service):
+    given = service["environment"]
+    server = _contract_server("rabbitmq", "RabbitMQ").start()
+    server.ctl("add_user", given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"])
+    server.ctl("set_permissions", given["RABBITMQ_DEFAULT_USER"], ".*", ".*", ".*")
+    return server
+
+
+_START = {
+    "postgres": _start_postgres,
+    "redis": lambda _: Redis().start(),
+    "kafka": lambda _: Kafka().start(),
+    "nats": lambda _: _contract_server("nats", "Nats").start(),
+    "rabbitmq": _start_rabbitmq,
+}
+
+
+class Service(Quipu):
+    """A role that is configured by its environment alone, as in a container."""
+
+    base_arguments = []
+
+
+class Composition:
+    """Engines that some role needs and can be had, and the roles on them. `missing` says why a role does not run."""
+
+    def __init__(self, binary, directory):
+        self._binary = binary
+        self._directory = pathlib.Path(directory)
+        self._engines = {}
+        self._unavailable = {}
+        self.document = load()
+        self.services = {}
+        self.missing = {}
+
+    def start(self):
+        for role, service in roles(self.document).items():
+            settings = environment(role, service)
+            try:
+                self.services[role] = self._start_role(role, settings)
+            except Unavailable as reason:
+                self.missing[role] = str(reason)
+        for server in self.services.values():
+            server.wait_ready(timeout=60.0)
+        return self
+
+    def _start_role(self, role, settings):
+        for name in hosts(settings):
+            address = _address(self._engine(name))
+            for setting, value in settings.items():
+                settings[setting] = re.sub(rf"(?<=[/@,]){name}:{PORTS[name]}\b", address, value)
+        directory = self._directory / role
+        (directory / "data").mkdir(parents=True)
+        settings.update(QUIPU_LISTEN="127.0.0.1:0", QUIPU_DATA=str(directory / "data"))
+        return Service(self._binary, [], directory, settings).start()
+
+    def _engine(self, name):
+        if name in self._unavailable:
+            raise Unavailable(self._unavailable[name])
+        if name not in self._engines:
+            try:
+                self._engines[name] = _START[name](self.document["services"][name])
+            except Unavailable as reason:
+                self._unavailable[name] = str(reason)
+                raise
+        return self._engines[name]
+
+    def close(self):
+        problems = []
+        for server in self.services.values():
+            try:
+                server.close()
+            except AssertionError as problem:
+                problems.append(str(problem))
+        for server in self._engines.values():
+            server.close()
+        assert not problems, "\n".join(problems)
+
+
+def _address(engine):
+    """Kafka may be several brokers."""
+    return getattr(engine, "address", None) or f"127.0.0.1:{engine.port}"

@@ -1,0 +1,131 @@
+"""A private RabbitMQ (that of the contract tests), virtual hosts in it, and pika to look into them from outside.
+
+Exchanges and queues have the names of the specification, so every stack gets a virtual host of its own.
+"""
+
+import contextlib
+import importlib.util
+import itertools
+import json
+import pathlib
+
+import pika
+
+from .waiting import wait_until
+
+_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_rabbitmq.py"
+_spec = importlib.util.spec_from_file_location("with_rabbitmq", _FILE)
+with_rabbitmq = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(with_rabbitmq)
+
+Unavailable = with_rabbitmq.Unavailable
+
+EXCHANGE = "message-events"
+NEW_KEY, READ_KEY = "message.new", "message.read"
+NEW_QUEUE, READ_QUEUE = "counter-service-new-message", "counter-service-message-read"
+MASSTRANSIT = "application/vnd.masstransit+json"
+CHUNK = 12
+
+# rabbitmqctl takes seconds to start: one call makes several
+_MAKE_HOSTS = """
+lists:foreach(fun(N) ->
+    Name = list_to_binary("test-" ++ integer_to_list(N)),
+    rabbit_vhost:add(Name, <<"tests">>),
+    rabbit_auth_backend_internal:set_permissions(<<"guest">>, Name, <<".*">>, <<".*">>, <<".*">>, <<"tests">>)
+end, lists:seq({first}, {last})).
+"""
+
+
+class RabbitMQ(with_rabbitmq.RabbitMQ):
+    def __init__(self):
+        super().__init__()
+        self._numbers = itertools.count(1)
+        self._made = 0
+
+    def new_host(self):
+        """A fresh virtual host."""
+        number = next(self._numbers)
+        if number > self._made:
+            self.ctl("eval", _MAKE_HOSTS.format(first=number, last=number + CHUNK - 1))
+            self._made = number + CHUNK - 1
+        return Host(self, f"test-{number}")
+
+    @contextlib.contextmanager
+    def away(self):
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    def log_tail(self, size=2000):
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+
+class Host:
+    """A virtual host, seen by a client that is not Quipu."""
+
+    def __init__(self, server, name):
+        self.server = server
+        self.name = name
+
+    @property
+    def url(self):
+        return f"{self.server.url}/{self.name}"
+
+    @contextlib.contextmanager
+    def channel(self):
+        parameters = pika.ConnectionParameters("127.0.0.1", self.server.port, self.name)
+        with contextlib.closing(pika.BlockingConnection(parameters)) as connection:
+            yield connection.channel()
+
+    def publish(self, *events):
+        """Publishes (routing key, body) and returns when the broker has all of them."""
+        with self.channel() as channel:
+            channel.confirm_delivery()
+            for key, body in events:
+                body = body if isinstance(body, bytes) else json.dumps(body).encode()
+                properties = pika.BasicProperties(content_type=MASSTRANSIT, delivery_mode=2)
+                channel.basic_publish(EXCHANGE, key, body, properties, mandatory=True)
+
+    def put_into(self, queue, bodies):
+        """Straight into a queue, as a redelivery by hand would."""
+        with self.channel() as channel:
+            channel.confirm_delivery()
+            for body in bodies:
+                channel.basic_publish("", queue, json.dumps(body).encode(), mandatory=True)
+
+    def watch(self, name="watcher"):
+        """From now on a queue gets a copy of every event."""
+        with self.channel() as channel:
+            channel.exchange_declare(EXCHANGE, passive=True)
+            channel.queue_declare(name, durable=True)
+            channel.queue_bind(name, EXCHANGE, "#")
+        return name
+
+    def take(self, queue, count=1):
+        """Waits for so many messages of a queue and takes them: [(method, properties, body), …]."""
+        taken = []
+        wait_until(lambda: self.depth(queue) is not None, f"there is a queue {queue}")
+        with self.channel() as channel:
+
+            def enough():
+                method, properties, body = channel.basic_get(queue, auto_ack=True)
+                if method is not None:
+                    taken.append((method, properties, body))
+                return len(taken) >= count
+
+            wait_until(enough, f"{count} messages in {queue}")
+        return taken
+
+    def depth(self, queue):
+        """How many messages wait in a queue; None where there is no such queue."""
+        try:
+            with self.channel() as channel:
+                return channel.queue_declare(queue, passive=True).method.message_count
+        except pika.exceptions.ChannelClosedByBroker:
+            return None
+
+    def wait_empty(self, *queues):
+        for queue in queues or (NEW_QUEUE, READ_QUEUE):
+            wait_until(lambda name=queue: not self.depth(name), f"{queue} is empty", timeout=60.0)

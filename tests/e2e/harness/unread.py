@@ -1,0 +1,269 @@
+"""Dialogs and counters as a client sees them, and what they stand on, looked at with independent clients.
+
+Every answer is checked against the OpenAPI document. `SqliteUnread` is a process as it comes: SQLite, the local queue,
+the memory cache. `PostgresUnread` is what several processes share: PostgreSQL, RabbitMQ and Redis.
+"""
+
+import contextlib
+import datetime
+import http.client
+import itertools
+import json
+import pathlib
+import re
+import uuid
+from urllib.parse import quote, urlencode
+
+from .counts import new_id
+from .http import Connection
+from .stores import open_to_read
+from .waiting import wait_until
+
+UNREAD = "SELECT receiver_id, count(*) FROM messages WHERE NOT is_read GROUP BY receiver_id"
+COUNTED = "SELECT user_id, count FROM counters WHERE type = 'UnreadMessages' AND count <> 0"
+UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_folders = itertools.count(1)
+
+
+def new_user():
+    """A user that no other test has."""
+    return new_id("user")
+
+
+def counter_key(user):
+    return f"counter:{user}:UnreadMessages"
+
+
+def list_key(user):
+    return f"counters:{user}"
+
+
+# ---- clients
+
+
+class Unread:
+    """One keep-alive connection to one server. No request is ever repeated."""
+
+    def __init__(self, port, openapi):
+        self.port = port
+        self._openapi = openapi
+        self._connection = None
+
+    def close(self):
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, method, target, body=None, user=None, key=None, headers=None):
+        headers = dict(headers or {})
+        if user is not None:
+            headers["X-User-Id"] = user
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        if self._connection is None:
+            self._connection = Connection(self.port)
+        try:
+            answer = self._connection.ask(method, target, body, headers)
+        except Exception:
+            self.close()
+            raise
+        if answer.header("connection") == "close":
+            self.close()
+        self._openapi.check_answer(method, target, answer)
+        return answer
+
+    # dialogs
+
+    def send(self, sender, receiver, text="Hello!", **options):
+        return self.ask("POST", "/dialogs/send", {"receiverId": receiver, "text": text}, user=sender, **options)
+
+    def sent(self, sender, receiver, text="Hello!", **options):
+        """Sends, and returns the message's id."""
+        answer = self.send(sender, receiver, text, **options)
+        assert answer.status == 200, answer
+        return answer.json()["messageId"]
+
+    def list(self, user, other, **query):
+        return self.ask("GET", "/dialogs/list?" + urlencode({"receiverId": other, **query}), user=user)
+
+    def read(self, user, message, **options):
+        return self.ask("POST", f"/dialogs/read/{quote(message, safe='')}", user=user, **options)
+
+    def read_batch(self, user, messages, **options):
+        return self.ask("POST", "/dialogs/read-batch", {"messageIds": messages}, user=user, **options)
+
+    # counters
+
+    def counter(self, user, prefix=""):
+        return self.ask("GET", f"{prefix}/counters/user/{quote(user, safe='')}/UnreadMessages")
+
+    def counters(self, user, prefix=""):
+        return self.ask("GET", f"{prefix}/counters/user/{quote(user, safe='')}")
+
+    def count(self, user):
+        answer = self.counter(user)
+        assert answer.status == 200, answer
+        return answer.json()["count"]
+
+    def wait_count(self, user, count, timeout=30.0):
+        wait_until(lambda: self.count(user) == count, f"{user} has {count} unread messages", timeout=timeout)
+
+    def follow(self, user, prefix="", **headers):
+        return Follower(self.port, f"{prefix}/counters/user/{quote(user, safe='')}/stream", headers)
+
+
+class Follower:
+    """One event stream of a counter."""
+
+    def __init__(self, port, target, headers):
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        self._connection.request("GET", target, headers=headers)
+        self.answer = self._connection.getresponse()
+        assert self.answer.status == 200, self.answer.status
+        assert self.answer.getheader("Content-Type") == "text/event-stream"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.answer.close()
+        self._connection.close()
+
+    def next(self):
+        """The next event: (version, the counter). None: the stream has ended."""
+        event = {}
+        while True:
+            line = self.answer.readline()
+            if not line:
+                return None
+            if line == b"\n" and "data" in event:
+                return int(event["id"]), json.loads(event["data"])
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            event[name] = value
+
+    def until(self, count):
+        """Reads until the counter says `count`; returns the versions on the way, which only grow."""
+        versions = []
+        while True:
+            version, counter = self.next()
+            assert not versions or version > versions[-1], "a version went back"
+            versions.append(version)
+            if counter["count"] == count:
+                return versions
+
+
+# ---- events, as somebody else would publish them
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def stamp(when=None):
+    return (when or now()).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def new_message(user, message, when=None):
+    return {"recipientId": user, "messageId": message, "senderId": "somebody", "timestamp": stamp(when)}
+
+
+def message_read(user, message, when=None):
+    return {"userId": user, "messageId": message, "timestamp": stamp(when)}
+
+
+def pascal(message):
+    return {name[0].upper() + name[1:]: value for name, value in message.items()}
+
+
+def envelope(message, kind, spell=lambda value: value):
+    """As MassTransit wraps it."""
+    return spell({
+        "messageId": str(uuid.uuid4()),
+        "messageType": [f"urn:message:Some.Other.Namespace:{kind}"],
+        "message": spell(message),
+        "sentTime": stamp(),
+        "headers": {},
+        "host": {"machineName": "test"},
+    })
+
+
+# ---- what they stand on
+
+
+class UnreadStack:
+    def unread(self):
+        """{user: unread messages}, of those who have any, as the table of messages says."""
+        return dict(self.dialogs_query(UNREAD))
+
+    def counted(self):
+        """The same as the counters say."""
+        return dict(self.counters_query(COUNTED))
+
+    def agrees(self):
+        return self.unread() == self.counted()
+
+    def wait_agreement(self, timeout=60.0):
+        wait_until(self.agrees, "every count equals the unread messages", timeout=timeout, interval=0.1)
+
+
+class SqliteUnread(UnreadStack):
+    engine = "sqlite"
+
+    def __init__(self, directory):
+        self.data = pathlib.Path(directory) / f"unread-data-{next(_folders)}"
+
+    def arguments(self, roles="dialogs,counters"):
+        return ["--roles", roles, "--data", str(self.data)]
+
+    def _query(self, file, sql):
+        """Only while a server runs: the last connection to close would checkpoint the file."""
+        with contextlib.closing(open_to_read(self.data / file)) as connection:
+            return connection.execute(sql).fetchall()
+
+    def dialogs_query(self, sql):
+        return self._query("dialogs.db", sql)
+
+    def counters_query(self, sql):
+        return self._query("counters.db", sql)
+
+
+class PostgresUnread(UnreadStack):
+    engine = "postgres"
+
+    def __init__(self, directory, database, host, redis):
+        self.directory = pathlib.Path(directory)
+        self.database = database
+        self.host = host
+        self.redis = redis
+
+    def arguments(self, roles="dialogs,counters"):
+        """A data folder of its own for every process."""
+        data = self.directory / f"unread-data-{next(_folders)}"
+        return ["--roles", roles, "--data", str(data), "--store", self.database.url, "--unread-bus", self.host.url,
+                "--cache", self.redis.url]
+
+    def play(self, roles):
+        """The same stack for a process of some roles: `serve(stack.play("dialogs"))`."""
+        return Play(self, roles)
+
+    def dialogs_query(self, sql):
+        return self.database.query(sql)
+
+    counters_query = dialogs_query
+
+    def cached(self, user):
+        """What Redis has of a user's counter; None where it has nothing."""
+        text = self.redis.do("GET", counter_key(user))
+        return json.loads(text) if text else None
+
+
+class Play:
+    def __init__(self, stack, roles):
+        self._stack = stack
+        self._roles = roles
+
+    def arguments(self):
+        return self._stack.arguments(self._roles)

@@ -1,0 +1,79 @@
+"""A receiver of webhooks. What it answers is what a test last put into `behaviour`, for all or by user."""
+
+import contextlib
+import http.server
+import json
+import threading
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        behaviour = self.server.receiver.note(body, dict(self.headers.items()))
+        if behaviour == "hang":
+            self.server.receiver.ended.wait()
+        if behaviour in ("hang", "close"):
+            self.close_connection = True
+            return
+        self.send_response(behaviour)
+        if 300 <= behaviour < 400:
+            self.send_header("Location", f"{self.server.receiver.url}/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_POST
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+    def handle_error(self, *_):
+        """A client that has gone is no error."""
+
+
+class Webhook:
+    """Behaviours: a status, "hang" (no answer until the end), "close" (the connection, without an answer)."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.behaviour = 200
+        self.of_user = {}  # user_id -> behaviour
+        self.received = []  # (body, headers)
+        self.ended = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.receiver = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def channel(self):
+        return f"webhook:{self.url}/hook"
+
+    def note(self, body, headers):
+        with self._lock:
+            self.received.append((body, headers))
+            return self.of_user.get(body["user_id"], self.behaviour)
+
+    def of(self, user):
+        """What came for a user."""
+        with self._lock:
+            return [(body, headers) for body, headers in self.received if body["user_id"] == user]
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        with contextlib.suppress(OSError):
+            self._server.shutdown()
+            self._server.server_close()

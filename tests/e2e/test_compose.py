@@ -1,0 +1,223 @@
+"""docker-compose.yml: valid, closed to the outside, complete; and the same processes started without containers, with
+what the file gives them, so that it cannot rot."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from harness import compose
+from harness.quipu import environment, run
+from harness.waiting import wait_until
+
+ROOT = compose.ROOT
+ENGINES_WITH_DATA = {"postgres", "kafka", "nats", "rabbitmq"}
+
+
+@pytest.fixture(scope="module")
+def document():
+    return compose.load()
+
+
+@pytest.fixture(scope="module")
+def known_roles(binary):
+    refused = run(binary, "serve", "--roles", "none-such").stderr
+    return refused.split("roles are: ")[1].strip().split(", ")
+
+
+# ---- the file
+
+
+def test_docker_compose_understands_the_file():
+    command = next(([*words] for words in (["docker-compose"], ["docker", "compose"]) if shutil.which(words[0])), None)
+    if command is None:
+        pytest.skip("docker-compose is not installed")
+    done = subprocess.run([*command, "-f", str(compose.FILE), "config", "--quiet"], cwd=ROOT, capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_role_of_the_program_is_a_service_and_an_image(document, known_roles):
+    message = "a new role needs a service in docker-compose.yml and a word in scripts/image.sh"
+    services = compose.roles(document)
+    assert list(services) == known_roles, message
+    script = (ROOT / "scripts/image.sh").read_text(encoding="utf-8")
+    assert re.search(r'^roles="(.*)"$', script, re.MULTILINE).group(1).split() == ["all", *known_roles], message
+    for role, service in services.items():
+        assert document["services"][role] is service
+        assert service["image"] == ("count-processing-service" if role == "counts" else f"quipu-{role}")
+        assert service["build"]["dockerfile"] == "deploy/Containerfile" and service["build"]["context"] == "."
+
+
+def test_the_engines_are_there_and_keep_their_data_in_named_volumes(document):
+    assert compose.engines(document).keys() == compose.PORTS.keys()
+    for name, service in compose.engines(document).items():
+        volumes = [volume.split(":")[0] for volume in service.get("volumes", [])]
+        assert volumes == ([f"{name}-data"] if name in ENGINES_WITH_DATA else []), name
+        assert not service["image"].endswith(":latest") and ":" in service["image"], name
+    assert document["volumes"].keys() == {f"{name}-data" for name in ENGINES_WITH_DATA}
+
+
+def test_everything_has_a_health_check_and_waits_for_what_it_speaks_to(document):
+    for name, service in document["services"].items():
+        check = service["healthcheck"]
+        assert check["test"][0] == "CMD" and check["retries"] >= 3 and check["interval"] and check["timeout"], name
+    for role, service in compose.roles(document).items():
+        assert service["healthcheck"]["test"] == ["CMD", "quipu", "health"]
+        waits = {name: how["condition"] for name, how in service["depends_on"].items()}
+        assert waits == {name: "service_healthy" for name in compose.hosts(service["environment"])}, role
+
+
+def test_ports_are_published_on_loopback_only_and_none_twice(document):
+    published = [port for service in document["services"].values() for port in service.get("ports", [])]
+    assert len(published) == len(set(published)) == len(compose.roles(document))
+    for port in published:
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:8080", port), port
+    for service in document["services"].values():
+        assert not {"network_mode", "privileged", "cap_add", "pid"} & service.keys()
+
+
+def test_roles_can_write_nowhere_and_have_no_privileges(document):
+    for service in compose.roles(document).values():
+        assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_settings_are_accepted_as_they_stand_there(document, binary, tmp_path):
+    for role, service in compose.roles(document).items():
+        settings = compose.environment(role, service)
+        assert settings["QUIPU_LISTEN"] == "0.0.0.0:8080" and settings["QUIPU_ROLES"] == role
+        done = run(binary, "serve", "--check-config", cwd=tmp_path, env=settings)
+        assert done.returncode == 0, done.stderr
+
+
+# ---- the same processes
+
+
+@pytest.fixture(scope="module")
+def composition(binary, tmp_path_factory):
+    """All engines and all roles, as `docker compose up` would have them."""
+    composition = compose.Composition(binary, tmp_path_factory.mktemp("composition"))
+    try:
+        yield composition.start()
+    finally:
+        composition.close()
+
+
+def ask(composition, role, path, body=None, headers=None):
+    """One request to a role; its JSON."""
+    answer = composition.services[role].ask("GET" if body is None else "POST", path, body, headers)
+    assert answer.status in (200, 201), answer
+    return answer.json()
+
+
+def needs(composition, *roles):
+    for role in roles:
+        if role in composition.missing:
+            pytest.skip(f"{role} does not run: {composition.missing[role]}")
+
+
+def use_counts(composition):
+    assert ask(composition, "counts", "/api/v1/internal/counts", {"itemId": "a", "initialValue": 4})["currentValue"] == 4
+    assert ask(composition, "counts", "/api/v1/counts/a/increase", {"amount": 3}) == {"itemId": "a", "value": 7}
+
+
+def use_gateway(composition):
+    assert ask(composition, "gateway", "/api/config", {"userId": 7, "rateLimit": 5, "timeWindow": 60})["rateLimit"] == 5
+    assert ask(composition, "gateway", "/api/send", {"userId": 7, "message": "from afar"})["remaining"] == 4
+
+
+def use_sender(composition):
+    needs(composition, "gateway")
+    ask(composition, "gateway", "/api/config", {"userId": 8, "rateLimit": 5, "timeWindow": 60})
+    ask(composition, "gateway", "/api/send", {"userId": 8, "message": "for the sender"})
+    output = composition.services["sender"].output
+    wait_until(lambda: "SMS SENT userId=8 message=for the sender" in output.read_text(), "the sender has it", 60.0)
+
+
+def grant(composition, user):
+    body = {"user_id": user, "stock_keeping_unit": "item1", "reason": "purchase", "purchase_id": f"p-{user}"}
+    return ask(composition, "entitlements", "/v1/entitlements/grants", body, {"Idempotency-Key": f"p-{user}"})
+
+
+def use_entitlements(composition):
+    grant(composition, "u1")
+    (held,) = ask(composition, "entitlements", "/v1/users/u1/entitlements")["entitlements"]
+    assert (held["stock_keeping_unit"], held["status"]) == ("item1", "ACTIVE")
+
+
+def use_notifications(composition):
+    needs(composition, "entitlements")
+    grant(composition, "u2")
+
+    def sent():
+        inbox = ask(composition, "notifications", "/debug/notification/inbox/u2")["notifications"]
+        return [entry["event_type"] for entry in inbox if entry["status"] == "SENT"]
+
+    assert wait_until(sent, "the notification is sent", 60.0) == ["EntitlementGranted"]
+
+
+def use_pots(composition):
+    pot = ask(composition, "pots", "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "PP-P", "max_coins": 100})
+    coins = {"pot_id": pot["pot_id"], "coins": [{"kind": "GOLD", "count": 5}]}
+    ask(composition, "pots", "/twirp/pyggpot.coin.Coin/AddCoins", coins)
+    held = ask(composition, "pots", "/twirp/pyggpot.coin.Coin/ListCoins", {"pot_id": pot["pot_id"]})
+    assert held == {"coins": coins["coins"]}
+
+
+def send(composition, receiver):
+    """A message, and its id."""
+    body = {"receiverId": receiver, "text": "from afar"}
+    return ask(composition, "dialogs", "/dialogs/send", body, {"X-User-Id": "alice"})["messageId"]
+
+
+def use_dialogs(composition):
+    message_id = send(composition, "bob")
+    (message,) = ask(composition, "dialogs", "/dialogs/list?receiverId=alice", headers={"X-User-Id": "bob"})
+    assert (message["id"], message["text"], message["isRead"]) == (message_id, "from afar", False)
+
+
+def use_counters(composition):
+    """By way of RabbitMQ, both events; what is looked at in between is in Redis afterwards."""
+    needs(composition, "dialogs")
+
+    def unread():
+        return ask(composition, "counters", "/counters/user/carol/UnreadMessages")["count"]
+
+    ids = [send(composition, "carol") for _ in range(3)]
+    wait_until(lambda: unread() == 3, "the counter has heard of three messages", 60.0)
+    ask(composition, "dialogs", "/dialogs/read-batch", {"messageIds": ids[:2]}, {"X-User-Id": "carol"})
+    wait_until(lambda: unread() == 1, "the counter has heard of the reading", 60.0)
+
+
+@pytest.mark.parametrize("role", list(compose.roles(compose.load())))
+def test_a_request_through_every_role(composition, role):
+    use = globals().get(f"use_{role}")
+    assert use, f"write use_{role}(): a request that goes through the role {role}"
+    needs(composition, role)
+    use(composition)
+    assert composition.services[role].ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a namespace needs root and unshare")
+def test_as_the_first_process_of_a_container_it_ends_when_it_is_told_to(binary, tmp_path):
+    """The kernel keeps signals from a first process that does not expect them."""
+    output = tmp_path / "stdout"
+    with output.open("wb") as stdout, (tmp_path / "stderr").open("wb") as stderr:
+        outside = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--kill-child", str(binary), "serve", "--listen", "127.0.0.1:0", "--data", "d"],
+            cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdin=subprocess.DEVNULL, stdout=stdout,
+            stderr=stderr)
+    try:
+        wait_until(lambda: "listening on" in output.read_text(), "it listens")
+        (inside,) = pathlib.Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
+        os.kill(int(inside), signal.SIGTERM)
+        assert outside.wait(20) == 0
+    finally:
+        if outside.poll() is None:
+            outside.kill()
+            outside.wait()

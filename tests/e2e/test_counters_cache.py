@@ -1,0 +1,123 @@
+"""The stale-cache race: a reader that has loaded an old value must not bring it back after a writer's newer one."""
+
+import signal
+
+import pytest
+
+from harness.http import render
+from harness.rabbitmq import NEW_KEY, READ_QUEUE
+from harness.unread import counter_key, list_key, new_message, new_user
+from harness.waiting import wait_until
+
+
+def serve_counters(serve, stack, **options):
+    server = serve(stack.play("counters"), **options)
+    wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")
+    wait_until(lambda: stack.host.depth(READ_QUEUE) is not None, "the queues are declared")
+    return server
+
+
+AFTERWARDS = {
+    "key present": lambda redis, user: None,
+    "key deleted": lambda redis, user: redis.do("DEL", counter_key(user), list_key(user)),
+    "key expired": lambda redis, user: redis.do("PEXPIRE", counter_key(user), 1),
+}
+
+
+def expire(redis, user):
+    wait_until(lambda: redis.do("EXISTS", counter_key(user)) == 0, "the key has ended")
+
+
+@pytest.mark.parametrize("target", ["/UnreadMessages", ""], ids=["counter", "list"])
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+def test_a_reader_that_was_overtaken_never_stores_what_it_has_loaded(
+    serve, unread_client, own_redis_unread, own_redis, afterwards, target
+):
+    stack, user = own_redis_unread, new_user()
+    writer = serve_counters(serve, stack)
+    counters = unread_client(writer)
+    stack.host.publish((NEW_KEY, new_message(user, "m1")))
+    counters.wait_count(user, 1)
+    own_redis.do("FLUSHALL")
+    reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
+    with reader.connect(timeout=30.0) as connection:
+        connection.send(render("GET", f"/counters/user/{user}{target}"))
+        wait_until(reader.stopped, "the reader stops with the old value in its hands")
+        assert stack.cached(user) is None
+        wait_until(lambda: publish_until_cached(stack, user), "the writer has committed and refreshed", timeout=30.0)
+        newest = stack.cached(user)
+        AFTERWARDS[afterwards](own_redis, user)
+        if afterwards == "key expired":
+            expire(own_redis, user)
+        reader.signal(signal.SIGCONT)
+        answer = connection.read_answer()
+    assert answer.status == 200
+    # what it was asked before the change it may answer as of then; what stays in the cache it may not
+    assert stack.cached(user) == (newest if afterwards == "key present" else None)
+    assert own_redis.do("EXISTS", list_key(user)) == 0
+    for client in (counters, unread_client(reader)):
+        assert client.count(user) == newest["count"]
+        assert client.counters(user).json()[0]["count"] == newest["count"]
+    assert stack.counted()[user] == newest["count"] > 1
+
+
+def publish_until_cached(stack, user):
+    """The reader's process is a member of the queues too: what RabbitMQ has given to it waits until it goes on."""
+    publish_until_cached.number = getattr(publish_until_cached, "number", 1) + 1
+    stack.host.publish((NEW_KEY, new_message(user, f"m{publish_until_cached.number}")))
+    return stack.cached(user)
+
+
+def test_a_lease_that_ended_is_worth_nothing(serve, unread_client, own_redis_unread, own_redis):
+    """Another reader fills meanwhile; what the first one brings is not written, whatever it is."""
+    stack, user = own_redis_unread, new_user()
+    writer = serve_counters(serve, stack)
+    counters = unread_client(writer)
+    stack.host.publish((NEW_KEY, new_message(user, "m1")))
+    counters.wait_count(user, 1)
+    own_redis.do("FLUSHALL")
+    reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
+    with reader.connect(timeout=30.0) as connection:
+        connection.send(render("GET", f"/counters/user/{user}/UnreadMessages"))
+        wait_until(reader.stopped, "the reader stops")
+        assert 0 < own_redis.do("PTTL", f"{counter_key(user)}:lease") <= 10_000
+        assert counters.count(user) == 1
+        assert stack.cached(user) is None  # the lease is another's
+        own_redis.do("DEL", f"{counter_key(user)}:lease")  # as if its 10 s were over
+        stack.database.query("UPDATE counters SET count = 5, version = 9 WHERE user_id = %s", (user,))
+        assert counters.count(user) == 5
+        assert stack.cached(user)["version"] == 9
+        reader.signal(signal.SIGCONT)
+        assert connection.read_answer().json()["count"] == 1
+    assert (stack.cached(user)["count"], stack.cached(user)["version"]) == (5, 9)
+
+
+def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
+    serve, unread_client, own_redis_unread, own_redis
+):
+    stack, user = own_redis_unread, new_user()
+    server = serve_counters(serve, stack)
+    counters = unread_client(server)
+    stack.host.publish((NEW_KEY, new_message(user, "m1")))
+    counters.wait_count(user, 1)
+    with own_redis.paused():
+        stack.host.publish((NEW_KEY, new_message(user, "m2")))
+        wait_until(lambda: stack.counted()[user] == 2, "it is counted without the cache")
+    wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")
+    assert counters.count(user) == 2
+    counters.wait_count(user, 2)
+    assert stack.cached(user)["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "damage", ["x", "{}", '{"count":-1,"version":1,"lastUpdated":0}', '{"count":"many","version":1}', "[]"]
+)
+def test_what_is_damaged_in_redis_counts_as_none(serve, unread_client, own_redis_unread, own_redis, damage):
+    stack, user = own_redis_unread, new_user()
+    counters = unread_client(serve_counters(serve, stack))
+    stack.host.publish((NEW_KEY, new_message(user, "m1")))
+    counters.wait_count(user, 1)
+    own_redis.do("SET", counter_key(user), damage, "EX", 100)
+    assert counters.count(user) == 1
+    stack.host.publish((NEW_KEY, new_message(user, "m2")))
+    counters.wait_count(user, 2)

@@ -1,0 +1,283 @@
+"""RabbitMQ, Redis or PostgreSQL away, processes killed: nothing is lost, nothing counts twice, recovery needs nobody."""
+
+import contextlib
+import random
+import threading
+
+import pytest
+
+from harness.counts import new_key
+from harness.http import Connection, ConnectionLost
+from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
+from harness.unread import PostgresUnread, new_user
+from harness.waiting import wait_until
+
+
+def dependencies(server):
+    answer = server.ask("GET", "/readyz")
+    return answer.status, {entry["name"]: entry["status"] for entry in answer.json()["dependencies"]}
+
+
+# ---- RabbitMQ
+
+
+def test_with_rabbitmq_away_sends_succeed_and_counters_catch_up(serve, unread_client, full_unread, rabbitmq_server):
+    servers = [serve(full_unread.play("dialogs")), serve(full_unread.play("counters"))]
+    dialogs, counters = (unread_client(server) for server in servers)
+    bob = new_user()
+    messages = [dialogs.sent(new_user(), bob) for _ in range(3)]
+    counters.wait_count(bob, 3)
+    with rabbitmq_server.away():
+        for server in servers:
+            wait_until(lambda s=server: dependencies(s)[1]["unread-bus"] == "down", "/readyz says that the bus is down")
+            assert dependencies(server)[0] == 200  # it can do without
+        messages += [dialogs.sent(new_user(), bob) for _ in range(20)]
+        assert dialogs.read_batch(bob, messages[:5]).json()["updated"] == 5
+        assert counters.count(bob) == 3
+    counters.wait_count(bob, 18, timeout=60.0)
+    assert dialogs.read_batch(bob, messages).json()["updated"] == 18
+    counters.wait_count(bob, 0)
+    full_unread.wait_agreement()
+
+
+def test_a_start_without_rabbitmq_takes_messages_that_are_counted_later(
+    serve, unread_client, full_unread, rabbitmq_server
+):
+    bob = new_user()
+    with rabbitmq_server.away():
+        server = serve(full_unread)
+        unread = unread_client(server)
+        messages = [unread.sent(new_user(), bob) for _ in range(5)]
+        assert unread.read(bob, messages[0]).json()["updated"] == 1
+        assert unread.count(bob) == 0
+        assert dependencies(server)[1]["unread-bus"] == "down"
+    unread.wait_count(bob, 4, timeout=60.0)
+    assert dependencies(server) == (200, {**dependencies(server)[1], "unread-bus": "up"})
+
+
+def test_a_crash_of_rabbitmq_loses_nothing(serve, unread_client, full_unread, rabbitmq_server):
+    unread = unread_client(serve(full_unread))
+    users = [new_user() for _ in range(5)]
+    for number in range(50):
+        unread.sent(users[0], users[number % 5])
+    rabbitmq_server.kill()
+    for number in range(50):
+        unread.sent(users[0], users[number % 5])
+    rabbitmq_server.start()
+    full_unread.wait_agreement()
+    assert full_unread.counted() == dict.fromkeys(users, 20)
+
+
+# ---- Redis and PostgreSQL
+
+
+def test_redis_away_costs_no_answer(serve, unread_client, own_redis_unread, own_redis):
+    server = serve(own_redis_unread)
+    unread = unread_client(server)
+    bob = new_user()
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 1)
+    own_redis.stop()
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 2)
+    wait_until(lambda: dependencies(server)[1]["cache"] == "down", "/readyz says that the cache is down")
+    assert dependencies(server)[0] == 200
+    own_redis.start()
+    wait_until(lambda: dependencies(server)[1]["cache"] == "up", "the cache is in use again")
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 3)
+    wait_until(lambda: (own_redis_unread.cached(bob) or {}).get("count") == 3, "the cache has the count")
+
+
+def test_a_start_without_redis_serves(serve, unread_client, own_redis_unread, own_redis):
+    own_redis.stop()
+    server = serve(own_redis_unread)
+    unread = unread_client(server)
+    bob = new_user()
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 1)
+    own_redis.start()
+    wait_until(lambda: dependencies(server)[1]["cache"] == "up", "the cache is in use")
+    assert unread.count(bob) == 1
+    assert own_redis_unread.cached(bob)["count"] == 1
+
+
+@pytest.fixture
+def own_postgres_unread(own_postgres, rabbitmq_server, redis_server, tmp_path):
+    return PostgresUnread(tmp_path, own_postgres.create_database(), rabbitmq_server.new_host(), redis_server)
+
+
+def test_postgres_away_is_a_503_and_recovery_needs_nobody(serve, unread_client, own_postgres, own_postgres_unread):
+    server = serve(own_postgres_unread)
+    unread = unread_client(server)
+    bob, eve = new_user(), new_user()
+    messages = [unread.sent(new_user(), bob) for _ in range(3)]
+    unread.wait_count(bob, 3)
+    own_postgres.stop("immediate")
+    wait_until(lambda: dependencies(server)[0] == 503, "/readyz says not ready")
+    for answer in (unread.send(eve, bob), unread.list(eve, bob), unread.read(bob, messages[0]), unread.counter(eve)):
+        assert (answer.status, answer.code) == (503, "STORE_UNAVAILABLE")
+    assert unread.count(bob) == 3  # from the cache
+    own_postgres.start()
+    server.wait_ready(timeout=30.0)
+    assert unread.read(bob, messages[0]).json()["updated"] == 1
+    unread.wait_count(bob, 2)
+
+
+def test_events_that_come_while_postgres_is_away_are_counted_later(
+    serve, unread_client, database, own_postgres, own_postgres_unread, tmp_path
+):
+    """Dialogs and counters each on a server of their own."""
+    stack = own_postgres_unread
+    dialogs_stack = PostgresUnread(tmp_path, database, stack.host, stack.redis)
+    dialogs = unread_client(serve(dialogs_stack.play("dialogs")))
+    server = serve(stack.play("counters"))
+    counters = unread_client(server)
+    bob = new_user()
+    dialogs.sent(new_user(), bob)
+    counters.wait_count(bob, 1)
+    own_postgres.stop("immediate")
+    for _ in range(10):
+        dialogs.sent(new_user(), bob)
+    own_postgres.start()
+    server.wait_ready(timeout=30.0)
+    wait_until(lambda: stack.counted() == {bob: 11}, "all are counted", timeout=60.0)
+    counters.wait_count(bob, 11)
+    assert stack.host.depth(f"{NEW_QUEUE}_error") in (None, 0)
+
+
+def test_a_start_without_postgres_waits_for_it(serve, unread_client, own_postgres, own_postgres_unread):
+    own_postgres.stop()
+    server = serve(own_postgres_unread, ready=False)
+    assert unread_client(server).send(new_user(), new_user()).status == 503
+    own_postgres.start()
+    server.wait_ready(timeout=30.0)
+    bob = new_user()
+    unread = unread_client(server)
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 1)
+
+
+# ---- watching
+
+
+def test_metrics_of_relay_and_intakes_move(serve, unread_client, unread_stack):
+    server = serve(unread_stack)
+    unread = unread_client(server)
+    bob = new_user()
+    messages = [unread.sent(new_user(), bob) for _ in range(5)]
+    unread.wait_count(bob, 5)
+    unread.read_batch(bob, messages[:2])
+    unread.wait_count(bob, 3)
+
+    def moved():
+        metrics = server.metrics()
+        return (metrics['quipu_outbox_published_total{outbox="dialogs"}'] == 7
+                and metrics[f'quipu_inbox_taken_total{{inbox="{NEW_QUEUE}"}}'] == 5
+                and metrics[f'quipu_inbox_taken_total{{inbox="{READ_QUEUE}"}}'] == 2)
+
+    wait_until(moved, "7 events were published, 5 and 2 of them taken")
+    metrics = server.metrics()
+    assert metrics['quipu_outbox_given_up_total{outbox="dialogs"}'] == 0
+    assert metrics[f'quipu_inbox_poison_total{{inbox="{NEW_QUEUE}"}}'] == 0
+    wait_until(lambda: server.metrics()['quipu_outbox_pending{outbox="dialogs"}'] == 0, "nothing waits")
+
+
+# ---- all at once
+
+
+class Load:
+    """Threads that send and read on the dialogs that there are, each request with its key until it is answered."""
+
+    def __init__(self, users, servers, threads=4):
+        self.users = users
+        self.ports = [server.port for server in servers]  # of the dialogs that run
+        self.sent = 0
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._work, args=(number,), daemon=True) for number in range(threads)]
+        self.unexpected = []
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60.0)
+            assert not thread.is_alive(), "a client hangs"
+
+    def wait_sent(self, more):
+        goal = self.sent + more
+        wait_until(lambda: self.sent >= goal, f"{more} more messages", timeout=60.0)
+
+    def _ask(self, dice, user, target, body):
+        """With its key, until it is answered."""
+        headers = {"X-User-Id": user, "Idempotency-Key": new_key()}
+        while not self._stop.is_set():
+            with contextlib.suppress(ConnectionLost, OSError):
+                with Connection(dice.choice(self.ports)) as connection:
+                    answer = connection.ask("POST", target, body, headers)
+                if answer.status == 200:
+                    return answer.json()
+                if answer.status not in (503, 409):  # 409: the first try is still under way
+                    self.unexpected.append(answer)
+            self._stop.wait(0.02)
+        return None
+
+    def _work(self, number):
+        dice = random.Random(number)
+        unread = []
+        while not self._stop.is_set():
+            user = dice.choice(self.users)
+            answer = self._ask(dice, dice.choice(self.users), "/dialogs/send", {"receiverId": user, "text": "x"})
+            if answer is None:
+                return
+            unread.append((user, answer["messageId"]))
+            with self._lock:
+                self.sent += 1
+            if dice.random() < 0.5:
+                reader, message = unread.pop(dice.randrange(len(unread)))
+                self._ask(dice, reader, "/dialogs/read-batch", {"messageIds": [message]})
+
+
+def test_under_load_with_everything_killed_in_turn_every_count_is_right_in_the_end(
+    serve, unread_client, own_redis_unread, own_redis, rabbitmq_server
+):
+    stack = own_redis_unread
+    dialogs = [serve(stack.play("dialogs"), "--outbox-lease", "2s") for _ in range(2)]
+    counters = [serve(stack.play("counters")) for _ in range(2)]
+    users = [new_user() for _ in range(12)]
+    with Load(users, dialogs) as load:
+        load.wait_sent(60)
+        for number in range(2):
+            dialogs[number].kill()
+            load.wait_sent(40)
+            dialogs[number] = serve(stack.play("dialogs"), "--outbox-lease", "2s")
+            load.ports = [server.port for server in dialogs]
+            counters[number].kill()
+            load.wait_sent(40)
+            own_redis.do("FLUSHALL")
+            counters[number] = serve(stack.play("counters"))
+            load.wait_sent(40)
+        with rabbitmq_server.away():
+            load.wait_sent(40)
+        load.wait_sent(40)
+        own_redis.stop()
+        load.wait_sent(40)
+        own_redis.start()
+        load.wait_sent(40)
+    assert load.unexpected == []
+    stack.wait_agreement(timeout=90.0)
+    expected = stack.unread()
+    assert sum(expected.values()) > 100
+    for server in counters:
+        wait_until(lambda s=server: dependencies(s)[1]["cache"] == "up", "the cache is in use")
+        client = unread_client(server)
+        for user in users:
+            assert client.count(user) == expected.get(user, 0)
+            assert [entry["count"] for entry in client.counters(user).json()] == [expected.get(user, 0)]
+    assert stack.host.depth(f"{NEW_QUEUE}_error") in (None, 0)
+    assert stack.host.depth(f"{READ_QUEUE}_error") in (None, 0)

@@ -1,0 +1,249 @@
+"""Event streams of counters: the value at once, every change in order, from whichever process it comes."""
+
+import re
+import resource
+import selectors
+import signal
+import socket
+import struct
+import time
+
+import pytest
+
+from harness.problems import assert_problem
+from harness.unread import PostgresUnread, new_user
+from harness.waiting import wait_until
+
+MANY = 5000
+KIB_PER_STREAM = 32
+# AddressSanitizer keeps 256 MB of what was freed: far more than all streams take
+LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=4"}
+EVENT = re.compile(rb'id: (\d+)\ndata: [^\n]*"count":(\d+)[^\n]*\n\n')
+
+
+def test_the_value_comes_at_once_and_changes_follow_in_order(unread):
+    alice, bob = new_user(), new_user()
+    with unread.follow(bob) as stream:
+        assert stream.next() == (0, {"userId": bob, "type": "UnreadMessages", "count": 0, "lastUpdated": None})
+        messages = []
+        for number in range(1, 6):
+            messages.append(unread.sent(alice, bob))
+            version, counter = stream.next()
+            assert (version, counter["count"]) == (number, number)
+        unread.read_batch(bob, messages)
+        versions = stream.until(0)
+        assert versions[-1] > 5
+        assert unread.count(bob) == 0
+        with unread.follow(bob) as late:
+            version, counter = late.next()
+            assert (version, counter["count"]) == (versions[-1], 0)
+
+
+def test_the_other_path_is_the_same_stream(unread):
+    user = new_user()
+    with unread.follow(user) as stream, unread.follow(user, prefix="/api/v1") as other:
+        assert stream.next() == other.next()
+        unread.sent(new_user(), user)
+        assert stream.next() == other.next()
+
+
+def test_last_event_id_leaves_out_what_the_client_knows(unread):
+    alice, bob = new_user(), new_user()
+    for _ in range(3):
+        unread.sent(alice, bob)
+    unread.wait_count(bob, 3)
+    with unread.follow(bob) as stream:
+        known = stream.until(3)[-1]
+    with unread.follow(bob, **{"Last-Event-ID": str(known - 1)}) as stream:
+        assert stream.next()[0] == known
+    with unread.follow(bob, **{"Last-Event-ID": str(known)}) as stream:
+        unread.sent(alice, bob)
+        version, counter = stream.next()
+        assert (version, counter["count"]) == (known + 1, 4)
+
+
+def test_many_changes_end_at_the_last_value_and_versions_only_grow(unread):
+    alice, bob = new_user(), new_user()
+    with unread.follow(bob) as first, unread.follow(bob) as second:
+        messages = [unread.sent(alice, bob) for _ in range(60)]
+        assert unread.read_batch(bob, messages[:45]).json()["updated"] == 45
+        unread.wait_count(bob, 15)
+        goal = unread_version(unread, bob)
+        for stream in (first, second):
+            assert last_of(stream, goal)["count"] == 15
+
+
+def unread_version(unread, user):
+    with unread.follow(user) as stream:
+        return stream.next()[0]
+
+
+def last_of(stream, version):
+    """Reads up to a version, of which each is greater than the one before."""
+    before = -1
+    while True:
+        current, counter = stream.next()
+        assert current > before, "a version went back"
+        before = current
+        if current >= version:
+            return counter
+
+
+def test_a_change_of_another_process_arrives(serve, unread_client, full_unread):
+    """Two processes, of which RabbitMQ gives each event to one: both tell it to everybody who follows there."""
+    dialogs = unread_client(serve(full_unread.play("dialogs")))
+    both = [unread_client(serve(full_unread.play("counters"))) for _ in range(2)]
+    bob = new_user()
+    with both[0].follow(bob) as one, both[1].follow(bob) as other:
+        assert one.next()[0] == other.next()[0] == 0
+        for number in range(1, 11):
+            dialogs.sent(new_user(), bob)
+            for stream in (one, other):
+                started = time.monotonic()
+                version, counter = stream.next()
+                assert (version, counter["count"]) == (number, number)
+                assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
+
+
+def test_a_stream_survives_that_redis_and_rabbitmq_know_nothing(serve, unread_client, own_redis_unread, own_redis):
+    unread = unread_client(serve(own_redis_unread))
+    bob = new_user()
+    with unread.follow(bob) as stream:
+        stream.next()
+        unread.sent(new_user(), bob)
+        assert stream.next()[1]["count"] == 1
+        own_redis.do("FLUSHALL")
+        unread.sent(new_user(), bob)
+        assert stream.next()[1]["count"] == 2
+
+
+def test_sigterm_ends_every_stream_and_clients_go_on_elsewhere(serve, unread_client, full_unread):
+    servers = [serve(full_unread) for _ in range(2)]
+    first, second = (unread_client(server) for server in servers)
+    bob = new_user()
+    first.sent(new_user(), bob)
+    with first.follow(bob) as stream:
+        version = stream.until(1)[-1]
+        servers[0].signal(signal.SIGTERM)
+        assert stream.next() is None
+    assert servers[0].wait_exit() == 0
+    second.sent(new_user(), bob)
+    with second.follow(bob, **{"Last-Event-ID": str(version)}) as stream:
+        assert stream.until(2)
+
+
+def test_a_stream_on_a_store_that_is_away_is_a_503(
+    serve, unread_client, own_postgres, rabbitmq_server, redis_server, tmp_path
+):
+    stack = PostgresUnread(tmp_path, own_postgres.create_database(), rabbitmq_server.new_host(), redis_server)
+    server = serve(stack)
+    own_postgres.stop("immediate")
+    user = new_user()
+    wait_until(lambda: not server.ready(), "/readyz says that the store is away")
+    assert_problem(unread_client(server).ask("GET", f"/counters/user/{user}/stream"), 503, "STORE_UNAVAILABLE")
+    own_postgres.start()
+    server.wait_ready(timeout=30.0)
+    with unread_client(server).follow(user) as stream:
+        assert stream.next()[0] == 0
+
+
+# ---- thousands
+
+
+class Crowd:
+    """Many streams, each on a bare socket; knows the last version and count of each."""
+
+    def __init__(self, port, users):
+        self.selector = selectors.DefaultSelector()
+        self.count, self.version, self.unread = {}, {}, {}
+        self.ended = set()
+        for user in users:
+            client = socket.create_connection(("127.0.0.1", port), timeout=15)
+            client.sendall(f"GET /counters/user/{user}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            client.setblocking(False)
+            self.selector.register(client, selectors.EVENT_READ)
+            self.unread[client] = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for client in self.unread:  # by a reset: thousands in TIME-WAIT would slow down whoever comes next
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        self.selector.close()
+
+    def _read(self, client):
+        try:
+            data = client.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self.ended.add(client)
+            self.selector.unregister(client)
+        self.unread[client] += data
+        end = 0
+        for event in EVENT.finditer(self.unread[client]):
+            assert int(event.group(1)) > self.version.get(client, -1), "a value went back"
+            self.version[client], self.count[client] = int(event.group(1)), int(event.group(2))
+            end = event.end()
+        self.unread[client] = self.unread[client][end:]
+
+    def read_until(self, condition, what, timeout=60.0):
+        end = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+            for key, _ in self.selector.select(0.1):
+                self._read(key.fileobj)
+
+    def all_at(self, count):
+        return len(self.count) == len(self.unread) and all(value == count for value in self.count.values())
+
+
+def resident_kib(server):
+    with open(f"/proc/{server.pid}/status", encoding="ascii") as status:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status.read()).group(1))
+
+
+@pytest.fixture
+def many():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield min(MANY, hard - 500)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
+    server = serve(unread_stack, env=LITTLE_QUARANTINE)
+    unread = unread_client(server)
+    crowded = new_user()
+    users = [crowded if number % 2 else new_user() for number in range(many)]
+    unread.sent(new_user(), new_user())
+    with unread.follow(new_user()) as warm:
+        warm.next()
+        empty_kib = resident_kib(server)
+    with Crowd(server.port, users) as crowd:
+        crowd.read_until(lambda: crowd.all_at(0), "every stream has its first value")
+        each_kib = (resident_kib(server) - empty_kib) / many
+        print(f"{each_kib:.2f} KiB a stream, {many} streams")
+        assert each_kib < KIB_PER_STREAM
+        assert server.metric("quipu_http_streams") == many
+        messages = {}
+        for user in dict.fromkeys(users[:200]):
+            messages[user] = [unread.sent(new_user(), user) for _ in range(2)]
+        for user, ids in messages.items():
+            assert unread.read(user, ids[0]).json()["updated"] == 1
+        unread_stack.wait_agreement()
+        versions = dict(unread_stack.counters_query("SELECT user_id, version FROM counters"))
+        newest = [(client, versions[user]) for client, user in zip(crowd.unread, users) if user in messages]
+        assert len(newest) > many / 2
+        crowd.read_until(lambda: all(crowd.version[client] == version for client, version in newest),
+                         "every stream has the last value")
+        assert all(crowd.count[client] == 1 for client, _ in newest)
+        assert not crowd.ended
+        each_kib = (resident_kib(server) - empty_kib) / many
+        print(f"{each_kib:.2f} KiB a stream after its changes")
+        assert each_kib < KIB_PER_STREAM
+        server.signal(signal.SIGTERM)
+        crowd.read_until(lambda: len(crowd.ended) == many, "every stream has ended", timeout=15.0)
+    assert server.wait_exit() == 0

@@ -1,0 +1,172 @@
+"""Notifications by webhook: what is sent, what is tried again, what is given up, and who holds up whom."""
+
+import json
+import uuid
+
+import pytest
+
+from harness import quipu
+from harness.entitlements import new_user
+from harness.waiting import wait_until
+from harness.webhook import Webhook
+
+RETRIED = [500, 503, 429, 408, 425, 301, 307, 302, "close", "hang"]
+FINAL = [400, 401, 403, 404, 409, 410, 422]
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    with Webhook() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def webhook_module(module_serve, module_nats_stack, receiver):
+    """One server for all tests of this file; each has users of its own."""
+    yield module_serve(module_nats_stack, "--notify-channel", receiver.channel, "--notify-timeout", "700ms",
+                       "--notify-lease", "5s", "--outbox-poll", "20ms"), module_nats_stack
+    receiver.ended.set()
+
+
+@pytest.fixture
+def stack(webhook_module):
+    return webhook_module[1]
+
+
+@pytest.fixture
+def client(webhook_module, entitlements_client):
+    return entitlements_client(webhook_module[0])
+
+
+def wait_row(stack, user, what, condition):
+    return wait_until(
+        lambda: [r for r in stack.rows(
+            "notifications", "*, extract(epoch FROM next_retry_at - quipu_now())::float8 AS wait_s",
+            f"user_id = '{user}'") if condition(r)], what)[0]
+
+
+def make_due(stack, user, attempts=None):
+    stack.database.query(
+        "UPDATE notifications SET next_retry_at = quipu_now(), attempt_count = coalesce(%s, attempt_count) "
+        "WHERE user_id = %s AND status = 'PENDING'", (attempts, user))
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+def test_what_is_posted_and_any_2xx_is_sent(client, receiver, status):
+    user = new_user()
+    receiver.of_user[user] = status
+    granted = client.grant(user, purchase="p_456").json()
+    client.wait_sent(user)
+    ((body, headers),) = receiver.of(user)
+    shown = client.inbox(user)[0]
+    assert body == {
+        "notification_id": shown["notification_id"], "event_id": shown["event_id"],
+        "event_type": "EntitlementGranted", "occurred_at": granted["updated_at"], "user_id": user,
+        "stock_keeping_unit": "item1", "source": "purchase", "source_id": "p_456", "version": 1}
+    assert uuid.UUID(body["notification_id"])
+    assert headers["Idempotency-Key"].strip('"') == body["notification_id"]
+    assert headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("behaviour", RETRIED)
+def test_what_may_pass_is_tried_again_with_the_same_key(client, stack, receiver, behaviour):
+    user = new_user()
+    receiver.of_user[user] = behaviour
+    client.grant(user)
+    row = wait_row(stack, user, "the first try has failed", lambda r: r["attempt_count"] == 1)
+    assert (row["status"], row["lease_until"], row["sent_at"]) == ("PENDING", None, None)
+    assert row["last_error"] and -1 < row["wait_s"] <= 1.5
+    make_due(stack, user)
+    wait_row(stack, user, "the second try has failed", lambda r: r["attempt_count"] >= 2)
+    receiver.of_user[user] = 200
+    make_due(stack, user)
+    client.wait_sent(user)
+    received = receiver.of(user)
+    assert len(received) >= 3 and all(body == received[0][0] for body, _ in received)
+    assert len({headers["Idempotency-Key"] for _, headers in received}) == 1
+    assert client.inbox(user)[0]["attempt_count"] >= 2
+    assert stack.count("notification_dlq", f"aggregate_key = '{user}:item1'") == 0
+
+
+@pytest.mark.parametrize("status", FINAL)
+def test_what_is_refused_is_given_up_at_once_and_lies_in_the_dlq(client, stack, receiver, status):
+    user = new_user()
+    receiver.of_user[user] = status
+    client.grant(user)
+    row = wait_row(stack, user, "it is given up", lambda r: r["status"] == "FAILED")
+    assert row["attempt_count"] == 1 and str(status) in row["last_error"]
+    (letter,) = stack.rows("notification_dlq", where=f"aggregate_key = '{user}:item1'")
+    assert (letter["id"], letter["kind"], letter["event_type"]) == (
+        row["notification_id"], "notification", "EntitlementGranted")
+    assert bytes(letter["payload"]) == bytes(row["payload"]) and str(status) in letter["last_error"]
+    assert len(receiver.of(user)) == 1
+
+
+def test_the_tenth_failure_is_the_last(client, stack, receiver):
+    user = new_user()
+    receiver.of_user[user] = 500
+    client.grant(user)
+    wait_row(stack, user, "the first try has failed", lambda r: r["attempt_count"] == 1)
+    make_due(stack, user, attempts=8)
+    row = wait_row(stack, user, "the ninth has failed", lambda r: r["attempt_count"] == 9)
+    assert row["status"] == "PENDING" and 29 < row["wait_s"] <= 90
+    make_due(stack, user)
+    row = wait_row(stack, user, "it is given up", lambda r: r["status"] == "FAILED")
+    assert row["attempt_count"] == 10
+    assert stack.count("notification_dlq", f"id = '{row['notification_id']}'") == 1
+
+
+def test_redirects_are_not_followed(client, stack, receiver):
+    user = new_user()
+    receiver.of_user[user] = 302
+    client.grant(user)
+    wait_row(stack, user, "it has failed", lambda r: r["attempt_count"] == 1)
+    assert len(receiver.of(user)) == 1, "the other place was not asked"
+
+
+def test_one_that_hangs_does_not_hold_up_the_others(client, stack, receiver):
+    hanging = [new_user() for _ in range(30)]
+    receiver.of_user.update({user: "hang" for user in hanging})
+    for user in hanging:
+        client.grant(user)
+    wait_until(lambda: all(receiver.of(user) for user in hanging), "all of them hang")
+    good = client.granted(20)
+    wait_until(lambda: all(receiver.of(user) for user in good), "the others are sent")
+    client.wait_sent(*good)
+    for user in hanging:
+        wait_row(stack, user, "the hanging one is let go", lambda r: r["attempt_count"] >= 1)
+        receiver.of_user[user] = 200
+    stack.make_due("notifications")
+    client.wait_sent(*hanging)
+
+
+def test_the_receiver_never_sees_two_notifications_of_one_event(receiver):
+    """The last of the file: over everything that came."""
+    by_event = {}
+    for body, _ in receiver.received:
+        by_event.setdefault(body["event_id"], set()).add(json.dumps(body))
+    assert by_event and all(len(bodies) == 1 for bodies in by_event.values())
+
+
+def test_sigterm_while_one_hangs_returns_it_and_nothing_is_lost(
+    serve, entitlements_client, nats_stack
+):
+    with Webhook() as receiver:
+        receiver.behaviour = "hang"
+        options = ["--notify-channel", receiver.channel]
+        server = serve(nats_stack, *options)
+        client = entitlements_client(server)
+        user = client.granted()
+        wait_until(lambda: receiver.of(user), "it hangs")
+        server.stop()
+        (row,) = nats_stack.rows("notifications")
+        assert (row["status"], row["attempt_count"], row["lease_until"]) == ("PENDING", 0, None)
+        receiver.behaviour = 200
+        entitlements_client(serve(nats_stack, *options)).wait_sent(user)
+        assert len({headers["Idempotency-Key"] for _, headers in receiver.of(user)}) == 1
+
+
+def test_a_webhook_that_is_no_url_is_refused_at_the_start(binary, tmp_path):
+    for channel in ["webhook:", "webhook:ftp://host/", "webhook:host", "mail", ""]:
+        done = quipu.run(binary, "serve", "--roles", "notifications", "--notify-channel", channel, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.strip(), channel

@@ -1,0 +1,118 @@
+"""quipu verify unread: names every user whose counter differs, and repairs by telling of messages, never of numbers."""
+
+import contextlib
+import json
+import sqlite3
+
+import pytest
+
+from harness.quipu import run
+from harness.waiting import wait_until
+
+JSON = {"Content-Type": "application/json"}
+ROLES = ("--roles", "dialogs,counters")
+
+
+def send(server, receiver, count=1):
+    for _ in range(count):
+        body = json.dumps({"receiverId": receiver, "text": "hello"}).encode()
+        assert server.ask("POST", "/dialogs/send", body, {**JSON, "X-User-Id": "alice"}).status == 200
+
+
+def counted(server, user):
+    return server.ask("GET", f"/counters/user/{user}/UnreadMessages").json()["count"]
+
+
+def verify(binary, server, *flags):
+    return run(binary, "verify", "unread", *flags, "--server", f"http://127.0.0.1:{server.port}")
+
+
+def damage(store, statements):
+    """Changes the counters behind the program's back."""
+    if store.name == "postgres":
+        for statement in statements:
+            store.database.query(statement)
+        return
+    with contextlib.closing(sqlite3.connect(store.data / "counters.db")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def damaged(serve, store):
+    """bob lacks one message, carol lacks all, erin has one that does not exist; dave is right."""
+    server = serve(store, *ROLES)
+    for user in ("bob", "carol", "dave"):
+        send(server, user, 3)
+    for user in ("bob", "carol", "dave"):
+        wait_until(lambda user=user: counted(server, user) == 3, f"the messages of {user} are counted")
+    server.stop()
+    now = "now()" if store.name == "postgres" else "1"
+    damage(store, [
+        "DELETE FROM counter_messages WHERE user_id = 'bob' AND message_id = "
+        "(SELECT min(message_id) FROM counter_messages WHERE user_id = 'bob')",
+        "UPDATE counters SET count = 2 WHERE user_id = 'bob'",
+        "DELETE FROM counter_messages WHERE user_id = 'carol'",
+        "DELETE FROM counters WHERE user_id = 'carol'",
+        f"INSERT INTO counter_messages (user_id, message_id, state, event_at) VALUES ('erin', 'z', 'unread', {now})",
+        "INSERT INTO counters (user_id, type, count, last_updated, version) "
+        f"VALUES ('erin', 'UnreadMessages', 1, {now}, 1)",
+    ])
+    return serve(store, *ROLES).wait_ready()
+
+
+def test_every_user_whose_counter_differs_is_named(binary, damaged):
+    told = verify(binary, damaged)
+    assert told.returncode == 1
+    assert told.stdout.splitlines() == [
+        "bob has 3 unread, and 2 are counted",
+        "carol has 3 unread, and 0 are counted",
+        "erin has 0 unread, and 1 are counted",
+        "4 users, 3 counters differ; what is still on its way looks so too",
+    ]
+
+
+def test_repair_tells_the_counters_of_messages_and_everything_is_right_after(binary, damaged):
+    assert counted(damaged, "bob") == 2  # which is now in the cache
+    told = verify(binary, damaged, "--repair", "--json")
+    assert told.returncode == 0
+    assert json.loads(told.stdout.splitlines()[-1]) == {"users": 4, "differences": 0, "repaired": 5}
+    assert [counted(damaged, user) for user in ("bob", "carol", "dave", "erin")] == [3, 3, 3, 0]
+    again = verify(binary, damaged)
+    assert (again.returncode, again.stdout) == (0, "4 users, all counters are right\n")
+
+
+def test_what_cannot_be_repaired_is_told(binary, serve, sqlite_store):
+    server = serve(sqlite_store, *ROLES)
+    send(server, "bob")
+    wait_until(lambda: counted(server, "bob") == 1, "the message is counted")
+    server.stop()
+    damage(sqlite_store, ["UPDATE counters SET count = 7 WHERE user_id = 'bob'"])
+    told = verify(binary, serve(sqlite_store, *ROLES), "--repair")
+    assert told.returncode == 1
+    assert told.stdout.splitlines()[-1] == "1 users, 1 counters differ, and cannot be repaired"
+
+
+def test_it_pages_through_any_number_of_users(binary, serve, sqlite_store):
+    server = serve(sqlite_store, *ROLES)
+    with server.connect() as connection:
+        for number in range(25):
+            body = json.dumps({"receiverId": f"user-{number:02}", "text": "hello"}).encode()
+            assert connection.ask("POST", "/dialogs/send", body, {**JSON, "X-User-Id": "alice"}).status == 200
+    wait_until(lambda: verify(binary, server).returncode == 0, "everything is counted")
+    users, after = [], ""
+    while after is not None:
+        page = server.ask("GET", f"/operator/verify/unread?limit=4&after={after}").json()
+        users.append(page["users"])
+        after = page["next"]
+    assert sum(users) == 25 and len(users) >= 7
+
+
+def test_without_both_roles_it_says_so(binary, serve, sqlite_store):
+    told = verify(binary, serve(sqlite_store, "--roles", "counts"))
+    assert told.returncode == 1 and "dialogs and counters do not both run there" in told.stderr
+
+
+def test_a_wrong_use_is_told(binary):
+    assert run(binary, "verify").returncode == 2
+    assert run(binary, "verify", "pots").returncode == 2
