@@ -9,7 +9,7 @@ CREATE TABLE entitlements (
 ) STRICT, WITHOUT ROWID;
 
 -- Events that wait to be published: the seed's columns, and claim_epoch, which tells one claim of a row
--- from the next. With a rowid, because rows are wide and their ids random.
+-- from the next. With a rowid, because rows are wide.
 CREATE TABLE outbox_events (
 	event_id TEXT NOT NULL PRIMARY KEY,
 	event_type TEXT NOT NULL,

@@ -7,7 +7,7 @@ CREATE TABLE processed_events (
 
 CREATE INDEX processed_events_processed_at ON processed_events (processed_at);
 
--- Notifications to be sent. With a rowid, because rows are wide and their ids random.
+-- Notifications to be sent. With a rowid, because rows are wide.
 CREATE TABLE notifications (
 	notification_id TEXT NOT NULL PRIMARY KEY,
 	event_id TEXT NOT NULL,

@@ -5,16 +5,17 @@
  * open rows, until a vacuum takes it away: a minute later, or hours, while somebody holds an old
  * snapshot (a backup). A claim from the head on walks over all of them; after a minute of 14,000
  * events/s that took three quarters of its time. So each store remembers the created_at from which
- * on there are open rows, and claims start there. What turns up below it (a commit that is more
- * than SLACK late, or what another process sends again) waits for the next look at the whole index,
- * which is LOOK_LEAST_NS away, or more where a look takes long.
+ * on there are open rows: its floor. Claims start there, and with each it moves up to what is still
+ * open. What turns up below it (a commit that is more than SLACK_US late, or what another process
+ * sends again) waits for the next look at the whole index, which is LOOK_LEAST_NS away, or more
+ * where a look takes long.
  */
 #include "adapters/postgres/postgres_claims.h"
 
 #include "base/clock.h"
 #include "base/text.h"
 
-#define SLACK_US 1000000
+#define SLACK_US 250000
 #define LOOK_LEAST_NS NS_PER_S
 #define LOOK_MOST_NS (60 * NS_PER_S)
 #define LOOK_SHARE 20 /* at most so much of the time, as a fraction, is spent on looks */
@@ -32,7 +33,7 @@ void pg_claim_from(struct session *session, const struct pg_claim_table *table, 
 		atomic_store(&floor->from_us, time_us);
 }
 
-static void has_looked(struct pg_floor *floor, int64_t oldest_us, int64_t start_ns)
+static void has_looked(struct pg_floor *floor, int64_t start_ns)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
 	int64_t wait_ns = (now_ns - start_ns) * LOOK_SHARE;
@@ -41,8 +42,17 @@ static void has_looked(struct pg_floor *floor, int64_t oldest_us, int64_t start_
 		wait_ns = LOOK_LEAST_NS;
 	if (wait_ns > LOOK_MOST_NS)
 		wait_ns = LOOK_MOST_NS;
-	atomic_store(&floor->from_us, oldest_us - SLACK_US);
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
+}
+
+/* Nothing was seen open from `from_us` on and before `oldest_us`. If somebody has changed the floor
+ * since, it was lowered for a reason. */
+static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
+{
+	int64_t to_us = oldest_us - SLACK_US;
+
+	if (from_us == 0 || to_us > was_us)
+		atomic_compare_exchange_strong(&floor->from_us, &was_us, to_us);
 }
 
 static void fill_claim(struct claim *claim, struct arena *arena, const PGresult *result, int row)
@@ -66,22 +76,25 @@ enum status pg_claim(struct session *base, const struct pg_claim_table *table, s
 	struct pg_floor *floor = floor_of(base, table);
 	int64_t start_ns = clock_steady_ns(&clock_system);
 	bool look = start_ns >= atomic_load(&floor->look_at_ns);
+	int64_t floor_us = atomic_load(&floor->from_us);
+	int64_t from_us = look ? 0 : floor_us;
+	const struct pg_param from = pg_param_int8(session, from_us);
 	const struct pg_param params[] = {
 		pg_param_int8(session, (int64_t)terms->max),
 		pg_param_text(terms->owner),
 		pg_param_int8(session, terms->lease_us),
-		pg_param_int8(session, look ? 0 : atomic_load(&floor->from_us)),
+		from,
 	};
 	enum status status;
 
 	pg_queue(session, &table->claim, params, 4);
-	if (look)
-		pg_queue(session, &table->oldest, NULL, 0);
+	pg_queue(session, &table->oldest, &from, 1);
 	status = pg_flush(session);
 	if (status != STATUS_OK)
 		return status;
 	if (look)
-		has_looked(floor, pg_int8(session->results[1], 0, 0), start_ns);
+		has_looked(floor, start_ns);
+	raise(floor, floor_us, from_us, pg_int8(session->results[1], 0, 0));
 	*count = (size_t)PQntuples(session->results[0]);
 	for (size_t i = 0; i < *count; i++)
 		fill_claim(&claims[i], arena, session->results[0], (int)i);

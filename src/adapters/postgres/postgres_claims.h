@@ -28,30 +28,31 @@ struct pg_claim_table {
 
 /*
  * The seed's claim. $1 how many, $2 owner, $3 lease, $4 the created_at to start at (see
- * postgres_claims.c).
+ * postgres_claims.c). The chosen ids go into an array and not into a join: a plan that was made
+ * while the table was empty would take the table for the smaller side, and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                                 \
-	"WITH " PG_CLOCK ", due AS (SELECT " id " FROM " table                                     \
+	"WITH " PG_CLOCK ", taken AS (UPDATE " table " AS e SET status = '" busy "', "             \
+	"locked_by = $2::text, locked_at = " PG_CLOCK_NOW ", "                                     \
+	"lease_until = " PG_CLOCK_NOW " + $3::int8 * interval '1 microsecond', "                   \
+	"last_error = NULL, claim_epoch = e.claim_epoch + 1 "                                      \
+	"WHERE e." id " = ANY (ARRAY(SELECT " id " FROM " table                                    \
 	" WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US(                                     \
 		"$4::int8") " AND ((status = 'PENDING' "                                           \
 			    "AND (next_retry_at IS NULL OR next_retry_at <= " PG_CLOCK_NOW ")) "   \
 			    "OR (status = '" busy "' AND lease_until <= " PG_CLOCK_NOW ")) "       \
-			    "ORDER BY created_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED) "          \
-			    "UPDATE " table " AS e SET status = '" busy                            \
-			    "', locked_by = $2::text, "                                            \
-			    "locked_at = " PG_CLOCK_NOW ", "                                       \
-			    "lease_until = " PG_CLOCK_NOW                                          \
-			    " + $3::int8 * interval '1 microsecond', "                             \
-			    "last_error = NULL, claim_epoch = e.claim_epoch + 1 "                  \
-			    "FROM due WHERE e." id " = due." id " RETURNING e." id                 \
-			    "::text, e.event_type, e.aggregate_key, e.trace_id, "                  \
-			    "e.payload, " PG_TO_US(                                                \
-				    "e." occurred_at) ", e.attempt_count, e.claim_epoch"
+			    "ORDER BY created_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED)) "         \
+			    "RETURNING e.*) "                                                      \
+			    "SELECT " id                                                           \
+			    "::text, event_type, aggregate_key, trace_id, payload, " PG_TO_US(     \
+				    occurred_at) ", attempt_count, claim_epoch FROM taken ORDER "  \
+						 "BY created_at"
 
-/* From when on there are open rows. */
+/* From when on there are open rows, at or after $1. */
 #define PG_CLAIM_OLDEST_SQL(table)                                                                 \
 	"SELECT " PG_TO_US("coalesce((SELECT created_at FROM " table " WHERE stage = 'OPEN' "      \
-			   "ORDER BY created_at LIMIT 1), quipu_now())")
+			   "AND created_at >= " PG_FROM_US(                                        \
+				   "$1::int8") " ORDER BY created_at LIMIT 1), quipu_now())")
 
 /* $1 owner; ids and epochs of claims with their places, of those that are still this owner's. */
 #define PG_CLAIM_IS_OURS(id, busy)                                                                 \

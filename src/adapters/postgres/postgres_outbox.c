@@ -27,13 +27,13 @@ struct outbox_table {
 
 /* $2 at most. Returns how many, and the published_at of the last one to go on from. */
 #define RESEND_SQL(table)                                                                          \
-	"WITH chosen AS (SELECT event_id, published_at FROM " table                                \
+	"WITH chosen AS MATERIALIZED (SELECT event_id, published_at FROM " table                   \
 	" WHERE stage = 'PUBLISHED' AND published_at >= " SINCE                                    \
 	" ORDER BY published_at LIMIT $2::int8 FOR UPDATE), "                                      \
-	"reopened AS (UPDATE " table " AS e SET status = 'PENDING', attempt_count = 0, "           \
+	"reopened AS (UPDATE " table " SET status = 'PENDING', attempt_count = 0, "                \
 	"next_retry_at = NULL, published_at = NULL "                                               \
-	"FROM chosen WHERE e.event_id = chosen.event_id RETURNING chosen.published_at) "           \
-	"SELECT count(*), coalesce(" LAST_US ", $1) FROM reopened"
+	"WHERE event_id = ANY (ARRAY(SELECT event_id FROM chosen)) RETURNING 1) "                  \
+	"SELECT (SELECT count(*) FROM reopened), coalesce(" LAST_US ", $1) FROM chosen"
 
 #define RESOLVE_SQL(table)                                                                         \
 	"UPDATE " table " SET status = $3::text, next_retry_at = NULL, "                           \

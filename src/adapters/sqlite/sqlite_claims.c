@@ -1,4 +1,7 @@
-/* Claims in SQLite. Whoever writes is alone, so choosing rows and taking them can be two steps. */
+/*
+ * Claims in SQLite. Whoever writes is alone, so choosing rows and taking them can be two steps. The
+ * second finds them by rowid, without another look into the index of ids.
+ */
 #include "adapters/sqlite/sqlite_claims.h"
 
 #include "base/text.h"
@@ -18,13 +21,13 @@ static void fill_claim(struct claim *claim, struct arena *arena, const struct sq
 }
 
 static enum status take(struct sqlite_session *session, const char *sql,
-	const struct claim_terms *terms, const struct claim *claims, size_t count, int64_t now_us)
+	const struct claim_terms *terms, const int64_t *rowids, size_t count, int64_t now_us)
 {
 	struct sqlite_query query = sqlite_query_open(session, sql);
 
 	for (size_t i = 0; i < count; i++)
 		sqlite_query_change_one(
-			&query, SQLITE_VALUES(sqlite_text(claims[i].id), sqlite_text(terms->owner),
+			&query, SQLITE_VALUES(sqlite_int(rowids[i]), sqlite_text(terms->owner),
 					sqlite_int(now_us), sqlite_int(now_us + terms->lease_us)));
 	return sqlite_query_close(&query);
 }
@@ -34,17 +37,20 @@ enum status sqlite_claim(struct session *base, const struct sqlite_claim_table *
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, table->due);
+	int64_t *rowids = arena_array(arena, int64_t, terms->max);
 	int64_t now_us = sqlite_now_us(session);
 	size_t found = 0;
 	enum status status;
 
 	sqlite_query_start(
 		&query, SQLITE_VALUES(sqlite_int(now_us), sqlite_int((int64_t)terms->max)));
-	while (sqlite_query_next(&query))
+	while (sqlite_query_next(&query)) {
+		rowids[found] = sqlite_query_int(&query, 8);
 		fill_claim(&claims[found++], arena, &query);
+	}
 	status = sqlite_query_close(&query);
 	if (status == STATUS_OK)
-		status = take(session, table->take, terms, claims, found, now_us);
+		status = take(session, table->take, terms, rowids, found, now_us);
 	if (status == STATUS_OK)
 		*count = found;
 	return status;

@@ -29,16 +29,16 @@ struct sqlite_claim_table {
 /* ?1 now, ?2 how many. */
 #define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                                         \
 	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at                \
-	", attempt_count, claim_epoch + 1" SQLITE_CLAIM_OPEN(                                      \
+	", attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(                               \
 		table, busy) "AND ((status = 'PENDING' AND (next_retry_at IS NULL OR "             \
 			     "next_retry_at <= ?1)) "                                              \
 			     "OR (status = '" busy                                                 \
 			     "' AND lease_until <= ?1)) ORDER BY created_at LIMIT ?2"
 
-/* ?1 id, ?2 owner, ?3 now, ?4 end of the lease. */
-#define SQLITE_CLAIM_TAKE_SQL(table, id, busy)                                                     \
+/* ?1 rowid, ?2 owner, ?3 now, ?4 end of the lease. */
+#define SQLITE_CLAIM_TAKE_SQL(table, busy)                                                         \
 	"UPDATE " table " SET status = '" busy "', locked_by = ?2, locked_at = ?3, "               \
-	"lease_until = ?4, last_error = NULL, claim_epoch = claim_epoch + 1 WHERE " id " = ?1"
+	"lease_until = ?4, last_error = NULL, claim_epoch = claim_epoch + 1 WHERE rowid = ?1"
 
 /* ?1 id, ?2 owner, ?3 epoch: if the claim is still this owner's. */
 #define SQLITE_CLAIM_IS_OURS(id, busy)                                                             \
@@ -76,7 +76,7 @@ struct sqlite_claim_table {
 #define SQLITE_CLAIM_TABLE(table, id, occurred_at, busy, done, done_at, swept, ended_at)           \
 	{                                                                                          \
 		.due = SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy),                         \
-		.take = SQLITE_CLAIM_TAKE_SQL(table, id, busy),                                    \
+		.take = SQLITE_CLAIM_TAKE_SQL(table, busy),                                        \
 		.end = SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at),                       \
 		.renew = SQLITE_CLAIM_RENEW_SQL(table, id, busy),                                  \
 		.count = SQLITE_CLAIM_COUNT_SQL(table, busy),                                      \
