@@ -94,7 +94,7 @@ static struct outbox_event make_event(const struct changes *changes,
 		.version = row->version,
 	};
 
-	uuid_random(event_id);
+	uuid_of_time(changes->now_us, event_id);
 	event.event_id = slice_of(event_id);
 	return (struct outbox_event){
 		.id = event.event_id,
