@@ -197,7 +197,8 @@ def test_a_redelivery_that_changes_nothing_still_refreshes_the_cache(counters, h
     event = new_message(user, "m")
     host.publish((NEW_KEY, event))
     counters.wait_count(user, 1)
-    full_unread.redis.do("DEL", f"counter:{user}:UnreadMessages")
+    old = '{"count":0,"version":0,"lastUpdated":"2026-01-08T07:10:00Z"}'  # as a crash before the cache leaves it
+    full_unread.redis.do("SET", f"counter:{user}:UnreadMessages", old, "EX", 300)
     host.put_into(NEW_QUEUE, [event])
-    wait_until(lambda: full_unread.cached(user), "the counter is in the cache again")
-    assert (full_unread.cached(user)["count"], full_unread.cached(user)["version"]) == (1, 1)
+    wait_until(lambda: full_unread.cached(user)["count"] == 1, "the counter in the cache is refreshed")
+    assert full_unread.cached(user)["version"] == 1
