@@ -95,7 +95,7 @@ bool url_is_postgres(const char *url);
 bool url_is_redis(const char *url);
 
 /* Whether several processes may use what the cache is for: a store of theirs is PostgreSQL. */
-bool cache_is_shared(const struct settings *settings);
+bool cache_is_shared(const struct app *app);
 
 /* The URL of a service's store: its own, or the one for all. */
 const char *store_url(const struct settings *settings, const char *own);

@@ -80,16 +80,20 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 	return false;
 }
 
-bool cache_is_shared(const struct settings *settings)
+bool cache_is_shared(const struct app *app)
 {
-	return url_is_postgres(store_url(settings, settings->gateway_store)) ||
-	       url_is_postgres(store_url(settings, settings->counters_store));
+	const struct settings *settings = &app->settings;
+
+	return (app_plays(app, ROLE_GATEWAY) &&
+		       url_is_postgres(store_url(settings, settings->gateway_store))) ||
+	       (app_plays(app, ROLE_COUNTERS) &&
+		       url_is_postgres(store_url(settings, settings->counters_store)));
 }
 
-static bool check_cache(const struct settings *settings, char *why)
+static bool check_cache(const struct app *app, char *why)
 {
-	const char *cache = settings->cache;
-	bool shared = cache_is_shared(settings);
+	const char *cache = app->settings.cache;
+	bool shared = cache_is_shared(app);
 
 	if (strcmp(cache, "memory") == 0 && shared)
 		snprintf(why, OPTIONS_WHY_SIZE,
@@ -195,7 +199,7 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->notifications_store, why) &&
 	       check_store_url(app, settings->pots_store, why) &&
 	       check_store_url(app, settings->dialogs_store, why) &&
-	       check_store_url(app, settings->counters_store, why) && check_cache(settings, why) &&
+	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
 	       check_address(settings, why);
 }

@@ -157,7 +157,7 @@ bool app_open_cache(struct app *app, char *why)
 	struct cache *cache;
 
 	if (app->cache || strcmp(settings->cache, "none") == 0 ||
-		(strcmp(settings->cache, "auto") == 0 && cache_is_shared(settings)))
+		(strcmp(settings->cache, "auto") == 0 && cache_is_shared(app)))
 		return true;
 	cache = url_is_redis(settings->cache) ? redis_cache_new("cache", settings->cache)
 					      : memory_cache_new("cache", &clock_system);
