@@ -16,7 +16,7 @@ import pytest
 from harness import quipu
 from harness.postgres import free_port
 
-KINDS = ["outbox", "notification", "poison"]
+KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
@@ -215,7 +215,7 @@ def test_list_follows_the_pages_of_every_kind(ask, server):
     done = ask("dlq", "list")
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert names == [f"outbox/id-{n}" for n in range(5)] + [f"notification/id-{n}" for n in range(3)]
-    assert len(server.requests) == 3 + 2 + 1
+    assert len(server.requests) == 3 + 2 + 1 + 1
 
 
 @pytest.mark.parametrize("limit", [2, 3, 4])
@@ -279,7 +279,7 @@ def test_a_link_that_is_not_the_next_page_of_this_server_is_not_followed(ask, se
     server.override("/operator/dlq/outbox", lambda handler: handler.send(200, page, {"Link": link}))
     done = ask("dlq", "list")
     assert done.returncode == 0
-    assert len(server.requests) == 3
+    assert len(server.requests) == len(KINDS)
 
 
 @pytest.mark.parametrize("link", [
@@ -298,7 +298,7 @@ def test_pages_without_letters_end_the_list(ask, server):
     link = {"Link": '</operator/dlq/outbox?after=1>; rel="next"'}
     server.override("/operator/dlq/outbox", lambda handler: handler.send(200, {"letters": []}, link))
     assert ask("dlq", "list").returncode == 0
-    assert len(server.requests) == 3
+    assert len(server.requests) == len(KINDS)
 
 
 def test_a_failure_of_one_kind_fails_the_list(ask, server):
