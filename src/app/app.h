@@ -12,6 +12,7 @@
 #ifndef QUIPU_APP_H
 #define QUIPU_APP_H
 
+#include "access/guard.h"
 #include "cli/options.h"
 #include "flow/janitor.h"
 #include "flow/lane_set.h"
@@ -56,6 +57,7 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
 	size_t document_count;
+	struct guard *guard; /* NULL: none is configured */
 	struct admission admission;
 	struct server *server;
 	int data_lock;      /* -1: the data folder is not in use */

@@ -178,11 +178,11 @@ static bool check_address(const struct settings *settings, char *why)
 			"--listen must be host:port of this machine, such as 127.0.0.1:8080, not "
 			"\"%s\"",
 			settings->listen);
-	else if (reach == ADDRESS_PUBLIC && !settings->insecure)
+	else if (reach == ADDRESS_PUBLIC && !settings->insecure && !*settings->api_keys)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"%s can be reached from other machines, and nothing would ask them who "
-			"they are; listen on 127.0.0.1, or give --insecure if a proxy or firewall "
-			"guards it",
+			"they are; give --api-keys, listen on 127.0.0.1, or give --insecure if a "
+			"proxy or firewall guards it",
 			settings->listen);
 	else
 		return true;

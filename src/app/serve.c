@@ -75,6 +75,28 @@ static size_t loop_count(const struct settings *settings)
 	return cores > 0 ? (size_t)cores : 1;
 }
 
+static bool open_guard(struct app *app, char *why)
+{
+	const struct settings *settings = &app->settings;
+	struct guard_config config = {
+		.keys_file = settings->api_keys,
+		.tokens =
+			{
+				.key_file = settings->jwt_key,
+				.algorithm = settings->jwt_algorithm,
+				.issuer = settings->jwt_issuer,
+				.audience = settings->jwt_audience,
+				.leeway_us = settings->jwt_leeway_us,
+			},
+	};
+
+	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
+	if (!*settings->api_keys && !*settings->jwt_key)
+		return true;
+	app->guard = guard_new(&config, why);
+	return app->guard != NULL;
+}
+
 static bool open_server(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
@@ -89,7 +111,9 @@ static bool open_server(struct app *app, char *why)
 	};
 
 	app->admission.router = app->router;
-	app->admission.guard_browser = server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
+	app->admission.guard = app->guard;
+	app->admission.guard_browser =
+		!*settings->api_keys && server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
 	app->admission.allowed_hosts = slice_of(settings->allowed_hosts);
 	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
 	return server_listen(app->server, settings->listen, why, OPTIONS_WHY_SIZE);
@@ -141,6 +165,8 @@ static void start_modules(struct app *app)
 
 	metrics_add(metrics, router_collect, app->router);
 	metrics_add(metrics, server_collect, app->server);
+	if (app->guard)
+		metrics_add(metrics, guard_collect, app->guard);
 	metrics_add(metrics, collect_lanes, app);
 	while ((module = module_next(app, module)))
 		module->start(app);
@@ -175,12 +201,28 @@ static void block_signals(sigset_t *signals)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void wait_for_stop(const sigset_t *signals)
+/* What is wrong with a file is logged, and what was read before stays in use. */
+static void reload(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+
+	if (!app->guard)
+		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
+	else if (guard_reload(app->guard, why))
+		log_line(LOG_INFO, "main", "SIGHUP: keys are read again");
+	else
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old keys stay in use", why);
+}
+
+static void wait_for_stop(struct app *app, const sigset_t *signals)
 {
 	int received = 0;
 
-	while (received != SIGTERM && received != SIGINT)
+	while (received != SIGTERM && received != SIGINT) {
 		sigwait(signals, &received);
+		if (received == SIGHUP)
+			reload(app);
+	}
 	log_line(LOG_INFO, "main", "stopping: finishing what has begun");
 }
 
@@ -226,6 +268,8 @@ static void release(struct app *app)
 	janitor_stop(app->janitor);
 	app_close(app);
 	router_free(app->router);
+	if (app->guard)
+		guard_free(app->guard);
 	free((void *)(uintptr_t)app->system.openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
 }
@@ -240,7 +284,7 @@ int app_serve(struct app *app)
 	hash_seed();
 	json_object_seed(0);
 	app_add_routes(app);
-	if (!open_server(app, why) || !open_modules(app, why)) {
+	if (!open_guard(app, why) || !open_server(app, why) || !open_modules(app, why)) {
 		fprintf(stderr, "quipu: %s\n", why);
 		return EXIT_FAILURE;
 	}
@@ -248,7 +292,7 @@ int app_serve(struct app *app)
 	server_start(app->server);
 	printf("quipu listening on http://%s\n", server_address(app->server));
 	fflush(stdout);
-	wait_for_stop(&signals);
+	wait_for_stop(app, &signals);
 	drain(app);
 	release(app);
 	return EXIT_SUCCESS;

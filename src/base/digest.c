@@ -41,6 +41,14 @@ void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA
 	end(digest, out);
 }
 
+void digest_sha256(struct slice text, unsigned char out[SHA256_SIZE])
+{
+	EVP_MD_CTX *digest = begin(EVP_sha256());
+
+	add(digest, text.data, text.len);
+	end(digest, out);
+}
+
 void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1_SIZE])
 {
 	EVP_MD_CTX *digest = begin(EVP_sha1());

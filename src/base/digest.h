@@ -10,6 +10,9 @@
 /* Each part goes in with its length before it, so that no two lists look alike joined. */
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
+/* Plain SHA-256. */
+void digest_sha256(struct slice text, unsigned char out[SHA256_SIZE]);
+
 /* Plain SHA-1 of the two parts joined. */
 void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1_SIZE]);
 

@@ -20,6 +20,8 @@
 	ROW(OK, 200, false, "OK")                                                                  \
 	ROW(BAD_REQUEST, 400, false, "Bad Request")                                                \
 	ROW(IDEMPOTENCY_KEY_REQUIRED, 400, false, "Bad Request")                                   \
+	ROW(UNAUTHENTICATED, 401, false, "Unauthorized")                                           \
+	ROW(FORBIDDEN, 403, false, "Forbidden")                                                    \
 	ROW(FORBIDDEN_HOST, 403, false, "Forbidden")                                               \
 	ROW(FORBIDDEN_ORIGIN, 403, false, "Forbidden")                                             \
 	ROW(ROUTE_NOT_FOUND, 404, false, "Not Found")                                              \

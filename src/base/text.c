@@ -224,6 +224,41 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 	return true;
 }
 
+static int base64url_digit(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	if (c == '-')
+		return 62;
+	return c == '_' ? 63 : -1;
+}
+
+bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes)
+{
+	char *out = arena_alloc(arena, text.len * 3 / 4 + 1);
+	unsigned bits = 0, held = 0; /* that are not written yet, and how many */
+	size_t len = 0;
+
+	for (size_t i = 0; i < text.len; i++) {
+		int digit = base64url_digit(text.data[i]);
+
+		if (digit < 0)
+			return false;
+		bits = (bits << 6 | (unsigned)digit) & 0xfff;
+		held += 6;
+		if (held >= 8) {
+			held -= 8;
+			out[len++] = (char)(bits >> held & 0xff);
+		}
+	}
+	*bytes = slice_make(out, len);
+	return held < 6 && (bits & ((1U << held) - 1)) == 0;
+}
+
 void text_escape_log(struct buffer *buffer, struct slice text)
 {
 	const unsigned char *p = (const unsigned char *)text.data;

@@ -41,6 +41,12 @@ bool text_to_time_us(struct slice text, int64_t *time_us);
  */
 const char *text_unescape(struct arena *arena, struct slice text);
 
+/*
+ * Decodes base64url without padding (RFC 4648, 5; the one of RFC 7515). false: it is not, or has
+ * bits left over that are not 0.
+ */
+bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes);
+
 /* Appends `text` with control characters and invalid bytes written as \xNN, for log lines. */
 void text_escape_log(struct buffer *buffer, struct slice text);
 

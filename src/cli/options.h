@@ -32,6 +32,11 @@ struct settings {
 	const char *masstransit_namespace;
 	const char *cache;
 	const char *allowed_hosts;
+	const char *api_keys;
+	const char *jwt_key;
+	const char *jwt_algorithm;
+	const char *jwt_issuer;
+	const char *jwt_audience;
 	const char *log_format;
 	const char *log_level;
 	int64_t loops;
@@ -59,6 +64,7 @@ struct settings {
 	int64_t pots_lock_wait_us;
 	int64_t pots_lock_retries;
 	int64_t pots_lock_ttl_us;
+	int64_t jwt_leeway_us;
 	bool insecure;
 
 	bool print_config;

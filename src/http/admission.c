@@ -99,6 +99,50 @@ static void find_route(const struct admission *admission, struct request *reques
 			"nothing is served at this path; /openapi.json lists what is");
 }
 
+/* What stands behind ?access_token=, {NULL, 0}: nothing. */
+static struct slice find_query_token(struct request *request)
+{
+	struct slice rest = request->path.query;
+	struct query_pair pair;
+	bool found;
+
+	while (query_next(&request->arena, &rest, &pair, &found) == STATUS_OK && found) {
+		if (slice_is(pair.name, "access_token"))
+			return pair.value;
+	}
+	return (struct slice){0};
+}
+
+static void refuse_caller(struct request *request, enum status status, const char *why)
+{
+	refuse(request, status, why);
+	if (status == STATUS_UNAUTHENTICATED)
+		request->answer.headers = slice_of("WWW-Authenticate: Bearer\r\n");
+}
+
+static void check_caller(const struct admission *admission, struct request *request)
+{
+	const struct route *route = request->route;
+	struct access_question question = {
+		.access = route->access,
+		.role = router_role(route),
+		.user = request->params[0],
+		.authorization = request_header(request, "Authorization"),
+	};
+	enum status status;
+	const char *why;
+
+	if (request_header_count(request, "Authorization") > 1) {
+		refuse(request, STATUS_BAD_REQUEST, "one Authorization header at most");
+		return;
+	}
+	if (route->access == ACCESS_OWNER_STREAM)
+		question.query_token = find_query_token(request);
+	status = guard_check(admission->guard, &request->arena, &question, &request->caller, &why);
+	if (status != STATUS_OK)
+		refuse_caller(request, status, why);
+}
+
 static void take_request_id(struct request *request)
 {
 	struct slice id = request_header(request, "X-Request-Id");
@@ -116,6 +160,8 @@ void admission_decide(
 		check_browser(admission, request);
 	if (request->answer.http_status == 0)
 		find_route(admission, request);
+	if (request->answer.http_status == 0)
+		check_caller(admission, request);
 }
 
 bool admission_wants_continue(const struct request *request)

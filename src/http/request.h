@@ -6,6 +6,7 @@
 #ifndef QUIPU_HTTP_REQUEST_H
 #define QUIPU_HTTP_REQUEST_H
 
+#include "access/caller.h"
 #include "base/answer.h"
 #include "base/arena.h"
 #include "http/path.h"
@@ -39,6 +40,7 @@ struct request {
 	struct slice body;
 
 	const struct route *route; /* NULL: none matched */
+	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];
 	struct slice id; /* X-Request-Id, theirs or ours */
 	int64_t started_ns;

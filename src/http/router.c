@@ -11,6 +11,7 @@ static const int codes[ROUTE_CODES - 1] = {200, 201, 204, 400, 401, 403, 404, 40
 
 struct route_entry {
 	struct route route;
+	const char *role; /* NULL: none */
 	struct slice segments[PATH_SEGMENTS_MAX];
 	size_t segment_count;
 	struct route_stats stats;
@@ -37,7 +38,7 @@ void router_free(struct router *router)
 	free(router);
 }
 
-void router_add(struct router *router, const struct route *route)
+static void add(struct router *router, const char *role, const struct route *route)
 {
 	struct route_entry *entry = &router->entries[router->count];
 	struct slice rest = slice_of(route->path + 1);
@@ -45,6 +46,7 @@ void router_add(struct router *router, const struct route *route)
 	assert(router->count < ROUTES_MAX);
 	assert(route->path[0] == '/');
 	entry->route = *route;
+	entry->role = role;
 	if (entry->route.body_max == 0)
 		entry->route.body_max = BODY_MAX_DEFAULT;
 	while (rest.data && rest.len > 0) {
@@ -53,6 +55,13 @@ void router_add(struct router *router, const struct route *route)
 	}
 	histogram_init(&entry->stats.duration, &histogram_duration_ns);
 	router->count++;
+}
+
+void router_add_all(
+	struct router *router, const char *role, const struct route *routes, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		add(router, role, &routes[i]);
 }
 
 void router_add_style(struct router *router, const struct route_style *style)
@@ -140,6 +149,17 @@ enum status router_find(const struct router *router, struct arena *arena, struct
 	return methods.len > 0 ? STATUS_METHOD_NOT_ALLOWED : STATUS_ROUTE_NOT_FOUND;
 }
 
+/* The route handed out is the first member of its entry. */
+static struct route_entry *entry_of(const struct route *route)
+{
+	return (struct route_entry *)(void *)(uintptr_t)route;
+}
+
+const char *router_role(const struct route *route)
+{
+	return entry_of(route)->role;
+}
+
 size_t router_count(const struct router *router)
 {
 	return router->count;
@@ -163,9 +183,7 @@ static size_t code_slot(int http_status)
 void router_count_answer(
 	struct router *router, const struct route *route, int http_status, int64_t duration_ns)
 {
-	/* The route handed out is the first member of its entry. */
-	struct route_stats *stats = route ? &((struct route_entry *)(void *)(uintptr_t)route)->stats
-					  : &router->unmatched;
+	struct route_stats *stats = route ? &entry_of(route)->stats : &router->unmatched;
 
 	counter_add(&stats->by_code[code_slot(http_status)], 1);
 	histogram_observe(&stats->duration, duration_ns);

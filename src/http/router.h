@@ -6,6 +6,7 @@
 #ifndef QUIPU_HTTP_ROUTER_H
 #define QUIPU_HTTP_ROUTER_H
 
+#include "access/caller.h"
 #include "base/metrics.h"
 #include "http/request.h"
 
@@ -17,6 +18,7 @@
 struct route {
 	const char *method; /* GET also answers HEAD */
 	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
+	enum access access; /* ACCESS_OWNER: the user is the first parameter of the path */
 	void (*handle)(void *context, struct request *request);
 	void *context;
 	size_t body_max; /* 0: BODY_MAX_DEFAULT */
@@ -41,9 +43,12 @@ struct router;
 struct router *router_new(void);
 void router_free(struct router *router);
 
-/* At start only. The strings must live as long as the router; at most PATH_SEGMENTS_MAX segments.
+/*
+ * Adds the routes of `role`, NULL: of the program, at start only. The strings must live as long as
+ * the router; at most PATH_SEGMENTS_MAX segments.
  */
-void router_add(struct router *router, const struct route *route);
+void router_add_all(
+	struct router *router, const char *role, const struct route *routes, size_t count);
 
 /* At start only. The same style may be added again. */
 void router_add_style(struct router *router, const struct route_style *style);
@@ -58,6 +63,9 @@ void router_apply_style(const struct router *router, struct request *request);
 QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
 	struct slice method, const struct path *path, const struct route **route,
 	struct slice params[REQUEST_PARAMS_MAX], struct slice *allow);
+
+/* Whose a route of the router is, NULL: the program's. */
+const char *router_role(const struct route *route);
 
 size_t router_count(const struct router *router);
 const struct route *router_at(const struct router *router, size_t index);

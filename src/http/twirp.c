@@ -17,6 +17,8 @@ struct twirp_code {
 static struct twirp_code code_of_http(int http, bool retry_helps)
 {
 	switch (http) {
+	case 401:
+		return (struct twirp_code){"unauthenticated", 401};
 	case 403:
 		return (struct twirp_code){"permission_denied", 403};
 	case 404:
@@ -184,7 +186,7 @@ static void handle(void *context, struct request *request)
 					 "application/protobuf"));
 }
 
-static void add_method(struct router *router, struct arena *arena,
+static void add_method(struct router *router, const char *role, struct arena *arena,
 	const ProtobufCServiceDescriptor *service, unsigned index, const struct twirp_route *made)
 {
 	struct twirp_route *context = arena_new(arena, struct twirp_route);
@@ -204,17 +206,17 @@ static void add_method(struct router *router, struct arena *arena,
 	buffer_format(&path, PREFIX "%s/%s", service->name, made->method->name);
 	buffer_char(&path, '\0');
 	route.path = path.data;
-	router_add(router, &route);
+	router_add_all(router, role, &route, 1);
 }
 
-void twirp_add_service(struct router *router, struct arena *arena,
+void twirp_add_service(struct router *router, const char *role, struct arena *arena,
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,
 	void *context)
 {
 	static const struct route_style style = {.prefix = PREFIX, .tell = tell};
 
 	for (unsigned i = 0; i < service->n_methods; i++)
-		add_method(router, arena, service, i,
+		add_method(router, role, arena, service, i,
 			&(struct twirp_route){.method = &methods[i], .context = context});
 	router_add_style(router, &style);
 }

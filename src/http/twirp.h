@@ -10,8 +10,9 @@
  *   a body or request that cannot be read       malformed            400
  *   fields that are wrong                       invalid_argument     400   meta.argument: the first
  *   any other status of base/status.h           by its HTTP status:
- *     403, 404, 408, 412, 429                   permission_denied, not_found, deadline_exceeded,
- *                                               failed_precondition, resource_exhausted
+ *     401, 403, 404                             unauthenticated, permission_denied, not_found
+ *     408, 412, 429                             deadline_exceeded, failed_precondition,
+ *                                               resource_exhausted
  *     409, and a retry may help                 aborted
  *     409 otherwise                             already_exists
  *     500, 503                                  internal, unavailable
@@ -37,11 +38,11 @@ struct twirp_method {
 };
 
 /*
- * Adds a route for every method of `service`, and their style of errors. `methods` has them all, in
- * the order of the .proto file. At start; what is allocated from `arena` lives as long as the
- * router, and so must `methods`.
+ * Adds a route of `role` for every method of `service`, and their style of errors. `methods` has
+ * them all, in the order of the .proto file. At start; what is allocated from `arena` lives as long
+ * as the router, and so must `methods`.
  */
-void twirp_add_service(struct router *router, struct arena *arena,
+void twirp_add_service(struct router *router, const char *role, struct arena *arena,
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,
 	void *context);
 

@@ -12,6 +12,10 @@ static struct slice key_scope(struct request *request, struct slice user_id)
 	buffer_text(&scope, request->route->method);
 	buffer_char(&scope, ' ');
 	buffer_text(&scope, request->route->path);
+	if (request->caller.kind == CALLER_KEY) {
+		buffer_text(&scope, " key=");
+		buffer_add(&scope, request->caller.name);
+	}
 	if (user_id.len > 0) {
 		buffer_char(&scope, ' ');
 		buffer_add(&scope, user_id);

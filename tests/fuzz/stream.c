@@ -15,16 +15,15 @@ struct writing {
 struct router *stream_router_new(void)
 {
 	static const struct route routes[] = {
-		{"GET", "/a", NULL, NULL, 0},
-		{"POST", "/a", NULL, NULL, 0},
-		{"GET", "/items/{id}", NULL, NULL, 0},
-		{"POST", "/items/{id}/{verb}", NULL, NULL, 0},
-		{"POST", "/small", NULL, NULL, 8},
+		{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
+		{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
+		{"GET", "/items/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
+		{"POST", "/items/{id}/{verb}", ACCESS_EXTERNAL, NULL, NULL, 0},
+		{"POST", "/small", ACCESS_EXTERNAL, NULL, NULL, 8},
 	};
 	struct router *router = router_new();
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
 	return router;
 }
 

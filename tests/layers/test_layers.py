@@ -11,10 +11,11 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.MULTILINE)
 MAY_INCLUDE = {
     "base": {"base"},
     "runtime": {"base", "runtime"},
-    "http": {"base", "runtime", "http"},
+    "access": {"base", "access"},
+    "http": {"base", "access", "runtime", "http"},
     "ports": {"base", "ports"},
     "flow": {"base", "ports", "runtime", "flow"},
-    "services": {"base", "ports", "runtime", "flow", "http", "services"},
+    "services": {"base", "access", "ports", "runtime", "flow", "http", "services"},
     "adapters": {"base", "ports"},
     "cli": {"base", "cli"},
 }
@@ -38,7 +39,12 @@ MAY_SEE = {
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
     "ini.h": {"cli"},
-    "openssl/evp.h": {"base"},
+    "openssl/bio.h": {"access"},
+    "openssl/crypto.h": {"access"},
+    "openssl/ecdsa.h": {"access"},
+    "openssl/evp.h": {"base", "access"},
+    "openssl/hmac.h": {"access"},
+    "openssl/pem.h": {"access"},
     "protobuf-c/protobuf-c.h": {"http"},
 }
 

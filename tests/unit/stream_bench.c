@@ -250,17 +250,16 @@ static void get_metrics(void *context, struct request *request)
 static struct router *make_router(struct stream_bench *bench)
 {
 	const struct route routes[] = {
-		{"GET", "/streams/{key}", get_stream, bench, 0},
-		{"GET", "/owned", get_owned, bench, 0},
-		{"GET", "/values/{key}", get_value, bench, 0},
-		{"POST", "/values/{key}", post_value, bench, 0},
-		{"GET", "/keys", get_keys, bench, 0},
-		{"GET", "/metrics", get_metrics, bench, 0},
+		{"GET", "/streams/{key}", ACCESS_EXTERNAL, get_stream, bench, 0},
+		{"GET", "/owned", ACCESS_EXTERNAL, get_owned, bench, 0},
+		{"GET", "/values/{key}", ACCESS_EXTERNAL, get_value, bench, 0},
+		{"POST", "/values/{key}", ACCESS_EXTERNAL, post_value, bench, 0},
+		{"GET", "/keys", ACCESS_EXTERNAL, get_keys, bench, 0},
+		{"GET", "/metrics", ACCESS_EXTERNAL, get_metrics, bench, 0},
 	};
 	struct router *router = router_new();
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
 	return router;
 }
 

@@ -10,8 +10,8 @@ struct fixture {
 };
 
 static const struct route routes[] = {
-	{"GET", "/a", NULL, NULL, 0},
-	{"POST", "/a", NULL, NULL, 0},
+	{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
 };
 
 static int set_up(void **state)
@@ -20,8 +20,7 @@ static int set_up(void **state)
 
 	memset(&fixture, 0, sizeof(fixture));
 	fixture.router = router_new();
-	for (size_t i = 0; i < COUNT_OF(routes); i++)
-		router_add(fixture.router, &routes[i]);
+	router_add_all(fixture.router, NULL, routes, COUNT_OF(routes));
 	fixture.admission.router = fixture.router;
 	fixture.admission.guard_browser = true;
 	fixture.admission.allowed_hosts = slice_of("quipu.example, ,Counts.Internal");

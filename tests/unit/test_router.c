@@ -12,14 +12,14 @@ struct fixture {
 };
 
 static const struct route table[] = {
-	{"GET", "/", NULL, NULL, 0},
-	{"GET", "/things", NULL, NULL, 0},
-	{"POST", "/things", NULL, NULL, 1000},
-	{"GET", "/things/{id}", NULL, NULL, 0},
-	{"DELETE", "/things/{id}", NULL, NULL, 0},
-	{"POST", "/things/{id}/parts/{part}", NULL, NULL, 0},
-	{"GET", "/things/{id}/all", NULL, NULL, 0},
-	{"POST", "/only", NULL, NULL, 0},
+	{"GET", "/", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"GET", "/things", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"POST", "/things", ACCESS_EXTERNAL, NULL, NULL, 1000},
+	{"GET", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"DELETE", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"POST", "/things/{id}/parts/{part}", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"GET", "/things/{id}/all", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"POST", "/only", ACCESS_EXTERNAL, NULL, NULL, 0},
 };
 
 static int set_up(void **state)
@@ -29,8 +29,7 @@ static int set_up(void **state)
 	memset(&fixture, 0, sizeof(fixture));
 	arena_init(&fixture.arena, 1024);
 	fixture.router = router_new();
-	for (size_t i = 0; i < COUNT_OF(table); i++)
-		router_add(fixture.router, &table[i]);
+	router_add_all(fixture.router, NULL, table, COUNT_OF(table));
 	*state = &fixture;
 	return 0;
 }

@@ -59,7 +59,7 @@ static int set_up(void **state)
 	arena_init(&bench.request.arena, 4096);
 	bench.router = router_new();
 	twirp_add_service(
-		bench.router, &bench.arena, &quipu__test__echo__descriptor, methods, &bench);
+		bench.router, NULL, &bench.arena, &quipu__test__echo__descriptor, methods, &bench);
 	*state = &bench;
 	return 0;
 }

@@ -194,15 +194,15 @@ static void get_many(void *counts, struct request *request)
 void counts_add_routes(struct counts *counts, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/api/v1/counts/{itemId}/increase", increase, counts, 0},
-		{"POST", "/api/v1/counts/{itemId}/decrease", decrease, counts, 0},
-		{"POST", "/api/v1/counts/{itemId}/reset", reset, counts, 0},
-		{"POST", "/api/v1/internal/counts", create, counts, 0},
-		{"GET", "/api/v1/internal/counts", get_many, counts, 0},
-		{"GET", "/api/v1/internal/counts/{itemId}", get_one, counts, 0},
-		{"DELETE", "/api/v1/internal/counts/{itemId}", remove_count, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/increase", ACCESS_EXTERNAL, increase, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/decrease", ACCESS_EXTERNAL, decrease, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/reset", ACCESS_EXTERNAL, reset, counts, 0},
+		{"POST", "/api/v1/internal/counts", ACCESS_INTERNAL, create, counts, 0},
+		{"GET", "/api/v1/internal/counts", ACCESS_INTERNAL, get_many, counts, 0},
+		{"GET", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, get_one, counts, 0},
+		{"DELETE", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, remove_count,
+			counts, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, "counts", routes, sizeof(routes) / sizeof(routes[0]));
 }

@@ -121,11 +121,10 @@ static void list(void *context, struct request *request)
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/v1/entitlements/grants", post_grant, entitlements, 0},
-		{"POST", "/v1/entitlements/revokes", post_revoke, entitlements, 0},
-		{"GET", "/v1/users/{user_id}/entitlements", list, entitlements, 0},
+		{"POST", "/v1/entitlements/grants", ACCESS_EXTERNAL, post_grant, entitlements, 0},
+		{"POST", "/v1/entitlements/revokes", ACCESS_EXTERNAL, post_revoke, entitlements, 0},
+		{"GET", "/v1/users/{user_id}/entitlements", ACCESS_EXTERNAL, list, entitlements, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, "entitlements", routes, sizeof(routes) / sizeof(routes[0]));
 }

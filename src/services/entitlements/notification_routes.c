@@ -84,8 +84,8 @@ static void get_inbox(void *context, struct request *request)
 
 void notifications_add_routes(struct notifications *notifications, struct router *router)
 {
-	const struct route route = {
-		"GET", "/debug/notification/inbox/{user_id}", get_inbox, notifications, 0};
+	const struct route route = {"GET", "/debug/notification/inbox/{user_id}", ACCESS_ADMIN,
+		get_inbox, notifications, 0};
 
-	router_add(router, &route);
+	router_add_all(router, "notifications", &route, 1);
 }

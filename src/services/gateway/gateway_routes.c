@@ -122,11 +122,10 @@ static void show_config(void *context, struct request *request)
 void gateway_add_routes(struct gateway *gateway, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/api/config", configure, gateway, 0},
-		{"GET", "/api/config/{userId}", show_config, gateway, 0},
-		{"POST", "/api/send", send_message, gateway, 0},
+		{"POST", "/api/config", ACCESS_INTERNAL, configure, gateway, 0},
+		{"GET", "/api/config/{userId}", ACCESS_INTERNAL, show_config, gateway, 0},
+		{"POST", "/api/send", ACCESS_EXTERNAL, send_message, gateway, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, "gateway", routes, sizeof(routes) / sizeof(routes[0]));
 }

@@ -317,13 +317,12 @@ static void resend(void *context, struct request *request)
 void operator_add_routes(struct operators *operators, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/dlq/{kind}", get_letters, operators, 0},
-		{"GET", "/operator/dlq/{kind}/{id}", get_letter, operators, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/replay", replay, operators, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/discard", discard, operators, 0},
-		{"POST", "/operator/{kind}/resend", resend, operators, 0},
+		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, operators, 0},
+		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, operators, 0},
+		{"POST", "/operator/dlq/{kind}/{id}/replay", ACCESS_ADMIN, replay, operators, 0},
+		{"POST", "/operator/dlq/{kind}/{id}/discard", ACCESS_ADMIN, discard, operators, 0},
+		{"POST", "/operator/{kind}/resend", ACCESS_ADMIN, resend, operators, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
 }

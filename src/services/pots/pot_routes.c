@@ -234,6 +234,7 @@ void pots_add_routes(struct pots *pots, struct router *router, struct arena *are
 		{"ListCoins", list_coins},
 	};
 
-	twirp_add_service(router, arena, &pyggpot__pot__pot__descriptor, pot_methods, pots);
-	twirp_add_service(router, arena, &pyggpot__coin__coin__descriptor, coin_methods, pots);
+	twirp_add_service(router, "pots", arena, &pyggpot__pot__pot__descriptor, pot_methods, pots);
+	twirp_add_service(
+		router, "pots", arena, &pyggpot__coin__coin__descriptor, coin_methods, pots);
 }

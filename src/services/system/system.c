@@ -105,14 +105,13 @@ static void openapi(void *context, struct request *request)
 void system_add_routes(struct system *system, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/healthz", healthz, system, 0},
-		{"GET", "/readyz", readyz, system, 0},
-		{"GET", "/metrics", metrics, system, 0},
-		{"GET", "/openapi.json", openapi, system, 0},
+		{"GET", "/healthz", ACCESS_PUBLIC, healthz, system, 0},
+		{"GET", "/readyz", ACCESS_PUBLIC, readyz, system, 0},
+		{"GET", "/metrics", ACCESS_INTERNAL, metrics, system, 0},
+		{"GET", "/openapi.json", ACCESS_PUBLIC, openapi, system, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
 }
 
 static int64_t resident_bytes(void)

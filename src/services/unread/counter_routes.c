@@ -91,14 +91,17 @@ static void get_stream(void *context, struct request *request)
 void counters_add_routes(struct counters *counters, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/counters/user/{userId}/UnreadMessages", get_counter, counters, 0},
-		{"GET", "/counters/user/{userId}", get_counters, counters, 0},
-		{"GET", "/counters/user/{userId}/stream", get_stream, counters, 0},
-		{"GET", "/api/v1/counters/user/{userId}/UnreadMessages", get_counter, counters, 0},
-		{"GET", "/api/v1/counters/user/{userId}", get_counters, counters, 0},
-		{"GET", "/api/v1/counters/user/{userId}/stream", get_stream, counters, 0},
+		{"GET", "/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
+			counters, 0},
+		{"GET", "/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+		{"GET", "/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream, counters,
+			0},
+		{"GET", "/api/v1/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
+			counters, 0},
+		{"GET", "/api/v1/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+		{"GET", "/api/v1/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream,
+			counters, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, "counters", routes, sizeof(routes) / sizeof(routes[0]));
 }

@@ -49,17 +49,21 @@ bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_me
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* Who asks: the header X-User-Id. */
+/* Who asks: the subject of their token, or where tokens are not checked the header X-User-Id. */
 static struct slice read_user(struct input *input)
 {
-	struct slice user_id = request_header(input->request, "X-User-Id");
+	const struct caller *caller = &input->request->caller;
+	bool has_token = caller->kind == CALLER_USER;
+	const char *where = has_token ? "sub" : "X-User-Id";
+	struct slice user_id =
+		has_token ? caller->name : request_header(input->request, "X-User-Id");
 
 	if (!user_id.data)
-		input_error(input, "X-User-Id", "the header is required: it says who asks");
+		input_error(input, where, "the header is required: it says who asks");
 	else if (!text_is_utf8(user_id))
-		input_error(input, "X-User-Id", "must be UTF-8");
+		input_error(input, where, "must be UTF-8");
 	else
-		input_check_id(input, "X-User-Id", user_id);
+		input_check_id(input, where, user_id);
 	return user_id;
 }
 
@@ -132,12 +136,12 @@ static void get_list(void *context, struct request *request)
 void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/dialogs/send", post_message, dialogs, 0},
-		{"GET", "/dialogs/list", get_list, dialogs, 0},
-		{"POST", "/dialogs/read/{messageId}", post_read, dialogs, 0},
-		{"POST", "/dialogs/read-batch", post_read_batch, dialogs, READ_BODY_MAX},
+		{"POST", "/dialogs/send", ACCESS_USER, post_message, dialogs, 0},
+		{"GET", "/dialogs/list", ACCESS_USER, get_list, dialogs, 0},
+		{"POST", "/dialogs/read/{messageId}", ACCESS_USER, post_read, dialogs, 0},
+		{"POST", "/dialogs/read-batch", ACCESS_USER, post_read_batch, dialogs,
+			READ_BODY_MAX},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, "dialogs", routes, sizeof(routes) / sizeof(routes[0]));
 }

@@ -330,10 +330,10 @@ static void post_repair(void *context, struct request *request)
 void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/verify/unread", get_differences, verifier, 0},
-		{"POST", "/operator/verify/unread/{userId}/repair", post_repair, verifier, 0},
+		{"GET", "/operator/verify/unread", ACCESS_ADMIN, get_differences, verifier, 0},
+		{"POST", "/operator/verify/unread/{userId}/repair", ACCESS_ADMIN, post_repair,
+			verifier, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-		router_add(router, &routes[i]);
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
 }

@@ -1,0 +1,248 @@
+#include "access/guard.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "access/keys.h"
+#include "base/clock.h"
+#include "base/metrics.h"
+
+enum refusal { REFUSED_NOTHING_SHOWN, REFUSED_KEY, REFUSED_TOKEN, REFUSED_SCOPE, REFUSALS };
+
+static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "token", "scope"};
+
+struct guard {
+	struct guard_config config;
+	pthread_rwlock_t lock; /* of the three below; held while they are looked at */
+	struct key_ring *keys;
+	struct token_checker *tokens;
+	int64_t read_us;
+	struct counter refused[REFUSALS];
+};
+
+const char *access_name(enum access access)
+{
+	static const char *const names[] = {
+		[ACCESS_EXTERNAL] = "external",
+		[ACCESS_INTERNAL] = "internal",
+		[ACCESS_ADMIN] = "admin",
+		[ACCESS_PUBLIC] = "public",
+		[ACCESS_USER] = "user",
+		[ACCESS_OWNER] = "owner",
+		[ACCESS_OWNER_STREAM] = "owner",
+	};
+
+	return names[access];
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static bool checks_keys(const struct guard *guard)
+{
+	return guard->config.keys_file[0] != '\0';
+}
+
+static bool checks_tokens(const struct guard *guard)
+{
+	return guard->config.tokens.key_file[0] != '\0';
+}
+
+static bool read_files(
+	const struct guard *guard, struct key_ring **keys, struct token_checker **tokens, char *why)
+{
+	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
+		"one buffer for all");
+	*keys = NULL;
+	*tokens = NULL;
+	if (checks_keys(guard) && !(*keys = key_ring_read(guard->config.keys_file, why)))
+		return false;
+	if (checks_tokens(guard) && !(*tokens = token_checker_new(&guard->config.tokens, why))) {
+		key_ring_free(*keys);
+		return false;
+	}
+	return true;
+}
+
+static void drop_files(struct key_ring *keys, struct token_checker *tokens)
+{
+	if (keys)
+		key_ring_free(keys);
+	if (tokens)
+		token_checker_free(tokens);
+}
+
+struct guard *guard_new(const struct guard_config *config, char *why)
+{
+	struct guard *guard = qp_calloc(1, sizeof(*guard));
+
+	guard->config = *config;
+	pthread_rwlock_init(&guard->lock, NULL);
+	if (guard_reload(guard, why))
+		return guard;
+	guard_free(guard);
+	return NULL;
+}
+
+void guard_free(struct guard *guard)
+{
+	drop_files(guard->keys, guard->tokens);
+	pthread_rwlock_destroy(&guard->lock);
+	free(guard);
+}
+
+bool guard_reload(struct guard *guard, char *why)
+{
+	struct key_ring *keys, *old_keys = guard->keys;
+	struct token_checker *tokens, *old_tokens = guard->tokens;
+
+	if (!read_files(guard, &keys, &tokens, why))
+		return false;
+	pthread_rwlock_wrlock(&guard->lock);
+	guard->keys = keys;
+	guard->tokens = tokens;
+	guard->read_us = clock_wall_us(&clock_system);
+	pthread_rwlock_unlock(&guard->lock);
+	drop_files(old_keys, old_tokens);
+	return true;
+}
+
+/* ---- checking ---------------------------------------------------------------------------- */
+
+static enum status refuse(
+	struct guard *guard, enum refusal refusal, const char *sentence, const char **why)
+{
+	counter_add(&guard->refused[refusal], 1);
+	*why = sentence;
+	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
+}
+
+/* What stands behind "Bearer", or in the query. {NULL, 0}: nothing. */
+static struct slice shown_by(const struct access_question *question)
+{
+	struct slice rest = slice_trim(question->authorization);
+	struct slice scheme = slice_cut(&rest, ' ');
+
+	if (question->authorization.data)
+		return slice_is_nocase(scheme, "Bearer") ? slice_trim(rest) : (struct slice){0};
+	return question->query_token;
+}
+
+static struct caller caller_of(struct arena *arena, enum caller_kind kind, struct slice name)
+{
+	return (struct caller){.kind = kind, .name = arena_copy(arena, name)};
+}
+
+static enum status check_key(struct guard *guard, struct arena *arena, enum access access,
+	const char *role, struct slice shown, struct caller *caller, const char **why)
+{
+	const struct api_key *key;
+
+	if (!shown.data)
+		return refuse(guard, REFUSED_NOTHING_SHOWN,
+			"an API key is required: Authorization: Bearer qk_...", why);
+	key = key_ring_find(guard->keys, shown);
+	if (!key)
+		return refuse(guard, REFUSED_KEY, "the API key is not known here", why);
+	if (!api_key_opens(key, access, role))
+		return refuse(guard, REFUSED_SCOPE,
+			"the API key has no scope for this; docs/SECURITY.md lists what each route "
+			"asks for",
+			why);
+	*caller = caller_of(arena, CALLER_KEY, api_key_id(key));
+	return STATUS_OK;
+}
+
+static enum status check_token(struct guard *guard, struct arena *arena, struct slice shown,
+	struct caller *caller, const char **why)
+{
+	enum token_fault fault;
+	struct slice subject;
+	int64_t expires_us;
+
+	if (!shown.data)
+		return refuse(guard, REFUSED_NOTHING_SHOWN,
+			"a user's token is required: Authorization: Bearer <JWT>", why);
+	fault = token_check(guard->tokens, arena, shown, clock_wall_us(&clock_system), &subject,
+		&expires_us);
+	if (fault != TOKEN_GOOD)
+		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
+	*caller = caller_of(arena, CALLER_USER, subject);
+	return STATUS_OK;
+}
+
+/* A token of this user, or a key of somebody who may look at all. */
+static enum status check_owner(struct guard *guard, struct arena *arena,
+	const struct access_question *question, struct slice shown, struct caller *caller,
+	const char **why)
+{
+	enum status status;
+
+	if (checks_keys(guard) && (key_is_shown(shown) || !checks_tokens(guard)))
+		return check_key(
+			guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
+	if (!checks_tokens(guard))
+		return STATUS_OK;
+	status = check_token(guard, arena, shown, caller, why);
+	if (status == STATUS_OK && !slice_equal(caller->name, question->user))
+		return refuse(guard, REFUSED_SCOPE, "the token is another user's", why);
+	return status;
+}
+
+static enum status check(struct guard *guard, struct arena *arena,
+	const struct access_question *question, struct caller *caller, const char **why)
+{
+	struct slice shown = shown_by(question);
+
+	if (question->access == ACCESS_OWNER || question->access == ACCESS_OWNER_STREAM)
+		return check_owner(guard, arena, question, shown, caller, why);
+	if (question->access == ACCESS_USER && checks_tokens(guard))
+		return check_token(guard, arena, shown, caller, why);
+	if (!checks_keys(guard))
+		return STATUS_OK;
+	return check_key(guard, arena,
+		question->access == ACCESS_USER ? ACCESS_INTERNAL : question->access,
+		question->role, shown, caller, why);
+}
+
+enum status guard_check(struct guard *guard, struct arena *arena,
+	const struct access_question *question, struct caller *caller, const char **why)
+{
+	enum status status;
+
+	*caller = (struct caller){.kind = CALLER_ANYONE};
+	if (!guard || question->access == ACCESS_PUBLIC)
+		return STATUS_OK;
+	pthread_rwlock_rdlock(&guard->lock);
+	status = check(guard, arena, question, caller, why);
+	pthread_rwlock_unlock(&guard->lock);
+	return status;
+}
+
+/* ---- metrics ----------------------------------------------------------------------------- */
+
+void guard_collect(void *context, struct buffer *page)
+{
+	struct guard *guard = context;
+	size_t keys;
+	int64_t read_us;
+
+	pthread_rwlock_rdlock(&guard->lock);
+	keys = guard->keys ? key_ring_count(guard->keys) : 0;
+	read_us = guard->read_us;
+	pthread_rwlock_unlock(&guard->lock);
+	metrics_family(page, "quipu_access_refused_total", "counter",
+		"Requests refused with 401 or 403, by reason.");
+	for (size_t i = 0; i < REFUSALS; i++) {
+		char labels[32];
+
+		snprintf(labels, sizeof(labels), "reason=\"%s\"", refusal_names[i]);
+		metrics_sample(page, "quipu_access_refused_total", labels,
+			counter_read(&guard->refused[i]));
+	}
+	metrics_family(page, "quipu_access_keys", "gauge", "API keys in use.");
+	metrics_sample(page, "quipu_access_keys", "", (int64_t)keys);
+	metrics_family(page, "quipu_access_read_seconds", "gauge",
+		"When keys and the tokens' key were last read, as seconds since 1970.");
+	metrics_sample(page, "quipu_access_read_seconds", "", read_us / 1000000);
+}

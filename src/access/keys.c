@@ -1,0 +1,280 @@
+#include "access/keys.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+
+#define ID_MAX 64
+#define LINE_MAX_SIZE 1024
+#define KEYS_MAX 4096
+#define SCOPES_MAX 16
+#define SECRETS_PER_ID 2
+
+struct scope {
+	enum access access;
+	struct slice role; /* {NULL, 0}: every role */
+};
+
+struct api_key {
+	struct slice id;
+	unsigned char digest[SHA256_SIZE];
+	struct scope scopes[SCOPES_MAX];
+	size_t scope_count;
+};
+
+struct key_ring {
+	struct arena arena; /* of the texts */
+	struct api_key *keys;
+	size_t count;
+};
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+/* Where it reads, and what is wrong there. */
+struct reading {
+	const char *file;
+	size_t line;
+	char *why;
+};
+
+static bool wrong(const struct reading *reading, const char *what)
+{
+	snprintf(reading->why, KEYS_WHY_SIZE, "%s, line %zu: %s", reading->file, reading->line,
+		what);
+	return false;
+}
+
+/* The next word of `*rest`, empty at the end. */
+static struct slice next_word(struct slice *rest)
+{
+	size_t begin = 0, end;
+
+	while (begin < rest->len && strchr(" \t\r\n", rest->data[begin]))
+		begin++;
+	for (end = begin; end < rest->len && !strchr(" \t\r\n", rest->data[end]);)
+		end++;
+	*rest = slice_make(rest->data + end, rest->len - end);
+	return slice_make(rest->data - (end - begin), end - begin);
+}
+
+static bool is_id(struct slice id)
+{
+	for (size_t i = 0; i < id.len; i++) {
+		char c = id.data[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.'))
+			return false;
+	}
+	return id.len > 0 && id.len <= ID_MAX;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool read_digest(struct slice hex, unsigned char digest[SHA256_SIZE])
+{
+	if (hex.len != (size_t)2 * SHA256_SIZE)
+		return false;
+	for (size_t i = 0; i < SHA256_SIZE; i++) {
+		int high = hex_digit(hex.data[2 * i]), low = hex_digit(hex.data[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		digest[i] = (unsigned char)(high * 16 + low);
+	}
+	return true;
+}
+
+static bool is_role(struct slice role)
+{
+	static const char *const roles[] = {"counts", "gateway", "sender", "entitlements",
+		"notifications", "pots", "dialogs", "counters"};
+
+	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
+		if (slice_is(role, roles[i]))
+			return true;
+	}
+	return false;
+}
+
+/* "internal" or "internal:counts" */
+static bool read_scope(struct arena *arena, struct slice text, struct scope *scope)
+{
+	struct slice rest = text, name = slice_cut(&rest, ':');
+
+	scope->role = (struct slice){0};
+	if (rest.data) {
+		if (!is_role(rest))
+			return false;
+		scope->role = arena_copy(arena, rest);
+	}
+	for (enum access access = ACCESS_EXTERNAL; access <= ACCESS_ADMIN; access++) {
+		scope->access = access;
+		if (slice_is(name, access_name(access)))
+			return true;
+	}
+	return false;
+}
+
+static bool read_scopes(struct arena *arena, struct slice list, struct api_key *key)
+{
+	while (list.data) {
+		struct slice text = slice_cut(&list, ',');
+
+		if (key->scope_count == SCOPES_MAX ||
+			!read_scope(arena, text, &key->scopes[key->scope_count++]))
+			return false;
+	}
+	return key->scope_count > 0;
+}
+
+static size_t secrets_of(const struct key_ring *ring, struct slice id)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < ring->count; i++)
+		count += slice_equal(ring->keys[i].id, id);
+	return count;
+}
+
+static bool read_key(struct key_ring *ring, struct slice rest, const struct reading *reading)
+{
+	struct slice id = next_word(&rest), hex = next_word(&rest), scopes = next_word(&rest);
+	struct api_key key = {.id = arena_copy(&ring->arena, id)};
+
+	if (!is_id(id))
+		return wrong(reading, "an id is 1 to 64 of a-z, 0-9, - and .");
+	if (!read_digest(hex, key.digest))
+		return wrong(reading, "behind the id stands the SHA-256 of the secret, as 64 hex "
+				      "digits; quipu keys new writes such a line");
+	if (!read_scopes(&ring->arena, scopes, &key))
+		return wrong(reading, "the scopes are external, internal or admin, with :role "
+				      "behind them or without, and commas between them");
+	if (next_word(&rest).len > 0)
+		return wrong(reading, "something follows the scopes");
+	if (secrets_of(ring, id) == SECRETS_PER_ID)
+		return wrong(reading, "an id has two secrets at most: the old and the new");
+	if (ring->count == KEYS_MAX)
+		return wrong(reading, "there are too many keys");
+	ring->keys[ring->count++] = key;
+	return true;
+}
+
+static bool read_line(struct key_ring *ring, char *line, struct reading *reading)
+{
+	struct slice text = slice_of(line);
+
+	reading->line++;
+	if (text.len == LINE_MAX_SIZE - 1)
+		return wrong(reading, "the line is too long");
+	text = slice_cut(&text, '#');
+	if (slice_trim(slice_make(text.data, strcspn(text.data, "\r\n#"))).len == 0)
+		return true;
+	return read_key(ring, text, reading);
+}
+
+static bool read_lines(struct key_ring *ring, FILE *in, struct reading *reading)
+{
+	char line[LINE_MAX_SIZE];
+
+	while (fgets(line, sizeof(line), in)) {
+		if (!read_line(ring, line, reading))
+			return false;
+	}
+	if (ferror(in))
+		return wrong(reading, strerror(errno));
+	if (ring->count == 0)
+		return wrong(reading, "there is no key in it; quipu keys new makes one");
+	return true;
+}
+
+struct key_ring *key_ring_read(const char *file, char *why)
+{
+	struct reading reading = {.file = file, .why = why};
+	struct key_ring *ring;
+	FILE *in = fopen(file, "re");
+	bool good;
+
+	if (!in) {
+		snprintf(why, KEYS_WHY_SIZE, "the file of API keys %s cannot be read: %s", file,
+			strerror(errno));
+		return NULL;
+	}
+	ring = qp_calloc(1, sizeof(*ring));
+	arena_init(&ring->arena, 4096);
+	ring->keys = qp_calloc(KEYS_MAX, sizeof(*ring->keys));
+	good = read_lines(ring, in, &reading);
+	fclose(in);
+	if (good)
+		return ring;
+	key_ring_free(ring);
+	return NULL;
+}
+
+void key_ring_free(struct key_ring *ring)
+{
+	arena_release(&ring->arena);
+	free(ring->keys);
+	free(ring);
+}
+
+size_t key_ring_count(const struct key_ring *ring)
+{
+	return ring->count;
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+bool key_is_shown(struct slice shown)
+{
+	return slice_starts_with(shown, KEY_PREFIX);
+}
+
+const struct api_key *key_ring_find(const struct key_ring *ring, struct slice shown)
+{
+	const struct api_key *found = NULL;
+	unsigned char digest[SHA256_SIZE];
+	struct slice rest, id;
+
+	if (!key_is_shown(shown))
+		return NULL;
+	rest = slice_make(shown.data + strlen(KEY_PREFIX), shown.len - strlen(KEY_PREFIX));
+	id = slice_cut(&rest, '_');
+	digest_sha256(rest, digest);
+	for (size_t i = 0; i < ring->count; i++) {
+		const struct api_key *key = &ring->keys[i];
+
+		if (slice_equal(key->id, id) &&
+			CRYPTO_memcmp(key->digest, digest, SHA256_SIZE) == 0)
+			found = key;
+	}
+	return found;
+}
+
+struct slice api_key_id(const struct api_key *key)
+{
+	return key->id;
+}
+
+bool api_key_opens(const struct api_key *key, enum access access, const char *role)
+{
+	for (size_t i = 0; i < key->scope_count; i++) {
+		const struct scope *scope = &key->scopes[i];
+
+		if (scope->access >= access &&
+			(!scope->role.data || (role && slice_is(scope->role, role))))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,377 @@
+#include "access/tokens.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/ecdsa.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/pem.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "base/json.h"
+#include "base/text.h"
+
+#define SECRET_MIN 32
+#define SECRET_MAX 4096
+#define KEY_FILE_MAX (64 * 1024)
+#define RSA_BITS_MIN 2048
+#define ES256_HALF 32
+#define DER_MAX 80
+
+struct token_checker {
+	const struct algorithm *algorithm;
+	struct slice secret; /* HS256; owned */
+	EVP_PKEY *key;       /* the others */
+	const char *issuer;
+	const char *audience;
+	int64_t leeway_us;
+};
+
+struct algorithm {
+	const char *name;
+	bool (*read_key)(struct token_checker *checker, struct slice file, char *why);
+	bool (*is_signed)(const struct token_checker *checker, struct slice text,
+		struct slice signature);
+};
+
+static bool wrong(char *why, const char *what)
+{
+	snprintf(why, TOKENS_WHY_SIZE, "--jwt-key: %s", what);
+	return false;
+}
+
+/* ---- HS256 ------------------------------------------------------------------------------- */
+
+static bool read_secret(struct token_checker *checker, struct slice file, char *why)
+{
+	char *copy;
+
+	while (file.len > 0 && strchr("\r\n", file.data[file.len - 1]))
+		file.len--; /* what an editor or echo leaves at the end */
+	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
+		return wrong(why, "the secret of HS256 has 32 to 4096 bytes");
+	if (memmem(file.data, file.len, "-----BEGIN", 10))
+		return wrong(why, "this is a PEM file, not a secret of HS256; a public key that "
+				  "everybody knows would sign tokens");
+	copy = qp_malloc(file.len);
+	memcpy(copy, file.data, file.len);
+	checker->secret = slice_make(copy, file.len);
+	return true;
+}
+
+static bool is_signed_hs256(
+	const struct token_checker *checker, struct slice text, struct slice signature)
+{
+	unsigned char mac[SHA256_SIZE];
+	unsigned len = 0;
+
+	return signature.len == SHA256_SIZE &&
+	       HMAC(EVP_sha256(), checker->secret.data, (int)checker->secret.len,
+		       (const unsigned char *)text.data, text.len, mac, &len) &&
+	       len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
+}
+
+/* ---- RS256 and ES256 --------------------------------------------------------------------- */
+
+/* A public key, or the one in a certificate. */
+static EVP_PKEY *read_public(struct slice file)
+{
+	BIO *in = BIO_new_mem_buf(file.data, (int)file.len);
+	EVP_PKEY *key = in ? PEM_read_bio_PUBKEY(in, NULL, NULL, NULL) : NULL;
+	X509 *certificate;
+
+	if (in && !key && BIO_reset(in) == 1 &&
+		(certificate = PEM_read_bio_X509(in, NULL, NULL, NULL))) {
+		key = X509_get_pubkey(certificate);
+		X509_free(certificate);
+	}
+	BIO_free(in);
+	return key;
+}
+
+static bool read_rsa(struct token_checker *checker, struct slice file, char *why)
+{
+	checker->key = read_public(file);
+	if (!checker->key || !EVP_PKEY_is_a(checker->key, "RSA"))
+		return wrong(why, "RS256 needs the public key of RSA, as PEM");
+	if (EVP_PKEY_get_bits(checker->key) < RSA_BITS_MIN)
+		return wrong(why, "a key of RSA has 2048 bits at least");
+	return true;
+}
+
+static bool read_ec(struct token_checker *checker, struct slice file, char *why)
+{
+	char group[32] = "";
+
+	checker->key = read_public(file);
+	if (!checker->key || !EVP_PKEY_is_a(checker->key, "EC") ||
+		!EVP_PKEY_get_group_name(checker->key, group, sizeof(group), NULL) ||
+		strcmp(group, "prime256v1") != 0)
+		return wrong(why, "ES256 needs a public key on the curve P-256, as PEM");
+	return true;
+}
+
+static bool is_signed_by_key(
+	const struct token_checker *checker, struct slice text, struct slice signature)
+{
+	EVP_MD_CTX *digest = EVP_MD_CTX_new();
+	bool good = digest &&
+		    EVP_DigestVerifyInit(digest, NULL, EVP_sha256(), NULL, checker->key) == 1 &&
+		    EVP_DigestVerify(digest, (const unsigned char *)signature.data, signature.len,
+			    (const unsigned char *)text.data, text.len) == 1;
+
+	EVP_MD_CTX_free(digest);
+	return good;
+}
+
+/* JWS has the two numbers side by side, OpenSSL wants them as DER. 0: there is no room. */
+static int es256_to_der(struct slice signature, unsigned char der[DER_MAX])
+{
+	const unsigned char *bytes = (const unsigned char *)signature.data;
+	BIGNUM *r = BN_bin2bn(bytes, ES256_HALF, NULL);
+	BIGNUM *s = BN_bin2bn(bytes + ES256_HALF, ES256_HALF, NULL);
+	ECDSA_SIG *pair = ECDSA_SIG_new();
+	int len = 0;
+
+	if (r && s && pair && ECDSA_SIG_set0(pair, r, s)) {
+		r = s = NULL; /* the pair's now */
+		if (i2d_ECDSA_SIG(pair, NULL) <= DER_MAX)
+			len = i2d_ECDSA_SIG(pair, &der);
+	}
+	BN_free(r);
+	BN_free(s);
+	ECDSA_SIG_free(pair);
+	return len > 0 ? len : 0;
+}
+
+static bool is_signed_es256(
+	const struct token_checker *checker, struct slice text, struct slice signature)
+{
+	unsigned char der[DER_MAX];
+	int len;
+
+	if (signature.len != (size_t)2 * ES256_HALF)
+		return false;
+	len = es256_to_der(signature, der);
+	return len > 0 &&
+	       is_signed_by_key(checker, text, slice_make((const char *)der, (size_t)len));
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static const struct algorithm algorithms[] = {
+	{"HS256", read_secret, is_signed_hs256},
+	{"RS256", read_rsa, is_signed_by_key},
+	{"ES256", read_ec, is_signed_es256},
+};
+
+static const struct algorithm *find_algorithm(const char *name)
+{
+	for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
+		if (strcmp(algorithms[i].name, name) == 0)
+			return &algorithms[i];
+	}
+	return NULL;
+}
+
+/* Up to KEY_FILE_MAX bytes of the file. -1: it cannot be read. */
+static ssize_t read_file(const char *path, char *bytes)
+{
+	FILE *in = fopen(path, "re");
+	size_t len;
+	bool failed;
+
+	if (!in)
+		return -1;
+	len = fread(bytes, 1, KEY_FILE_MAX, in);
+	failed = ferror(in) != 0;
+	fclose(in);
+	return failed ? -1 : (ssize_t)len;
+}
+
+static bool read_key(struct token_checker *checker, const char *path, char *why)
+{
+	char *bytes = qp_malloc(KEY_FILE_MAX);
+	ssize_t len = read_file(path, bytes);
+	bool good = false;
+
+	if (len < 0)
+		snprintf(why, TOKENS_WHY_SIZE, "--jwt-key: %s cannot be read: %s", path,
+			strerror(errno));
+	else
+		good = checker->algorithm->read_key(
+			checker, slice_make(bytes, (size_t)len), why);
+	OPENSSL_cleanse(bytes, KEY_FILE_MAX);
+	free(bytes);
+	return good;
+}
+
+struct token_checker *token_checker_new(const struct token_config *config, char *why)
+{
+	struct token_checker *checker = qp_calloc(1, sizeof(*checker));
+
+	checker->algorithm = find_algorithm(config->algorithm);
+	checker->issuer = config->issuer;
+	checker->audience = config->audience;
+	checker->leeway_us = config->leeway_us;
+	if (checker->algorithm && read_key(checker, config->key_file, why))
+		return checker;
+	if (!checker->algorithm)
+		snprintf(why, TOKENS_WHY_SIZE, "--jwt-algorithm is HS256, RS256 or ES256");
+	token_checker_free(checker);
+	return NULL;
+}
+
+void token_checker_free(struct token_checker *checker)
+{
+	char *secret = (char *)(uintptr_t)checker->secret.data;
+
+	if (secret)
+		OPENSSL_cleanse(secret, checker->secret.len);
+	free(secret);
+	EVP_PKEY_free(checker->key);
+	free(checker);
+}
+
+/* ---- checking ---------------------------------------------------------------------------- */
+
+const char *token_fault_text(enum token_fault fault)
+{
+	static const char *const texts[TOKEN_FAULTS] = {
+		[TOKEN_GOOD] = "the token is good",
+		[TOKEN_MALFORMED] = "the token is not a JWT",
+		[TOKEN_OTHER_ALGORITHM] = "the token is signed with another algorithm",
+		[TOKEN_BAD_SIGNATURE] = "the signature of the token is wrong",
+		[TOKEN_EXPIRED] = "the token has expired, or says not when it does",
+		[TOKEN_NOT_YET] = "the token is not valid yet",
+		[TOKEN_OTHER_ISSUER] = "the token is of another issuer",
+		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
+		[TOKEN_NO_SUBJECT] = "the token names no subject",
+	};
+
+	return texts[fault];
+}
+
+/* An object in base64url. NULL: it is none. */
+static json_t *decode_object(struct arena *arena, struct slice part)
+{
+	char why[JSON_WHY_SIZE];
+	struct slice text;
+
+	return text_from_base64url(arena, part, &text) ? json_parse_object(text, why) : NULL;
+}
+
+static enum token_fault check_header(const struct token_checker *checker, const json_t *header)
+{
+	const char *algorithm = json_string_value(json_object_get(header, "alg"));
+
+	/* "crit" lists what must be understood, and nothing is. */
+	if (!header || !algorithm || json_object_get(header, "crit"))
+		return TOKEN_MALFORMED;
+	return strcmp(algorithm, checker->algorithm->name) == 0 ? TOKEN_GOOD
+								: TOKEN_OTHER_ALGORITHM;
+}
+
+/* A NumericDate: seconds, perhaps with a fraction. false: it is none. */
+static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
+{
+	const json_t *value = json_object_get(claims, name);
+	double seconds = json_number_value(value);
+
+	if (!json_is_number(value) || !(seconds > -1e11 && seconds < 1e11))
+		return false;
+	*date_us = (int64_t)(seconds * 1e6);
+	return true;
+}
+
+static enum token_fault check_dates(const struct token_checker *checker, const json_t *claims,
+	int64_t now_us, int64_t *expires_us)
+{
+	int64_t not_before_us;
+
+	if (!read_date(claims, "exp", expires_us) || now_us >= *expires_us + checker->leeway_us)
+		return TOKEN_EXPIRED;
+	if (!json_object_get(claims, "nbf"))
+		return TOKEN_GOOD;
+	if (!read_date(claims, "nbf", &not_before_us) ||
+		now_us < not_before_us - checker->leeway_us)
+		return TOKEN_NOT_YET;
+	return TOKEN_GOOD;
+}
+
+static bool json_is_text(const json_t *value, const char *text)
+{
+	return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+}
+
+/* One audience, or a list of them. */
+static bool is_for(const json_t *audience, const char *name)
+{
+	if (json_is_text(audience, name))
+		return true;
+	for (size_t i = 0; i < json_array_size(audience); i++) {
+		if (json_is_text(json_array_get(audience, i), name))
+			return true;
+	}
+	return false;
+}
+
+static enum token_fault check_claims(const struct token_checker *checker, const json_t *claims,
+	int64_t now_us, int64_t *expires_us)
+{
+	enum token_fault fault = check_dates(checker, claims, now_us, expires_us);
+
+	if (fault != TOKEN_GOOD)
+		return fault;
+	if (*checker->issuer && !json_is_text(json_object_get(claims, "iss"), checker->issuer))
+		return TOKEN_OTHER_ISSUER;
+	if (*checker->audience && !is_for(json_object_get(claims, "aud"), checker->audience))
+		return TOKEN_OTHER_AUDIENCE;
+	return json_string_length(json_object_get(claims, "sub")) > 0 ? TOKEN_GOOD
+								      : TOKEN_NO_SUBJECT;
+}
+
+static enum token_fault take_claims(const struct token_checker *checker, struct arena *arena,
+	struct slice part, int64_t now_us, struct slice *subject, int64_t *expires_us)
+{
+	json_t *claims = decode_object(arena, part);
+	int64_t until_us;
+	enum token_fault fault = claims ? check_claims(checker, claims, now_us, &until_us)
+					: TOKEN_MALFORMED;
+
+	if (fault == TOKEN_GOOD) {
+		const json_t *sub = json_object_get(claims, "sub");
+
+		*subject = arena_copy(
+			arena, slice_make(json_string_value(sub), json_string_length(sub)));
+		*expires_us = until_us;
+	}
+	json_decref(claims);
+	return fault;
+}
+
+enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
+	struct slice token, int64_t now_us, struct slice *subject, int64_t *expires_us)
+{
+	struct slice rest = token, head = slice_cut(&rest, '.'), claims = slice_cut(&rest, '.');
+	struct slice covered, signature;
+	enum token_fault fault;
+	json_t *header;
+
+	if (token.len > TOKEN_SIZE_MAX || !rest.data ||
+		!text_from_base64url(arena, rest, &signature))
+		return TOKEN_MALFORMED;
+	header = decode_object(arena, head);
+	fault = check_header(checker, header);
+	json_decref(header);
+	if (fault != TOKEN_GOOD)
+		return fault;
+	covered = slice_make(token.data, head.len + 1 + claims.len);
+	if (!checker->algorithm->is_signed(checker, covered, signature))
+		return TOKEN_BAD_SIGNATURE;
+	return take_claims(checker, arena, claims, now_us, subject, expires_us);
+}

@@ -1,0 +1,55 @@
+/*
+ * Users' tokens: JWT (RFC 7519), signed as JWS compact (RFC 7515). The algorithm is fixed by the
+ * configuration and a token that names another is refused, whatever it is signed with; "none" does
+ * not exist. exp is required.
+ *
+ * A checker is made whole and never changes; any thread may check with it.
+ */
+#ifndef QUIPU_ACCESS_TOKENS_H
+#define QUIPU_ACCESS_TOKENS_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+#define TOKENS_WHY_SIZE 512
+#define TOKEN_SIZE_MAX 8192
+
+struct token_config {
+	const char *key_file;  /* a public key as PEM; for HS256 the secret, as it is */
+	const char *algorithm; /* "HS256", "RS256" or "ES256" */
+	const char *issuer;    /* "": any */
+	const char *audience;  /* "": any */
+	int64_t leeway_us;     /* by which clocks may differ */
+};
+
+struct token_checker;
+
+/* NULL: `why` (TOKENS_WHY_SIZE) says what is wrong with the key, never the key. */
+QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
+void token_checker_free(struct token_checker *checker);
+
+enum token_fault {
+	TOKEN_GOOD,
+	TOKEN_MALFORMED,
+	TOKEN_OTHER_ALGORITHM,
+	TOKEN_BAD_SIGNATURE,
+	TOKEN_EXPIRED,
+	TOKEN_NOT_YET,
+	TOKEN_OTHER_ISSUER,
+	TOKEN_OTHER_AUDIENCE,
+	TOKEN_NO_SUBJECT,
+	TOKEN_FAULTS
+};
+
+/* A sentence for the client. Static. */
+const char *token_fault_text(enum token_fault fault);
+
+/*
+ * Checks everything, in the order of the list. GOOD: `*subject` is the token's sub, which is not
+ * empty, and `*expires_us` its exp; both else untouched. Memory of `arena`.
+ */
+QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
+	struct slice token, int64_t now_us, struct slice *subject, int64_t *expires_us);
+
+#endif
