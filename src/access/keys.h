@@ -3,7 +3,8 @@
  *
  *   # id      SHA-256 of the secret, in hex                                     scopes
  *   billing   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  external
- *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  admin,internal:counts
+ *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
+ * admin,internal:counts
  *
  * A scope includes those before it: external, internal, admin. With a role behind it, it counts for
  * the routes of that role alone. An id may stand on two lines, so that a secret can be replaced
