@@ -5,7 +5,7 @@ import re
 
 from harness.http import Connection, render
 from harness.openapi import METHODS
-from harness.quipu import run
+from harness.routes import list_routes, names
 
 
 def nodes(value):
@@ -77,9 +77,7 @@ def test_the_served_document_is_the_one_in_the_repository(all_roles_server, open
 
 
 def test_the_router_and_the_document_have_the_same_routes(binary, all_roles_server, tmp_path):
-    routes = run(binary, "routes", cwd=tmp_path)
-    assert routes.returncode == 0
-    routed = set(routes.stdout.splitlines())
+    routed = names(list_routes(binary, cwd=tmp_path))
     document = all_roles_server.ask("GET", "/openapi.json").json()
     documented = {
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in METHODS if method in item
