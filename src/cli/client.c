@@ -69,55 +69,61 @@ static bool find_server(
 
 /* ---- finding the key --------------------------------------------------------------------- */
 
-/* Reads the first bytes of the file: a key, and perhaps the end of its line. */
-static bool read_key_file(const char *path, char key[KEY_MAX], char *why)
+/* Text of the characters that a header and a key may have, and white space behind them. */
+static bool take_key(struct slice text, char key[KEY_MAX])
 {
-	FILE *in = fopen(path, "re");
-	bool failed = !in;
-
-	if (in) {
-		size_t len = fread(key, 1, KEY_MAX - 1, in);
-
-		key[len] = '\0';
-		failed = ferror(in) != 0;
-		fclose(in);
+	while (text.len > 0 && memchr(" \t\r\n", text.data[text.len - 1], 4))
+		text.len--;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] <= ' ' || text.data[i] >= 0x7f)
+			return false;
 	}
-	if (failed)
-		snprintf(why, CLIENT_WHY_SIZE, "--api-key-file %s cannot be read: %s", path,
-			strerror(errno));
-	return !failed;
+	if (text.len == 0 || text.len >= KEY_MAX)
+		return false;
+	memcpy(key, text.data, text.len);
+	key[text.len] = '\0';
+	return true;
 }
 
-/* Of the characters that a header and a key may have, and nothing but white space behind them. */
-static bool trim_key(char key[KEY_MAX])
+/* -1: it cannot be read. */
+static ssize_t read_start(const char *path, char *bytes, size_t size)
 {
-	size_t len = 0;
+	FILE *in = fopen(path, "re");
+	size_t len;
+	bool failed;
 
-	while (key[len] > ' ' && key[len] < 0x7f)
-		len++;
-	if (len == 0 || key[len + strspn(key + len, " \t\r\n")] != '\0')
-		return false;
-	key[len] = '\0';
-	return true;
+	if (!in)
+		return -1;
+	len = fread(bytes, 1, size, in);
+	failed = ferror(in) != 0;
+	fclose(in);
+	return failed ? -1 : (ssize_t)len;
 }
 
 /* "" where no key is given. false: `why`, which never has the key in it. */
 static bool find_key(const char *file, char key[KEY_MAX], char *why)
 {
 	const char *variable = getenv(KEY_VARIABLE);
+	struct slice text = slice_of(variable ? variable : "");
+	char bytes[2 * KEY_MAX];
 
 	key[0] = '\0';
-	if (*file && !read_key_file(file, key, why))
-		return false;
-	if (!*file && !(variable && *variable))
+	if (*file) {
+		ssize_t len = read_start(file, bytes, sizeof(bytes));
+
+		if (len < 0) {
+			snprintf(why, CLIENT_WHY_SIZE, "--api-key-file %s cannot be read: %s", file,
+				strerror(errno));
+			return false;
+		}
+		text = slice_make(bytes, (size_t)len);
+	} else if (text.len == 0) {
 		return true;
-	if (!*file)
-		snprintf(key, KEY_MAX, "%s", variable);
-	if (trim_key(key))
+	}
+	if (take_key(text, key))
 		return true;
 	snprintf(why, CLIENT_WHY_SIZE,
-		"there is no API key in %s: it is one word, as quipu keys new "
-		"shows it",
+		"there is no API key in %s: it is one word, as quipu keys new shows it",
 		*file ? file : KEY_VARIABLE);
 	return false;
 }
