@@ -304,12 +304,15 @@ static void a_request_id_is_taken_over_only_where_it_is_harmless(void **state)
 /* A guard with one key: qk_shop_secret, external. */
 static struct guard *make_guard(void)
 {
-	char file[] = "/tmp/quipu-admission-XXXXXX", why[GUARD_WHY_SIZE];
+	static char file[sizeof("/tmp/quipu-admission-XXXXXX")]; /* outlives the guard */
+	char why[GUARD_WHY_SIZE];
 	struct guard_config config = {.keys_file = file,
 		.tokens = {.key_file = "", .algorithm = "", .issuer = "", .audience = ""}};
-	int fd = mkstemp(file);
 	struct guard *guard;
+	int fd;
 
+	strcpy(file, "/tmp/quipu-admission-XXXXXX");
+	fd = mkstemp(file);
 	assert_true(fd >= 0);
 	assert_true(
 		dprintf(fd, "shop 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b "

@@ -250,7 +250,7 @@ static void only_the_whole_key_of_its_own_id_opens(void **state)
 	static const char *const wrong[] = {"", "qk_", "qk__", "qk_a", "qk_a_", "qk__one", "one",
 		"a_one", "qk_a_On", "qk_a_on", "qk_a_onee", "qk_a_One", "qk_a_one ", " qk_a_one",
 		"qk_a__one", "qk_A_one", "QK_a_one", "qk_b_one", "qk_a_two", "qk_c_one",
-		"qk_a_" ONE, "qk_ab_one", "qk_a_one_", "qk_a_qk_a_one", "qk-a-one"};
+		("qk_a_" ONE), "qk_ab_one", "qk_a_one_", "qk_a_qk_a_one", "qk-a-one"};
 	struct key_ring *ring = read_good("a " ONE " external\nb " TWO " external\n");
 
 	(void)state;
