@@ -36,9 +36,10 @@ struct api_key {
 };
 
 struct key_ring {
-	struct arena arena; /* of the texts */
+	struct arena arena; /* of keys and texts */
 	struct api_key *keys;
 	size_t count;
+	size_t size; /* there is room for */
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -150,6 +151,18 @@ static size_t secrets_of(const struct key_ring *ring, struct slice id)
 	return count;
 }
 
+static void add_key(struct key_ring *ring, const struct api_key *key)
+{
+	if (ring->count == ring->size) {
+		size_t size = ring->size == 0 ? 8 : ring->size * 2;
+
+		ring->keys = arena_grow(&ring->arena, ring->keys, ring->size * sizeof(*ring->keys),
+			size * sizeof(*ring->keys));
+		ring->size = size;
+	}
+	ring->keys[ring->count++] = *key;
+}
+
 static bool read_key(struct key_ring *ring, struct slice rest, const struct reading *reading)
 {
 	struct slice id = next_word(&rest), hex = next_word(&rest), scopes = next_word(&rest);
@@ -168,7 +181,7 @@ static bool read_key(struct key_ring *ring, struct slice rest, const struct read
 		return wrong(reading, "an id has two secrets at most: the old and the new");
 	if (ring->count == KEYS_MAX)
 		return wrong(reading, "there are too many keys");
-	ring->keys[ring->count++] = key;
+	add_key(ring, &key);
 	return true;
 }
 
@@ -215,7 +228,6 @@ struct key_ring *key_ring_read(const char *file, char *why)
 	}
 	ring = qp_calloc(1, sizeof(*ring));
 	arena_init(&ring->arena, 4096);
-	ring->keys = qp_calloc(KEYS_MAX, sizeof(*ring->keys));
 	good = read_lines(ring, in, &reading);
 	fclose(in);
 	if (good)
@@ -227,7 +239,6 @@ struct key_ring *key_ring_read(const char *file, char *why)
 void key_ring_free(struct key_ring *ring)
 {
 	arena_release(&ring->arena);
-	free(ring->keys);
 	free(ring);
 }
 
