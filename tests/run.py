@@ -27,7 +27,7 @@ ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be 
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
 TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
 TSAN_CONTRACTS = ["announce", "claim"]
-TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
+TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 
 
 # Port, engine, environment, and the script that starts a private server around the suite.

@@ -29,6 +29,20 @@ QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
 
+#define KEY_LINE_SIZE 512
+#define KEY_SHOWN_SIZE 160
+
+struct new_key {
+	char line[KEY_LINE_SIZE];   /* for the file, without a line break */
+	char shown[KEY_SHOWN_SIZE]; /* for the client, the secret in it */
+};
+
+/*
+ * A key with a new random secret. false: `why` (KEYS_WHY_SIZE) says what a file would not take of
+ * `id` or `scopes` ("admin,internal:counts").
+ */
+QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
+
 /* Whether it looks like a key at all, right or not. */
 bool key_is_shown(struct slice shown);
 
