@@ -86,10 +86,24 @@ def same_but_for_ids_and_times(told, expected, ids):
     return plain[0] == plain[1]
 
 
+def examples(page):
+    """Each curl command of a page and the JSON that the page shows as its answer."""
+    return re.findall(r"```sh\n(curl [^`]*)```\n+```json\n(.*?)```", page_text(page), re.DOTALL)
+
+
+def test_the_examples_of_counts_work_in_their_order(serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "counts")
+    shown = examples("docs/COUNTS.md")
+    assert [command.strip() for command, _ in shown] == commands("docs/COUNTS.md") and len(shown) == 6
+    for command, expected in shown:
+        (told,) = run_curls(server, [command])
+        assert same_but_for_ids_and_times(json.dumps(told), expected, {}), (command, told)
+
+
 def test_the_examples_of_dialogs_work_in_their_order(serve, sqlite_store):
     """Counters follow soon, so a GET may be asked again."""
     server = serve(sqlite_store, "--roles", "dialogs,counters")
-    shown = re.findall(r"```sh\n(curl [^`]*)```\n+```json\n(.*?)```", page_text("docs/DIALOGS.md"), re.DOTALL)
+    shown = examples("docs/DIALOGS.md")
     assert len(shown) == 8
     ids = {}
     for command, expected in shown:
