@@ -620,7 +620,7 @@ static void end_input(struct connection *connection, bool orderly)
 	connection->input_ended = true;
 	connection->is_reading = false;
 	uv_read_stop((uv_stream_t *)&connection->tcp);
-	if (!orderly || connection->is_lingering || connection->stream)
+	if (!orderly || connection->is_lingering || connection->stream || is_greeting(connection))
 		connection_close(connection);
 	else
 		connection_pump(connection);

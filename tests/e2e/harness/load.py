@@ -28,8 +28,9 @@ class Load:
     A thread whose server cannot be connected to any more ends: the server was killed, or has closed its listener.
     """
 
-    def __init__(self, port, items, threads=8, keyed=True):
+    def __init__(self, port, items, threads=8, keyed=True, tls=None):
         self._port = port
+        self._tls = tls
         self._items = list(items)
         self._keyed = keyed
         self._stop = threading.Event()
@@ -70,7 +71,7 @@ class Load:
         choose = random.Random(seed)
         while not self._stop.is_set():
             try:
-                connection = Connection(self._port)
+                connection = Connection(self._port, tls=self._tls)
             except ConnectionError:
                 return
             with connection:
