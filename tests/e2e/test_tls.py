@@ -485,3 +485,15 @@ def test_health_says_that_the_name_is_another(server, certificate, health):
 def test_health_without_tls_is_told_of_it(server, health):
     done = health("--listen", f"127.0.0.1:{server.port}")
     assert done.returncode == 1 and "HTTP 400" in done.stderr
+
+
+# ---- the operator's commands
+
+
+def test_the_operators_commands_always_judge_the_certificate(binary, serve, sqlite_store, certificate, tmp_path):
+    server = serve(sqlite_store, *certificate.arguments(), "--roles", "dialogs,counters", tls=certificate.trust())
+    found = ["--listen", f"127.0.0.1:{server.port}", "--tls-cert", certificate.file]
+    refused = quipu.run(binary, "dlq", "list", *found, cwd=tmp_path)
+    assert refused.returncode == 1 and "is not trusted" in refused.stderr and "--ca-file" in refused.stderr
+    done = quipu.run(binary, "dlq", "list", *found, "--ca-file", certificate.file, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
