@@ -1,4 +1,4 @@
-"""Certificates of the listener: how they are replaced while it serves, and what is wrong with some."""
+"""Certificates of the listener: replaced while it serves, wrong ones refused; and its end under load."""
 
 import signal
 import ssl
@@ -143,3 +143,18 @@ def test_a_certificate_that_has_expired_is_used_and_complained_about(serve, sqli
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
     server = serve(sqlite_store, *old.arguments(), tls=anyone)
     assert "has expired" in server.log_text()
+
+
+def test_a_drain_under_load_loses_no_acknowledged_change_and_runs_nothing_unanswered(serve, sqlite_store, tmp_path):
+    certificate = Certificate(tmp_path / "tls")
+    tls = certificate.trust()
+    server = serve(sqlite_store, *certificate.arguments(), tls=tls)
+    items = [create(server) for _ in range(10)]
+    with Load(server.port, items, threads=8, keyed=False, tls=tls) as load:
+        load.wait_acknowledged(200)
+        server.signal(signal.SIGTERM)
+        assert server.wait_exit() == 0
+        load.join()
+    load.assert_nothing_unexpected()
+    server = serve(sqlite_store, *certificate.arguments(), tls=tls)
+    assert sum(value(server, item) for item in items) == len(load.acknowledged)

@@ -90,7 +90,7 @@ class Connection:
     def send(self, data):
         try:
             self.socket.sendall(data)
-        except (ConnectionError, socket.timeout) as error:
+        except (ConnectionError, socket.timeout, ssl.SSLError) as error:
             raise ConnectionLost(f"while sending: {error!r}") from error
 
     def try_send(self, data):

@@ -7,6 +7,7 @@ unknown, and become exactly their sum once every unknown change is retried with 
 import collections
 import dataclasses
 import random
+import ssl
 import threading
 
 from .counts import action, new_key
@@ -72,7 +73,7 @@ class Load:
         while not self._stop.is_set():
             try:
                 connection = Connection(self._port, tls=self._tls)
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
                 return
             with connection:
                 self._use(connection, choose)
