@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import http.server
 import json
 import resource
 import select
@@ -10,6 +11,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -465,6 +467,33 @@ def test_health_asks_its_own_server_by_the_settings_of_the_container(server, cer
            "QUIPU_TLS_KEY": str(certificate.key)}
     done = health(env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_health_shows_no_key_to_a_server_that_it_does_not_judge(certificate, health):
+    seen = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):  # pylint: disable=invalid-name
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    stranger = http.server.HTTPServer(("127.0.0.1", 0), Stranger)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate.file, certificate.key)
+    stranger.socket = tls.wrap_socket(stranger.socket, server_side=True)
+    address = f"127.0.0.1:{stranger.server_port}"
+    env = {"QUIPU_API_KEY": "qk_ops_secret", "QUIPU_TLS_CERT": str(certificate.file)}
+    for arguments in (["--listen", address], ["--server", f"https://{address}", "--ca-file", certificate.file]):
+        thread = threading.Thread(target=stranger.handle_request)
+        thread.start()
+        health(*arguments, env=env)
+        thread.join()
+    stranger.server_close()
+    assert seen == [None, "Bearer qk_ops_secret"]
 
 
 def test_health_trusts_the_authorities_it_is_given(server, certificate, health, tmp_path):
