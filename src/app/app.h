@@ -18,6 +18,7 @@
 #include "flow/janitor.h"
 #include "flow/lane_set.h"
 #include "http/server.h"
+#include "http/tls.h"
 #include "ports/bus.h"
 #include "ports/cache.h"
 #include "services/operator/operator.h"
@@ -47,7 +48,8 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
 	size_t document_count;
-	struct guard *guard; /* NULL: none is configured */
+	struct guard *guard;     /* NULL: none is configured */
+	struct tls_context *tls; /* NULL: clients speak plain HTTP */
 	struct admission admission;
 	struct server *server;
 	int data_lock;      /* -1: the data folder is not in use */

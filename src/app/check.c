@@ -169,6 +169,16 @@ static bool check_address(const struct settings *settings, char *why)
 	return false;
 }
 
+static bool check_tls(const struct settings *settings, char *why)
+{
+	if (!*settings->tls_cert == !*settings->tls_key)
+		return true;
+	snprintf(why, OPTIONS_WHY_SIZE,
+		"--tls-cert and --tls-key are the two halves of one thing; give --tls-%s too",
+		*settings->tls_cert ? "key" : "cert");
+	return false;
+}
+
 bool app_check(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
@@ -181,5 +191,5 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->dialogs_store, why) &&
 	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
-	       check_address(settings, why);
+	       check_address(settings, why) && check_tls(settings, why);
 }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 #define FLUSH_NS (2 * NS_PER_S)
+#define DAY_S (24 * 3600)
 
 extern const char embedded_common[];
 extern const char embedded_operator[];
@@ -97,6 +98,34 @@ static bool open_guard(struct app *app, char *why)
 	return app->guard != NULL;
 }
 
+/* A certificate that has ended is used all the same: some clients may not mind, and to refuse would
+ * help nobody. */
+static void log_certificate(const struct app *app, const char *event)
+{
+	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
+
+	if (left_s > 0)
+		log_line(LOG_INFO, "main", "%s: the certificate %s is good for %lld days", event,
+			app->settings.tls_cert, (long long)(left_s / DAY_S));
+	else
+		log_line(LOG_ERROR, "main", "%s: the certificate %s has expired", event,
+			app->settings.tls_cert);
+}
+
+static bool open_tls(struct app *app, char *why)
+{
+	const struct settings *settings = &app->settings;
+
+	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
+	if (!*settings->tls_cert)
+		return true;
+	app->tls = tls_context_new(settings->tls_cert, settings->tls_key, why);
+	if (!app->tls)
+		return false;
+	log_certificate(app, "TLS");
+	return true;
+}
+
 static bool open_server(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
@@ -116,6 +145,8 @@ static bool open_server(struct app *app, char *why)
 		!*settings->api_keys && server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
 	app->admission.allowed_hosts = slice_of(settings->allowed_hosts);
 	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
+	if (app->tls)
+		server_use_tls(app->server, app->tls);
 	return server_listen(app->server, settings->listen, why, OPTIONS_WHY_SIZE);
 }
 
@@ -167,6 +198,8 @@ static void start_modules(struct app *app)
 	metrics_add(metrics, server_collect, app->server);
 	if (app->guard)
 		metrics_add(metrics, guard_collect, app->guard);
+	if (app->tls)
+		metrics_add(metrics, tls_collect, app->tls);
 	metrics_add(metrics, collect_lanes, app);
 	while ((module = module_next(app, module)))
 		module->start(app);
@@ -201,17 +234,35 @@ static void block_signals(sigset_t *signals)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* What is wrong with a file is logged, and what was read before stays in use. */
-static void reload(struct app *app)
+static void reload_guard(struct app *app)
 {
 	char why[OPTIONS_WHY_SIZE];
 
-	if (!app->guard)
-		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
-	else if (guard_reload(app->guard, why))
+	if (guard_reload(app->guard, why))
 		log_line(LOG_INFO, "main", "SIGHUP: keys are read again");
 	else
 		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old keys stay in use", why);
+}
+
+static void reload_tls(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+
+	if (tls_context_reload(app->tls, why))
+		log_certificate(app, "SIGHUP");
+	else
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old certificate stays in use", why);
+}
+
+/* What is wrong with a file is logged, and what was read before stays in use. */
+static void reload(struct app *app)
+{
+	if (app->guard)
+		reload_guard(app);
+	if (app->tls)
+		reload_tls(app);
+	if (!app->guard && !app->tls)
+		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
 }
 
 static void wait_for_stop(struct app *app, const sigset_t *signals)
@@ -270,6 +321,8 @@ static void release(struct app *app)
 	router_free(app->router);
 	if (app->guard)
 		guard_free(app->guard);
+	if (app->tls)
+		tls_context_free(app->tls);
 	free((void *)(uintptr_t)app->system.openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
 }
@@ -284,13 +337,15 @@ int app_serve(struct app *app)
 	hash_seed();
 	json_object_seed(0);
 	app_add_routes(app);
-	if (!open_guard(app, why) || !open_server(app, why) || !open_modules(app, why)) {
+	if (!open_guard(app, why) || !open_tls(app, why) || !open_server(app, why) ||
+		!open_modules(app, why)) {
 		fprintf(stderr, "quipu: %s\n", why);
 		return EXIT_FAILURE;
 	}
 	start_modules(app);
 	server_start(app->server);
-	printf("quipu listening on http://%s\n", server_address(app->server));
+	printf("quipu listening on %s://%s\n", app->tls ? "https" : "http",
+		server_address(app->server));
 	fflush(stdout);
 	wait_for_stop(app, &signals);
 	drain(app);

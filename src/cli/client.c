@@ -21,6 +21,8 @@ struct client {
 	char *origin;               /* http://user:password@host:port */
 	char *shown;                /* http://host:port */
 	struct curl_slist *headers; /* of every request: the key, NULL: there is none */
+	const char *ca_file;
+	char detail[CURL_ERROR_SIZE]; /* of the last failure */
 
 	struct arena arena; /* of the answer under way */
 	struct buffer body;
@@ -41,14 +43,14 @@ static void write_host(struct slice host, char *out, size_t size)
 		host.data);
 }
 
-static bool find_server(
-	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why)
+static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_SIZE], char *why)
 {
+	const char *listen = settings->listen;
 	const char *colon = strrchr(listen, ':');
 	char host[256];
 
-	if (*server) {
-		snprintf(url, CLIENT_TARGET_SIZE, "%s", server);
+	if (*settings->server) {
+		snprintf(url, CLIENT_TARGET_SIZE, "%s", settings->server);
 		return true;
 	}
 	if (!colon || colon == listen || !colon[1]) {
@@ -63,7 +65,8 @@ static bool find_server(
 		return false;
 	}
 	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
-	snprintf(url, CLIENT_TARGET_SIZE, "http://%s%s", host, colon);
+	snprintf(url, CLIENT_TARGET_SIZE, "%s://%s%s", *settings->tls_cert ? "https" : "http", host,
+		colon);
 	return true;
 }
 
@@ -193,6 +196,7 @@ static CURL *make_handle(struct client *client)
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, client->detail);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, (void *)client);
 	return easy;
@@ -242,13 +246,24 @@ struct client *client_open(const struct settings *settings, char *why)
 	char url[CLIENT_TARGET_SIZE], key[KEY_MAX];
 	struct client *client;
 
-	if (!find_server(settings->server, settings->listen, url, why) ||
-		!find_key(settings->api_key_file, key, why))
+	if (!find_server(settings, url, why) || !find_key(settings->api_key_file, key, why))
 		return NULL;
 	client = open_at(url, why);
-	if (client)
-		client->headers = make_headers(key);
+	if (!client)
+		return NULL;
+	client->headers = make_headers(key);
+	client->ca_file = settings->ca_file;
+	if (*client->ca_file)
+		curl_easy_setopt(client->easy, CURLOPT_CAINFO, client->ca_file);
 	return client;
+}
+
+void client_trust_anyone(struct client *client)
+{
+	curl_slist_free_all(client->headers);
+	client->headers = NULL;
+	curl_easy_setopt(client->easy, CURLOPT_SSL_VERIFYPEER, 0L);
+	curl_easy_setopt(client->easy, CURLOPT_SSL_VERIFYHOST, 0L);
 }
 
 void client_close(struct client *client)
@@ -406,6 +421,15 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 			client->shown);
 	else if (code == CURLE_WRITE_ERROR)
 		snprintf(why, CLIENT_WHY_SIZE, "the answer of %s is too long", client->shown);
+	else if (code == CURLE_PEER_FAILED_VERIFICATION)
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the certificate of %s is not trusted: %s; name the server as its "
+			"certificate does with --server https://name:port, and its authority with "
+			"--ca-file",
+			client->shown, client->detail);
+	else if (code == CURLE_SSL_CACERT_BADFILE)
+		snprintf(why, CLIENT_WHY_SIZE, "--ca-file %s has no certificates to trust",
+			client->ca_file);
 	else
 		snprintf(why, CLIENT_WHY_SIZE, "no answer from %s: %s", client->shown,
 			curl_easy_strerror(code));

@@ -25,13 +25,20 @@ struct client_answer {
 
 /*
  * A client of the server at --server (http://host:port or https://…, perhaps with user:password@),
- * or where one that is told to --listen so would be. It shows the API key in the file that
+ * or where one that is told to --listen so would be, with https where it has a --tls-cert. It
+ * trusts the authorities in --ca-file, or else the system's. It shows the API key in the file that
  * --api-key-file names, or else in QUIPU_API_KEY, to every route, where there is one; a flag for
  * the key itself is not there, because flags are seen by everybody on the machine. Nothing is sent
  * yet. NULL: `why` (CLIENT_WHY_SIZE) says what is wrong with them.
  */
 QP_MUST_CHECK struct client *client_open(const struct settings *settings, char *why);
 void client_close(struct client *client);
+
+/*
+ * Speaks to whoever answers, with whatever certificate, and shows no key: for questions and answers
+ * that are no secret.
+ */
+void client_trust_anyone(struct client *client);
 
 /* The server's address as it may be shown: without user and password. */
 const char *client_server(const struct client *client);

@@ -38,6 +38,10 @@ int health_run(const struct settings *settings)
 	client = client_open(settings, why);
 	if (!client)
 		return fail(EXIT_USAGE, why);
+	/* It asks its own machine. Whether others can trust a certificate is no question of being
+	 * alive. */
+	if (!*settings->server && !*settings->ca_file)
+		client_trust_anyone(client);
 	code = ask(client);
 	client_close(client);
 	return code;

@@ -141,6 +141,14 @@ static const struct option options[] = {
 		"aud that users' tokens must have; none: any"},
 	{"jwt-leeway", TYPE_DURATION, FIELD(jwt_leeway_us), "30s", 0, HOUR_US, "TIME",
 		"by how much the issuer's clock may differ"},
+	{"tls-cert", TYPE_TEXT, FIELD(tls_cert), "", 0, 0, "FILE",
+		"certificate to serve HTTPS with (PEM, its authorities behind it), with --tls-key; "
+		"read again on SIGHUP"},
+	{"tls-key", TYPE_TEXT, FIELD(tls_key), "", 0, 0, "FILE",
+		"private key of --tls-cert (PEM, not encrypted)"},
+	{"ca-file", TYPE_TEXT, FIELD(ca_file), "", 0, 0, "FILE",
+		"authorities (PEM) that health, dlq, outbox and verify trust instead of the "
+		"system's"},
 	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
 		"listen on a public address without authentication"},
 	{"log-level", TYPE_TEXT, FIELD(log_level), "info", 0, 0, "LEVEL",

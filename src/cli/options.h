@@ -38,6 +38,9 @@ struct settings {
 	const char *jwt_algorithm;
 	const char *jwt_issuer;
 	const char *jwt_audience;
+	const char *tls_cert;
+	const char *tls_key;
+	const char *ca_file;
 	const char *log_format;
 	const char *log_level;
 	int64_t loops;

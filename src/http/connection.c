@@ -211,7 +211,7 @@ static void write_rest(
 	}
 }
 
-static void write_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
+static void send_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
 {
 	size_t total = 0;
 	int done = uv_try_write((uv_stream_t *)&connection->tcp, parts, (unsigned)count);
@@ -226,6 +226,34 @@ static void write_parts(struct connection *connection, const uv_buf_t *parts, si
 		done = 0;
 	if ((size_t)done < total)
 		write_rest(connection, parts, count, (size_t)done);
+}
+
+/* Sends what the session has for the client. */
+static void send_output(struct connection *connection)
+{
+	size_t len;
+	char *bytes = tls_session_take_output(connection->tls, &len);
+	uv_buf_t part = uv_buf_init(bytes, (unsigned)len);
+
+	if (bytes)
+		send_parts(connection, &part, 1);
+	free(bytes);
+}
+
+/* Everything that is said to a client in the clear passes here. */
+static void write_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
+{
+	if (!connection->tls) {
+		send_parts(connection, parts, count);
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (!tls_session_write(connection->tls, slice_make(parts[i].base, parts[i].len))) {
+			connection_close(connection);
+			return;
+		}
+	}
+	send_output(connection);
 }
 
 void connection_write(struct connection *connection, struct slice bytes)
@@ -472,6 +500,12 @@ static void finish(struct connection *connection)
 		return;
 	}
 	connection->is_lingering = true;
+	if (connection->tls) {
+		tls_session_end(connection->tls);
+		send_output(connection);
+	}
+	if (connection->is_closed)
+		return;
 	connection->active_ns = now_ns();
 	shutdown = qp_malloc(sizeof(*shutdown));
 	shutdown->data = connection;
@@ -481,10 +515,15 @@ static void finish(struct connection *connection)
 	}
 }
 
+static bool is_greeting(const struct connection *connection)
+{
+	return connection->tls && tls_session_state(connection->tls) == TLS_HELLO;
+}
+
 static bool is_idle(const struct connection *connection)
 {
 	return !connection->first && !connection->held && !connection->stream &&
-	       connection->write_backlog == 0;
+	       connection->write_backlog == 0 && !is_greeting(connection);
 }
 
 static bool is_finished(const struct connection *connection)
@@ -522,29 +561,92 @@ void connection_pump(struct connection *connection)
 		set_reading(connection);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
-{
-	struct connection *connection = stream->data;
+#define NO_TLS_BODY                                                                                \
+	"{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400,"                      \
+	"\"code\":\"BAD_REQUEST\",\"detail\":\"this port speaks TLS; "                             \
+	"use https:// instead of http://\"}"
 
-	if (len == 0)
-		return;
-	if (len < 0) {
-		connection->input_ended = true;
-		connection->is_reading = false;
-		uv_read_stop(stream);
-		if (len != UV_EOF || connection->is_lingering || connection->stream)
+/* The client has forgotten the s of https: it is told so, in a way that it understands. */
+static void answer_in_the_clear(struct connection *connection)
+{
+	static const char text[] =
+		"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"
+		"Content-Length: 143\r\nConnection: close\r\n\r\n" NO_TLS_BODY;
+	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
+
+	_Static_assert(sizeof(NO_TLS_BODY) - 1 == 143, "as the text above says");
+	tls_session_free(connection->tls);
+	connection->tls = NULL;
+	connection->last_request_seen = true;
+	write_parts(connection, &part, 1);
+	connection_pump(connection);
+}
+
+/*
+ * Everything that a client sends under TLS passes here: what came from the socket becomes what the
+ * client has said. false: it goes no further with this connection.
+ */
+static bool decipher(struct connection *connection, struct slice *bytes)
+{
+	struct http_worker *worker = connection->worker;
+	bool was_open = tls_session_state(connection->tls) == TLS_OPEN;
+	size_t len = tls_session_read(connection->tls, *bytes, worker->plain_buffer);
+
+	send_output(connection);
+	if (connection->is_closed)
+		return false;
+	*bytes = slice_make(worker->plain_buffer, len);
+	switch (tls_session_state(connection->tls)) {
+	case TLS_PLAIN:
+		answer_in_the_clear(connection);
+		return false;
+	case TLS_BROKEN:
+		connection->last_request_seen = true; /* and stays until it has read the alert */
+		if (was_open)
 			connection_close(connection);
 		else
 			connection_pump(connection);
+		return false;
+	case TLS_ENDED:
+		connection->input_ended = true;
+		return true;
+	default:
+		return len > 0;
+	}
+}
+
+static void end_input(struct connection *connection, bool orderly)
+{
+	connection->input_ended = true;
+	connection->is_reading = false;
+	uv_read_stop((uv_stream_t *)&connection->tcp);
+	if (!orderly || connection->is_lingering || connection->stream || is_greeting(connection))
+		connection_close(connection);
+	else
+		connection_pump(connection);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
+{
+	struct connection *connection = stream->data;
+	struct slice input = slice_make(buffer->base, len > 0 ? (size_t)len : 0);
+
+	if (len < 0)
+		end_input(connection, len == UV_EOF);
+	if (len > 0 && connection->stream)
+		stream_read(connection->stream, (size_t)len);
+	if (len <= 0 || connection->is_lingering || connection->is_closed)
+		return;
+	if (connection->tls && !decipher(connection, &input))
+		return;
+	if (connection->stream) {
+		if (connection->input_ended)
+			connection_close(connection);
 		return;
 	}
-	if (connection->stream)
-		stream_read(connection->stream, (size_t)len);
-	if (connection->stream || connection->is_lingering || connection->is_closed)
-		return;
 	assert(connection->input.len == 0);
 	connection->active_ns = now_ns();
-	connection->input = slice_make(buffer->base, (size_t)len);
+	connection->input = input;
 	connection_pump(connection);
 	if (!connection->is_closed)
 		keep_input(connection);
@@ -583,8 +685,27 @@ static void on_closed(uv_handle_t *handle)
 {
 	struct connection *connection = handle->data;
 
+	if (connection->tls)
+		tls_session_free(connection->tls);
 	free(connection->kept);
 	free(connection);
+}
+
+/* Tells a client that nothing is missing; if the kernel does not take it, nobody reads it. */
+static void say_goodbye(struct connection *connection)
+{
+	size_t len;
+	char *bytes;
+	uv_buf_t part;
+
+	if (!connection->tls || connection->write_backlog > 0)
+		return;
+	tls_session_end(connection->tls);
+	bytes = tls_session_take_output(connection->tls, &len);
+	part = uv_buf_init(bytes, (unsigned)len);
+	if (bytes)
+		uv_try_write((uv_stream_t *)&connection->tcp, &part, 1);
+	free(bytes);
 }
 
 void connection_close(struct connection *connection)
@@ -594,6 +715,7 @@ void connection_close(struct connection *connection)
 	if (connection->is_closed)
 		return;
 	connection->is_closed = true;
+	say_goodbye(connection);
 	forget_dirty(connection);
 	drop_requests(connection);
 	if (connection->stream)
@@ -615,12 +737,28 @@ static void time_out_request(struct connection *connection)
 	connection_pump(connection);
 }
 
+/* Whether it still has to shake hands; it is ended where that takes too long. */
+static bool check_handshake(struct connection *connection, int64_t now)
+{
+	enum tls_state state = connection->tls ? tls_session_state(connection->tls) : TLS_OPEN;
+
+	if (state != TLS_NEW && state != TLS_HELLO)
+		return false;
+	if (now - connection->accepted_ns > connection->worker->limits->head_timeout_ns) {
+		tls_session_time_out(connection->tls);
+		connection_close(connection);
+	}
+	return true;
+}
+
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
 	const struct server_limits *limits = connection->worker->limits;
 	const struct parser *parser = &connection->parser;
 	int64_t quiet_ns = now - connection->active_ns;
 
+	if (check_handshake(connection, now))
+		return;
 	if (connection->stream) {
 		stream_check(connection->stream, now);
 	} else if (connection->is_lingering) {
@@ -647,7 +785,7 @@ void worker_serve(struct http_worker *worker, int fd)
 	struct connection *connection = qp_calloc(1, sizeof(*connection));
 
 	connection->worker = worker;
-	connection->active_ns = now_ns();
+	connection->accepted_ns = connection->active_ns = now_ns();
 	parser_init(&connection->parser, worker->admission, request_new, connection);
 	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);
 	connection->tcp.data = connection;
@@ -655,7 +793,9 @@ void worker_serve(struct http_worker *worker, int fd)
 	if (connection->next)
 		connection->next->before = connection;
 	worker->connections = connection;
-	if (uv_tcp_open(&connection->tcp, fd) != 0) {
+	if (worker->tls)
+		connection->tls = tls_session_new(worker->tls);
+	if ((worker->tls && !connection->tls) || uv_tcp_open(&connection->tcp, fd) != 0) {
 		close(fd);
 		connection_close(connection);
 		return;

@@ -1,6 +1,7 @@
 /*
  * One client connection. Private to http/. State, all on the loop's thread:
  *
+ *   greeting  where clients speak TLS: until the handshake is done there is nothing to parse
  *   reading   bytes go to the parser; a complete request becomes `held`
  *   held      a request that may not start yet: a change waits until everything before it on this
  *             connection is answered, and nothing starts behind a change. Reading stops meanwhile.
@@ -23,6 +24,7 @@ struct connection {
 	struct connection *before_dirty;
 	struct connection *next_dirty;
 	struct parser parser;
+	struct tls_session *tls; /* NULL: it speaks plain HTTP */
 
 	struct request *first; /* the queue */
 	struct request *last;
@@ -33,7 +35,8 @@ struct connection {
 	struct slice input;   /* not parsed yet; in the loop's buffer, or in `kept` */
 	char *kept;           /* owned copy of input that had to wait */
 	size_t write_backlog; /* bytes given to libuv and not written */
-	int64_t active_ns;    /* when something last happened */
+	int64_t accepted_ns;
+	int64_t active_ns; /* when something last happened */
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;

@@ -157,7 +157,8 @@ static struct http_worker *least_busy(struct server *server)
 	return best;
 }
 
-static void refuse_connection(struct server *server, int fd)
+/* In plain text, which a client that speaks TLS could not read: for that one it only ends. */
+static void write_refusal(int fd)
 {
 	static const char body[] =
 		"{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
@@ -172,6 +173,12 @@ static void refuse_connection(struct server *server, int fd)
 
 	(void)ignored;
 	shutdown(fd, SHUT_WR);
+}
+
+static void refuse_connection(struct server *server, int fd)
+{
+	if (!server->workers[0].tls)
+		write_refusal(fd);
 	close(fd);
 	counter_add(&server->refused_connections, 1);
 }
@@ -335,6 +342,12 @@ static int listen_on(const struct addrinfo *address)
 	close(fd);
 	errno = on;
 	return -1;
+}
+
+void server_use_tls(struct server *server, struct tls_context *tls)
+{
+	for (size_t i = 0; i < server->worker_count; i++)
+		server->workers[i].tls = tls;
 }
 
 bool server_listen(struct server *server, const char *address, char *why, size_t size)

@@ -10,7 +10,8 @@
 
 struct server_limits {
 	size_t connections_max;
-	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head */
+	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
+				  * from accepting a connection to the end of its TLS handshake */
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */
 	int64_t idle_timeout_ns; /* between requests, and for a client that does not read */
 	int64_t deadline_ns;     /* from the end of a request to its answer */
@@ -23,6 +24,13 @@ struct server;
 /* `router` and `admission` outlive the server. Nothing is bound yet. */
 struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
 	const struct admission *admission);
+
+/*
+ * Clients speak TLS, with the certificate of `tls`, which outlives the server. Before
+ * server_start().
+ */
+struct tls_context;
+void server_use_tls(struct server *server, struct tls_context *tls);
 
 /*
  * Binds and listens on "host:port" or "[v6]:port". On failure writes a sentence for the user into

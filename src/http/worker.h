@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "http/parser.h"
 #include "http/server.h"
+#include "http/tls.h"
 
 #define READ_BUFFER_SIZE (64 * 1024)
 
@@ -16,6 +17,7 @@ struct http_worker {
 	const struct server_limits *limits;
 	struct router *router;
 	const struct admission *admission;
+	struct tls_context *tls; /* NULL: clients speak plain HTTP */
 	struct loop *loop;
 	uv_timer_t sweep;
 	uv_prepare_t before_sleep; /* writes what was answered outside a round of tasks */
@@ -26,6 +28,7 @@ struct http_worker {
 	size_t pool_count;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
+	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* what was read, deciphered */
 	char date[32];
 	int64_t date_s;
 	bool draining;

@@ -127,9 +127,9 @@ class Servers:
         self._node = node
         self._all = []
 
-    def __call__(self, store, *arguments, env=None, ready=True):
+    def __call__(self, store, *arguments, env=None, ready=True, tls=None):
         number = len(self._all) + 1
-        server = Quipu(self._binary, [*store.arguments(), *arguments], self._directory / f"quipu-{number}", env)
+        server = Quipu(self._binary, [*store.arguments(), *arguments], self._directory / f"quipu-{number}", env, tls)
         self._all.append(server)
         show_on_failure(self._node, f"log of quipu {number}", server.log_tail)
         server.start()

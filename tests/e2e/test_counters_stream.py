@@ -200,11 +200,6 @@ class Crowd:
         return len(self.count) == len(self.unread) and all(value == count for value in self.count.values())
 
 
-def resident_kib(server):
-    with open(f"/proc/{server.pid}/status", encoding="ascii") as status:
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status.read()).group(1))
-
-
 @pytest.fixture
 def many():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -221,10 +216,10 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
     unread.sent(new_user(), new_user())
     with unread.follow(new_user()) as warm:
         warm.next()
-        empty_kib = resident_kib(server)
+        empty_kib = server.resident_kib()
     with Crowd(server.port, users) as crowd:
         crowd.read_until(lambda: crowd.all_at(0), "every stream has its first value")
-        each_kib = (resident_kib(server) - empty_kib) / many
+        each_kib = (server.resident_kib() - empty_kib) / many
         print(f"{each_kib:.2f} KiB a stream, {many} streams")
         assert each_kib < KIB_PER_STREAM
         assert server.metric("quipu_http_streams") == many
@@ -241,7 +236,7 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
                          "every stream has the last value")
         assert all(crowd.count[client] == 1 for client, _ in newest)
         assert not crowd.ended
-        each_kib = (resident_kib(server) - empty_kib) / many
+        each_kib = (server.resident_kib() - empty_kib) / many
         print(f"{each_kib:.2f} KiB a stream after its changes")
         assert each_kib < KIB_PER_STREAM
         server.signal(signal.SIGTERM)

@@ -181,6 +181,10 @@ def test_the_unit_starts_the_program_where_it_was_installed(binary, tmp_path):
     assert ("ExecStart", "/opt/quipu/bin/quipu serve") in settings
 
 
+def test_a_reload_is_the_signal_that_reads_files_again(installed):
+    assert ("ExecReload", "/bin/kill -HUP $MAINPID") in unit_settings(installed)
+
+
 def test_the_settings_that_the_unit_gives_are_accepted(installed, binary, tmp_path):
     given = dict(value.split("=", 1) for name, value in unit_settings(installed) if name == "Environment")
     assert given["QUIPU_DATA"] == "/var/lib/quipu"

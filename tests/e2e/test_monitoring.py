@@ -11,6 +11,7 @@ import yaml
 
 from harness.keys import KeyFile
 from harness.stores import SqliteStore
+from harness.tls import Certificate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
@@ -35,6 +36,7 @@ FIRING = {
     "QuipuOutcomeUnknown": 'quipu_store_errors_total{kind="OUTCOME_UNKNOWN"} 0+1x20',
     "QuipuConnectionsRefused": "quipu_http_connections_refused_total 0+1x20",
     "QuipuCallersRefused": 'quipu_access_refused_total{reason="key",instance="a"} 0+120x20',
+    "QuipuCertificateExpires": "quipu_tls_certificate_expires_seconds 1200000x20",  # time begins at 0 here
     "QuipuOutboxStuck": 'quipu_outbox_oldest_seconds{outbox="entitlements"} 301+60x20',
     "QuipuOutboxFailed": 'quipu_outbox_failed{outbox="entitlements"} 2x20',
     "QuipuCountersLate": 'quipu_outbox_oldest_seconds{outbox="dialogs"} 31+60x20',
@@ -42,6 +44,12 @@ FIRING = {
     "QuipuNotificationsStuck": "quipu_notifications_oldest_seconds 601+60x20",
     "QuipuDeadLetters": "quipu_dead_letters 1x20",
     "QuipuUnreadableMessages": "quipu_sender_malformed_total 0+1x20",
+}
+CALM = {  # where 0 would be a cause
+    "QuipuDown": "1x20",
+    "QuipuStoreDown": "1x20",
+    "QuipuDependencyDown": "1x20",
+    "QuipuCertificateExpires": "1300000x20",
 }
 FINITE = {  # histograms need a second bucket
     "QuipuSlowRequests": 'quipu_http_request_duration_seconds_bucket{le="1"} 0+9x20',
@@ -68,11 +76,13 @@ def expressions():
 
 @pytest.fixture(scope="module")
 def live(binary, tmp_path_factory, module_serve):
-    """{name: the labels of its samples}, of a server that plays every role and asks for keys, as Prometheus gets them."""
+    """{name: the labels of its samples}, as Prometheus gets them: of a server with every role, with keys and TLS."""
     directory = tmp_path_factory.mktemp("monitored")
     keys = KeyFile(binary, directory / "keys")
     prometheus = keys.new("prometheus", "internal")
-    server = module_serve(SqliteStore(directory / "data"), "--roles", "all", "--api-keys", keys.path)
+    certificate = Certificate(directory / "tls")
+    server = module_serve(SqliteStore(directory / "data"), "--roles", "all", "--api-keys", keys.path,
+                          *certificate.arguments(), tls=certificate.trust())
     assert server.ask("POST", "/api/v1/internal/counts", {"itemId": "monitored"}, prometheus.headers).status == 201
     metrics = {}
     for line in server.ask("GET", "/metrics", headers=prometheus.headers).body.decode().splitlines():
@@ -196,8 +206,7 @@ def test_promtool_finds_that_every_alert_fires_and_none_without_a_cause(tmp_path
         name = rule["alert"]
         series = [text.rsplit(" ", 1) for text in (FIRING[name], FINITE.get(name)) if text]
         series = [{"series": one, "values": values} for one, values in series]
-        calm = [{**one, "values": "1x20" if name in ("QuipuDown", "QuipuStoreDown", "QuipuDependencyDown") else "0x20"}
-                for one in series]
+        calm = [{**one, "values": CALM.get(name, "0x20")} for one in series]
         ask = f'count(ALERTS{{alertname="{name}",alertstate="firing"}})'
         tests.append(case(series, ask, [{"labels": "{}", "value": 1}]))
         tests.append(case(calm, ask, []))

@@ -44,10 +44,6 @@ class StreamServer(Quipu):
     def keys(self):
         return int(self.ask("GET", "/keys").body)
 
-    def resident_kib(self):
-        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
-            return int(re.search(r"VmRSS:\s+(\d+) kB", status.read()).group(1))
-
 
 @pytest.fixture
 def stream_server(binary, tmp_path):

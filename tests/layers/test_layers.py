@@ -42,9 +42,11 @@ MAY_SEE = {
     "openssl/bio.h": {"access"},
     "openssl/crypto.h": {"access"},
     "openssl/ecdsa.h": {"access"},
+    "openssl/err.h": {"http"},
     "openssl/evp.h": {"base", "access"},
     "openssl/hmac.h": {"access"},
     "openssl/pem.h": {"access"},
+    "openssl/ssl.h": {"http"},
     "protobuf-c/protobuf-c.h": {"http"},
 }
 

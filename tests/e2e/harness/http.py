@@ -8,6 +8,7 @@ import dataclasses
 import json
 import selectors
 import socket
+import ssl
 import struct
 
 from .waiting import wait_until
@@ -53,12 +54,24 @@ def render(method, target, body=None, headers=None, host="127.0.0.1", version="H
 
 
 class Connection:
-    def __init__(self, port, timeout=15.0):
+    """`tls` is an ssl.SSLContext, or None for plain HTTP."""
+
+    def __init__(self, port, timeout=15.0, tls=None):
         self.port = port
         self._received = b""
         self._ended = False
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._greet(tls)
+
+    def _greet(self, tls):
+        """An end without close_notify is an error (ssl.SSLEOFError), not the end of an answer."""
+        try:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
+        except BaseException:
+            self.socket.close()
+            raise
 
     def __enter__(self):
         return self
@@ -77,7 +90,7 @@ class Connection:
     def send(self, data):
         try:
             self.socket.sendall(data)
-        except (ConnectionError, socket.timeout) as error:
+        except (ConnectionError, socket.timeout, ssl.SSLError) as error:
             raise ConnectionLost(f"while sending: {error!r}") from error
 
     def try_send(self, data):
@@ -145,7 +158,7 @@ class Connection:
 
     def readable(self, timeout):
         """Whether the server sent something, or closed, within `timeout` seconds."""
-        if self._received or self._ended:
+        if self._received or self._ended or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending()):
             return True
         with selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)

@@ -7,6 +7,7 @@ unknown, and become exactly their sum once every unknown change is retried with 
 import collections
 import dataclasses
 import random
+import ssl
 import threading
 
 from .counts import action, new_key
@@ -28,8 +29,9 @@ class Load:
     A thread whose server cannot be connected to any more ends: the server was killed, or has closed its listener.
     """
 
-    def __init__(self, port, items, threads=8, keyed=True):
+    def __init__(self, port, items, threads=8, keyed=True, tls=None):
         self._port = port
+        self._tls = tls
         self._items = list(items)
         self._keyed = keyed
         self._stop = threading.Event()
@@ -70,8 +72,8 @@ class Load:
         choose = random.Random(seed)
         while not self._stop.is_set():
             try:
-                connection = Connection(self._port)
-            except ConnectionError:
+                connection = Connection(self._port, tls=self._tls)
+            except (ConnectionError, ssl.SSLError):
                 return
             with connection:
                 self._use(connection, choose)

@@ -10,7 +10,7 @@ import subprocess
 from .http import Connection
 from .waiting import wait_until
 
-LISTENING = re.compile(r"^quipu listening on http://(\S+):(\d+)\s*$", re.MULTILINE)
+LISTENING = re.compile(r"^quipu listening on https?://(\S+):(\d+)\s*$", re.MULTILINE)
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
@@ -39,7 +39,9 @@ class Quipu:
 
     base_arguments = ["--listen", "127.0.0.1:0", "--roles", "counts"]
 
-    def __init__(self, binary, arguments, directory, env=None):
+    def __init__(self, binary, arguments, directory, env=None, tls=None):
+        """`tls` is what clients trust (an ssl.SSLContext), for a server with --tls-cert."""
+        self.tls = tls
         self._command = [str(binary), "serve", *self.base_arguments, *map(str, arguments)]
         self._environment = environment(env)
         self.directory = pathlib.Path(directory)
@@ -76,7 +78,7 @@ class Quipu:
         return self.process is not None and self.process.poll() is None
 
     def connect(self, timeout=15.0):
-        return Connection(self.port, timeout=timeout)
+        return Connection(self.port, timeout=timeout, tls=self.tls)
 
     def ask(self, method, path, body=None, headers=None):
         """One request on a connection of its own."""
@@ -89,6 +91,10 @@ class Quipu:
     def wait_ready(self, timeout=20.0):
         wait_until(self.ready, "/readyz answers 200", timeout=timeout)
         return self
+
+    def resident_kib(self):
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
 
     def metrics(self, headers=None):
         """Every sample of /metrics: {'name{labels}': value}."""

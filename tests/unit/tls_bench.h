@@ -1,0 +1,58 @@
+/*
+ * What tests of TLS need: certificates in files, and OpenSSL's own client, which speaks to a
+ * session in memory, so many bytes at a time.
+ */
+#ifndef QUIPU_TESTS_TLS_BENCH_H
+#define QUIPU_TESTS_TLS_BENCH_H
+
+#include <openssl/ssl.h>
+
+#include "http/tls.h"
+
+/* A folder that lasts as long as the group of tests. */
+void bench_open(void);
+void bench_close(void);
+
+/* The path of a file in it; static, good until eight more are asked for. */
+const char *bench_file(const char *name);
+
+/* Writes NAME.pem and NAME.key: a certificate that signs itself and is good for `days`. */
+void bench_make_certificate(const char *name, int days);
+
+/* Writes NAME.key again, encrypted. */
+void bench_encrypt_key(const char *name);
+
+/* A file of this text, and one that is two others joined. */
+void bench_write(const char *name, const char *text);
+void bench_join(const char *name, const char *first, const char *second);
+
+struct talk {
+	struct tls_session *session;
+	SSL *client;
+	size_t step;             /* bytes that reach the session at a time */
+	struct arena arena;      /* of the two below */
+	struct buffer at_server; /* plain text that came out of the session */
+	struct buffer at_client;
+};
+
+/* A client of at most this version (0: any) that speaks to a new session. */
+void talk_begin(struct talk *talk, struct tls_context *context, int version, size_t step);
+void talk_end(struct talk *talk);
+
+/* Carries bytes both ways until nobody has any left. */
+void talk_carry(struct talk *talk);
+
+/* The handshake; the session's state afterwards. */
+enum tls_state talk_shake_hands(struct talk *talk);
+
+/* Says something, and carries it. */
+void talk_say(struct talk *talk, struct slice plain);
+void talk_answer(struct talk *talk, struct slice plain);
+
+/* The common name of the certificate that the client has seen. */
+const char *talk_certificate(const struct talk *talk);
+
+/* Bytes that did not come from the client. */
+void talk_inject(struct talk *talk, const void *bytes, size_t len);
+
+#endif
