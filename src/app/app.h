@@ -21,6 +21,7 @@
 #include "ports/cache.h"
 #include "services/operator/operator.h"
 #include "services/system/system.h"
+#include "services/verify.h"
 
 enum role {
 	ROLE_COUNTS = 1 << 0,
@@ -78,6 +79,7 @@ struct app {
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
 	struct operators operators;
+	struct verifiers verifiers;
 	struct pots_module *pots;
 	struct unread_module *unread;
 };

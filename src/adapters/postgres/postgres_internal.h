@@ -157,6 +157,14 @@ QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
 	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
 	int64_t *now_us);
 
+/*
+ * Runs a statement that returns a page: results[0]. Its parameters are `params` and behind them
+ * page->limit, for which the caller leaves room. Also fills in page->count and the store's time.
+ */
+QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
+	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
+	struct row_page *page);
+
 /* The place of a row of a result among `count` ids, from 0. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
@@ -211,6 +219,8 @@ enum status pg_keys_claim(struct session *session, struct key_record *records, s
 enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count);
 enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count);
 enum status pg_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_list(struct session *session, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 
