@@ -206,10 +206,9 @@ static const struct verifier *find_verifier(
 		if (slice_is(name, verifiers->all[i]->name))
 			return verifiers->all[i];
 	}
-	request_answer(request,
-		answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
-			"nothing that runs in this process is verified as \"%.*s\"", (int)name.len,
-			name.data));
+	request_answer(request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
+					"nothing that runs in this process is verified as \"%.*s\"",
+					(int)name.len, name.data));
 	return NULL;
 }
 

@@ -64,8 +64,8 @@ struct verify_request {
 	size_t limit;
 };
 
-QP_MUST_CHECK enum status verify_look(const struct verify_request *request,
-	struct session *session, struct arena *arena, struct buffer *body);
+QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
+	struct arena *arena, struct buffer *body);
 
 /* ---- for parts ---- */
 

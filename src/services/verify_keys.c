@@ -47,8 +47,8 @@ static void check_key(
 		verify_differ(page, id, "fingerprint", "%.*s: its fingerprint has %zu bytes",
 			(int)id.len, id.data, key->fingerprint_size);
 	if (!write_answer_is_kept(&answer))
-		verify_differ(page, id, "not-kept", "%.*s: an answer %d is never kept",
-			(int)id.len, id.data, key->http_status);
+		verify_differ(page, id, "not-kept", "%.*s: an answer %d is never kept", (int)id.len,
+			id.data, key->http_status);
 	if (is_waiting(key))
 		check_waiting(kind, page, key);
 }

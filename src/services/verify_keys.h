@@ -13,7 +13,8 @@ struct verify_keys {
 	bool may_wait;      /* some are pending: the service acts outside the store */
 	bool notes_number;  /* and have a number as their note */
 
-	/* Optional: what the service knows of kept answers that are final. `count` is at least 1. */
+	/* Optional: what the service knows of kept answers that are final. `count` is at least 1.
+	 */
 	enum status (*check)(const void *context, struct session *session, struct verify_page *page,
 		const struct kept_key *keys, size_t count);
 };

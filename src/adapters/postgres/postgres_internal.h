@@ -180,6 +180,9 @@ QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_stat
 /* Whether PostgreSQL can read it as a uuid; what it cannot read is an error there. */
 bool pg_is_uuid(struct slice text);
 
+/* It, or the least of all where it is none; to be cast from text. Must live until the flush. */
+struct pg_param pg_param_uuid(struct slice text);
+
 /* ---- the store ---- */
 
 struct pg_store;

@@ -93,6 +93,13 @@ bool pg_is_uuid(struct slice text)
 	return true;
 }
 
+struct pg_param pg_param_uuid(struct slice text)
+{
+	static const struct slice before_all = SLICE("00000000-0000-0000-0000-000000000000");
+
+	return pg_param_text(pg_is_uuid(text) ? text : before_all);
+}
+
 size_t pg_place(const PGresult *result, int row, size_t count)
 {
 	int64_t place = pg_int8(result, row, 0);

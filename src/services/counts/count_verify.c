@@ -14,8 +14,8 @@ static void check_count(struct verify_page *page, const struct count_row *row)
 	struct slice id = row->item_id;
 
 	if (id.len == 0 || id.len > ID_BYTES_MAX || !text_is_utf8(id) || text_has_control(id))
-		verify_differ(page, id, "id", "%.*s: this is no id of a count", (int)id.len,
-			id.data);
+		verify_differ(
+			page, id, "id", "%.*s: this is no id of a count", (int)id.len, id.data);
 	verify_time(page, id, "last_updated_at", row->updated_us);
 }
 
@@ -62,8 +62,8 @@ static bool read_kept(struct arena *arena, const struct kept_key *key, struct ke
 	kept->value = json_integer_value(value);
 	kept->item_id = string_of(arena, body, "itemId");
 	if (is_made)
-		good = good && text_to_time_us(string_of(arena, body, "lastUpdatedAt"),
-				       &kept->updated_us);
+		good = good &&
+		       text_to_time_us(string_of(arena, body, "lastUpdatedAt"), &kept->updated_us);
 	json_decref(body);
 	return good && kept->item_id.len > 0;
 }

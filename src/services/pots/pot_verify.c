@@ -24,8 +24,9 @@ static void check_pot(struct verify_page *page, const struct pot_facts *pot)
 		verify_differ(page, id, "max-coins", "pot %d: max_coins is %d", pot->pot_id,
 			pot->max_coins);
 	if (pot->coin_total > pot->max_coins)
-		verify_differ(page, id, "over-max", "pot %d: it has %lld coins, and max_coins is %d",
-			pot->pot_id, (long long)pot->coin_total, pot->max_coins);
+		verify_differ(page, id, "over-max",
+			"pot %d: it has %lld coins, and max_coins is %d", pot->pot_id,
+			(long long)pot->coin_total, pot->max_coins);
 	if (pot->has_lock != pot->has_lock_end)
 		verify_differ(page, id, "lock", "pot %d: it has %s", pot->pot_id,
 			pot->has_lock ? "a lock that never ends" : "the end of a lock and no lock");
@@ -43,8 +44,8 @@ static enum status look_at_pots(
 		return status;
 	for (size_t i = 0; i < page->rows.count; i++)
 		check_pot(page, &rows[i]);
-	verify_finish_number(page, (struct slice){0}, (struct slice){0},
-		rows[page->rows.count - 1].pot_id);
+	verify_finish_number(
+		page, (struct slice){0}, (struct slice){0}, rows[page->rows.count - 1].pot_id);
 	return STATUS_OK;
 }
 
