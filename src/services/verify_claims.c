@@ -59,8 +59,8 @@ static void check_attempts(const struct checking *checking)
 		differ(checking, "attempts", "after more attempts than are made");
 }
 
-static void check_row(const struct verify_claims *words, struct verify_page *page,
-	const struct claim_row *row)
+static void check_row(
+	const struct verify_claims *words, struct verify_page *page, const struct claim_row *row)
 {
 	const struct checking checking = {
 		.words = words,

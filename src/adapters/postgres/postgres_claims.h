@@ -91,15 +91,17 @@ struct pg_claim_table {
 	"AND " ended_at " < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "           \
 	"ORDER BY " ended_at " LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1"
 
+#define PG_CLAIM_HAS                                                                               \
+	"e.next_retry_at IS NOT NULL, e.locked_by IS NOT NULL, e.locked_at IS NOT NULL, "          \
+	"e.lease_until IS NOT NULL, e.last_error IS NOT NULL"
+#define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
+
+/* The id is a text in the answer, and is to be sorted as it is in the index. */
 #define PG_CLAIM_LIST_SQL(table, id, done_at)                                                      \
-	"SELECT " id "::text, status, attempt_count, claim_epoch, " PG_TO_US(                      \
-		"created_at") ", coalesce(" PG_TO_US(done_at) ", 0), next_retry_at IS NOT NULL, "  \
-							      "locked_by IS NOT NULL, locked_at "  \
-							      "IS NOT NULL, lease_until IS NOT "   \
-							      "NULL, last_error IS NOT NULL "      \
-							      "FROM " table " WHERE " id           \
-							      " > $1::text::uuid ORDER BY " id     \
-							      " LIMIT $2::int8"
+	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, " PG_CLAIM_CREATED_US    \
+	", coalesce(" PG_TO_US("e." done_at) ", 0), " PG_CLAIM_HAS " FROM " table                  \
+					     " AS e WHERE e." id                                   \
+					     " > $1::text::uuid ORDER BY e." id " LIMIT $2::int8"
 
 /*
  * `busy` and `done` are the words for these two states, `done_at` is the column that says when.

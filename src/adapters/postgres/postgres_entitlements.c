@@ -75,33 +75,28 @@ static const struct pg_statement list_facts_statement = {
 	"ORDER BY e.user_id, e.stock_keeping_unit",
 };
 
-#define SAME_ENTITLEMENT(other)                                                                    \
-	other ".user_id = a.user_id AND " other ".stock_keeping_unit = a.stock_keeping_unit "
+#define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
+#define LINE_AGAIN                                                                                 \
+	"entitlement_audit b WHERE " OF_SAME                                                       \
+	"AND b.version = a.version AND b.event_id <> a.event_id"
+#define LINE_BEFORE                                                                                \
+	"entitlement_audit b WHERE " OF_SAME                                                       \
+	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1"
+#define LINE_IS_REPEATED PG_FINDS(LINE_AGAIN)
+#define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* What belongs to a line is looked up line by line, so that it does not matter where a page ends.
- */
+/* What belongs to a line is looked up for each, so that it does not matter where a page ends. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
-	"a.event_id::text, " LINE_US ", "
-	"EXISTS (SELECT 1 FROM entitlement_audit b WHERE " SAME_ENTITLEMENT(
-		"b") "AND b.version = a.version AND b.event_id <> a.event_id), "
-		     "coalesce((SELECT b.version FROM entitlement_audit b WHERE " SAME_ENTITLEMENT(
-			     "b") "AND b.version < a.version ORDER BY b.version DESC LIMIT 1), 0), "
-				  "EXISTS (SELECT 1 FROM entitlements e WHERE " SAME_ENTITLEMENT(
-					  "e") "), "
-					       "o.event_id IS NOT NULL, coalesce(o.event_type, "
-					       "''), coalesce(o.aggregate_key, ''), "
-					       "coalesce(o.payload, '') "
-					       "FROM (SELECT * FROM entitlement_audit "
-					       "WHERE (user_id, stock_keeping_unit, version) > "
-					       "($1::text, $2::text, $3::int8) "
-					       "ORDER BY user_id, stock_keeping_unit, version "
-					       "LIMIT $4::int8) AS a "
-					       "LEFT JOIN outbox_events o ON o.event_id = "
-					       "a.event_id "
-					       "ORDER BY a.user_id, a.stock_keeping_unit, "
-					       "a.version",
+	"a.event_id::text, " LINE_US ", " LINE_IS_REPEATED ", "
+	"coalesce((SELECT b.version FROM " LINE_BEFORE "), 0), " LINE_HAS_ROW ", "
+	"o.event_id IS NOT NULL, coalesce(o.event_type, ''), coalesce(o.aggregate_key, ''), "
+	"coalesce(o.payload, '') FROM (SELECT * FROM entitlement_audit "
+	"WHERE (user_id, stock_keeping_unit, version) > ($1::text, $2::text, $3::int8) "
+	"ORDER BY user_id, stock_keeping_unit, version LIMIT $4::int8) AS a "
+	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version",
 };
 
 static const struct pg_statement make_months_statement = {

@@ -123,6 +123,12 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
+/*
+ * Whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked for once for each row of the
+ * statement around it. EXISTS the planner may answer by reading the whole table into a hash.
+ */
+#define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
+
 /* ---- rows by id: what all repositories do ---- */
 
 /*

@@ -32,13 +32,16 @@ static const struct pg_statement list_statement = {
 	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT $2::int8",
 };
 
+#define WAITING_LETTER                                                                             \
+	"notification_dlq d WHERE d.id = n.notification_id AND d.kind = 'notification' AND "       \
+	"d.resolved_at IS NULL"
+#define HAS_EVENT PG_FINDS("processed_events p WHERE p.event_id = n.event_id")
+#define HAS_LETTER PG_FINDS(WAITING_LETTER)
+
 static const struct pg_statement list_facts_statement = {
 	"quipu_notifications_list_facts",
-	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", "
-	"EXISTS (SELECT 1 FROM processed_events p WHERE p.event_id = n.event_id), "
-	"EXISTS (SELECT 1 FROM notification_dlq d WHERE d.id = n.notification_id "
-	"AND d.kind = 'notification' AND d.resolved_at IS NULL) "
-	"FROM notifications n WHERE n.notification_id > $1::text::uuid "
+	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", " HAS_EVENT
+	", " HAS_LETTER " FROM notifications n WHERE n.notification_id > $1::text::uuid "
 	"ORDER BY n.notification_id LIMIT $2::int8",
 };
 

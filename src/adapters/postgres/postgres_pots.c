@@ -102,11 +102,12 @@ static const struct pg_statement list_facts_statement = {
 	"FROM pot p WHERE p.id > $1::int8 ORDER BY p.id LIMIT $2::int8",
 };
 
+#define POT_IS_THERE PG_FINDS("pot p WHERE p.id = c.pot_id")
+
 static const struct pg_statement list_coins_statement = {
 	"quipu_pots_list_coins",
-	"SELECT c.id, c.pot_id, EXISTS (SELECT 1 FROM pot p WHERE p.id = c.pot_id), "
-	"c.denomination, c.coin_count "
-	"FROM coin c WHERE c.id > $1::int8 ORDER BY c.id LIMIT $2::int8",
+	"SELECT c.id, c.pot_id, " POT_IS_THERE ", c.denomination, c.coin_count FROM coin c "
+	"WHERE c.id > $1::int8 ORDER BY c.id LIMIT $2::int8",
 };
 
 /* ---- parameters -------------------------------------------------------------------------- */

@@ -148,12 +148,29 @@ static enum status list(
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-#define NEWEST_LINE(column)                                                                        \
-	"(SELECT " column " FROM entitlement_audit a WHERE a.user_id = e.user_id AND "             \
-	"a.stock_keeping_unit = e.stock_keeping_unit ORDER BY version DESC LIMIT 1)"
+#define NEWEST_LINE                                                                                \
+	" FROM entitlement_audit a WHERE a.user_id = e.user_id AND "                               \
+	"a.stock_keeping_unit = e.stock_keeping_unit ORDER BY version DESC LIMIT 1"
+#define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
 
-#define SAME_ENTITLEMENT(other)                                                                    \
-	other ".user_id = a.user_id AND " other ".stock_keeping_unit = a.stock_keeping_unit "
+static const char list_facts_sql[] =
+	"SELECT status = 'ACTIVE', version, updated_at, user_id, stock_keeping_unit, "
+	"(SELECT version" NEWEST_LINE "), (SELECT action = 'GRANTED'" NEWEST_LINE "), "
+	"(SELECT occurred_at" NEWEST_LINE ") FROM entitlements e "
+	"WHERE (user_id, stock_keeping_unit) > (?1, ?2) "
+	"ORDER BY user_id, stock_keeping_unit LIMIT ?4";
+
+static const char list_audit_sql[] =
+	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.event_id, "
+	"a.occurred_at, EXISTS (SELECT 1 FROM entitlement_audit b WHERE " OF_SAME
+	"AND b.version = a.version AND b.event_id <> a.event_id), "
+	"(SELECT b.version FROM entitlement_audit b WHERE " OF_SAME
+	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1), "
+	"EXISTS (SELECT 1 FROM entitlements b WHERE " OF_SAME "), "
+	"o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
+	"FROM entitlement_audit a LEFT JOIN outbox_events o ON o.event_id = a.event_id "
+	"WHERE (a.user_id, a.stock_keeping_unit, a.version) > (?1, ?2, ?3) "
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?4";
 
 static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
 {
@@ -174,21 +191,7 @@ static enum status list_facts(struct session *session, struct arena *arena, stru
 	struct entitlement_facts *rows)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT status = 'ACTIVE', version, updated_at, user_id, "
-		       "stock_keeping_unit, " NEWEST_LINE("version") ", " NEWEST_LINE(
-			       "action = 'GRANTED'") ", " NEWEST_LINE("occurred_at") " "
-										     "FROM "
-										     "entitlements "
-										     "e WHERE "
-										     "(user_id, "
-										     "stock_"
-										     "keeping_unit)"
-										     " > (?1, ?2) "
-										     "ORDER BY "
-										     "user_id, "
-										     "stock_"
-										     "keeping_unit "
-										     "LIMIT ?4",
+		.sql = list_facts_sql,
 		.row_size = sizeof(struct entitlement_facts),
 		.fill = fill_facts,
 	};
@@ -222,29 +225,7 @@ static enum status list_audit(struct session *session, struct arena *arena, stru
 	struct audit_facts *lines)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
-		       "a.event_id, a.occurred_at, "
-		       "EXISTS (SELECT 1 FROM entitlement_audit b WHERE " SAME_ENTITLEMENT(
-			       "b") "AND b.version = a.version AND b.event_id <> a.event_id), "
-				    "(SELECT b.version FROM entitlement_audit b "
-				    "WHERE " SAME_ENTITLEMENT(
-					    "b") "AND b.version < a.version ORDER BY b.version "
-						 "DESC LIMIT 1), "
-						 "EXISTS (SELECT 1 FROM entitlements e "
-						 "WHERE " SAME_ENTITLEMENT(
-							 "e") "), "
-							      "o.event_id IS NOT NULL, "
-							      "o.event_type, o.aggregate_key, "
-							      "o.payload "
-							      "FROM entitlement_audit a LEFT JOIN "
-							      "outbox_events o "
-							      "ON o.event_id = a.event_id "
-							      "WHERE (a.user_id, "
-							      "a.stock_keeping_unit, a.version) > "
-							      "(?1, ?2, ?3) "
-							      "ORDER BY a.user_id, "
-							      "a.stock_keeping_unit, a.version "
-							      "LIMIT ?4",
+		.sql = list_audit_sql,
 		.row_size = sizeof(struct audit_facts),
 		.fill = fill_line,
 	};

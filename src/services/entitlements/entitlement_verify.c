@@ -80,9 +80,8 @@ static enum status look_at_entitlements(
 
 /* ---- the audit --------------------------------------------------------------------------- */
 
-static void differ_in_line(
-	struct verify_page *page, const struct entitlement_audit *line, const char *what,
-	const char *why)
+static void differ_in_line(struct verify_page *page, const struct entitlement_audit *line,
+	const char *what, const char *why)
 {
 	struct slice id = id_of(page, line->user_id, line->unit);
 
@@ -111,8 +110,8 @@ static void check_line(struct verify_page *page, const struct audit_facts *facts
 	const struct entitlement_audit *line = &facts->line;
 
 	if (!is_turn(line->is_active, line->version))
-		differ_in_line(page, line, "audit-action",
-			line->is_active ? "is a grant" : "is a revoke");
+		differ_in_line(
+			page, line, "audit-action", line->is_active ? "is a grant" : "is a revoke");
 	if (facts->is_repeated)
 		differ_in_line(page, line, "audit-repeated", "is there twice");
 	if (facts->version_before != 0 && facts->version_before != line->version - 1)
