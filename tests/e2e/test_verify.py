@@ -1,6 +1,8 @@
 """quipu verify: after real traffic and during it nothing differs, and every kind of damage is named."""
 
 import json
+import pathlib
+import re
 
 import pytest
 
@@ -11,6 +13,8 @@ from harness.verify import (
 from harness.waiting import wait_until
 
 ALL = ("--roles", "all")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORD = re.compile(r'differ(?:_in_line|_with)?\((?:[^;"]*?)"([a-z-]+)"')
 
 
 @pytest.fixture
@@ -353,3 +357,10 @@ def test_without_a_server_it_fails(binary):
 ])
 def test_a_wrong_use_is_told(binary, arguments):
     assert run(binary, "verify", *arguments).returncode == 2
+
+
+def test_the_page_for_operators_explains_every_word():
+    words = {word for path in (ROOT / "src/services").rglob("*verify*.c") for word in WORD.findall(path.read_text())}
+    assert len(words) > 30
+    page = (ROOT / "docs/OPERATIONS.md").read_text(encoding="utf-8")
+    assert sorted(word for word in words if f"`{word}`" not in page) == []
