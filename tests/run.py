@@ -3,12 +3,14 @@
 
 Usage: tests/run.py [--coverage] [kind ...]     kinds: unit fuzz contract tsan layers e2e
 """
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -19,12 +21,13 @@ MESON_OPTIONS = {
     "build-coverage": ["-Db_coverage=true", "-Dbuildtype=debug"],
 }
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
+TOGETHER = 3  # programs at once: most of them wait most of the time, for servers, leases and deadlines
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub"]
 TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
 TSAN_CONTRACTS = ["announce", "claim"]
-TSAN_E2E = ["test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
+TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py"]
 
 
 # Port, engine, environment, and the script that starts a private server around the suite.
@@ -88,6 +91,28 @@ class Totals:
         self.failed += 1
         self.reasons.append(f"FAILED  {what}")
 
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.reasons += other.reasons
+
+
+def run_together(totals, jobs):
+    """Runs jobs, each a function that fills totals of its own; reports stand in the order of the jobs."""
+    def run(job):
+        own = Totals()
+        job(own)
+        return own
+
+    with concurrent.futures.ThreadPoolExecutor(TOGETHER) as pool:
+        for own in pool.map(run, jobs):
+            totals.add(own)
+
+
+def say_done(label, started):
+    print(f"  {label} ({time.monotonic() - started:.0f} s)", flush=True)
+
 
 def build(folder):
     path = ROOT / folder
@@ -102,7 +127,7 @@ def build(folder):
 
 def run_cmocka(totals, command, env=None, name=None):
     """Runs one cmocka program; a crash that leaves no report is a failure of its own."""
-    label = name or pathlib.Path(command[-1]).name
+    label, started = name or pathlib.Path(command[-1]).name, time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=900,
@@ -119,10 +144,16 @@ def run_cmocka(totals, command, env=None, name=None):
             totals.fail(f"{label}: ended with {done.returncode}")
         if done.returncode not in (0, ENGINE_MISSING):
             print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
-    print(f"  {label}", flush=True)
+    say_done(label, started)
+
+
+def cmocka(command, env=None, name=None):
+    """The job of one cmocka program."""
+    return lambda totals: run_cmocka(totals, command, env, name)
 
 
 def run_plain(totals, command, label):
+    started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace",
                           timeout=900)
     if done.returncode == 0:
@@ -130,7 +161,7 @@ def run_plain(totals, command, label):
     else:
         totals.fail(label)
         print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
-    print(f"  {label}")
+    say_done(label, started)
 
 
 def run_pytest(totals, arguments, env=None):
@@ -152,8 +183,7 @@ def programs(folder, pattern):
 
 
 def run_unit(totals, path):
-    for program in programs(path / "tests" / "unit", "test_*"):
-        run_cmocka(totals, [str(program)])
+    run_together(totals, [cmocka([str(program)]) for program in programs(path / "tests" / "unit", "test_*")])
 
 
 def run_fuzz(totals, path):
@@ -163,36 +193,34 @@ def run_fuzz(totals, path):
                   f"fuzz corpus {target}")
 
 
-def run_suites(totals, folder, ports=None, more_env=None, label=""):
+def with_server(wrapper, program):
+    """The command that runs a program, inside the script that starts its server."""
+    return ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), str(program)] if wrapper else [str(program)]
+
+
+def suites(folder, ports=None, more_env=None, label=""):
     """Each port's suite on each of its engines."""
-    for port, engine, env, wrapper in CONTRACTS:
-        if ports and port not in ports:
-            continue
-        command = [str(folder / f"{port}_contract")]
-        if wrapper:
-            command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
-        run_cmocka(totals, command, {**env, **(more_env or {})}, f"{port} contract on {engine}{label}")
+    return [cmocka(with_server(wrapper, folder / f"{port}_contract"), {**env, **(more_env or {})},
+                   f"{port} contract on {engine}{label}")
+            for port, engine, env, wrapper in CONTRACTS if not ports or port in ports]
 
 
 def run_contract(totals, path):
-    """The suites, then what is special to single engines."""
+    """What is special to single engines, which takes longest, and the suites."""
     folder = path / "tests" / "contract"
-    run_suites(totals, folder)
-    for program in programs(folder, "*_faults") + programs(folder, "sqlite_file"):
-        run_cmocka(totals, [str(program)])
+    special = programs(folder, "*_faults") + programs(folder, "sqlite_file")
+    run_together(totals, [cmocka([str(program)]) for program in special] + suites(folder))
 
 
 def run_tsan(totals):
     path = build("build-tsan")
     options = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
-    for name in TSAN_UNIT:
-        run_cmocka(totals, [str(path / "tests" / "unit" / name)], options, f"{name} under TSan")
-    for name, wrapper in TSAN_FAULTS:
-        command = [str(path / "tests" / "contract" / name)]
-        if wrapper:
-            command = ["/usr/bin/python3", str(ROOT / "tests/contract" / wrapper), *command]
-        run_cmocka(totals, command, options, f"{name} {wrapper or ''} under TSan")
-    run_suites(totals, path / "tests" / "contract", TSAN_CONTRACTS, options, " under TSan")
+    folder = path / "tests" / "contract"
+    jobs = [cmocka(with_server(wrapper, folder / name), options, f"{name} {wrapper or ''} under TSan")
+            for name, wrapper in TSAN_FAULTS]
+    jobs += [cmocka([str(path / "tests" / "unit" / name)], options, f"{name} under TSan") for name in TSAN_UNIT]
+    jobs += suites(folder, TSAN_CONTRACTS, options, " under TSan")
+    run_together(totals, jobs)
     run_pytest(totals, [str(ROOT / "tests/e2e" / name) for name in TSAN_E2E],
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 

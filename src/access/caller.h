@@ -8,12 +8,12 @@
 #include "base/slice.h"
 
 enum access {
-	ACCESS_EXTERNAL, /* a key with the scope external, or one that includes it */
-	ACCESS_INTERNAL, /* a key with the scope internal, or admin */
-	ACCESS_ADMIN,    /* a key with the scope admin */
-	ACCESS_PUBLIC,   /* nothing */
-	ACCESS_USER,     /* a user's token; where tokens are not checked, a key with internal */
-	ACCESS_OWNER,    /* a token of the user in the path, or a key with internal */
+	ACCESS_EXTERNAL,     /* a key with the scope external, or one that includes it */
+	ACCESS_INTERNAL,     /* a key with the scope internal, or admin */
+	ACCESS_ADMIN,        /* a key with the scope admin */
+	ACCESS_PUBLIC,       /* nothing */
+	ACCESS_USER,         /* a user's token; where tokens are not checked, a key with internal */
+	ACCESS_OWNER,        /* a token of the user in the path, or a key with internal */
 	ACCESS_OWNER_STREAM, /* the same, also as ?access_token=, for browsers' EventSource */
 };
 

@@ -163,8 +163,8 @@ static enum status check_token(struct guard *guard, struct arena *arena, struct 
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"a user's token is required: Authorization: Bearer <JWT>", why);
-	fault = token_check(guard->tokens, arena, shown, clock_wall_us(&clock_system), &subject,
-		&expires_us);
+	fault = token_check(
+		guard->tokens, arena, shown, clock_wall_us(&clock_system), &subject, &expires_us);
 	if (fault != TOKEN_GOOD)
 		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
 	*caller = caller_of(arena, CALLER_USER, subject);
@@ -179,8 +179,7 @@ static enum status check_owner(struct guard *guard, struct arena *arena,
 	enum status status;
 
 	if (checks_keys(guard) && (key_is_shown(shown) || !checks_tokens(guard)))
-		return check_key(
-			guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
+		return check_key(guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
 	if (!checks_tokens(guard))
 		return STATUS_OK;
 	status = check_token(guard, arena, shown, caller, why);
@@ -216,6 +215,8 @@ enum status guard_check(struct guard *guard, struct arena *arena,
 	pthread_rwlock_rdlock(&guard->lock);
 	status = check(guard, arena, question, caller, why);
 	pthread_rwlock_unlock(&guard->lock);
+	if (status != STATUS_OK)
+		*caller = (struct caller){.kind = CALLER_ANYONE};
 	return status;
 }
 

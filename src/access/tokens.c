@@ -34,8 +34,8 @@ struct token_checker {
 struct algorithm {
 	const char *name;
 	bool (*read_key)(struct token_checker *checker, struct slice file, char *why);
-	bool (*is_signed)(const struct token_checker *checker, struct slice text,
-		struct slice signature);
+	bool (*is_signed)(
+		const struct token_checker *checker, struct slice text, struct slice signature);
 };
 
 static bool wrong(char *why, const char *what)
@@ -203,8 +203,7 @@ static bool read_key(struct token_checker *checker, const char *path, char *why)
 		snprintf(why, TOKENS_WHY_SIZE, "--jwt-key: %s cannot be read: %s", path,
 			strerror(errno));
 	else
-		good = checker->algorithm->read_key(
-			checker, slice_make(bytes, (size_t)len), why);
+		good = checker->algorithm->read_key(checker, slice_make(bytes, (size_t)len), why);
 	OPENSSL_cleanse(bytes, KEY_FILE_MAX);
 	free(bytes);
 	return good;
@@ -340,8 +339,8 @@ static enum token_fault take_claims(const struct token_checker *checker, struct 
 {
 	json_t *claims = decode_object(arena, part);
 	int64_t until_us;
-	enum token_fault fault = claims ? check_claims(checker, claims, now_us, &until_us)
-					: TOKEN_MALFORMED;
+	enum token_fault fault =
+		claims ? check_claims(checker, claims, now_us, &until_us) : TOKEN_MALFORMED;
 
 	if (fault == TOKEN_GOOD) {
 		const json_t *sub = json_object_get(claims, "sub");

@@ -249,6 +249,7 @@ static void start_entitlements(struct app *app)
 		.lease_us = settings->outbox_lease_us,
 		.attempts_max = (int32_t)settings->outbox_max_attempts,
 		.batch = (size_t)settings->outbox_batch,
+		.workers = 1, /* so that a user's events leave in order */
 	};
 	struct operator_desk desk = {
 		.kind = "outbox",

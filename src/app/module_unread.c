@@ -152,6 +152,12 @@ static void stop_relay(void *relay)
 	relay_stop(relay);
 }
 
+/*
+ * RabbitMQ confirms what it has synced, which takes it 20 ms and more, so several batches wait for
+ * it at once. Counters take events in any order. A store with a single writer gains nothing.
+ */
+#define RELAY_WORKERS 4
+
 static struct relay *start_relay(struct app *app)
 {
 	const struct settings *settings = &app->settings;
@@ -167,6 +173,7 @@ static struct relay *start_relay(struct app *app)
 		.lease_us = settings->outbox_lease_us,
 		.attempts_max = (int32_t)settings->outbox_max_attempts,
 		.batch = (size_t)settings->outbox_batch,
+		.workers = service->store->lanes_default > 1 ? RELAY_WORKERS : 1,
 	};
 
 	return relay_start(&config);

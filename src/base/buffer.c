@@ -133,6 +133,20 @@ void buffer_json_string(struct buffer *buffer, struct slice text)
 	buffer_char(buffer, '"');
 }
 
+/* `before`, if it is not NUL, then `width` digits of a number that has no more. */
+static void add_padded(struct buffer *buffer, char before, int value, int width)
+{
+	char digits[8];
+
+	for (int i = width - 1; i >= 0; i--) {
+		digits[i] = (char)('0' + value % 10);
+		value /= 10;
+	}
+	if (before)
+		buffer_char(buffer, before);
+	buffer_bytes(buffer, digits, (size_t)width);
+}
+
 void buffer_time(struct buffer *buffer, int64_t time_us)
 {
 	int64_t fraction = time_us % 1000000;
@@ -143,12 +157,16 @@ void buffer_time(struct buffer *buffer, int64_t time_us)
 		fraction += 1000000;
 	seconds = (time_t)((time_us - fraction) / 1000000);
 	gmtime_r(&seconds, &parts);
-	buffer_format(buffer, "%04d-%02d-%02dT%02d:%02d:%02d", parts.tm_year + 1900,
-		parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+	add_padded(buffer, '\0', parts.tm_year + 1900, 4);
+	add_padded(buffer, '-', parts.tm_mon + 1, 2);
+	add_padded(buffer, '-', parts.tm_mday, 2);
+	add_padded(buffer, 'T', parts.tm_hour, 2);
+	add_padded(buffer, ':', parts.tm_min, 2);
+	add_padded(buffer, ':', parts.tm_sec, 2);
 	if (fraction % 1000 != 0)
-		buffer_format(buffer, ".%06d", (int)fraction);
+		add_padded(buffer, '.', (int)fraction, 6);
 	else if (fraction != 0)
-		buffer_format(buffer, ".%03d", (int)(fraction / 1000));
+		add_padded(buffer, '.', (int)(fraction / 1000), 3);
 	buffer_char(buffer, 'Z');
 }
 

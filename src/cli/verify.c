@@ -41,13 +41,6 @@ static bool is_unread(const struct verify *verify)
 	return strcmp(verify->service, UNREAD) == 0;
 }
 
-static struct slice text_of(const json_t *object, const char *name)
-{
-	const json_t *value = json_object_get(object, name);
-
-	return slice_make(json_string_value(value), json_string_length(value));
-}
-
 /* ---- what the server answers ------------------------------------------------------------- */
 
 static void explain_absence(const struct verify *verify, char *why)
@@ -68,8 +61,7 @@ static void explain_absence(const struct verify *verify, char *why)
 /* false: `why` says what the server answered. */
 static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
 {
-	struct slice code = text_of(answer->json, "code");
-	struct slice detail = text_of(answer->json, "detail");
+	struct slice code = client_text(answer->json, "code");
 
 	if (answer->http_status == 200)
 		return true;
@@ -77,9 +69,7 @@ static bool is_good(const struct verify *verify, const struct client_answer *ans
 		slice_is(code, status_code(STATUS_ROLE_NOT_HERE)))
 		explain_absence(verify, why);
 	else
-		snprintf(why, CLIENT_WHY_SIZE, "%s%sHTTP %d: %.*s",
-			verify->service ? verify->service : "", verify->service ? ": " : "",
-			answer->http_status, (int)detail.len, detail.data ? detail.data : "");
+		client_read_problem(verify->client, answer, why);
 	return false;
 }
 
@@ -122,7 +112,7 @@ static void tell(struct verify *verify, const json_t *difference)
 		tell_json(verify, difference);
 		return;
 	}
-	text_escape_log(&line, text_of(difference, "detail"));
+	text_escape_log(&line, client_text(difference, "detail"));
 	buffer_char(&line, '\0');
 	printf("%s%s%s\n", verify->is_one_of_many ? verify->service : "",
 		verify->is_one_of_many ? ": " : "", line.data);
@@ -135,7 +125,7 @@ static bool take_difference(struct verify *verify, const json_t *difference, cha
 	if (!verify->is_silent)
 		tell(verify, difference);
 	verify->differences++;
-	if (verify->repairs && !repair(verify, text_of(difference, "userId"), &repaired, why))
+	if (verify->repairs && !repair(verify, client_text(difference, "userId"), &repaired, why))
 		return false;
 	verify->repaired += repaired;
 	return true;
@@ -169,7 +159,7 @@ static bool ask_page(struct verify *verify, char **after, char *why)
 		return false;
 	good = is_good(verify, &answer, why) && take_page(verify, answer.json, why);
 	free(*after);
-	*after = qp_strdup(good && text_of(answer.json, "next").data
+	*after = qp_strdup(good && client_text(answer.json, "next").data
 				   ? json_string_value(json_object_get(answer.json, "next"))
 				   : "");
 	client_answer_release(&answer);
@@ -336,14 +326,12 @@ int verify_run(const struct settings *settings, const struct operands *operands)
 		.json = operands_flag(operands, "json") != NULL,
 	};
 	const char *wrong = wrong_use(&verify, operands);
-	char url[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	char why[CLIENT_WHY_SIZE];
 	int code;
 
 	if (wrong)
 		return fail(EXIT_USAGE, wrong);
-	if (!client_find_server(settings->server, settings->listen, url, why))
-		return fail(EXIT_USAGE, why);
-	verify.client = client_open(url, why);
+	verify.client = client_open(settings, why);
 	if (!verify.client)
 		return fail(EXIT_USAGE, why);
 	arena_init(&verify.arena, 16 * 1024);

@@ -15,10 +15,16 @@
 #define PUBLISH_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
+#define HELPER_WAIT_NS (3600 * NS_PER_S)
 #define ARENA_SIZE (256 * 1024)
 
-struct relay {
-	struct relay_config config;
+struct relay;
+
+/* One thread. */
+struct relay_worker {
+	struct relay *relay;
+	const struct relay_config *config; /* the relay's */
+	struct relay_worker *next; /* who helps where there is more than this one takes, or NULL */
 	struct session *session;
 	struct producer *producer;
 	char owner[UUID_SIZE];
@@ -36,8 +42,14 @@ struct relay {
 	int64_t probed_ns;  /* when a row was last claimed while the bus was away */
 	struct bus_message *messages;
 	struct claim **published; /* whose message stands at the same place in `messages` */
+};
 
-	int64_t looked_ns; /* when the outbox was last counted */
+/* The first worker hears, polls and probes; the others only help. */
+struct relay {
+	struct relay_config config;
+	struct relay_worker *workers;
+
+	int64_t looked_ns; /* when the outbox was last counted; the first worker's */
 	struct counter pending;
 	struct counter failed_rows;
 	struct counter oldest_us;
@@ -52,167 +64,174 @@ static int64_t now_ns(void)
 	return clock_steady_ns(&clock_system);
 }
 
-static int64_t lease_ns(const struct relay *relay)
+static int64_t lease_ns(const struct relay_worker *worker)
 {
-	return relay->config.lease_us * NS_PER_US;
+	return worker->config->lease_us * NS_PER_US;
 }
 
-static struct claim_terms terms_of(const struct relay *relay, size_t max)
+static struct claim_terms terms_of(const struct relay_worker *worker, size_t max)
 {
 	return (struct claim_terms){
-		.owner = slice_of(relay->owner),
-		.lease_us = relay->config.lease_us,
+		.owner = slice_of(worker->owner),
+		.lease_us = worker->config->lease_us,
 		.max = max,
 	};
 }
 
-/* While the bus is away one row a poll is enough to see whether it has come back. */
-static size_t claim_limit(struct relay *relay)
+static bool is_first(const struct relay_worker *worker)
 {
-	struct bus *bus = relay->config.bus;
+	return worker == worker->relay->workers;
+}
 
-	if (bell_is_stopping(&relay->bell))
+/* While the bus is away one row a poll is enough to see whether it has come back. */
+static size_t claim_limit(struct relay_worker *worker)
+{
+	struct bus *bus = worker->config->bus;
+
+	if (bell_is_stopping(&worker->bell))
 		return 0;
 	if (bus->ops->is_up(bus))
-		return relay->config.batch;
-	if (now_ns() - relay->probed_ns < relay->config.poll_us * NS_PER_US)
+		return worker->config->batch;
+	if (!is_first(worker) || now_ns() - worker->probed_ns < worker->config->poll_us * NS_PER_US)
 		return 0;
-	relay->probed_ns = now_ns();
+	worker->probed_ns = now_ns();
 	return 1;
 }
 
 /* ---- claim and end ----------------------------------------------------------------------- */
 
-static void count_ends(struct relay *relay, const struct claim *claims, size_t count)
+static void count_ends(struct relay_worker *worker, const struct claim *claims, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!claims[i].was_ours)
-			counter_add(&relay->lost, 1);
+			counter_add(&worker->relay->lost, 1);
 		else if (claims[i].end == CLAIM_DONE)
-			counter_add(&relay->confirmed, 1);
+			counter_add(&worker->relay->confirmed, 1);
 		else if (claims[i].end == CLAIM_RETRY)
-			counter_add(&relay->retried, 1);
+			counter_add(&worker->relay->retried, 1);
 		else if (claims[i].end == CLAIM_FAILED)
-			counter_add(&relay->given_up, 1);
+			counter_add(&worker->relay->given_up, 1);
 	}
 }
 
 /* One transaction: ends the batch at hand, if there is one, and claims the next into the other
  * arena. */
-static enum status exchange(struct relay *relay, size_t max, size_t *claimed)
+static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
-	const struct claim_repository *claims = &relay->config.outbox->claims;
-	struct session *session = relay->session;
-	struct claim_terms terms = terms_of(relay, max);
+	const struct claim_repository *claims = &worker->config->outbox->claims;
+	struct session *session = worker->session;
+	struct claim_terms terms = terms_of(worker, max);
 	enum status status = session->ops->begin(session, LOCK_WAIT);
 
 	*claimed = 0;
-	arena_reset(&relay->arenas[1]);
-	if (status == STATUS_OK && relay->count > 0)
-		status = claims->end(session, terms.owner, relay->claims, relay->count);
+	arena_reset(&worker->arenas[1]);
+	if (status == STATUS_OK && worker->count > 0)
+		status = claims->end(session, terms.owner, worker->claims, worker->count);
 	if (status == STATUS_OK && max > 0)
 		status = claims->claim(
-			session, &relay->arenas[1], &terms, relay->next_claims, claimed);
+			session, &worker->arenas[1], &terms, worker->next_claims, claimed);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
 }
 
 /* The next batch becomes the one at hand. */
-static void advance(struct relay *relay, size_t count, int64_t claimed_ns)
+static void advance(struct relay_worker *worker, size_t count, int64_t claimed_ns)
 {
-	struct claim *claims = relay->claims;
-	struct arena arena = relay->arenas[0];
+	struct claim *claims = worker->claims;
+	struct arena arena = worker->arenas[0];
 
-	count_ends(relay, relay->claims, relay->count);
-	relay->claims = relay->next_claims;
-	relay->next_claims = claims;
-	relay->arenas[0] = relay->arenas[1];
-	relay->arenas[1] = arena;
-	relay->count = count;
-	relay->is_tried = false;
-	relay->claimed_ns = claimed_ns;
+	count_ends(worker, worker->claims, worker->count);
+	worker->claims = worker->next_claims;
+	worker->next_claims = claims;
+	worker->arenas[0] = worker->arenas[1];
+	worker->arenas[1] = arena;
+	worker->count = count;
+	worker->is_tried = false;
+	worker->claimed_ns = claimed_ns;
 }
 
 /*
  * Ends the batch at hand and claims the next. false: the store does not answer; the batch is kept
  * as long as its lease lasts, then others have it.
  */
-static bool turn(struct relay *relay)
+static bool turn(struct relay_worker *worker)
 {
 	int64_t started_ns = now_ns();
-	size_t limit = claim_limit(relay);
+	size_t limit = claim_limit(worker);
 	size_t claimed;
 	enum status status;
 
-	if (relay->count == 0 && limit == 0)
+	if (worker->count == 0 && limit == 0)
 		return true;
-	status = exchange(relay, limit, &claimed);
+	status = exchange(worker, limit, &claimed);
 	if (status == STATUS_OK) {
-		advance(relay, claimed, started_ns);
+		advance(worker, claimed, started_ns);
+		if (worker->next && claimed == worker->config->batch)
+			bell_ring(&worker->next->bell); /* there is more */
 		return true;
 	}
-	if (relay->count > 0 && now_ns() - relay->claimed_ns > lease_ns(relay))
-		relay->count = 0;
+	if (worker->count > 0 && now_ns() - worker->claimed_ns > lease_ns(worker))
+		worker->count = 0;
 	return false;
 }
 
 /* ---- publishing -------------------------------------------------------------------------- */
 
 static void conclude(
-	struct relay *relay, struct claim *claim, enum claim_try try, const char *error)
+	struct relay_worker *worker, struct claim *claim, enum claim_try try, const char *error)
 {
-	claim_conclude(claim, try, relay->config.attempts_max, &relay->dice, slice_of(error));
+	claim_conclude(claim, try, worker->config->attempts_max, &worker->dice, slice_of(error));
 }
 
 /* The messages of the batch; rows that have none are refused. */
-static size_t make_messages(struct relay *relay)
+static size_t make_messages(struct relay_worker *worker)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < relay->count; i++) {
-		struct claim *claim = &relay->claims[i];
-		struct bus_message *message = &relay->messages[count];
+	for (size_t i = 0; i < worker->count; i++) {
+		struct claim *claim = &worker->claims[i];
+		struct bus_message *message = &worker->messages[count];
 
 		*message = (struct bus_message){.id = claim->id};
-		if (relay->config.address(&relay->arenas[0], claim, message)) {
-			relay->published[count++] = claim;
+		if (worker->config->address(&worker->arenas[0], claim, message)) {
+			worker->published[count++] = claim;
 			continue;
 		}
-		conclude(relay, claim, TRY_REFUSED, "the row cannot be read as an event");
+		conclude(worker, claim, TRY_REFUSED, "the row cannot be read as an event");
 		log_line(LOG_ERROR, "relay", "%s: event %.*s cannot be read and is given up",
-			relay->config.name, (int)claim->id.len, claim->id.data);
+			worker->config->name, (int)claim->id.len, claim->id.data);
 	}
 	return count;
 }
 
-static void conclude_published(struct relay *relay, size_t count, enum status status)
+static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
 	for (size_t i = 0; i < count; i++) {
-		struct claim *claim = relay->published[i];
+		struct claim *claim = worker->published[i];
 
 		if (status != STATUS_OK)
-			conclude(relay, claim, TRY_AWAY, "the bus cannot be reached");
-		else if (relay->messages[i].fate == BUS_CONFIRMED)
-			conclude(relay, claim, TRY_WORKED, "");
-		else if (relay->messages[i].fate == BUS_UNKNOWN)
-			conclude(relay, claim, TRY_AWAY, "the bus did not confirm it in time");
-		else if (!relay->config.bus->ops->is_up(relay->config.bus))
-			conclude(relay, claim, TRY_AWAY, "the bus went away");
+			conclude(worker, claim, TRY_AWAY, "the bus cannot be reached");
+		else if (worker->messages[i].fate == BUS_CONFIRMED)
+			conclude(worker, claim, TRY_WORKED, "");
+		else if (worker->messages[i].fate == BUS_UNKNOWN)
+			conclude(worker, claim, TRY_AWAY, "the bus did not confirm it in time");
+		else if (!worker->config->bus->ops->is_up(worker->config->bus))
+			conclude(worker, claim, TRY_AWAY, "the bus went away");
 		else
-			conclude(relay, claim, TRY_FAILED, "the bus refused it");
+			conclude(worker, claim, TRY_FAILED, "the bus refused it");
 	}
 }
 
-static enum status renew(struct relay *relay)
+static enum status renew(struct relay_worker *worker)
 {
-	const struct claim_repository *claims = &relay->config.outbox->claims;
-	struct session *session = relay->session;
-	struct claim_terms terms = terms_of(relay, relay->count);
+	const struct claim_repository *claims = &worker->config->outbox->claims;
+	struct session *session = worker->session;
+	struct claim_terms terms = terms_of(worker, worker->count);
 	enum status status = session->ops->begin(session, LOCK_WAIT);
 
 	if (status == STATUS_OK)
-		status = claims->renew(session, &terms, relay->claims, relay->count);
+		status = claims->renew(session, &terms, worker->claims, worker->count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
@@ -222,80 +241,84 @@ static enum status renew(struct relay *relay)
  * After a stall of a third of the lease: renews it, and lets go of the rows that somebody else has
  * by now; of all, if that cannot be found out.
  */
-static void let_go_of_lost(struct relay *relay)
+static void let_go_of_lost(struct relay_worker *worker)
 {
 	int64_t started_ns = now_ns();
 	bool known;
 	size_t kept = 0;
 
-	if (started_ns - relay->claimed_ns < lease_ns(relay) / 3)
+	if (started_ns - worker->claimed_ns < lease_ns(worker) / 3)
 		return;
-	known = renew(relay) == STATUS_OK;
-	for (size_t i = 0; i < relay->count; i++) {
-		if (known && relay->claims[i].was_ours)
-			relay->claims[kept++] = relay->claims[i];
+	known = renew(worker) == STATUS_OK;
+	for (size_t i = 0; i < worker->count; i++) {
+		if (known && worker->claims[i].was_ours)
+			worker->claims[kept++] = worker->claims[i];
 		else
-			counter_add(&relay->lost, 1);
+			counter_add(&worker->relay->lost, 1);
 	}
-	relay->count = kept;
-	relay->claimed_ns = started_ns;
+	worker->count = kept;
+	worker->claimed_ns = started_ns;
 }
 
-static void publish(struct relay *relay)
+static void publish(struct relay_worker *worker)
 {
-	int64_t within_ns = lease_ns(relay) / 3;
+	int64_t within_ns = lease_ns(worker) / 3;
 	size_t count;
 	enum status status;
 
 	FAILPOINT("relay.claimed");
-	relay->is_tried = true;
-	let_go_of_lost(relay);
-	count = make_messages(relay);
+	worker->is_tried = true;
+	let_go_of_lost(worker);
+	count = make_messages(worker);
 	if (count == 0)
 		return;
 	if (within_ns > PUBLISH_NS)
 		within_ns = PUBLISH_NS;
-	status = relay->producer->ops->publish(
-		relay->producer, relay->messages, count, now_ns() + within_ns);
-	conclude_published(relay, count, status);
+	status = worker->producer->ops->publish(
+		worker->producer, worker->messages, count, now_ns() + within_ns);
+	conclude_published(worker, count, status);
 	FAILPOINT("relay.published");
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
 /* Counts the outbox for the metrics, now and then. */
-static void look(struct relay *relay)
+static void look(struct relay_worker *worker)
 {
 	struct claim_stats stats;
 
-	if (relay->looked_ns != 0 && now_ns() - relay->looked_ns < LOOK_NS)
+	if (!is_first(worker))
 		return;
-	relay->looked_ns = now_ns();
-	if (relay->config.outbox->claims.count(relay->session, &stats) != STATUS_OK)
+	if (worker->relay->looked_ns != 0 && now_ns() - worker->relay->looked_ns < LOOK_NS)
 		return;
-	atomic_store(&relay->pending.value, stats.pending + stats.busy);
-	atomic_store(&relay->failed_rows.value, stats.failed);
-	atomic_store(&relay->oldest_us.value, stats.oldest_us);
+	worker->relay->looked_ns = now_ns();
+	if (worker->config->outbox->claims.count(worker->session, &stats) != STATUS_OK)
+		return;
+	atomic_store(&worker->relay->pending.value, stats.pending + stats.busy);
+	atomic_store(&worker->relay->failed_rows.value, stats.failed);
+	atomic_store(&worker->relay->oldest_us.value, stats.oldest_us);
 }
 
 static void *relay_main(void *argument)
 {
-	struct relay *relay = argument;
+	struct relay_worker *worker = argument;
 
 	pthread_setname_np(pthread_self(), "relay");
-	while (!bell_is_stopping(&relay->bell) || relay->count > 0) {
-		if (relay->count > 0 && !relay->is_tried)
-			publish(relay);
-		if (!turn(relay)) {
-			if (bell_is_stopping(&relay->bell))
+	while (!bell_is_stopping(&worker->bell) || worker->count > 0) {
+		if (worker->count > 0 && !worker->is_tried)
+			publish(worker);
+		if (!turn(worker)) {
+			if (bell_is_stopping(&worker->bell))
 				break; /* the leases will run out */
-			bell_wait(&relay->bell, RETRY_NS);
+			bell_wait(&worker->bell, RETRY_NS);
 			continue;
 		}
 		FAILPOINT("relay.ended");
-		look(relay);
-		if (relay->count == 0)
-			bell_wait(&relay->bell, relay->config.poll_us * NS_PER_US);
+		look(worker);
+		if (worker->count == 0)
+			bell_wait(&worker->bell, is_first(worker)
+							 ? worker->config->poll_us * NS_PER_US
+							 : HELPER_WAIT_NS);
 	}
 	return NULL;
 }
@@ -303,30 +326,58 @@ static void *relay_main(void *argument)
 /* There may be new rows. */
 static void hear(void *relay)
 {
-	bell_ring(&((struct relay *)relay)->bell);
+	bell_ring(&((struct relay *)relay)->workers[0].bell);
+}
+
+static void start_worker(struct relay_worker *worker)
+{
+	const struct relay_config *config = worker->config;
+	int failed;
+
+	worker->session = config->store->ops->open_session(config->store, SESSION_WRITE);
+	worker->producer = config->bus->ops->open_producer(config->bus);
+	worker->claims = qp_calloc(config->batch, sizeof(*worker->claims));
+	worker->next_claims = qp_calloc(config->batch, sizeof(*worker->next_claims));
+	worker->messages = qp_calloc(config->batch, sizeof(*worker->messages));
+	worker->published = qp_calloc(config->batch, sizeof(struct claim *));
+	arena_init(&worker->arenas[0], ARENA_SIZE);
+	arena_init(&worker->arenas[1], ARENA_SIZE);
+	uuid_random(worker->owner);
+	dice_init(&worker->dice);
+	failed = pthread_create(&worker->thread, NULL, relay_main, worker);
+	assert(!failed);
 }
 
 struct relay *relay_start(const struct relay_config *config)
 {
 	struct relay *relay = qp_calloc(1, sizeof(*relay));
-	int failed;
+	size_t count = config->workers;
 
 	relay->config = *config;
-	relay->session = config->store->ops->open_session(config->store, SESSION_WRITE);
-	relay->producer = config->bus->ops->open_producer(config->bus);
-	relay->claims = qp_calloc(config->batch, sizeof(*relay->claims));
-	relay->next_claims = qp_calloc(config->batch, sizeof(*relay->next_claims));
-	relay->messages = qp_calloc(config->batch, sizeof(*relay->messages));
-	relay->published = qp_calloc(config->batch, sizeof(struct claim *));
-	arena_init(&relay->arenas[0], ARENA_SIZE);
-	arena_init(&relay->arenas[1], ARENA_SIZE);
-	uuid_random(relay->owner);
-	dice_init(&relay->dice);
-	bell_init(&relay->bell);
+	relay->workers = qp_calloc(count, sizeof(*relay->workers));
+	for (size_t i = 0; i < count; i++) {
+		relay->workers[i].relay = relay;
+		relay->workers[i].config = &relay->config;
+		relay->workers[i].next = i + 1 < count ? &relay->workers[i + 1] : NULL;
+		bell_init(&relay->workers[i].bell);
+	}
 	config->store->ops->listen(config->store, config->topic, hear, relay);
-	failed = pthread_create(&relay->thread, NULL, relay_main, relay);
-	assert(!failed);
+	for (size_t i = 0; i < count; i++)
+		start_worker(&relay->workers[i]);
 	return relay;
+}
+
+static void free_worker(struct relay_worker *worker)
+{
+	worker->producer->ops->close(worker->producer);
+	session_close(worker->session);
+	bell_release(&worker->bell);
+	arena_release(&worker->arenas[0]);
+	arena_release(&worker->arenas[1]);
+	free(worker->claims);
+	free(worker->next_claims);
+	free(worker->messages);
+	free(worker->published);
 }
 
 void relay_stop(struct relay *relay)
@@ -334,17 +385,13 @@ void relay_stop(struct relay *relay)
 	struct store *store = relay->config.store;
 
 	store->ops->unlisten(store, relay);
-	bell_stop(&relay->bell);
-	pthread_join(relay->thread, NULL);
-	relay->producer->ops->close(relay->producer);
-	session_close(relay->session);
-	bell_release(&relay->bell);
-	arena_release(&relay->arenas[0]);
-	arena_release(&relay->arenas[1]);
-	free(relay->claims);
-	free(relay->next_claims);
-	free(relay->messages);
-	free(relay->published);
+	for (size_t i = 0; i < relay->config.workers; i++)
+		bell_stop(&relay->workers[i].bell);
+	for (size_t i = 0; i < relay->config.workers; i++)
+		pthread_join(relay->workers[i].thread, NULL);
+	for (size_t i = 0; i < relay->config.workers; i++)
+		free_worker(&relay->workers[i]);
+	free(relay->workers);
 	free(relay);
 }
 

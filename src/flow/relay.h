@@ -1,7 +1,7 @@
 /*
- * The relay of an outbox: claims events that wait, publishes them, and ends the claims; a thread of
- * its own. Several relays, in this and other processes, share one outbox: each claims what no other
- * holds, and one that has stalled past its lease publishes and records nothing.
+ * The relay of an outbox: claims events that wait, publishes them, and ends the claims, in threads
+ * of its own. Several relays, in this and other processes, share one outbox: each claims what no
+ * other holds, and one that has stalled past its lease publishes and records nothing.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all at once, outside any transaction, well within the lease
@@ -35,14 +35,20 @@ struct relay_config {
 	int64_t lease_us;
 	int32_t attempts_max;
 	size_t batch;
+
+	/*
+	 * Threads, 1 at least. With several, one batch is ended and claimed while others wait for
+	 * the bus; events then leave in order only as far as a batch goes.
+	 */
+	size_t workers;
 };
 
 struct relay;
 
-/* Starts the thread. */
+/* Starts the threads. */
 struct relay *relay_start(const struct relay_config *config);
 
-/* Ends the thread after the batch it is at, returns what is claimed, and frees. */
+/* Ends each thread after the batch it is at, returns what is claimed, and frees. */
 void relay_stop(struct relay *relay);
 
 /* A metrics collector (context: the relay). */

@@ -39,8 +39,7 @@ static char *take_page(struct walk *walk, struct slice body)
 	for (size_t i = 0; i < json_array_size(differences); i++) {
 		const json_t *one = json_array_get(differences, i);
 
-		buffer_format(&walk->told, "%s %s\n",
-			json_string_value(json_object_get(one, "id")),
+		buffer_format(&walk->told, "%s %s\n", json_string_value(json_object_get(one, "id")),
 			json_string_value(json_object_get(one, "what")));
 	}
 	json_decref(page);
@@ -58,8 +57,7 @@ static struct walk walk_through(
 		struct buffer body = buffer_make(&engine->arena, 256);
 		struct verify_request request = {verifier, slice_of(after), limit};
 
-		assert_int_equal(
-			verify_look(&request, session, &engine->arena, &body), STATUS_OK);
+		assert_int_equal(verify_look(&request, session, &engine->arena, &body), STATUS_OK);
 		free(after);
 		after = take_page(&walk, buffer_slice(&body));
 	}
@@ -88,9 +86,8 @@ static void assert_nothing_told(const struct walk *walk, struct slice id)
 
 static const char *ahead(struct engine *engine)
 {
-	return engine_time_is_ours(engine)
-		       ? "9000000000000000"
-		       : "clock_timestamp() + interval '1 hour'";
+	return engine_time_is_ours(engine) ? "9000000000000000"
+					   : "clock_timestamp() + interval '1 hour'";
 }
 
 /* ---- counts and keys --------------------------------------------------------------------- */
@@ -173,8 +170,8 @@ static void keys_of_the_asked_scopes_are_listed_and_no_others(void **state)
 	walk = walk_through(engine, &verifier, 1);
 	assert_told(&walk, key_id(engine, change, "wrong"), "answer");
 	assert_told(&walk, key_id(engine, change, "short"), "not-kept");
-	assert_told(&walk,
-		key_id(engine, "POST /api/v1/counts/{itemId}/reset key=me", "other"), "answer");
+	assert_told(&walk, key_id(engine, "POST /api/v1/counts/{itemId}/reset key=me", "other"),
+		"answer");
 	assert_nothing_told(&walk, engine_name(engine, "good"));
 	assert_nothing_told(&walk, engine_name(engine, "behind"));
 	assert_nothing_told(&walk, engine_name(engine, "before"));
@@ -205,8 +202,7 @@ static void limits_are_listed_with_what_is_in_the_table(void **state)
 	engine_commit(engine->session);
 	walk = walk_through(engine, &verifier, 1);
 	assert_nothing_told(&walk, engine_name(engine, ""));
-	engine_execute(engine,
-		"UPDATE rate_limit_store SET current_count = 5 WHERE user_id = '%s'",
+	engine_execute(engine, "UPDATE rate_limit_store SET current_count = 5 WHERE user_id = '%s'",
 		rows[1].user_id.data);
 	engine_execute(engine, "UPDATE rate_limit_store SET rate_limit = 4 WHERE user_id = '%s'",
 		rows[2].user_id.data);
@@ -256,8 +252,7 @@ static struct slice pack(struct engine *engine, const struct entitlement_audit *
 {
 	struct entitlement_event event = {
 		.event_id = line->event_id,
-		.event_type =
-			slice_of(line->is_active ? ENTITLEMENT_GRANTED : ENTITLEMENT_REVOKED),
+		.event_type = slice_of(line->is_active ? ENTITLEMENT_GRANTED : ENTITLEMENT_REVOKED),
 		.occurred_us = line->at_us,
 		.user_id = line->user_id,
 		.unit = line->unit,
@@ -278,8 +273,8 @@ static void change(struct engine *engine, const char *name, int64_t version, int
 		.version = version,
 		.at_us = at_us,
 	};
-	struct entitlement_row row = {line.user_id, line.unit, version > 1, false, line.is_active,
-		version, line.at_us};
+	struct entitlement_row row = {
+		line.user_id, line.unit, version > 1, false, line.is_active, version, line.at_us};
 	struct outbox_event out;
 
 	snprintf(event, sizeof(event), "%s%lld", name, (long long)version);
@@ -322,8 +317,7 @@ static void an_entitlement_is_listed_with_its_newest_line_and_a_line_with_its_ev
 	assert_nothing_told(&walk, engine_name(engine, ""));
 	engine_execute(engine, "UPDATE entitlements SET version = 5 WHERE user_id = '%s'",
 		engine_name(engine, "a").data);
-	engine_execute(engine,
-		"DELETE FROM entitlement_audit WHERE user_id = '%s' AND version = 2",
+	engine_execute(engine, "DELETE FROM entitlement_audit WHERE user_id = '%s' AND version = 2",
 		engine_name(engine, "b").data);
 	engine_execute(engine, "DELETE FROM outbox_events WHERE event_id = '%s'",
 		engine_uuid(engine, "c2").data);
@@ -427,8 +421,7 @@ static void a_notification_is_listed_with_its_event_and_its_letter(void **state)
 		events[i] = (struct inbox_event){.event_id = rows[i].event_id};
 	}
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->notifications->inbox.put(engine->session, events, 2), STATUS_OK);
+	assert_int_equal(engine->notifications->inbox.put(engine->session, events, 2), STATUS_OK);
 	assert_int_equal(engine->notifications->put(engine->session, rows, 2), STATUS_OK);
 	engine_commit(engine->session);
 	walk = walk_through(engine, &verifier, 1);

@@ -64,6 +64,7 @@ QP_MUST_CHECK bool redis_url_parse(
 enum redis_script {
 	REDIS_SCRIPT_TAKE,
 	REDIS_SCRIPT_FILL,
+	REDIS_SCRIPT_COUNTER_LOOK,
 	REDIS_SCRIPT_COUNTER_GET,
 	REDIS_SCRIPT_COUNTER_FILL,
 	REDIS_SCRIPT_COUNTER_REFRESH,
@@ -222,6 +223,9 @@ struct redis_session *redis_session_of(struct cache_session *session);
 
 /* Has a connection of the present round; false: Redis is not in that phase, or away by now. */
 QP_MUST_CHECK bool redis_session_make_ready(struct redis_session *session, enum redis_phase least);
+
+/* Forgets the replies, so that the call may ask once more. */
+void redis_session_drop_replies(struct redis_session *session);
 
 /* Forgets the replies of a call and what its arena holds. */
 void redis_session_end_call(struct redis_session *session);

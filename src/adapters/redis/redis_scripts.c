@@ -125,6 +125,18 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
+ * KEYS: counters or lists. Answers with what is under each; nil where nothing is, or where it has
+ * no end and so is not of ours.
+ */
+static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
+				   "for i = 1, #KEYS do\n"
+				   "  if values[i] and redis.call('PTTL', KEYS[i]) < 0 then\n"
+				   "    values[i] = false\n"
+				   "  end\n"
+				   "end\n"
+				   "return values\n";
+
+/*
  * KEYS: for each a counter or list, and the lease. ARGV: for each the lease that may be had.
  * Answers for each count, version and lastUpdated; or 1: the lease was given, 0: it was not. A
  * lease without an end is not of ours, and would keep everybody from filling for ever.
@@ -184,6 +196,7 @@ static const char counter_refresh[] =
 const char *const redis_script_texts[REDIS_SCRIPTS] = {
 	[REDIS_SCRIPT_TAKE] = take,
 	[REDIS_SCRIPT_FILL] = fill,
+	[REDIS_SCRIPT_COUNTER_LOOK] = counter_look,
 	[REDIS_SCRIPT_COUNTER_GET] = counter_get,
 	[REDIS_SCRIPT_COUNTER_FILL] = counter_fill,
 	[REDIS_SCRIPT_COUNTER_REFRESH] = counter_refresh,

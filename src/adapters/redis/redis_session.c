@@ -47,13 +47,18 @@ bool redis_session_make_ready(struct redis_session *session, enum redis_phase le
 	return false;
 }
 
-void redis_session_end_call(struct redis_session *session)
+void redis_session_drop_replies(struct redis_session *session)
 {
 	for (size_t i = 0; i < session->reply_count; i++) {
 		freeReplyObject(session->replies[i]);
 		session->replies[i] = NULL;
 	}
 	session->reply_count = 0;
+}
+
+void redis_session_end_call(struct redis_session *session)
+{
+	redis_session_drop_replies(session);
 	arena_reset(&session->arena);
 }
 

@@ -8,8 +8,9 @@ void counter_write(struct buffer *body, const struct counter_row *row)
 {
 	buffer_text(body, "{\"userId\":");
 	buffer_json_string(body, row->user_id);
-	buffer_format(body, ",\"type\":\"" COUNTER_TYPE "\",\"count\":%lld,\"lastUpdated\":",
-		(long long)row->count);
+	buffer_text(body, ",\"type\":\"" COUNTER_TYPE "\",\"count\":");
+	buffer_int(body, row->count);
+	buffer_text(body, ",\"lastUpdated\":");
 	if (!row->exists) {
 		buffer_text(body, "null}");
 		return;
