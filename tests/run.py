@@ -53,6 +53,8 @@ CONTRACTS = [
     ("notification_repository", "postgres", {}, "with_postgres.py"),
     ("pot_repository", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
     ("pot_repository", "postgres", {}, "with_postgres.py"),
+    ("verify", "sqlite", {"QUIPU_CONTRACT_STORE": "sqlite:"}, None),
+    ("verify", "postgres", {}, "with_postgres.py"),
     ("cache", "memory", {"QUIPU_CONTRACT_CACHE": "memory:"}, None),
     ("cache", "redis", {}, "with_redis.py"),
     ("bus", "local", {"QUIPU_CONTRACT_BUS": "local:"}, None),

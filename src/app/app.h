@@ -23,6 +23,7 @@
 #include "ports/cache.h"
 #include "services/operator/operator.h"
 #include "services/system/system.h"
+#include "services/verify.h"
 
 #define APP_LANES_MAX 8
 #define APP_BUSES_MAX 4
@@ -70,6 +71,7 @@ struct app {
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
 	struct operators operators;
+	struct verifiers verifiers;
 	struct pots_module *pots;
 	struct unread_module *unread;
 };

@@ -2,12 +2,14 @@
 #include "adapters/postgres/postgres_counts.h"
 #include "adapters/sqlite/sqlite_counts.h"
 #include "app/app.h"
+#include "services/counts/count_verify.h"
 #include "services/counts/counts.h"
 
 extern const char embedded_counts[];
 
 struct counts_module {
 	struct counts service;
+	struct verifier verifier;
 	struct store *store;
 };
 
@@ -16,6 +18,8 @@ static void add_routes(struct app *app)
 	app->counts = arena_new(&app->arena, struct counts_module);
 	counts_add_routes(&app->counts->service, app->router);
 	app->documents[app->document_count++] = embedded_counts;
+	app->counts->verifier = counts_verifier(&app->counts->service);
+	verify_add(&app->verifiers, &app->counts->verifier);
 }
 
 static bool open_stores(struct app *app, char *why)

@@ -12,13 +12,11 @@
 #include "app/app.h"
 #include "base/clock.h"
 #include "services/entitlements/entitlement_event.h"
+#include "services/entitlements/entitlement_verify.h"
 #include "services/entitlements/entitlements.h"
+#include "services/entitlements/notification_verify.h"
 #include "services/entitlements/notifications.h"
 
-#define DAY_US (24 * 3600 * 1000000LL)
-#define PUBLISHED_KEPT_US DAY_US
-#define PROCESSED_KEPT_US (30 * DAY_US)
-#define ATTEMPTS_MAX 10
 #define WEBHOOK_SLOTS 64
 
 extern const char embedded_entitlements[];
@@ -27,6 +25,8 @@ extern const char embedded_notifications[];
 struct entitlements_module {
 	struct entitlements entitlements;
 	struct notifications notifications;
+	struct verifier entitlements_verifier;
+	struct verifier notifications_verifier;
 	struct bus *bus;
 	struct channel *channel;
 	struct relay *relay;
@@ -44,10 +44,14 @@ static void add_routes(struct app *app)
 	if (app_plays(app, ROLE_ENTITLEMENTS)) {
 		entitlements_add_routes(&module->entitlements, app->router);
 		app->documents[app->document_count++] = embedded_entitlements;
+		module->entitlements_verifier = entitlements_verifier(&module->entitlements);
+		verify_add(&app->verifiers, &module->entitlements_verifier);
 	}
 	if (app_plays(app, ROLE_NOTIFICATIONS)) {
 		notifications_add_routes(&module->notifications, app->router);
 		app->documents[app->document_count++] = embedded_notifications;
+		module->notifications_verifier = notifications_verifier(&module->notifications);
+		verify_add(&app->verifiers, &module->notifications_verifier);
 	}
 }
 
@@ -322,7 +326,7 @@ static void start_worker(struct app *app)
 		.channel = module->channel,
 		.poll_us = app->settings.outbox_poll_us,
 		.lease_us = app->settings.notify_lease_us,
-		.attempts_max = ATTEMPTS_MAX,
+		.attempts_max = NOTIFICATION_ATTEMPTS_MAX,
 	};
 
 	module->worker = notification_worker_start(&config);

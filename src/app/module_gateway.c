@@ -5,6 +5,7 @@
 #include "adapters/sqlite/sqlite_sent.h"
 #include "app/app.h"
 #include "services/gateway/gateway.h"
+#include "services/gateway/limit_verify.h"
 #include "services/gateway/sender.h"
 
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)
@@ -13,6 +14,7 @@ extern const char embedded_gateway[];
 
 struct gateway_module {
 	struct gateway service;
+	struct verifier verifier;
 	struct sender_config sender;
 };
 
@@ -23,6 +25,8 @@ static void add_routes(struct app *app)
 		return;
 	gateway_add_routes(&app->gateway->service, app->router);
 	app->documents[app->document_count++] = embedded_gateway;
+	app->gateway->verifier = limits_verifier(&app->gateway->service);
+	verify_add(&app->verifiers, &app->gateway->verifier);
 }
 
 static bool open_stores(struct app *app, char *why)

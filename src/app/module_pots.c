@@ -2,12 +2,14 @@
 #include "adapters/postgres/postgres_pots.h"
 #include "adapters/sqlite/sqlite_pots.h"
 #include "app/app.h"
+#include "services/pots/pot_verify.h"
 #include "services/pots/pots.h"
 
 extern const char embedded_pots[];
 
 struct pots_module {
 	struct pots service;
+	struct verifier verifier;
 	struct store *store;
 };
 
@@ -16,6 +18,8 @@ static void add_routes(struct app *app)
 	app->pots = arena_new(&app->arena, struct pots_module);
 	pots_add_routes(&app->pots->service, app->router, &app->arena);
 	app->documents[app->document_count++] = embedded_pots;
+	app->pots->verifier = pots_verifier(&app->pots->service);
+	verify_add(&app->verifiers, &app->pots->verifier);
 }
 
 static bool open_stores(struct app *app, char *why)

@@ -15,12 +15,13 @@
 
 extern const char embedded_counters[];
 extern const char embedded_dialogs[];
-extern const char embedded_verify[];
+extern const char embedded_repair[];
 
 struct unread_module {
 	struct dialogs dialogs;
 	struct counters counters;
-	struct unread_verifier verifier;
+	struct unread_verifier unread;
+	struct verifier verifier;
 	struct bus *bus;
 };
 
@@ -40,11 +41,13 @@ static void add_routes(struct app *app)
 		app->documents[app->document_count++] = embedded_counters;
 	}
 	if (app_plays(app, ROLE_DIALOGS) && app_plays(app, ROLE_COUNTERS)) {
-		module->verifier.dialogs = &module->dialogs;
-		module->verifier.counters = &module->counters;
-		module->counters.verifier = &module->verifier;
-		unread_verify_add_routes(&module->verifier, app->router);
-		app->documents[app->document_count++] = embedded_verify;
+		module->unread.dialogs = &module->dialogs;
+		module->unread.counters = &module->counters;
+		module->counters.verifier = &module->unread;
+		module->verifier = unread_verifier(&module->unread);
+		verify_add(&app->verifiers, &module->verifier);
+		unread_verify_add_routes(&module->unread, app->router);
+		app->documents[app->document_count++] = embedded_repair;
 	}
 }
 

@@ -16,6 +16,7 @@
 
 extern const char embedded_common[];
 extern const char embedded_operator[];
+extern const char embedded_verify[];
 
 /* ---- modules ----------------------------------------------------------------------------- */
 
@@ -48,6 +49,10 @@ void app_add_routes(struct app *app)
 	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS)) {
 		operator_add_routes(&app->operators, app->router);
 		app->documents[app->document_count++] = embedded_operator;
+	}
+	if (app->verifiers.count > 0) {
+		verify_add_routes(&app->verifiers, app->router);
+		app->documents[app->document_count++] = embedded_verify;
 	}
 	app->system.openapi = system_join_openapi(app->documents, app->document_count);
 }

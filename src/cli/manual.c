@@ -33,6 +33,7 @@ static const struct usage usages[] = {
 	{"dlq", "show", "KIND/ID", "show one of them with its event", true},
 	{"dlq", "replay", "KIND/ID...", "try them again", true},
 	{"dlq", "discard", "KIND/ID... --why TEXT", "give them up", true},
+	{"verify", "", "[SERVICE] [--json]", "look for rows that contradict their rules", true},
 	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
 	{"outbox", "resend", "--since TIME", "publish again, e.g. the last 24h", true},
 };

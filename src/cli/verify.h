@@ -1,7 +1,7 @@
 /*
- * quipu verify unread [--repair] [--json]: asks a running server, in which dialogs and counters
- * run, to compare every counter with the messages that it counts, and names every user whose
- * counter differs. With --repair each is repaired. Main thread.
+ * quipu verify [SERVICE] [--repair] [--json]: asks a running server to look at every row of a
+ * service, or of all that run there, and names what contradicts the service's rules. With --repair,
+ * of unread alone, each counter that differs is repaired. Main thread.
  */
 #ifndef QUIPU_CLI_VERIFY_H
 #define QUIPU_CLI_VERIFY_H

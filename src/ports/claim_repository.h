@@ -59,6 +59,21 @@ struct claim_stats {
 	int64_t oldest_us; /* age of the oldest that is pending or busy, 0 if there is none */
 };
 
+/* A row as it is, for `quipu verify`. */
+struct claim_row {
+	struct slice id;
+	struct slice status; /* in the words of its table */
+	int32_t attempt_count;
+	int64_t epoch;
+	int64_t created_us;
+	int64_t done_us; /* 0: the column is empty */
+	bool has_retry;  /* whether these columns have something: next_retry_at, */
+	bool has_owner;  /* locked_by, */
+	bool has_lock;   /* locked_at, */
+	bool has_lease;  /* lease_until, */
+	bool has_error;  /* last_error */
+};
+
 struct claim_repository {
 	/*
 	 * In a transaction: claims up to `terms->max` rows that are due, oldest first, passing over
@@ -84,6 +99,10 @@ struct claim_repository {
 	 */
 	QP_MUST_CHECK enum status (*sweep)(
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
+
+	/* Outside a transaction: a page of all rows, by id. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct row_page *page, struct claim_row *rows);
 };
 
 #endif

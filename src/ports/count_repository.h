@@ -53,6 +53,10 @@ struct count_repository {
 	/* Outside a transaction: looks rows up, locks nothing. */
 	QP_MUST_CHECK enum status (*find)(
 		struct session *session, struct count_row *rows, size_t count);
+
+	/* Outside a transaction: a page of all counts, by item_id. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct row_page *page, struct count_row *rows);
 };
 
 #endif

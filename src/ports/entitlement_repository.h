@@ -40,6 +40,27 @@ struct entitlement_query {
 	size_t row_count;
 };
 
+/* An entitlement and the newest line of its history, for `quipu verify`. */
+struct entitlement_facts {
+	struct entitlement_row row;
+	bool has_line;
+	bool line_is_active;
+	int64_t line_version;
+	int64_t line_us;
+};
+
+/* A line of the history and what belongs to it. */
+struct audit_facts {
+	struct entitlement_audit line; /* without reason and purchase_id */
+	bool is_repeated;              /* another line has the same version */
+	int64_t version_before;        /* of the line before it, 0: there is none */
+	bool has_row;                  /* there is such an entitlement */
+	bool has_event;                /* its event is in the outbox: with these */
+	struct slice event_type;
+	struct slice event_key;
+	struct slice payload;
+};
+
 struct entitlement_repository {
 	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
 	QP_MUST_CHECK enum status (*lock)(struct session *session, struct entitlement_row *rows,
@@ -59,6 +80,15 @@ struct entitlement_repository {
 	/* Outside a transaction. */
 	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
 		struct entitlement_query *queries, size_t count);
+
+	/* Outside a transaction: a page of all entitlements, by user_id and unit (page->after). */
+	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
+		struct row_page *page, struct entitlement_facts *rows);
+
+	/* Outside a transaction: a page of the whole history, by user_id, unit and version
+	 * (page->after and after_number). */
+	QP_MUST_CHECK enum status (*list_audit)(struct session *session, struct arena *arena,
+		struct row_page *page, struct audit_facts *lines);
 
 	/*
 	 * Transactions of its own: makes the partitions of the audit for this month and the next

@@ -46,6 +46,10 @@ struct limit_repository {
 	/* Outside a transaction: looks rows up, locks nothing; also the store's time. */
 	QP_MUST_CHECK enum status (*find)(
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
+
+	/* Outside a transaction: a page of all users, by user_id. */
+	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
+		struct row_page *page, struct limit_row *rows);
 };
 
 #endif

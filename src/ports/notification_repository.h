@@ -28,6 +28,15 @@ struct notification {
 	int64_t sent_us; /* 0: not sent yet */
 };
 
+/* What has to be there beside a notification, for `quipu verify`. */
+struct notification_facts {
+	struct slice id;
+	bool is_failed;
+	int64_t created_us;
+	bool has_event;  /* in processed_events */
+	bool has_letter; /* one that waits in notification_dlq */
+};
+
 struct notification_repository {
 	/* In a transaction: new ones, PENDING and due at once. */
 	QP_MUST_CHECK enum status (*put)(
@@ -37,6 +46,10 @@ struct notification_repository {
 	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
 		struct slice user_id, size_t limit, struct notification *notifications,
 		size_t *count);
+
+	/* Outside a transaction: a page of all notifications, by id. */
+	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
+		struct row_page *page, struct notification_facts *rows);
 
 	/* How many are in each state: the key of claims is aggregate_key, DONE is SENT. */
 	struct claim_repository claims;

@@ -66,6 +66,26 @@ struct pot_page {
 	size_t count;         /* out */
 };
 
+/* A pot as its rows are, for `quipu verify`. */
+struct pot_facts {
+	int32_t pot_id;
+	struct slice name;
+	int32_t max_coins;
+	int64_t created_us;
+	bool has_lock;
+	bool has_lock_end; /* lock_expire_time */
+	int64_t coin_total;
+};
+
+/* A row of coin, whatever is in it. */
+struct coin_facts {
+	int64_t id;
+	int64_t pot_id;
+	bool pot_exists;
+	int64_t denomination;
+	int64_t count;
+};
+
 struct pot_repository {
 	/*
 	 * In a transaction. Takes the locks of the pots, unique and sorted by id, that are there
@@ -103,6 +123,13 @@ struct pot_repository {
 	/* The same for pages; also how many pots there are. */
 	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
 		struct pot_page *pages, size_t count, int64_t *total);
+
+	/* Outside a transaction: a page of all pots, and of all rows of coin, by id
+	 * (page->after_number). */
+	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
+		struct row_page *page, struct pot_facts *pots);
+	QP_MUST_CHECK enum status (*list_coins)(struct session *session, struct arena *arena,
+		struct row_page *page, struct coin_facts *coins);
 };
 
 /* The place of a denomination among the kinds, COIN_KINDS for one that is none of them. */

@@ -55,6 +55,30 @@ struct key_record {
 	struct answer answer;
 };
 
+/*
+ * A page of all rows of a table in the order of their keys, for `quipu verify`: rows whose key is
+ * greater than `after`, at most `limit`, as one snapshot has them. The caller has room for so many.
+ */
+struct row_page {
+	struct slice after[2]; /* the key's texts, the second empty where there is but one */
+	int64_t after_number;  /* the key's number, where it has one */
+	size_t limit;
+	size_t count;   /* out */
+	int64_t now_us; /* out: the store's time, taken after the snapshot */
+};
+
+/* What is kept under an Idempotency-Key, expired or not, as it is in the table. */
+struct kept_key {
+	struct slice scope;
+	struct slice key;
+	size_t fingerprint_size;
+	int32_t http_status;
+	struct slice body;
+	struct slice owner; /* empty: not pending */
+	int64_t lease_us;   /* lease_until */
+	struct slice note;
+};
+
 /* Shorter than the usual deadline of a request, so that a retry can wait it out. */
 #define KEY_LEASE_US (4 * 1000000LL)
 
@@ -98,6 +122,11 @@ struct session_ops {
 	/* In a transaction. The owner does not go on with these: their lease is over now. */
 	QP_MUST_CHECK enum status (*keys_release)(
 		struct session *session, struct key_record *records, size_t count);
+
+	/* Outside a transaction: a page of what is kept under scopes that begin with `prefix`,
+	 * which is ASCII, sorted by scope and key. */
+	QP_MUST_CHECK enum status (*keys_list)(struct session *session, struct arena *arena,
+		struct slice prefix, struct row_page *page, struct kept_key *keys);
 
 	/*
 	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.
@@ -155,6 +184,16 @@ struct store {
 	const char *engine; /* "sqlite", "postgres" */
 	size_t lanes_default;
 };
+
+/* What is behind all texts that begin with `prefix`, of ASCII, in the order of bytes. */
+static inline struct slice prefix_end(struct arena *arena, struct slice prefix)
+{
+	char *end = arena_alloc(arena, prefix.len);
+
+	memcpy(end, prefix.data, prefix.len);
+	end[prefix.len - 1]++;
+	return slice_make(end, prefix.len);
+}
 
 static inline void session_close(struct session *session)
 {

@@ -181,3 +181,32 @@ enum status pg_claim_count(
 	stats->oldest_us = pg_int8(session->results[0], 0, 3);
 	return STATUS_OK;
 }
+
+static struct claim_row row_of(struct arena *arena, const PGresult *result, int row)
+{
+	return (struct claim_row){
+		.id = pg_keep(arena, result, row, 0),
+		.status = pg_keep(arena, result, row, 1),
+		.attempt_count = pg_int4(result, row, 2),
+		.epoch = pg_int8(result, row, 3),
+		.created_us = pg_int8(result, row, 4),
+		.done_us = pg_int8(result, row, 5),
+		.has_retry = pg_bool(result, row, 6),
+		.has_owner = pg_bool(result, row, 7),
+		.has_lock = pg_bool(result, row, 8),
+		.has_lease = pg_bool(result, row, 9),
+		.has_error = pg_bool(result, row, 10),
+	};
+}
+
+enum status pg_claim_list(struct session *base, const struct pg_claim_table *table,
+	struct arena *arena, struct row_page *page, struct claim_row *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_uuid(page->after[0])};
+	enum status status = pg_list_rows(session, &table->list, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = row_of(arena, session->results[0], (int)i);
+	return status;
+}

@@ -20,6 +20,7 @@ struct pg_claim_table {
 	struct pg_statement renew;
 	struct pg_statement count;
 	struct pg_statement sweep;
+	struct pg_statement list;
 };
 
 /* The time, once for a statement: WITH clock … (SELECT now FROM clock). */
@@ -90,6 +91,18 @@ struct pg_claim_table {
 	"AND " ended_at " < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "           \
 	"ORDER BY " ended_at " LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1"
 
+#define PG_CLAIM_HAS                                                                               \
+	"e.next_retry_at IS NOT NULL, e.locked_by IS NOT NULL, e.locked_at IS NOT NULL, "          \
+	"e.lease_until IS NOT NULL, e.last_error IS NOT NULL"
+#define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
+
+/* The id is a text in the answer, and is to be sorted as it is in the index. */
+#define PG_CLAIM_LIST_SQL(table, id, done_at)                                                      \
+	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, " PG_CLAIM_CREATED_US    \
+	", coalesce(" PG_TO_US("e." done_at) ", 0), " PG_CLAIM_HAS " FROM " table                  \
+					     " AS e WHERE e." id                                   \
+					     " > $1::text::uuid ORDER BY e." id " LIMIT $2::int8"
+
 /*
  * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
  * `swept` lists the stages that are swept, and `ended_at` says since when a row is in one of them.
@@ -101,8 +114,9 @@ struct pg_claim_table {
 		.end = {"quipu_" table "_end", PG_CLAIM_END_SQL(table, id, busy, done, done_at)},  \
 		.renew = {"quipu_" table "_renew", PG_CLAIM_RENEW_SQL(table, id, busy)},           \
 		.count = {"quipu_" table "_count", PG_CLAIM_COUNT_SQL(table, busy)},               \
-		.sweep = {                                                                         \
-			"quipu_" table "_sweep", PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)},  \
+		.sweep = {"quipu_" table "_sweep",                                                 \
+			PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)},                           \
+		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
 /* The functions of ports/claim_repository.h on a table. */
@@ -114,6 +128,8 @@ enum status pg_claim_renew(struct session *session, const struct pg_claim_table 
 	const struct claim_terms *terms, struct claim *claims, size_t count);
 enum status pg_claim_count(
 	struct session *session, const struct pg_claim_table *table, struct claim_stats *stats);
+enum status pg_claim_list(struct session *session, const struct pg_claim_table *table,
+	struct arena *arena, struct row_page *page, struct claim_row *rows);
 
 /* There is, or will be, an open row that was created at this time: claims are to find it. */
 void pg_claim_from(struct session *session, const struct pg_claim_table *table, int64_t time_us);
@@ -142,12 +158,17 @@ void pg_claim_from(struct session *session, const struct pg_claim_table *table, 
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
 	{                                                                                          \
 		return pg_sweep(session, &(table)->sweep, age_us, limit, deleted);                 \
+	}                                                                                          \
+	static enum status name##_list(struct session *session, struct arena *arena,               \
+		struct row_page *page, struct claim_row *rows)                                     \
+	{                                                                                          \
+		return pg_claim_list(session, table, arena, page, rows);                           \
 	}
 
 #define PG_CLAIMS(name)                                                                            \
 	{                                                                                          \
 		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
-		.count = name##_count, .sweep = name##_sweep,                                      \
+		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
 	}
 
 #endif

@@ -49,6 +49,14 @@ static const struct pg_statement insert_statement = {
 static const struct pg_statement delete_statement = {
 	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
 
+#define UPDATED_US PG_TO_US("last_updated_at")
+
+static const struct pg_statement list_statement = {
+	"quipu_counts_list",
+	"SELECT item_id, current_value, " UPDATED_US " FROM count_values WHERE item_id > $1::text "
+	"ORDER BY item_id LIMIT $2::int8",
+};
+
 static enum status add(struct session *base, struct count_addition *additions, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
@@ -173,9 +181,27 @@ static enum status edit(
 	return pg_flush_inserts(session, insert_slot, inserts);
 }
 
+static enum status list(
+	struct session *base, struct arena *arena, struct row_page *page, struct count_row *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = (struct count_row){
+			.item_id = pg_keep(arena, session->results[0], (int)i, 0),
+			.exists = true,
+			.value = pg_int8(session->results[0], (int)i, 1),
+			.updated_us = pg_int8(session->results[0], (int)i, 2),
+		};
+	return status;
+}
+
 const struct count_repository postgres_count_repository = {
 	.add = add,
 	.lock = lock,
 	.edit = edit,
 	.find = find,
+	.list = list,
 };

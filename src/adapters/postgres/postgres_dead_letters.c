@@ -34,10 +34,8 @@ static void fill_letter(
 enum status pg_dead_list(struct session *base, const struct pg_dead_view *view, struct arena *arena,
 	const struct dead_letter_page *page, struct dead_letter *letters, size_t *count)
 {
-	static const struct slice before_all = SLICE("00000000-0000-0000-0000-000000000000");
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {pg_param_text(page->kind),
-		pg_param_text(pg_is_uuid(page->after) ? page->after : before_all),
+	const struct pg_param params[] = {pg_param_text(page->kind), pg_param_uuid(page->after),
 		pg_param_int8(session, (int64_t)page->limit)};
 	enum status status = pg_run(session, &view->list, params, 3);
 

@@ -58,6 +58,47 @@ static const struct pg_statement list_statement = {
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
 
+#define LINE_US PG_TO_US("a.occurred_at")
+
+/* The newest line is the last one of an index on each partition. */
+static const struct pg_statement list_facts_statement = {
+	"quipu_entitlements_list_facts",
+	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.stock_keeping_unit, "
+	"a.version IS NOT NULL, coalesce(a.action = 'GRANTED', false), coalesce(a.version, 0), "
+	"coalesce(" LINE_US ", 0) "
+	"FROM (SELECT * FROM entitlements "
+	"WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
+	"ORDER BY user_id, stock_keeping_unit LIMIT $3::int8) AS e "
+	"LEFT JOIN LATERAL (SELECT action, version, occurred_at FROM entitlement_audit "
+	"WHERE user_id = e.user_id AND stock_keeping_unit = e.stock_keeping_unit "
+	"ORDER BY version DESC LIMIT 1) AS a ON true "
+	"ORDER BY e.user_id, e.stock_keeping_unit",
+};
+
+#define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
+#define LINE_AGAIN                                                                                 \
+	"entitlement_audit b WHERE " OF_SAME                                                       \
+	"AND b.version = a.version AND b.event_id <> a.event_id"
+#define LINE_BEFORE                                                                                \
+	"entitlement_audit b WHERE " OF_SAME                                                       \
+	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1"
+#define LINE_IS_REPEATED PG_FINDS(LINE_AGAIN)
+#define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
+
+/* What belongs to a line is looked up for each, so that it does not matter where a page ends. */
+static const struct pg_statement list_audit_statement = {
+	"quipu_entitlements_list_audit",
+	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
+	"a.event_id::text, " LINE_US ", " LINE_IS_REPEATED ", "
+	"coalesce((SELECT b.version FROM " LINE_BEFORE "), 0), " LINE_HAS_ROW ", "
+	"o.event_id IS NOT NULL, coalesce(o.event_type, ''), coalesce(o.aggregate_key, ''), "
+	"coalesce(o.payload, '') FROM (SELECT * FROM entitlement_audit "
+	"WHERE (user_id, stock_keeping_unit, version) > ($1::text, $2::text, $3::int8) "
+	"ORDER BY user_id, stock_keeping_unit, version LIMIT $4::int8) AS a "
+	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version",
+};
+
 static const struct pg_statement make_months_statement = {
 	"quipu_audit_make_months", "SELECT quipu_make_audit_months()"};
 
@@ -216,6 +257,70 @@ static enum status list(
 	return status;
 }
 
+/* ---- verifying --------------------------------------------------------------------------- */
+
+static struct entitlement_facts facts_of(struct arena *arena, const PGresult *result, int row)
+{
+	struct entitlement_facts facts = {
+		.row.user_id = pg_keep(arena, result, row, 0),
+		.row.unit = pg_keep(arena, result, row, 4),
+		.has_line = pg_bool(result, row, 5),
+		.line_is_active = pg_bool(result, row, 6),
+		.line_version = pg_int8(result, row, 7),
+		.line_us = pg_int8(result, row, 8),
+	};
+
+	fill_row(&facts.row, result, row);
+	return facts;
+}
+
+static enum status list_facts(struct session *base, struct arena *arena, struct row_page *page,
+	struct entitlement_facts *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[3] = {pg_param_text(page->after[0]), pg_param_text(page->after[1])};
+	enum status status = pg_list_rows(session, &list_facts_statement, params, 2, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = facts_of(arena, session->results[0], (int)i);
+	return status;
+}
+
+static struct audit_facts line_of(struct arena *arena, const PGresult *result, int row)
+{
+	return (struct audit_facts){
+		.line =
+			{
+				.user_id = pg_keep(arena, result, row, 0),
+				.unit = pg_keep(arena, result, row, 1),
+				.is_active = pg_bool(result, row, 2),
+				.version = pg_int8(result, row, 3),
+				.event_id = pg_keep(arena, result, row, 4),
+				.at_us = pg_int8(result, row, 5),
+			},
+		.is_repeated = pg_bool(result, row, 6),
+		.version_before = pg_int8(result, row, 7),
+		.has_row = pg_bool(result, row, 8),
+		.has_event = pg_bool(result, row, 9),
+		.event_type = pg_keep(arena, result, row, 10),
+		.event_key = pg_keep(arena, result, row, 11),
+		.payload = pg_keep(arena, result, row, 12),
+	};
+}
+
+static enum status list_audit(
+	struct session *base, struct arena *arena, struct row_page *page, struct audit_facts *lines)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[4] = {pg_param_text(page->after[0]), pg_param_text(page->after[1]),
+		pg_param_int8(session, page->after_number)};
+	enum status status = pg_list_rows(session, &list_audit_statement, params, 3, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		lines[i] = line_of(arena, session->results[0], (int)i);
+	return status;
+}
+
 static enum status tend_audit(struct session *base, int keep_months)
 {
 	struct pg_session *session = pg_session_of(base);
@@ -233,5 +338,7 @@ const struct entitlement_repository postgres_entitlement_repository = {
 	.put = put,
 	.audit = audit,
 	.list = list,
+	.list_facts = list_facts,
+	.list_audit = list_audit,
 	.tend_audit = tend_audit,
 };

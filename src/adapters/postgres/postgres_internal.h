@@ -123,6 +123,12 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
+/*
+ * Whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked for once for each row of the
+ * statement around it. EXISTS the planner may answer by reading the whole table into a hash.
+ */
+#define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
+
 /* ---- rows by id: what all repositories do ---- */
 
 /*
@@ -157,6 +163,14 @@ QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
 	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
 	int64_t *now_us);
 
+/*
+ * Runs a statement that returns a page: results[0]. Its parameters are `params` and behind them
+ * page->limit, for which the caller leaves room. Also fills in page->count and the store's time.
+ */
+QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
+	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
+	struct row_page *page);
+
 /* The place of a row of a result among `count` ids, from 0. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
@@ -171,6 +185,9 @@ QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_stat
 
 /* Whether PostgreSQL can read it as a uuid; what it cannot read is an error there. */
 bool pg_is_uuid(struct slice text);
+
+/* It, or the least of all where it is none; to be cast from text. Must live until the flush. */
+struct pg_param pg_param_uuid(struct slice text);
 
 /* ---- the store ---- */
 
@@ -211,6 +228,8 @@ enum status pg_keys_claim(struct session *session, struct key_record *records, s
 enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count);
 enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count);
 enum status pg_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_list(struct session *session, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 

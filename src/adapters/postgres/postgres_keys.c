@@ -3,6 +3,8 @@
 
 #include "adapters/postgres/postgres_internal.h"
 
+#define LEASE_US PG_TO_US("lease_until")
+
 static const struct pg_statement find_statement = {
 	"quipu_keys_find",
 	"SELECT w.n, k.fingerprint, k.status, k.content_type, k.location, k.body, k.owner, "
@@ -63,6 +65,14 @@ static const struct pg_statement release_statement = {
 	"quipu_keys_release",
 	"UPDATE idempotency_keys AS k SET lease_until = (SELECT quipu_now()) " OWNED_KEYS
 	"AND k.owner = w.owner RETURNING w.n",
+};
+
+/* $1 and $2 the key before, $3 what is behind all scopes that are asked for. */
+static const struct pg_statement list_statement = {
+	"quipu_keys_list",
+	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "
+	"FROM idempotency_keys WHERE (scope, key) > ($1::text, $2::text) AND scope < $3::text "
+	"ORDER BY scope, key LIMIT $4::int8",
 };
 
 static const struct pg_statement sweep_statement = {
@@ -202,6 +212,36 @@ enum status pg_keys_put(
 		return STATUS_RERUN;
 	}
 	return status;
+}
+
+static struct kept_key kept_key_of(struct arena *arena, const PGresult *result, int row)
+{
+	return (struct kept_key){
+		.scope = pg_keep(arena, result, row, 0),
+		.key = pg_keep(arena, result, row, 1),
+		.fingerprint_size = (size_t)pg_int4(result, row, 2),
+		.http_status = pg_int4(result, row, 3),
+		.body = pg_keep(arena, result, row, 4),
+		.owner = pg_keep(arena, result, row, 5),
+		.lease_us = pg_int8(result, row, 6),
+		.note = pg_keep(arena, result, row, 7),
+	};
+}
+
+enum status pg_keys_list(struct session *base, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct slice first = page->after[0].len > 0 ? page->after[0] : prefix;
+	struct pg_param params[4] = {pg_param_text(first), pg_param_text(page->after[1]),
+		pg_param_text(prefix_end(arena, prefix))};
+	enum status status = pg_list_rows(session, &list_statement, params, 3, page);
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < page->count; i++)
+		keys[i] = kept_key_of(arena, session->results[0], (int)i);
+	return STATUS_OK;
 }
 
 enum status pg_keys_sweep(struct session *base, size_t limit, size_t *deleted)

@@ -50,6 +50,24 @@ static const struct pg_statement settle_statement = {
 	"WHERE l.user_id = e.user_id AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
 };
 
+#define REFRESHED_US PG_TO_US("last_refresh_time")
+
+static const struct pg_statement list_statement = {
+	"quipu_limits_list",
+	"SELECT user_id, rate_limit, time_window, current_count, reserved_count, " REFRESHED_US
+	" FROM rate_limit_store WHERE user_id > $1::text ORDER BY user_id LIMIT $2::int8",
+};
+
+static void fill_row(struct limit_row *row, const PGresult *result, int at)
+{
+	row->exists = true;
+	row->rate_limit = pg_int4(result, at, 1);
+	row->time_window = pg_int4(result, at, 2);
+	row->current_count = pg_int4(result, at, 3);
+	row->reserved_count = pg_int4(result, at, 4);
+	row->last_refresh_us = pg_int8(result, at, 5);
+}
+
 static void forget_rows(struct limit_row *rows, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -64,16 +82,8 @@ static void fill_rows(struct limit_row *rows, size_t count, const struct pg_sess
 	const PGresult *visible = session->results[2];
 
 	forget_rows(rows, count);
-	for (int i = 0; i < PQntuples(found); i++) {
-		struct limit_row *row = &rows[pg_place(found, i, count)];
-
-		row->exists = true;
-		row->rate_limit = pg_int4(found, i, 1);
-		row->time_window = pg_int4(found, i, 2);
-		row->current_count = pg_int4(found, i, 3);
-		row->reserved_count = pg_int4(found, i, 4);
-		row->last_refresh_us = pg_int8(found, i, 5);
-	}
+	for (int i = 0; i < PQntuples(found); i++)
+		fill_row(&rows[pg_place(found, i, count)], found, i);
 	for (int i = 0; i < PQntuples(visible); i++) {
 		struct limit_row *row = &rows[pg_place(visible, i, count)];
 
@@ -165,9 +175,25 @@ static enum status settle(
 	return pg_run(session, &settle_statement, params, 4);
 }
 
+static enum status list(
+	struct session *base, struct arena *arena, struct row_page *page, struct limit_row *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++) {
+		rows[i] = (struct limit_row){
+			.user_id = pg_keep(arena, session->results[0], (int)i, 0)};
+		fill_row(&rows[i], session->results[0], (int)i);
+	}
+	return status;
+}
+
 const struct limit_repository postgres_limit_repository = {
 	.lock = lock,
 	.put = put,
 	.settle = settle,
 	.find = find,
+	.list = list,
 };

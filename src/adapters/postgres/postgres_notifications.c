@@ -9,6 +9,7 @@
 #define OCCURRED_US PG_TO_US("occurred_at")
 #define CREATED_US PG_TO_US("created_at")
 #define SENT_US PG_TO_US("sent_at")
+#define MADE_US PG_TO_US("n.created_at")
 
 /* ---- notifications ----------------------------------------------------------------------- */
 
@@ -29,6 +30,19 @@ static const struct pg_statement list_statement = {
 	"aggregate_key, trace_id, version, " OCCURRED_US ", status, attempt_count, " CREATED_US
 	", coalesce(" SENT_US ", 0) FROM notifications WHERE user_id = $1::text "
 	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT $2::int8",
+};
+
+#define WAITING_LETTER                                                                             \
+	"notification_dlq d WHERE d.id = n.notification_id AND d.kind = 'notification' AND "       \
+	"d.resolved_at IS NULL"
+#define HAS_EVENT PG_FINDS("processed_events p WHERE p.event_id = n.event_id")
+#define HAS_LETTER PG_FINDS(WAITING_LETTER)
+
+static const struct pg_statement list_facts_statement = {
+	"quipu_notifications_list_facts",
+	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", " HAS_EVENT
+	", " HAS_LETTER " FROM notifications n WHERE n.notification_id > $1::text::uuid "
+	"ORDER BY n.notification_id LIMIT $2::int8",
 };
 
 static const struct pg_claim_table claim_table =
@@ -97,6 +111,24 @@ static enum status list(struct session *base, struct arena *arena, struct slice 
 	for (size_t i = 0; i < *count; i++)
 		fill_notification(&notifications[i], arena, session->results[0], (int)i);
 	return STATUS_OK;
+}
+
+static enum status list_facts(struct session *base, struct arena *arena, struct row_page *page,
+	struct notification_facts *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_uuid(page->after[0])};
+	enum status status = pg_list_rows(session, &list_facts_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = (struct notification_facts){
+			.id = pg_keep(arena, session->results[0], (int)i, 0),
+			.is_failed = pg_bool(session->results[0], (int)i, 1),
+			.created_us = pg_int8(session->results[0], (int)i, 2),
+			.has_event = pg_bool(session->results[0], (int)i, 3),
+			.has_letter = pg_bool(session->results[0], (int)i, 4),
+		};
+	return status;
 }
 
 PG_CLAIM_FUNCTIONS(claims, &claim_table)
@@ -229,6 +261,7 @@ static enum status forget(struct session *base, int64_t age_us, size_t limit, si
 const struct notification_repository postgres_notification_repository = {
 	.put = put,
 	.list = list,
+	.list_facts = list_facts,
 	.claims = PG_CLAIMS(claims),
 	.dead = PG_DEAD_LETTERS(dead, put_letters),
 	.inbox = {.put = take_in, .sweep = forget},

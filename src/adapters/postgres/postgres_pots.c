@@ -70,7 +70,8 @@ static const struct pg_statement create_statement = {
 				    "JOIN made ON made.pot_name = w.name",
 };
 
-#define POT_COLUMNS "p.id, p.pot_name, p.max_coins, " PG_TO_US("p.create_time")
+#define CREATED_US PG_TO_US("p.create_time")
+#define POT_COLUMNS "p.id, p.pot_name, p.max_coins, " CREATED_US
 
 static const struct pg_statement find_statement = {
 	"quipu_pots_find",
@@ -90,6 +91,23 @@ static const struct pg_statement pages_statement = {
 	"WITH ORDINALITY AS w(first, most, n), "
 	"LATERAL (SELECT " POT_COLUMNS " FROM pot p ORDER BY p.id OFFSET w.first LIMIT w.most) p "
 	"ORDER BY w.n, p.id",
+};
+
+/* A pot has at most a handful of rows in coin, which its own index finds. */
+static const struct pg_statement list_facts_statement = {
+	"quipu_pots_list_facts",
+	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
+	"p.lock_expire_time IS NOT NULL, "
+	"(SELECT coalesce(sum(c.coin_count), 0)::int8 FROM coin c WHERE c.pot_id = p.id) "
+	"FROM pot p WHERE p.id > $1::int8 ORDER BY p.id LIMIT $2::int8",
+};
+
+#define POT_IS_THERE PG_FINDS("pot p WHERE p.id = c.pot_id")
+
+static const struct pg_statement list_coins_statement = {
+	"quipu_pots_list_coins",
+	"SELECT c.id, c.pot_id, " POT_IS_THERE ", c.denomination, c.coin_count FROM coin c "
+	"WHERE c.id > $1::int8 ORDER BY c.id LIMIT $2::int8",
 };
 
 /* ---- parameters -------------------------------------------------------------------------- */
@@ -370,6 +388,52 @@ static enum status list(struct session *base, struct arena *arena, struct pot_pa
 	return status;
 }
 
+/* ---- verifying --------------------------------------------------------------------------- */
+
+static struct pot_facts facts_of(struct arena *arena, const PGresult *result, int row)
+{
+	return (struct pot_facts){
+		.pot_id = pg_int4(result, row, 0),
+		.name = pg_keep(arena, result, row, 1),
+		.max_coins = pg_int4(result, row, 2),
+		.created_us = pg_int8(result, row, 3),
+		.has_lock = pg_bool(result, row, 4),
+		.has_lock_end = pg_bool(result, row, 5),
+		.coin_total = pg_int8(result, row, 6),
+	};
+}
+
+static enum status list_facts(
+	struct session *base, struct arena *arena, struct row_page *page, struct pot_facts *pots)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_int8(session, page->after_number)};
+	enum status status = pg_list_rows(session, &list_facts_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		pots[i] = facts_of(arena, session->results[0], (int)i);
+	return status;
+}
+
+static enum status list_coins(
+	struct session *base, struct arena *arena, struct row_page *page, struct coin_facts *coins)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_int8(session, page->after_number)};
+	enum status status = pg_list_rows(session, &list_coins_statement, params, 1, page);
+
+	(void)arena;
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		coins[i] = (struct coin_facts){
+			.id = pg_int8(session->results[0], (int)i, 0),
+			.pot_id = pg_int4(session->results[0], (int)i, 1),
+			.pot_exists = pg_bool(session->results[0], (int)i, 2),
+			.denomination = pg_int4(session->results[0], (int)i, 3),
+			.count = pg_int4(session->results[0], (int)i, 4),
+		};
+	return status;
+}
+
 const struct pot_repository postgres_pot_repository = {
 	.take = take,
 	.put = put,
@@ -378,4 +442,6 @@ const struct pot_repository postgres_pot_repository = {
 	.find_names = find_names,
 	.find_coins = find_coins,
 	.list = list,
+	.list_facts = list_facts,
+	.list_coins = list_coins,
 };

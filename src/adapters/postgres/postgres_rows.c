@@ -45,6 +45,23 @@ enum status pg_lock_rows(struct pg_session *session, const struct pg_row_stateme
 	return status;
 }
 
+enum status pg_list_rows(struct pg_session *session, const struct pg_statement *statement,
+	struct pg_param *params, size_t param_count, struct row_page *page)
+{
+	enum status status;
+
+	params[param_count] = pg_param_int8(session, (int64_t)page->limit);
+	pg_queue(session, statement, params, param_count + 1);
+	pg_queue(session, &now_statement, NULL, 0);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	page->count = (size_t)PQntuples(session->results[0]);
+	page->now_us = pg_int8(session->results[1], 0, 0);
+	assert(page->count <= page->limit);
+	return STATUS_OK;
+}
+
 struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column)
 {
 	return arena_copy(arena, pg_slice(result, row, column));
@@ -74,6 +91,13 @@ bool pg_is_uuid(struct slice text)
 			return false;
 	}
 	return true;
+}
+
+struct pg_param pg_param_uuid(struct slice text)
+{
+	static const struct slice before_all = SLICE("00000000-0000-0000-0000-000000000000");
+
+	return pg_param_text(pg_is_uuid(text) ? text : before_all);
 }
 
 size_t pg_place(const PGresult *result, int row, size_t count)

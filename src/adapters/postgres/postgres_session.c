@@ -490,6 +490,7 @@ static const struct session_ops session_ops = {
 	.keys_finish = pg_keys_finish,
 	.keys_forget = pg_keys_forget,
 	.keys_release = pg_keys_release,
+	.keys_list = pg_keys_list,
 	.keys_sweep = pg_keys_sweep,
 	.close = close_session,
 };

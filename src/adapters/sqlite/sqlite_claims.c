@@ -127,3 +127,20 @@ enum status sqlite_claim_count(
 		status = sqlite_snapshot_end(session);
 	return status;
 }
+
+void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct claim_row *)row = (struct claim_row){
+		.id = sqlite_query_keep(query, arena, 0),
+		.status = sqlite_query_keep(query, arena, 1),
+		.attempt_count = (int32_t)sqlite_query_int(query, 2),
+		.epoch = sqlite_query_int(query, 3),
+		.created_us = sqlite_query_int(query, 4),
+		.done_us = sqlite_query_int(query, 5),
+		.has_retry = sqlite_query_int(query, 6) != 0,
+		.has_owner = sqlite_query_int(query, 7) != 0,
+		.has_lock = sqlite_query_int(query, 8) != 0,
+		.has_lease = sqlite_query_int(query, 9) != 0,
+		.has_error = sqlite_query_int(query, 10) != 0,
+	};
+}

@@ -20,6 +20,7 @@ struct sqlite_claim_table {
 	const char *renew;
 	const char *count;
 	const char *sweep;
+	struct sqlite_list list;
 };
 
 /* What the index on open rows is made for, in the words of the schema: else it is not used. */
@@ -68,6 +69,12 @@ struct sqlite_claim_table {
 	"DELETE FROM " table " WHERE rowid IN (SELECT rowid FROM " table " INDEXED BY " table      \
 	"_ended WHERE " swept " AND " ended_at " < ?1 ORDER BY " ended_at " LIMIT ?2)"
 
+#define SQLITE_CLAIM_LIST_SQL(table, id, done_at)                                                  \
+	"SELECT " id ", status, attempt_count, claim_epoch, created_at, coalesce(" done_at         \
+	", 0), next_retry_at IS NOT NULL, locked_by IS NOT NULL, locked_at IS NOT NULL, "          \
+	"lease_until IS NOT NULL, last_error IS NOT NULL FROM " table " WHERE " id                 \
+	" > ?1 ORDER BY " id " LIMIT ?4"
+
 /*
  * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
  * `swept` is the condition of the rows that are swept, as the index …_ended has it, and `ended_at`
@@ -81,7 +88,13 @@ struct sqlite_claim_table {
 		.renew = SQLITE_CLAIM_RENEW_SQL(table, id, busy),                                  \
 		.count = SQLITE_CLAIM_COUNT_SQL(table, busy),                                      \
 		.sweep = SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at),                           \
+		.list = {.sql = SQLITE_CLAIM_LIST_SQL(table, id, done_at),                         \
+			.row_size = sizeof(struct claim_row),                                      \
+			.fill = sqlite_claim_fill},                                                \
 	}
+
+/* Of the list; see struct sqlite_list. */
+void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
 
 /* The functions of ports/claim_repository.h on a table. */
 enum status sqlite_claim(struct session *session, const struct sqlite_claim_table *table,
@@ -117,12 +130,17 @@ enum status sqlite_claim_count(
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
 	{                                                                                          \
 		return sqlite_sweep_age(session, (table)->sweep, age_us, limit, deleted);          \
+	}                                                                                          \
+	static enum status name##_list(struct session *session, struct arena *arena,               \
+		struct row_page *page, struct claim_row *rows)                                     \
+	{                                                                                          \
+		return sqlite_list_rows(session, arena, &(table)->list, page, rows);               \
 	}
 
 #define SQLITE_CLAIMS(name)                                                                        \
 	{                                                                                          \
 		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
-		.count = name##_count, .sweep = name##_sweep,                                      \
+		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
 	}
 
 #endif

@@ -99,9 +99,33 @@ static enum status edit(
 	return status;
 }
 
+static void fill_listed(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct count_row *)row = (struct count_row){
+		.item_id = sqlite_query_keep(query, arena, 0),
+		.exists = true,
+		.value = sqlite_query_int(query, 1),
+		.updated_us = sqlite_query_int(query, 2),
+	};
+}
+
+static enum status list(
+	struct session *session, struct arena *arena, struct row_page *page, struct count_row *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT item_id, current_value, last_updated_at FROM count_values "
+		       "WHERE item_id > ?1 ORDER BY item_id LIMIT ?4",
+		.row_size = sizeof(struct count_row),
+		.fill = fill_listed,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
 const struct count_repository sqlite_count_repository = {
 	.add = add,
 	.lock = lock,
 	.edit = edit,
 	.find = find,
+	.list = list,
 };

@@ -146,6 +146,93 @@ static enum status list(
 	return status;
 }
 
+/* ---- verifying --------------------------------------------------------------------------- */
+
+#define NEWEST_LINE                                                                                \
+	" FROM entitlement_audit a WHERE a.user_id = e.user_id AND "                               \
+	"a.stock_keeping_unit = e.stock_keeping_unit ORDER BY version DESC LIMIT 1"
+#define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
+
+static const char list_facts_sql[] =
+	"SELECT status = 'ACTIVE', version, updated_at, user_id, stock_keeping_unit, "
+	"(SELECT version" NEWEST_LINE "), (SELECT action = 'GRANTED'" NEWEST_LINE "), "
+	"(SELECT occurred_at" NEWEST_LINE ") FROM entitlements e "
+	"WHERE (user_id, stock_keeping_unit) > (?1, ?2) "
+	"ORDER BY user_id, stock_keeping_unit LIMIT ?4";
+
+static const char list_audit_sql[] =
+	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.event_id, "
+	"a.occurred_at, EXISTS (SELECT 1 FROM entitlement_audit b WHERE " OF_SAME
+	"AND b.version = a.version AND b.event_id <> a.event_id), "
+	"(SELECT b.version FROM entitlement_audit b WHERE " OF_SAME
+	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1), "
+	"EXISTS (SELECT 1 FROM entitlements b WHERE " OF_SAME "), "
+	"o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
+	"FROM entitlement_audit a LEFT JOIN outbox_events o ON o.event_id = a.event_id "
+	"WHERE (a.user_id, a.stock_keeping_unit, a.version) > (?1, ?2, ?3) "
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?4";
+
+static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	struct entitlement_facts *facts = row;
+
+	*facts = (struct entitlement_facts){
+		.row.user_id = sqlite_query_keep(query, arena, 3),
+		.row.unit = sqlite_query_keep(query, arena, 4),
+		.has_line = sqlite_query_int(query, 5) != 0,
+		.line_is_active = sqlite_query_int(query, 6) != 0,
+		.line_version = sqlite_query_int(query, 5),
+		.line_us = sqlite_query_int(query, 7),
+	};
+	fill_row(&facts->row, query);
+}
+
+static enum status list_facts(struct session *session, struct arena *arena, struct row_page *page,
+	struct entitlement_facts *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = list_facts_sql,
+		.row_size = sizeof(struct entitlement_facts),
+		.fill = fill_facts,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
+static void fill_line(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct audit_facts *)row = (struct audit_facts){
+		.line =
+			{
+				.user_id = sqlite_query_keep(query, arena, 0),
+				.unit = sqlite_query_keep(query, arena, 1),
+				.is_active = sqlite_query_int(query, 2) != 0,
+				.version = sqlite_query_int(query, 3),
+				.event_id = sqlite_query_keep(query, arena, 4),
+				.at_us = sqlite_query_int(query, 5),
+			},
+		.is_repeated = sqlite_query_int(query, 6) != 0,
+		.version_before = sqlite_query_int(query, 7),
+		.has_row = sqlite_query_int(query, 8) != 0,
+		.has_event = sqlite_query_int(query, 9) != 0,
+		.event_type = sqlite_query_keep(query, arena, 10),
+		.event_key = sqlite_query_keep(query, arena, 11),
+		.payload = sqlite_query_keep(query, arena, 12),
+	};
+}
+
+static enum status list_audit(struct session *session, struct arena *arena, struct row_page *page,
+	struct audit_facts *lines)
+{
+	static const struct sqlite_list all = {
+		.sql = list_audit_sql,
+		.row_size = sizeof(struct audit_facts),
+		.fill = fill_line,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, lines);
+}
+
 /* ---- the audit --------------------------------------------------------------------------- */
 
 static enum status kept_since(struct sqlite_session *session, int keep_months, int64_t *since_us)
@@ -183,5 +270,7 @@ const struct entitlement_repository sqlite_entitlement_repository = {
 	.put = put,
 	.audit = audit,
 	.list = list,
+	.list_facts = list_facts,
+	.list_audit = list_audit,
 	.tend_audit = tend_audit,
 };

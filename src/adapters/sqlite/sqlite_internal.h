@@ -176,6 +176,8 @@ enum status sqlite_keys_claim(struct session *session, struct key_record *record
 enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count);
 enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count);
 enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_list(struct session *session, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
 /* The time that is stored and compared with what is stored. */
@@ -250,6 +252,18 @@ void sqlite_query_change_one(
 
 /* Not OK: the transaction is rolled back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
+
+/* How a statement makes a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
+ * page->limit; those that it does not need, it leaves out. */
+struct sqlite_list {
+	const char *sql;
+	size_t row_size;
+	void (*fill)(void *row, struct arena *arena, const struct sqlite_query *query);
+};
+
+/* Outside a transaction: fills `rows`, the page's count and its time. */
+QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
+	const struct sqlite_list *list, struct row_page *page, void *rows);
 
 /* A transaction of its own around one run of `sql`, which takes a time and a limit and deletes
  * rows.

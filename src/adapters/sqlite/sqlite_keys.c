@@ -18,6 +18,12 @@ static const char put_sql[] =
 	"expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
+/* ?1 and ?2 the key before, ?3 what is behind all scopes that are asked for. */
+static const char list_sql[] =
+	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
+	"FROM idempotency_keys WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
+	"ORDER BY scope, key LIMIT ?4";
+
 /* Each takes scope, key, owner, and the times that it needs. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5 "
@@ -130,6 +136,45 @@ enum status sqlite_keys_forget(struct session *session, struct key_record *recor
 enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count)
 {
 	return change_keys(session, release_sql, 1, records, count);
+}
+
+static void fill_kept_key(
+	struct kept_key *key, struct arena *arena, const struct sqlite_query *query)
+{
+	*key = (struct kept_key){
+		.scope = sqlite_query_keep(query, arena, 0),
+		.key = sqlite_query_keep(query, arena, 1),
+		.fingerprint_size = (size_t)sqlite_query_int(query, 2),
+		.http_status = (int32_t)sqlite_query_int(query, 3),
+		.body = sqlite_query_keep(query, arena, 4),
+		.owner = sqlite_query_keep(query, arena, 5),
+		.lease_us = sqlite_query_int(query, 6),
+		.note = sqlite_query_keep(query, arena, 7),
+	};
+}
+
+enum status sqlite_keys_list(struct session *base, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct slice first = page->after[0].len > 0 ? page->after[0] : prefix;
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+
+	if (status != STATUS_OK)
+		return status;
+	page->count = 0;
+	query = sqlite_query_open(session, list_sql);
+	sqlite_query_start(&query,
+		SQLITE_VALUES(sqlite_text(first), sqlite_text(page->after[1]),
+			sqlite_text(prefix_end(arena, prefix)), sqlite_int((int64_t)page->limit)));
+	while (sqlite_query_next(&query))
+		fill_kept_key(&keys[page->count++], arena, &query);
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	page->now_us = sqlite_now_us(session);
+	return status;
 }
 
 enum status sqlite_keys_sweep(struct session *base, size_t limit, size_t *deleted)

@@ -18,6 +18,15 @@ static const char settle_sql[] =
 	"UPDATE rate_limit_store SET current_count = current_count + ?3, "
 	"reserved_count = reserved_count - ?4 WHERE user_id = ?1 AND last_refresh_time = ?2";
 
+static void fill_row(struct limit_row *row, const struct sqlite_query *query)
+{
+	row->rate_limit = (int32_t)sqlite_query_int(query, 0);
+	row->time_window = (int32_t)sqlite_query_int(query, 1);
+	row->current_count = (int32_t)sqlite_query_int(query, 2);
+	row->reserved_count = (int32_t)sqlite_query_int(query, 3);
+	row->last_refresh_us = sqlite_query_int(query, 4);
+}
+
 static enum status fill_rows(struct sqlite_session *session, struct limit_row *rows, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(session, find_sql);
@@ -28,13 +37,8 @@ static enum status fill_rows(struct sqlite_session *session, struct limit_row *r
 		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->user_id)));
 		row->busy = false;
 		row->exists = sqlite_query_next(&query);
-		if (!row->exists)
-			continue;
-		row->rate_limit = (int32_t)sqlite_query_int(&query, 0);
-		row->time_window = (int32_t)sqlite_query_int(&query, 1);
-		row->current_count = (int32_t)sqlite_query_int(&query, 2);
-		row->reserved_count = (int32_t)sqlite_query_int(&query, 3);
-		row->last_refresh_us = sqlite_query_int(&query, 4);
+		if (row->exists)
+			fill_row(row, &query);
 	}
 	return sqlite_query_close(&query);
 }
@@ -91,9 +95,35 @@ static enum status find(struct session *base, struct limit_row *rows, size_t cou
 	return status;
 }
 
+static void fill_listed(void *listed, struct arena *arena, const struct sqlite_query *query)
+{
+	struct limit_row *row = listed;
+
+	*row = (struct limit_row){
+		.user_id = sqlite_query_keep(query, arena, 5),
+		.exists = true,
+	};
+	fill_row(row, query);
+}
+
+static enum status list(
+	struct session *session, struct arena *arena, struct row_page *page, struct limit_row *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT rate_limit, time_window, current_count, reserved_count, "
+		       "last_refresh_time, user_id FROM rate_limit_store WHERE user_id > ?1 "
+		       "ORDER BY user_id LIMIT ?4",
+		.row_size = sizeof(struct limit_row),
+		.fill = fill_listed,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
 const struct limit_repository sqlite_limit_repository = {
 	.lock = lock,
 	.put = put,
 	.settle = settle,
 	.find = find,
+	.list = list,
 };

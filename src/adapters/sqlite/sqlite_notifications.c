@@ -80,6 +80,34 @@ static enum status list(struct session *base, struct arena *arena, struct slice 
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
+static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct notification_facts *)row = (struct notification_facts){
+		.id = sqlite_query_keep(query, arena, 0),
+		.is_failed = sqlite_query_int(query, 1) != 0,
+		.created_us = sqlite_query_int(query, 2),
+		.has_event = sqlite_query_int(query, 3) != 0,
+		.has_letter = sqlite_query_int(query, 4) != 0,
+	};
+}
+
+static enum status list_facts(struct session *session, struct arena *arena, struct row_page *page,
+	struct notification_facts *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT notification_id, status = 'FAILED', created_at, "
+		       "EXISTS (SELECT 1 FROM processed_events p WHERE p.event_id = n.event_id), "
+		       "EXISTS (SELECT 1 FROM notification_dlq d WHERE d.id = n.notification_id "
+		       "AND d.kind = 'notification' AND d.resolved_at IS NULL) "
+		       "FROM notifications n WHERE notification_id > ?1 "
+		       "ORDER BY notification_id LIMIT ?4",
+		.row_size = sizeof(struct notification_facts),
+		.fill = fill_facts,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
 SQLITE_CLAIM_FUNCTIONS(claims, &claim_table)
 
 /* ---- what was given up ------------------------------------------------------------------- */
@@ -171,6 +199,7 @@ static enum status forget(struct session *base, int64_t age_us, size_t limit, si
 const struct notification_repository sqlite_notification_repository = {
 	.put = put,
 	.list = list,
+	.list_facts = list_facts,
 	.claims = SQLITE_CLAIMS(claims),
 	.dead = SQLITE_DEAD_LETTERS(dead, put_letters),
 	.inbox = {.put = take_in, .sweep = forget},

@@ -302,6 +302,60 @@ static enum status list(struct session *base, struct arena *arena, struct pot_pa
 	return status;
 }
 
+/* ---- verifying --------------------------------------------------------------------------- */
+
+static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct pot_facts *)row = (struct pot_facts){
+		.pot_id = (int32_t)sqlite_query_int(query, 0),
+		.name = sqlite_query_keep(query, arena, 1),
+		.max_coins = (int32_t)sqlite_query_int(query, 2),
+		.created_us = sqlite_query_int(query, 3),
+		.has_lock = sqlite_query_int(query, 4) != 0,
+		.has_lock_end = sqlite_query_int(query, 5) != 0,
+		.coin_total = sqlite_query_int(query, 6),
+	};
+}
+
+static enum status list_facts(
+	struct session *session, struct arena *arena, struct row_page *page, struct pot_facts *pots)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, "
+		       "(SELECT coalesce(sum(coin_count), 0) FROM coin WHERE pot_id = pot.id) "
+		       "FROM pot WHERE id > ?3 ORDER BY id LIMIT ?4",
+		.row_size = sizeof(struct pot_facts),
+		.fill = fill_facts,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, pots);
+}
+
+static void fill_coin(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	(void)arena;
+	*(struct coin_facts *)row = (struct coin_facts){
+		.id = sqlite_query_int(query, 0),
+		.pot_id = sqlite_query_int(query, 1),
+		.pot_exists = sqlite_query_int(query, 2) != 0,
+		.denomination = sqlite_query_int(query, 3),
+		.count = sqlite_query_int(query, 4),
+	};
+}
+
+static enum status list_coins(struct session *session, struct arena *arena, struct row_page *page,
+	struct coin_facts *coins)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT id, pot_id, EXISTS (SELECT 1 FROM pot WHERE pot.id = coin.pot_id), "
+		       "denomination, coin_count FROM coin WHERE id > ?3 ORDER BY id LIMIT ?4",
+		.row_size = sizeof(struct coin_facts),
+		.fill = fill_coin,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, coins);
+}
+
 const struct pot_repository sqlite_pot_repository = {
 	.take = take,
 	.put = put,
@@ -310,4 +364,6 @@ const struct pot_repository sqlite_pot_repository = {
 	.find_names = find_names,
 	.find_coins = find_coins,
 	.list = list,
+	.list_facts = list_facts,
+	.list_coins = list_coins,
 };

@@ -108,6 +108,34 @@ enum status sqlite_query_close(struct sqlite_query *query)
 	return query->rerun ? sqlite_session_rerun(query->session) : STATUS_OK;
 }
 
+static enum status fill_page(struct sqlite_session *session, struct arena *arena,
+	const struct sqlite_list *list, struct row_page *page, char *rows)
+{
+	struct sqlite_query query = sqlite_query_open(session, list->sql);
+
+	page->count = 0;
+	sqlite_query_start(
+		&query, SQLITE_VALUES(sqlite_text(page->after[0]), sqlite_text(page->after[1]),
+				sqlite_int(page->after_number), sqlite_int((int64_t)page->limit)));
+	while (sqlite_query_next(&query))
+		list->fill(rows + page->count++ * list->row_size, arena, &query);
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_list_rows(struct session *base, struct arena *arena,
+	const struct sqlite_list *list, struct row_page *page, void *rows)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = fill_page(session, arena, list, page, rows);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	page->now_us = sqlite_now_us(session);
+	return status;
+}
+
 enum status sqlite_sweep(
 	struct session *base, const char *sql, int64_t before_us, size_t limit, size_t *deleted)
 {

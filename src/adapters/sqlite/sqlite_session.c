@@ -239,6 +239,7 @@ static const struct session_ops session_ops = {
 	.keys_finish = sqlite_keys_finish,
 	.keys_forget = sqlite_keys_forget,
 	.keys_release = sqlite_keys_release,
+	.keys_list = sqlite_keys_list,
 	.keys_sweep = sqlite_keys_sweep,
 	.close = close_session,
 };

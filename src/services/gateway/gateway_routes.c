@@ -4,10 +4,10 @@
 
 #include "http/input.h"
 #include "services/gateway/gateway_batch.h"
+#include "services/gateway/limit_rules.h"
 #include "services/submit.h"
 
 #define MESSAGE_BYTES_MAX (16 * 1024)
-#define TIME_WINDOW_MAX 525600
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 

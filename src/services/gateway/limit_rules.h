@@ -7,6 +7,8 @@
 
 #include "ports/limit_repository.h"
 
+#define TIME_WINDOW_MAX 525600
+
 /* Whether the window of the row has elapsed. Time that runs backwards has not elapsed. */
 bool limit_has_elapsed(const struct limit_row *row, int64_t now_us, int64_t unit_us);
 

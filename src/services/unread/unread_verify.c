@@ -5,17 +5,9 @@
 #include "services/submit.h"
 #include "services/unread/counter_feed.h"
 
-#define PAGE_LIMIT 1000
 #define MESSAGES_MAX 1000 /* of one user that are read at a time */
 
 /* ---- comparing --------------------------------------------------------------------------- */
-
-struct verify_lookup {
-	struct read read;
-	const struct unread_verifier *verifier;
-	struct slice after;
-	size_t limit;
-};
 
 /* The next users of both sides, sorted. */
 struct sides {
@@ -27,12 +19,11 @@ struct sides {
 };
 
 static enum status read_messages(
-	const struct verify_lookup *lookup, struct arena *arena, struct sides *sides)
+	const struct dialogs *dialogs, const struct verify_page *page, struct sides *sides)
 {
-	const struct dialogs *dialogs = lookup->verifier->dialogs;
 	struct session *session = dialogs->store->ops->open_session(dialogs->store, SESSION_READ);
-	enum status status = dialogs->repository->count_unread(session, arena, lookup->after,
-		lookup->limit, sides->messages, &sides->message_count);
+	enum status status = dialogs->repository->count_unread(session, page->arena,
+		page->rows.after[0], page->rows.limit, sides->messages, &sides->message_count);
 
 	session_close(session);
 	return status;
@@ -46,40 +37,45 @@ static struct slice lower(struct slice a, struct slice b)
 	return slice_compare(a, b) < 0 ? a : b;
 }
 
-static enum status read_sides(const struct verify_lookup *lookup, struct session *session,
-	struct arena *arena, struct sides *sides)
+static enum status read_sides(const struct unread_verifier *verifier, struct session *session,
+	const struct verify_page *page, struct sides *sides)
 {
-	const struct counters *counters = lookup->verifier->counters;
+	size_t limit = page->rows.limit;
 	enum status status;
 
-	sides->messages = arena_array(arena, struct unread_count, lookup->limit);
-	sides->rows = arena_array(arena, struct counter_row, lookup->limit);
-	status = read_messages(lookup, arena, sides);
+	sides->messages = arena_array(page->arena, struct unread_count, limit);
+	sides->rows = arena_array(page->arena, struct counter_row, limit);
+	status = read_messages(verifier->dialogs, page, sides);
 	if (status == STATUS_OK)
-		status = counters->repository->list(session, arena, lookup->after, lookup->limit,
-			sides->rows, &sides->row_count);
+		status = verifier->counters->repository->list(session, page->arena,
+			page->rows.after[0], limit, sides->rows, &sides->row_count);
 	if (status != STATUS_OK)
 		return status;
-	if (sides->message_count == lookup->limit)
-		sides->horizon = sides->messages[lookup->limit - 1].user_id;
-	if (sides->row_count == lookup->limit)
-		sides->horizon = lower(sides->horizon, sides->rows[lookup->limit - 1].user_id);
+	if (sides->message_count == limit)
+		sides->horizon = sides->messages[limit - 1].user_id;
+	if (sides->row_count == limit)
+		sides->horizon = lower(sides->horizon, sides->rows[limit - 1].user_id);
 	return STATUS_OK;
 }
 
-static void write_difference(
-	struct buffer *body, struct slice user_id, int64_t unread, int64_t counted)
+static void differ(struct verify_page *page, struct slice user_id, int64_t unread, int64_t counted)
 {
-	if (body->data[body->len - 1] != '[')
-		buffer_char(body, ',');
-	buffer_text(body, "{\"userId\":");
-	buffer_json_string(body, user_id);
-	buffer_format(
-		body, ",\"unread\":%lld,\"counted\":%lld}", (long long)unread, (long long)counted);
+	struct buffer members = buffer_make(page->arena, 96);
+	struct buffer sentence = buffer_make(page->arena, user_id.len + 64);
+
+	buffer_text(&members, ",\"userId\":");
+	buffer_json_string(&members, user_id);
+	buffer_format(&members, ",\"unread\":%lld,\"counted\":%lld", (long long)unread,
+		(long long)counted);
+	buffer_add(&sentence, user_id);
+	buffer_format(&sentence, " has %lld unread, and %lld are counted", (long long)unread,
+		(long long)counted);
+	verify_differ_with(
+		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));
 }
 
 /* Walks both sides together; returns how many users there were. */
-static size_t compare_sides(const struct sides *sides, struct buffer *body)
+static size_t compare_sides(const struct sides *sides, struct verify_page *page)
 {
 	size_t m = 0, r = 0, users = 0;
 
@@ -98,46 +94,36 @@ static size_t compare_sides(const struct sides *sides, struct buffer *body)
 		if (slice_equal(right, user_id))
 			counted = sides->rows[r++].count;
 		if (unread != counted)
-			write_difference(body, user_id, unread, counted);
+			differ(page, user_id, unread, counted);
 		users++;
 	}
 	return users;
 }
 
-static enum status look_up(struct read *read, struct session *session, struct arena *arena)
+static enum status look(const void *context, struct session *session, struct verify_page *page)
 {
-	const struct verify_lookup *lookup = (struct verify_lookup *)read;
-	struct buffer body = buffer_make(read->command.arena, 256);
 	struct sides sides = {0};
-	enum status status = read_sides(lookup, session, arena, &sides);
-	size_t users;
+	enum status status = read_sides(context, session, page, &sides);
 
 	if (status != STATUS_OK)
 		return status;
-	buffer_text(&body, "{\"differences\":[");
-	users = compare_sides(&sides, &body);
-	buffer_format(&body, "],\"users\":%zu,\"next\":", users);
-	if (sides.horizon.len > 0)
-		buffer_json_string(&body, sides.horizon);
-	else
-		buffer_text(&body, "null");
-	buffer_char(&body, '}');
-	read->command.answer = answer_json(200, buffer_slice(&body));
+	page->checked = compare_sides(&sides, page);
+	buffer_add(&page->position, sides.horizon);
 	return STATUS_OK;
 }
 
-static void get_differences(void *context, struct request *request)
+struct verifier unread_verifier(const struct unread_verifier *verifier)
 {
-	struct unread_verifier *verifier = context;
-	struct verify_lookup *lookup = arena_new(&request->arena, struct verify_lookup);
-	struct input input;
+	static const struct verify_part part = {"users", look};
 
-	input_init(&input, request);
-	lookup->read.look_up = look_up;
-	lookup->verifier = verifier;
-	lookup->after = input_query(&input, "after");
-	lookup->limit = input_limit(&input, PAGE_LIMIT);
-	submit_read(&input, verifier->counters->lanes, &lookup->read);
+	return (struct verifier){
+		.name = "unread",
+		.counted_as = "users",
+		.parts = &part,
+		.part_count = 1,
+		.context = verifier,
+		.lanes = &verifier->counters->lanes,
+	};
 }
 
 /* ---- repairing --------------------------------------------------------------------------- */
@@ -330,7 +316,6 @@ static void post_repair(void *context, struct request *request)
 void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/verify/unread", ACCESS_ADMIN, get_differences, verifier, 0},
 		{"POST", "/operator/verify/unread/{userId}/repair", ACCESS_ADMIN, post_repair,
 			verifier, 0},
 	};

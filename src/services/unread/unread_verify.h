@@ -13,6 +13,7 @@
 #include "http/router.h"
 #include "services/unread/counters.h"
 #include "services/unread/dialogs.h"
+#include "services/verify.h"
 
 #define REPAIRED_MAX 1024
 
@@ -36,7 +37,13 @@ void unread_verify_close(struct unread_verifier *verifier);
 /* On the committer: tells the cache and the streams of those who were repaired. */
 void unread_verify_committed(struct unread_verifier *verifier);
 
-/* Adds the routes. `verifier` outlives the router. */
+/*
+ * What services/verify.h asks for: counter-differs, with the members userId, unread and counted.
+ * `verifier` outlives it.
+ */
+struct verifier unread_verifier(const struct unread_verifier *verifier);
+
+/* Adds the route that repairs. `verifier` outlives the router. */
 void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router);
 
 #endif

@@ -1,0 +1,196 @@
+#include "services/counts/count_verify.h"
+
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "http/input.h"
+#include "services/verify_keys.h"
+
+/* ---- counts ------------------------------------------------------------------------------ */
+
+static void check_count(struct verify_page *page, const struct count_row *row)
+{
+	struct slice id = row->item_id;
+
+	if (id.len == 0 || id.len > ID_BYTES_MAX || !text_is_utf8(id) || text_has_control(id))
+		verify_differ(
+			page, id, "id", "%.*s: this is no id of a count", (int)id.len, id.data);
+	verify_time(page, id, "last_updated_at", row->updated_us);
+}
+
+static enum status look_at_counts(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	const struct counts *counts = context;
+	struct count_row *rows = arena_array(page->arena, struct count_row, page->rows.limit);
+	enum status status = counts->repository->list(session, page->arena, &page->rows, rows);
+
+	if (status != STATUS_OK || page->rows.count == 0)
+		return status;
+	for (size_t i = 0; i < page->rows.count; i++)
+		check_count(page, &rows[i]);
+	verify_finish(page, rows[page->rows.count - 1].item_id, (struct slice){0});
+	return STATUS_OK;
+}
+
+/* ---- kept answers ------------------------------------------------------------------------ */
+
+/* What a good answer says; texts are in memory of the page. */
+struct kept_count {
+	struct slice item_id;
+	int64_t value;
+	int64_t updated_us; /* of one that made the count */
+};
+
+static struct slice string_of(struct arena *arena, const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+
+	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
+}
+
+/* false: nobody was ever answered so. */
+static bool read_kept(struct arena *arena, const struct kept_key *key, struct kept_count *kept)
+{
+	bool is_made = key->http_status == 201;
+	char why[JSON_WHY_SIZE];
+	json_t *body = json_parse_object(key->body, why);
+	const json_t *value = json_object_get(body, is_made ? "currentValue" : "value");
+	bool good = json_is_integer(value);
+
+	kept->value = json_integer_value(value);
+	kept->item_id = string_of(arena, body, "itemId");
+	if (is_made)
+		good = good &&
+		       text_to_time_us(string_of(arena, body, "lastUpdatedAt"), &kept->updated_us);
+	json_decref(body);
+	return good && kept->item_id.len > 0;
+}
+
+static void differ_in_answer(struct verify_page *page, const struct kept_key *key)
+{
+	struct slice id = verify_key_id(page, key);
+
+	verify_differ(page, id, "answer", "%.*s: no such request is answered with what is kept",
+		(int)id.len, id.data);
+}
+
+static enum status check_changes(const void *context, struct session *session,
+	struct verify_page *page, const struct kept_key *keys, size_t count)
+{
+	static const char reset[] = "POST /api/v1/counts/{itemId}/reset";
+
+	(void)context;
+	(void)session;
+	for (size_t i = 0; i < count; i++) {
+		struct kept_count kept;
+
+		if (keys[i].http_status != 200)
+			continue;
+		if (!read_kept(page->arena, &keys[i], &kept) ||
+			(slice_starts_with(keys[i].scope, reset) && kept.value != 0))
+			differ_in_answer(page, &keys[i]);
+	}
+	return STATUS_OK;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	return slice_compare(
+		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
+}
+
+/* The counts of these answers: sorted, without repetition. */
+static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
+{
+	size_t row_count = 0;
+
+	for (size_t i = 0; i < count; i++)
+		rows[i] = (struct count_row){.item_id = kept[i].item_id};
+	qsort(rows, count, sizeof(*rows), compare_rows);
+	for (size_t i = 0; i < count; i++) {
+		if (row_count == 0 || compare_rows(&rows[row_count - 1], &rows[i]) != 0)
+			rows[row_count++] = rows[i];
+	}
+	return row_count;
+}
+
+/*
+ * The rows are read after the keys, in another snapshot: what is written in between is later still,
+ * and a count that is gone says nothing.
+ */
+static enum status compare_with_counts(const struct counts *counts, struct session *session,
+	struct verify_page *page, const struct kept_count *kept, size_t count)
+{
+	struct count_row *rows = arena_array(page->arena, struct count_row, count);
+	size_t row_count = rows_of(kept, count, rows);
+	enum status status = counts->repository->find(session, rows, row_count);
+
+	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
+		struct count_row wanted = {.item_id = kept[i].item_id};
+		const struct count_row *row =
+			bsearch(&wanted, rows, row_count, sizeof(*rows), compare_rows);
+
+		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
+			verify_differ(page, row->item_id, "older-than-kept",
+				"%.*s: it was updated %lld s before it was made",
+				(int)row->item_id.len, row->item_id.data,
+				(long long)((kept[i].updated_us - row->updated_us) / 1000000));
+	}
+	return status;
+}
+
+static enum status check_creations(const void *context, struct session *session,
+	struct verify_page *page, const struct kept_key *keys, size_t count)
+{
+	struct kept_count *kept = arena_array(page->arena, struct kept_count, count);
+	size_t kept_count = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (keys[i].http_status != 201)
+			continue;
+		if (read_kept(page->arena, &keys[i], &kept[kept_count]))
+			kept_count++;
+		else
+			differ_in_answer(page, &keys[i]);
+	}
+	if (kept_count == 0)
+		return STATUS_OK;
+	return compare_with_counts(context, session, page, kept, kept_count);
+}
+
+static enum status look_at_changes(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_keys changes = {
+		.prefix = "POST /api/v1/counts/", .check = check_changes};
+
+	return verify_keys_look(&changes, context, session, page);
+}
+
+static enum status look_at_creations(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_keys creations = {
+		.prefix = "POST /api/v1/internal/counts", .check = check_creations};
+
+	return verify_keys_look(&creations, context, session, page);
+}
+
+struct verifier counts_verifier(const struct counts *counts)
+{
+	static const struct verify_part parts[] = {
+		{"counts", look_at_counts},
+		{"changes", look_at_changes},
+		{"creations", look_at_creations},
+	};
+
+	return (struct verifier){
+		.name = "counts",
+		.parts = parts,
+		.part_count = sizeof(parts) / sizeof(parts[0]),
+		.context = counts,
+		.lanes = &counts->lanes,
+	};
+}

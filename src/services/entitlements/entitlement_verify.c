@@ -1,0 +1,181 @@
+#include "services/entitlements/entitlement_verify.h"
+
+#include "services/entitlements/entitlement_event.h"
+#include "services/verify_claims.h"
+#include "services/verify_keys.h"
+
+#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL)
+
+static struct slice id_of(struct verify_page *page, struct slice user_id, struct slice unit)
+{
+	return entitlement_aggregate_key(page->arena, user_id, unit);
+}
+
+/* Grants have odd versions. */
+static bool is_turn(bool is_active, int64_t version)
+{
+	return is_active == (version % 2 != 0);
+}
+
+/* Younger than what is kept for so long, whatever the clocks say. */
+static bool is_kept(const struct verify_page *page, int64_t time_us, int64_t kept_us)
+{
+	return time_us > page->rows.now_us - kept_us + VERIFY_SKEW_US;
+}
+
+/* ---- entitlements ------------------------------------------------------------------------ */
+
+static void compare_with_line(
+	struct verify_page *page, struct slice id, const struct entitlement_facts *facts)
+{
+	const struct entitlement_row *row = &facts->row;
+
+	if (!facts->has_line && is_kept(page, row->updated_us, LINE_KEPT_US))
+		verify_differ(page, id, "audit-missing", "%.*s: version %lld has no line of audit",
+			(int)id.len, id.data, (long long)row->version);
+	if (!facts->has_line)
+		return;
+	if (facts->line_version != row->version || facts->line_is_active != row->is_active ||
+		facts->line_us != row->updated_us)
+		verify_differ(page, id, "audit-differs",
+			"%.*s: it is %s with version %lld, and was %s with version %lld",
+			(int)id.len, id.data, row->is_active ? "active" : "revoked",
+			(long long)row->version, facts->line_is_active ? "granted" : "revoked",
+			(long long)facts->line_version);
+}
+
+static void check_entitlement(struct verify_page *page, const struct entitlement_facts *facts)
+{
+	const struct entitlement_row *row = &facts->row;
+	struct slice id = id_of(page, row->user_id, row->unit);
+
+	if (row->version < 1)
+		verify_differ(page, id, "version", "%.*s: its version is %lld", (int)id.len,
+			id.data, (long long)row->version);
+	else if (!is_turn(row->is_active, row->version))
+		verify_differ(page, id, "status", "%.*s: it is %s with version %lld", (int)id.len,
+			id.data, row->is_active ? "ACTIVE" : "REVOKED", (long long)row->version);
+	verify_time(page, id, "updated_at", row->updated_us);
+	compare_with_line(page, id, facts);
+}
+
+static enum status look_at_entitlements(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	const struct entitlements *entitlements = context;
+	struct entitlement_facts *rows =
+		arena_array(page->arena, struct entitlement_facts, page->rows.limit);
+	enum status status =
+		entitlements->repository->list_facts(session, page->arena, &page->rows, rows);
+	const struct entitlement_row *last;
+
+	if (status != STATUS_OK || page->rows.count == 0)
+		return status;
+	for (size_t i = 0; i < page->rows.count; i++)
+		check_entitlement(page, &rows[i]);
+	last = &rows[page->rows.count - 1].row;
+	verify_finish(page, last->user_id, last->unit);
+	return STATUS_OK;
+}
+
+/* ---- the audit --------------------------------------------------------------------------- */
+
+static void differ_in_line(struct verify_page *page, const struct entitlement_audit *line,
+	const char *what, const char *why)
+{
+	struct slice id = id_of(page, line->user_id, line->unit);
+
+	verify_differ(page, id, what, "%.*s: version %lld of the audit %s", (int)id.len, id.data,
+		(long long)line->version, why);
+}
+
+/* Whether the event tells what the line tells. */
+static bool is_told(struct verify_page *page, const struct audit_facts *facts)
+{
+	const struct entitlement_audit *line = &facts->line;
+	const char *type = line->is_active ? ENTITLEMENT_GRANTED : ENTITLEMENT_REVOKED;
+	struct entitlement_event event;
+
+	if (entitlement_event_unpack(page->arena, facts->payload, &event))
+		return false;
+	return slice_is(facts->event_type, type) && slice_is(event.event_type, type) &&
+	       slice_equal(facts->event_key, id_of(page, line->user_id, line->unit)) &&
+	       slice_equal(event.event_id, line->event_id) &&
+	       slice_equal(event.user_id, line->user_id) && slice_equal(event.unit, line->unit) &&
+	       event.version == line->version;
+}
+
+static void check_line(struct verify_page *page, const struct audit_facts *facts)
+{
+	const struct entitlement_audit *line = &facts->line;
+
+	if (!is_turn(line->is_active, line->version))
+		differ_in_line(
+			page, line, "audit-action", line->is_active ? "is a grant" : "is a revoke");
+	if (facts->is_repeated)
+		differ_in_line(page, line, "audit-repeated", "is there twice");
+	if (facts->version_before != 0 && facts->version_before != line->version - 1)
+		differ_in_line(page, line, "audit-gap", "does not follow the one before");
+	if (!facts->has_row)
+		differ_in_line(page, line, "no-entitlement", "is of no entitlement");
+	if (!facts->has_event && is_kept(page, line->at_us, PUBLISHED_KEPT_US))
+		differ_in_line(page, line, "outbox-missing", "has no event in the outbox");
+	if (facts->has_event && !is_told(page, facts))
+		differ_in_line(page, line, "outbox-differs", "has an event that tells otherwise");
+}
+
+static enum status look_at_audit(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	const struct entitlements *entitlements = context;
+	struct audit_facts *lines = arena_array(page->arena, struct audit_facts, page->rows.limit);
+	enum status status =
+		entitlements->repository->list_audit(session, page->arena, &page->rows, lines);
+	const struct entitlement_audit *last;
+
+	if (status != STATUS_OK || page->rows.count == 0)
+		return status;
+	for (size_t i = 0; i < page->rows.count; i++)
+		check_line(page, &lines[i]);
+	last = &lines[page->rows.count - 1].line;
+	verify_finish_number(page, last->user_id, last->unit, last->version);
+	return STATUS_OK;
+}
+
+/* ---- outbox and keys --------------------------------------------------------------------- */
+
+static enum status look_at_outbox(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_claims words = {
+		.busy = "IN_FLIGHT", .done = "PUBLISHED", .done_at = "published_at"};
+	const struct entitlements *entitlements = context;
+
+	return verify_claims_look(&words, &entitlements->outbox->claims, session, page);
+}
+
+static enum status look_at_keys(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_keys keys = {.prefix = "POST /v1/entitlements/"};
+
+	return verify_keys_look(&keys, context, session, page);
+}
+
+struct verifier entitlements_verifier(const struct entitlements *entitlements)
+{
+	static const struct verify_part parts[] = {
+		{"entitlements", look_at_entitlements},
+		{"audit", look_at_audit},
+		{"outbox", look_at_outbox},
+		{"keys", look_at_keys},
+	};
+
+	return (struct verifier){
+		.name = "entitlements",
+		.parts = parts,
+		.part_count = sizeof(parts) / sizeof(parts[0]),
+		.context = entitlements,
+		.lanes = &entitlements->lanes,
+	};
+}
