@@ -5,15 +5,17 @@
 #ifndef QUIPU_ACCESS_CALLER_H
 #define QUIPU_ACCESS_CALLER_H
 
+#include <stdint.h>
+
 #include "base/slice.h"
 
 enum access {
-	ACCESS_EXTERNAL, /* a key with the scope external, or one that includes it */
-	ACCESS_INTERNAL, /* a key with the scope internal, or admin */
-	ACCESS_ADMIN,    /* a key with the scope admin */
-	ACCESS_PUBLIC,   /* nothing */
-	ACCESS_USER,     /* a user's token; where tokens are not checked, a key with internal */
-	ACCESS_OWNER,    /* a token of the user in the path, or a key with internal */
+	ACCESS_EXTERNAL,     /* a key with the scope external, or one that includes it */
+	ACCESS_INTERNAL,     /* a key with the scope internal, or admin */
+	ACCESS_ADMIN,        /* a key with the scope admin */
+	ACCESS_PUBLIC,       /* nothing */
+	ACCESS_USER,         /* a user's token; where tokens are not checked, a key with internal */
+	ACCESS_OWNER,        /* a token of the user in the path, or a key with internal */
 	ACCESS_OWNER_STREAM, /* the same, also as ?access_token=, for browsers' EventSource */
 };
 
@@ -29,6 +31,7 @@ enum caller_kind {
 struct caller {
 	enum caller_kind kind;
 	struct slice name;
+	int64_t ends_us; /* of a token, when it is no longer one; 0: never */
 };
 
 #endif

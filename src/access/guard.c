@@ -117,7 +117,10 @@ static enum status refuse(
 	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
 }
 
-/* What stands behind "Bearer", or in the query. {NULL, 0}: nothing. */
+/*
+ * What stands behind "Bearer", or in the query. {NULL, 0}: nothing. A key in the query is none: it
+ * lives long, and URLs are kept by browsers and proxies.
+ */
 static struct slice shown_by(const struct access_question *question)
 {
 	struct slice rest = slice_trim(question->authorization);
@@ -125,7 +128,12 @@ static struct slice shown_by(const struct access_question *question)
 
 	if (question->authorization.data)
 		return slice_is_nocase(scheme, "Bearer") ? slice_trim(rest) : (struct slice){0};
-	return question->query_token;
+	return key_is_shown(question->query_token) ? (struct slice){0} : question->query_token;
+}
+
+bool access_is_shown(const struct access_question *question)
+{
+	return shown_by(question).data != NULL;
 }
 
 static struct caller caller_of(struct arena *arena, enum caller_kind kind, struct slice name)
@@ -156,18 +164,17 @@ static enum status check_key(struct guard *guard, struct arena *arena, enum acce
 static enum status check_token(struct guard *guard, struct arena *arena, struct slice shown,
 	struct caller *caller, const char **why)
 {
+	struct token_claims claims;
 	enum token_fault fault;
-	struct slice subject;
-	int64_t expires_us;
 
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"a user's token is required: Authorization: Bearer <JWT>", why);
-	fault = token_check(guard->tokens, arena, shown, clock_wall_us(&clock_system), &subject,
-		&expires_us);
+	fault = token_check(guard->tokens, arena, shown, clock_wall_us(&clock_system), &claims);
 	if (fault != TOKEN_GOOD)
 		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
-	*caller = caller_of(arena, CALLER_USER, subject);
+	*caller = caller_of(arena, CALLER_USER, claims.subject);
+	caller->ends_us = claims.ends_us;
 	return STATUS_OK;
 }
 
@@ -179,8 +186,7 @@ static enum status check_owner(struct guard *guard, struct arena *arena,
 	enum status status;
 
 	if (checks_keys(guard) && (key_is_shown(shown) || !checks_tokens(guard)))
-		return check_key(
-			guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
+		return check_key(guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
 	if (!checks_tokens(guard))
 		return STATUS_OK;
 	status = check_token(guard, arena, shown, caller, why);

@@ -38,6 +38,9 @@ struct access_question {
 	struct slice query_token;   /* {NULL, 0}: none, or the route does not take it there */
 };
 
+/* Whether it shows a key or a token, good or not. */
+bool access_is_shown(const struct access_question *question);
+
 /*
  * OK: `*caller`, in memory of `arena`. UNAUTHENTICATED or FORBIDDEN: `*why` is a static sentence
  * for the client. `guard` may be NULL: then anyone may do everything.
