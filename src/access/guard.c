@@ -48,6 +48,14 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
+static void drop_files(struct key_ring *keys, struct token_checker *tokens)
+{
+	if (keys)
+		key_ring_free(keys);
+	if (tokens)
+		token_checker_free(tokens);
+}
+
 static bool read_files(
 	const struct guard *guard, struct key_ring **keys, struct token_checker **tokens, char *why)
 {
@@ -58,18 +66,10 @@ static bool read_files(
 	if (checks_keys(guard) && !(*keys = key_ring_read(guard->config.keys_file, why)))
 		return false;
 	if (checks_tokens(guard) && !(*tokens = token_checker_new(&guard->config.tokens, why))) {
-		key_ring_free(*keys);
+		drop_files(*keys, NULL);
 		return false;
 	}
 	return true;
-}
-
-static void drop_files(struct key_ring *keys, struct token_checker *tokens)
-{
-	if (keys)
-		key_ring_free(keys);
-	if (tokens)
-		token_checker_free(tokens);
 }
 
 struct guard *guard_new(const struct guard_config *config, char *why)

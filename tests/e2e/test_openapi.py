@@ -31,6 +31,12 @@ def test_every_reference_resolves(openapi):
 
 def test_everything_defined_is_used(openapi):
     used = {node["$ref"] for node in nodes(openapi.document) if "$ref" in node}
+    used |= {
+        f"#/components/securitySchemes/{name}"
+        for operation in operations(openapi.document)
+        for requirement in operation.get("security", [])
+        for name in requirement
+    }
     defined = {
         f"#/components/{kind}/{name}" for kind, entries in openapi.document["components"].items() for name in entries
     }

@@ -49,8 +49,7 @@ static void check_flips(
 	}
 }
 
-static void try_token(
-	const struct token_checker *checker, struct arena *arena, struct slice token)
+static void try_token(const struct token_checker *checker, struct arena *arena, struct slice token)
 {
 	struct token_claims claims = {.ends_us = -1};
 	enum token_fault fault = token_check(checker, arena, token, NOW_US, &claims);

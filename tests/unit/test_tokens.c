@@ -87,8 +87,7 @@ static void expect_at(const struct token_checker *checker, struct slice token, i
 	enum token_fault expected, const char *what)
 {
 	struct token_claims claims = {.subject = slice_of("untouched"), .ends_us = -7};
-	enum token_fault fault =
-		token_check(checker, &arena, token, now_s * 1000000, &claims);
+	enum token_fault fault = token_check(checker, &arena, token, now_s * 1000000, &claims);
 
 	if (fault != expected)
 		fail_msg("%s: \"%s\", not \"%s\"", what, token_fault_text(fault),
@@ -253,7 +252,8 @@ static const struct {
 	{"[]", TOKEN_MALFORMED},
 	{"\"eyJ9.eyJ9.\"", TOKEN_MALFORMED},
 	{"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.AAAA", TOKEN_MALFORMED}, /* nested */
-	{"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}", TOKEN_MALFORMED},
+	{"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}",
+		TOKEN_MALFORMED},
 	/* what is not known does no harm */
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"admin\":true,\"iat\":\"never\"}", TOKEN_GOOD},
 };
@@ -279,8 +279,7 @@ static struct slice make_for(size_t subject_len)
 	for (size_t i = 0; i < subject_len; i++)
 		buffer_char(&claims, 'x');
 	buffer_text(&claims, "\"}");
-	return token_maker_make(
-		&makers[HS], &arena, header_of(&makers[HS]), buffer_slice(&claims));
+	return token_maker_make(&makers[HS], &arena, header_of(&makers[HS]), buffer_slice(&claims));
 }
 
 static void a_subject_has_128_bytes_at_most_and_a_token_8192(void **state)
@@ -406,8 +405,7 @@ static void a_header_names_the_one_algorithm_and_asks_for_nothing_else(void **st
 		struct token_checker *checker = checker_of(&makers[i]);
 
 		for (size_t j = 0; j < COUNT_OF(header_table); j++) {
-			struct slice header =
-				fill_in(header_table[j].header, makers[i].algorithm);
+			struct slice header = fill_in(header_table[j].header, makers[i].algorithm);
 
 			expect(checker,
 				token_maker_make(&makers[i], &arena, header, slice_of(GOOD_CLAIMS)),
@@ -487,8 +485,7 @@ static void a_signature_of_another_length_or_of_zeros_is_refused(void **state)
 			expect(checker, with_signature(&makers[i], slice_make(zeros, len)),
 				TOKEN_BAD_SIGNATURE, "zeros");
 		for (size_t len = 0; len < right.len; len++)
-			expect(checker,
-				with_signature(&makers[i], slice_make(right.data, len)),
+			expect(checker, with_signature(&makers[i], slice_make(right.data, len)),
 				TOKEN_BAD_SIGNATURE, "cut short");
 		buffer_add(&longer, right);
 		buffer_char(&longer, '\0');
@@ -505,8 +502,8 @@ static const char order[] = "\xff\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xf
 static void halves_of_es256_are_above_0_and_below_the_order(void **state)
 {
 	struct token_checker *checker = checker_of(&makers[ES]);
-	struct slice right = token_maker_sign(
-		&makers[ES], &arena, covered_by(make(&makers[ES], GOOD_CLAIMS)));
+	struct slice right =
+		token_maker_sign(&makers[ES], &arena, covered_by(make(&makers[ES], GOOD_CLAIMS)));
 	char bytes[64];
 
 	(void)state;
@@ -538,11 +535,9 @@ static void der_is_no_signature_of_es256(void **state)
 	size_t len = sizeof(der);
 
 	(void)state;
+	assert_int_equal(EVP_DigestSignInit(digest, NULL, EVP_sha256(), NULL, makers[ES].key), 1);
 	assert_int_equal(
-		EVP_DigestSignInit(digest, NULL, EVP_sha256(), NULL, makers[ES].key), 1);
-	assert_int_equal(EVP_DigestSign(digest, der, &len, (const unsigned char *)text.data,
-				 text.len),
-		1);
+		EVP_DigestSign(digest, der, &len, (const unsigned char *)text.data, text.len), 1);
 	EVP_MD_CTX_free(digest);
 	expect(checker, with_signature(&makers[ES], slice_make(der, len)), TOKEN_BAD_SIGNATURE,
 		"DER");
@@ -558,8 +553,8 @@ static void a_public_key_signs_nothing(void **state)
 
 	(void)state;
 	expect(checker,
-		token_maker_make(&makers[HS], &arena, header_of(&makers[HS]),
-			slice_of(GOOD_CLAIMS)),
+		token_maker_make(
+			&makers[HS], &arena, header_of(&makers[HS]), slice_of(GOOD_CLAIMS)),
 		TOKEN_OTHER_ALGORITHM, "HS256 where RS256 is asked for");
 	token_checker_free(checker);
 	config.algorithm = "HS256";
@@ -582,9 +577,9 @@ static void no_character_of_a_token_can_be_another(void **state)
 				struct token_claims claims;
 
 				bytes[at] = (char)(token.data[at] ^ (1 << bit));
-				assert_int_not_equal(token_check(checker, &arena,
-							     slice_make(bytes, token.len), NOW_US,
-							     &claims),
+				assert_int_not_equal(
+					token_check(checker, &arena, slice_make(bytes, token.len),
+						NOW_US, &claims),
 					TOKEN_GOOD);
 			}
 			bytes[at] = token.data[at];
@@ -694,8 +689,8 @@ static struct slice encrypted_pem_of(EVP_PKEY *key)
 	char *text;
 	long len;
 
-	assert_true(PEM_write_bio_PKCS8PrivateKey(
-		out, key, EVP_aes_128_cbc(), "pass", 4, NULL, NULL));
+	assert_true(
+		PEM_write_bio_PKCS8PrivateKey(out, key, EVP_aes_128_cbc(), "pass", 4, NULL, NULL));
 	len = BIO_get_mem_data(out, &text);
 	copy = arena_copy(&arena, slice_make(text, (size_t)len));
 	BIO_free(out);
@@ -760,8 +755,8 @@ static void what_an_editor_leaves_at_the_end_is_no_part_of_a_secret(void **state
 	expect_secret(slice_of(MAKER_SECRET "\n"), TOKEN_GOOD, "a line feed");
 	expect_secret(slice_of(MAKER_SECRET "\r\n\n"), TOKEN_GOOD, "some more");
 	expect_secret(slice_of(MAKER_SECRET " "), TOKEN_BAD_SIGNATURE, "a blank counts");
-	expect_secret(slice_make(MAKER_SECRET "\0x", sizeof(MAKER_SECRET) + 1),
-		TOKEN_BAD_SIGNATURE, "so do bytes");
+	expect_secret(slice_make(MAKER_SECRET "\0x", sizeof(MAKER_SECRET) + 1), TOKEN_BAD_SIGNATURE,
+		"so do bytes");
 	expect_secret(slice_of("\n" MAKER_SECRET), TOKEN_BAD_SIGNATURE, "in front it counts");
 }
 

@@ -1,6 +1,6 @@
 /*
- * The issuer of users' tokens, for tests: has a key of one algorithm, gives the public side of it as
- * the file that --jwt-key names, and signs whatever it is given, sense or not.
+ * The issuer of users' tokens, for tests: has a key of one algorithm, gives the public side of it
+ * as the file that --jwt-key names, and signs whatever it is given, sense or not.
  */
 #ifndef QUIPU_TESTS_TOKEN_MAKER_H
 #define QUIPU_TESTS_TOKEN_MAKER_H
