@@ -150,9 +150,13 @@ static struct slice shown_by(const struct access_question *question)
 	return key_is_shown(question->query_token) ? (struct slice){0} : question->query_token;
 }
 
-bool access_is_shown(const struct access_question *question)
+bool access_shows_token(const struct access_question *question)
 {
-	return shown_by(question).data != NULL;
+	struct slice shown = shown_by(question);
+	bool asks_user = question->access == ACCESS_USER || question->access == ACCESS_OWNER ||
+			 question->access == ACCESS_OWNER_STREAM;
+
+	return asks_user && shown.data && !key_is_shown(shown);
 }
 
 static struct caller caller_of(struct arena *arena, enum caller_kind kind, struct slice name)

@@ -3,9 +3,9 @@
  * request: on a cached counter that took a quarter (HS256) to three quarters (ES256) of the
  * throughput. Known are the SHA-256 of a token, its subject, and when it ends, never the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB, of which only what is used is ever touched. In its
- * place the least recently used goes, and is verified again when it comes back. What is known is
- * true for one key: another key needs another cache.
+ * Memory is bounded: 16384 tokens, about 3 MB, of which only what is used is ever touched. Where
+ * there is no room the least recently used goes, and is verified again when it comes back. What is
+ * known is true for one key: another key needs another cache.
  *
  * All but new and free are for any thread.
  */
@@ -15,7 +15,8 @@
 #include "access/tokens.h"
 #include "base/digest.h"
 
-/* How many tokens have a place of those whose digests agree in the last 12 of their first 16 bits. */
+/* How many tokens have a place of those whose digests agree in the last 12 of their first 16 bits.
+ */
 #define TOKEN_CACHE_WAYS 4
 
 struct token_cache;

@@ -224,8 +224,8 @@ static void open_site(struct site *site)
 	site->guard = guard_new(&config, why);
 	assert_non_null(site->guard);
 	snprintf(claims, sizeof(claims), "{\"sub\":\"alice\",\"exp\":%lld}", (long long)exp);
-	site->token = token_maker_make(&site->maker, &arena,
-		slice_of("{\"alg\":\"HS256\"}"), slice_of(claims));
+	site->token = token_maker_make(
+		&site->maker, &arena, slice_of("{\"alg\":\"HS256\"}"), slice_of(claims));
 }
 
 static void close_site(struct site *site)
@@ -334,7 +334,8 @@ static void keys_change_while_others_ask(void **state)
 		_Atomic unsigned *count = is_right ? &site.admitted : &site.refused;
 		unsigned before = *count;
 
-		write_secret(&site, is_right ? MAKER_SECRET : "another secret, long enough as well");
+		write_secret(
+			&site, is_right ? MAKER_SECRET : "another secret, long enough as well");
 		assert_true(guard_reload(site.guard, why));
 		while (*count == before)
 			sched_yield();
