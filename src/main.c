@@ -10,6 +10,7 @@
 #include "app/app.h"
 #include "base/clock.h"
 #include "cli/health.h"
+#include "cli/keys.h"
 #include "cli/manual.h"
 #include "cli/operator.h"
 #include "cli/verify.h"
@@ -92,6 +93,12 @@ static int run_verify(struct app *app)
 	return verify_run(&app->settings, &operands);
 }
 
+static int run_keys(struct app *app)
+{
+	(void)app;
+	return keys_run(&operands);
+}
+
 static int run_health(struct app *app)
 {
 	return health_run(&app->settings);
@@ -102,8 +109,10 @@ static int run_routes(struct app *app)
 	app_add_routes(app);
 	for (size_t i = 0; i < router_count(app->router); i++) {
 		const struct route *route = router_at(app->router, i);
+		const char *role = router_role(route);
 
-		printf("%s %s\n", route->method, route->path);
+		printf("%s %s %s %s\n", route->method, route->path, access_name(route->access),
+			role ? role : "-");
 	}
 	return EXIT_SUCCESS;
 }
@@ -135,6 +144,7 @@ static const struct {
 	{"dlq", run_dlq, false, dlq_flags},
 	{"outbox", run_outbox, false, outbox_flags},
 	{"verify", run_verify, false, verify_flags},
+	{"keys", run_keys, false, keys_flags},
 	{"routes", run_routes, true, NULL},
 	{"version", run_version, false, NULL},
 	{"help", run_help, false, no_flags},

@@ -264,6 +264,8 @@ enum status guard_check(struct guard *guard, struct arena *arena,
 	pthread_rwlock_rdlock(&guard->lock);
 	status = check(guard, arena, question, caller, why);
 	pthread_rwlock_unlock(&guard->lock);
+	if (status != STATUS_OK)
+		*caller = (struct caller){.kind = CALLER_ANYONE};
 	return status;
 }
 

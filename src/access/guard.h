@@ -43,7 +43,7 @@ bool access_shows_token(const struct access_question *question);
 
 /*
  * OK: `*caller`, in memory of `arena`. UNAUTHENTICATED or FORBIDDEN: `*why` is a static sentence
- * for the client. `guard` may be NULL: then anyone may do everything.
+ * for the client, and `*caller` anyone. `guard` may be NULL: then anyone may do everything.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);

@@ -8,12 +8,20 @@
 
 #include "base/arena.h"
 #include "base/digest.h"
+#include "base/random.h"
+#include "base/roles.h"
 
 #define ID_MAX 64
 #define LINE_MAX_SIZE 1024
 #define KEYS_MAX 4096
 #define SCOPES_MAX 16
 #define SECRETS_PER_ID 2
+#define SECRET_BYTES 32
+#define HEX_SIZE (2 * SHA256_SIZE + 1)
+
+static const char id_rule[] = "an id is 1 to 64 of a-z, 0-9, - and .";
+static const char scopes_rule[] = "the scopes are external, internal or admin, with :role behind "
+				  "them or without, and commas between them";
 
 struct scope {
 	enum access access;
@@ -47,6 +55,12 @@ static bool wrong(const struct reading *reading, const char *what)
 	snprintf(reading->why, KEYS_WHY_SIZE, "%s, line %zu: %s", reading->file, reading->line,
 		what);
 	return false;
+}
+
+static void write_unreadable(const struct reading *reading)
+{
+	snprintf(reading->why, KEYS_WHY_SIZE, "the file of API keys %s cannot be read: %s",
+		reading->file, strerror(errno));
 }
 
 /* The next word of `*rest`, empty at the end. */
@@ -96,18 +110,6 @@ static bool read_digest(struct slice hex, unsigned char digest[SHA256_SIZE])
 	return true;
 }
 
-static bool is_role(struct slice role)
-{
-	static const char *const roles[] = {"counts", "gateway", "sender", "entitlements",
-		"notifications", "pots", "dialogs", "counters"};
-
-	for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++) {
-		if (slice_is(role, roles[i]))
-			return true;
-	}
-	return false;
-}
-
 /* "internal" or "internal:counts" */
 static bool read_scope(struct arena *arena, struct slice text, struct scope *scope)
 {
@@ -115,7 +117,7 @@ static bool read_scope(struct arena *arena, struct slice text, struct scope *sco
 
 	scope->role = (struct slice){0};
 	if (rest.data) {
-		if (!is_role(rest))
+		if (!role_find(rest))
 			return false;
 		scope->role = arena_copy(arena, rest);
 	}
@@ -154,13 +156,12 @@ static bool read_key(struct key_ring *ring, struct slice rest, const struct read
 	struct api_key key = {.id = arena_copy(&ring->arena, id)};
 
 	if (!is_id(id))
-		return wrong(reading, "an id is 1 to 64 of a-z, 0-9, - and .");
+		return wrong(reading, id_rule);
 	if (!read_digest(hex, key.digest))
 		return wrong(reading, "behind the id stands the SHA-256 of the secret, as 64 hex "
 				      "digits; quipu keys new writes such a line");
 	if (!read_scopes(&ring->arena, scopes, &key))
-		return wrong(reading, "the scopes are external, internal or admin, with :role "
-				      "behind them or without, and commas between them");
+		return wrong(reading, scopes_rule);
 	if (next_word(&rest).len > 0)
 		return wrong(reading, "something follows the scopes");
 	if (secrets_of(ring, id) == SECRETS_PER_ID)
@@ -171,17 +172,12 @@ static bool read_key(struct key_ring *ring, struct slice rest, const struct read
 	return true;
 }
 
-static bool read_line(struct key_ring *ring, char *line, struct reading *reading)
+static bool read_line(struct key_ring *ring, struct slice rest, const struct reading *reading)
 {
-	struct slice text = slice_of(line);
+	struct slice text = slice_cut(&rest, '#');
+	struct slice after = text;
 
-	reading->line++;
-	if (text.len == LINE_MAX_SIZE - 1)
-		return wrong(reading, "the line is too long");
-	text = slice_cut(&text, '#');
-	if (slice_trim(slice_make(text.data, strcspn(text.data, "\r\n#"))).len == 0)
-		return true;
-	return read_key(ring, text, reading);
+	return next_word(&after).len == 0 || read_key(ring, text, reading);
 }
 
 static bool read_lines(struct key_ring *ring, FILE *in, struct reading *reading)
@@ -189,11 +185,18 @@ static bool read_lines(struct key_ring *ring, FILE *in, struct reading *reading)
 	char line[LINE_MAX_SIZE];
 
 	while (fgets(line, sizeof(line), in)) {
-		if (!read_line(ring, line, reading))
+		struct slice text = slice_of(line);
+
+		reading->line++;
+		if (!feof(in) && (text.len == 0 || text.data[text.len - 1] != '\n'))
+			return wrong(reading, "the line is too long, or there is a NUL in it");
+		if (!read_line(ring, text, reading))
 			return false;
 	}
-	if (ferror(in))
-		return wrong(reading, strerror(errno));
+	if (ferror(in)) {
+		write_unreadable(reading);
+		return false;
+	}
 	if (ring->count == 0)
 		return wrong(reading, "there is no key in it; quipu keys new makes one");
 	return true;
@@ -207,8 +210,7 @@ struct key_ring *key_ring_read(const char *file, char *why)
 	bool good;
 
 	if (!in) {
-		snprintf(why, KEYS_WHY_SIZE, "the file of API keys %s cannot be read: %s", file,
-			strerror(errno));
+		write_unreadable(&reading);
 		return NULL;
 	}
 	ring = qp_calloc(1, sizeof(*ring));
@@ -234,6 +236,50 @@ size_t key_ring_count(const struct key_ring *ring)
 	return ring->count;
 }
 
+/* ---- making ------------------------------------------------------------------------------ */
+
+static void write_hex(const unsigned char bytes[SHA256_SIZE], char out[HEX_SIZE])
+{
+	for (size_t i = 0; i < SHA256_SIZE; i++)
+		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static bool is_acceptable(const char *id, const char *scopes, char *why)
+{
+	struct api_key key = {0};
+	struct arena arena;
+	const char *broken = NULL;
+
+	arena_init(&arena, 1024);
+	if (!is_id(slice_of(id)))
+		broken = id_rule;
+	else if (!read_scopes(&arena, slice_of(scopes), &key))
+		broken = scopes_rule;
+	arena_release(&arena);
+	if (broken)
+		snprintf(why, KEYS_WHY_SIZE, "%s", broken);
+	return !broken;
+}
+
+bool key_make(const char *id, const char *scopes, struct new_key *key, char *why)
+{
+	unsigned char random[SECRET_BYTES], digest[SHA256_SIZE];
+	char secret[HEX_SIZE], hash[HEX_SIZE];
+
+	_Static_assert(SECRET_BYTES == SHA256_SIZE, "write_hex() is for both");
+	if (!is_acceptable(id, scopes, why))
+		return false;
+	random_bytes(random, sizeof(random));
+	write_hex(random, secret);
+	digest_sha256(slice_of(secret), digest);
+	write_hex(digest, hash);
+	snprintf(key->line, sizeof(key->line), "%s %s %s", id, hash, scopes);
+	snprintf(key->shown, sizeof(key->shown), KEY_PREFIX "%s_%s", id, secret);
+	OPENSSL_cleanse(random, sizeof(random));
+	OPENSSL_cleanse(secret, sizeof(secret));
+	return true;
+}
+
 /* ---- looking ----------------------------------------------------------------------------- */
 
 bool key_is_shown(struct slice shown)
@@ -251,6 +297,8 @@ const struct api_key *key_ring_find(const struct key_ring *ring, struct slice sh
 		return NULL;
 	rest = slice_make(shown.data + strlen(KEY_PREFIX), shown.len - strlen(KEY_PREFIX));
 	id = slice_cut(&rest, '_');
+	if (rest.len == 0)
+		return NULL;
 	digest_sha256(rest, digest);
 	for (size_t i = 0; i < ring->count; i++) {
 		const struct api_key *key = &ring->keys[i];

@@ -3,7 +3,8 @@
  *
  *   # id      SHA-256 of the secret, in hex                                     scopes
  *   billing   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  external
- *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  admin,internal:counts
+ *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
+ * admin,internal:counts
  *
  * A scope includes those before it: external, internal, admin. With a role behind it, it counts for
  * the routes of that role alone. An id may stand on two lines, so that a secret can be replaced
@@ -27,6 +28,20 @@ struct api_key;
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
+
+#define KEY_LINE_SIZE 512
+#define KEY_SHOWN_SIZE 160
+
+struct new_key {
+	char line[KEY_LINE_SIZE];   /* for the file, without a line break */
+	char shown[KEY_SHOWN_SIZE]; /* for the client, the secret in it */
+};
+
+/*
+ * A key with a new random secret. false: `why` (KEYS_WHY_SIZE) says what a file would not take of
+ * `id` or `scopes` ("admin,internal:counts").
+ */
+QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
 
 /* Whether it looks like a key at all, right or not. */
 bool key_is_shown(struct slice shown);

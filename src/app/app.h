@@ -13,6 +13,7 @@
 #define QUIPU_APP_H
 
 #include "access/guard.h"
+#include "base/roles.h"
 #include "cli/options.h"
 #include "flow/janitor.h"
 #include "flow/lane_set.h"
@@ -21,17 +22,6 @@
 #include "ports/cache.h"
 #include "services/operator/operator.h"
 #include "services/system/system.h"
-
-enum role {
-	ROLE_COUNTS = 1 << 0,
-	ROLE_GATEWAY = 1 << 1,
-	ROLE_SENDER = 1 << 2,
-	ROLE_ENTITLEMENTS = 1 << 3,
-	ROLE_NOTIFICATIONS = 1 << 4,
-	ROLE_POTS = 1 << 5,
-	ROLE_DIALOGS = 1 << 6,
-	ROLE_COUNTERS = 1 << 7,
-};
 
 #define APP_LANES_MAX 8
 #define APP_BUSES_MAX 4

@@ -2,22 +2,6 @@
 
 #include "app/app.h"
 
-static const struct {
-	const char *name;
-	enum role role;
-} roles[] = {
-	{"counts", ROLE_COUNTS},
-	{"gateway", ROLE_GATEWAY},
-	{"sender", ROLE_SENDER},
-	{"entitlements", ROLE_ENTITLEMENTS},
-	{"notifications", ROLE_NOTIFICATIONS},
-	{"pots", ROLE_POTS},
-	{"dialogs", ROLE_DIALOGS},
-	{"counters", ROLE_COUNTERS},
-};
-
-#define ROLE_COUNT (sizeof(roles) / sizeof(roles[0]))
-
 bool url_has_scheme(const char *url, const char *scheme)
 {
 	return strncmp(url, scheme, strlen(scheme)) == 0;
@@ -45,7 +29,7 @@ static void refuse_role(struct slice name, char *why)
 
 	for (size_t i = 0; i < ROLE_COUNT && len < OPTIONS_WHY_SIZE; i++)
 		len += (size_t)snprintf(why + len, OPTIONS_WHY_SIZE - len, "%s %s",
-			i == 0 ? ":" : ",", roles[i].name);
+			i == 0 ? ":" : ",", role_name(i));
 }
 
 static bool read_roles(struct app *app, char *why)
@@ -54,12 +38,8 @@ static bool read_roles(struct app *app, char *why)
 
 	while (rest.data) {
 		struct slice name = slice_trim(slice_cut(&rest, ','));
-		unsigned found = 0;
+		unsigned found = slice_is(name, "all") ? ROLES_ALL : role_find(name);
 
-		for (size_t i = 0; i < ROLE_COUNT; i++) {
-			if (slice_is(name, "all") || slice_is(name, roles[i].name))
-				found |= roles[i].role;
-		}
 		if (!found) {
 			refuse_role(name, why);
 			return false;

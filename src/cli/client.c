@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <curl/curl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -12,11 +13,14 @@
 #define TOTAL_S 10
 #define CONNECT_S 5
 #define BODY_MAX (16 * 1024 * 1024)
+#define KEY_MAX 512
+#define KEY_VARIABLE "QUIPU_API_KEY"
 
 struct client {
 	CURL *easy;
-	char *origin; /* http://user:password@host:port */
-	char *shown;  /* http://host:port */
+	char *origin;               /* http://user:password@host:port */
+	char *shown;                /* http://host:port */
+	struct curl_slist *headers; /* of every request: the key, NULL: there is none */
 
 	struct arena arena; /* of the answer under way */
 	struct buffer body;
@@ -37,7 +41,7 @@ static void write_host(struct slice host, char *out, size_t size)
 		host.data);
 }
 
-bool client_find_server(
+static bool find_server(
 	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why)
 {
 	const char *colon = strrchr(listen, ':');
@@ -61,6 +65,67 @@ bool client_find_server(
 	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
 	snprintf(url, CLIENT_TARGET_SIZE, "http://%s%s", host, colon);
 	return true;
+}
+
+/* ---- finding the key --------------------------------------------------------------------- */
+
+/* Text of the characters that a header and a key may have, and white space behind them. */
+static bool take_key(struct slice text, char key[KEY_MAX])
+{
+	while (text.len > 0 && memchr(" \t\r\n", text.data[text.len - 1], 4))
+		text.len--;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.data[i] <= ' ' || text.data[i] >= 0x7f)
+			return false;
+	}
+	if (text.len == 0 || text.len >= KEY_MAX)
+		return false;
+	memcpy(key, text.data, text.len);
+	key[text.len] = '\0';
+	return true;
+}
+
+/* -1: it cannot be read. */
+static ssize_t read_start(const char *path, char *bytes, size_t size)
+{
+	FILE *in = fopen(path, "re");
+	size_t len;
+	bool failed;
+
+	if (!in)
+		return -1;
+	len = fread(bytes, 1, size, in);
+	failed = ferror(in) != 0;
+	fclose(in);
+	return failed ? -1 : (ssize_t)len;
+}
+
+/* "" where no key is given. false: `why`, which never has the key in it. */
+static bool find_key(const char *file, char key[KEY_MAX], char *why)
+{
+	const char *variable = getenv(KEY_VARIABLE);
+	struct slice text = slice_of(variable ? variable : "");
+	char bytes[2 * KEY_MAX];
+
+	key[0] = '\0';
+	if (*file) {
+		ssize_t len = read_start(file, bytes, sizeof(bytes));
+
+		if (len < 0) {
+			snprintf(why, CLIENT_WHY_SIZE, "--api-key-file %s cannot be read: %s", file,
+				strerror(errno));
+			return false;
+		}
+		text = slice_make(bytes, (size_t)len);
+	} else if (text.len == 0) {
+		return true;
+	}
+	if (take_key(text, key))
+		return true;
+	snprintf(why, CLIENT_WHY_SIZE,
+		"there is no API key in %s: it is one word, as quipu keys new shows it",
+		*file ? file : KEY_VARIABLE);
+	return false;
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -133,7 +198,21 @@ static CURL *make_handle(struct client *client)
 	return easy;
 }
 
-struct client *client_open(const char *server, char *why)
+/* The header that shows `key`, NULL: it is "". */
+static struct curl_slist *make_headers(const char *key)
+{
+	char line[KEY_MAX + 32];
+	struct curl_slist *headers;
+
+	if (!*key)
+		return NULL;
+	snprintf(line, sizeof(line), "Authorization: Bearer %s", key);
+	headers = curl_slist_append(NULL, line);
+	assert(headers);
+	return headers;
+}
+
+static struct client *open_at(const char *server, char *why)
 {
 	struct client *client = NULL;
 	CURLU *url = NULL;
@@ -158,9 +237,24 @@ struct client *client_open(const char *server, char *why)
 	return client;
 }
 
+struct client *client_open(const struct settings *settings, char *why)
+{
+	char url[CLIENT_TARGET_SIZE], key[KEY_MAX];
+	struct client *client;
+
+	if (!find_server(settings->server, settings->listen, url, why) ||
+		!find_key(settings->api_key_file, key, why))
+		return NULL;
+	client = open_at(url, why);
+	if (client)
+		client->headers = make_headers(key);
+	return client;
+}
+
 void client_close(struct client *client)
 {
 	curl_easy_cleanup(client->easy);
+	curl_slist_free_all(client->headers);
 	arena_release(&client->arena);
 	free(client->origin);
 	free(client->shown);
@@ -243,6 +337,58 @@ void client_answer_release(struct client_answer *answer)
 	answer->json = NULL;
 }
 
+struct slice client_text(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+
+	if (!json_is_string(value))
+		return (struct slice){0};
+	return slice_make(json_string_value(value), json_string_length(value));
+}
+
+/* Whether it was refused for who asks; then `why` says what would help. */
+static bool read_refusal(const struct client *client, const struct client_answer *answer, char *why)
+{
+	struct slice code = client_text(answer->json, "code");
+
+	if (slice_is(code, status_code(STATUS_FORBIDDEN)))
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the quipu at %s does not allow it to this API key, which needs the scope "
+			"admin (HTTP 403)",
+			client->shown);
+	else if (!slice_is(code, status_code(STATUS_UNAUTHENTICATED)))
+		return false;
+	else if (client->headers)
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the quipu at %s does not know this API key (HTTP 401)", client->shown);
+	else
+		snprintf(why, CLIENT_WHY_SIZE,
+			"the quipu at %s asks for an API key (HTTP 401); name its file with "
+			"--api-key-file, or put it into " KEY_VARIABLE,
+			client->shown);
+	return true;
+}
+
+void client_read_problem(
+	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
+{
+	const json_t *error = json_array_get(json_object_get(answer->json, "errors"), 0);
+	struct slice field = client_text(error, "field"), message = client_text(error, "message");
+	struct slice detail = client_text(answer->json, "detail");
+
+	if (read_refusal(client, answer, why))
+		return;
+	if (detail.len == 0)
+		detail = client_text(answer->json, "title");
+	if (message.len > 0)
+		snprintf(why, CLIENT_WHY_SIZE, "%.*s %.*s", (int)field.len, field.data,
+			(int)message.len, message.data);
+	else if (detail.len > 0)
+		snprintf(why, CLIENT_WHY_SIZE, "%.*s", (int)detail.len, detail.data);
+	else
+		snprintf(why, CLIENT_WHY_SIZE, "HTTP %d", answer->http_status);
+}
+
 /* ---- the request ------------------------------------------------------------------------- */
 
 static void write_failure(struct client *client, CURLcode code, char *why)
@@ -290,20 +436,22 @@ static bool perform(struct client *client, const char *target, struct curl_slist
 bool client_get(struct client *client, const char *target, struct client_answer *answer, char *why)
 {
 	curl_easy_setopt(client->easy, CURLOPT_HTTPGET, 1L);
-	return perform(client, target, NULL, answer, why);
+	return perform(client, target, client->headers, answer, why);
 }
 
 bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why)
 {
 	char key[UUID_SIZE], line[UUID_SIZE + 32];
-	struct curl_slist *headers;
+	struct curl_slist *headers = NULL;
 	bool ok;
 
 	/* libcurl sends a request again where a connection that was kept turns out to be dead. */
 	uuid_random(key);
 	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);
-	headers = curl_slist_append(NULL, line);
+	for (const struct curl_slist *own = client->headers; own; own = own->next)
+		headers = curl_slist_append(headers, own->data);
+	headers = curl_slist_append(headers, line);
 	headers = curl_slist_append(
 		headers, body.len > 0 ? "Content-Type: application/json" : "Content-Type:");
 	assert(headers);

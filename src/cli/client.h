@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/slice.h"
 #include "base/status.h"
+#include "cli/options.h"
 
 #define CLIENT_WHY_SIZE 512
 #define CLIENT_TARGET_SIZE 2048
@@ -23,17 +24,13 @@ struct client_answer {
 };
 
 /*
- * Writes the address of the server to speak to: `server`, or where one that is told to `listen` so
- * would be. false: `why` (CLIENT_WHY_SIZE) says why there is none.
+ * A client of the server at --server (http://host:port or https://…, perhaps with user:password@),
+ * or where one that is told to --listen so would be. It shows the API key in the file that
+ * --api-key-file names, or else in QUIPU_API_KEY, to every route, where there is one; a flag for
+ * the key itself is not there, because flags are seen by everybody on the machine. Nothing is sent
+ * yet. NULL: `why` (CLIENT_WHY_SIZE) says what is wrong with them.
  */
-QP_MUST_CHECK bool client_find_server(
-	const char *server, const char *listen, char url[CLIENT_TARGET_SIZE], char *why);
-
-/*
- * `server` is http://host:port or https://…, perhaps with user:password@; nothing is sent yet.
- * NULL: `why` (CLIENT_WHY_SIZE) says what is wrong with it.
- */
-QP_MUST_CHECK struct client *client_open(const char *server, char *why);
+QP_MUST_CHECK struct client *client_open(const struct settings *settings, char *why);
 void client_close(struct client *client);
 
 /* The server's address as it may be shown: without user and password. */
@@ -49,6 +46,14 @@ QP_MUST_CHECK bool client_get(
 /* The same with a body of JSON, which may be empty, under an Idempotency-Key of its own. */
 QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why);
+
+/* Writes what an answer that is no success says for people: which key would help, the first wrong
+ * field, its detail, or at least its number. */
+void client_read_problem(
+	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);
+
+/* The text of a field, {NULL, 0}: there is none, or it is no text. */
+struct slice client_text(const json_t *object, const char *name);
 
 void client_answer_release(struct client_answer *answer);
 

@@ -31,13 +31,11 @@ static int ask(struct client *client)
 
 int health_run(const struct settings *settings)
 {
-	char url[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	char why[CLIENT_WHY_SIZE];
 	struct client *client;
 	int code;
 
-	if (!client_find_server(settings->server, settings->listen, url, why))
-		return fail(EXIT_USAGE, why);
-	client = client_open(url, why);
+	client = client_open(settings, why);
 	if (!client)
 		return fail(EXIT_USAGE, why);
 	code = ask(client);

@@ -21,7 +21,8 @@ struct usage {
 static const struct usage usages[] = {
 	{"serve", "", "[options]", "run the server", false},
 	{"migrate", "", "[options]", "bring the schema of the stores up to date and end", false},
-	{"routes", "", "", "list every method and path", false},
+	{"keys", "new", "ID [--scopes LIST]", "make an API key for the file of --api-keys", false},
+	{"routes", "", "", "list every method, path, access and role", false},
 	{"version", "", "", "print the version", false},
 	{"help", "", "", "print this", false},
 	{"help", "man", "", "print the man page", false},
@@ -191,6 +192,9 @@ static void write_man(FILE *out)
 	fputs(".SH SIGNALS\n.TP\n.BR SIGTERM \", \" SIGINT\n"
 	      "Take no new connections, finish what has begun within\n"
 	      ".BR \\-\\-drain\\-timeout ,\nand end with 0.\n"
+	      ".TP\n.B SIGHUP\nRead the files of\n.B \\-\\-api\\-keys\nand\n"
+	      ".B \\-\\-jwt\\-key\nagain; what is wrong with them is logged, and the old keys "
+	      "stay.\n"
 	      ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nIt could not be done.\n"
 	      ".TP\n.B 2\nThe arguments are wrong.\n"
 	      ".SH SEE ALSO\n"

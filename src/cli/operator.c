@@ -77,37 +77,10 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-static struct slice text_of(const json_t *object, const char *name)
-{
-	const json_t *value = json_object_get(object, name);
-
-	if (!json_is_string(value))
-		return (struct slice){0};
-	return slice_make(json_string_value(value), json_string_length(value));
-}
-
-/* What a refusal says for people: the first wrong field, its detail, or at least its number. */
-static void read_problem(const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
-{
-	const json_t *error = json_array_get(json_object_get(answer->json, "errors"), 0);
-	struct slice field = text_of(error, "field"), message = text_of(error, "message");
-	struct slice detail = text_of(answer->json, "detail");
-
-	if (detail.len == 0)
-		detail = text_of(answer->json, "title");
-	if (message.len > 0)
-		snprintf(why, CLIENT_WHY_SIZE, "%.*s %.*s", (int)field.len, field.data,
-			(int)message.len, message.data);
-	else if (detail.len > 0)
-		snprintf(why, CLIENT_WHY_SIZE, "%.*s", (int)detail.len, detail.data);
-	else
-		snprintf(why, CLIENT_WHY_SIZE, "HTTP %d", answer->http_status);
-}
-
 /* The role that would have the route does not run there. */
 static bool is_missing_route(const struct client_answer *answer)
 {
-	struct slice code = text_of(answer->json, "code");
+	struct slice code = client_text(answer->json, "code");
 
 	return slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
 	       slice_is(code, status_code(STATUS_ROLE_NOT_HERE));
@@ -180,7 +153,7 @@ static bool is_success(struct call *call, const struct letter_name *name,
 	if (is_missing_route(answer))
 		write_missing_role(call, what, why);
 	else
-		read_problem(answer, why);
+		client_read_problem(call->client, answer, why);
 	return false;
 }
 
@@ -205,13 +178,13 @@ static void add_letter(struct list *list, const char *kind, const json_t *letter
 	struct buffer name = buffer_make(list->table.arena, 64);
 	struct buffer attempts = buffer_make(list->table.arena, 16);
 	json_t *count = json_object_get(letter, "attempt_count");
-	struct slice cells[TABLE_COLUMNS] = {[1] = text_of(letter, "event_type"),
-		[2] = text_of(letter, "aggregate_key"),
-		[4] = text_of(letter, "created_at"),
-		[5] = text_of(letter, "error")};
+	struct slice cells[TABLE_COLUMNS] = {[1] = client_text(letter, "event_type"),
+		[2] = client_text(letter, "aggregate_key"),
+		[4] = client_text(letter, "created_at"),
+		[5] = client_text(letter, "error")};
 
 	buffer_format(&name, "%s/", kind);
-	buffer_add(&name, text_of(letter, "id"));
+	buffer_add(&name, client_text(letter, "id"));
 	if (json_is_integer(count))
 		buffer_int(&attempts, json_integer_value(count));
 	cells[0] = buffer_slice(&name);
@@ -245,7 +218,7 @@ static bool list_page(struct call *call, struct list *list, const char *kind,
 		if (add_page(list, kind, &answer))
 			memcpy(target, answer.next, CLIENT_TARGET_SIZE);
 	} else if (!is_missing_route(&answer)) {
-		read_problem(&answer, why);
+		client_read_problem(call->client, &answer, why);
 		ok = false;
 	}
 	client_answer_release(&answer);
@@ -401,7 +374,7 @@ static int tell_resent(struct call *call, const struct client_answer *answer)
 	if (is_missing_route(answer))
 		write_missing_role(call, "an outbox", why);
 	else
-		read_problem(answer, why);
+		client_read_problem(call->client, answer, why);
 	return fail(EXIT_FAILURE, "%s", why);
 }
 
@@ -455,14 +428,12 @@ static int run_verb(
 		.words = operands->words + 1,
 		.word_count = operands->word_count - 1,
 	};
-	char url[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	char why[CLIENT_WHY_SIZE];
 	int code;
 
 	if (!fits(verb, operands))
 		return fail(EXIT_USAGE, "this is used as: quipu %s", verb->usage);
-	if (!client_find_server(settings->server, settings->listen, url, why))
-		return fail(EXIT_USAGE, "%s", why);
-	call.client = client_open(url, why);
+	call.client = client_open(settings, why);
 	if (!call.client)
 		return fail(EXIT_USAGE, "%s", why);
 	arena_init(&call.arena, 64 * 1024);

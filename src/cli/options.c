@@ -35,7 +35,8 @@ static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 takes a free one"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server that health, dlq and outbox speak to; none: the one at --listen"},
+		"running server that health, dlq, outbox and verify speak to; none: the one at "
+		"--listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; locked by one process"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
@@ -126,6 +127,9 @@ static const struct option options[] = {
 		"names besides loopback that a Host or Origin may have"},
 	{"api-keys", TYPE_TEXT, FIELD(api_keys), "", 0, 0, "FILE",
 		"keys that callers must show (quipu keys new makes them); read again on SIGHUP"},
+	{"api-key-file", TYPE_TEXT, FIELD(api_key_file), "", 0, 0, "FILE",
+		"key that health, dlq, outbox and verify show to the server; none: QUIPU_API_KEY "
+		"in the environment"},
 	{"jwt-key", TYPE_TEXT, FIELD(jwt_key), "", 0, 0, "FILE",
 		"key that users' tokens are signed with, for dialogs and counters: a public key as "
 		"PEM, or the secret of HS256; read again on SIGHUP"},

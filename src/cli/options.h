@@ -33,6 +33,7 @@ struct settings {
 	const char *cache;
 	const char *allowed_hosts;
 	const char *api_keys;
+	const char *api_key_file;
 	const char *jwt_key;
 	const char *jwt_algorithm;
 	const char *jwt_issuer;

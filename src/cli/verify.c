@@ -26,18 +26,10 @@ static int fail(int code, const char *why)
 	return code;
 }
 
-static struct slice text_of(const json_t *object, const char *name)
-{
-	const json_t *value = json_object_get(object, name);
-
-	return slice_make(json_string_value(value), json_string_length(value));
-}
-
 /* false: `why` says what the server answered. */
-static bool is_good(const struct client_answer *answer, char *why)
+static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
 {
-	struct slice code = text_of(answer->json, "code");
-	struct slice detail = text_of(answer->json, "detail");
+	struct slice code = client_text(answer->json, "code");
 
 	if (answer->http_status == 200)
 		return true;
@@ -46,8 +38,7 @@ static bool is_good(const struct client_answer *answer, char *why)
 			"dialogs and counters do not both run there; name a server where they do "
 			"with --server");
 	else
-		snprintf(why, CLIENT_WHY_SIZE, "HTTP %d: %.*s", answer->http_status,
-			(int)detail.len, detail.data ? detail.data : "");
+		client_read_problem(verify->client, answer, why);
 	return false;
 }
 
@@ -65,7 +56,7 @@ static bool repair(struct verify *verify, struct slice user_id, long long *repai
 	buffer_char(&target, '\0');
 	if (!client_post(verify->client, target.data, (struct slice){0}, &answer, why))
 		return false;
-	done = is_good(&answer, why);
+	done = is_good(verify, &answer, why);
 	*repaired = json_integer_value(json_object_get(answer.json, "repaired"));
 	client_answer_release(&answer);
 	return done;
@@ -91,7 +82,7 @@ static void tell(struct verify *verify, struct slice user_id, const json_t *diff
 
 static bool take_difference(struct verify *verify, const json_t *difference, char *why)
 {
-	struct slice user_id = text_of(difference, "userId");
+	struct slice user_id = client_text(difference, "userId");
 	long long repaired = 0;
 
 	if (!verify->is_silent)
@@ -129,9 +120,9 @@ static bool ask_page(struct verify *verify, char **after, char *why)
 	buffer_char(&target, '\0');
 	if (!client_get(verify->client, target.data, &answer, why))
 		return false;
-	good = is_good(&answer, why) && take_page(verify, answer.json, why);
+	good = is_good(verify, &answer, why) && take_page(verify, answer.json, why);
 	free(*after);
-	*after = qp_strdup(good && text_of(answer.json, "next").data
+	*after = qp_strdup(good && client_text(answer.json, "next").data
 				   ? json_string_value(json_object_get(answer.json, "next"))
 				   : "");
 	client_answer_release(&answer);
@@ -183,14 +174,12 @@ int verify_run(const struct settings *settings, const struct operands *operands)
 		.repairs = operands_flag(operands, "repair") != NULL,
 		.json = operands_flag(operands, "json") != NULL,
 	};
-	char url[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	char why[CLIENT_WHY_SIZE];
 	bool good;
 
 	if (operands->word_count != 1 || strcmp(operands->words[0], "unread") != 0)
 		return fail(EXIT_USAGE, "this is used as: quipu verify unread [--repair] [--json]");
-	if (!client_find_server(settings->server, settings->listen, url, why))
-		return fail(EXIT_USAGE, why);
-	verify.client = client_open(url, why);
+	verify.client = client_open(settings, why);
 	if (!verify.client)
 		return fail(EXIT_USAGE, why);
 	arena_init(&verify.arena, 16 * 1024);

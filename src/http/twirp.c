@@ -82,12 +82,12 @@ static struct answer render(struct arena *arena, const struct problem *problem)
 	return answer_json(code.http, buffer_slice(&body));
 }
 
-/* Of the headers only Retry-After still fits. */
+/* Of the headers Retry-After still fits, and WWW-Authenticate, which HTTP asks for. */
 static struct answer tell(struct arena *arena, const struct answer *refusal)
 {
 	struct answer answer = render(arena, refusal->problem);
 
-	if (refusal->http_status == 503)
+	if (refusal->http_status == 503 || refusal->http_status == 401)
 		answer.headers = refusal->headers;
 	return answer;
 }

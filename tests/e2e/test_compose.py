@@ -81,6 +81,20 @@ def test_ports_are_published_on_loopback_only_and_none_twice(document):
         assert not {"network_mode", "privileged", "cap_add", "pid"} & service.keys()
 
 
+def test_every_role_asks_for_a_key_of_the_file_that_is_mounted(document):
+    for role, service in compose.roles(document).items():
+        settings = compose.environment(role, service)
+        assert "QUIPU_INSECURE" not in settings
+        assert pathlib.Path(compose.secrets(document, service)[settings["QUIPU_API_KEYS"]]).exists()
+
+
+def test_the_demo_key_is_the_one_that_is_told_and_is_called_so():
+    key = compose.demo_key()
+    assert key.startswith("qk_demo_not-a-secret")
+    for told in ("docker-compose.yml", "README.md"):
+        assert key in (ROOT / told).read_text(encoding="utf-8"), told
+
+
 def test_roles_can_write_nowhere_and_have_no_privileges(document):
     for service in compose.roles(document).values():
         assert service["read_only"] is True and service["cap_drop"] == ["ALL"]
@@ -110,6 +124,7 @@ def composition(binary, tmp_path_factory):
 
 def ask(composition, role, path, body=None, headers=None):
     """One request to a role; its JSON."""
+    headers = {"Authorization": f"Bearer {compose.demo_key()}", **(headers or {})}
     answer = composition.services[role].ask("GET" if body is None else "POST", path, body, headers)
     assert answer.status in (200, 201), answer
     return answer.json()
@@ -201,6 +216,7 @@ def test_a_request_through_every_role(composition, role):
     needs(composition, role)
     use(composition)
     assert composition.services[role].ask("GET", "/healthz").status == 200
+    assert composition.services[role].ask("GET", "/metrics").status == 401, "who shows no key is nobody"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="a namespace needs root and unshare")

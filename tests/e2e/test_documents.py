@@ -1,10 +1,12 @@
-"""Documents that must say what the code says: every option, every error code."""
+"""Documents that must say what the code says: every option, every error code, every route."""
 
 import json
 import pathlib
 import re
 
+from harness.keys import Key
 from harness.quipu import run
+from harness.routes import Route, list_routes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -68,6 +70,20 @@ def test_every_code_of_the_api_documents_is_on_the_errors_page():
         used = set(re.findall(r'[`"]([A-Z]+(?:_[A-Z]+)+)[`"]', document.read_text(encoding="utf-8")))
         table, _ = status_table()
         assert used & table.keys() <= told, document.name
+
+
+def test_the_security_page_tells_what_every_route_asks_for(binary, tmp_path):
+    table = rows(page("SECURITY.md").split("## Routes")[1].split("\n## ")[0])
+    told = [Route(*row[0].strip("`").split(" "), *row[1:]) for row in table]
+    assert told == list_routes(binary, cwd=tmp_path), "docs/SECURITY.md is not what quipu routes prints"
+
+
+def test_the_example_of_a_key_file_on_the_security_page_is_taken(binary, tmp_path, serve, sqlite_store):
+    (example,) = re.findall(r"```\n(# id .*?)```", page("SECURITY.md"), re.DOTALL)
+    own = Key(binary, "own", "internal")
+    (tmp_path / "keys").write_text(f"{example}{own.line}\n")
+    server = serve(sqlite_store, "--api-keys", tmp_path / "keys")
+    assert server.metrics(own.headers)["quipu_access_keys"] == example.count("\n")
 
 
 def test_links_between_documents_lead_somewhere():

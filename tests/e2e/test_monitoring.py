@@ -9,6 +9,9 @@ import subprocess
 import pytest
 import yaml
 
+from harness.keys import KeyFile
+from harness.stores import SqliteStore
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
 DASHBOARD = ROOT / "deploy/grafana/quipu.json"
@@ -31,6 +34,7 @@ FIRING = {
     "QuipuPoisonedCommands": 'quipu_poisoned_commands_total{lane="counts-write-0"} 0+1x20',
     "QuipuOutcomeUnknown": 'quipu_store_errors_total{kind="OUTCOME_UNKNOWN"} 0+1x20',
     "QuipuConnectionsRefused": "quipu_http_connections_refused_total 0+1x20",
+    "QuipuCallersRefused": 'quipu_access_refused_total{reason="key",instance="a"} 0+120x20',
     "QuipuOutboxStuck": 'quipu_outbox_oldest_seconds{outbox="entitlements"} 301+60x20',
     "QuipuOutboxFailed": 'quipu_outbox_failed{outbox="entitlements"} 2x20',
     "QuipuCountersLate": 'quipu_outbox_oldest_seconds{outbox="dialogs"} 31+60x20',
@@ -63,12 +67,15 @@ def expressions():
 
 
 @pytest.fixture(scope="module")
-def live(all_roles_server):
-    """{name: the labels of its samples}, of a server that plays every role."""
-    all_roles_server.ask("POST", "/api/v1/internal/counts", {"itemId": "monitored"})
-    page = all_roles_server.ask("GET", "/metrics").body.decode()
+def live(binary, tmp_path_factory, module_serve):
+    """{name: the labels of its samples}, of a server that plays every role and asks for keys, as Prometheus gets them."""
+    directory = tmp_path_factory.mktemp("monitored")
+    keys = KeyFile(binary, directory / "keys")
+    prometheus = keys.new("prometheus", "internal")
+    server = module_serve(SqliteStore(directory / "data"), "--roles", "all", "--api-keys", keys.path)
+    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": "monitored"}, prometheus.headers).status == 201
     metrics = {}
-    for line in page.splitlines():
+    for line in server.ask("GET", "/metrics", headers=prometheus.headers).body.decode().splitlines():
         found = re.match(r"(\w+)(?:\{(.*)\})? \S+$", line)
         if found and not line.startswith("#"):
             metrics.setdefault(found.group(1), set()).update(re.findall(r'(\w+)="', found.group(2) or ""))
@@ -164,6 +171,15 @@ def promtool(*arguments, cwd=None):
 
 def test_promtool_accepts_the_rules():
     assert f"{len(rules())} rules found" in promtool("check", "rules", ALERTS)
+
+
+def test_promtool_accepts_the_example_of_the_operators_page(tmp_path):
+    (example,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", (ROOT / "docs/OPERATIONS.md").read_text(encoding="utf-8"), re.DOTALL)
+    key = tmp_path / "quipu.key"
+    key.write_text("qk_prometheus_secret\n")
+    (tmp_path / "prometheus.yml").write_text(re.sub(r"(?<=credentials_file: )[^}]+", str(key), example))
+    assert str(key) in (tmp_path / "prometheus.yml").read_text()
+    promtool("check", "config", tmp_path / "prometheus.yml")
 
 
 def test_promtool_accepts_the_expressions_of_the_dashboard(tmp_path):

@@ -5,7 +5,7 @@ import re
 
 from harness.http import Connection, render
 from harness.openapi import METHODS
-from harness.quipu import run
+from harness.routes import list_routes, names
 
 
 def nodes(value):
@@ -31,12 +31,8 @@ def test_every_reference_resolves(openapi):
 
 def test_everything_defined_is_used(openapi):
     used = {node["$ref"] for node in nodes(openapi.document) if "$ref" in node}
-    used |= {
-        f"#/components/securitySchemes/{name}"
-        for operation in operations(openapi.document)
-        for requirement in operation.get("security", [])
-        for name in requirement
-    }
+    used |= {f"#/components/securitySchemes/{name}" for operation in operations(openapi.document)
+             for requirement in operation["security"] for name in requirement}
     defined = {
         f"#/components/{kind}/{name}" for kind, entries in openapi.document["components"].items() for name in entries
     }
@@ -83,15 +79,32 @@ def test_the_served_document_is_the_one_in_the_repository(all_roles_server, open
 
 
 def test_the_router_and_the_document_have_the_same_routes(binary, all_roles_server, tmp_path):
-    routes = run(binary, "routes", cwd=tmp_path)
-    assert routes.returncode == 0
-    routed = set(routes.stdout.splitlines())
+    routed = names(list_routes(binary, cwd=tmp_path))
     document = all_roles_server.ask("GET", "/openapi.json").json()
     documented = {
         f"{method.upper()} {path}" for path, item in document["paths"].items() for method in METHODS if method in item
     }
     assert routed == documented
     assert {"POST /api/v1/counts/{itemId}/increase", "POST /api/send", "POST /twirp/pyggpot.pot.Pot/CreatePot"} <= routed
+
+
+# What the document says of a route, by what the router asks for.
+SECURITY = {
+    "public": [],
+    "external": [{"apiKey": ["external"]}],
+    "internal": [{"apiKey": ["internal"]}],
+    "admin": [{"apiKey": ["admin"]}],
+    "user": [{"userToken": []}, {"apiKey": ["internal"]}],
+    "owner": [{"userToken": []}, {"apiKey": ["internal"]}],
+}
+
+
+def test_the_document_says_who_may_call_each_route_as_the_router_does(binary, openapi, tmp_path):
+    for route in list_routes(binary, cwd=tmp_path):
+        operation = openapi.document["paths"][route.path][route.method.lower()]
+        assert operation["security"] == SECURITY[route.access], route
+        assert ("401" in operation["responses"]) == (route.access != "public"), route
+        assert "403" in operation["responses"], route
 
 
 def ask_for_head_of_streams(server, method, path):

@@ -4,6 +4,7 @@ import pytest
 
 from harness.pots import coins, tables_of
 from harness.quipu import run
+from harness.routes import list_routes, names
 
 TWIRP = {
     "POST /twirp/pyggpot.pot.Pot/CreatePot", "POST /twirp/pyggpot.pot.Pot/ViewPot",
@@ -14,7 +15,7 @@ TWIRP = {
 
 
 def test_the_role_pots_serves_pots_and_nothing_else(serve, store, binary, tmp_path):
-    routes = set(run(binary, "routes", "--roles", "pots", cwd=tmp_path).stdout.splitlines())
+    routes = names(list_routes(binary, "--roles", "pots", cwd=tmp_path))
     assert {route for route in routes if "/twirp/" in route} == TWIRP
     assert not [route for route in routes if "/api/" in route]
     server = serve(store, "--roles", "pots")

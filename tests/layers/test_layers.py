@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "flow": {"base", "ports", "runtime", "flow"},
     "services": {"base", "access", "ports", "runtime", "flow", "http", "services"},
     "adapters": {"base", "ports"},
-    "cli": {"base", "cli"},
+    "cli": {"base", "access", "cli"},
 }
 
 # Where everything meets.

@@ -1,7 +1,17 @@
-/* Who may come in: Host, Origin and Sec-Fetch-Site on loopback, versions, routes, request ids. */
+/*
+ * Who may come in: Host, Origin and Sec-Fetch-Site on loopback, versions, routes, request ids, and
+ * callers with keys.
+ */
 #include "check.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <every_type.pb-c.h>
+
 #include "http/admission.h"
+#include "http/twirp.h"
 
 struct fixture {
 	struct router *router;
@@ -12,6 +22,8 @@ struct fixture {
 static const struct route routes[] = {
 	{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
 	{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"GET", "/admin", ACCESS_ADMIN, NULL, NULL, 0},
+	{"GET", "/public", ACCESS_PUBLIC, NULL, NULL, 0},
 };
 
 static int set_up(void **state)
@@ -287,6 +299,138 @@ static void a_request_id_is_taken_over_only_where_it_is_harmless(void **state)
 	assert_int_equal(fixture->request.id.len, 0);
 }
 
+/* ---- callers ---- */
+
+/* A guard with one key: qk_shop_secret, external. */
+static struct guard *make_guard(void)
+{
+	static char file[sizeof("/tmp/quipu-admission-XXXXXX")]; /* outlives the guard */
+	char why[GUARD_WHY_SIZE];
+	struct guard_config config = {.keys_file = file,
+		.tokens = {.key_file = "", .algorithm = "", .issuer = "", .audience = ""}};
+	struct guard *guard;
+	int fd;
+
+	strcpy(file, "/tmp/quipu-admission-XXXXXX");
+	fd = mkstemp(file);
+	assert_true(fd >= 0);
+	assert_true(
+		dprintf(fd, "shop 2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b "
+			    "external\n") > 0);
+	close(fd);
+	guard = guard_new(&config, why);
+	unlink(file);
+	assert_non_null(guard);
+	return guard;
+}
+
+static int set_up_guarded(void **state)
+{
+	struct fixture *fixture;
+
+	set_up(state);
+	fixture = *state;
+	fixture->admission.guard = make_guard();
+	fixture->admission.guard_browser = false;
+	return 0;
+}
+
+static int tear_down_guarded(void **state)
+{
+	struct fixture *fixture = *state;
+
+	guard_free(fixture->admission.guard);
+	return tear_down(state);
+}
+
+/* `shown` may be NULL: no header. */
+static int decide_caller(
+	struct fixture *fixture, const char *method, const char *target, const char *shown)
+{
+	begin(fixture, method, target);
+	add_header(fixture, "Host", "anywhere.example");
+	add_header(fixture, "Authorization", shown);
+	return decide(fixture);
+}
+
+static void who_shows_a_key_is_known_by_its_id(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_caller(fixture, "POST", "/a", "Bearer qk_shop_secret"), 0);
+	assert_int_equal(fixture->request.caller.kind, CALLER_KEY);
+	assert_slice(fixture->request.caller.name, "shop");
+	assert_int_equal(decide_caller(fixture, "HEAD", "/a", "Bearer qk_shop_secret"), 0);
+}
+
+static void who_shows_nothing_right_gets_401_and_is_told_how(void **state)
+{
+	static const char *const shown[] = {NULL, "", "Bearer", "Bearer qk_shop_wrong",
+		"Basic c2hvcDpzZWNyZXQ=", "qk_shop_secret"};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(shown); i++) {
+		assert_int_equal(decide_caller(fixture, "POST", "/a", shown[i]), 401);
+		assert_slice(fixture->request.answer.headers, "WWW-Authenticate: Bearer\r\n");
+		assert_contains(fixture->request.answer.body, "UNAUTHENTICATED");
+		assert_int_equal(fixture->request.caller.kind, CALLER_ANYONE);
+	}
+	assert_int_equal(decide_caller(fixture, "HEAD", "/a", NULL), 401);
+}
+
+static void a_key_without_the_scope_gets_403_and_no_challenge(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_caller(fixture, "GET", "/admin", "Bearer qk_shop_secret"), 403);
+	assert_contains(fixture->request.answer.body, "\"FORBIDDEN\"");
+	assert_int_equal(fixture->request.answer.headers.len, 0);
+	assert_int_equal(fixture->request.caller.kind, CALLER_ANYONE);
+}
+
+static void a_public_route_asks_nobody(void **state)
+{
+	assert_int_equal(decide_caller(*state, "GET", "/public", NULL), 0);
+	assert_int_equal(decide_caller(*state, "GET", "/public", "Bearer qk_shop_wrong"), 0);
+}
+
+static void what_is_not_there_is_told_before_anybody_is_asked(void **state)
+{
+	assert_int_equal(decide_caller(*state, "GET", "/nowhere", NULL), 404);
+	assert_int_equal(decide_caller(*state, "DELETE", "/a", NULL), 405);
+}
+
+static void two_authorization_headers_are_refused_even_if_one_is_right(void **state)
+{
+	struct fixture *fixture = *state;
+
+	begin(fixture, "POST", "/a");
+	add_header(fixture, "Host", "localhost");
+	add_header(fixture, "Authorization", "Bearer qk_shop_secret");
+	add_header(fixture, "authorization", "Bearer qk_shop_secret");
+	assert_int_equal(decide(fixture), 400);
+	assert_int_equal(fixture->request.caller.kind, CALLER_ANYONE);
+}
+
+static void below_twirp_a_refusal_is_one_of_twirp_with_the_challenge(void **state)
+{
+	struct fixture *fixture = *state;
+	static const struct twirp_method methods[] = {{"Same", NULL}, {"Refuse", NULL}};
+	struct request *request = &fixture->request;
+	struct arena arena;
+
+	arena_init(&arena, 1024);
+	twirp_add_service(
+		fixture->router, NULL, &arena, &quipu__test__echo__descriptor, methods, NULL);
+	assert_int_equal(decide_caller(fixture, "POST", "/twirp/quipu.test.Echo/Same", NULL), 401);
+	router_apply_style(fixture->router, request);
+	arena_release(&arena);
+	assert_int_equal(request->answer.http_status, 401);
+	assert_contains(request->answer.body, "{\"code\":\"unauthenticated\"");
+	assert_slice(request->answer.headers, "WWW-Authenticate: Bearer\r\n");
+}
+
+#define GUARDED(name) cmocka_unit_test_setup_teardown(name, set_up_guarded, tear_down_guarded)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -304,6 +448,13 @@ int main(void)
 		TEST(a_request_finds_its_route),
 		TEST(what_is_not_served_is_told_apart),
 		TEST(a_request_id_is_taken_over_only_where_it_is_harmless),
+		GUARDED(who_shows_a_key_is_known_by_its_id),
+		GUARDED(who_shows_nothing_right_gets_401_and_is_told_how),
+		GUARDED(a_key_without_the_scope_gets_403_and_no_challenge),
+		GUARDED(a_public_route_asks_nobody),
+		GUARDED(what_is_not_there_is_told_before_anybody_is_asked),
+		GUARDED(two_authorization_headers_are_refused_even_if_one_is_right),
+		GUARDED(below_twirp_a_refusal_is_one_of_twirp_with_the_challenge),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

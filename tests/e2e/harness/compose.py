@@ -46,6 +46,16 @@ def environment(role, service):
             {**image_environment(), **service["environment"]}.items()}
 
 
+def secrets(document, service):
+    """{where a container of the service sees it: the file here}"""
+    return {f"/run/secrets/{name}": str(ROOT / document["secrets"][name]["file"]) for name in service.get("secrets", [])}
+
+
+def demo_key():
+    """The key that the file of keys tells everybody."""
+    return re.search(r"^#\s+(qk_\S+)$", (ROOT / "deploy/demo-keys").read_text(encoding="utf-8"), re.MULTILINE).group(1)
+
+
 def hosts(settings):
     """The engines that settings speak to: {'postgres', …}."""
     return {name for value in settings.values() for name in PORTS if re.search(rf"[/@,]{name}:{PORTS[name]}\b", value)}
@@ -117,6 +127,8 @@ class Composition:
     def start(self):
         for role, service in roles(self.document).items():
             settings = environment(role, service)
+            files = secrets(self.document, service)
+            settings = {name: files.get(value, value) for name, value in settings.items()}
             try:
                 self.services[role] = self._start_role(role, settings)
             except Unavailable as reason:

@@ -90,10 +90,10 @@ class Quipu:
         wait_until(self.ready, "/readyz answers 200", timeout=timeout)
         return self
 
-    def metrics(self):
+    def metrics(self, headers=None):
         """Every sample of /metrics: {'name{labels}': value}."""
         samples = {}
-        for line in self.ask("GET", "/metrics").body.decode().splitlines():
+        for line in self.ask("GET", "/metrics", headers=headers).body.decode().splitlines():
             if line and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)
                 samples[name] = float(value)

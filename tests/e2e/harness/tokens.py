@@ -1,6 +1,5 @@
-"""Users' tokens and API keys, made by somebody else: PyJWT and cryptography, which share no code with the program."""
+"""Users' tokens, made by somebody else: PyJWT and cryptography, which share no code with the program."""
 
-import hashlib
 import itertools
 import os
 import pathlib
@@ -71,24 +70,6 @@ class Issuer:
 
 def bearer(token):
     return {"Authorization": f"Bearer {token}"}
-
-
-class KeyFile:
-    """A file for --api-keys."""
-
-    def __init__(self, directory):
-        self.file = pathlib.Path(directory) / f"api-keys-{next(_numbers)}"
-        self.file.write_text("# id, SHA-256 of the secret, scopes\n")
-
-    def add(self, name, scopes):
-        """Returns what a client shows."""
-        secret = secrets.token_hex(32)
-        with self.file.open("a") as file:
-            file.write(f"{name} {hashlib.sha256(secret.encode()).hexdigest()} {scopes}\n")
-        return f"qk_{name}_{secret}"
-
-    def arguments(self):
-        return ["--api-keys", self.file]
 
 
 class User:
