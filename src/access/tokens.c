@@ -273,8 +273,7 @@ const char *token_fault_text(enum token_fault fault)
 		[TOKEN_NOT_YET] = "the token is not valid yet",
 		[TOKEN_OTHER_ISSUER] = "the token is of another issuer",
 		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
-		[TOKEN_NO_SUBJECT] = "the token's sub is not the id of a user: 1 to 128 bytes of "
-				     "text without control characters",
+		[TOKEN_NO_SUBJECT] = "the token's sub is not a user's id, of 1 to 128 bytes",
 	};
 
 	return texts[fault];
