@@ -204,7 +204,7 @@ def test_a_bad_token_in_the_header_is_not_made_up_for_by_the_query(place):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_stream_ends_when_its_token_expires_and_goes_on_with_a_fresh_one(open_place, algorithm):
-    place = open_place(algorithm, "--jwt-leeway", "1s")
+    place = open_place(algorithm, "--jwt-leeway", "1s", "--stream-heartbeat", "60s")  # a stream that stays is silent
     alice, name = place.user(), new_user()
     brief, lasting = place.user(name, lifetime_s=2), place.user(name)
     expires = time.time() + 2
