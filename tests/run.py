@@ -24,7 +24,7 @@ STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Ka
 TOGETHER = 3  # programs at once: most of them wait most of the time, for servers, leases and deadlines
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
-TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub", "test_tls"]
+TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub", "test_tls", "test_token_cache"]
 TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
 TSAN_CONTRACTS = ["announce", "claim"]
 TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py",

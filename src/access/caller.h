@@ -5,6 +5,8 @@
 #ifndef QUIPU_ACCESS_CALLER_H
 #define QUIPU_ACCESS_CALLER_H
 
+#include <stdint.h>
+
 #include "base/slice.h"
 
 enum access {
@@ -29,6 +31,7 @@ enum caller_kind {
 struct caller {
 	enum caller_kind kind;
 	struct slice name;
+	int64_t ends_us; /* of a token, when it is no longer one; 0: never */
 };
 
 #endif

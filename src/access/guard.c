@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "access/keys.h"
+#include "access/token_cache.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 
@@ -12,11 +13,17 @@ enum refusal { REFUSED_NOTHING_SHOWN, REFUSED_KEY, REFUSED_TOKEN, REFUSED_SCOPE,
 
 static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "token", "scope"};
 
-struct guard {
-	struct guard_config config;
-	pthread_rwlock_t lock; /* of the three below; held while they are looked at */
+/* What the files say, each NULL where there is none. */
+struct reading {
 	struct key_ring *keys;
 	struct token_checker *tokens;
+	struct token_cache *known_tokens; /* to be good, by `tokens` */
+};
+
+struct guard {
+	struct guard_config config;
+	pthread_rwlock_t lock; /* of the two below; held while they are looked at */
+	struct reading now;
 	int64_t read_us;
 	struct counter refused[REFUSALS];
 };
@@ -48,28 +55,40 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
-static bool read_files(
-	const struct guard *guard, struct key_ring **keys, struct token_checker **tokens, char *why)
+static void drop(struct reading *reading)
 {
+	if (reading->keys)
+		key_ring_free(reading->keys);
+	if (reading->tokens)
+		token_checker_free(reading->tokens);
+	if (reading->known_tokens)
+		token_cache_free(reading->known_tokens);
+}
+
+static bool read_files(const struct guard *guard, struct reading *reading, char *why)
+{
+	const struct guard_config *config = &guard->config;
+
 	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
 		"one buffer for all");
-	*keys = NULL;
-	*tokens = NULL;
-	if (checks_keys(guard) && !(*keys = key_ring_read(guard->config.keys_file, why)))
+	if (checks_keys(guard) && !(reading->keys = key_ring_read(config->keys_file, why)))
 		return false;
-	if (checks_tokens(guard) && !(*tokens = token_checker_new(&guard->config.tokens, why))) {
-		key_ring_free(*keys);
+	if (checks_tokens(guard) && !(reading->tokens = token_checker_new(&config->tokens, why)))
 		return false;
-	}
+	if (checks_tokens(guard))
+		reading->known_tokens = token_cache_new();
 	return true;
 }
 
-static void drop_files(struct key_ring *keys, struct token_checker *tokens)
+/* By default readers that overlap keep a writer out, and under load they always do. */
+static void init_lock(pthread_rwlock_t *lock)
 {
-	if (keys)
-		key_ring_free(keys);
-	if (tokens)
-		token_checker_free(tokens);
+	pthread_rwlockattr_t kind;
+
+	pthread_rwlockattr_init(&kind);
+	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(lock, &kind);
+	pthread_rwlockattr_destroy(&kind);
 }
 
 struct guard *guard_new(const struct guard_config *config, char *why)
@@ -77,7 +96,7 @@ struct guard *guard_new(const struct guard_config *config, char *why)
 	struct guard *guard = qp_calloc(1, sizeof(*guard));
 
 	guard->config = *config;
-	pthread_rwlock_init(&guard->lock, NULL);
+	init_lock(&guard->lock);
 	if (guard_reload(guard, why))
 		return guard;
 	guard_free(guard);
@@ -86,24 +105,24 @@ struct guard *guard_new(const struct guard_config *config, char *why)
 
 void guard_free(struct guard *guard)
 {
-	drop_files(guard->keys, guard->tokens);
+	drop(&guard->now);
 	pthread_rwlock_destroy(&guard->lock);
 	free(guard);
 }
 
 bool guard_reload(struct guard *guard, char *why)
 {
-	struct key_ring *keys, *old_keys = guard->keys;
-	struct token_checker *tokens, *old_tokens = guard->tokens;
+	struct reading fresh = {0}, old = guard->now;
 
-	if (!read_files(guard, &keys, &tokens, why))
+	if (!read_files(guard, &fresh, why)) {
+		drop(&fresh);
 		return false;
+	}
 	pthread_rwlock_wrlock(&guard->lock);
-	guard->keys = keys;
-	guard->tokens = tokens;
+	guard->now = fresh;
 	guard->read_us = clock_wall_us(&clock_system);
 	pthread_rwlock_unlock(&guard->lock);
-	drop_files(old_keys, old_tokens);
+	drop(&old);
 	return true;
 }
 
@@ -117,7 +136,10 @@ static enum status refuse(
 	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
 }
 
-/* What stands behind "Bearer", or in the query. {NULL, 0}: nothing. */
+/*
+ * What stands behind "Bearer", or in the query. {NULL, 0}: nothing. A key in the query is none: it
+ * lives long, and URLs are kept by browsers and proxies.
+ */
 static struct slice shown_by(const struct access_question *question)
 {
 	struct slice rest = slice_trim(question->authorization);
@@ -125,7 +147,16 @@ static struct slice shown_by(const struct access_question *question)
 
 	if (question->authorization.data)
 		return slice_is_nocase(scheme, "Bearer") ? slice_trim(rest) : (struct slice){0};
-	return question->query_token;
+	return key_is_shown(question->query_token) ? (struct slice){0} : question->query_token;
+}
+
+bool access_shows_token(const struct access_question *question)
+{
+	struct slice shown = shown_by(question);
+	bool asks_user = question->access == ACCESS_USER || question->access == ACCESS_OWNER ||
+			 question->access == ACCESS_OWNER_STREAM;
+
+	return asks_user && shown.data && !key_is_shown(shown);
 }
 
 static struct caller caller_of(struct arena *arena, enum caller_kind kind, struct slice name)
@@ -141,7 +172,7 @@ static enum status check_key(struct guard *guard, struct arena *arena, enum acce
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"an API key is required: Authorization: Bearer qk_...", why);
-	key = key_ring_find(guard->keys, shown);
+	key = key_ring_find(guard->now.keys, shown);
 	if (!key)
 		return refuse(guard, REFUSED_KEY, "the API key is not known here", why);
 	if (!api_key_opens(key, access, role))
@@ -153,21 +184,39 @@ static enum status check_key(struct guard *guard, struct arena *arena, enum acce
 	return STATUS_OK;
 }
 
+/* Its signature is verified when it comes for the first time. */
+static enum token_fault judge_token(const struct reading *now, struct arena *arena,
+	struct slice token, struct token_claims *claims)
+{
+	int64_t now_us = clock_wall_us(&clock_system);
+	unsigned char digest[SHA256_SIZE];
+	enum token_fault fault;
+
+	if (token.len > TOKEN_SIZE_MAX)
+		return TOKEN_MALFORMED;
+	digest_sha256(token, digest);
+	if (token_cache_find(now->known_tokens, arena, digest, now_us, claims))
+		return TOKEN_GOOD;
+	fault = token_check(now->tokens, arena, token, now_us, claims);
+	if (fault == TOKEN_GOOD)
+		token_cache_put(now->known_tokens, digest, claims);
+	return fault;
+}
+
 static enum status check_token(struct guard *guard, struct arena *arena, struct slice shown,
 	struct caller *caller, const char **why)
 {
+	struct token_claims claims;
 	enum token_fault fault;
-	struct slice subject;
-	int64_t expires_us;
 
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"a user's token is required: Authorization: Bearer <JWT>", why);
-	fault = token_check(
-		guard->tokens, arena, shown, clock_wall_us(&clock_system), &subject, &expires_us);
+	fault = judge_token(&guard->now, arena, shown, &claims);
 	if (fault != TOKEN_GOOD)
 		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
-	*caller = caller_of(arena, CALLER_USER, subject);
+	*caller = caller_of(arena, CALLER_USER, claims.subject);
+	caller->ends_us = claims.ends_us;
 	return STATUS_OK;
 }
 
@@ -229,7 +278,7 @@ void guard_collect(void *context, struct buffer *page)
 	int64_t read_us;
 
 	pthread_rwlock_rdlock(&guard->lock);
-	keys = guard->keys ? key_ring_count(guard->keys) : 0;
+	keys = guard->now.keys ? key_ring_count(guard->now.keys) : 0;
 	read_us = guard->read_us;
 	pthread_rwlock_unlock(&guard->lock);
 	metrics_family(page, "quipu_access_refused_total", "counter",

@@ -38,6 +38,9 @@ struct access_question {
 	struct slice query_token;   /* {NULL, 0}: none, or the route does not take it there */
 };
 
+/* Whether it shows a token, good or not, where a user is asked for. */
+bool access_shows_token(const struct access_question *question);
+
 /*
  * OK: `*caller`, in memory of `arena`. UNAUTHENTICATED or FORBIDDEN: `*why` is a static sentence
  * for the client, and `*caller` anyone. `guard` may be NULL: then anyone may do everything.

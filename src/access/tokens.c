@@ -5,6 +5,7 @@
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/ecdsa.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/pem.h>
@@ -46,17 +47,22 @@ static bool wrong(char *why, const char *what)
 
 /* ---- HS256 ------------------------------------------------------------------------------- */
 
+static bool ends_with_line_break(struct slice text)
+{
+	return text.len > 0 && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == '\r');
+}
+
 static bool read_secret(struct token_checker *checker, struct slice file, char *why)
 {
 	char *copy;
 
-	while (file.len > 0 && strchr("\r\n", file.data[file.len - 1]))
-		file.len--; /* what an editor or echo leaves at the end */
-	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
-		return wrong(why, "the secret of HS256 has 32 to 4096 bytes");
 	if (memmem(file.data, file.len, "-----BEGIN", 10))
 		return wrong(why, "this is a PEM file, not a secret of HS256; a public key that "
 				  "everybody knows would sign tokens");
+	while (ends_with_line_break(file))
+		file.len--; /* what an editor or echo leaves at the end */
+	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
+		return wrong(why, "the secret of HS256 has 32 to 4096 bytes");
 	copy = qp_malloc(file.len);
 	memcpy(copy, file.data, file.len);
 	checker->secret = slice_make(copy, file.len);
@@ -68,28 +74,38 @@ static bool is_signed_hs256(
 {
 	unsigned char mac[SHA256_SIZE];
 	unsigned len = 0;
+	bool good = signature.len == SHA256_SIZE &&
+		    HMAC(EVP_sha256(), checker->secret.data, (int)checker->secret.len,
+			    (const unsigned char *)text.data, text.len, mac, &len) &&
+		    len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
 
-	return signature.len == SHA256_SIZE &&
-	       HMAC(EVP_sha256(), checker->secret.data, (int)checker->secret.len,
-		       (const unsigned char *)text.data, text.len, mac, &len) &&
-	       len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
+	OPENSSL_cleanse(mac, sizeof(mac)); /* it would sign what was not signed */
+	return good;
 }
 
 /* ---- RS256 and ES256 --------------------------------------------------------------------- */
+
+/* OpenSSL would ask at the terminal, and wait. */
+static int know_no_passphrase(char *passphrase, int size, int is_writing, void *context)
+{
+	(void)passphrase, (void)size, (void)is_writing, (void)context;
+	return -1;
+}
 
 /* A public key, or the one in a certificate. */
 static EVP_PKEY *read_public(struct slice file)
 {
 	BIO *in = BIO_new_mem_buf(file.data, (int)file.len);
-	EVP_PKEY *key = in ? PEM_read_bio_PUBKEY(in, NULL, NULL, NULL) : NULL;
+	EVP_PKEY *key = in ? PEM_read_bio_PUBKEY(in, NULL, know_no_passphrase, NULL) : NULL;
 	X509 *certificate;
 
 	if (in && !key && BIO_reset(in) == 1 &&
-		(certificate = PEM_read_bio_X509(in, NULL, NULL, NULL))) {
+		(certificate = PEM_read_bio_X509(in, NULL, know_no_passphrase, NULL))) {
 		key = X509_get_pubkey(certificate);
 		X509_free(certificate);
 	}
 	BIO_free(in);
+	ERR_clear_error();
 	return key;
 }
 
@@ -125,6 +141,7 @@ static bool is_signed_by_key(
 			    (const unsigned char *)text.data, text.len) == 1;
 
 	EVP_MD_CTX_free(digest);
+	ERR_clear_error(); /* or TLS on this thread takes what is left for an error of its own */
 	return good;
 }
 
@@ -178,6 +195,11 @@ static const struct algorithm *find_algorithm(const char *name)
 	return NULL;
 }
 
+bool token_algorithm_is_known(const char *name)
+{
+	return find_algorithm(name) != NULL;
+}
+
 /* Up to KEY_FILE_MAX bytes of the file. -1: it cannot be read. */
 static ssize_t read_file(const char *path, char *bytes)
 {
@@ -187,6 +209,7 @@ static ssize_t read_file(const char *path, char *bytes)
 
 	if (!in)
 		return -1;
+	setvbuf(in, NULL, _IONBF, 0); /* a buffer would keep the secret */
 	len = fread(bytes, 1, KEY_FILE_MAX, in);
 	failed = ferror(in) != 0;
 	fclose(in);
@@ -245,11 +268,12 @@ const char *token_fault_text(enum token_fault fault)
 		[TOKEN_MALFORMED] = "the token is not a JWT",
 		[TOKEN_OTHER_ALGORITHM] = "the token is signed with another algorithm",
 		[TOKEN_BAD_SIGNATURE] = "the signature of the token is wrong",
-		[TOKEN_EXPIRED] = "the token has expired, or says not when it does",
+		[TOKEN_NO_EXPIRY] = "the token has no exp, in seconds since 1970",
+		[TOKEN_EXPIRED] = "the token has expired",
 		[TOKEN_NOT_YET] = "the token is not valid yet",
 		[TOKEN_OTHER_ISSUER] = "the token is of another issuer",
 		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
-		[TOKEN_NO_SUBJECT] = "the token names no subject",
+		[TOKEN_NO_SUBJECT] = "the token's sub is not a user's id, of 1 to 128 bytes",
 	};
 
 	return texts[fault];
@@ -287,12 +311,15 @@ static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
 	return true;
 }
 
-static enum token_fault check_dates(const struct token_checker *checker, const json_t *claims,
-	int64_t now_us, int64_t *expires_us)
+static enum token_fault check_dates(
+	const struct token_checker *checker, const json_t *claims, int64_t now_us, int64_t *ends_us)
 {
-	int64_t not_before_us;
+	int64_t expires_us, not_before_us;
 
-	if (!read_date(claims, "exp", expires_us) || now_us >= *expires_us + checker->leeway_us)
+	if (!read_date(claims, "exp", &expires_us))
+		return TOKEN_NO_EXPIRY;
+	*ends_us = expires_us + checker->leeway_us;
+	if (now_us >= *ends_us)
 		return TOKEN_EXPIRED;
 	if (!json_object_get(claims, "nbf"))
 		return TOKEN_GOOD;
@@ -319,10 +346,23 @@ static bool is_for(const json_t *audience, const char *name)
 	return false;
 }
 
-static enum token_fault check_claims(const struct token_checker *checker, const json_t *claims,
-	int64_t now_us, int64_t *expires_us)
+/* The parser has seen to it that it is UTF-8. */
+static bool is_user_id(struct slice subject)
 {
-	enum token_fault fault = check_dates(checker, claims, now_us, expires_us);
+	return subject.len > 0 && subject.len <= TOKEN_SUBJECT_MAX && !text_has_control(subject);
+}
+
+static struct slice subject_of(const json_t *claims)
+{
+	const json_t *subject = json_object_get(claims, "sub");
+
+	return slice_make(json_string_value(subject), json_string_length(subject));
+}
+
+static enum token_fault check_claims(
+	const struct token_checker *checker, const json_t *claims, int64_t now_us, int64_t *ends_us)
+{
+	enum token_fault fault = check_dates(checker, claims, now_us, ends_us);
 
 	if (fault != TOKEN_GOOD)
 		return fault;
@@ -330,33 +370,29 @@ static enum token_fault check_claims(const struct token_checker *checker, const 
 		return TOKEN_OTHER_ISSUER;
 	if (*checker->audience && !is_for(json_object_get(claims, "aud"), checker->audience))
 		return TOKEN_OTHER_AUDIENCE;
-	return json_string_length(json_object_get(claims, "sub")) > 0 ? TOKEN_GOOD
-								      : TOKEN_NO_SUBJECT;
+	return is_user_id(subject_of(claims)) ? TOKEN_GOOD : TOKEN_NO_SUBJECT;
 }
 
 static enum token_fault take_claims(const struct token_checker *checker, struct arena *arena,
-	struct slice part, int64_t now_us, struct slice *subject, int64_t *expires_us)
+	struct slice part, int64_t now_us, struct token_claims *claims)
 {
-	json_t *claims = decode_object(arena, part);
-	int64_t until_us;
+	json_t *object = decode_object(arena, part);
+	int64_t ends_us;
 	enum token_fault fault =
-		claims ? check_claims(checker, claims, now_us, &until_us) : TOKEN_MALFORMED;
+		object ? check_claims(checker, object, now_us, &ends_us) : TOKEN_MALFORMED;
 
 	if (fault == TOKEN_GOOD) {
-		const json_t *sub = json_object_get(claims, "sub");
-
-		*subject = arena_copy(
-			arena, slice_make(json_string_value(sub), json_string_length(sub)));
-		*expires_us = until_us;
+		claims->subject = arena_copy(arena, subject_of(object));
+		claims->ends_us = ends_us;
 	}
-	json_decref(claims);
+	json_decref(object);
 	return fault;
 }
 
 enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
-	struct slice token, int64_t now_us, struct slice *subject, int64_t *expires_us)
+	struct slice token, int64_t now_us, struct token_claims *claims)
 {
-	struct slice rest = token, head = slice_cut(&rest, '.'), claims = slice_cut(&rest, '.');
+	struct slice rest = token, head = slice_cut(&rest, '.'), body = slice_cut(&rest, '.');
 	struct slice covered, signature;
 	enum token_fault fault;
 	json_t *header;
@@ -369,8 +405,8 @@ enum token_fault token_check(const struct token_checker *checker, struct arena *
 	json_decref(header);
 	if (fault != TOKEN_GOOD)
 		return fault;
-	covered = slice_make(token.data, head.len + 1 + claims.len);
+	covered = slice_make(token.data, head.len + 1 + body.len);
 	if (!checker->algorithm->is_signed(checker, covered, signature))
 		return TOKEN_BAD_SIGNATURE;
-	return take_claims(checker, arena, claims, now_us, subject, expires_us);
+	return take_claims(checker, arena, body, now_us, claims);
 }

@@ -14,9 +14,11 @@
 
 #define TOKENS_WHY_SIZE 512
 #define TOKEN_SIZE_MAX 8192
+#define TOKEN_SUBJECT_MAX 128
 
 struct token_config {
-	const char *key_file;  /* a public key as PEM; for HS256 the secret, as it is */
+	const char *key_file;  /* a public key as PEM; for HS256 the secret, as it is, but for line
+				  breaks at its end */
 	const char *algorithm; /* "HS256", "RS256" or "ES256" */
 	const char *issuer;    /* "": any */
 	const char *audience;  /* "": any */
@@ -24,6 +26,8 @@ struct token_config {
 };
 
 struct token_checker;
+
+bool token_algorithm_is_known(const char *name);
 
 /* NULL: `why` (TOKENS_WHY_SIZE) says what is wrong with the key, never the key. */
 QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
@@ -34,6 +38,7 @@ enum token_fault {
 	TOKEN_MALFORMED,
 	TOKEN_OTHER_ALGORITHM,
 	TOKEN_BAD_SIGNATURE,
+	TOKEN_NO_EXPIRY,
 	TOKEN_EXPIRED,
 	TOKEN_NOT_YET,
 	TOKEN_OTHER_ISSUER,
@@ -45,11 +50,17 @@ enum token_fault {
 /* A sentence for the client. Static. */
 const char *token_fault_text(enum token_fault fault);
 
+struct token_claims {
+	struct slice
+		subject; /* an id: 1 to TOKEN_SUBJECT_MAX bytes of UTF-8, no control characters */
+	int64_t ends_us; /* when it is refused: exp, and the leeway */
+};
+
 /*
- * Checks everything, in the order of the list. GOOD: `*subject` is the token's sub, which is not
- * empty, and `*expires_us` its exp; both else untouched. Memory of `arena`.
+ * Checks everything, in the order of the list. GOOD: `*claims`, in memory of `arena`; else they are
+ * untouched.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
-	struct slice token, int64_t now_us, struct slice *subject, int64_t *expires_us);
+	struct slice token, int64_t now_us, struct token_claims *claims);
 
 #endif

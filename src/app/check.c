@@ -179,6 +179,21 @@ static bool check_tls(const struct settings *settings, char *why)
 	return false;
 }
 
+static bool check_tokens(const struct settings *settings, char *why)
+{
+	if (!token_algorithm_is_known(settings->jwt_algorithm))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--jwt-algorithm must be HS256, RS256 or ES256, not \"%s\"",
+			settings->jwt_algorithm);
+	else if (!*settings->jwt_key && (*settings->jwt_issuer || *settings->jwt_audience))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--jwt-issuer and --jwt-audience need --jwt-key: without it no token is "
+			"checked");
+	else
+		return true;
+	return false;
+}
+
 bool app_check(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
@@ -191,5 +206,6 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->dialogs_store, why) &&
 	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
-	       check_address(settings, why) && check_tls(settings, why);
+	       check_address(settings, why) && check_tls(settings, why) &&
+	       check_tokens(settings, why);
 }

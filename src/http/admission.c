@@ -113,11 +113,15 @@ static struct slice find_query_token(struct request *request)
 	return (struct slice){0};
 }
 
-static void refuse_caller(struct request *request, enum status status, const char *why)
+/* With the challenge of RFC 6750, which names an error only where a token was shown. */
+static void refuse_caller(
+	struct request *request, enum status status, const char *why, bool shows_token)
 {
 	refuse(request, status, why);
 	if (status == STATUS_UNAUTHENTICATED)
-		request->answer.headers = slice_of("WWW-Authenticate: Bearer\r\n");
+		request->answer.headers = slice_of(
+			shows_token ? "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n"
+				    : "WWW-Authenticate: Bearer\r\n");
 }
 
 static void check_caller(const struct admission *admission, struct request *request)
@@ -140,7 +144,7 @@ static void check_caller(const struct admission *admission, struct request *requ
 		question.query_token = find_query_token(request);
 	status = guard_check(admission->guard, &request->arena, &question, &request->caller, &why);
 	if (status != STATUS_OK)
-		refuse_caller(request, status, why);
+		refuse_caller(request, status, why, access_shows_token(&question));
 }
 
 static void take_request_id(struct request *request)

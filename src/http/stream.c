@@ -30,6 +30,7 @@ struct stream {
 	struct connection *connection; /* from then on */
 	struct stream_event *waiting;  /* the newest value, if it is not written */
 	int64_t last_id;               /* of what was offered or is known to the client, or -1 */
+	int64_t ends_us;               /* when its caller's token does, 0: never */
 	size_t input_bytes;            /* thrown away */
 	bool is_ending;
 };
@@ -73,6 +74,7 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 	stream->worker = request->worker;
 	stream->request = request;
 	stream->last_id = known_id(request);
+	stream->ends_us = request->caller.ends_us;
 	request->stream = stream;
 	return stream;
 }
@@ -196,13 +198,21 @@ void stream_read(struct stream *stream, size_t len)
 		connection_close(stream->connection);
 }
 
+/* The time is the guard's, so that the token would be refused now. */
+static bool has_lost_caller(const struct stream *stream)
+{
+	return stream->ends_us != 0 && clock_wall_us(&clock_system) >= stream->ends_us;
+}
+
 void stream_check(struct stream *stream, int64_t now_ns)
 {
 	struct connection *connection = stream->connection;
 	struct http_worker *worker = stream->worker;
 	int64_t quiet_ns = now_ns - connection->active_ns;
 
-	if (connection->write_backlog > 0) {
+	if (has_lost_caller(stream)) {
+		stream_close(stream);
+	} else if (connection->write_backlog > 0) {
 		if (quiet_ns > worker->limits->stream_stall_ns)
 			connection_close(connection);
 	} else if (quiet_ns >= worker->limits->heartbeat_ns && worker->heartbeats_left > 0) {

@@ -10,7 +10,8 @@
  *   prepared   request_answer()               gone       refused: a usual answer is sent instead
  *   started    client gone, or it reads       gone       the connection is closed
  *              nothing, or the server drains
- *   started    stream_close()                 gone       closed behind what is being written
+ *   started    stream_close(), or the token   gone       closed behind what is being written
+ *              of its caller has expired
  *
  * When it is gone, the owner is told, once, and the pointer is no longer valid.
  *

@@ -19,7 +19,7 @@ bool stream_write(struct stream *stream);
 /* The client has sent `len` bytes that nobody asked for. */
 void stream_read(struct stream *stream, size_t len);
 
-/* Heartbeat, or the end of a client that takes nothing. */
+/* Heartbeat, or the end of a client that takes nothing, or whose token has expired. */
 void stream_check(struct stream *stream, int64_t now_ns);
 
 /* Leaves its request or connection, tells the owner, and is gone. */

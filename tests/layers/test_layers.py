@@ -42,7 +42,7 @@ MAY_SEE = {
     "openssl/bio.h": {"access"},
     "openssl/crypto.h": {"access"},
     "openssl/ecdsa.h": {"access"},
-    "openssl/err.h": {"http"},
+    "openssl/err.h": {"access", "http"},
     "openssl/evp.h": {"base", "access"},
     "openssl/hmac.h": {"access"},
     "openssl/pem.h": {"access"},

@@ -1,3 +1,4 @@
+#include "access/tokens.h"
 #include "base/text.h"
 #include "http/input.h"
 #include "services/submit.h"
@@ -53,17 +54,17 @@ bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_me
 static struct slice read_user(struct input *input)
 {
 	const struct caller *caller = &input->request->caller;
-	bool has_token = caller->kind == CALLER_USER;
-	const char *where = has_token ? "sub" : "X-User-Id";
-	struct slice user_id =
-		has_token ? caller->name : request_header(input->request, "X-User-Id");
+	struct slice user_id = request_header(input->request, "X-User-Id");
 
+	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject is an id");
+	if (caller->kind == CALLER_USER)
+		return caller->name;
 	if (!user_id.data)
-		input_error(input, where, "the header is required: it says who asks");
+		input_error(input, "X-User-Id", "the header is required: it says who asks");
 	else if (!text_is_utf8(user_id))
-		input_error(input, where, "must be UTF-8");
+		input_error(input, "X-User-Id", "must be UTF-8");
 	else
-		input_check_id(input, where, user_id);
+		input_check_id(input, "X-User-Id", user_id);
 	return user_id;
 }
 

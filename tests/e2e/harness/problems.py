@@ -1,8 +1,8 @@
 """What every refusal has in common."""
 
 REASONS = {
-    400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout",
-    409: "Conflict", 413: None, 414: "URI Too Long", 415: "Unsupported Media Type", 417: "Expectation Failed",
+    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    408: "Request Timeout", 409: "Conflict", 413: None, 414: "URI Too Long", 415: "Unsupported Media Type", 417: "Expectation Failed",
     429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable",
 }  # 413 has had three names in three RFCs
 

@@ -1,0 +1,128 @@
+#include "access/token_cache.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define SETS 4096 /* a power of two */
+#define LOCKS 64  /* each for every 64th set, so that loops seldom meet */
+
+struct known_token {
+	unsigned char digest[SHA256_SIZE];
+	int64_t ends_us;   /* 0: a free place */
+	uint32_t used;     /* the higher, the later */
+	uint32_t name_len; /* of the subject */
+	char name[TOKEN_SUBJECT_MAX];
+};
+
+struct set {
+	struct known_token tokens[TOKEN_CACHE_WAYS];
+	uint32_t uses;
+};
+
+struct token_cache {
+	pthread_mutex_t locks[LOCKS];
+	struct set *sets;
+};
+
+struct token_cache *token_cache_new(void)
+{
+	struct token_cache *cache = qp_calloc(1, sizeof(*cache));
+
+	for (size_t i = 0; i < LOCKS; i++)
+		pthread_mutex_init(&cache->locks[i], NULL);
+	cache->sets = qp_calloc(SETS, sizeof(*cache->sets));
+	return cache;
+}
+
+void token_cache_free(struct token_cache *cache)
+{
+	for (size_t i = 0; i < LOCKS; i++)
+		pthread_mutex_destroy(&cache->locks[i]);
+	free(cache->sets);
+	free(cache);
+}
+
+static size_t set_of(const unsigned char digest[SHA256_SIZE])
+{
+	return ((size_t)digest[0] << 8 | digest[1]) & (SETS - 1);
+}
+
+/* ---- under the lock of the set ----------------------------------------------------------- */
+
+static struct known_token *find(struct set *set, const unsigned char digest[SHA256_SIZE])
+{
+	for (size_t i = 0; i < TOKEN_CACHE_WAYS; i++) {
+		struct known_token *token = &set->tokens[i];
+
+		if (token->ends_us != 0 && memcmp(token->digest, digest, SHA256_SIZE) == 0)
+			return token;
+	}
+	return NULL;
+}
+
+/* A free place, else the one that was not used for longest. */
+static struct known_token *find_place(struct set *set)
+{
+	struct known_token *place = &set->tokens[0];
+
+	for (size_t i = 0; i < TOKEN_CACHE_WAYS; i++) {
+		struct known_token *token = &set->tokens[i];
+
+		if (token->ends_us == 0)
+			return token;
+		if (set->uses - token->used > set->uses - place->used)
+			place = token;
+	}
+	return place;
+}
+
+static void fill(struct known_token *token, const unsigned char digest[SHA256_SIZE],
+	const struct token_claims *claims)
+{
+	memcpy(token->digest, digest, SHA256_SIZE);
+	token->ends_us = claims->ends_us;
+	token->name_len = (uint32_t)claims->subject.len;
+	memcpy(token->name, claims->subject.data, claims->subject.len);
+}
+
+/* ---- any thread -------------------------------------------------------------------------- */
+
+bool token_cache_find(struct token_cache *cache, struct arena *arena,
+	const unsigned char digest[SHA256_SIZE], int64_t now_us, struct token_claims *claims)
+{
+	size_t index = set_of(digest);
+	struct set *set = &cache->sets[index];
+	struct known_token *token;
+	bool found;
+
+	pthread_mutex_lock(&cache->locks[index % LOCKS]);
+	token = find(set, digest);
+	found = token && now_us < token->ends_us;
+	if (found) {
+		token->used = ++set->uses;
+		claims->subject = arena_copy(arena, slice_make(token->name, token->name_len));
+		claims->ends_us = token->ends_us;
+	} else if (token) {
+		token->ends_us = 0;
+	}
+	pthread_mutex_unlock(&cache->locks[index % LOCKS]);
+	return found;
+}
+
+void token_cache_put(struct token_cache *cache, const unsigned char digest[SHA256_SIZE],
+	const struct token_claims *claims)
+{
+	size_t index = set_of(digest);
+	struct set *set = &cache->sets[index];
+	struct known_token *token;
+
+	assert(claims->subject.len > 0 && claims->subject.len <= TOKEN_SUBJECT_MAX);
+	pthread_mutex_lock(&cache->locks[index % LOCKS]);
+	token = find(set, digest); /* another thread has verified the same */
+	if (!token)
+		token = find_place(set);
+	fill(token, digest, claims);
+	token->used = ++set->uses;
+	pthread_mutex_unlock(&cache->locks[index % LOCKS]);
+}
