@@ -8,6 +8,17 @@
 
 #include "base/clock.h"
 
+/*
+ * Keys are told apart by some bits of their hash: one that shares them with a flooded key shares
+ * its fate. They are not the bits that choose the lane.
+ */
+#define SHARES 256
+
+struct share {
+	size_t count;
+	size_t bytes;
+};
+
 struct lane {
 	const char *name;
 	size_t depth_max;
@@ -17,6 +28,7 @@ struct lane {
 	pthread_cond_t filled;
 	struct command_list waiting;
 	size_t bytes;
+	struct share shares[SHARES]; /* of `waiting`, by key */
 	bool worker_waits;
 	bool closed;
 };
@@ -61,10 +73,50 @@ size_t lane_depth(struct lane *lane)
 	return depth;
 }
 
-static bool has_room(const struct lane *lane, const struct command *command)
+/* The share of the command's key, NULL: it has none. */
+static struct share *share_of(struct lane *lane, const struct command *command)
 {
-	return !lane->closed && lane->waiting.count < lane->depth_max &&
-	       lane->bytes + command->bytes <= lane->bytes_max;
+	return command->hash != 0 ? &lane->shares[command->hash >> 32 & (SHARES - 1)] : NULL;
+}
+
+static size_t three_quarters(size_t whole)
+{
+	return whole - whole / 4;
+}
+
+static bool has_room(struct lane *lane, const struct command *command)
+{
+	const struct share *share = share_of(lane, command);
+
+	if (lane->closed || lane->waiting.count >= lane->depth_max ||
+		lane->bytes + command->bytes > lane->bytes_max)
+		return false;
+	if (!share || share->count == 0)
+		return true;
+	return share->count < three_quarters(lane->depth_max) &&
+	       share->bytes + command->bytes <= three_quarters(lane->bytes_max);
+}
+
+static void add_to_share(struct lane *lane, const struct command *command)
+{
+	struct share *share = share_of(lane, command);
+
+	lane->bytes += command->bytes;
+	if (!share)
+		return;
+	share->count++;
+	share->bytes += command->bytes;
+}
+
+static void take_from_share(struct lane *lane, const struct command *command)
+{
+	struct share *share = share_of(lane, command);
+
+	lane->bytes -= command->bytes;
+	if (!share)
+		return;
+	share->count--;
+	share->bytes -= command->bytes;
 }
 
 enum status lane_submit(struct lane *lane, struct command *command)
@@ -77,7 +129,7 @@ enum status lane_submit(struct lane *lane, struct command *command)
 		return STATUS_OVERLOADED;
 	}
 	command_list_push(&lane->waiting, command);
-	lane->bytes += command->bytes;
+	add_to_share(lane, command);
 	wake = lane->worker_waits;
 	lane->worker_waits = false;
 	pthread_mutex_unlock(&lane->lock);
@@ -115,7 +167,7 @@ bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t 
 	for (size_t taken = 0; taken < max && lane->waiting.first; taken++) {
 		struct command *command = command_list_pop(&lane->waiting);
 
-		lane->bytes -= command->bytes;
+		take_from_share(lane, command);
 		command_list_push(out, command);
 	}
 	more_may_come = !lane->closed || lane->waiting.first || out->first;
