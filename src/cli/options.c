@@ -104,7 +104,11 @@ static const struct option options[] = {
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
 		"bytes that may wait in a lane"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
-		"client connections at most; more are refused with 503 OVERLOADED"},
+		"client connections at most; for one more, the one that waits longest for its "
+		"client is closed, or it is refused with 503 OVERLOADED"},
+	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
+		"bytes that clients may make the server hold: requests that are being sent, "
+		"answers that are not read"},
 	{"deadline", TYPE_DURATION, FIELD(deadline_us), "5s", LEAST_TIME_US, MOST_TIME_US, "TIME",
 		"how long a request may wait before it is given up"},
 	{"head-timeout", TYPE_DURATION, FIELD(head_timeout_us), "10s", LEAST_TIME_US, MOST_TIME_US,

@@ -45,6 +45,7 @@ struct settings {
 	int64_t lane_depth;
 	int64_t lane_bytes;
 	int64_t max_connections;
+	int64_t client_bytes;
 	int64_t deadline_us;
 	int64_t head_timeout_us;
 	int64_t body_timeout_us;
