@@ -72,7 +72,7 @@ static void decode(struct slice from, char out[NAME_MAX_LEN])
 			     hex_digit(from.data[i + 1]) >= 0 && hex_digit(from.data[i + 2]) >= 0;
 
 		out[len++] = coded ? (char)(hex_digit(from.data[i + 1]) * 16 +
-						    hex_digit(from.data[i + 2]))
+					     hex_digit(from.data[i + 2]))
 				   : from.data[i];
 		i += coded ? 2 : 0;
 	}

@@ -1,7 +1,7 @@
 /*
- * Secrets in the URLs of options: the password in postgres://user:password@host, and parameters such
- * as ?password=… or &token=…. They are never shown, and not taken from flags, which everybody on
- * the machine can see. Pure, any thread.
+ * Secrets in the URLs of options: the password in postgres://user:password@host, and parameters
+ * such as ?password=… or &token=…. They are never shown, and not taken from flags, which everybody
+ * on the machine can see. Pure, any thread.
  */
 #ifndef QUIPU_CLI_SECRETS_H
 #define QUIPU_CLI_SECRETS_H
