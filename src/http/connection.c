@@ -1,6 +1,8 @@
 #include "http/connection.h"
 
 #include <assert.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #define REQUEST_POOL_MAX 1024
 #define REQUEST_ARENA_SIZE 3072
 #define WRITE_BACKLOG_MAX (256 * 1024)
+#define UNSENT_MAX (128 * 1024)
 #define WRITE_ROUND_MAX 16
 #define ROOM_TRIES_MAX 16
 #define LINGER_NS (2 * NS_PER_S)
@@ -584,6 +587,17 @@ static void note_turn(struct connection *connection)
 		turn == TURN_SENDS ? reading->started_ns : connection->active_ns, bytes);
 }
 
+/* Others may be closed by this, and the one that was pumped too. */
+static void free_memory(struct http_worker *worker)
+{
+	struct connection *longest;
+
+	while (worker_is_full(worker) && (longest = turns_longest_holding(&worker->turns))) {
+		connection_close(longest);
+		counter_add(&worker->ended_for_memory, 1);
+	}
+}
+
 void connection_pump(struct connection *connection)
 {
 	size_t rounds = 0;
@@ -615,6 +629,7 @@ void connection_pump(struct connection *connection)
 		return;
 	set_reading(connection);
 	note_turn(connection);
+	free_memory(connection->worker);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
@@ -723,6 +738,8 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	const struct parser *parser = &connection->parser;
 	int64_t quiet_ns = now - connection->active_ns;
 
+	if (connection->is_closed)
+		return; /* to free memory, for one that was checked before it */
 	if (connection->stream) {
 		stream_check(connection->stream, now);
 	} else if (connection->is_lingering) {
@@ -747,6 +764,7 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 void worker_serve(struct http_worker *worker, int fd)
 {
 	struct connection *connection = qp_calloc(1, sizeof(*connection));
+	const int unsent_max = UNSENT_MAX;
 
 	connection->worker = worker;
 	connection->active_ns = now_ns();
@@ -763,6 +781,8 @@ void worker_serve(struct http_worker *worker, int fd)
 		return;
 	}
 	uv_tcp_nodelay(&connection->tcp, 1);
+	/* Else the kernel takes megabytes for each client that does not read. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
 	note_turn(connection);
 }
@@ -795,16 +815,6 @@ bool worker_make_room(struct http_worker *worker)
 	return false;
 }
 
-static void free_memory(struct http_worker *worker)
-{
-	struct connection *longest;
-
-	while (worker_is_full(worker) && (longest = turns_longest_holding(&worker->turns))) {
-		connection_close(longest);
-		counter_add(&worker->ended_for_memory, 1);
-	}
-}
-
 void worker_close_all(struct http_worker *worker)
 {
 	while (worker->connections)
@@ -821,7 +831,6 @@ void worker_write_answers(void *context)
 		forget_dirty(connection);
 		connection_pump(connection);
 	}
-	free_memory(worker);
 }
 
 void worker_release(struct http_worker *worker)

@@ -9,10 +9,12 @@
 #include "base/clock.h"
 
 /*
- * Keys are told apart by some bits of their hash: one that shares them with a flooded key shares
- * its fate. They are not the bits that choose the lane.
+ * Keys are told apart by two groups of bits of their hash, and counted under each: only a key that
+ * shares both with a flooded one, which one in 65,536 does, shares its fate. They are not the bits
+ * that choose the lane.
  */
-#define SHARES 256
+#define GROUPS 2
+#define GROUP_BITS 8
 
 struct share {
 	size_t count;
@@ -28,7 +30,7 @@ struct lane {
 	pthread_cond_t filled;
 	struct command_list waiting;
 	size_t bytes;
-	struct share shares[SHARES]; /* of `waiting`, by key */
+	struct share shares[GROUPS][1 << GROUP_BITS]; /* of `waiting`, by key */
 	bool worker_waits;
 	bool closed;
 };
@@ -73,10 +75,11 @@ size_t lane_depth(struct lane *lane)
 	return depth;
 }
 
-/* The share of the command's key, NULL: it has none. */
-static struct share *share_of(struct lane *lane, const struct command *command)
+static struct share *share_of(struct lane *lane, const struct command *command, size_t group)
 {
-	return command->hash != 0 ? &lane->shares[command->hash >> 32 & (SHARES - 1)] : NULL;
+	uint64_t bits = command->hash >> (32 + group * GROUP_BITS);
+
+	return &lane->shares[group][bits & ((1 << GROUP_BITS) - 1)];
 }
 
 static size_t three_quarters(size_t whole)
@@ -84,39 +87,46 @@ static size_t three_quarters(size_t whole)
 	return whole - whole / 4;
 }
 
+static bool share_has_room(
+	const struct lane *lane, const struct share *share, const struct command *command)
+{
+	return share->count == 0 ||
+	       (share->count < three_quarters(lane->depth_max) &&
+		       share->bytes + command->bytes <= three_quarters(lane->bytes_max));
+}
+
 static bool has_room(struct lane *lane, const struct command *command)
 {
-	const struct share *share = share_of(lane, command);
+	bool has = command->hash == 0;
 
 	if (lane->closed || lane->waiting.count >= lane->depth_max ||
 		lane->bytes + command->bytes > lane->bytes_max)
 		return false;
-	if (!share || share->count == 0)
-		return true;
-	return share->count < three_quarters(lane->depth_max) &&
-	       share->bytes + command->bytes <= three_quarters(lane->bytes_max);
+	for (size_t group = 0; group < GROUPS && !has; group++)
+		has = share_has_room(lane, share_of(lane, command, group), command);
+	return has;
 }
 
-static void add_to_share(struct lane *lane, const struct command *command)
+static void count_in(struct lane *lane, const struct command *command)
 {
-	struct share *share = share_of(lane, command);
-
 	lane->bytes += command->bytes;
-	if (!share)
-		return;
-	share->count++;
-	share->bytes += command->bytes;
+	for (size_t group = 0; group < GROUPS; group++) {
+		struct share *share = share_of(lane, command, group);
+
+		share->count++;
+		share->bytes += command->bytes;
+	}
 }
 
-static void take_from_share(struct lane *lane, const struct command *command)
+static void count_out(struct lane *lane, const struct command *command)
 {
-	struct share *share = share_of(lane, command);
-
 	lane->bytes -= command->bytes;
-	if (!share)
-		return;
-	share->count--;
-	share->bytes -= command->bytes;
+	for (size_t group = 0; group < GROUPS; group++) {
+		struct share *share = share_of(lane, command, group);
+
+		share->count--;
+		share->bytes -= command->bytes;
+	}
 }
 
 enum status lane_submit(struct lane *lane, struct command *command)
@@ -129,7 +139,7 @@ enum status lane_submit(struct lane *lane, struct command *command)
 		return STATUS_OVERLOADED;
 	}
 	command_list_push(&lane->waiting, command);
-	add_to_share(lane, command);
+	count_in(lane, command);
 	wake = lane->worker_waits;
 	lane->worker_waits = false;
 	pthread_mutex_unlock(&lane->lock);
@@ -167,7 +177,7 @@ bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t 
 	for (size_t taken = 0; taken < max && lane->waiting.first; taken++) {
 		struct command *command = command_list_pop(&lane->waiting);
 
-		take_from_share(lane, command);
+		count_out(lane, command);
 		command_list_push(out, command);
 	}
 	more_may_come = !lane->closed || lane->waiting.first || out->first;

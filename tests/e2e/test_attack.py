@@ -217,8 +217,9 @@ def test_answers_that_nobody_reads_take_no_more_than_their_share(stage):
     share = 4 << 20
     here = stage("--client-bytes", share)
     page = render("GET", "/openapi.json")
-    with Peak(here.server) as peak, Attack(here.server, 60, again=page * 50, reads=False, returns=True):
+    with Peak(here.server) as peak, Attack(here.server, 500, again=page * 50, reads=False) as attack:
         here.check_service()
+        assert attack.open < 500
     here.check_memory(peak.kib, share)
 
 
@@ -243,10 +244,10 @@ def test_head_bombs_are_refused(stage, bomb):
 
 
 def test_a_flooded_item_leaves_the_lane_to_others(stage):
-    """300 clients on one item of the only write lane: the others are answered, and the sum is exact."""
-    here = stage("--lanes", "1")
+    """Far more clients want one item than the only write lane has places: the others do not feel it."""
+    here = stage("--lanes", "1", "--lane-depth", "32", "--batch-max", "8")
     item = here.counts.new_item()
     with Attack(here.server, 300, again=increase_request(item)) as attack:
         here.check_service()
-    assert set(attack.statuses) == {200}
+    assert set(attack.statuses) == {200, 503}
     assert here.counts.value(item) >= attack.statuses[200] > 1000

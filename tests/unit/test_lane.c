@@ -64,7 +64,7 @@ static void one_key_gets_three_quarters_of_the_places(void **state)
 
 	(void)state;
 	give_key(0, 6, UINT64_C(7) << 32);
-	give_key(6, 1, UINT64_C(8) << 32);
+	give_key(6, 1, UINT64_C(0x107) << 32); /* half of the bits that count are the same */
 	submit_all(lane, 3);
 	assert_int_equal(lane_submit(lane, &commands[3]), STATUS_OVERLOADED);
 	assert_int_equal(lane_submit(lane, &commands[6]), STATUS_OK);
