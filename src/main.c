@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +34,16 @@ static void configure_log(const struct settings *settings)
 
 	if (log_level_parse(slice_of(settings->log_level), &level))
 		log_configure(level, json ? LOG_JSON : LOG_TEXT);
+}
+
+/* Passwords, keys and data are in the memory of this process: neither a core dump nor another
+ * process of the same user may have it. */
+static void hide_memory(void)
+{
+	const struct rlimit none = {0, 0};
+
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_DUMPABLE, 0);
 }
 
 static int run_serve(struct app *app)
@@ -170,6 +182,8 @@ int main(int argc, char **argv)
 			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
 			(commands[i].opens && !app_check(&app, why)))
 			return fail(EXIT_USAGE, why);
+		if (!app.settings.core_dumps)
+			hide_memory();
 		return commands[i].run(&app);
 	}
 	snprintf(why, sizeof(why), "there is no command \"%s\"; see quipu help", name);

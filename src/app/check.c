@@ -79,6 +79,11 @@ static bool check_cache(const struct app *app, char *why)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cache memory cannot be used with PostgreSQL, because several processes "
 			"would disagree; use redis:// or none");
+	else if (url_has_scheme(cache, "rediss://"))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cache rediss:// cannot be used: the Redis client of this build has no "
+			"TLS; use redis:// to a proxy on this machine that speaks it, such as "
+			"stunnel");
 	else if (strcmp(cache, "memory") != 0 && strcmp(cache, "none") != 0 &&
 		 strcmp(cache, "auto") != 0 && !url_is_redis(cache))
 		snprintf(why, OPTIONS_WHY_SIZE,

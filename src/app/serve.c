@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
+#define FILES_FOR_OTHERS 256
 #define FLUSH_NS (2 * NS_PER_S)
 #define DAY_S (24 * 3600)
 
@@ -131,11 +132,30 @@ static bool open_tls(struct app *app, char *why)
 	return true;
 }
 
+/* Every connection is a file descriptor; others are for stores, buses and the log. */
+static size_t connections_max(size_t wanted)
+{
+	struct rlimit limit;
+	size_t most;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+		return wanted;
+	most = limit.rlim_cur > 2 * FILES_FOR_OTHERS ? limit.rlim_cur - FILES_FOR_OTHERS
+						     : limit.rlim_cur / 2;
+	if (wanted <= most)
+		return wanted;
+	log_line(LOG_WARN, "main",
+		"%zu connections at most: the system gives this process %zu file descriptors", most,
+		(size_t)limit.rlim_cur);
+	return most;
+}
+
 static bool open_server(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
 	struct server_limits limits = {
-		.connections_max = (size_t)settings->max_connections,
+		.connections_max = connections_max((size_t)settings->max_connections),
+		.client_bytes_max = (size_t)settings->client_bytes,
 		.head_timeout_ns = settings->head_timeout_us * NS_PER_US,
 		.body_timeout_ns = settings->body_timeout_us * NS_PER_US,
 		.idle_timeout_ns = settings->idle_timeout_us * NS_PER_US,

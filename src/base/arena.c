@@ -46,6 +46,7 @@ char *qp_strdup(const char *text)
 void arena_init(struct arena *arena, size_t first_size)
 {
 	arena->current = NULL;
+	arena->held = 0;
 	arena->first_size = align_up(first_size);
 }
 
@@ -61,6 +62,7 @@ static void add_chunk(struct arena *arena, size_t least)
 	chunk->size = size;
 	chunk->used = 0;
 	arena->current = chunk;
+	arena->held += size;
 }
 
 void arena_reset(struct arena *arena)
@@ -79,6 +81,7 @@ void arena_reset(struct arena *arena)
 	}
 	if (chunk)
 		chunk->used = 0;
+	arena->held = chunk ? chunk->size : 0;
 	arena->current = chunk;
 }
 
@@ -90,6 +93,7 @@ void arena_release(struct arena *arena)
 		free(arena->current);
 		arena->current = before;
 	}
+	arena->held = 0;
 }
 
 void *arena_alloc(struct arena *arena, size_t size)

@@ -19,6 +19,7 @@ struct arena_chunk;
 struct arena {
 	struct arena_chunk *current;
 	size_t first_size;
+	size_t held; /* bytes it has from the system */
 };
 
 /* `first_size` bytes are allocated at the first use and kept across arena_reset(). */

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/text.h"
+#include "cli/secrets.h"
 
 enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
 
@@ -105,7 +106,11 @@ static const struct option options[] = {
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
 		"bytes that may wait in a lane"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
-		"client connections at most; more are refused with 503 OVERLOADED"},
+		"client connections at most; for one more, the one that waits longest for its "
+		"client is closed, or it is refused with 503 OVERLOADED"},
+	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
+		"bytes that clients may make the server hold: requests that are being sent, "
+		"answers that are not read"},
 	{"deadline", TYPE_DURATION, FIELD(deadline_us), "5s", LEAST_TIME_US, MOST_TIME_US, "TIME",
 		"how long a request may wait before it is given up"},
 	{"head-timeout", TYPE_DURATION, FIELD(head_timeout_us), "10s", LEAST_TIME_US, MOST_TIME_US,
@@ -151,6 +156,8 @@ static const struct option options[] = {
 		"system's"},
 	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
 		"listen on a public address without authentication"},
+	{"core-dumps", TYPE_FLAG, FIELD(core_dumps), "no", 0, 0, NULL,
+		"let a crash leave a core dump, which holds passwords and data"},
 	{"log-level", TYPE_TEXT, FIELD(log_level), "info", 0, 0, "LEVEL",
 		"least level that is logged: debug, info, warn, error"},
 	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
@@ -334,7 +341,8 @@ static int take_word(struct flags *flags, const char *word, char *why)
 		flags->operands->words[flags->operands->word_count++] = word;
 		return 1;
 	}
-	snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help", word);
+	snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help",
+		secrets_in_url(word) ? "***" : word);
 	return 0;
 }
 
@@ -407,6 +415,24 @@ static bool read_flag_value(const char *text, bool *value)
 
 	*value = slice_is(word, "yes") || slice_is(word, "true") || slice_is(word, "1");
 	return *value || slice_is(word, "no") || slice_is(word, "false") || slice_is(word, "0");
+}
+
+/* Everybody on the machine can read the arguments of a process. */
+static bool may_be_flag(size_t index, const char *text, char *why)
+{
+	char variable[64];
+
+	if (options[index].type != TYPE_URL || !secrets_in_url(text))
+		return true;
+	environment_name(options[index].name, variable, sizeof(variable));
+	snprintf(why, OPTIONS_WHY_SIZE,
+		"--%s has a password or another secret in it, which everybody on this machine "
+		"could see; give the URL in the variable %s or in the file that --config names%s",
+		options[index].name, variable,
+		strncmp(text, "postgres", 8) == 0 ? ", or the password alone in a file that "
+						    "PGPASSFILE names"
+						  : "");
+	return false;
 }
 
 static bool store_value(struct settings *settings, size_t index, char *why)
@@ -484,6 +510,8 @@ bool options_read(struct settings *settings, struct operands *operands, int coun
 		return false;
 	read_environment();
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (flags.given[i] && !may_be_flag(i, flags.given[i], why))
+			return false;
 		if (flags.given[i])
 			set_value(i, flags.given[i], "flag");
 		if (!store_value(settings, i, why))
@@ -494,53 +522,12 @@ bool options_read(struct settings *settings, struct operands *operands, int coun
 
 /* ---- showing ----------------------------------------------------------------------------- */
 
-/* The end of user and password in a URL: the last @ before the path, NULL if there is none. */
-static const char *find_at(const char *start)
-{
-	const char *end = start + strcspn(start, "/?");
-	const char *at = NULL;
-
-	for (const char *p = start; p < end; p++) {
-		if (*p == '@')
-			at = p;
-	}
-	return at;
-}
-
-/* Prints `text` with the value of every password=… hidden. */
-static void print_parameters(FILE *out, const char *text)
-{
-	const char *secret;
-
-	while ((secret = strstr(text, "password="))) {
-		secret += strlen("password=");
-		fprintf(out, "%.*s***", (int)(secret - text), text);
-		text = secret + strcspn(secret, "& ");
-	}
-	fputs(text, out);
-}
-
-/* A URL without its password: postgres://user:***@host/db?password=*** */
-static void print_url(FILE *out, const char *url)
-{
-	const char *scheme = strstr(url, "://");
-	const char *start = scheme ? scheme + 3 : url;
-	const char *at = find_at(start);
-	const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
-
-	if (colon) {
-		fprintf(out, "%.*s***", (int)(colon + 1 - url), url);
-		url = at;
-	}
-	print_parameters(out, url);
-}
-
 void options_print(FILE *out)
 {
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		fprintf(out, "%s = ", options[i].name);
 		if (options[i].type == TYPE_URL)
-			print_url(out, values[i].text);
+			secrets_print_url(out, values[i].text);
 		else
 			fputs(values[i].text, out);
 		fprintf(out, "  ; %s\n", values[i].source);

@@ -49,6 +49,7 @@ struct settings {
 	int64_t lane_depth;
 	int64_t lane_bytes;
 	int64_t max_connections;
+	int64_t client_bytes;
 	int64_t deadline_us;
 	int64_t head_timeout_us;
 	int64_t body_timeout_us;
@@ -70,6 +71,7 @@ struct settings {
 	int64_t pots_lock_ttl_us;
 	int64_t jwt_leeway_us;
 	bool insecure;
+	bool core_dumps;
 
 	bool print_config;
 	bool check_config;

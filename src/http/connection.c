@@ -1,7 +1,10 @@
 #include "http/connection.h"
 
 #include <assert.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -10,10 +13,14 @@
 #include "http/streaming.h"
 
 #define PIPELINE_MAX 64
+#define PUMP_ROUNDS_MAX 32 /* in each at most one request is read */
+#define PUMP_BYTES_MAX (128 * 1024)
 #define REQUEST_POOL_MAX 1024
 #define REQUEST_ARENA_SIZE 3072
 #define WRITE_BACKLOG_MAX (256 * 1024)
+#define UNSENT_MAX (128 * 1024)
 #define WRITE_ROUND_MAX 16
+#define ROOM_TRIES_MAX 16
 #define LINGER_NS (2 * NS_PER_S)
 
 static int64_t now_ns(void)
@@ -64,6 +71,11 @@ static void request_free(struct request *request)
 	free(request);
 }
 
+static size_t request_bytes(const struct request *request)
+{
+	return sizeof(*request) + request->arena.held;
+}
+
 struct slice request_header(const struct request *request, const char *name)
 {
 	for (size_t i = 0; i < request->header_count; i++) {
@@ -85,29 +97,77 @@ size_t request_header_count(const struct request *request, const char *name)
 	return count;
 }
 
-void connection_mark_dirty(struct connection *connection)
+static void join(struct connection *connection, struct connection **list)
 {
-	if (connection->is_dirty || connection->is_pumping)
-		return; /* whoever pumps it writes the answer */
-	connection->is_dirty = true;
 	connection->before_dirty = NULL;
-	connection->next_dirty = connection->worker->dirty;
+	connection->next_dirty = *list;
 	if (connection->next_dirty)
 		connection->next_dirty->before_dirty = connection;
-	connection->worker->dirty = connection;
+	*list = connection;
+}
+
+static void leave(struct connection *connection, struct connection **list)
+{
+	if (connection->before_dirty)
+		connection->before_dirty->next_dirty = connection->next_dirty;
+	else
+		*list = connection->next_dirty;
+	if (connection->next_dirty)
+		connection->next_dirty->before_dirty = connection->before_dirty;
+}
+
+void connection_mark_dirty(struct connection *connection)
+{
+	if (connection->is_dirty || connection->is_resting || connection->is_pumping)
+		return; /* whoever pumps it writes the answer */
+	connection->is_dirty = true;
+	join(connection, &connection->worker->dirty);
 }
 
 static void forget_dirty(struct connection *connection)
 {
-	if (!connection->is_dirty)
-		return;
+	if (connection->is_dirty)
+		leave(connection, &connection->worker->dirty);
 	connection->is_dirty = false;
-	if (connection->before_dirty)
-		connection->before_dirty->next_dirty = connection->next_dirty;
-	else
-		connection->worker->dirty = connection->next_dirty;
-	if (connection->next_dirty)
-		connection->next_dirty->before_dirty = connection->before_dirty;
+}
+
+static void forget_resting(struct connection *connection)
+{
+	if (connection->is_resting)
+		leave(connection, &connection->worker->resting);
+	connection->is_resting = false;
+}
+
+static void resume(struct loop_task *task)
+{
+	struct http_worker *worker =
+		(struct http_worker *)((char *)task - offsetof(struct http_worker, resume));
+
+	task->run = NULL;
+	while (worker->resting) {
+		struct connection *connection = worker->resting;
+
+		forget_resting(connection);
+		connection_mark_dirty(connection);
+	}
+}
+
+/*
+ * It could go on, but the others are polled, and have their turn, before it is pumped again: else
+ * one that floods the loop would have it for itself.
+ */
+static void rest(struct connection *connection)
+{
+	struct http_worker *worker = connection->worker;
+
+	assert(!connection->is_resting);
+	forget_dirty(connection);
+	connection->is_resting = true;
+	join(connection, &worker->resting);
+	if (worker->resume.run)
+		return; /* posted already */
+	worker->resume.run = resume;
+	loop_post(worker->loop, &worker->resume);
 }
 
 void request_answer(struct request *request, struct answer answer)
@@ -143,7 +203,7 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 	command->loop = request->worker->loop;
 	command->arena = &request->arena;
 	command->deadline_ns = request->deadline_ns;
-	command->bytes = sizeof(*request) + request->target.len + request->body.len;
+	command->bytes = request_bytes(request);
 	atomic_init(&command->client_gone, false);
 	request->command = command;
 	if (lane_submit(lane, command) != STATUS_OK) {
@@ -222,6 +282,7 @@ static void send_parts(struct connection *connection, const uv_buf_t *parts, siz
 	}
 	for (size_t i = 0; i < count; i++)
 		total += parts[i].len;
+	connection->pump_bytes += total;
 	if (done < 0)
 		done = 0;
 	if ((size_t)done < total)
@@ -337,12 +398,14 @@ static bool write_answers(struct connection *connection)
 		if (!connection->first)
 			connection->last = NULL;
 		connection->queued--;
+		connection->queued_bytes -= request->queued_bytes;
 		parts[count] = finish_request(connection, request);
 		done[count++] = request;
 	}
 	if (count == 0)
 		return false;
-	connection->active_ns = now_ns();
+	if (connection->write_backlog == 0)
+		connection->active_ns = now_ns();
 	write_parts(connection, parts, count);
 	for (size_t i = 0; i < count; i++)
 		request_free(done[i]);
@@ -371,6 +434,8 @@ static void enqueue(struct connection *connection, struct request *request)
 		connection->first = request;
 	connection->last = request;
 	connection->queued++;
+	request->queued_bytes = request_bytes(request);
+	connection->queued_bytes += request->queued_bytes;
 }
 
 static bool may_start(const struct connection *connection, const struct request *request)
@@ -378,7 +443,8 @@ static bool may_start(const struct connection *connection, const struct request 
 	if (!connection->first)
 		return true;
 	/* Only the last can be a change: nothing is started behind one. */
-	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX;
+	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX &&
+	       !worker_is_full(connection->worker);
 }
 
 static bool start_held(struct connection *connection)
@@ -459,7 +525,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 
 static bool wants_input(const struct connection *connection)
 {
-	if (connection->input_ended)
+	if (connection->input_ended || connection->is_resting)
 		return false;
 	if (connection->is_lingering || connection->stream)
 		return true; /* to notice its end */
@@ -535,13 +601,61 @@ static bool is_finished(const struct connection *connection)
 	return nothing_follows && is_idle(connection) && connection->input.len == 0;
 }
 
+static enum turn turn_of(const struct connection *connection)
+{
+	if (is_greeting(connection))
+		return TURN_SENDS;
+	if (connection->first || connection->held || connection->stream)
+		return TURN_OURS;
+	if (connection->write_backlog > 0)
+		return TURN_READS;
+	return connection->parser.request ? TURN_SENDS : TURN_IDLE;
+}
+
+static int64_t turn_began_ns(const struct connection *connection, enum turn turn)
+{
+	if (is_greeting(connection))
+		return connection->accepted_ns;
+	return turn == TURN_SENDS ? connection->parser.request->started_ns : connection->active_ns;
+}
+
+static void note_turn(struct connection *connection)
+{
+	const struct request *reading = connection->parser.request;
+	enum turn turn = turn_of(connection);
+	size_t bytes = connection->write_backlog + connection->queued_bytes;
+
+	if (connection->kept)
+		bytes += connection->tls ? sizeof(connection->worker->plain_buffer)
+					 : READ_BUFFER_SIZE;
+	if (connection->held)
+		bytes += request_bytes(connection->held);
+	if (reading)
+		bytes += request_bytes(reading);
+	turns_note(&connection->worker->turns, connection, turn, turn_began_ns(connection, turn),
+		bytes);
+}
+
+/* Others may be closed by this, and the one that was pumped too. */
+static void free_memory(struct http_worker *worker)
+{
+	struct connection *longest;
+
+	while (worker_is_full(worker) && (longest = turns_longest_holding(&worker->turns))) {
+		connection_close(longest);
+		counter_add(&worker->ended_for_memory, 1);
+	}
+}
+
 void connection_pump(struct connection *connection)
 {
+	size_t rounds = 0;
 	bool moved;
 
-	if (connection->is_pumping || connection->is_closed)
+	if (connection->is_pumping || connection->is_closed || connection->is_resting)
 		return;
 	connection->is_pumping = true;
+	connection->pump_bytes = 0;
 	do {
 		moved = write_answers(connection);
 		if (!connection->is_closed)
@@ -550,15 +664,21 @@ void connection_pump(struct connection *connection)
 			moved |= read_on(connection);
 		if (connection->stream)
 			moved |= stream_write(connection->stream);
-	} while (moved && !connection->is_closed);
+	} while (moved && !connection->is_closed && ++rounds < PUMP_ROUNDS_MAX &&
+		 connection->pump_bytes < PUMP_BYTES_MAX);
 	connection->is_pumping = false;
 	if (connection->is_closed)
 		return;
 	drop_used_input(connection);
-	if (is_finished(connection) && !connection->is_lingering)
+	if (moved)
+		rest(connection);
+	else if (is_finished(connection) && !connection->is_lingering)
 		finish(connection);
-	if (!connection->is_closed)
-		set_reading(connection);
+	if (connection->is_closed)
+		return;
+	set_reading(connection);
+	note_turn(connection);
+	free_memory(connection->worker);
 }
 
 #define NO_TLS_BODY                                                                                \
@@ -645,11 +765,16 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	}
 	assert(connection->input.len == 0);
-	connection->active_ns = now_ns();
 	connection->input = input;
 	connection_pump(connection);
-	if (!connection->is_closed)
-		keep_input(connection);
+	if (connection->is_closed)
+		return;
+	keep_input(connection);
+	note_turn(connection);
+	/* There is more, and libuv would read it at once, thirty-two times in a row. */
+	if (len == READ_BUFFER_SIZE && !connection->is_resting)
+		rest(connection);
+	set_reading(connection);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -717,6 +842,7 @@ void connection_close(struct connection *connection)
 	connection->is_closed = true;
 	say_goodbye(connection);
 	forget_dirty(connection);
+	forget_resting(connection);
 	drop_requests(connection);
 	if (connection->stream)
 		stream_end(connection->stream);
@@ -726,6 +852,7 @@ void connection_close(struct connection *connection)
 		worker->connections = connection->next;
 	if (connection->next)
 		connection->next->before = connection->before;
+	turns_note(&worker->turns, connection, TURN_OURS, 0, 0);
 	counter_add(&worker->connection_count, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
@@ -757,6 +884,8 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	const struct parser *parser = &connection->parser;
 	int64_t quiet_ns = now - connection->active_ns;
 
+	if (connection->is_closed)
+		return; /* to free memory, for one that was checked before it */
 	if (check_handshake(connection, now))
 		return;
 	if (connection->stream) {
@@ -783,6 +912,7 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 void worker_serve(struct http_worker *worker, int fd)
 {
 	struct connection *connection = qp_calloc(1, sizeof(*connection));
+	const int unsent_max = UNSENT_MAX;
 
 	connection->worker = worker;
 	connection->accepted_ns = connection->active_ns = now_ns();
@@ -801,7 +931,38 @@ void worker_serve(struct http_worker *worker, int fd)
 		return;
 	}
 	uv_tcp_nodelay(&connection->tcp, 1);
+	/* Else the kernel takes megabytes for each client that does not read. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
+	note_turn(connection);
+}
+
+static bool has_unread_input(const struct connection *connection)
+{
+	int fd, len = 0;
+
+	return uv_fileno((const uv_handle_t *)&connection->tcp, &fd) == 0 &&
+	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
+}
+
+bool worker_make_room(struct http_worker *worker)
+{
+	struct connection *longest;
+
+	for (int tries = 0; tries < ROOM_TRIES_MAX; tries++) {
+		longest = turns_longest(&worker->turns);
+		if (!longest)
+			return false;
+		if (longest->place.turn != TURN_IDLE || !has_unread_input(longest)) {
+			connection_close(longest);
+			counter_add(&worker->ended_for_room, 1);
+			return true;
+		}
+		/* It has done its part: we have not come to read it. */
+		longest->active_ns = now_ns();
+		note_turn(longest);
+	}
+	return false;
 }
 
 void worker_close_all(struct http_worker *worker)

@@ -21,7 +21,7 @@ struct connection {
 	struct http_worker *worker;
 	struct connection *before;
 	struct connection *next;
-	struct connection *before_dirty;
+	struct connection *before_dirty; /* or resting */
 	struct connection *next_dirty;
 	struct parser parser;
 	struct tls_session *tls; /* NULL: it speaks plain HTTP */
@@ -35,11 +35,15 @@ struct connection {
 	struct slice input;   /* not parsed yet; in the loop's buffer, or in `kept` */
 	char *kept;           /* owned copy of input that had to wait */
 	size_t write_backlog; /* bytes given to libuv and not written */
+	size_t pump_bytes;    /* written in this turn of its loop */
+	size_t queued_bytes;  /* of the requests in the queue */
 	int64_t accepted_ns;
-	int64_t active_ns; /* when something last happened */
+	int64_t active_ns; /* when the client last had its answers, or went on reading them */
+	struct turn_place place;
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;
+	bool is_resting;  /* others have their turn first */
 	bool input_ended; /* the client sends no more */
 	bool last_request_seen;
 	bool is_lingering;

@@ -45,6 +45,7 @@ struct request {
 	struct slice id; /* X-Request-Id, theirs or ours */
 	int64_t started_ns;
 	int64_t deadline_ns;
+	size_t queued_bytes;     /* what it held in memory when it was started */
 	struct command *command; /* travelling through a lane, or NULL */
 	void (*answered)(struct request *request, struct command *command); /* or NULL */
 	struct answer answer;  /* http_status 0: not yet */

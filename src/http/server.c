@@ -101,6 +101,8 @@ struct worker_task {
 	int fd;
 };
 
+static void admit(struct http_worker *worker, int fd);
+
 static void run_worker_task(struct loop_task *task)
 {
 	struct worker_task *message = (struct worker_task *)task;
@@ -108,7 +110,7 @@ static void run_worker_task(struct loop_task *task)
 	if (message->order)
 		message->order(message->worker);
 	else
-		worker_serve(message->worker, message->fd);
+		admit(message->worker, message->fd);
 	free(message);
 }
 
@@ -183,20 +185,29 @@ static void refuse_connection(struct server *server, int fd)
 	counter_add(&server->refused_connections, 1);
 }
 
+/* On the worker's loop, with the connection already counted. */
+static void admit(struct http_worker *worker, int fd)
+{
+	struct server *server = worker->server;
+
+	if (connection_total(server) <= server->limits.connections_max ||
+		worker_make_room(worker)) {
+		worker_serve(worker, fd);
+		return;
+	}
+	counter_add(&worker->connection_count, -1);
+	refuse_connection(server, fd);
+}
+
 static void hand_out(struct server *server, int fd)
 {
 	struct http_worker *worker = least_busy(server);
 
-	if (connection_total(server) >= server->limits.connections_max) {
-		refuse_connection(server, fd);
-		return;
-	}
 	counter_add(&worker->connection_count, 1);
-	if (worker == &server->workers[0]) {
-		worker_serve(worker, fd);
-		return;
-	}
-	post_to_worker(worker, NULL, fd);
+	if (worker == &server->workers[0])
+		admit(worker, fd);
+	else
+		post_to_worker(worker, NULL, fd);
 }
 
 static void on_connectable(uv_poll_t *acceptor, int failed, int events)
@@ -379,6 +390,22 @@ const char *server_address(const struct server *server)
 	return server->address;
 }
 
+/* ---- limits of all workers --------------------------------------------------------------- */
+
+bool worker_is_full(const struct http_worker *worker)
+{
+	return worker->turns.bytes >
+	       worker->limits->client_bytes_max / worker->server->worker_count;
+}
+
+bool worker_may_stream(const struct http_worker *worker)
+{
+	int64_t most = (int64_t)worker->limits->connections_max;
+
+	return sum_workers(worker->server, offsetof(struct http_worker, stream_count)) <
+	       most - most / 8;
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
@@ -471,6 +498,18 @@ static void collect_streams(const struct server *server, struct buffer *page)
 		sum_workers(server, offsetof(struct http_worker, events_skipped)));
 }
 
+static void collect_ended(const struct server *server, struct buffer *page)
+{
+	static const char name[] = "quipu_http_connections_ended_total";
+
+	metrics_family(page, name, "counter",
+		"Connections whose clients kept the server waiting longest, ended to make room.");
+	metrics_sample(page, name, "for=\"room\"",
+		sum_workers(server, offsetof(struct http_worker, ended_for_room)));
+	metrics_sample(page, name, "for=\"memory\"",
+		sum_workers(server, offsetof(struct http_worker, ended_for_memory)));
+}
+
 void server_collect(void *context, struct buffer *page)
 {
 	const struct server *server = context;
@@ -481,8 +520,9 @@ void server_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_http_connections", "gauge", "Open client connections.");
 	metrics_sample(page, "quipu_http_connections", "", (int64_t)connection_total(server));
 	metrics_family(page, "quipu_http_connections_refused_total", "counter",
-		"Connections over --max-connections.");
+		"Connections over --max-connections while none waited for its client.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		counter_read(&server->refused_connections));
+	collect_ended(server, page);
 	collect_streams(server, page);
 }

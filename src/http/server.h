@@ -10,6 +10,7 @@
 
 struct server_limits {
 	size_t connections_max;
+	size_t client_bytes_max; /* requests being read and answers not read, all connections */
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
 				  * from accepting a connection to the end of its TLS handshake */
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */

@@ -66,6 +66,10 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 		request_answer(request, stream_head());
 		return NULL;
 	}
+	if (!worker_may_stream(request->worker)) {
+		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
+		return NULL;
+	}
 	assert(connection->last == request && !connection->held);
 	request->keep_alive = false;
 	connection->last_request_seen = true;

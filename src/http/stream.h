@@ -47,7 +47,7 @@ struct stream_owner {
  * right as long as ids never go back: who sends one that is ahead of the value hears nothing until
  * the value has passed it.
  *
- * NULL: it was HEAD, and is answered.
+ * NULL: it is answered: it was HEAD, or there are too many streams (OVERLOADED).
  */
 struct stream *stream_prepare(struct request *request, struct stream_owner owner);
 

@@ -9,8 +9,9 @@
 #include "http/parser.h"
 #include "http/server.h"
 #include "http/tls.h"
+#include "http/turns.h"
 
-#define READ_BUFFER_SIZE (64 * 1024)
+#define READ_BUFFER_SIZE (16 * 1024)
 
 struct http_worker {
 	struct server *server;
@@ -24,8 +25,11 @@ struct http_worker {
 
 	struct connection *connections; /* all of this loop */
 	struct connection *dirty;       /* with answers that are not written yet */
+	struct connection *resting;     /* to go on after others had their turn */
+	struct loop_task resume;        /* of those */
 	struct request *pool;           /* requests to use again */
 	size_t pool_count;
+	struct turns turns;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
 	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* what was read, deciphered */
@@ -39,6 +43,8 @@ struct http_worker {
 	struct counter stream_count;
 	struct counter events_sent;
 	struct counter events_skipped;
+	struct counter ended_for_room;
+	struct counter ended_for_memory;
 };
 
 void worker_init(struct http_worker *worker, struct server *server);
@@ -55,6 +61,16 @@ void worker_serve(struct http_worker *worker, int fd);
  * next sweep, so that a request which is already on its way is still answered.
  */
 void worker_drain(struct http_worker *worker);
+
+/* On the loop: ends the connection that waits longest for its client. false: none does. */
+bool worker_make_room(struct http_worker *worker);
+
+/* On the loop: whether clients make it hold more than its share of --client-bytes. */
+bool worker_is_full(const struct http_worker *worker);
+
+/* On the loop: whether one more stream may begin. The last eighth of --max-connections is kept from
+ * streams, which stay for as long as they like. */
+bool worker_may_stream(const struct http_worker *worker);
 
 /* On the loop: closes every connection, whatever it is doing. */
 void worker_close_all(struct http_worker *worker);

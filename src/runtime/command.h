@@ -18,7 +18,7 @@ struct command {
 	struct command *next;    /* for whoever owns it */
 	struct arena *arena;     /* for the answer */
 	struct slice key;        /* what it changes: commands on one key keep their order */
-	uint64_t hash;           /* of the key */
+	uint64_t hash;           /* of the key; 0: its order does not matter, it reads */
 	size_t bytes;            /* what it holds in memory, for the bound of the lane */
 	int64_t deadline_ns;     /* steady time after which nobody wants the answer */
 	atomic_bool client_gone; /* set by the loop, read by the worker before it starts */

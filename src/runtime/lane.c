@@ -8,6 +8,19 @@
 
 #include "base/clock.h"
 
+/*
+ * Keys are told apart by two groups of bits of their hash, and counted under each: only a key that
+ * shares both with a flooded one, which one in 65,536 does, shares its fate. They are not the bits
+ * that choose the lane.
+ */
+#define GROUPS 2
+#define GROUP_BITS 8
+
+struct share {
+	size_t count;
+	size_t bytes;
+};
+
 struct lane {
 	const char *name;
 	size_t depth_max;
@@ -17,6 +30,7 @@ struct lane {
 	pthread_cond_t filled;
 	struct command_list waiting;
 	size_t bytes;
+	struct share shares[GROUPS][1 << GROUP_BITS]; /* of `waiting`, by key */
 	bool worker_waits;
 	bool closed;
 };
@@ -61,10 +75,58 @@ size_t lane_depth(struct lane *lane)
 	return depth;
 }
 
-static bool has_room(const struct lane *lane, const struct command *command)
+static struct share *share_of(struct lane *lane, const struct command *command, size_t group)
 {
-	return !lane->closed && lane->waiting.count < lane->depth_max &&
-	       lane->bytes + command->bytes <= lane->bytes_max;
+	uint64_t bits = command->hash >> (32 + group * GROUP_BITS);
+
+	return &lane->shares[group][bits & ((1 << GROUP_BITS) - 1)];
+}
+
+static size_t three_quarters(size_t whole)
+{
+	return whole - whole / 4;
+}
+
+static bool share_has_room(
+	const struct lane *lane, const struct share *share, const struct command *command)
+{
+	return share->count == 0 ||
+	       (share->count < three_quarters(lane->depth_max) &&
+		       share->bytes + command->bytes <= three_quarters(lane->bytes_max));
+}
+
+static bool has_room(struct lane *lane, const struct command *command)
+{
+	bool has = command->hash == 0;
+
+	if (lane->closed || lane->waiting.count >= lane->depth_max ||
+		lane->bytes + command->bytes > lane->bytes_max)
+		return false;
+	for (size_t group = 0; group < GROUPS && !has; group++)
+		has = share_has_room(lane, share_of(lane, command, group), command);
+	return has;
+}
+
+static void count_in(struct lane *lane, const struct command *command)
+{
+	lane->bytes += command->bytes;
+	for (size_t group = 0; group < GROUPS; group++) {
+		struct share *share = share_of(lane, command, group);
+
+		share->count++;
+		share->bytes += command->bytes;
+	}
+}
+
+static void count_out(struct lane *lane, const struct command *command)
+{
+	lane->bytes -= command->bytes;
+	for (size_t group = 0; group < GROUPS; group++) {
+		struct share *share = share_of(lane, command, group);
+
+		share->count--;
+		share->bytes -= command->bytes;
+	}
 }
 
 enum status lane_submit(struct lane *lane, struct command *command)
@@ -77,7 +139,7 @@ enum status lane_submit(struct lane *lane, struct command *command)
 		return STATUS_OVERLOADED;
 	}
 	command_list_push(&lane->waiting, command);
-	lane->bytes += command->bytes;
+	count_in(lane, command);
 	wake = lane->worker_waits;
 	lane->worker_waits = false;
 	pthread_mutex_unlock(&lane->lock);
@@ -115,7 +177,7 @@ bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t 
 	for (size_t taken = 0; taken < max && lane->waiting.first; taken++) {
 		struct command *command = command_list_pop(&lane->waiting);
 
-		lane->bytes -= command->bytes;
+		count_out(lane, command);
 		command_list_push(out, command);
 	}
 	more_may_come = !lane->closed || lane->waiting.first || out->first;

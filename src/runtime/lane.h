@@ -2,6 +2,9 @@
  * A lane is a queue of commands in front of one worker thread, bounded by count and by bytes. A
  * full lane refuses at once: waiting happens in the open, in front of the database, never without
  * end.
+ *
+ * One key gets three quarters of a lane at most, so that a key which everybody wants, or an
+ * attacker floods, leaves room for the others.
  */
 #ifndef QUIPU_RUNTIME_LANE_H
 #define QUIPU_RUNTIME_LANE_H
@@ -21,7 +24,7 @@ size_t lane_depth(struct lane *lane);
 
 /*
  * Any thread, never blocks. OK: the lane owns the command. OVERLOADED: it does not, because the
- * lane is full or closed.
+ * lane is full, or has no more room for the command's key, or is closed.
  */
 QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command);
 

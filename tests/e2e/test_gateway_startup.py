@@ -90,14 +90,16 @@ def test_what_can_work_is_accepted(check, arguments):
 
 
 def test_print_config_hides_the_password_of_redis(binary, tmp_path):
-    done = quipu.run(binary, "serve", "--cache", "redis://:s3cr3t@cache.example:6379", "--print-config", cwd=tmp_path)
+    secret = {"QUIPU_CACHE": "redis://:s3cr3t@cache.example:6379"}
+    done = quipu.run(binary, "serve", "--print-config", cwd=tmp_path, env=secret)
     assert done.returncode == 0, done.stderr
     assert "cache.example" in done.stdout
     assert "s3cr3t" not in done.stdout + done.stderr
 
 
 def test_a_redis_url_that_can_never_work_is_refused_at_start_without_showing_it(binary, tmp_path):
-    done = quipu.run(binary, "serve", "--listen", "127.0.0.1:0", "--cache", "redis://:s3cr3t@:x/y", cwd=tmp_path)
+    secret = {"QUIPU_CACHE": "redis://:s3cr3t@:x/y"}
+    done = quipu.run(binary, "serve", "--listen", "127.0.0.1:0", cwd=tmp_path, env=secret)
     assert done.returncode in (1, 2), done
     assert done.stderr and "s3cr3t" not in done.stderr
     assert "listening" not in done.stdout

@@ -92,17 +92,19 @@ def served(port):
         return False
 
 
-def test_connections_past_the_cap_are_not_served_until_one_is_free(serve, sqlite_store):
-    server = serve(sqlite_store, "--max-connections", "10")
-    wait_until(lambda: server.metric("quipu_http_connections") == 1, "only this look at the metrics is connected")
-    held = [server.connect() for _ in range(10)]
-    for connection in held:
-        assert connection.ask("GET", "/healthz").status == 200
-    assert not served(server.port)
-    for connection in held:
-        assert connection.ask("GET", "/healthz").status == 200, "who is in stays in"
-    held.pop().close()
-    wait_until(lambda: served(server.port), "a freed place is given to a new connection")
+def test_connections_past_the_cap_are_not_served_while_all_others_are_worked_on(serve, client, database, postgres_store):
+    server = serve(postgres_store, "--max-connections", "10", "--deadline", "20s")
+    item = client(server).new_item()
+    wait_until(lambda: server.metric("quipu_http_connections") <= 2, "only its client and this look are connected")
+    with database.locked_row(item) as release:
+        held = [server.connect() for _ in range(10)]
+        for connection in held:
+            connection.send(increase_request(item))
+        wait_until(lambda: not served(server.port), "no place is left")
+        release()
+        for connection in held:
+            assert connection.read_answer().status == 200, "who is in stays in"
+    assert served(server.port), "one that is idle makes room"
     for connection in held:
         connection.close()
 

@@ -139,6 +139,6 @@ def test_text_logs_have_no_raw_control_characters(serve, sqlite_store):
 
 def test_a_secret_in_a_store_url_is_never_logged(serve, database, sqlite_store):
     url = database.url.replace("postgres@", "postgres:s3cr3t@")
-    server = serve(sqlite_store, "--store", url, "--log-level", "debug")
+    server = serve(sqlite_store, "--log-level", "debug", env={"QUIPU_STORE": url})
     server.stop()
     assert "s3cr3t" not in server.log_text() + server.output.read_text()

@@ -527,12 +527,12 @@ def test_a_server_that_cannot_be_one_is_refused(run, url):
 
 def test_credentials_are_sent_and_never_shown(run, server):
     url = server.url.replace("//", "//user:s3cr3t@")
-    assert run("dlq", "list", "--server", url).returncode == 0
+    assert run("dlq", "list", env={"QUIPU_SERVER": url}).returncode == 0
     assert server.requests[0][2]["Authorization"] == "Basic " + base64.b64encode(b"user:s3cr3t").decode()
     port = free_port()
-    done = run("dlq", "list", "--server", f"http://user:s3cr3t@127.0.0.1:{port}")
+    done = run("dlq", "list", env={"QUIPU_SERVER": f"http://user:s3cr3t@127.0.0.1:{port}"})
     failed(done, f"no quipu answers at http://127.0.0.1:{port}; start it, or name it with --server")
-    printed = run("serve", "--print-config", "--server", url).stdout
+    printed = run("serve", "--print-config", env={"QUIPU_SERVER": url}).stdout
     assert "s3cr3t" not in printed and "user:***@" in printed
 
 

@@ -50,7 +50,7 @@ def test_print_config_shows_every_setting_and_starts_nothing(run, tmp_path):
 
 
 def test_print_config_hides_secrets(run):
-    done = run("serve", "--store", "postgres://someone:s3cr3t@db.example/counts", "--print-config")
+    done = run("serve", "--print-config", env={"QUIPU_STORE": "postgres://someone:s3cr3t@db.example/counts"})
     assert "db.example" in setting(done, "store")
     assert "s3cr3t" not in done.stdout + done.stderr
 
@@ -188,7 +188,7 @@ def test_migrate_prepares_an_empty_database_and_may_be_repeated(run, database, s
 
 
 def test_migrate_without_a_server_is_a_clear_error_without_the_password(run):
-    done = run("migrate", "--store", f"postgres://postgres:s3cr3t@127.0.0.1:{free_port()}/x")
+    done = run("migrate", env={"QUIPU_STORE": f"postgres://postgres:s3cr3t@127.0.0.1:{free_port()}/x"})
     assert done.returncode == 1
     assert done.stderr
     assert "s3cr3t" not in done.stderr

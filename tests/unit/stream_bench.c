@@ -268,6 +268,7 @@ void stream_bench_start(
 {
 	struct server_limits limits = {
 		.connections_max = 20000,
+		.client_bytes_max = 64 * 1024 * 1024,
 		.head_timeout_ns = 10 * NS_PER_S,
 		.body_timeout_ns = 10 * NS_PER_S,
 		.idle_timeout_ns = 1 * NS_PER_S, /* shorter than any stream lives */

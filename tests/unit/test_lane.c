@@ -51,6 +51,45 @@ static void commands_leave_in_the_order_they_came(void **state)
 	lane_free(lane);
 }
 
+/* The commands from `first` on are all of one key. */
+static void give_key(size_t first, size_t count, uint64_t hash)
+{
+	for (size_t i = first; i < first + count; i++)
+		commands[i].hash = hash;
+}
+
+static void one_key_gets_three_quarters_of_the_places(void **state)
+{
+	struct lane *lane = lane_new("test", 4, 1000);
+
+	(void)state;
+	give_key(0, 6, UINT64_C(7) << 32);
+	give_key(6, 1, UINT64_C(0x107) << 32); /* half of the bits that count are the same */
+	submit_all(lane, 3);
+	assert_int_equal(lane_submit(lane, &commands[3]), STATUS_OVERLOADED);
+	assert_int_equal(lane_submit(lane, &commands[6]), STATUS_OK);
+	assert_int_equal(lane_depth(lane), 4);
+	assert_take(lane, 3, 0, 3);
+	assert_take(lane, 1, 6, 1);
+	submit_all(lane, 3);
+	assert_take(lane, 3, 0, 3);
+	lane_free(lane);
+}
+
+static void one_key_gets_three_quarters_of_the_bytes(void **state)
+{
+	struct lane *lane = lane_new("test", 100, 40);
+
+	(void)state;
+	give_key(0, 6, UINT64_C(7) << 32);
+	submit_all(lane, 3);
+	assert_int_equal(lane_submit(lane, &commands[3]), STATUS_OVERLOADED);
+	assert_int_equal(lane_submit(lane, &commands[6]), STATUS_OK);
+	assert_take(lane, 3, 0, 3);
+	assert_take(lane, 1, 6, 1);
+	lane_free(lane);
+}
+
 static void no_more_than_asked_for_are_taken(void **state)
 {
 	struct lane *lane = lane_new("test", 100, 1000);
@@ -333,6 +372,8 @@ int main(void)
 		TEST(what_is_larger_than_the_lane_is_refused_by_an_empty_one),
 		TEST(an_open_lane_that_is_empty_says_that_more_may_come),
 		TEST(a_closed_lane_refuses_and_gives_what_it_holds_and_then_ends),
+		TEST(one_key_gets_three_quarters_of_the_places),
+		TEST(one_key_gets_three_quarters_of_the_bytes),
 		TEST(a_lane_keeps_its_name),
 		TEST(a_waiting_worker_gets_what_comes),
 		TEST(closing_wakes_a_waiting_worker),

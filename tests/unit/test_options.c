@@ -435,6 +435,20 @@ static void passwords_are_never_shown(void **state)
 			"postgres://u:***@host/db?password=***&a=b"},
 		{"postgres://host/db?sslpassword=secret", "postgres://host/db?sslpassword=***"},
 		{"postgres://:secret@host/db", "postgres://:***@host/db"},
+		{"postgres://u:sec@ret@host/db", "postgres://u:***@host/db"},
+		{"postgres://u:sec/ret@host/db", "postgres://u:***@host/db"},
+		{"postgres://u:secret@[::1]:5432/db", "postgres://u:***@[::1]:5432/db"},
+		{"postgres://host/db?p%61ssword=secret&a=b",
+			"postgres://host/db?p%61ssword=***&a=b"},
+		{"postgres://host/db?PASSWORD=secret", "postgres://host/db?PASSWORD=***"},
+		{"kafka://h:9092?sasl.username=u&sasl.password=secret&ssl.key.password=secret",
+			"kafka://h:9092?sasl.username=u&sasl.password=***&ssl.key.password=***"},
+		{"nats://:secret@host:4222", "nats://:***@host:4222"},
+		{"webhook:https://user:secret@host/hook?token=secret&to=me",
+			"webhook:https://user:***@host/hook?token=***&to=me"},
+		{"webhook:http://host:8080/@me", "webhook:http://host:8080/@me"},
+		{"kafka://a:9092,b:9092", "kafka://a:9092,b:9092"},
+		{"postgres://host/db?passfile=/run/pass", "postgres://host/db?passfile=/run/pass"},
 		{"postgres://host:5432/db", "postgres://host:5432/db"},
 		{"sqlite:", "sqlite:"},
 		{"sqlite:/var/lib/x.db", "sqlite:/var/lib/x.db"},
@@ -444,13 +458,40 @@ static void passwords_are_never_shown(void **state)
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		char line[128], *text;
 
-		assert_read(fixture, ARGUMENTS("--store", cases[i].url));
+		setenv("QUIPU_STORE", cases[i].url, 1);
+		assert_read(fixture, ARGUMENTS());
 		text = shown(options_print);
-		snprintf(line, sizeof(line), "\nstore = %s  ; flag\n", cases[i].expected);
+		snprintf(line, sizeof(line), "\nstore = %s  ; environment\n", cases[i].expected);
 		if (!strstr(text, line) || strstr(text, "secret"))
 			fail_msg("%s", text);
 		free(text);
 	}
+}
+
+static void a_secret_is_not_taken_from_a_flag(void **state)
+{
+	static const struct {
+		const char *flag;
+		const char *url;
+		const char *instead;
+	} cases[] = {
+		{"--store", "postgres://user:secret@host/db", "QUIPU_STORE"},
+		{"--store", "postgres://user:secret@host/db", "PGPASSFILE"},
+		{"--counts-store", "postgres://host/db?sslpassword=secret", "QUIPU_COUNTS_STORE"},
+		{"--gateway-bus", "kafka://h:9092?sasl.password=secret", "QUIPU_GATEWAY_BUS"},
+		{"--cache", "redis://:secret@host", "QUIPU_CACHE"},
+		{"--notify-channel", "webhook:https://host/?token=secret", "QUIPU_NOTIFY_CHANNEL"},
+		{"--server", "http://user:secret@host", "--config"},
+	};
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		assert_refused(fixture, ARGUMENTS(cases[i].flag, cases[i].url), cases[i].instead);
+		assert_null(strstr(fixture->why, "secret@"));
+		assert_null(strstr(fixture->why, "=secret"));
+	}
+	assert_read(fixture, ARGUMENTS("--store", "postgres://user@host/db"));
+	assert_read(fixture, ARGUMENTS("--store", "postgres://user:@host/db?password="));
 }
 
 static void the_help_names_every_option_with_its_default(void **state)
@@ -494,6 +535,7 @@ int main(void)
 		TEST(the_result_is_shown_with_its_sources),
 		TEST(what_is_shown_can_be_read_back_as_a_file),
 		TEST(passwords_are_never_shown),
+		TEST(a_secret_is_not_taken_from_a_flag),
 		TEST(the_help_names_every_option_with_its_default),
 	};
 

@@ -129,6 +129,12 @@ class Quipu:
         self.signal(signal.SIGKILL)
         self.wait_exit()
 
+    def crash(self, number):
+        """Ends it by a signal that would leave a core dump."""
+        self._expected_exit = -number
+        self.signal(number)
+        assert self.wait_exit() == -number
+
     def expect_to_be_killed(self):
         """The program ends itself at a failpoint."""
         self._expected_exit = -signal.SIGKILL

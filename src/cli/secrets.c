@@ -1,0 +1,127 @@
+#include "cli/secrets.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/slice.h"
+
+#define NAME_MAX_LEN 64
+
+/* Parameters whose names hold one of these carry a secret. Names of files do not: passfile, key. */
+static const char *const secret_words[] = {
+	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
+
+static const char *last_of(const char *start, const char *end, char wanted)
+{
+	const char *found = NULL;
+
+	for (const char *p = start; p < end; p++) {
+		if (*p == wanted)
+			found = p;
+	}
+	return found;
+}
+
+static bool is_port(const char *text, const char *end)
+{
+	while (text < end && isdigit((unsigned char)*text))
+		text++;
+	return text == end;
+}
+
+/*
+ * The @ behind user and password, NULL if there are none. A password with a bare / or ? ends the
+ * host for whoever parses the URL, and is still a secret.
+ */
+static const char *find_at(const char *start)
+{
+	const char *end = start + strcspn(start, "/?#");
+	const char *at = last_of(start, end, '@');
+	const char *colon = memchr(start, ':', (size_t)(end - start));
+
+	if (at || !colon || *start == '[' || is_port(colon + 1, end) || strchr(start, ','))
+		return at;
+	return strrchr(end, '@');
+}
+
+static struct slice find_password(const char *url)
+{
+	const char *scheme = strstr(url, "://");
+	const char *start = scheme ? scheme + 3 : url;
+	const char *at = find_at(start);
+	const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
+
+	return colon ? slice_make(colon + 1, (size_t)(at - colon - 1)) : (struct slice){0};
+}
+
+static int hex_digit(char c)
+{
+	if (isdigit((unsigned char)c))
+		return c - '0';
+	return isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
+}
+
+/* Without percent encoding: libpq takes p%61ssword for a name. */
+static void decode(struct slice from, char out[NAME_MAX_LEN])
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < from.len && len < NAME_MAX_LEN - 1; i++) {
+		bool coded = from.data[i] == '%' && i + 2 < from.len &&
+			     hex_digit(from.data[i + 1]) >= 0 && hex_digit(from.data[i + 2]) >= 0;
+
+		out[len++] = coded ? (char)(hex_digit(from.data[i + 1]) * 16 +
+					     hex_digit(from.data[i + 2]))
+				   : from.data[i];
+		i += coded ? 2 : 0;
+	}
+	out[len] = '\0';
+}
+
+static bool is_secret_name(struct slice name)
+{
+	char text[NAME_MAX_LEN];
+
+	decode(name, text);
+	for (size_t i = 0; i < sizeof(secret_words) / sizeof(secret_words[0]); i++) {
+		if (strcasestr(text, secret_words[i]))
+			return true;
+	}
+	return false;
+}
+
+/* The value of the first secret parameter at or behind `from`. */
+static struct slice find_parameter(const char *from)
+{
+	while (*from) {
+		size_t len = strcspn(from, "&? #");
+		const char *equals = memchr(from, '=', len);
+
+		if (equals && equals + 1 < from + len &&
+			is_secret_name(slice_make(from, (size_t)(equals - from))))
+			return slice_make(equals + 1, (size_t)(from + len - equals - 1));
+		from += len;
+		from += *from != '\0';
+	}
+	return (struct slice){0};
+}
+
+bool secrets_in_url(const char *url)
+{
+	return find_password(url).len > 0 || find_parameter(url).len > 0;
+}
+
+void secrets_print_url(FILE *out, const char *url)
+{
+	struct slice secret = find_password(url);
+
+	if (!secret.data)
+		secret = find_parameter(url);
+	while (secret.data) {
+		fprintf(out, "%.*s***", (int)(secret.data - url), url);
+		url = secret.data + secret.len;
+		secret = find_parameter(url);
+	}
+	fputs(url, out);
+}

@@ -1,0 +1,230 @@
+"""Clients that mean harm, in a process of their own, and good ones whose service is measured meanwhile."""
+
+import collections
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import re
+import select
+import socket
+import struct
+import threading
+import time
+
+from .counts import action
+from .http import ConnectionLost
+
+STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
+
+# A sanitizer keeps what was freed for a while, to find its use: memory would tell of that, not of the server.
+MEASURABLE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}
+
+
+class Attack:
+    """`count` connections that each send `first`, then `again` for ever: at once, or every `pause` seconds.
+
+    Those that `reads` is false for never look at an answer. Those that `returns` come back when they are closed.
+    Used as a context: inside, all are connected and have sent `first`.
+    """
+
+    def __init__(self, server, count, first=b"", again=b"", pause=0.0, reads=True, returns=False):
+        self.port = server.port
+        self.count = count
+        self.first = first
+        self.again = again
+        self.pause = pause
+        self.reads = reads
+        self.returns = returns
+        context = multiprocessing.get_context("fork")
+        self._begun = context.Event()
+        self._over = context.Event()
+        self._open = context.Value("q", 0)
+        self._sent = context.Value("q", 0)
+        self._pipe, child = context.Pipe(duplex=False)
+        self._process = context.Process(target=self._run, args=(child,))
+        self.statuses = None
+
+    def __enter__(self):
+        self._process.start()
+        assert self._begun.wait(30), "the attack could not begin"
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """What came back, by status; afterwards every connection is gone."""
+        if self.statuses is None:
+            self._over.set()
+            self.statuses = self._pipe.recv() if self._pipe.poll(20) else None
+            self._process.join(20)
+            assert self._process.exitcode == 0, "the attack broke down"
+        return self.statuses
+
+    @property
+    def open(self):
+        """How many connections the server has not closed."""
+        return self._open.value
+
+    @property
+    def sent(self):
+        """Bytes that the server, or the kernel for it, has taken."""
+        return self._sent.value
+
+    # ---- in the process of its own
+
+    def _run(self, pipe):
+        os.nice(10)  # attackers use cores of their own, where there are any
+        self._epoll = select.epoll()
+        self._clients = {}  # by descriptor: the socket, and what it has still to send
+        self._found = collections.Counter()
+        for _ in range(self.count):
+            self._connect()
+        self._begun.set()
+        due = time.monotonic() + self.pause
+        while not self._over.is_set():
+            for descriptor, events in self._epoll.poll(0.02):
+                self._move(descriptor, events)
+            if self.pause and time.monotonic() >= due:
+                due += self.pause
+                for descriptor in list(self._clients):
+                    self._clients[descriptor][1] += self.again
+                    self._write(descriptor)
+        pipe.send(self._found)
+
+    def _connect(self):
+        try:
+            client = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        except OSError:
+            return
+        client.setblocking(False)
+        # By a reset: thousands in TIME-WAIT would slow down whoever comes next.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._clients[client.fileno()] = [client, self.first]
+        self._open.value = len(self._clients)
+        self._epoll.register(client, self._events(client.fileno()))
+        self._write(client.fileno())
+
+    def _events(self, descriptor):
+        wanted = select.EPOLLIN if self.reads else select.EPOLLRDHUP
+        if self._clients[descriptor][1] or (self.again and not self.pause):
+            wanted |= select.EPOLLOUT
+        return wanted
+
+    def _move(self, descriptor, events):
+        if events & (select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP | select.EPOLLIN):
+            self._read(descriptor)
+        if events & select.EPOLLOUT and descriptor in self._clients:
+            self._write(descriptor)
+
+    def _read(self, descriptor):
+        data = b""
+        with contextlib.suppress(OSError):
+            data = self._clients[descriptor][0].recv(262144)
+        self._found.update(int(status) for status in STATUS.findall(data))
+        if not data:
+            self._end(descriptor)
+
+    def _write(self, descriptor):
+        client, left = self._clients[descriptor]
+        if not left and not self.pause:
+            left = self.again
+        if not left:
+            return
+        try:
+            taken = client.send(left)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._read(descriptor)  # why it was closed may be there to read
+            if descriptor in self._clients:
+                self._end(descriptor)
+            return
+        self._sent.value += taken
+        self._clients[descriptor][1] = left[taken:]
+        self._epoll.modify(descriptor, self._events(descriptor))
+
+    def _end(self, descriptor):
+        self._found["closed"] += 1
+        client, _ = self._clients.pop(descriptor)
+        self._epoll.unregister(client)
+        client.close()
+        self._open.value = len(self._clients)
+        if self.returns and not self._over.is_set():
+            self._connect()
+
+
+class Guests:
+    """Good clients: each increases an item of its own on a kept connection, and one looks at /healthz on new ones."""
+
+    def __init__(self, server, counts, number=4):
+        self._server = server
+        self._items = [counts.new_item() for _ in range(number)]
+        self._connections = [None] * number
+        self.health = []
+
+    def close(self):
+        for connection in self._connections:
+            if connection is not None:
+                connection.close()
+
+    def _increase(self, number):
+        """An increase, on a new connection where the old one was closed between two requests."""
+        for _ in range(2):
+            kept = self._connections[number] is not None
+            if not kept:
+                self._connections[number] = self._server.connect(timeout=10)
+            try:
+                answer = self._connections[number].ask("POST", action(self._items[number], "increase"), {"amount": 1})
+                assert answer.status == 200, answer
+                return
+            except ConnectionLost:
+                self._connections[number] = None
+                assert kept, "a new connection was not served"
+        raise AssertionError("two connections were lost")
+
+    def _look(self):
+        start = time.monotonic()
+        assert self._server.ask("GET", "/healthz").status == 200
+        self.health.append(time.monotonic() - start)
+
+    def p99(self, seconds):
+        """The 99th percentile of their waiting, in seconds."""
+        took = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for number in range(len(self._items)):
+                start = time.monotonic()
+                self._increase(number)
+                took.append(time.monotonic() - start)
+            self._look()
+        took.sort()
+        return took[min(len(took) - 1, len(took) * 99 // 100)]
+
+
+def resident_kib(server):
+    status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
+
+
+class Peak:
+    """The most memory that the server had, looked at all the time."""
+
+    def __init__(self, server):
+        self.kib = resident_kib(server)
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self):
+        while not self._over.wait(0.05):
+            self.kib = max(self.kib, resident_kib(self._server))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()

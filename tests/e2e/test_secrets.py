@@ -1,0 +1,160 @@
+"""Secrets appear nowhere but where they were given: not in the log, the metrics, an answer, an error or an argument."""
+
+import pathlib
+import re
+import signal
+
+import pytest
+
+from harness import quipu
+from harness.counts import action
+from harness.entitlements import new_user
+from harness.waiting import wait_until
+from harness.webhook import Webhook
+
+SECRET = "s3cr3t"
+PAGES = ["/metrics", "/readyz", "/healthz", "/openapi.json", "/operator/dlq/outbox", "/operator/dlq/notification"]
+
+
+def urls(host, store_host=None):
+    """A URL with a password for each engine, by variable; `host` has no server behind it."""
+    return {
+        "QUIPU_STORE": f"postgres://someone:{SECRET}@{store_host or host}/x?sslpassword={SECRET}",
+        "QUIPU_GATEWAY_BUS": f"kafka://{host}?security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN"
+                             f"&sasl.username=someone&sasl.password={SECRET}",
+        "QUIPU_ENTITLEMENTS_BUS": f"nats://someone:{SECRET}@{host}",
+        "QUIPU_UNREAD_BUS": f"amqp://someone:{SECRET}@{host}",
+        "QUIPU_CACHE": f"redis://:{SECRET}@{host}",
+        "QUIPU_NOTIFY_CHANNEL": f"webhook:http://someone:{SECRET}@{host}/hook?token={SECRET}",
+        "QUIPU_SERVER": f"http://someone:{SECRET}@{host}",
+    }
+
+
+def assert_clean(text, where):
+    found = [line for line in text.splitlines() if SECRET in line.lower()]
+    assert not found, f"{where} tells a secret: {found[0][:500]}"
+
+
+def try_to_use(server):
+    """Requests to every engine, whatever comes of them."""
+    key = {"Idempotency-Key": "k"}
+    server.ask("POST", action("item", "increase"), {"amount": 1})
+    server.ask("POST", "/api/send", {"userId": "u", "message": "m"})
+    server.ask("POST", "/v1/entitlements/grants", {
+        "user_id": "u", "stock_keeping_unit": "s", "reason": "purchase", "purchase_id": "p"}, key)
+    server.ask("POST", "/dialogs/send", {"receiverId": "u", "text": "t"}, {"X-User-Id": "v"})
+    server.ask("GET", "/counters/user/u")
+    server.ask("POST", "/twirp/pyggpot.pot.Pot/ListPots", {"page": 1})
+
+
+def check_server(server):
+    """Everything that a running server shows."""
+    try_to_use(server)
+    for page in PAGES:
+        assert_clean(server.ask("GET", page).body.decode(), page)
+    arguments = pathlib.Path(f"/proc/{server.pid}/cmdline").read_text()
+    assert_clean(arguments, "the process table")
+    server.stop()
+    assert_clean(server.log_text(), "the log")
+    assert_clean(server.output.read_text(), "standard output")
+
+
+# ---- flags
+
+
+@pytest.mark.parametrize("variable", urls("host"))
+def test_a_flag_with_a_secret_is_refused_and_says_where_to_put_it(binary, variable):
+    flag = "--" + variable.removeprefix("QUIPU_").lower().replace("_", "-")
+    for arguments in ([flag, urls("host")[variable]], [f"{flag}={urls('host')[variable]}"]):
+        done = quipu.run(binary, "serve", "--check-config", *arguments)
+        assert done.returncode == 2
+        assert variable in done.stderr and "--config" in done.stderr
+        assert_clean(done.stderr + done.stdout, "the refusal")
+
+
+def test_the_same_urls_are_taken_from_variables_and_files(binary, tmp_path):
+    file = tmp_path / "quipu.ini"
+    names = {name.removeprefix("QUIPU_").lower().replace("_", "-"): url for name, url in urls("host").items()}
+    file.write_text("".join(f"{name} = {url}\n" for name, url in names.items()))
+    for arguments, env in ([], urls("host")), (["--config", file], None):
+        for what in ("--check-config", "--print-config"):
+            done = quipu.run(binary, "serve", what, *arguments, env=env)
+            assert done.returncode == 0, done.stderr
+            assert_clean(done.stdout + done.stderr, what)
+        assert_clean(quipu.run(binary, "help", env=env).stdout, "the help")
+
+
+# ---- engines
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "nowhere.invalid:1"], ids=["refused", "unknown"])
+def test_engines_that_are_not_there(serve, sqlite_store, host):
+    server = serve(sqlite_store, "--roles", "all", "--log-level", "debug", env=urls(host), ready=False)
+    wait_until(lambda: "store" in server.log_text(), "the trouble is logged")
+    assert server.ask("GET", "/readyz").status == 503
+    check_server(server)
+
+
+def test_engines_that_refuse_the_password(serve, sqlite_store, own_postgres, own_redis, rabbitmq_server):
+    own_redis.do("CONFIG", "SET", "requirepass", "another")
+    env = {
+        **urls("127.0.0.1:1", store_host=f"127.0.0.1:{own_postgres.port}"),
+        "QUIPU_CACHE": f"redis://:{SECRET}@127.0.0.1:{own_redis.port}",
+        "QUIPU_UNREAD_BUS": f"amqp://guest:{SECRET}@127.0.0.1:{rabbitmq_server.port}",
+    }
+    server = serve(sqlite_store, "--roles", "all", "--log-level", "debug", env=env, ready=False)
+    for part in ("cache", "unread"):
+        wait_until(lambda part=part: part in server.log_text(), f"trouble with {part} is logged")
+    check_server(server)
+
+
+def letters_of(server):
+    return server.ask("GET", "/operator/dlq/notification").json()["letters"]
+
+
+def test_a_webhook_that_refuses(serve, sqlite_store, entitlements_client, binary):
+    """What was tried last stays with a dead letter, for people to read."""
+    with Webhook() as receiver:
+        user = new_user()
+        receiver.of_user[user] = 403
+        channel = receiver.channel.replace("://", f"://someone:{SECRET}@") + f"?token={SECRET}"
+        server = serve(sqlite_store, "--roles", "entitlements,notifications", "--log-level", "debug",
+                       env={"QUIPU_NOTIFY_CHANNEL": channel})
+        entitlements_client(server).grant(user)
+        letters = wait_until(lambda: letters_of(server), "it is given up")
+        assert_clean(str(letters), "the dead letters")
+        assert_clean(str(entitlements_client(server).inbox(user)), "the inbox")
+        listed = quipu.run(binary, "dlq", "list", env={"QUIPU_SERVER": f"http://127.0.0.1:{server.port}"})
+        assert user in listed.stdout or letters[0]["id"] in listed.stdout
+        assert_clean(listed.stdout + listed.stderr, "quipu dlq list")
+        check_server(server)
+        receiver.ended.set()
+
+
+@pytest.mark.parametrize("command", [["health"], ["dlq", "list"], ["verify", "unread"]], ids=" ".join)
+def test_commands_that_cannot_reach_their_server(binary, command):
+    done = quipu.run(binary, *command, env={"QUIPU_SERVER": f"http://someone:{SECRET}@127.0.0.1:1"})
+    assert done.returncode != 0
+    assert_clean(done.stdout + done.stderr, " ".join(command))
+
+
+# ---- memory
+
+
+def core_limit(server):
+    limits = pathlib.Path(f"/proc/{server.pid}/limits").read_text()
+    return re.search(r"Max core file size\s+(\S+)\s+(\S+)", limits).groups()
+
+
+def test_a_crash_leaves_no_core_dump(serve, sqlite_store):
+    server = serve(sqlite_store)
+    assert core_limit(server) == ("0", "0")
+    owner = pathlib.Path(f"/proc/{server.pid}/environ").stat().st_uid
+    assert owner == 0, "the memory of a process that is not dumpable belongs to root"
+    server.crash(signal.SIGABRT)
+    assert not list(server.directory.glob("core*"))
+
+
+def test_core_dumps_can_be_asked_for(serve, sqlite_store):
+    ours = re.search(r"Max core file size\s+(\S+)\s+(\S+)", pathlib.Path("/proc/self/limits").read_text()).groups()
+    assert core_limit(serve(sqlite_store, "--core-dumps")) == ours
