@@ -14,7 +14,7 @@
 
 #define PIPELINE_MAX 64
 #define PUMP_ROUNDS_MAX 32 /* in each at most one request is read */
-#define PUMP_BYTES_MAX (128 * 1024)
+#define PUMP_BYTES_MAX (32 * 1024)
 #define REQUEST_POOL_MAX 1024
 #define REQUEST_ARENA_SIZE 3072
 #define WRITE_BACKLOG_MAX (256 * 1024)

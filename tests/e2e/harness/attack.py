@@ -18,7 +18,10 @@ from .http import ConnectionLost
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 # A sanitizer keeps what was freed for a while, to find its use: memory would tell of that, not of the server.
-MEASURABLE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}
+MEASURABLE = {
+    "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=1:thread_local_quarantine_size_kb=64:"
+                    "allocator_release_to_os_interval_ms=100",
+}
 
 
 class Attack:
