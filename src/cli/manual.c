@@ -35,7 +35,8 @@ static const struct usage usages[] = {
 	{"dlq", "discard", "KIND/ID... --why TEXT", "give them up", true},
 	{"verify", "", "[SERVICE] [--json]", "look for rows that contradict their rules", true},
 	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
-	{"outbox", "resend", "--since TIME", "publish again, e.g. the last 24h", true},
+	{"outbox", "resend", "[dialog-outbox] --since TIME", "publish again, e.g. the last 24h",
+		true},
 };
 
 /* Flags that every command takes and that are no options: they say what to do, not how. */

@@ -378,15 +378,30 @@ static int tell_resent(struct call *call, const struct client_answer *answer)
 	return fail(EXIT_FAILURE, "%s", why);
 }
 
+/* Where to ask for it; NULL: there is no such outbox. */
+static const char *resend_target(const struct call *call)
+{
+	const char *outbox = call->word_count > 0 ? call->words[0] : "outbox";
+
+	if (strcmp(outbox, "outbox") == 0)
+		return "/operator/outbox/resend";
+	return strcmp(outbox, "dialog-outbox") == 0 ? "/operator/dialog-outbox/resend" : NULL;
+}
+
 static int outbox_resend(struct call *call)
 {
 	const char *since = operands_flag(call->operands, "since");
+	const char *target = resend_target(call);
 	struct buffer body = buffer_make(&call->arena, 64);
 	struct client_answer answer;
 	char why[CLIENT_WHY_SIZE];
 	int64_t since_us;
 	int code;
 
+	if (!target)
+		return fail(EXIT_USAGE,
+			"there are outbox (of entitlements) and dialog-outbox, not \"%s\"",
+			call->words[0]);
 	if (!read_since(since, &since_us))
 		return fail(EXIT_USAGE,
 			"--since must be a time such as 2026-01-08T07:10:00Z, or how long ago, "
@@ -395,8 +410,7 @@ static int outbox_resend(struct call *call)
 	buffer_text(&body, "{\"since\":\"");
 	buffer_time(&body, since_us);
 	buffer_text(&body, "\"}");
-	if (!client_post(
-		    call->client, "/operator/outbox/resend", buffer_slice(&body), &answer, why))
+	if (!client_post(call->client, target, buffer_slice(&body), &answer, why))
 		return fail(EXIT_FAILURE, "%s", why);
 	code = tell_resent(call, &answer);
 	client_answer_release(&answer);
@@ -463,8 +477,8 @@ int dlq_run(const struct settings *settings, const struct operands *operands)
 
 int outbox_run(const struct settings *settings, const struct operands *operands)
 {
-	static const struct verb resend = {
-		"resend", "outbox resend --since TIME", 0, 0, "since", true, outbox_resend};
+	static const struct verb resend = {"resend", "outbox resend [dialog-outbox] --since TIME",
+		0, 1, "since", true, outbox_resend};
 
 	if (operands->word_count > 0 && strcmp(operands->words[0], resend.name) == 0)
 		return run_verb(&resend, settings, operands);

@@ -5,7 +5,8 @@
  *   quipu dlq show KIND/ID                   one of them with its event
  *   quipu dlq replay KIND/ID…                try them again
  *   quipu dlq discard KIND/ID… --why TEXT    give them up, for the record
- *   quipu outbox resend --since TIME         publish events again that have been published
+ *   quipu outbox resend [KIND] --since TIME  publish events again that have been published, of
+ *                                            entitlements or, with dialog-outbox, of dialogs
  *
  * They speak to a running server over HTTP (cli/client), which does and records what they ask. What
  * they tell goes to standard output, what went wrong to standard error. Main thread.

@@ -8,18 +8,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "http/response.h"
 #include "http/streaming.h"
 
 #define PIPELINE_MAX 64
 #define PUMP_ROUNDS_MAX 32 /* in each at most one request is read */
 #define PUMP_BYTES_MAX (32 * 1024)
-#define REQUEST_POOL_MAX 1024
-#define REQUEST_ARENA_SIZE 3072
 #define WRITE_BACKLOG_MAX (256 * 1024)
 #define UNSENT_MAX (128 * 1024)
-#define WRITE_ROUND_MAX 16
 #define ROOM_TRIES_MAX 16
 #define LINGER_NS (2 * NS_PER_S)
 
@@ -28,74 +23,7 @@ static int64_t now_ns(void)
 	return clock_steady_ns(&clock_system);
 }
 
-/* ---- requests ---------------------------------------------------------------------------- */
-
-static struct request *request_new(void *context)
-{
-	struct connection *connection = context;
-	struct http_worker *worker = connection->worker;
-	struct request *request = worker->pool;
-	struct arena arena;
-
-	if (request) {
-		worker->pool = request->next;
-		worker->pool_count--;
-		arena = request->arena;
-	} else {
-		request = qp_malloc(sizeof(*request));
-		arena_init(&arena, REQUEST_ARENA_SIZE);
-	}
-	memset(request, 0, sizeof(*request));
-	request->arena = arena;
-	request->worker = worker;
-	request->connection = connection;
-	request->started_ns = now_ns();
-	counter_add(&worker->in_flight, 1);
-	return request;
-}
-
-static void request_free(struct request *request)
-{
-	struct http_worker *worker = request->worker;
-
-	assert(!request->command);
-	counter_add(&worker->in_flight, -1);
-	arena_reset(&request->arena);
-	if (worker->pool_count < REQUEST_POOL_MAX) {
-		request->next = worker->pool;
-		worker->pool = request;
-		worker->pool_count++;
-		return;
-	}
-	arena_release(&request->arena);
-	free(request);
-}
-
-static size_t request_bytes(const struct request *request)
-{
-	return sizeof(*request) + request->arena.held;
-}
-
-struct slice request_header(const struct request *request, const char *name)
-{
-	for (size_t i = 0; i < request->header_count; i++) {
-		if (slice_is_nocase(request->headers[i].name, name)) {
-			struct slice value = request->headers[i].value;
-
-			return value.data ? value : slice_of("");
-		}
-	}
-	return (struct slice){0};
-}
-
-size_t request_header_count(const struct request *request, const char *name)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < request->header_count; i++)
-		count += slice_is_nocase(request->headers[i].name, name);
-	return count;
-}
+/* ---- whose turn it is -------------------------------------------------------------------- */
 
 static void join(struct connection *connection, struct connection **list)
 {
@@ -170,259 +98,6 @@ static void rest(struct connection *connection)
 	loop_post(worker->loop, &worker->resume);
 }
 
-void request_answer(struct request *request, struct answer answer)
-{
-	assert(request->answer.http_status == 0);
-	assert(answer.http_status != 0);
-	if (request->stream)
-		stream_end(request->stream);
-	request->answer = answer;
-	if (request->connection)
-		connection_mark_dirty(request->connection);
-}
-
-static void on_command_answered(struct loop_task *task)
-{
-	struct command *command = (struct command *)task;
-	struct request *request =
-		(struct request *)((char *)command->arena - offsetof(struct request, arena));
-
-	assert(request->command == command);
-	request->command = NULL;
-	if (!request->connection)
-		request_free(request);
-	else if (request->answered)
-		request->answered(request, command);
-	else
-		request_answer(request, command->answer);
-}
-
-void request_submit(struct request *request, struct lane *lane, struct command *command)
-{
-	command->task.run = on_command_answered;
-	command->loop = request->worker->loop;
-	command->arena = &request->arena;
-	command->deadline_ns = request->deadline_ns;
-	command->bytes = request_bytes(request);
-	atomic_init(&command->client_gone, false);
-	request->command = command;
-	if (lane_submit(lane, command) != STATUS_OK) {
-		request->command = NULL;
-		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
-	}
-}
-
-void request_submit_then(struct request *request, struct lane *lane, struct command *command,
-	void (*answered)(struct request *request, struct command *command))
-{
-	request->answered = answered;
-	request_submit(request, lane, command);
-}
-
-/* ---- writing ----------------------------------------------------------------------------- */
-
-struct pending_write {
-	uv_write_t uv;
-	struct connection *connection;
-	size_t len;
-	char bytes[];
-};
-
-static void on_written(uv_write_t *uv, int failed)
-{
-	struct pending_write *write = (struct pending_write *)uv;
-	struct connection *connection = write->connection;
-
-	connection->write_backlog -= write->len;
-	connection->active_ns = now_ns();
-	free(write);
-	if (failed)
-		connection_close(connection);
-	else
-		connection_pump(connection);
-}
-
-/* Gives what the kernel did not take at once to libuv, from a copy of its own. */
-static void write_rest(
-	struct connection *connection, const uv_buf_t *parts, size_t count, size_t done)
-{
-	struct pending_write *write;
-	size_t total = 0, filled = 0;
-	uv_buf_t rest;
-
-	for (size_t i = 0; i < count; i++)
-		total += parts[i].len;
-	write = qp_malloc(sizeof(*write) + total - done);
-	for (size_t i = 0; i < count; i++) {
-		size_t skip = done < parts[i].len ? done : parts[i].len;
-
-		memcpy(write->bytes + filled, parts[i].base + skip, parts[i].len - skip);
-		filled += parts[i].len - skip;
-		done -= skip;
-	}
-	write->connection = connection;
-	write->len = filled;
-	connection->write_backlog += filled;
-	rest = uv_buf_init(write->bytes, (unsigned)filled);
-	if (uv_write(&write->uv, (uv_stream_t *)&connection->tcp, &rest, 1, on_written) != 0) {
-		connection->write_backlog -= filled;
-		free(write);
-		connection_close(connection);
-	}
-}
-
-static void send_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
-{
-	size_t total = 0;
-	int done = uv_try_write((uv_stream_t *)&connection->tcp, parts, (unsigned)count);
-
-	if (done < 0 && done != UV_EAGAIN) {
-		connection_close(connection);
-		return;
-	}
-	for (size_t i = 0; i < count; i++)
-		total += parts[i].len;
-	connection->pump_bytes += total;
-	if (done < 0)
-		done = 0;
-	if ((size_t)done < total)
-		write_rest(connection, parts, count, (size_t)done);
-}
-
-/* Sends what the session has for the client. */
-static void send_output(struct connection *connection)
-{
-	size_t len;
-	char *bytes = tls_session_take_output(connection->tls, &len);
-	uv_buf_t part = uv_buf_init(bytes, (unsigned)len);
-
-	if (bytes)
-		send_parts(connection, &part, 1);
-	free(bytes);
-}
-
-/* Everything that is said to a client in the clear passes here. */
-static void write_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
-{
-	if (!connection->tls) {
-		send_parts(connection, parts, count);
-		return;
-	}
-	for (size_t i = 0; i < count; i++) {
-		if (!tls_session_write(connection->tls, slice_make(parts[i].base, parts[i].len))) {
-			connection_close(connection);
-			return;
-		}
-	}
-	send_output(connection);
-}
-
-void connection_write(struct connection *connection, struct slice bytes)
-{
-	uv_buf_t part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
-
-	connection->active_ns = now_ns();
-	write_parts(connection, &part, 1);
-}
-
-static struct slice current_date(struct http_worker *worker)
-{
-	int64_t now_s = clock_wall_us(&clock_system) / 1000000;
-
-	if (now_s != worker->date_s) {
-		worker->date_s = now_s;
-		response_date(worker->date, now_s);
-	}
-	return slice_of(worker->date);
-}
-
-static void log_request(const struct request *request, int64_t duration_ns)
-{
-	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
-	struct log_field fields[] = {
-		{"request_id", request->id},
-		{"traceparent", request_header(request, "traceparent")},
-	};
-
-	if (!log_enabled(level))
-		return;
-	log_line_with(level, "http", fields, 2, "%.*s %.*s %d in %lld us", (int)request->method.len,
-		request->method.data,
-		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
-		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
-		(long long)(duration_ns / 1000));
-}
-
-static bool ends_connection(const struct connection *connection, const struct request *request)
-{
-	return !request->keep_alive || connection->worker->draining;
-}
-
-static uv_buf_t finish_request(struct connection *connection, struct request *request)
-{
-	struct http_worker *worker = connection->worker;
-	int64_t duration_ns = now_ns() - request->started_ns;
-	bool close_after = ends_connection(connection, request);
-	struct slice bytes;
-
-	if (request->id.len == 0) {
-		char *id = arena_alloc(&request->arena, 33);
-
-		dice_hex_id(&worker->dice, id);
-		request->id = slice_make(id, 32);
-	}
-	if (close_after)
-		connection->last_request_seen = true;
-	router_apply_style(worker->router, request);
-	if (request->stream)
-		stream_begin(request->stream);
-	bytes = response_render(request, current_date(worker), close_after);
-	router_count_answer(
-		worker->router, request->route, request->answer.http_status, duration_ns);
-	log_request(request, duration_ns);
-	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
-}
-
-/* Writes the answers at the front of the queue. true: something was written. */
-static bool write_answers(struct connection *connection)
-{
-	struct request *done[WRITE_ROUND_MAX];
-	uv_buf_t parts[WRITE_ROUND_MAX];
-	size_t count = 0;
-
-	while (count < WRITE_ROUND_MAX && connection->first &&
-		connection->first->answer.http_status != 0) {
-		struct request *request = connection->first;
-
-		connection->first = request->next;
-		if (!connection->first)
-			connection->last = NULL;
-		connection->queued--;
-		connection->queued_bytes -= request->queued_bytes;
-		parts[count] = finish_request(connection, request);
-		done[count++] = request;
-	}
-	if (count == 0)
-		return false;
-	if (connection->write_backlog == 0)
-		connection->active_ns = now_ns();
-	write_parts(connection, parts, count);
-	for (size_t i = 0; i < count; i++)
-		request_free(done[i]);
-	return true;
-}
-
-static void write_continue(struct connection *connection)
-{
-	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
-
-	/* With answers still to come on this connection it would arrive in the wrong place; the
-	 * client then sends the body unasked, as RFC 9110 lets it. */
-	if (!connection->first)
-		write_parts(connection, &part, 1);
-}
-
 /* ---- reading and starting ---------------------------------------------------------------- */
 
 static void enqueue(struct connection *connection, struct request *request)
@@ -483,7 +158,7 @@ static bool read_on(struct connection *connection)
 	case PARSE_MORE:
 		break;
 	case PARSE_CONTINUE:
-		write_continue(connection);
+		connection_write_continue(connection);
 		break;
 	case PARSE_REQUEST:
 	case PARSE_BROKEN:
@@ -568,7 +243,7 @@ static void finish(struct connection *connection)
 	connection->is_lingering = true;
 	if (connection->tls) {
 		tls_session_end(connection->tls);
-		send_output(connection);
+		connection_send_output(connection);
 	}
 	if (connection->is_closed)
 		return;
@@ -657,7 +332,7 @@ void connection_pump(struct connection *connection)
 	connection->is_pumping = true;
 	connection->pump_bytes = 0;
 	do {
-		moved = write_answers(connection);
+		moved = connection_write_answers(connection);
 		if (!connection->is_closed)
 			moved |= start_held(connection);
 		if (!connection->is_closed)
@@ -698,7 +373,7 @@ static void answer_in_the_clear(struct connection *connection)
 	tls_session_free(connection->tls);
 	connection->tls = NULL;
 	connection->last_request_seen = true;
-	write_parts(connection, &part, 1);
+	connection_write_parts(connection, &part, 1);
 	connection_pump(connection);
 }
 
@@ -712,7 +387,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 	bool was_open = tls_session_state(connection->tls) == TLS_OPEN;
 	size_t len = tls_session_read(connection->tls, *bytes, worker->plain_buffer);
 
-	send_output(connection);
+	connection_send_output(connection);
 	if (connection->is_closed)
 		return false;
 	*bytes = slice_make(worker->plain_buffer, len);

@@ -56,13 +56,36 @@ void connection_pump(struct connection *connection);
 /* Has it pumped before the loop sleeps. */
 void connection_mark_dirty(struct connection *connection);
 
-/* Writes `bytes`, which need not stay. The connection may be closed after. */
-void connection_write(struct connection *connection, struct slice bytes);
-
 /* Ends it at once. */
 void connection_close(struct connection *connection);
 
 /* Ends it if one of its deadlines has passed. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
+
+/* ---- answering.c; the connection may be closed after each ---- */
+
+/* Writes `bytes`, which need not stay. */
+void connection_write(struct connection *connection, struct slice bytes);
+
+/* The same for several. Everything that is said to a client in the clear passes here. */
+void connection_write_parts(struct connection *connection, const uv_buf_t *parts, size_t count);
+
+/* Sends what the TLS session has for the client. */
+void connection_send_output(struct connection *connection);
+
+/* Writes the answers at the front of the queue. true: something was written. */
+bool connection_write_answers(struct connection *connection);
+
+/* Tells a client that waits for it to send the body. */
+void connection_write_continue(struct connection *connection);
+
+/* ---- request.c ---- */
+
+/* A new request of the connection `context`, from the pool of its loop, and back. */
+struct request *request_new(void *context);
+void request_free(struct request *request);
+
+/* What it holds in memory. */
+size_t request_bytes(const struct request *request);
 
 #endif

@@ -150,8 +150,11 @@ def test_the_commands_of_the_dialogs_page_work(serve, sqlite_store, binary):
     server = serve(sqlite_store, "--roles", "dialogs,counters")
     run_curls(server, [c for c in commands("docs/DIALOGS.md") if "/send" in c])
     shown = [shlex.split(c)[1:] for c in commands("docs/DIALOGS.md") if c.startswith("quipu ")]
-    assert shown == [["verify", "unread"], ["verify", "unread", "--repair"]]
-    for arguments in shown:
+    assert shown == [["outbox", "resend", "dialog-outbox", "--since", "24h"],
+                     ["verify", "unread"], ["verify", "unread", "--repair"]]
+    done = run(binary, *shown[0], "--server", f"http://127.0.0.1:{server.port}")
+    assert done.returncode == 0 and "will be sent again" in done.stdout
+    for arguments in shown[1:]:
         def is_right(arguments=arguments):
             done = run(binary, *arguments, "--server", f"http://127.0.0.1:{server.port}")
             return done.returncode == 0 and done.stdout == "1 users, all counters are right\n"

@@ -1,0 +1,127 @@
+#include "http/request.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "http/connection.h"
+#include "http/streaming.h"
+
+#define POOL_MAX 1024
+#define ARENA_SIZE 3072
+
+struct request *request_new(void *context)
+{
+	struct connection *connection = context;
+	struct http_worker *worker = connection->worker;
+	struct request *request = worker->pool;
+	struct arena arena;
+
+	if (request) {
+		worker->pool = request->next;
+		worker->pool_count--;
+		arena = request->arena;
+	} else {
+		request = qp_malloc(sizeof(*request));
+		arena_init(&arena, ARENA_SIZE);
+	}
+	memset(request, 0, sizeof(*request));
+	request->arena = arena;
+	request->worker = worker;
+	request->connection = connection;
+	request->started_ns = clock_steady_ns(&clock_system);
+	counter_add(&worker->in_flight, 1);
+	return request;
+}
+
+void request_free(struct request *request)
+{
+	struct http_worker *worker = request->worker;
+
+	assert(!request->command);
+	counter_add(&worker->in_flight, -1);
+	arena_reset(&request->arena);
+	if (worker->pool_count < POOL_MAX) {
+		request->next = worker->pool;
+		worker->pool = request;
+		worker->pool_count++;
+		return;
+	}
+	arena_release(&request->arena);
+	free(request);
+}
+
+size_t request_bytes(const struct request *request)
+{
+	return sizeof(*request) + request->arena.held;
+}
+
+struct slice request_header(const struct request *request, const char *name)
+{
+	for (size_t i = 0; i < request->header_count; i++) {
+		if (slice_is_nocase(request->headers[i].name, name)) {
+			struct slice value = request->headers[i].value;
+
+			return value.data ? value : slice_of("");
+		}
+	}
+	return (struct slice){0};
+}
+
+size_t request_header_count(const struct request *request, const char *name)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < request->header_count; i++)
+		count += slice_is_nocase(request->headers[i].name, name);
+	return count;
+}
+
+void request_answer(struct request *request, struct answer answer)
+{
+	assert(request->answer.http_status == 0);
+	assert(answer.http_status != 0);
+	if (request->stream)
+		stream_end(request->stream);
+	request->answer = answer;
+	if (request->connection)
+		connection_mark_dirty(request->connection);
+}
+
+static void on_command_answered(struct loop_task *task)
+{
+	struct command *command = (struct command *)task;
+	struct request *request =
+		(struct request *)((char *)command->arena - offsetof(struct request, arena));
+
+	assert(request->command == command);
+	request->command = NULL;
+	if (!request->connection)
+		request_free(request);
+	else if (request->answered)
+		request->answered(request, command);
+	else
+		request_answer(request, command->answer);
+}
+
+void request_submit(struct request *request, struct lane *lane, struct command *command)
+{
+	command->task.run = on_command_answered;
+	command->loop = request->worker->loop;
+	command->arena = &request->arena;
+	command->deadline_ns = request->deadline_ns;
+	command->bytes = request_bytes(request);
+	atomic_init(&command->client_gone, false);
+	request->command = command;
+	if (lane_submit(lane, command) != STATUS_OK) {
+		request->command = NULL;
+		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
+	}
+}
+
+void request_submit_then(struct request *request, struct lane *lane, struct command *command,
+	void (*answered)(struct request *request, struct command *command))
+{
+	request->answered = answered;
+	request_submit(request, lane, command);
+}
