@@ -224,6 +224,32 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 	return true;
 }
 
+static bool is_server_text(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned char c = (unsigned char)text.data[i];
+
+		if (c <= ' ' || c >= 0x7f || c == '@' || c == '/' || c == '#')
+			return false;
+	}
+	return text.len > 0;
+}
+
+bool text_is_server(struct slice text)
+{
+	const char *colon = text.data ? memrchr(text.data, ':', text.len) : NULL;
+	const char *bracket = text.data ? memrchr(text.data, ']', text.len) : NULL;
+	int64_t port;
+	struct slice digits;
+
+	if (!is_server_text(text))
+		return false;
+	if (!colon || (bracket && colon < bracket))
+		return true;
+	digits = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.data));
+	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
+}
+
 static int base64url_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z')

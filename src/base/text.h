@@ -41,6 +41,9 @@ bool text_to_time_us(struct slice text, int64_t *time_us);
  */
 const char *text_unescape(struct arena *arena, struct slice text);
 
+/* A server of a URL: host, host:port or [address]:port, without a user. */
+bool text_is_server(struct slice text);
+
 /*
  * Decodes base64url without padding (RFC 4648, 5; the one of RFC 7515). false: it is not, or has
  * bits left over that are not 0.

@@ -95,8 +95,7 @@ void connection_send_output(struct connection *connection)
 	free(bytes);
 }
 
-void connection_write_parts(
-	struct connection *connection, const uv_buf_t *parts, size_t count)
+void connection_write_parts(struct connection *connection, const uv_buf_t *parts, size_t count)
 {
 	if (!connection->tls) {
 		send_parts(connection, parts, count);

@@ -42,40 +42,13 @@ static const struct allowed *find_allowed(struct slice name)
 	return NULL;
 }
 
-static bool is_plain(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.data[i];
-
-		if (c <= ' ' || c >= 0x7f || c == '@' || c == '/' || c == '#')
-			return false;
-	}
-	return text.len > 0;
-}
-
-/* host, host:port or [address]:port */
-static bool is_server(struct slice text)
-{
-	const char *colon = text.data ? memrchr(text.data, ':', text.len) : NULL;
-	const char *bracket = text.len ? memrchr(text.data, ']', text.len) : NULL;
-	int64_t port;
-	struct slice digits;
-
-	if (!is_plain(text))
-		return false;
-	if (!colon || (bracket && colon < bracket))
-		return true;
-	digits = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.data));
-	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
-}
-
 static bool parse_servers(
 	struct slice text, struct arena *arena, struct kafka_url *url, char *why, size_t size)
 {
 	struct slice rest = text;
 
 	while (rest.data) {
-		if (!is_server(slice_cut(&rest, ','))) {
+		if (!text_is_server(slice_cut(&rest, ','))) {
 			snprintf(why, size,
 				"a Kafka URL is kafka://host:port[,host:port]?option=value; the "
 				"servers in this one cannot be understood");

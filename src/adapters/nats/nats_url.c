@@ -18,33 +18,6 @@
 
 /* ---- servers ----------------------------------------------------------------------------- */
 
-static bool is_plain(struct slice text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.data[i];
-
-		if (c <= ' ' || c >= 0x7f || c == '@' || c == '/' || c == '#')
-			return false;
-	}
-	return text.len > 0;
-}
-
-/* host, host:port or [address]:port */
-static bool is_server(struct slice text)
-{
-	const char *colon = text.data ? memrchr(text.data, ':', text.len) : NULL;
-	const char *bracket = text.data ? memrchr(text.data, ']', text.len) : NULL;
-	int64_t port;
-	struct slice digits;
-
-	if (!is_plain(text))
-		return false;
-	if (!colon || (bracket && colon < bracket))
-		return true;
-	digits = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.data));
-	return colon > text.data && text_to_int(digits, &port) && port > 0 && port < 65536;
-}
-
 static const char *address_of(struct arena *arena, struct slice server)
 {
 	struct buffer out = buffer_make(arena, server.len + sizeof(PLAIN));
@@ -61,7 +34,7 @@ static bool parse_servers(
 	while (text.data) {
 		struct slice server = slice_cut(&text, ',');
 
-		if (!is_server(server)) {
+		if (!text_is_server(server)) {
 			snprintf(why, size,
 				"a NATS URL is nats://user:password@host:port,host:port?option="
 				"value; the servers in this one cannot be understood");
