@@ -31,7 +31,8 @@ enum caller_kind {
 struct caller {
 	enum caller_kind kind;
 	struct slice name;
-	int64_t ends_us; /* of a token, when it is no longer one; 0: never */
+	int64_t ends_us;     /* of a token, when it is no longer one; 0: never */
+	uint64_t generation; /* of the keys by which it was known */
 };
 
 #endif

@@ -1,6 +1,7 @@
 #include "access/guard.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,18 +14,14 @@ enum refusal { REFUSED_NOTHING_SHOWN, REFUSED_KEY, REFUSED_TOKEN, REFUSED_SCOPE,
 
 static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "token", "scope"};
 
-/* What the files say, each NULL where there is none. */
-struct reading {
-	struct key_ring *keys;
-	struct token_checker *tokens;
-	struct token_cache *known_tokens; /* to be good, by `tokens` */
-};
-
 struct guard {
 	struct guard_config config;
-	pthread_rwlock_t lock; /* of the two below; held while they are looked at */
-	struct reading now;
+	pthread_rwlock_t lock; /* of the four below; held while they are looked at */
+	struct key_ring *keys; /* NULL: none are checked, like the next */
+	struct token_checker *tokens;
+	struct token_cache *known_tokens; /* to be good, by `tokens` */
 	int64_t read_us;
+	_Atomic uint64_t generation;
 	struct counter refused[REFUSALS];
 };
 
@@ -55,31 +52,6 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
-static void drop(struct reading *reading)
-{
-	if (reading->keys)
-		key_ring_free(reading->keys);
-	if (reading->tokens)
-		token_checker_free(reading->tokens);
-	if (reading->known_tokens)
-		token_cache_free(reading->known_tokens);
-}
-
-static bool read_files(const struct guard *guard, struct reading *reading, char *why)
-{
-	const struct guard_config *config = &guard->config;
-
-	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
-		"one buffer for all");
-	if (checks_keys(guard) && !(reading->keys = key_ring_read(config->keys_file, why)))
-		return false;
-	if (checks_tokens(guard) && !(reading->tokens = token_checker_new(&config->tokens, why)))
-		return false;
-	if (checks_tokens(guard))
-		reading->known_tokens = token_cache_new();
-	return true;
-}
-
 /* By default readers that overlap keep a writer out, and under load they always do. */
 static void init_lock(pthread_rwlock_t *lock)
 {
@@ -103,27 +75,82 @@ struct guard *guard_new(const struct guard_config *config, char *why)
 	return NULL;
 }
 
+static void drop_tokens(struct token_checker *tokens, struct token_cache *known)
+{
+	if (tokens)
+		token_checker_free(tokens);
+	if (known)
+		token_cache_free(known);
+}
+
 void guard_free(struct guard *guard)
 {
-	drop(&guard->now);
+	if (guard->keys)
+		key_ring_free(guard->keys);
+	drop_tokens(guard->tokens, guard->known_tokens);
 	pthread_rwlock_destroy(&guard->lock);
 	free(guard);
 }
 
+/* With the lock held for writing. */
+static void note_reading(struct guard *guard, bool is_other)
+{
+	guard->read_us = clock_wall_us(&clock_system);
+	guard->generation += is_other;
+}
+
+static bool reload_keys(struct guard *guard, char *why)
+{
+	struct key_ring *fresh, *old = guard->keys;
+
+	if (!checks_keys(guard))
+		return true;
+	fresh = key_ring_read(guard->config.keys_file, why);
+	if (!fresh)
+		return false;
+	pthread_rwlock_wrlock(&guard->lock);
+	guard->keys = fresh;
+	note_reading(guard, old && !key_ring_is_same(old, fresh));
+	pthread_rwlock_unlock(&guard->lock);
+	if (old)
+		key_ring_free(old);
+	return true;
+}
+
+static bool reload_tokens(struct guard *guard, char *why)
+{
+	struct token_checker *fresh, *old = guard->tokens;
+	struct token_cache *old_known = guard->known_tokens;
+
+	if (!checks_tokens(guard))
+		return true;
+	fresh = token_checker_new(&guard->config.tokens, why);
+	if (!fresh)
+		return false;
+	pthread_rwlock_wrlock(&guard->lock);
+	guard->tokens = fresh;
+	guard->known_tokens = token_cache_new();
+	note_reading(guard, old && !token_checker_is_same(old, fresh));
+	pthread_rwlock_unlock(&guard->lock);
+	drop_tokens(old, old_known);
+	return true;
+}
+
 bool guard_reload(struct guard *guard, char *why)
 {
-	struct reading fresh = {0}, old = guard->now;
+	char why_tokens[GUARD_WHY_SIZE];
+	bool keys, tokens;
 
-	if (!read_files(guard, &fresh, why)) {
-		drop(&fresh);
-		return false;
-	}
-	pthread_rwlock_wrlock(&guard->lock);
-	guard->now = fresh;
-	guard->read_us = clock_wall_us(&clock_system);
-	pthread_rwlock_unlock(&guard->lock);
-	drop(&old);
-	return true;
+	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
+		"one buffer for all");
+	keys = reload_keys(guard, why);
+	tokens = reload_tokens(guard, keys ? why : why_tokens);
+	return keys && tokens;
+}
+
+uint64_t guard_generation(const struct guard *guard)
+{
+	return atomic_load_explicit(&guard->generation, memory_order_relaxed);
 }
 
 /* ---- checking ---------------------------------------------------------------------------- */
@@ -172,7 +199,7 @@ static enum status check_key(struct guard *guard, struct arena *arena, enum acce
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"an API key is required: Authorization: Bearer qk_...", why);
-	key = key_ring_find(guard->now.keys, shown);
+	key = key_ring_find(guard->keys, shown);
 	if (!key)
 		return refuse(guard, REFUSED_KEY, "the API key is not known here", why);
 	if (!api_key_opens(key, access, role))
@@ -185,7 +212,7 @@ static enum status check_key(struct guard *guard, struct arena *arena, enum acce
 }
 
 /* Its signature is verified when it comes for the first time. */
-static enum token_fault judge_token(const struct reading *now, struct arena *arena,
+static enum token_fault judge_token(const struct guard *guard, struct arena *arena,
 	struct slice token, struct token_claims *claims)
 {
 	int64_t now_us = clock_wall_us(&clock_system);
@@ -195,11 +222,11 @@ static enum token_fault judge_token(const struct reading *now, struct arena *are
 	if (token.len > TOKEN_SIZE_MAX)
 		return TOKEN_MALFORMED;
 	digest_sha256(token, digest);
-	if (token_cache_find(now->known_tokens, arena, digest, now_us, claims))
+	if (token_cache_find(guard->known_tokens, arena, digest, now_us, claims))
 		return TOKEN_GOOD;
-	fault = token_check(now->tokens, arena, token, now_us, claims);
+	fault = token_check(guard->tokens, arena, token, now_us, claims);
 	if (fault == TOKEN_GOOD)
-		token_cache_put(now->known_tokens, digest, claims);
+		token_cache_put(guard->known_tokens, digest, claims);
 	return fault;
 }
 
@@ -212,7 +239,7 @@ static enum status check_token(struct guard *guard, struct arena *arena, struct 
 	if (!shown.data)
 		return refuse(guard, REFUSED_NOTHING_SHOWN,
 			"a user's token is required: Authorization: Bearer <JWT>", why);
-	fault = judge_token(&guard->now, arena, shown, &claims);
+	fault = judge_token(guard, arena, shown, &claims);
 	if (fault != TOKEN_GOOD)
 		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
 	*caller = caller_of(arena, CALLER_USER, claims.subject);
@@ -263,6 +290,7 @@ enum status guard_check(struct guard *guard, struct arena *arena,
 		return STATUS_OK;
 	pthread_rwlock_rdlock(&guard->lock);
 	status = check(guard, arena, question, caller, why);
+	caller->generation = guard->generation;
 	pthread_rwlock_unlock(&guard->lock);
 	if (status != STATUS_OK)
 		*caller = (struct caller){.kind = CALLER_ANYONE};
@@ -278,7 +306,7 @@ void guard_collect(void *context, struct buffer *page)
 	int64_t read_us;
 
 	pthread_rwlock_rdlock(&guard->lock);
-	keys = guard->now.keys ? key_ring_count(guard->now.keys) : 0;
+	keys = guard->keys ? key_ring_count(guard->keys) : 0;
 	read_us = guard->read_us;
 	pthread_rwlock_unlock(&guard->lock);
 	metrics_family(page, "quipu_access_refused_total", "counter",

@@ -26,8 +26,13 @@ struct guard;
 QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *why);
 void guard_free(struct guard *guard);
 
-/* Reads the files again. false: `why` (GUARD_WHY_SIZE), and what was read before stays. */
+/* Reads the files again. false: `why` (GUARD_WHY_SIZE) says which cannot be used; what was read of
+ * it before stays. */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
+
+/* Grows when a reload has brought other keys: whoever was let in before may not be any more. Any
+ * thread. */
+uint64_t guard_generation(const struct guard *guard);
 
 /* What a request asks for, and what it shows. */
 struct access_question {

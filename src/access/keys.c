@@ -39,7 +39,8 @@ struct key_ring {
 	struct arena arena; /* of keys and texts */
 	struct api_key *keys;
 	size_t count;
-	size_t size; /* there is room for */
+	size_t size;                       /* there is room for */
+	unsigned char digest[SHA256_SIZE]; /* of all lines that have keys */
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -163,6 +164,15 @@ static void add_key(struct key_ring *ring, const struct api_key *key)
 	ring->keys[ring->count++] = *key;
 }
 
+static void add_to_digest(
+	struct key_ring *ring, struct slice id, struct slice hex, struct slice scopes)
+{
+	const struct slice parts[] = {
+		slice_make((const char *)ring->digest, SHA256_SIZE), id, hex, scopes};
+
+	digest_parts(parts, 4, ring->digest);
+}
+
 static bool read_key(struct key_ring *ring, struct slice rest, const struct reading *reading)
 {
 	struct slice id = next_word(&rest), hex = next_word(&rest), scopes = next_word(&rest);
@@ -182,6 +192,7 @@ static bool read_key(struct key_ring *ring, struct slice rest, const struct read
 	if (ring->count == KEYS_MAX)
 		return wrong(reading, "there are too many keys");
 	add_key(ring, &key);
+	add_to_digest(ring, id, hex, scopes);
 	return true;
 }
 
@@ -289,6 +300,11 @@ bool key_make(const char *id, const char *scopes, struct new_key *key, char *why
 	OPENSSL_cleanse(random, sizeof(random));
 	OPENSSL_cleanse(secret, sizeof(secret));
 	return true;
+}
+
+bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b)
+{
+	return memcmp(a->digest, b->digest, SHA256_SIZE) == 0;
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */

@@ -29,6 +29,9 @@ QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
 
+/* Whether both have the same keys with the same scopes, in the same order. */
+bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b);
+
 #define KEY_LINE_SIZE 512
 #define KEY_SHOWN_SIZE 160
 

@@ -30,6 +30,7 @@ struct token_checker {
 	const char *issuer;
 	const char *audience;
 	int64_t leeway_us;
+	unsigned char digest[SHA256_SIZE]; /* of the key's file */
 };
 
 struct algorithm {
@@ -227,6 +228,8 @@ static bool read_key(struct token_checker *checker, const char *path, char *why)
 			strerror(errno));
 	else
 		good = checker->algorithm->read_key(checker, slice_make(bytes, (size_t)len), why);
+	if (good)
+		digest_sha256(slice_make(bytes, (size_t)len), checker->digest);
 	OPENSSL_cleanse(bytes, KEY_FILE_MAX);
 	free(bytes);
 	return good;
@@ -257,6 +260,11 @@ void token_checker_free(struct token_checker *checker)
 	free(secret);
 	EVP_PKEY_free(checker->key);
 	free(checker);
+}
+
+bool token_checker_is_same(const struct token_checker *a, const struct token_checker *b)
+{
+	return memcmp(a->digest, b->digest, SHA256_SIZE) == 0;
 }
 
 /* ---- checking ---------------------------------------------------------------------------- */

@@ -12,47 +12,33 @@
 static const char *const secret_words[] = {
 	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
 
-static const char *last_of(const char *start, const char *end, char wanted)
+static bool has_scheme(const char *url, const char *scheme)
 {
-	const char *found = NULL;
-
-	for (const char *p = start; p < end; p++) {
-		if (*p == wanted)
-			found = p;
-	}
-	return found;
+	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-static bool is_port(const char *text, const char *end)
+/* Pages may well have an @ in their path, behind the port of their server. */
+static bool is_port_of_page(const char *url, const char *text)
 {
-	while (text < end && isdigit((unsigned char)*text))
-		text++;
-	return text == end;
+	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
 }
 
 /*
- * The @ behind user and password, NULL if there are none. A password with a bare / or ? ends the
- * host for whoever parses the URL, and is still a secret.
+ * From the first colon to the last @: a password with a bare /, ? or , ends the host for whoever
+ * parses the URL, and is still a secret. What NATS has before an @, without a colon, is a token.
  */
-static const char *find_at(const char *start)
-{
-	const char *end = start + strcspn(start, "/?#");
-	const char *at = last_of(start, end, '@');
-	const char *colon = memchr(start, ':', (size_t)(end - start));
-
-	if (at || !colon || *start == '[' || is_port(colon + 1, end) || strchr(start, ','))
-		return at;
-	return strrchr(end, '@');
-}
-
 static struct slice find_password(const char *url)
 {
 	const char *scheme = strstr(url, "://");
 	const char *start = scheme ? scheme + 3 : url;
-	const char *at = find_at(start);
+	const char *at = scheme ? strrchr(start, '@') : NULL;
 	const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
 
-	return colon ? slice_make(colon + 1, (size_t)(at - colon - 1)) : (struct slice){0};
+	if (colon && !is_port_of_page(url, colon + 1))
+		return slice_make(colon + 1, (size_t)(at - colon - 1));
+	if (at && (has_scheme(url, "nats://") || has_scheme(url, "tls://")))
+		return slice_make(start, (size_t)(at - start));
+	return (struct slice){0};
 }
 
 static int hex_digit(char c)

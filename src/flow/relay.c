@@ -1,6 +1,7 @@
 #include "flow/relay.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ struct relay_worker {
 	char owner[UUID_SIZE];
 	struct dice dice;
 	struct bell bell;
+	atomic_bool is_idle;
 	pthread_t thread;
 
 	/* The batch at hand. Two arenas take turns: ending one batch claims the next. */
@@ -44,7 +46,7 @@ struct relay_worker {
 	struct claim **published; /* whose message stands at the same place in `messages` */
 };
 
-/* The first worker hears, polls and probes; the others only help. */
+/* The first worker polls and probes; the others help where there is more to do. */
 struct relay {
 	struct relay_config config;
 	struct relay_worker *workers;
@@ -299,6 +301,14 @@ static void look(struct relay_worker *worker)
 	atomic_store(&worker->relay->oldest_us.value, stats.oldest_us);
 }
 
+static void idle(struct relay_worker *worker)
+{
+	atomic_store(&worker->is_idle, true);
+	bell_wait(&worker->bell,
+		is_first(worker) ? worker->config->poll_us * NS_PER_US : HELPER_WAIT_NS);
+	atomic_store(&worker->is_idle, false);
+}
+
 static void *relay_main(void *argument)
 {
 	struct relay_worker *worker = argument;
@@ -316,17 +326,20 @@ static void *relay_main(void *argument)
 		FAILPOINT("relay.ended");
 		look(worker);
 		if (worker->count == 0)
-			bell_wait(&worker->bell, is_first(worker)
-							 ? worker->config->poll_us * NS_PER_US
-							 : HELPER_WAIT_NS);
+			idle(worker);
 	}
 	return NULL;
 }
 
-/* There may be new rows. */
-static void hear(void *relay)
+/* There may be new rows, for one that has nothing to do; else whoever is done first sees them. */
+static void hear(void *context)
 {
-	bell_ring(&((struct relay *)relay)->workers[0].bell);
+	struct relay *relay = context;
+	size_t i = 0;
+
+	while (i + 1 < relay->config.workers && !atomic_load(&relay->workers[i].is_idle))
+		i++;
+	bell_ring(&relay->workers[i].bell);
 }
 
 static void start_worker(struct relay_worker *worker)

@@ -280,10 +280,12 @@ static enum turn turn_of(const struct connection *connection)
 {
 	if (is_greeting(connection))
 		return TURN_SENDS;
-	if (connection->first || connection->held || connection->stream)
+	if (connection->first || connection->held)
 		return TURN_OURS;
 	if (connection->write_backlog > 0)
 		return TURN_READS;
+	if (connection->stream)
+		return TURN_OURS;
 	return connection->parser.request ? TURN_SENDS : TURN_IDLE;
 }
 
@@ -406,7 +408,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		return len > 0;
+		return true; /* also where nothing was said: it may have made us answer */
 	}
 }
 

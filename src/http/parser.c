@@ -135,6 +135,7 @@ static int on_headers_complete(llhttp_t *llhttp)
 	request->head_only = llhttp->method == HTTP_HEAD;
 	admission_decide(parser->admission, request, llhttp->http_major, llhttp->http_minor);
 	parser->body_max = request->route ? request->route->body_max : BODY_MAX_DEFAULT;
+	parser->body_bytes = 0;
 	if (has_other_coding(request))
 		return refuse(parser, STATUS_BAD_REQUEST, "only the coding chunked is understood");
 	if (llhttp->content_length > parser->body_max && !(llhttp->flags & F_CHUNKED))
@@ -152,10 +153,12 @@ static int on_body(llhttp_t *llhttp, const char *at, size_t len)
 {
 	struct parser *parser = parser_of(llhttp);
 
-	if (parser->body.len + len > parser->body_max)
+	parser->body_bytes += len;
+	if (parser->body_bytes > parser->body_max)
 		return refuse(
 			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
-	buffer_bytes(&parser->body, at, len);
+	if (parser->request->answer.http_status == 0) /* else nobody wants it */
+		buffer_bytes(&parser->body, at, len);
 	return 0;
 }
 

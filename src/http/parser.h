@@ -36,6 +36,7 @@ struct parser {
 	int64_t head_done_ns;
 	size_t header_bytes;
 	size_t body_max;
+	size_t body_bytes; /* that came, kept or thrown away */
 	struct buffer body;
 	struct answer refusal; /* why the head or body cannot be read on */
 	bool in_trailers;

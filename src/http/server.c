@@ -15,6 +15,7 @@
 
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
+#define ADMIT_TURNS_MAX 32
 #define SWEEP_MS 200
 #define IDLE_POLL_NS (5 * NS_PER_MS)
 
@@ -99,9 +100,10 @@ struct worker_task {
 	struct http_worker *worker;
 	void (*order)(struct http_worker *worker); /* NULL: serve fd */
 	int fd;
+	int turns; /* of the loop that the socket has waited for room */
 };
 
-static void admit(struct http_worker *worker, int fd);
+static void admit(struct http_worker *worker, int fd, int turns);
 
 static void run_worker_task(struct loop_task *task)
 {
@@ -110,20 +112,27 @@ static void run_worker_task(struct loop_task *task)
 	if (message->order)
 		message->order(message->worker);
 	else
-		admit(message->worker, message->fd);
+		admit(message->worker, message->fd, message->turns);
 	free(message);
 }
 
-static void post_to_worker(
-	struct http_worker *worker, void (*order)(struct http_worker *worker), int fd)
+static void post_task(const struct worker_task *task)
 {
 	struct worker_task *message = qp_malloc(sizeof(*message));
 
+	*message = *task;
 	message->task.run = run_worker_task;
-	message->worker = worker;
-	message->order = order;
-	message->fd = fd;
-	loop_post(worker->loop, &message->task);
+	loop_post(message->worker->loop, &message->task);
+}
+
+static void post_order(struct http_worker *worker, void (*order)(struct http_worker *worker))
+{
+	post_task(&(struct worker_task){.worker = worker, .order = order});
+}
+
+static void post_socket(struct http_worker *worker, int fd, int turns)
+{
+	post_task(&(struct worker_task){.worker = worker, .fd = fd, .turns = turns});
 }
 
 /* ---- accepting --------------------------------------------------------------------------- */
@@ -185,14 +194,21 @@ static void refuse_connection(struct server *server, int fd)
 	counter_add(&server->refused_connections, 1);
 }
 
-/* On the worker's loop, with the connection already counted. */
-static void admit(struct http_worker *worker, int fd)
+/*
+ * On the worker's loop, with the connection already counted. Where nobody gives way because all
+ * have sent something, it waits for some turns of the loop, in which they are read and answered.
+ */
+static void admit(struct http_worker *worker, int fd, int turns)
 {
 	struct server *server = worker->server;
 
 	if (connection_total(server) <= server->limits.connections_max ||
 		worker_make_room(worker)) {
 		worker_serve(worker, fd);
+		return;
+	}
+	if (turns < ADMIT_TURNS_MAX) {
+		post_socket(worker, fd, turns + 1);
 		return;
 	}
 	counter_add(&worker->connection_count, -1);
@@ -205,9 +221,9 @@ static void hand_out(struct server *server, int fd)
 
 	counter_add(&worker->connection_count, 1);
 	if (worker == &server->workers[0])
-		admit(worker, fd);
+		admit(worker, fd, 0);
 	else
-		post_to_worker(worker, NULL, fd);
+		post_socket(worker, fd, 0);
 }
 
 static void on_connectable(uv_poll_t *acceptor, int failed, int events)
@@ -438,9 +454,9 @@ void server_start(struct server *server)
 
 void server_drain(struct server *server)
 {
-	post_to_worker(&server->workers[0], stop_accepting, -1);
+	post_order(&server->workers[0], stop_accepting);
 	for (size_t i = 0; i < server->worker_count; i++)
-		post_to_worker(&server->workers[i], worker_drain, -1);
+		post_order(&server->workers[i], worker_drain);
 }
 
 static int64_t in_flight(const struct server *server)
@@ -469,9 +485,9 @@ static void end_worker(struct http_worker *worker)
 
 void server_free(struct server *server)
 {
-	post_to_worker(&server->workers[0], stop_accepting, -1);
+	post_order(&server->workers[0], stop_accepting);
 	for (size_t i = 0; i < server->worker_count; i++) {
-		post_to_worker(&server->workers[i], end_worker, -1);
+		post_order(&server->workers[i], end_worker);
 		loop_stop(server->workers[i].loop);
 	}
 	for (size_t i = 0; i < server->worker_count; i++) {

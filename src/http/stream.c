@@ -30,7 +30,7 @@ struct stream {
 	struct connection *connection; /* from then on */
 	struct stream_event *waiting;  /* the newest value, if it is not written */
 	int64_t last_id;               /* of what was offered or is known to the client, or -1 */
-	int64_t ends_us;               /* when its caller's token does, 0: never */
+	struct caller caller;          /* without the name */
 	size_t input_bytes;            /* thrown away */
 	bool is_ending;
 };
@@ -78,8 +78,10 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 	stream->worker = request->worker;
 	stream->request = request;
 	stream->last_id = known_id(request);
-	stream->ends_us = request->caller.ends_us;
+	stream->caller = request->caller;
+	stream->caller.name = (struct slice){0};
 	request->stream = stream;
+	counter_add(&stream->worker->stream_count, 1);
 	return stream;
 }
 
@@ -142,7 +144,6 @@ void stream_begin(struct stream *stream)
 	stream->request = NULL;
 	stream->connection = request->connection;
 	stream->connection->stream = stream;
-	counter_add(&worker->stream_count, 1);
 	set_up_socket(stream);
 }
 
@@ -202,10 +203,15 @@ void stream_read(struct stream *stream, size_t len)
 		connection_close(stream->connection);
 }
 
-/* The time is the guard's, so that the token would be refused now. */
+/* Whether the caller might be refused now: the token has ended, or keys have changed. */
 static bool has_lost_caller(const struct stream *stream)
 {
-	return stream->ends_us != 0 && clock_wall_us(&clock_system) >= stream->ends_us;
+	const struct caller *caller = &stream->caller;
+
+	if (caller->kind == CALLER_ANYONE)
+		return false;
+	return (caller->ends_us != 0 && clock_wall_us(&clock_system) >= caller->ends_us) ||
+	       caller->generation != guard_generation(stream->worker->admission->guard);
 }
 
 void stream_check(struct stream *stream, int64_t now_ns)
@@ -252,10 +258,9 @@ void stream_end(struct stream *stream)
 	assert(!stream->request != !stream->connection);
 	if (stream->request)
 		stream->request->stream = NULL;
-	if (stream->connection) {
+	if (stream->connection)
 		stream->connection->stream = NULL;
-		counter_add(&stream->worker->stream_count, -1);
-	}
+	counter_add(&stream->worker->stream_count, -1);
 	tell_owner(stream);
 	stream_event_drop(stream->waiting);
 	free(stream);

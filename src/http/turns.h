@@ -8,7 +8,7 @@
  *
  * Under pressure the client that has kept us waiting longest gives way: attackers do nothing for
  * as long as they can, and the others are done in milliseconds. Connections whose requests are
- * being worked on wait in no queue, and streams do not either.
+ * being worked on wait in no queue, and streams whose clients read do not either.
  *
  * Private to http/. On the loop's thread.
  */

@@ -12,6 +12,7 @@ from harness.keys import KEPT, Key, KeyFile
 from harness.quipu import run
 from harness.routes import list_routes
 from harness.stores import SqliteStore
+from harness.unread import Follower
 from harness.waiting import wait_until
 
 SCOPES = ["external", "internal", "admin"]
@@ -218,6 +219,25 @@ def test_a_secret_is_replaced_while_both_work_and_then_the_old_one_does_not(key_
     key_file.drop(old)
     key_file.reload(server)
     assert statuses(old, new) == [401, 404]
+
+
+def test_a_key_that_is_removed_loses_its_open_streams_and_the_same_file_ends_none(key_file, serve, sqlite_store):
+    gone, kept = key_file.new("gone", "internal"), key_file.new("kept", "internal")
+    server = serve(sqlite_store, "--roles", "dialogs,counters", "--api-keys", str(key_file.path))
+    target = "/counters/user/bob/stream"
+    with Follower(server.port, target, gone.headers) as stream:
+        assert stream.next()[1]["count"] == 0
+        key_file.reload(server)
+        sent = server.ask("POST", "/dialogs/send", {"receiverId": "bob", "text": "Hello!"},
+                          headers={**kept.headers, "X-User-Id": "alice"})
+        assert sent.status == 200
+        stream.until(1)
+        key_file.drop(gone)
+        key_file.reload(server)
+        assert stream.next() is None
+    assert server.ask("GET", "/counters/user/bob", headers=gone.headers).status == 401
+    with Follower(server.port, target, kept.headers) as stream:
+        assert stream.next()[1]["count"] == 1
 
 
 def test_scopes_change_on_sighup(key_file, serve_counts):

@@ -194,6 +194,32 @@ def test_streams_that_are_opened_and_left_keep_nobody_out(serve, client, memory_
     here.check_afterwards()
 
 
+def test_a_burst_of_streams_does_not_take_what_is_kept_from_streams(serve, client, memory_store):
+    """All of them ask before any of them has begun."""
+    server = serve(memory_store, "--roles", "counts,dialogs,counters", "--max-connections", "800", env=MEASURABLE)
+    here = Stage(server, client(server))
+    with Attack(server, 790, first=render("GET", "/counters/user/u/stream"), reads=False):
+        wait_until(lambda: server.metric("quipu_http_streams") == 700, "streams have all that streams may have")
+        here.check_service()
+        assert server.metric("quipu_http_streams") == 700
+    here.check_afterwards()
+
+
+def test_streams_whose_clients_do_not_read_give_way_to_who_sends(serve, client, memory_store):
+    """What they do not read fills --client-bytes; a request in two pieces is not closed for it."""
+    server = serve(memory_store, "--roles", "counts,dialogs,counters", "--client-bytes", "8388608", env=MEASURABLE)
+    here = Stage(server, client(server))
+    unread = 5 * render("GET", "/openapi.json") + render("GET", "/counters/user/u/stream")
+    with Attack(server, 80, first=unread, reads=False):
+        wait_until(lambda: server.metrics()['quipu_http_connections_ended_total{for="memory"}'] > 0, "some gave way")
+        for _ in range(10):
+            with server.connect() as guest:
+                guest.send(GET[:20])
+                here.check_service(seconds=0.1)
+                guest.send(GET[20:])
+                assert guest.read_answer().status == 200
+
+
 # ---- much
 
 

@@ -94,6 +94,13 @@ def test_who_asks_must_be_said_and_be_an_id(unread, request_of):
     assert_bad_request(request_of(unread, user="x" * 129), "X-User-Id")
 
 
+def test_who_asks_is_said_once(unread_server):
+    with unread_server.connect() as connection:
+        connection.send(b"GET /dialogs/list?receiverId=bob HTTP/1.1\r\nHost: localhost\r\n"
+                        b"X-User-Id: eve\r\nX-User-Id: alice\r\n\r\n")
+        assert_bad_request(connection.read_answer(), "X-User-Id")
+
+
 # ---- list
 
 

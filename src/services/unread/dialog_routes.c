@@ -59,7 +59,9 @@ static struct slice read_user(struct input *input)
 	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject is an id");
 	if (caller->kind == CALLER_USER)
 		return caller->name;
-	if (!user_id.data)
+	if (request_header_count(input->request, "X-User-Id") > 1)
+		input_error(input, "X-User-Id", "must be sent once");
+	else if (!user_id.data)
 		input_error(input, "X-User-Id", "the header is required: it says who asks");
 	else if (!text_is_utf8(user_id))
 		input_error(input, "X-User-Id", "must be UTF-8");

@@ -102,6 +102,8 @@ class Attack:
         except OSError:
             return
         client.setblocking(False)
+        if not self.reads:  # nor does the kernel for them
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # By a reset: thousands in TIME-WAIT would slow down whoever comes next.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._clients[client.fileno()] = [client, self.first]
