@@ -22,6 +22,7 @@ MESON_OPTIONS = {
 }
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
 TOGETHER = 3  # programs at once: most of them wait most of the time, for servers, leases and deadlines
+E2E_ALONE = ["test_attack.py", "test_overload.py", "test_streams.py", "test_counters_stream.py", "test_tls.py"]
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub", "test_tls", "test_token_cache"]
@@ -226,6 +227,15 @@ def run_tsan(totals):
                {**options, "QUIPU": str(path / "quipu"), "QUIPU_LONG_SECONDS": "5"})
 
 
+def run_e2e(totals, path):
+    """Two files at a time, and those by themselves that measure how fast something is."""
+    files = sorted((ROOT / "tests/e2e").glob("test_*.py"))
+    alone = [str(file) for file in files if file.name in E2E_ALONE]
+    others = [str(file) for file in files if file.name not in E2E_ALONE]
+    run_pytest(totals, ["-n", "2", "--dist", "loadfile", *others], {"QUIPU": str(path / "quipu")})
+    run_pytest(totals, alone, {"QUIPU": str(path / "quipu")})
+
+
 def forget_coverage(path):
     """What earlier runs have counted, perhaps of other sources."""
     for counts in path.rglob("*.gcda"):
@@ -281,7 +291,7 @@ def main(arguments):
         elif kind == "layers":
             run_pytest(totals, [str(ROOT / "tests/layers")])
         elif kind == "e2e":
-            run_pytest(totals, [str(ROOT / "tests/e2e")], {"QUIPU": str(path / "quipu")})
+            run_e2e(totals, path)
     if coverage:
         print_coverage(totals, path)
     for reason in totals.reasons:

@@ -333,8 +333,8 @@ def test_a_key_is_replaced_by_sighup_and_a_broken_file_changes_nothing(place):
         assert READ_AGAIN in place.reload()
         assert after.counter().status == 200
         assert "signature" in assert_refused(before.counter())
-        after.sent(name)
-        assert stream.next()[1]["count"] == 1, "what is open stays open until its token expires"
+        while stream.next():
+            pass  # what was opened with the old key ends
     place.issuer.publish(b"-----BEGIN nothing")
     assert KEPT in place.reload()
     assert after.counter().status == 200
