@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/random.h"
 #include "base/roles.h"
+#include "base/text.h"
 
 #define ID_MAX 64
 #define LINE_MAX_SIZE 1024
@@ -89,21 +90,13 @@ static bool is_id(struct slice id)
 	return id.len > 0 && id.len <= ID_MAX;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool read_digest(struct slice hex, unsigned char digest[SHA256_SIZE])
 {
 	if (hex.len != (size_t)2 * SHA256_SIZE)
 		return false;
 	for (size_t i = 0; i < SHA256_SIZE; i++) {
-		int high = hex_digit(hex.data[2 * i]), low = hex_digit(hex.data[2 * i + 1]);
+		int high = text_hex_digit(hex.data[2 * i]),
+		    low = text_hex_digit(hex.data[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return false;

@@ -303,7 +303,7 @@ void text_escape_log(struct buffer *buffer, struct slice text)
 	}
 }
 
-static int hex_digit(char c)
+int text_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -324,8 +324,8 @@ const char *text_unescape(struct arena *arena, struct slice text)
 		}
 		if (text.len - i < 3)
 			return NULL;
-		high = hex_digit(text.data[i + 1]);
-		low = hex_digit(text.data[i + 2]);
+		high = text_hex_digit(text.data[i + 1]);
+		low = text_hex_digit(text.data[i + 2]);
 		if (high < 0 || low < 0 || high + low == 0)
 			return NULL;
 		buffer_char(&out, (char)(high * 16 + low));

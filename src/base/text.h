@@ -37,6 +37,9 @@ bool text_to_duration_us(struct slice text, int64_t *value_us);
  */
 bool text_to_time_us(struct slice text, int64_t *time_us);
 
+/* What a hexadecimal digit of either case is worth, -1: it is none. */
+int text_hex_digit(char c);
+
 /* A part of a URL with its %XX decoded, ended by a NUL. NULL: a broken %XX, or one that is a NUL.
  */
 const char *text_unescape(struct arena *arena, struct slice text);

@@ -1,10 +1,9 @@
 #include "cli/secrets.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/slice.h"
+#include "base/text.h"
 
 #define NAME_MAX_LEN 64
 
@@ -41,13 +40,6 @@ static struct slice find_password(const char *url)
 	return (struct slice){0};
 }
 
-static int hex_digit(char c)
-{
-	if (isdigit((unsigned char)c))
-		return c - '0';
-	return isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
-}
-
 /* Without percent encoding: libpq takes p%61ssword for a name. */
 static void decode(struct slice from, char out[NAME_MAX_LEN])
 {
@@ -55,10 +47,11 @@ static void decode(struct slice from, char out[NAME_MAX_LEN])
 
 	for (size_t i = 0; i < from.len && len < NAME_MAX_LEN - 1; i++) {
 		bool coded = from.data[i] == '%' && i + 2 < from.len &&
-			     hex_digit(from.data[i + 1]) >= 0 && hex_digit(from.data[i + 2]) >= 0;
+			     text_hex_digit(from.data[i + 1]) >= 0 &&
+			     text_hex_digit(from.data[i + 2]) >= 0;
 
-		out[len++] = coded ? (char)(hex_digit(from.data[i + 1]) * 16 +
-					     hex_digit(from.data[i + 2]))
+		out[len++] = coded ? (char)(text_hex_digit(from.data[i + 1]) * 16 +
+					     text_hex_digit(from.data[i + 2]))
 				   : from.data[i];
 		i += coded ? 2 : 0;
 	}

@@ -164,7 +164,7 @@ void admission_decide(
 		check_browser(admission, request);
 	if (request->answer.http_status == 0)
 		find_route(admission, request);
-	if (request->answer.http_status == 0)
+	if (request->answer.http_status == 0 && admission->guard)
 		check_caller(admission, request);
 }
 

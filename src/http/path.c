@@ -5,17 +5,6 @@
 
 #include "base/text.h"
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* Decodes %XX (and '+' where asked). false: a broken escape. */
 static bool decode(struct arena *arena, struct slice raw, bool plus_is_space, struct slice *out)
 {
@@ -27,8 +16,8 @@ static bool decode(struct arena *arena, struct slice raw, bool plus_is_space, st
 
 		if (c == '%') {
 			bool whole = raw.len - i > 2;
-			int high = whole ? hex_digit(raw.data[i + 1]) : -1;
-			int low = whole ? hex_digit(raw.data[i + 2]) : -1;
+			int high = whole ? text_hex_digit(raw.data[i + 1]) : -1;
+			int low = whole ? text_hex_digit(raw.data[i + 2]) : -1;
 
 			if (high < 0 || low < 0)
 				return false;

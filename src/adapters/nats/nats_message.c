@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "adapters/nats/nats_internal.h"
+#include "base/text.h"
 
 #define ID "Nats-Msg-Id"
 #define ID_ELSE "event-id"
@@ -61,22 +62,14 @@ static void encode(struct buffer *out, struct slice value)
 	}
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* What is not well encoded stays as it is. */
 static struct slice decode(struct arena *arena, struct slice text)
 {
 	struct buffer out = buffer_make(arena, text.len);
 
 	for (size_t i = 0; i < text.len; i++) {
-		int high = text.len - i > 2 ? hex_digit(text.data[i + 1]) : -1;
-		int low = high >= 0 ? hex_digit(text.data[i + 2]) : -1;
+		int high = text.len - i > 2 ? text_hex_digit(text.data[i + 1]) : -1;
+		int low = high >= 0 ? text_hex_digit(text.data[i + 2]) : -1;
 
 		if (text.data[i] == '%' && low >= 0) {
 			buffer_char(&out, (char)(high * 16 + low));

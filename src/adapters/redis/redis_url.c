@@ -7,17 +7,6 @@
 #define PORT_DEFAULT 6379
 #define DB_MAX 99999
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* `from` with its %XX decoded, and a NUL; false: not valid, or no room. */
 static bool decode(char *to, size_t size, struct slice from)
 {
@@ -27,8 +16,8 @@ static bool decode(char *to, size_t size, struct slice from)
 		int c = (unsigned char)from.data[i];
 
 		if (c == '%') {
-			int high = i + 2 < from.len ? hex_value(from.data[i + 1]) : -1;
-			int low = high >= 0 ? hex_value(from.data[i + 2]) : -1;
+			int high = i + 2 < from.len ? text_hex_digit(from.data[i + 1]) : -1;
+			int low = high >= 0 ? text_hex_digit(from.data[i + 2]) : -1;
 
 			if (low < 0)
 				return false;
