@@ -266,7 +266,8 @@ static void reload_guard(struct app *app)
 	if (guard_reload(app->guard, why))
 		log_line(LOG_INFO, "main", "SIGHUP: keys are read again");
 	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old keys stay in use", why);
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; what was read of it before stays in use",
+			why);
 }
 
 static void reload_tls(struct app *app)

@@ -110,6 +110,7 @@ static struct guard *make_guard(enum configured configured)
 	if (configured == NOTHING)
 		return NULL;
 	write_file(keys_file, keys_text);
+	write_file(jwt_file, JWT_SECRET);
 	guard = guard_new(&config, why_text);
 	if (!guard)
 		fail_msg("%s", why_text);
@@ -310,6 +311,27 @@ static void a_broken_file_changes_nothing_on_reload_and_is_refused_at_start(void
 	guard_free(guard);
 }
 
+static void each_file_is_read_by_itself_and_only_other_keys_make_a_new_generation(void **state)
+{
+	struct guard *guard = make_guard(BOTH);
+	uint64_t generation = guard_generation(guard);
+
+	(void)state;
+	assert_true(guard_reload(guard, why_text));
+	assert_int_equal(guard_generation(guard), generation);
+	write_file(keys_file, "new " ONE " internal\n");
+	write_file(jwt_file, "too short");
+	assert_false(guard_reload(guard, why_text));
+	assert_contains(slice_of(why_text), "--jwt-key");
+	assert_int_equal(check_key_of(guard, "Bearer qk_new_one", "counts"), STATUS_OK);
+	assert_int_equal(check_key_of(guard, INTERNAL, "counts"), STATUS_UNAUTHENTICATED);
+	assert_int_equal(guard_generation(guard), generation + 1);
+	write_file(jwt_file, JWT_SECRET " that is another");
+	assert_true(guard_reload(guard, why_text));
+	assert_int_equal(guard_generation(guard), generation + 2);
+	guard_free(guard);
+}
+
 static void assert_metric(struct guard *guard, const char *line)
 {
 	struct arena arena;
@@ -356,6 +378,8 @@ int main(void)
 		cmocka_unit_test(a_key_of_one_role_opens_no_other),
 		cmocka_unit_test(keys_that_were_taken_out_are_dropped_on_reload),
 		cmocka_unit_test(a_broken_file_changes_nothing_on_reload_and_is_refused_at_start),
+		cmocka_unit_test(
+			each_file_is_read_by_itself_and_only_other_keys_make_a_new_generation),
 		cmocka_unit_test(refusals_are_counted_by_their_reason),
 	};
 

@@ -7,7 +7,7 @@ from .quipu import run
 from .waiting import wait_until
 
 READ_AGAIN = "SIGHUP: keys are read again"
-KEPT = "the old keys stay in use"
+KEPT = "what was read of it before stays in use"
 
 
 class Key:
