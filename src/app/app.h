@@ -15,8 +15,10 @@
 #include "access/guard.h"
 #include "base/roles.h"
 #include "cli/options.h"
+#include "flow/intake.h"
 #include "flow/janitor.h"
 #include "flow/lane_set.h"
+#include "flow/relay.h"
 #include "http/server.h"
 #include "http/tls.h"
 #include "ports/bus.h"
@@ -29,6 +31,8 @@
 #define APP_BUSES_MAX 4
 #define APP_WORKERS_MAX 24
 #define APP_DOCUMENTS_MAX 16
+#define APP_RELAYS_MAX 4
+#define APP_INTAKES_MAX 4
 
 struct counts_module;
 struct gateway_module;
@@ -58,6 +62,10 @@ struct app {
 
 	struct lane_set *lanes[APP_LANES_MAX];
 	size_t lanes_count;
+	struct relay *relays[APP_RELAYS_MAX]; /* these two are workers, too */
+	size_t relay_count;
+	struct intake *intakes[APP_INTAKES_MAX];
+	size_t intake_count;
 	struct bus *buses[APP_BUSES_MAX];
 	size_t bus_count;
 	struct cache *cache; /* NULL: none */
@@ -135,6 +143,10 @@ void app_close(struct app *app);
 /* Starts the lanes of a service; they drain and are freed with the program. */
 struct lane_set *app_start_lanes(
 	struct app *app, const struct lane_service *service, struct store *store);
+
+/* Starts them; they end and are freed with the program. */
+void app_start_relay(struct app *app, const struct relay_config *config);
+void app_start_intake(struct app *app, const struct intake_config *config);
 
 /* Registers things that a module has started. Workers are stopped in the order they were added. */
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);

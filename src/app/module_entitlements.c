@@ -29,7 +29,6 @@ struct entitlements_module {
 	struct verifier notifications_verifier;
 	struct bus *bus;
 	struct channel *channel;
-	struct relay *relay;
 	struct notification_worker *worker;
 	int keep_months;
 };
@@ -227,11 +226,6 @@ static bool describe_event(struct arena *arena, struct slice payload, struct buf
 	return true;
 }
 
-static void stop_relay(void *relay)
-{
-	relay_stop(relay);
-}
-
 static void start_entitlements(struct app *app)
 {
 	const struct settings *settings = &app->settings;
@@ -259,22 +253,15 @@ static void start_entitlements(struct app *app)
 		.describe = describe_event,
 	};
 
-	module->relay = relay_start(&relay);
+	app_start_relay(app, &relay);
 	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
 	operator_add_desk(&app->operators, &desk);
-	app_add_worker(app, stop_relay, module->relay);
 	add_entitlement_chores(app);
-	metrics_add(&app->system.metrics, relay_collect, module->relay);
 }
 
 static void stop_worker(void *worker)
 {
 	notification_worker_stop(worker);
-}
-
-static void stop_intake(void *intake)
-{
-	intake_stop(intake);
 }
 
 static void stop_channel(void *thing)
@@ -302,8 +289,9 @@ static void add_desks(struct app *app)
 	operator_add_desk(&app->operators, &desk);
 }
 
-static struct intake *start_intake(struct entitlements_module *module)
+static void start_intake(struct app *app)
 {
+	struct entitlements_module *module = app->entitlements;
 	struct intake_config config = {
 		.name = "notifications",
 		.bus = module->bus,
@@ -315,7 +303,7 @@ static struct intake *start_intake(struct entitlements_module *module)
 		.context = &module->notifications,
 	};
 
-	return intake_start(&config);
+	app_start_intake(app, &config);
 }
 
 static void start_worker(struct app *app)
@@ -337,17 +325,14 @@ static void start_notifications(struct app *app)
 	struct entitlements_module *module = app->entitlements;
 	struct notifications *service = &module->notifications;
 	struct lane_service lanes = notifications_lane_service(service);
-	struct intake *intake;
 
 	start_worker(app);
-	intake = start_intake(module);
+	start_intake(app);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	add_desks(app);
-	app_add_worker(app, stop_intake, intake);
 	app_add_worker(app, stop_worker, module->worker);
 	app_add_worker(app, stop_channel, module->channel);
 	add_notification_chores(app);
-	metrics_add(&app->system.metrics, intake_collect, intake);
 	metrics_add(&app->system.metrics, notification_worker_collect, module->worker);
 }
 

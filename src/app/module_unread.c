@@ -147,18 +147,13 @@ static bool describe_event(struct arena *arena, struct slice payload, struct buf
 	return true;
 }
 
-static void stop_relay(void *relay)
-{
-	relay_stop(relay);
-}
-
 /*
  * RabbitMQ confirms what it has synced, which takes it 20 ms and more, so several batches wait for
  * it at once. Counters take events in any order. A store with a single writer gains nothing.
  */
 #define RELAY_WORKERS 4
 
-static struct relay *start_relay(struct app *app)
+static void start_relay(struct app *app)
 {
 	const struct settings *settings = &app->settings;
 	const struct dialogs *service = &app->unread->dialogs;
@@ -176,7 +171,7 @@ static struct relay *start_relay(struct app *app)
 		.workers = service->store->lanes_default > 1 ? RELAY_WORKERS : 1,
 	};
 
-	return relay_start(&config);
+	app_start_relay(app, &config);
 }
 
 static void start_dialogs(struct app *app)
@@ -196,13 +191,11 @@ static void start_dialogs(struct app *app)
 		.outbox = service->outbox,
 		.describe = describe_event,
 	};
-	struct relay *relay = start_relay(app);
 
+	start_relay(app);
 	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
 	operator_add_desk(&app->operators, &desk);
-	app_add_worker(app, stop_relay, relay);
 	app_add_chore(app, &published);
-	metrics_add(&app->system.metrics, relay_collect, relay);
 }
 
 /* ---- counters ---------------------------------------------------------------------------- */
@@ -213,11 +206,6 @@ static enum status sweep_read(
 	const struct counter_repository *repository = context;
 
 	return repository->sweep(session, COUNTERS_KEPT_US, limit, deleted);
-}
-
-static void stop_intake(void *intake)
-{
-	intake_stop(intake);
 }
 
 static void free_counter_intake(void *intake)
@@ -239,11 +227,9 @@ static void start_intake(struct app *app, bool is_read)
 		.committed = counter_intake_committed,
 		.context = context,
 	};
-	struct intake *intake = intake_start(&config);
 
-	app_add_worker(app, stop_intake, intake);
+	app_start_intake(app, &config);
 	app_add_worker(app, free_counter_intake, context);
-	metrics_add(&app->system.metrics, intake_collect, intake);
 }
 
 static void stop_feed(void *feed)

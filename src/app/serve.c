@@ -206,12 +206,42 @@ void app_add_chore(struct app *app, const struct chore *chore)
 	app->chores[app->chore_count++] = *chore;
 }
 
-/* A metrics collector (context: the app): the lanes of all services. */
-static void collect_lanes(void *context, struct buffer *page)
+static void stop_relay(void *relay)
+{
+	relay_stop(relay);
+}
+
+void app_start_relay(struct app *app, const struct relay_config *config)
+{
+	struct relay *relay = relay_start(config);
+
+	assert(app->relay_count < APP_RELAYS_MAX);
+	app->relays[app->relay_count++] = relay;
+	app_add_worker(app, stop_relay, relay);
+}
+
+static void stop_intake(void *intake)
+{
+	intake_stop(intake);
+}
+
+void app_start_intake(struct app *app, const struct intake_config *config)
+{
+	struct intake *intake = intake_start(config);
+
+	assert(app->intake_count < APP_INTAKES_MAX);
+	app->intakes[app->intake_count++] = intake;
+	app_add_worker(app, stop_intake, intake);
+}
+
+/* A metrics collector (context: the app): what several services have of one kind. */
+static void collect_flow(void *context, struct buffer *page)
 {
 	const struct app *app = context;
 
 	lane_sets_collect(app->lanes, app->lanes_count, page);
+	relays_collect(app->relays, app->relay_count, page);
+	intakes_collect(app->intakes, app->intake_count, page);
 }
 
 static void start_modules(struct app *app)
@@ -225,7 +255,7 @@ static void start_modules(struct app *app)
 		metrics_add(metrics, guard_collect, app->guard);
 	if (app->tls)
 		metrics_add(metrics, tls_collect, app->tls);
-	metrics_add(metrics, collect_lanes, app);
+	metrics_add(metrics, collect_flow, app);
 	while ((module = module_next(app, module)))
 		module->start(app);
 	metrics_add(metrics, system_collect, &app->system);

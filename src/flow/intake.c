@@ -214,25 +214,35 @@ void intake_stop(struct intake *intake)
 	free(intake);
 }
 
-static void sample(struct buffer *page, const struct intake *intake, const char *name,
-	const char *help, const struct counter *counter)
+static const struct family {
+	const char *name;
+	const char *help;
+	size_t offset; /* of its counter, in struct intake */
+} families[] = {
+	{"quipu_inbox_taken_total", "Events taken in.", offsetof(struct intake, taken)},
+	{"quipu_inbox_repeated_total", "Events that came again and had no second effect.",
+		offsetof(struct intake, repeated)},
+	{"quipu_inbox_poison_total", "Messages that could not be used and were put aside.",
+		offsetof(struct intake, poisoned)},
+};
+
+static void sample(struct buffer *page, const struct intake *intake, const struct family *family)
 {
+	const char *counter = (const char *)intake + family->offset;
 	char labels[64];
 
 	snprintf(labels, sizeof(labels), "inbox=\"%s\"", intake->config.name);
-	metrics_family(page, name, "counter", help);
-	metrics_sample(page, name, labels, counter_read(counter));
+	metrics_sample(page, family->name, labels,
+		counter_read((const struct counter *)(const void *)counter));
 }
 
-void intake_collect(void *context, struct buffer *page)
+void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page)
 {
-	const struct intake *intake = context;
-
-	sample(page, intake, "quipu_inbox_taken_total", "Events taken in.", &intake->taken);
-	sample(page, intake, "quipu_inbox_repeated_total",
-		"Events that came again and had no second effect.", &intake->repeated);
-	sample(page, intake, "quipu_inbox_poison_total",
-		"Messages that could not be used and were put aside.", &intake->poisoned);
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]) && count > 0; i++) {
+		metrics_family(page, families[i].name, "counter", families[i].help);
+		for (size_t k = 0; k < count; k++)
+			sample(page, intakes[k], &families[i]);
+	}
 }
 
 /* ---- the inbox --------------------------------------------------------------------------- */

@@ -62,8 +62,8 @@ struct intake *intake_start(const struct intake_config *config);
 /* Ends the thread after the batch it is at, and frees. */
 void intake_stop(struct intake *intake);
 
-/* A metrics collector (context: the intake). */
-void intake_collect(void *intake, struct buffer *page);
+/* The metrics of all intakes of the program, since samples of one name stand together. */
+void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page);
 
 /*
  * In a transaction: records the event ids of a batch, of which some may be alike. is_new[i] tells

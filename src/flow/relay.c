@@ -408,37 +408,50 @@ void relay_stop(struct relay *relay)
 	free(relay);
 }
 
-static void sample(struct buffer *page, const struct relay *relay, const char *name,
-	const char *type, const char *help, int64_t value)
+/* ---- metrics ----------------------------------------------------------------------------- */
+
+static const struct family {
+	const char *name;
+	const char *type;
+	const char *help;
+	size_t offset; /* of its counter, in struct relay */
+	int64_t unit;
+} families[] = {
+	{"quipu_outbox_pending", "gauge",
+		"Events that wait to be published, counted every few seconds.",
+		offsetof(struct relay, pending), 1},
+	{"quipu_outbox_oldest_seconds", "gauge", "Age of the oldest event that is not published.",
+		offsetof(struct relay, oldest_us), 1000000},
+	{"quipu_outbox_failed", "gauge", "Events that were given up and wait for an operator.",
+		offsetof(struct relay, failed_rows), 1},
+	{"quipu_outbox_published_total", "counter", "Events published.",
+		offsetof(struct relay, confirmed), 1},
+	{"quipu_outbox_retried_total", "counter",
+		"Tries to publish that failed and are made again later.",
+		offsetof(struct relay, retried), 1},
+	{"quipu_outbox_given_up_total", "counter",
+		"Events that failed too often or cannot be read.", offsetof(struct relay, given_up),
+		1},
+	{"quipu_outbox_lost_claims_total", "counter",
+		"Claims that another relay took over because their lease was over.",
+		offsetof(struct relay, lost), 1},
+};
+
+static void sample(struct buffer *page, const struct relay *relay, const struct family *family)
 {
+	const char *counter = (const char *)relay + family->offset;
+	int64_t value = counter_read((const struct counter *)(const void *)counter);
 	char labels[64];
 
 	snprintf(labels, sizeof(labels), "outbox=\"%s\"", relay->config.name);
-	metrics_family(page, name, type, help);
-	metrics_sample(page, name, labels, value);
+	metrics_sample(page, family->name, labels, value / family->unit);
 }
 
-void relay_collect(void *context, struct buffer *page)
+void relays_collect(struct relay *const *relays, size_t count, struct buffer *page)
 {
-	const struct relay *relay = context;
-
-	sample(page, relay, "quipu_outbox_pending", "gauge",
-		"Events that wait to be published, counted every few seconds.",
-		counter_read(&relay->pending));
-	sample(page, relay, "quipu_outbox_oldest_seconds", "gauge",
-		"Age of the oldest event that is not published.",
-		counter_read(&relay->oldest_us) / 1000000);
-	sample(page, relay, "quipu_outbox_failed", "gauge",
-		"Events that were given up and wait for an operator.",
-		counter_read(&relay->failed_rows));
-	sample(page, relay, "quipu_outbox_published_total", "counter", "Events published.",
-		counter_read(&relay->confirmed));
-	sample(page, relay, "quipu_outbox_retried_total", "counter",
-		"Tries to publish that failed and are made again later.",
-		counter_read(&relay->retried));
-	sample(page, relay, "quipu_outbox_given_up_total", "counter",
-		"Events that failed too often or cannot be read.", counter_read(&relay->given_up));
-	sample(page, relay, "quipu_outbox_lost_claims_total", "counter",
-		"Claims that another relay took over because their lease was over.",
-		counter_read(&relay->lost));
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]) && count > 0; i++) {
+		metrics_family(page, families[i].name, families[i].type, families[i].help);
+		for (size_t k = 0; k < count; k++)
+			sample(page, relays[k], &families[i]);
+	}
 }

@@ -51,7 +51,7 @@ struct relay *relay_start(const struct relay_config *config);
 /* Ends each thread after the batch it is at, returns what is claimed, and frees. */
 void relay_stop(struct relay *relay);
 
-/* A metrics collector (context: the relay). */
-void relay_collect(void *relay, struct buffer *page);
+/* The metrics of all relays of the program, since samples of one name stand together. */
+void relays_collect(struct relay *const *relays, size_t count, struct buffer *page);
 
 #endif

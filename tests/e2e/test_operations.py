@@ -142,3 +142,13 @@ def test_a_secret_in_a_store_url_is_never_logged(serve, database, sqlite_store):
     server = serve(sqlite_store, "--log-level", "debug", env={"QUIPU_STORE": url})
     server.stop()
     assert "s3cr3t" not in server.log_text() + server.output.read_text()
+
+
+def test_samples_of_one_name_stand_together_on_the_page_of_all_roles(all_roles_server):
+    """As the text format of Prometheus asks; several roles have relays, intakes and lanes."""
+    lines = all_roles_server.ask("GET", "/metrics").body.decode().splitlines()
+    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(families) == len(set(families)) and "quipu_inbox_taken_total" in families
+    names = [re.sub("_(bucket|sum|count)$", "", re.split("[{ ]", line)[0]) for line in lines if not line.startswith("#")]
+    runs = [name for name, before in zip(names, [None, *names]) if name != before]
+    assert len(runs) == len(set(runs))
