@@ -7,7 +7,8 @@
  *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
  *   BUSY       decide(), row held by others; or     parked, tried again when due, as often as the
  *              its key is pending elsewhere         service waits (see committer.h)
- *   REPEATED   committer: same key twice in a batch tried again after the first has committed
+ *   REPEATED   committer: same key twice in a batch; tried again after the first has committed,
+ *              decide(): not by this transaction    or after this one
  *   EFFECT     decide(): something is to be done    perform() after COMMIT, then a second
  *              outside the store                    transaction that settles it
  */

@@ -41,6 +41,14 @@ struct count_repository {
 	QP_MUST_CHECK enum status (*add)(
 		struct session *session, struct count_addition *additions, size_t count);
 
+	/*
+	 * Optional: add() that commits at once, in one round trip in place of two. In a transaction
+	 * with LOCK_WAIT, in which nothing is done after it: commit() follows, and has nothing left
+	 * to do. OUTCOME_UNKNOWN as of commit().
+	 */
+	QP_MUST_CHECK enum status (*add_alone)(
+		struct session *session, struct count_addition *additions, size_t count);
+
 	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
 	QP_MUST_CHECK enum status (*lock)(
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);

@@ -12,7 +12,7 @@
  *   LOCK_BUSY          somebody outside holds a lock for longer than a batch may wait
  *   POISON             the engine refuses this data; run what shares the transaction without it
  *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
- *   OUTCOME_UNKNOWN    commit() only: it may have been applied, or not
+ *   OUTCOME_UNKNOWN    commit(), and what commits by itself: it may have been applied, or not
  */
 #ifndef QUIPU_PORTS_STORE_H
 #define QUIPU_PORTS_STORE_H

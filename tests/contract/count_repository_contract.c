@@ -175,6 +175,118 @@ static void add_moves_the_time_of_the_row(void **state)
 	assert_true(find_with(engine, engine->session, row.item_id).updated_us >= now_us);
 }
 
+/* ---- add alone --------------------------------------------------------------------------- */
+
+/* A session that was idle does it with a BEGIN, so it is used first. */
+static void begin_in_use(struct engine *engine)
+{
+	assert_missing(engine, engine_name(engine, "nothing"));
+	engine_begin(engine->session);
+}
+
+static enum status add_alone(struct engine *engine, struct count_addition *additions, size_t count)
+{
+	return engine->counts->add_alone(engine->session, additions, count);
+}
+
+static void an_addition_alone_is_there_before_commit(void **state)
+{
+	struct engine *engine = *state;
+	struct session *reader = engine_session(engine, SESSION_READ);
+	struct count_addition additions[2] = {addition_of(new_count(engine, "a", 5), 37),
+		addition_of(engine_name(engine, "b"), 1)};
+
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, additions, 2), STATUS_OK);
+	assert_true(additions[0].applied && additions[0].value == 42);
+	assert_false(additions[1].applied);
+	assert_int_equal(find_with(engine, reader, additions[0].item_id).value, 42);
+	engine_commit(engine->session);
+	assert_value(engine, additions[0].item_id, 42);
+}
+
+static void a_rollback_does_not_undo_an_addition_alone(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition addition = addition_of(new_count(engine, "a", 5), 37);
+
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	assert_value(engine, addition.item_id, 42);
+}
+
+static void an_addition_after_something_else_is_not_alone(void **state)
+{
+	struct engine *engine = *state;
+	struct count_row row = {.item_id = new_count(engine, "a", 5)};
+	struct count_addition addition = addition_of(row.item_id, 37);
+	int64_t now_us;
+
+	begin_in_use(engine);
+	assert_int_equal(engine->counts->lock(engine->session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	assert_value(engine, row.item_id, 5);
+}
+
+static void an_addition_alone_that_is_refused_applies_nothing(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition additions[2] = {addition_of(new_count(engine, "a", 0), 1),
+		{.item_id = new_count(engine, "b", INT64_MAX),
+			.sum = 1,
+			.least = INT64_MIN,
+			.most = INT64_MAX}};
+
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, additions, 2), STATUS_POISON);
+	assert_value(engine, additions[0].item_id, 0);
+	assert_value(engine, additions[1].item_id, INT64_MAX);
+}
+
+static void an_addition_alone_to_a_row_that_is_held_applies_nothing(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition additions[2] = {addition_of(new_count(engine, "a", 0), 1),
+		addition_of(new_count(engine, "b", 0), 1)};
+	struct count_row held = {.item_id = additions[1].item_id};
+	struct session *other;
+	int64_t now_us;
+
+	other = engine_session(engine, SESSION_WRITE);
+	engine_begin(other);
+	assert_int_equal(engine->counts->lock(other, &held, 1, &now_us), STATUS_OK);
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, additions, 2), STATUS_LOCK_BUSY);
+	other->ops->rollback(other);
+	assert_value(engine, additions[0].item_id, 0);
+	assert_value(engine, additions[1].item_id, 0);
+}
+
+/* Ends all sessions of this store; that of the engine is closed by the server, unasked. */
+static void end_sessions(struct engine *engine)
+{
+	engine_execute(engine,
+		"SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
+		"WHERE datname = current_database() AND pid <> pg_backend_pid()");
+}
+
+static void a_session_that_was_ended_before_leaves_no_doubt(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition addition = addition_of(new_count(engine, "a", 5), 37);
+
+	begin_in_use(engine);
+	end_sessions(engine);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_RERUN);
+	assert_value(engine, addition.item_id, 5);
+	engine_begin(engine->session);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	engine_commit(engine->session);
+	assert_value(engine, addition.item_id, 42);
+}
+
 /* ---- lock and edit ----------------------------------------------------------------------- */
 
 static void lock_tells_what_is_there_and_the_time(void **state)
@@ -733,5 +845,18 @@ int main(void)
 		ENGINE_TEST(a_find_is_one_view),
 	};
 
-	return cmocka_run_group_tests_name("count_repository", tests, NULL, NULL);
+	const struct CMUnitTest alone_tests[] = {
+		ENGINE_TEST(an_addition_alone_is_there_before_commit),
+		ENGINE_TEST(a_rollback_does_not_undo_an_addition_alone),
+		ENGINE_TEST(an_addition_after_something_else_is_not_alone),
+		ENGINE_TEST(an_addition_alone_that_is_refused_applies_nothing),
+		ENGINE_TEST(an_addition_alone_to_a_row_that_is_held_applies_nothing),
+		ENGINE_TEST(a_session_that_was_ended_before_leaves_no_doubt),
+	};
+	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL);
+
+	if (engine_is_a_server())
+		failed += cmocka_run_group_tests_name(
+			"count_repository, additions alone", alone_tests, NULL, NULL);
+	return failed;
 }

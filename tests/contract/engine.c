@@ -75,6 +75,11 @@ static bool is_sqlite(void)
 	return strncmp(store_url(), "sqlite:", 7) == 0;
 }
 
+bool engine_is_a_server(void)
+{
+	return !is_sqlite();
+}
+
 bool engine_time_is_ours(const struct engine *engine)
 {
 	return strcmp(engine->store->engine, "sqlite") == 0;

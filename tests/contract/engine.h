@@ -97,6 +97,9 @@ void engine_shift_us(struct engine *engine, int64_t step_us);
  */
 int64_t engine_count(struct engine *engine, const char *format, ...) QP_PRINTF(2, 3);
 
+/* PostgreSQL, at the other end of a connection. */
+bool engine_is_a_server(void);
+
 /* A statement past the ports. */
 void engine_execute(struct engine *engine, const char *format, ...) QP_PRINTF(2, 3);
 

@@ -112,7 +112,7 @@ def test_a_process_that_hangs_before_its_commit_stops_only_its_rows(serve, clien
     hung = serve(postgres_store, env={"QUIPU_FAILPOINTS": "commit.before=stop"})
     second = serve(postgres_store, "--deadline", "1s")
     with hung.connect() as connection:
-        connection.send(increase_request(item))
+        connection.send(increase_request(item, key="of-a-process-that-hangs"))
         wait_until(hung.stopped, "the process stops before its commit")
         counts = client(second)
         took = timed_increases(counts, [other], seconds=0.5)

@@ -46,14 +46,15 @@ def test_postgres_stopped_under_load_is_a_503_and_recovery_loses_nothing(
     assert server.metric("quipu_store_errors_total") >= 1
 
 
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
 def test_a_postgres_that_falls_silent_under_load_is_a_503_and_every_answer_proves_true(
-    serve, client, own_postgres, store
+    serve, client, own_postgres, store, keyed
 ):
     """Neither closed nor answering, as behind a dead network: what was sent may still be committed when it wakes up."""
     server = serve(store)
     counts = client(server)
     items = [counts.new_item() for _ in range(10)]
-    with Load(server.port, items, threads=8) as load:
+    with Load(server.port, items, threads=8, keyed=keyed) as load:
         load.wait_acknowledged(100)
         with own_postgres.frozen():
             load.wait_refused(8)
@@ -63,12 +64,13 @@ def test_a_postgres_that_falls_silent_under_load_is_a_503_and_every_answer_prove
     load.assert_settled(counts)
 
 
-def test_sessions_terminated_under_load_lose_nothing(serve, client, store):
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+def test_sessions_terminated_under_load_lose_nothing(serve, client, store, keyed):
     server = serve(store)
     counts = client(server)
     items = [counts.new_item() for _ in range(10)]
     terminated = 0
-    with Load(server.port, items, threads=8) as load:
+    with Load(server.port, items, threads=8, keyed=keyed) as load:
         for _ in range(10):
             load.wait_acknowledged(20)
             terminated += store.database.terminate_sessions()

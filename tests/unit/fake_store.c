@@ -37,6 +37,7 @@ struct fake_store {
 	const char *poison;
 	enum lock_mode mode;
 	bool in_transaction;
+	bool is_committed; /* by what commits alone: commit() has nothing left to do */
 	bool survives;
 	int fail_at;
 	enum status fail_with;
@@ -110,13 +111,14 @@ static enum status begin(struct session *session, enum lock_mode mode)
 static enum status commit(struct session *session)
 {
 	struct fake_store *fake = fake_of(session);
-	enum status status = pass(session);
+	enum status status = fake->is_committed ? STATUS_OK : pass(session);
 
 	if (status == STATUS_OUTCOME_UNKNOWN && !fake->survives)
 		rollback(session);
 	if (status == STATUS_OK)
 		fake->commits++;
 	fake->in_transaction = false;
+	fake->is_committed = false;
 	return status;
 }
 
@@ -328,12 +330,12 @@ static enum status lock_busy(struct session *session)
 	return STATUS_LOCK_BUSY;
 }
 
-static enum status add(struct session *session, struct count_addition *additions, size_t count)
+static enum status apply_additions(
+	struct session *session, struct count_addition *additions, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
-	enum status status = step(session);
 
-	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+	for (size_t i = 0; i < count; i++) {
 		struct count_addition *addition = &additions[i];
 		struct count_row *row = find_row(fake, addition->item_id);
 
@@ -345,7 +347,30 @@ static enum status add(struct session *session, struct count_addition *additions
 		if (addition->applied)
 			addition->value = row->value += addition->sum;
 	}
-	return status;
+	return STATUS_OK;
+}
+
+static enum status add(struct session *session, struct count_addition *additions, size_t count)
+{
+	enum status status = step(session);
+
+	return status == STATUS_OK ? apply_additions(session, additions, count) : status;
+}
+
+/* A fault strikes as at commit. */
+static enum status add_alone(
+	struct session *session, struct count_addition *additions, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = pass(session);
+	enum status added = STATUS_OK;
+
+	if (status == STATUS_OK || (status == STATUS_OUTCOME_UNKNOWN && fake->survives))
+		added = apply_additions(session, additions, count);
+	if (status == STATUS_OUTCOME_UNKNOWN)
+		fake->in_transaction = false;
+	fake->is_committed = status == STATUS_OK && added == STATUS_OK;
+	return status == STATUS_OK ? added : status;
 }
 
 static enum status lock(
@@ -414,6 +439,7 @@ static enum status find(struct session *session, struct count_row *rows, size_t 
 
 const struct count_repository fake_count_repository = {
 	.add = add,
+	.add_alone = add_alone,
 	.lock = lock,
 	.edit = edit,
 	.find = find,

@@ -251,12 +251,14 @@ static void test_a_batch_that_is_run_again_answers_as_one_by_one_would(void **un
 {
 	(void)unused;
 	run_batches(10000, true, STATUS_RERUN);
+	run_batches(10000, false, STATUS_RERUN);
 }
 
 static void test_a_batch_that_met_a_lock_answers_as_one_by_one_would(void **unused)
 {
 	(void)unused;
 	run_batches(10000, true, STATUS_LOCK_BUSY);
+	run_batches(10000, false, STATUS_LOCK_BUSY);
 }
 
 int main(void)

@@ -57,9 +57,12 @@ static const struct pg_statement list_statement = {
 	"ORDER BY item_id LIMIT $2::int8",
 };
 
-static enum status add(struct session *base, struct count_addition *additions, size_t count)
+typedef enum status (*pg_runner)(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+static enum status run_add(
+	struct pg_session *session, pg_runner run, struct count_addition *additions, size_t count)
 {
-	struct pg_session *session = pg_session_of(base);
 	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
 	struct pg_array sums = pg_array_of(session, PG_OID_INT8, count);
 	struct pg_array leasts = pg_array_of(session, PG_OID_INT8, count);
@@ -76,7 +79,7 @@ static enum status add(struct session *base, struct count_addition *additions, s
 	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&sums),
 		pg_param_array(&leasts), pg_param_array(&mosts)};
 
-	status = pg_run(session, &add_statement, params, 4);
+	status = run(session, &add_statement, params, 4);
 	if (status != STATUS_OK)
 		return status;
 	for (int row = 0; row < PQntuples(session->results[0]); row++) {
@@ -87,6 +90,17 @@ static enum status add(struct session *base, struct count_addition *additions, s
 		addition->value = pg_int8(session->results[0], row, 1);
 	}
 	return STATUS_OK;
+}
+
+static enum status add(struct session *session, struct count_addition *additions, size_t count)
+{
+	return run_add(pg_session_of(session), pg_run, additions, count);
+}
+
+static enum status add_alone(
+	struct session *session, struct count_addition *additions, size_t count)
+{
+	return run_add(pg_session_of(session), pg_run_alone, additions, count);
 }
 
 static void forget_rows(struct count_row *rows, size_t count)
@@ -200,6 +214,7 @@ static enum status list(
 
 const struct count_repository postgres_count_repository = {
 	.add = add,
+	.add_alone = add_alone,
 	.lock = lock,
 	.edit = edit,
 	.find = find,

@@ -37,6 +37,7 @@ struct pg_session {
 	bool is_dead;       /* the server said farewell, or nothing for too long */
 	int64_t logged_ns;  /* when an error was last logged */
 	int64_t replan_at_ns;
+	int64_t asked_ns; /* when a statement was last sent */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
 	size_t prepared_count;
 
@@ -49,6 +50,7 @@ struct pg_session {
 
 	bool in_transaction;
 	bool must_begin; /* BEGIN rides along with the next statement */
+	bool is_alone;   /* but not with this one: it commits by itself */
 	enum lock_mode mode;
 };
 
@@ -104,6 +106,15 @@ QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 /* The one-statement case: queue and flush. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
+
+/*
+ * The same in a transaction in which nothing was done yet: the server commits it with the
+ * statement, in the same round trip, and commit() has nothing left to do. Where something was done,
+ * or the connection was idle, it is pg_run(). OUTCOME_UNKNOWN: the connection was lost before the
+ * server said how it ended.
+ */
+QP_MUST_CHECK enum status pg_run_alone(struct pg_session *session,
+	const struct pg_statement *statement, const struct pg_param *params, size_t param_count);
 
 /*
  * Flushes. If the statement at `slot` returned fewer rows than it was to insert, others were first

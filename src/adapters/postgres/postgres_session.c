@@ -16,6 +16,7 @@
 #define SESSION_ARENA_SIZE (64 * 1024)
 #define SILENCE_MAX_MS 10000
 #define REPLAN_NS NS_PER_S
+#define IDLE_NS NS_PER_S
 
 static const struct pg_statement begin_statement = {"quipu_begin", "BEGIN"};
 static const struct pg_statement replan_statement = {"quipu_replan", "DISCARD PLANS"};
@@ -247,7 +248,7 @@ static bool send_statement(struct pg_session *session, const struct pg_statement
 
 static enum status send_begin(struct pg_session *session)
 {
-	if (!session->must_begin)
+	if (!session->must_begin || session->is_alone)
 		return STATUS_OK;
 	session->must_begin = false;
 	return send_statement(session, &begin_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
@@ -262,6 +263,7 @@ static enum status send_replan(struct pg_session *session)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
 
+	session->asked_ns = now_ns;
 	if (now_ns < session->replan_at_ns)
 		return STATUS_OK;
 	session->replan_at_ns = now_ns + REPLAN_NS;
@@ -343,14 +345,18 @@ static enum status read_round(struct pg_session *session)
 		if (first == STATUS_OK)
 			first = status;
 	}
-	if (is_broken(session) || read_sync(session) != STATUS_OK)
-		return first == STATUS_OK ? STATUS_RERUN : first;
-	return first;
+	if (!is_broken(session) && read_sync(session) == STATUS_OK)
+		return first;
+	session->is_dead = true; /* what comes next would be taken for something else's result */
+	return first == STATUS_OK ? STATUS_RERUN : first;
 }
 
 static enum status finish_round(struct pg_session *session)
 {
-	return PQpipelineSync(session->connection) ? read_round(session) : STATUS_RERUN;
+	if (PQpipelineSync(session->connection))
+		return read_round(session);
+	session->is_dead = true;
+	return STATUS_RERUN;
 }
 
 static void rollback(struct session *base);
@@ -418,6 +424,44 @@ static enum status commit_lost(struct pg_session *session)
 		session->base.store->name);
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
+}
+
+/*
+ * A connection that was closed while nobody used it, by a restart or on the way, must not make an
+ * outcome unknown: after a pause, or where the server has said something unasked, BEGIN goes first,
+ * and what comes to nothing with it can be run again.
+ */
+static bool is_surely_open(const struct pg_session *session)
+{
+	struct pollfd socket = {.events = POLLIN};
+
+	if (!session->connection)
+		return true; /* it will be new */
+	socket.fd = PQsocket(session->connection);
+	return clock_steady_ns(&clock_system) - session->asked_ns < IDLE_NS &&
+	       poll(&socket, 1, 0) == 0;
+}
+
+/* Without a BEGIN the server commits at the sync, and what it says there is the end of it. */
+enum status pg_run_alone(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count)
+{
+	enum status status;
+
+	if (!session->must_begin || !is_surely_open(session))
+		return pg_run(session, statement, params, param_count);
+	session->is_alone = true;
+	pg_queue(session, statement, params, param_count);
+	session->is_alone = false;
+	if (session->failed != STATUS_OK)
+		return pg_flush(session); /* there was no sync: nothing is committed */
+	status = finish_round(session);
+	if (status != STATUS_OK && is_broken(session))
+		return commit_lost(session);
+	if (status != STATUS_OK)
+		return round_failed(session, status);
+	end_round(session);
+	return STATUS_OK;
 }
 
 static enum status send_commit(struct pg_session *session)

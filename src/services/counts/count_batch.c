@@ -149,9 +149,12 @@ static void answer_additions(const struct group *group, int64_t final_value)
 	}
 }
 
+typedef enum status (*add_verb)(
+	struct session *session, struct count_addition *additions, size_t count);
+
 /* Applies the groups as additions; those that were not applied stay in `groups`. */
-static enum status add_all(const struct count_repository *repository, struct session *session,
-	struct arena *arena, struct group *groups, size_t *count)
+static enum status add_all(add_verb add, struct session *session, struct arena *arena,
+	struct group *groups, size_t *count)
 {
 	struct count_addition *additions = arena_array(arena, struct count_addition, *count);
 	size_t left = 0;
@@ -163,7 +166,7 @@ static enum status add_all(const struct count_repository *repository, struct ses
 		additions[i].least = count_fold_least(&groups[i].fold);
 		additions[i].most = count_fold_most(&groups[i].fold);
 	}
-	status = repository->add(session, additions, *count);
+	status = add(session, additions, *count);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < *count; i++) {
@@ -174,6 +177,40 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	}
 	*count = left;
 	return STATUS_OK;
+}
+
+/* Whether the additions are all that this transaction is for. A key is kept in the same one. */
+static bool may_add_alone(
+	const struct count_repository *repository, const struct write_batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct count_command *command = (struct count_command *)batch->writes[i];
+
+		if (command->write.key || command->was_left)
+			return false;
+	}
+	return repository->add_alone != NULL;
+}
+
+/* What was not applied is tried again, with a look: it would not be in this transaction. */
+static void leave(const struct group *groups, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		for (size_t k = 0; k < groups[i].commands.count; k++) {
+			command_at(&groups[i], k)->was_left = true;
+			groups[i].commands.writes[k]->fate = WRITE_REPEATED;
+		}
+	}
+}
+
+static enum status add_alone(const struct count_repository *repository, struct session *session,
+	struct arena *arena, struct group *groups, size_t count)
+{
+	enum status status = add_all(repository->add_alone, session, arena, groups, &count);
+
+	if (status == STATUS_OK)
+		leave(groups, count);
+	return status;
 }
 
 /* ---- everything else, on locked rows ----------------------------------------------------- */
@@ -224,7 +261,8 @@ static enum status run_locked(const struct count_repository *repository, struct 
 }
 
 /*
- * Additions need no lock and no look: one UPDATE does them all. As soon as one group of the batch
+ * Additions need no lock and no look: one UPDATE does them all, alone where nothing else belongs to
+ * the transaction. As soon as one group of the batch
  * needs its row locked, all rows of the batch are locked first, in order: rows locked by the UPDATE
  * of one process and by the lock of another would otherwise wait for each other in a circle. The
  * same where nothing may be waited for, since an UPDATE cannot skip.
@@ -234,10 +272,13 @@ enum status count_batch_decide(const struct count_repository *repository, struct
 {
 	size_t count;
 	struct group *groups = make_groups(batch, &count);
+	bool plain = batch->mode == LOCK_WAIT && all_plain(groups, count);
 	enum status status = STATUS_OK;
 
-	if (batch->mode == LOCK_WAIT && all_plain(groups, count))
-		status = add_all(repository, session, batch->arena, groups, &count);
+	if (plain && may_add_alone(repository, batch))
+		return add_alone(repository, session, batch->arena, groups, count);
+	if (plain)
+		status = add_all(repository->add, session, batch->arena, groups, &count);
 	if (status == STATUS_OK && count > 0)
 		status = run_locked(repository, session, batch->arena, groups, count);
 	return status;

@@ -14,6 +14,7 @@
 struct count_command {
 	struct write write;
 	struct count_change change;
+	bool was_left; /* by an addition that committed alone: the next try looks at the row */
 };
 
 /* A look at some counts, in the order asked, without repetition. */
