@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "runtime/loop.h"
+
 #define RERUN_MAX 3
 #define BATCH_ARENA_SIZE (64 * 1024)
 
@@ -100,9 +102,11 @@ bool reader_step(struct reader *reader)
 	return open;
 }
 
+/* Before its loops it would take each read alone, and ask for it alone. */
 static void *reader_main(void *argument)
 {
 	pthread_setname_np(pthread_self(), "reader");
+	loop_lower_priority();
 	while (reader_step(argument))
 		;
 	return NULL;

@@ -101,12 +101,17 @@ uv_loop_t *loop_uv(struct loop *loop)
 	return &loop->uv;
 }
 
+void loop_lower_priority(void)
+{
+	setpriority(PRIO_PROCESS, (id_t)gettid(), LOOP_NICE);
+}
+
 static void *loop_main(void *argument)
 {
 	struct loop *loop = argument;
 
 	pthread_setname_np(pthread_self(), loop->thread_name);
-	setpriority(PRIO_PROCESS, (id_t)gettid(), LOOP_NICE);
+	loop_lower_priority();
 	uv_run(&loop->uv, UV_RUN_DEFAULT);
 	return NULL;
 }

@@ -26,6 +26,9 @@ uv_loop_t *loop_uv(struct loop *loop);
 /* Starts the thread, at a lower priority than others (see loop.c). */
 void loop_start(struct loop *loop, const char *thread_name);
 
+/* Gives the calling thread the priority of a loop. */
+void loop_lower_priority(void);
+
 /* Any thread. Tasks run in the order posted. */
 void loop_post(struct loop *loop, struct loop_task *task);
 

@@ -73,7 +73,7 @@ def _free_ports(count):
 class RabbitMQ:
     """The ports and the data stay the same when the broker is stopped or killed and started again."""
 
-    def __init__(self):
+    def __init__(self, schedulers=1):
         for program in (BIN / "rabbitmq-server", BIN / "rabbitmqctl"):
             if not program.exists():
                 raise Unavailable(f"RabbitMQ is not installed (no {program})")
@@ -84,9 +84,9 @@ class RabbitMQ:
         self.port, self.tls_port, distribution, epmd = _free_ports(4)
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-rabbitmq-"))
         self.log = self.directory / "log" / "broker.log"
-        self._prepare(distribution, epmd)
+        self._prepare(distribution, epmd, schedulers)
 
-    def _prepare(self, distribution, epmd):
+    def _prepare(self, distribution, epmd, schedulers):
         folder = self.directory
         for name in ("mnesia", "log", "home"):
             (folder / name).mkdir()
@@ -114,7 +114,7 @@ class RabbitMQ:
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS":
-                "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none",
+                f"-kernel inet_dist_use_interface {{127,0,0,1}} +S {schedulers}:{schedulers} +sbwt none",
             "RUNNING_UNDER_SYSTEMD": "1",  # the script becomes the broker instead of being its parent
         }
         self._env.pop("NOTIFY_SOCKET", None)
