@@ -31,7 +31,7 @@ import loads
 import pot_cases
 import unread_cases
 from cases import Bench, Row
-from servers import Failed, Missing, SlowDiskPostgres, find_postgres_program, find_program
+from servers import Failed, Missing, SlowDisk, find_postgres_program, find_program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
@@ -202,7 +202,7 @@ def main():
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     raise_file_limit()
-    SlowDiskPostgres.library = os.path.join(os.path.dirname(arguments.openloop), "slow_disk.so")
+    SlowDisk.library = os.path.join(os.path.dirname(arguments.openloop), "slow_disk.so")
     root = tempfile.mkdtemp(prefix="quipu-bench-", dir=arguments.tmp)
     os.chmod(root, 0o755)  # the user postgres goes through it
     rows = []

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import loads
 from cases import Row, alternate, throughput_row
-from servers import Failed, Missing, Postgres, Quipu
+from servers import Failed, Missing, Postgres, Quipu, SlowDiskQuipu
 
 POTS = 1000
 CONNECTIONS = 128
@@ -53,8 +53,10 @@ class PostgresPots:
 class SqlitePots:
     """A Quipu on its default store, with POTS pots, made and read through its own API."""
 
+    program = Quipu
+
     def __init__(self, bench, options=()):
-        self.quipu = Quipu(bench.root, bench.quipu_program, None, ROLES + tuple(options))
+        self.quipu = self.program(bench.root, bench.quipu_program, None, ROLES + tuple(options))
 
     def __enter__(self):
         self.quipu.__enter__()
@@ -89,6 +91,12 @@ class SqlitePots:
     def total(self):
         lists = [self.call("coin.Coin/ListCoins", {"pot_id": n}) for n in range(1, POTS + 1)]
         return sum(entry["count"] for coins in lists for entry in coins["coins"])
+
+
+class SlowDiskPots(SqlitePots):
+    """The same where a sync of the disk takes 1 ms."""
+
+    program = SlowDiskQuipu
 
 
 class PotThroughput:
@@ -158,6 +166,16 @@ def pots_spread_sqlite(bench):
     return combining_pots(bench, "pots-spread-sqlite", what, SqlitePots, POTS, 10)
 
 
+def pots_one_slow_disk(bench):
+    what = "pots: ONE pot, SQLite, where a sync takes 1 ms"
+    return combining_pots(bench, "pots-one-slow-disk", what, SlowDiskPots, 1, 10)
+
+
+def pots_spread_slow_disk(bench):
+    what = f"pots: {POTS:,} pots, SQLite, where a sync takes 1 ms"
+    return combining_pots(bench, "pots-spread-slow-disk", what, SlowDiskPots, POTS, 10)
+
+
 def pots_draw(bench):
     """Adding as many coins as are drawn, by turns, so that the pots last; both on one server, by turns."""
     few, many = 10, 1_000_000
@@ -185,5 +203,7 @@ CASES = {
     "pots-spread-postgres": pots_spread_postgres,
     "pots-one-sqlite": pots_one_sqlite,
     "pots-spread-sqlite": pots_spread_sqlite,
+    "pots-one-slow-disk": pots_one_slow_disk,
+    "pots-spread-slow-disk": pots_spread_slow_disk,
     "pots-draw": pots_draw,
 }

@@ -139,6 +139,21 @@ class Server:
         self.stop()
 
 
+class SlowDisk:
+    """What makes every sync of a server take 1 ms (see slow_disk.c)."""
+
+    sync_us = 1000
+    library = None  # set by bench.py
+
+    @classmethod
+    def environment(cls, folder):
+        if not os.path.exists(cls.library):
+            raise Missing(f"{cls.library} is not built")
+        copy = os.path.join(folder, "slow_disk.so")  # where the user postgres may read it
+        shutil.copy(cls.library, copy)
+        return {**os.environ, "LD_PRELOAD": copy, "QUIPU_BENCH_SYNC_US": str(cls.sync_us)}
+
+
 class Postgres(Server):
     """PostgreSQL with its defaults, but for memory and room for WAL that any real server would be given."""
 
@@ -213,15 +228,9 @@ class SlowDiskPostgres(Postgres):
     """The same on a disk whose sync takes 1 ms, as on a network volume (see slow_disk.c)."""
 
     name = "postgres-slow-disk"
-    sync_us = 1000
-    library = None  # set by bench.py
 
     def environment(self):
-        if not os.path.exists(self.library):
-            raise Missing(f"{self.library} is not built")
-        copy = os.path.join(self.folder, "slow_disk.so")  # where the user postgres may read it
-        shutil.copy(self.library, copy)
-        return {**os.environ, "LD_PRELOAD": copy, "QUIPU_BENCH_SYNC_US": str(self.sync_us)}
+        return SlowDisk.environment(self.folder)
 
 
 class Redis(Server):
@@ -358,12 +367,12 @@ class Nats(Server):
 
 
 class RabbitMQ:
-    """RabbitMQ with the settings of the tests."""
+    """RabbitMQ as the tests start it, but with a scheduler for each processor, as it has by default."""
 
     def __init__(self, root):
         tests = load_of_tests("with_rabbitmq")
         try:
-            self.server = tests.RabbitMQ()
+            self.server = tests.RabbitMQ(schedulers=os.cpu_count())
         except tests.Unavailable as e:
             raise Missing(str(e)) from e
 
@@ -406,6 +415,9 @@ class Quipu(Server):
         self.store = store
         self.options = list(options)
 
+    def environment(self):
+        return dict(os.environ)
+
     def start(self):
         if not os.access(self.program, os.X_OK):
             raise Missing(f"{self.program} is not built")
@@ -414,7 +426,7 @@ class Quipu(Server):
         if self.store:
             arguments += ["--store", self.store]
         self.port = None
-        self.spawn(arguments, stdout=subprocess.PIPE)
+        self.spawn(arguments, stdout=subprocess.PIPE, env=self.environment())
         threading.Thread(target=self.read_output, args=(self.process.stdout,), daemon=True).start()
         wait_until("quipu", self.is_ready, self.process, self.log_path)
 
@@ -444,3 +456,12 @@ class Quipu(Server):
         """VmRSS, what the kernel says is in memory of this process now."""
         with open(f"/proc/{self.process.pid}/status") as f:
             return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1))
+
+
+class SlowDiskQuipu(Quipu):
+    """The same with its SQLite files on a disk whose sync takes 1 ms."""
+
+    name = "quipu-slow-disk"
+
+    def environment(self):
+        return SlowDisk.environment(self.folder)

@@ -1,8 +1,8 @@
 /*
- * A disk whose sync takes longer: preloaded into PostgreSQL, it makes every fsync() and fdatasync()
- * last at least QUIPU_BENCH_SYNC_US microseconds. How much combining gains depends on what a commit
- * costs, and the disk below the bench may be a fast local one where users have a network volume.
- * Both Quipu and its peer run on the same slowed server.
+ * A disk whose sync takes longer: preloaded into PostgreSQL, or into Quipu with SQLite, it makes
+ * every fsync() and fdatasync() last at least QUIPU_BENCH_SYNC_US microseconds. How much combining
+ * gains depends on what a commit costs, and the disk below the bench may be a fast local one where
+ * users have a network volume. Both Quipu and its peer run on the same slowed server.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
