@@ -155,6 +155,10 @@ void app_add_chore(struct app *app, const struct chore *chore);
 /* Makes the router with the routes of all roles. */
 void app_add_routes(struct app *app);
 
+/* Reads the files of keys and of the certificate as a start does, and nothing else. Returns what
+ * main() returns. */
+int app_check_files(struct app *app);
+
 /* Runs until SIGTERM. Returns what main() returns. */
 int app_serve(struct app *app);
 

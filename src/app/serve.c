@@ -132,6 +132,19 @@ static bool open_tls(struct app *app, char *why)
 	return true;
 }
 
+static bool open_files(struct app *app, char *why)
+{
+	return open_guard(app, why) && open_tls(app, why);
+}
+
+static void release_files(struct app *app)
+{
+	if (app->guard)
+		guard_free(app->guard);
+	if (app->tls)
+		tls_context_free(app->tls);
+}
+
 /* Every connection is a file descriptor; others are for stores, buses and the log. */
 static size_t connections_max(size_t wanted)
 {
@@ -375,12 +388,25 @@ static void release(struct app *app)
 	janitor_stop(app->janitor);
 	app_close(app);
 	router_free(app->router);
-	if (app->guard)
-		guard_free(app->guard);
-	if (app->tls)
-		tls_context_free(app->tls);
+	release_files(app);
 	free((void *)(uintptr_t)app->system.openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
+}
+
+static int refuse_start(const char *why)
+{
+	fprintf(stderr, "quipu: %s\n", why);
+	return EXIT_FAILURE;
+}
+
+int app_check_files(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+
+	if (!open_files(app, why))
+		return refuse_start(why);
+	release_files(app);
+	return EXIT_SUCCESS;
 }
 
 int app_serve(struct app *app)
@@ -393,11 +419,8 @@ int app_serve(struct app *app)
 	hash_seed();
 	json_object_seed(0);
 	app_add_routes(app);
-	if (!open_guard(app, why) || !open_tls(app, why) || !open_server(app, why) ||
-		!open_modules(app, why)) {
-		fprintf(stderr, "quipu: %s\n", why);
-		return EXIT_FAILURE;
-	}
+	if (!open_files(app, why) || !open_server(app, why) || !open_modules(app, why))
+		return refuse_start(why);
 	start_modules(app);
 	server_start(app->server);
 	printf("quipu listening on %s://%s\n", app->tls ? "https" : "http",
