@@ -53,8 +53,9 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
 	size_t document_count;
-	struct guard *guard;     /* NULL: none is configured */
-	struct tls_context *tls; /* NULL: clients speak plain HTTP */
+	struct guard *guard;       /* NULL: none is configured */
+	struct tls_context *tls;   /* NULL: clients speak plain HTTP */
+	atomic_bool reload_failed; /* at the last SIGHUP; read by who writes the page of metrics */
 	struct admission admission;
 	struct server *server;
 	int data_lock;      /* -1: the data folder is not in use */
