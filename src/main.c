@@ -50,10 +50,10 @@ static int run_serve(struct app *app)
 {
 	if (app->settings.print_config)
 		options_print(stdout);
-	if (app->settings.print_config || app->settings.check_config)
+	if (app->settings.print_config && !app->settings.check_config)
 		return EXIT_SUCCESS;
 	configure_log(&app->settings);
-	return app_serve(app);
+	return app->settings.check_config ? app_check_files(app) : app_serve(app);
 }
 
 static bool stores_are_up(const struct app *app)

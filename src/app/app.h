@@ -53,8 +53,9 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
 	size_t document_count;
-	struct guard *guard;     /* NULL: none is configured */
-	struct tls_context *tls; /* NULL: clients speak plain HTTP */
+	struct guard *guard;       /* NULL: none is configured */
+	struct tls_context *tls;   /* NULL: clients speak plain HTTP */
+	atomic_bool reload_failed; /* at the last SIGHUP; read by who writes the page of metrics */
 	struct admission admission;
 	struct server *server;
 	int data_lock;      /* -1: the data folder is not in use */
@@ -154,6 +155,10 @@ void app_add_chore(struct app *app, const struct chore *chore);
 
 /* Makes the router with the routes of all roles. */
 void app_add_routes(struct app *app);
+
+/* Reads the files of keys and of the certificate as a start does, and nothing else. Returns what
+ * main() returns. */
+int app_check_files(struct app *app);
 
 /* Runs until SIGTERM. Returns what main() returns. */
 int app_serve(struct app *app);

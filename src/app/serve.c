@@ -132,6 +132,19 @@ static bool open_tls(struct app *app, char *why)
 	return true;
 }
 
+static bool open_files(struct app *app, char *why)
+{
+	return open_guard(app, why) && open_tls(app, why);
+}
+
+static void release_files(struct app *app)
+{
+	if (app->guard)
+		guard_free(app->guard);
+	if (app->tls)
+		tls_context_free(app->tls);
+}
+
 /* Every connection is a file descriptor; others are for stores, buses and the log. */
 static size_t connections_max(size_t wanted)
 {
@@ -244,6 +257,16 @@ static void collect_flow(void *context, struct buffer *page)
 	intakes_collect(app->intakes, app->intake_count, page);
 }
 
+/* A metrics collector (context: the app). */
+static void collect_reload(void *context, struct buffer *page)
+{
+	const struct app *app = context;
+
+	metrics_family(page, "quipu_last_reload_successful", "gauge",
+		"0 if a file was refused at the last SIGHUP, until one takes them all.");
+	metrics_sample(page, "quipu_last_reload_successful", "", !atomic_load(&app->reload_failed));
+}
+
 static void start_modules(struct app *app)
 {
 	struct metrics *metrics = &app->system.metrics;
@@ -255,6 +278,7 @@ static void start_modules(struct app *app)
 		metrics_add(metrics, guard_collect, app->guard);
 	if (app->tls)
 		metrics_add(metrics, tls_collect, app->tls);
+	metrics_add(metrics, collect_reload, app);
 	metrics_add(metrics, collect_flow, app);
 	while ((module = module_next(app, module)))
 		module->start(app);
@@ -289,34 +313,39 @@ static void block_signals(sigset_t *signals)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static void reload_guard(struct app *app)
+static bool reload_guard(struct app *app)
 {
 	char why[OPTIONS_WHY_SIZE];
+	bool is_done = guard_reload(app->guard, why);
 
-	if (guard_reload(app->guard, why))
+	if (is_done)
 		log_line(LOG_INFO, "main", "SIGHUP: keys are read again");
 	else
 		log_line(LOG_ERROR, "main", "SIGHUP: %s; what was read of it before stays in use",
 			why);
+	return is_done;
 }
 
-static void reload_tls(struct app *app)
+static bool reload_tls(struct app *app)
 {
 	char why[OPTIONS_WHY_SIZE];
+	bool is_done = tls_context_reload(app->tls, why);
 
-	if (tls_context_reload(app->tls, why))
+	if (is_done)
 		log_certificate(app, "SIGHUP");
 	else
 		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old certificate stays in use", why);
+	return is_done;
 }
 
-/* What is wrong with a file is logged, and what was read before stays in use. */
+/* What is wrong with a file is logged and told by the metric, and what was read before stays in
+ * use. */
 static void reload(struct app *app)
 {
-	if (app->guard)
-		reload_guard(app);
-	if (app->tls)
-		reload_tls(app);
+	bool keys_are_read = !app->guard || reload_guard(app);
+	bool certificate_is_read = !app->tls || reload_tls(app);
+
+	atomic_store(&app->reload_failed, !keys_are_read || !certificate_is_read);
 	if (!app->guard && !app->tls)
 		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
 }
@@ -375,12 +404,25 @@ static void release(struct app *app)
 	janitor_stop(app->janitor);
 	app_close(app);
 	router_free(app->router);
-	if (app->guard)
-		guard_free(app->guard);
-	if (app->tls)
-		tls_context_free(app->tls);
+	release_files(app);
 	free((void *)(uintptr_t)app->system.openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
+}
+
+static int refuse_start(const char *why)
+{
+	fprintf(stderr, "quipu: %s\n", why);
+	return EXIT_FAILURE;
+}
+
+int app_check_files(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+
+	if (!open_files(app, why))
+		return refuse_start(why);
+	release_files(app);
+	return EXIT_SUCCESS;
 }
 
 int app_serve(struct app *app)
@@ -393,11 +435,8 @@ int app_serve(struct app *app)
 	hash_seed();
 	json_object_seed(0);
 	app_add_routes(app);
-	if (!open_guard(app, why) || !open_tls(app, why) || !open_server(app, why) ||
-		!open_modules(app, why)) {
-		fprintf(stderr, "quipu: %s\n", why);
-		return EXIT_FAILURE;
-	}
+	if (!open_files(app, why) || !open_server(app, why) || !open_modules(app, why))
+		return refuse_start(why);
 	start_modules(app);
 	server_start(app->server);
 	printf("quipu listening on %s://%s\n", app->tls ? "https" : "http",

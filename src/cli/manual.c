@@ -47,7 +47,7 @@ static const struct {
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
 	{"print-config", "", "show every option, its value and where it comes from"},
-	{"check-config", "", "only check the options"},
+	{"check-config", "", "only check the options, and read the files of keys and certificate"},
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
@@ -348,7 +348,8 @@ static void write_configuration(FILE *out)
 	      "| file | a line `batch-max = 512` in the file that `--config FILE` or "
 	      "`QUIPU_CONFIG` names |\n\n"
 	      "- `quipu serve --print-config` shows every value and where it comes from, passwords "
-	      "hidden; `--check-config` only checks.\n"
+	      "hidden; `--check-config` only checks, and reads\n"
+	      "  the files of keys and of the certificate as a start does.\n"
 	      "- Passwords are part of URLs. Give such URLs in the file or the environment: flags "
 	      "are seen by everybody on the machine.\n"
 	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A flag without "
@@ -357,7 +358,8 @@ static void write_configuration(FILE *out)
 	      "- A line of the file has at most 197 bytes and does not begin with white space; `;` "
 	      "and `#` begin a comment.\n"
 	      "- A setting that is wrong, or that does not go with the others, ends the start with "
-	      "exit status 2 and a sentence.\n\n"
+	      "exit status 2 and a sentence;\n"
+	      "  a file of keys or of the certificate that cannot be used, with 1.\n\n"
 	      "| option | variable | default | meaning |\n| --- | --- | --- | --- |\n",
 		out);
 	for (size_t i = 0; i < options_count(); i++) {

@@ -254,8 +254,9 @@ def test_scopes_change_on_sighup(key_file, serve_counts):
     ("shop no-hash external\n", "line 1: behind the id stands the SHA-256"), ("# nothing\n", "there is no key in it"), (None, "cannot be read"),
 ])
 def test_a_broken_file_on_sighup_is_told_and_the_old_keys_stay(key_file, serve_counts, broken, words):
-    key = key_file.new("shop")
+    key = key_file.new("shop", "internal")
     server = serve_counts()
+    assert server.metrics(key.headers)["quipu_last_reload_successful"] == 1
     if broken is None:
         key_file.path.unlink()
     else:
@@ -263,9 +264,11 @@ def test_a_broken_file_on_sighup_is_told_and_the_old_keys_stay(key_file, serve_c
     key_file.reload(server, told=KEPT)
     (line,) = [line for line in server.log_text().splitlines() if KEPT in line]
     assert words in line and str(key_file.path) in line
+    server.wait_reloaded(False, key.headers)
     assert server.ask("POST", action("nobody", "increase"), headers=key.headers).status == 404
     key_file.new("other")
     key_file.reload(server)
+    server.wait_reloaded(True, key.headers)
 
 
 @pytest.mark.parametrize("broken, words", [("shop no-hash external\n", "line 1"), ("", "no key"), (None, "cannot be read")])
@@ -326,6 +329,7 @@ def test_sighup_without_keys_ends_nothing(serve, sqlite_store, key_file):
     server = serve(sqlite_store)
     key_file.reload(server, told="there is nothing to read again")
     assert server.ask("GET", "/healthz").status == 200
+    assert server.metrics()["quipu_last_reload_successful"] == 1
 
 
 # ---- Idempotency-Key

@@ -445,4 +445,5 @@ def test_tokens_alone_guard_users_and_leave_the_rest_open(serve, tmp_path, unrea
     assert server.ask("GET", "/metrics").status == 200
     issuer.publish(b"broken")
     assert KEPT in reload(server)
+    server.wait_reloaded(False)
     assert alice.counter().status == 200

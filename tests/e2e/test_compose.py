@@ -105,6 +105,7 @@ def test_the_settings_are_accepted_as_they_stand_there(document, binary, tmp_pat
     for role, service in compose.roles(document).items():
         settings = compose.environment(role, service)
         assert settings["QUIPU_LISTEN"] == "0.0.0.0:8080" and settings["QUIPU_ROLES"] == role
+        settings["QUIPU_API_KEYS"] = compose.secrets(document, service)[settings["QUIPU_API_KEYS"]]
         done = run(binary, "serve", "--check-config", cwd=tmp_path, env=settings)
         assert done.returncode == 0, done.stderr
 

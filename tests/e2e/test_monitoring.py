@@ -37,6 +37,7 @@ FIRING = {
     "QuipuConnectionsRefused": "quipu_http_connections_refused_total 0+1x20",
     "QuipuCallersRefused": 'quipu_access_refused_total{reason="key",instance="a"} 0+120x20',
     "QuipuCertificateExpires": "quipu_tls_certificate_expires_seconds 1200000x20",  # time begins at 0 here
+    "QuipuReloadFailed": "quipu_last_reload_successful 0x20",
     "QuipuOutboxStuck": 'quipu_outbox_oldest_seconds{outbox="entitlements"} 301+60x20',
     "QuipuOutboxFailed": 'quipu_outbox_failed{outbox="entitlements"} 2x20',
     "QuipuCountersLate": 'quipu_outbox_oldest_seconds{outbox="dialogs"} 31+60x20',
@@ -50,6 +51,7 @@ CALM = {  # where 0 would be a cause
     "QuipuStoreDown": "1x20",
     "QuipuDependencyDown": "1x20",
     "QuipuCertificateExpires": "1300000x20",
+    "QuipuReloadFailed": "1x20",
 }
 FINITE = {  # histograms need a second bucket
     "QuipuSlowRequests": 'quipu_http_request_duration_seconds_bucket{le="1"} 0+9x20',

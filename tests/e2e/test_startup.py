@@ -1,12 +1,16 @@
 """Starting: configuration and its precedence, refusals that say why, migrations of several processes at once."""
 
 import re
+import socket
 import subprocess
 
 import pytest
 
 from harness import quipu
+from harness.keys import KeyFile
 from harness.postgres import free_port
+from harness.tls import Certificate
+from harness.tokens import Issuer
 
 
 @pytest.fixture
@@ -59,6 +63,49 @@ def test_check_config_only_checks(run, tmp_path):
     data = tmp_path / "never-made"
     assert run("serve", "--data", data, "--check-config").returncode == 0
     assert not data.exists()
+
+
+@pytest.fixture
+def files(binary, tmp_path):
+    """{option: a good file}, of all that a start reads."""
+    keys, certificate = KeyFile(binary, tmp_path / "keys"), Certificate(tmp_path / "tls")
+    keys.new("shop")
+    return {"--api-keys": keys.path, "--jwt-key": Issuer(tmp_path, "RS256").file, "--tls-cert": certificate.file,
+            "--tls-key": certificate.key}
+
+
+def flat(options):
+    return [word for pair in options.items() for word in pair]
+
+
+def test_check_config_takes_good_files_and_listens_nowhere(run, files, tmp_path):
+    data = tmp_path / "never-made"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("serve", "--check-config", "--listen", address, "--data", data, *flat(files))
+    assert (done.returncode, done.stdout) == (0, ""), done
+    assert f"the certificate {files['--tls-cert']} is good for" in done.stderr
+    assert not data.exists()
+
+
+@pytest.mark.parametrize("content", ["nonsense\n", None], ids=["broken", "missing"])
+@pytest.mark.parametrize("option", ["--api-keys", "--jwt-key", "--tls-cert", "--tls-key"])
+def test_check_config_refuses_a_file_in_the_words_of_a_start(run, files, tmp_path, option, content):
+    files[option].unlink()
+    if content:
+        files[option].write_text(content)
+    arguments = ["--listen", "127.0.0.1:0", "--data", tmp_path / "data", *flat(files)]
+    started, checked = run("serve", *arguments), run("serve", *arguments, "--check-config")
+    assert (checked.returncode, checked.stdout, checked.stderr) == (1, "", started.stderr)
+    assert started.returncode == 1
+    assert option in checked.stderr or str(files[option]) in checked.stderr
+    assert checked.stderr.count("\n") == 1
+
+
+def test_print_config_shows_the_names_of_files_that_are_not_there(run, tmp_path):
+    done = run("serve", "--print-config", "--api-keys", tmp_path / "missing")
+    assert setting(done, "api-keys") == str(tmp_path / "missing")
+    assert run("serve", "--print-config", "--check-config", "--api-keys", tmp_path / "missing").returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from harness import quipu
 from harness.counts import new_id
+from harness.keys import KeyFile
 from harness.load import Load
 from harness.tls import Certificate, openssl
 from harness.waiting import wait_until
@@ -119,7 +120,22 @@ def test_new_files_that_are_wrong_are_logged_and_the_old_certificate_stays(renew
     server.signal(signal.SIGHUP)
     wait_until(lambda: "the old certificate stays in use" in server.log_text(), "the log says so")
     assert words in server.log_text()
+    server.wait_reloaded(False)
     assert shown(server) == der
+
+
+def test_the_metric_tells_of_any_file_that_was_refused_until_all_are_taken(serve, sqlite_store, binary, tmp_path):
+    keys, certificate = KeyFile(binary, tmp_path / "keys"), Certificate(tmp_path / "tls")
+    key = keys.new("prometheus", "internal")
+    server = serve(sqlite_store, *certificate.arguments(), "--api-keys", keys.path, tls=certificate.trust())
+    for file in (keys.path, certificate.file):
+        good = file.read_bytes()
+        file.write_text("nonsense")
+        server.signal(signal.SIGHUP)
+        server.wait_reloaded(False, key.headers)
+        file.write_bytes(good)
+        server.signal(signal.SIGHUP)
+        server.wait_reloaded(True, key.headers)
 
 
 @pytest.mark.parametrize("spoil, words", WRONG)

@@ -109,6 +109,11 @@ class Quipu:
         """The sum of a metric over all its labels."""
         return sum(value for key, value in self.metrics().items() if key.split("{")[0] == name)
 
+    def wait_reloaded(self, successful, headers=None):
+        """Until the metric of the last SIGHUP says so."""
+        wait_until(lambda: self.metrics(headers)["quipu_last_reload_successful"] == successful,
+                   f"quipu_last_reload_successful is {int(successful)}")
+
     def signal(self, number):
         self.process.send_signal(number)
 
