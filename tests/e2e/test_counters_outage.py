@@ -12,6 +12,10 @@ from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
 from harness.unread import PostgresUnread, new_user
 from harness.waiting import wait_until
 
+# For clients that keep their connection while RabbitMQ starts: on a busy machine that takes more than the minute for
+# which a connection may be idle.
+PATIENT = ["--idle-timeout", "10m"]
+
 
 def dependencies(server):
     answer = server.ask("GET", "/readyz")
@@ -22,7 +26,7 @@ def dependencies(server):
 
 
 def test_with_rabbitmq_away_sends_succeed_and_counters_catch_up(serve, unread_client, full_unread, rabbitmq_server):
-    servers = [serve(full_unread.play("dialogs")), serve(full_unread.play("counters"))]
+    servers = [serve(full_unread.play(role), *PATIENT) for role in ("dialogs", "counters")]
     dialogs, counters = (unread_client(server) for server in servers)
     bob = new_user()
     messages = [dialogs.sent(new_user(), bob) for _ in range(3)]
@@ -45,7 +49,7 @@ def test_a_start_without_rabbitmq_takes_messages_that_are_counted_later(
 ):
     bob = new_user()
     with rabbitmq_server.away():
-        server = serve(full_unread)
+        server = serve(full_unread, *PATIENT)
         unread = unread_client(server)
         messages = [unread.sent(new_user(), bob) for _ in range(5)]
         assert unread.read(bob, messages[0]).json()["updated"] == 1
