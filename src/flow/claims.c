@@ -20,6 +20,10 @@ void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_ma
 		claim->end = CLAIM_DONE;
 		return;
 	}
+	if (try == TRY_NOT_MADE) {
+		claim->end = CLAIM_RETURNED;
+		return;
+	}
 	claim->error = error;
 	if (try == TRY_REFUSED || (try == TRY_FAILED && is_last)) {
 		claim->end = CLAIM_FAILED;

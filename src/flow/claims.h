@@ -11,9 +11,10 @@
 /* How a try ended. */
 enum claim_try {
 	TRY_WORKED,
-	TRY_FAILED,  /* counts as an attempt; the last one gives the row up */
-	TRY_AWAY,    /* nobody was there to take it: counts, and never gives the row up */
-	TRY_REFUSED, /* no further try can help */
+	TRY_FAILED,   /* counts as an attempt; the last one gives the row up */
+	TRY_AWAY,     /* it was not taken, as far as is known: counts, and never gives the row up */
+	TRY_NOT_MADE, /* nobody was there to take it: nothing counts, and it is due at once */
+	TRY_REFUSED,  /* no further try can help */
 };
 
 /*

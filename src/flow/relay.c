@@ -207,18 +207,27 @@ static size_t make_messages(struct relay_worker *worker)
 	return count;
 }
 
+/*
+ * Where the bus is known to be away nothing was tried. Rows that were put off for that, longer each
+ * time, would wait for up to 90 s more when it is back, with no attempts left. claim_limit() sees
+ * to it that they are not claimed all the time.
+ */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
+	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
+
 	for (size_t i = 0; i < count; i++) {
 		struct claim *claim = worker->published[i];
 
-		if (status != STATUS_OK)
+		if (status != STATUS_OK && !is_up)
+			conclude(worker, claim, TRY_NOT_MADE, "");
+		else if (status != STATUS_OK)
 			conclude(worker, claim, TRY_AWAY, "the bus cannot be reached");
 		else if (worker->messages[i].fate == BUS_CONFIRMED)
 			conclude(worker, claim, TRY_WORKED, "");
 		else if (worker->messages[i].fate == BUS_UNKNOWN)
 			conclude(worker, claim, TRY_AWAY, "the bus did not confirm it in time");
-		else if (!worker->config->bus->ops->is_up(worker->config->bus))
+		else if (!is_up)
 			conclude(worker, claim, TRY_AWAY, "the bus went away");
 		else
 			conclude(worker, claim, TRY_FAILED, "the bus refused it");
