@@ -110,11 +110,10 @@ static void digests_that_differ_in_their_last_bit_are_two(void **state)
 static void the_longest_subject_has_room(void **state)
 {
 	unsigned char digest[SHA256_SIZE] = {7};
-	char name[TOKEN_SUBJECT_MAX];
+	char name[TOKEN_SUBJECT_MAX] = {'n'};
 	struct token_claims claims = {slice_make(name, sizeof(name)), LATER_US}, found;
 
 	(void)state;
-	memset(name, 'n', sizeof(name));
 	token_cache_put(cache, digest, &claims);
 	assert_true(token_cache_find(cache, &arena, digest, NOW_US, &found));
 	assert_true(slice_equal(found.subject, claims.subject));
