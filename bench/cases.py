@@ -521,11 +521,11 @@ def overload(bench):
 
 def overload_store(bench):
     """
-    The same where the store is the limit and not the processors: `--lanes 1 --batch-max 4`, at most four increases a
+    The same where the store is the limit and not the processors: `--lanes 1 --batch-max 3`, at most three increases a
     commit, as if the store were that slow. Then three times the peak is really sent from the same machine, what is
     measured is the program's handling of its queue, and a refusal counts from when its request was due.
     """
-    options = ("--lanes", "1", "--batch-max", "4")
+    options = ("--lanes", "1", "--batch-max", "3")
     return overload_rows(bench, "overload-store", "limited by the store", options, "refused")
 
 

@@ -10,6 +10,7 @@
 #include "base/metrics.h"
 #include "base/uuid.h"
 #include "flow/parking.h"
+#include "runtime/loop.h"
 
 #define RERUN_MAX 20
 #define SETTLE_TRIES 3
@@ -632,6 +633,7 @@ static void *committer_main(void *argument)
 	struct committer *committer = argument;
 
 	pthread_setname_np(pthread_self(), "committer");
+	loop_lower_priority();
 	while (committer_step(committer))
 		;
 	return NULL;

@@ -102,7 +102,6 @@ bool reader_step(struct reader *reader)
 	return open;
 }
 
-/* Before its loops it would take each read alone, and ask for it alone. */
 static void *reader_main(void *argument)
 {
 	pthread_setname_np(pthread_self(), "reader");

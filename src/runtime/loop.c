@@ -9,8 +9,9 @@
 #include "base/arena.h"
 
 /*
- * Where processors are short, what was accepted goes before what is not yet: committers, and the
- * database beside us, finish their batches, and the loops refuse the rest.
+ * Where processors are short, what was accepted goes before what is not yet: the database beside
+ * us, relays and intakes finish their batches first. Whoever takes from a lane has this priority
+ * too: before its loops it would wake for each request, and batches would be small.
  */
 #define LOOP_NICE 5
 

@@ -26,7 +26,7 @@ uv_loop_t *loop_uv(struct loop *loop);
 /* Starts the thread, at a lower priority than others (see loop.c). */
 void loop_start(struct loop *loop, const char *thread_name);
 
-/* Gives the calling thread the priority of a loop. */
+/* Gives the calling thread the priority of a loop, for those that take from lanes. */
 void loop_lower_priority(void);
 
 /* Any thread. Tasks run in the order posted. */
