@@ -41,6 +41,7 @@ struct relay_worker {
 	size_t count;
 	bool is_tried;      /* it was published, or cannot be */
 	int64_t claimed_ns; /* before the claim: the lease lasts longer than from here */
+	bool was_away;      /* the bus, so that the batch was returned; until the next pause */
 	int64_t probed_ns;  /* when a row was last claimed while the bus was away */
 	struct bus_message *messages;
 	struct claim **published; /* whose message stands at the same place in `messages` */
@@ -85,12 +86,16 @@ static bool is_first(const struct relay_worker *worker)
 	return worker == worker->relay->workers;
 }
 
-/* While the bus is away one row a poll is enough to see whether it has come back. */
+/*
+ * While the bus is away one row a poll is enough to see whether it has come back. What was returned
+ * because it is away is not claimed again at once, even where it seems to be back: one that comes
+ * and goes would have all of it claimed and returned all the time.
+ */
 static size_t claim_limit(struct relay_worker *worker)
 {
 	struct bus *bus = worker->config->bus;
 
-	if (bell_is_stopping(&worker->bell))
+	if (bell_is_stopping(&worker->bell) || worker->was_away)
 		return 0;
 	if (bus->ops->is_up(bus))
 		return worker->config->batch;
@@ -216,10 +221,11 @@ static void conclude_published(struct relay_worker *worker, size_t count, enum s
 {
 	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
 
+	worker->was_away = status != STATUS_OK && !is_up;
 	for (size_t i = 0; i < count; i++) {
 		struct claim *claim = worker->published[i];
 
-		if (status != STATUS_OK && !is_up)
+		if (worker->was_away)
 			conclude(worker, claim, TRY_NOT_MADE, "");
 		else if (status != STATUS_OK)
 			conclude(worker, claim, TRY_AWAY, "the bus cannot be reached");
@@ -316,6 +322,7 @@ static void idle(struct relay_worker *worker)
 	bell_wait(&worker->bell,
 		is_first(worker) ? worker->config->poll_us * NS_PER_US : HELPER_WAIT_NS);
 	atomic_store(&worker->is_idle, false);
+	worker->was_away = false;
 }
 
 static void *relay_main(void *argument)

@@ -42,9 +42,10 @@ struct count_repository {
 		struct session *session, struct count_addition *additions, size_t count);
 
 	/*
-	 * Optional: add() that commits at once, in one round trip in place of two. In a transaction
-	 * with LOCK_WAIT, in which nothing is done after it: commit() follows, and has nothing left
-	 * to do. OUTCOME_UNKNOWN as of commit().
+	 * Optional: add() that may commit at once, in one round trip in place of two. In a
+	 * transaction with LOCK_WAIT, for which the caller has nothing else to do: what it did
+	 * before makes it add(), what it did after would be a transaction of its own. commit()
+	 * follows. OUTCOME_UNKNOWN as of commit().
 	 */
 	QP_MUST_CHECK enum status (*add_alone)(
 		struct session *session, struct count_addition *additions, size_t count);

@@ -287,6 +287,29 @@ static void a_session_that_was_ended_before_leaves_no_doubt(void **state)
 	assert_value(engine, addition.item_id, 42);
 }
 
+/* The server's word on the commit comes where the end of the round is expected. */
+static void an_addition_alone_whose_commit_fails_is_of_unknown_outcome(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition addition = addition_of(new_count(engine, "a", 5), 37);
+
+	engine_execute(engine, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+			       "'BEGIN RAISE EXCEPTION ''refused''; END'");
+	engine_execute(engine,
+		"CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON count_values "
+		"INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.item_id = '%.*s') "
+		"EXECUTE FUNCTION refuse()",
+		(int)addition.item_id.len, addition.item_id.data);
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OUTCOME_UNKNOWN);
+	engine_execute(engine, "DROP FUNCTION refuse CASCADE");
+	assert_value(engine, addition.item_id, 5);
+	begin_in_use(engine);
+	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	engine_commit(engine->session);
+	assert_value(engine, addition.item_id, 42);
+}
+
 /* ---- lock and edit ----------------------------------------------------------------------- */
 
 static void lock_tells_what_is_there_and_the_time(void **state)
@@ -852,6 +875,7 @@ int main(void)
 		ENGINE_TEST(an_addition_alone_that_is_refused_applies_nothing),
 		ENGINE_TEST(an_addition_alone_to_a_row_that_is_held_applies_nothing),
 		ENGINE_TEST(a_session_that_was_ended_before_leaves_no_doubt),
+		ENGINE_TEST(an_addition_alone_whose_commit_fails_is_of_unknown_outcome),
 	};
 	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL);
 

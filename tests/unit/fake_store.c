@@ -104,6 +104,7 @@ static enum status begin(struct session *session, enum lock_mode mode)
 		return status;
 	copy_data(fake->before, fake->data);
 	fake->in_transaction = true;
+	fake->is_committed = false;
 	fake->mode = mode;
 	return STATUS_OK;
 }

@@ -182,10 +182,12 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	enum status status;
 
-	if (state && is_farewell(state))
+	/* Without a state it was not the server that refused: the connection is lost, or libpq
+	 * could not read the answer. What the server did then is not known. */
+	if (!state || is_farewell(state))
 		session->is_dead = true;
-	if (!state || is_broken(session))
-		return STATUS_RERUN; /* the connection is lost; nothing was committed */
+	if (is_broken(session))
+		return STATUS_RERUN; /* nothing was committed by what is not a commit */
 	status = translate(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
@@ -324,7 +326,10 @@ static enum status read_sync(struct pg_session *session)
 {
 	PGresult *result = next_result(session);
 	bool ok = PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
+	if (!ok && state)
+		log_error(session, state, result);
 	PQclear(result);
 	return ok ? STATUS_OK : STATUS_RERUN;
 }

@@ -203,7 +203,7 @@ static void leave(const struct group *groups, size_t count)
 	}
 }
 
-static enum status add_alone(const struct count_repository *repository, struct session *session,
+static enum status add_and_leave(const struct count_repository *repository, struct session *session,
 	struct arena *arena, struct group *groups, size_t count)
 {
 	enum status status = add_all(repository->add_alone, session, arena, groups, &count);
@@ -262,10 +262,10 @@ static enum status run_locked(const struct count_repository *repository, struct 
 
 /*
  * Additions need no lock and no look: one UPDATE does them all, alone where nothing else belongs to
- * the transaction. As soon as one group of the batch
- * needs its row locked, all rows of the batch are locked first, in order: rows locked by the UPDATE
- * of one process and by the lock of another would otherwise wait for each other in a circle. The
- * same where nothing may be waited for, since an UPDATE cannot skip.
+ * the transaction. As soon as one group of the batch needs its row locked, all rows of the batch
+ * are locked first, in order: rows locked by the UPDATE of one process and by the lock of another
+ * would otherwise wait for each other in a circle. The same where nothing may be waited for, since
+ * an UPDATE cannot skip.
  */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch)
@@ -276,7 +276,7 @@ enum status count_batch_decide(const struct count_repository *repository, struct
 	enum status status = STATUS_OK;
 
 	if (plain && may_add_alone(repository, batch))
-		return add_alone(repository, session, batch->arena, groups, count);
+		return add_and_leave(repository, session, batch->arena, groups, count);
 	if (plain)
 		status = add_all(repository->add, session, batch->arena, groups, &count);
 	if (status == STATUS_OK && count > 0)
