@@ -373,6 +373,7 @@ static void start_worker(struct relay_worker *worker)
 	arena_init(&worker->arenas[1], ARENA_SIZE);
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
+	worker->probed_ns = now_ns(); /* the bus may connect first */
 	failed = pthread_create(&worker->thread, NULL, relay_main, worker);
 	assert(!failed);
 }
