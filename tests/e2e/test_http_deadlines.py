@@ -92,6 +92,14 @@ def served(port):
         return False
 
 
+def nothing_unread(port):
+    """Whether the server has read everything that its connections have received, as the kernel tells."""
+    with open("/proc/net/tcp") as table:
+        sockets = [line.split() for line in list(table)[1:]]
+    ours = [entry for entry in sockets if int(entry[1].split(":")[1], 16) == port and entry[3] == "01"]
+    return all(int(entry[4].split(":")[1], 16) == 0 for entry in ours)
+
+
 def test_connections_past_the_cap_are_not_served_while_all_others_are_worked_on(serve, client, database, postgres_store):
     server = serve(postgres_store, "--max-connections", "10", "--deadline", "20s")
     item = client(server).new_item()
@@ -100,6 +108,7 @@ def test_connections_past_the_cap_are_not_served_while_all_others_are_worked_on(
         held = [server.connect() for _ in range(10)]
         for connection in held:
             connection.send(increase_request(item))
+        wait_until(lambda: nothing_unread(server.port), "all of them are worked on")
         wait_until(lambda: not served(server.port), "no place is left")
         release()
         for connection in held:
