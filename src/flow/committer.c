@@ -233,6 +233,7 @@ static enum status decide_open(struct committer *committer, const struct write_b
 	return status;
 }
 
+/* What committed by itself (see count_repository.h) has done so before both points. */
 static enum status commit(struct session *session)
 {
 	enum status status;

@@ -34,8 +34,8 @@ struct pg_session {
 	struct session base;
 	enum session_kind kind;
 	PGconn *connection; /* NULL: not connected */
-	bool is_dead;       /* the server said farewell, or nothing for too long */
-	int64_t logged_ns;  /* when an error was last logged */
+	bool is_dead; /* the server said farewell, nothing for too long, or nothing we understand */
+	int64_t logged_ns; /* when an error was last logged */
 	int64_t replan_at_ns;
 	int64_t asked_ns; /* when a statement was last sent */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];

@@ -187,7 +187,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	if (!state || is_farewell(state))
 		session->is_dead = true;
 	if (is_broken(session))
-		return STATUS_RERUN; /* nothing was committed by what is not a commit */
+		return STATUS_RERUN; /* for who commits with it, see send_commit, pg_run_alone */
 	status = translate(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
