@@ -23,6 +23,7 @@ MESON_OPTIONS = {
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
 TOGETHER = 3  # programs at once: most of them wait most of the time, for servers, leases and deadlines
 E2E_ALONE = ["test_attack.py", "test_overload.py", "test_streams.py", "test_counters_stream.py", "test_tls.py"]
+OUTPUT_MAX = 8000  # characters, of one test that failed
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub", "test_tls", "test_token_cache"]
@@ -71,14 +72,15 @@ class Totals:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.reasons = []
+        self.outputs = []  # of what failed: told at the end, where they are found
 
     def read_junit(self, path):
         for case in xml.parse(path).getroot().iter("testcase"):
             name = f"{case.get('classname') or ''} {case.get('name')}".strip()
             skip = case.find("skipped")
-            if case.find("failure") is not None or case.find("error") is not None:
-                self.failed += 1
-                self.reasons.append(f"FAILED  {name}")
+            failure = case.find("failure") if case.find("failure") is not None else case.find("error")
+            if failure is not None:
+                self.fail(name, failure.text or failure.get("message") or "")
             elif skip is not None:
                 self.skipped += 1
                 self.reasons.append(f"skipped {name}: {skip.get('message') or skip.text or ''}")
@@ -89,15 +91,18 @@ class Totals:
         self.skipped += 1
         self.reasons.append(f"skipped {what}: {' '.join(why)}")
 
-    def fail(self, what):
+    def fail(self, what, output=""):
         self.failed += 1
         self.reasons.append(f"FAILED  {what}")
+        if output:
+            self.outputs.append(f"---- {what}\n{output[-OUTPUT_MAX:]}")
 
     def add(self, other):
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.reasons += other.reasons
+        self.outputs += other.outputs
 
 
 def run_together(totals, jobs):
@@ -142,10 +147,11 @@ def run_cmocka(totals, command, env=None, name=None):
         else:
             for report in pathlib.Path(folder).glob("*.xml"):  # one for each group of tests
                 totals.read_junit(report)
+        output = done.stdout[-2000:] + done.stderr
         if done.returncode not in (0, ENGINE_MISSING) and totals.failed == before:
-            totals.fail(f"{label}: ended with {done.returncode}")
-        if done.returncode not in (0, ENGINE_MISSING):
-            print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
+            totals.fail(f"{label}: ended with {done.returncode}", output)
+        elif totals.failed > before:
+            totals.outputs.append(f"---- {label}\n{output[-OUTPUT_MAX:]}")
     say_done(label, started)
 
 
@@ -161,8 +167,7 @@ def run_plain(totals, command, label):
     if done.returncode == 0:
         totals.passed += 1
     else:
-        totals.fail(label)
-        print(done.stdout[-4000:], done.stderr[-8000:], sep="\n")
+        totals.fail(label, done.stdout[-2000:] + done.stderr)
     say_done(label, started)
 
 
@@ -294,8 +299,8 @@ def main(arguments):
             run_e2e(totals, path)
     if coverage:
         print_coverage(totals, path)
-    for reason in totals.reasons:
-        print(reason)
+    for line in totals.outputs + totals.reasons:
+        print(line)
     skipped = f", {totals.skipped} skipped" if totals.skipped else ""
     print(f"{totals.passed} passed, {totals.failed} failed{skipped}")
     return 1 if totals.failed or totals.passed == 0 else 0

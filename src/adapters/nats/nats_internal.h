@@ -36,6 +36,7 @@
 #include <assert.h>
 #include <nats/nats.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "adapters/nats/nats_bus.h"
@@ -110,8 +111,13 @@ struct nats_link {
 	natsConnection *connection;
 	int64_t payload_max;
 	_Atomic bool broken;
+	sem_t closed;            /* posted by cnats once nothing reads any more */
 	pthread_mutex_t writing; /* held for one message, at most for as long as a write may take */
-	size_t holders;          /* under the bus's lock */
+	natsSubscription *
+		*retired; /* ended and not destroyed yet; with `writing`, like the next two */
+	size_t retired_count;
+	size_t retired_size;
+	size_t holders; /* under the bus's lock */
 };
 
 /* false: no connection can ever be made with this, `why`. */
@@ -156,8 +162,12 @@ QP_MUST_CHECK natsSubscription *nats_link_subscribe(
 QP_MUST_CHECK natsSubscription *nats_link_listen(
 	struct nats_link *link, const char *subject, const char *queue);
 
-/* Frees it. A handler may still run: see natsSubscription_SetOnCompleteCB(). */
+/* Ends it; the link destroys it later. A handler may still run: see
+ * natsSubscription_SetOnCompleteCB(). */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription);
+
+/* Whether the server answers; destroys the subscriptions that had ended before. The watcher's. */
+QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_ms);
 
 /* ---- mailboxes --------------------------------------------------------------------------- */
 

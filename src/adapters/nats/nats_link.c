@@ -4,6 +4,11 @@
  * Everything is written in the caller's thread (SendAsap), so that a write that fails is noticed by
  * whoever wrote, and under `writing`, so that the connection is closed before anybody can write
  * behind half a message: the server would take what comes next for the rest of it.
+ *
+ * A subscription is not destroyed where it ends. The thread of cnats 3.4 that reads looks one up,
+ * lets go of the lock, and only then locks the subscription: one that is destroyed in between is
+ * used after it was freed. So they are kept until that thread is past whatever it had looked up:
+ * until it has heard the answer to a ping, or has ended.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +36,15 @@ static void note_error(natsConnection *connection, natsSubscription *subscriptio
 	(void)subscription;
 	(void)context;
 	log_line(LOG_DEBUG, "bus", "cnats: %s", natsStatus_GetText(status));
+}
+
+/* The thread that reads has ended, or ends itself and looks at no subscription any more. */
+static void on_closed(natsConnection *connection, void *context)
+{
+	struct nats_link *link = context;
+
+	(void)connection;
+	sem_post(&link->closed);
 }
 
 static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url)
@@ -119,39 +133,47 @@ static enum nats_trouble trouble_of(natsStatus status)
 	}
 }
 
-static natsConnection *connect_to(
-	const struct nats_url *url, enum nats_trouble *trouble, char *why, size_t size)
+static bool connect_link(struct nats_link *link, enum nats_trouble *trouble, char *why, size_t size)
 {
-	natsConnection *connection = NULL;
-	natsOptions *options = make_options(url, why, size);
+	natsOptions *options = make_options(&link->bus->url, why, size);
 	natsStatus status;
 
 	*trouble = NATS_REFUSED;
 	if (!options)
-		return NULL;
-	status = natsConnection_Connect(&connection, options);
+		return false;
+	status = natsOptions_SetClosedCB(options, on_closed, link);
+	if (status == NATS_OK)
+		status = natsConnection_Connect(&link->connection, options);
 	natsOptions_Destroy(options);
 	if (status == NATS_OK)
-		return connection;
+		return true;
 	*trouble = trouble_of(status);
 	snprintf(why, size, "%s", natsStatus_GetText(status));
-	return NULL;
+	return false;
+}
+
+static void free_link(struct nats_link *link)
+{
+	sem_destroy(&link->closed);
+	pthread_mutex_destroy(&link->writing);
+	free(link->retired);
+	free(link);
 }
 
 struct nats_link *nats_link_open(
 	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size)
 {
-	natsConnection *connection = connect_to(&bus->url, trouble, why, size);
-	struct nats_link *link;
+	struct nats_link *link = qp_calloc(1, sizeof(*link));
 
-	if (!connection)
-		return NULL;
-	link = qp_calloc(1, sizeof(*link));
 	link->bus = bus;
-	link->connection = connection;
-	link->payload_max = natsConnection_GetMaxPayload(connection);
 	link->holders = 1;
 	pthread_mutex_init(&link->writing, NULL);
+	sem_init(&link->closed, 0, 0);
+	if (!connect_link(link, trouble, why, size)) {
+		free_link(link);
+		return NULL;
+	}
+	link->payload_max = natsConnection_GetMaxPayload(link->connection);
 	return link;
 }
 
@@ -170,6 +192,26 @@ struct nats_link *nats_link_hold(struct nats_bus *bus)
 	return link;
 }
 
+/* With `writing`, or by the last who holds it. */
+static void destroy_retired(struct nats_link *link, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		natsSubscription_Destroy(link->retired[i]);
+	link->retired_count -= count;
+	for (size_t i = 0; i < link->retired_count; i++)
+		link->retired[i] = link->retired[i + count];
+}
+
+static void end_link(struct nats_link *link)
+{
+	natsConnection_Close(link->connection);
+	while (sem_wait(&link->closed) != 0)
+		continue;
+	destroy_retired(link, link->retired_count);
+	natsConnection_Destroy(link->connection);
+	free_link(link);
+}
+
 void nats_link_release(struct nats_link *link)
 {
 	struct nats_bus *bus = link->bus;
@@ -180,11 +222,8 @@ void nats_link_release(struct nats_link *link)
 	last = --link->holders == 0;
 	assert(!last || bus->link != link);
 	pthread_mutex_unlock(&bus->lock);
-	if (!last)
-		return;
-	natsConnection_Destroy(link->connection);
-	pthread_mutex_destroy(&link->writing);
-	free(link);
+	if (last)
+		end_link(link);
 }
 
 void nats_link_break(struct nats_link *link)
@@ -282,10 +321,50 @@ natsSubscription *nats_link_listen(struct nats_link *link, const char *subject, 
 	return status == NATS_OK ? subscription : NULL;
 }
 
+/* With `writing`. */
+static void retire(struct nats_link *link, natsSubscription *subscription)
+{
+	if (link->retired_count == link->retired_size) {
+		size_t size = link->retired_size ? link->retired_size * 2 : 8;
+		natsSubscription **retired = qp_calloc(size, sizeof(natsSubscription *));
+
+		for (size_t i = 0; i < link->retired_count; i++)
+			retired[i] = link->retired[i];
+		free(link->retired);
+		link->retired = retired;
+		link->retired_size = size;
+	}
+	link->retired[link->retired_count++] = subscription;
+}
+
 /* On a connection that is closed it writes nothing. */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription)
 {
 	pthread_mutex_lock(&link->writing);
-	natsSubscription_Destroy(subscription);
+	natsSubscription_Unsubscribe(subscription);
+	retire(link, subscription);
 	pthread_mutex_unlock(&link->writing);
+}
+
+static size_t count_retired(struct nats_link *link)
+{
+	size_t count;
+
+	pthread_mutex_lock(&link->writing);
+	count = link->retired_count;
+	pthread_mutex_unlock(&link->writing);
+	return count;
+}
+
+natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_ms)
+{
+	size_t retired = count_retired(link);
+	natsStatus status = natsConnection_FlushTimeout(link->connection, timeout_ms);
+
+	if (status != NATS_OK)
+		return status;
+	pthread_mutex_lock(&link->writing);
+	destroy_retired(link, retired);
+	pthread_mutex_unlock(&link->writing);
+	return status;
 }

@@ -93,7 +93,7 @@ static void look(struct watch *watch)
 
 static void ping(struct watch *watch)
 {
-	natsStatus status = natsConnection_FlushTimeout(watch->link->connection, PING_TIMEOUT_MS);
+	natsStatus status = nats_link_ping(watch->link, PING_TIMEOUT_MS);
 
 	watch->next_ping_ns = clock_steady_ns(&clock_system) + PING_INTERVAL_NS;
 	if (status == NATS_TIMEOUT)
