@@ -71,19 +71,24 @@ void buffer_int(struct buffer *buffer, int64_t value)
 	buffer_bytes(buffer, p, (size_t)(end - p));
 }
 
+/* Where it fits into what is there it is written at once, else a second time. */
 void buffer_format(struct buffer *buffer, const char *format, ...)
 {
+	size_t room = buffer->size - buffer->len;
+	char *end = buffer->data ? buffer->data + buffer->len : NULL;
 	va_list args;
 	int len;
 
 	va_start(args, format);
-	len = vsnprintf(NULL, 0, format, args);
+	len = vsnprintf(end, room, format, args);
 	va_end(args);
 	assert(len >= 0);
-	reserve(buffer, (size_t)len + 1);
-	va_start(args, format);
-	vsnprintf(buffer->data + buffer->len, (size_t)len + 1, format, args);
-	va_end(args);
+	if ((size_t)len >= room) {
+		reserve(buffer, (size_t)len + 1);
+		va_start(args, format);
+		vsnprintf(buffer->data + buffer->len, (size_t)len + 1, format, args);
+		va_end(args);
+	}
 	buffer->len += (size_t)len;
 }
 

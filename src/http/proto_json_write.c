@@ -50,21 +50,8 @@ static void write_real(struct buffer *out, double number, bool is_float)
 
 static void write_base64(struct buffer *out, const ProtobufCBinaryData *bytes)
 {
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 	buffer_char(out, '"');
-	for (size_t i = 0; i < bytes->len; i += 3) {
-		size_t left = bytes->len - i;
-		uint32_t bits = (uint32_t)bytes->data[i] << 16;
-
-		bits |= left > 1 ? (uint32_t)bytes->data[i + 1] << 8 : 0;
-		bits |= left > 2 ? bytes->data[i + 2] : 0;
-		buffer_char(out, digits[bits >> 18]);
-		buffer_char(out, digits[bits >> 12 & 63]);
-		buffer_char(out, left > 1 ? digits[bits >> 6 & 63] : '=');
-		buffer_char(out, left > 2 ? digits[bits & 63] : '=');
-	}
+	buffer_base64(out, slice_make((const char *)bytes->data, bytes->len));
 	buffer_char(out, '"');
 }
 
@@ -181,7 +168,9 @@ void proto_json_write(struct buffer *out, const ProtobufCMessage *message)
 
 		if (is_absent(field, message))
 			continue;
-		buffer_format(out, "%s\"%s\":", is_first ? "" : ",", field->name);
+		buffer_text(out, is_first ? "\"" : ",\"");
+		buffer_text(out, field->name);
+		buffer_text(out, "\":");
 		if (field->label == PROTOBUF_C_LABEL_REPEATED)
 			write_list(out, field, message);
 		else

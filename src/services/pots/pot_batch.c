@@ -5,13 +5,17 @@
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-/* With all ten digits, so that bytes and numbers have one order. */
+/* "pot 0000000017": with all ten digits, so that bytes and numbers have one order. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id)
 {
-	struct buffer key = buffer_make(arena, 16);
+	static const char first[] = "pot 0000000000";
+	char *key = arena_alloc(arena, sizeof(first) - 1);
+	char *digit = key + sizeof(first) - 1;
 
-	buffer_format(&key, "pot %010d", pot_id);
-	return buffer_slice(&key);
+	memcpy(key, first, sizeof(first) - 1);
+	for (uint32_t rest = (uint32_t)pot_id; rest > 0; rest /= 10)
+		*--digit = (char)('0' + rest % 10);
+	return slice_make(key, sizeof(first) - 1);
 }
 
 struct slice pot_name_key(struct arena *arena, struct slice name)
