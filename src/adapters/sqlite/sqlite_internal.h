@@ -218,6 +218,7 @@ static inline struct sqlite_value sqlite_blob(struct slice bytes)
 struct sqlite_query {
 	struct sqlite_session *session;
 	sqlite3_stmt *stmt;
+	bool bound; /* since it was last reset */
 	int rc;
 	bool running;
 	bool rerun;

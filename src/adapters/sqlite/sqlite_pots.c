@@ -27,8 +27,12 @@ static const char create_sql[] =
 
 static const char find_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE id = ?1";
 static const char find_name_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE pot_name = ?1";
-static const char find_coins_sql[] = "SELECT denomination, coin_count FROM coin WHERE pot_id = ?1";
-static const char find_limit_sql[] = "SELECT max_coins FROM pot WHERE id = ?1";
+
+/* The limit, as if it were of coins of nothing, and then the coins. */
+static const char content_sql[] =
+	"SELECT 0, max_coins FROM pot WHERE id = ?1 "
+	"UNION ALL SELECT denomination, coin_count FROM coin WHERE pot_id = ?1";
+
 static const char page_sql[] = "SELECT " POT_COLUMNS " FROM pot ORDER BY id LIMIT ?1 OFFSET ?2";
 static const char total_sql[] = "SELECT count(*) FROM pot";
 
@@ -52,41 +56,36 @@ static enum status take_locks(struct sqlite_session *session, const struct pot_l
 	return sqlite_query_close(&query);
 }
 
-/* Reads the limits. What is there and could not be taken is held by another. */
-static enum status find_limits(
-	struct sqlite_session *session, struct pot_content *pots, size_t count)
+/* false: there is no such pot. */
+static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 {
-	struct sqlite_query query = sqlite_query_open(session, find_limit_sql);
+	bool is_there = false;
 
-	for (size_t i = 0; i < count; i++) {
-		bool is_there;
+	pot->coins = (struct coins){0};
+	sqlite_query_start(query, SQLITE_VALUES(sqlite_int(pot->pot_id)));
+	while (sqlite_query_next(query)) {
+		int32_t denomination = (int32_t)sqlite_query_int(query, 0);
+		int32_t count = (int32_t)sqlite_query_int(query, 1);
 
-		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
-		is_there = sqlite_query_next(&query);
-		pots[i].busy = is_there && !pots[i].exists;
-		if (is_there)
-			pots[i].max_coins = (int32_t)sqlite_query_int(&query, 0);
-	}
-	return sqlite_query_close(&query);
-}
-
-static enum status fill_coins(
-	struct sqlite_session *session, struct pot_content *pots, size_t count)
-{
-	struct sqlite_query query = sqlite_query_open(session, find_coins_sql);
-
-	for (size_t i = 0; i < count; i++) {
-		pots[i].coins = (struct coins){0};
-		if (!pots[i].exists)
-			continue;
-		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
-		while (sqlite_query_next(&query)) {
-			size_t kind = coin_kind_of((int32_t)sqlite_query_int(&query, 0));
-
-			assert(kind < COIN_KINDS);
-			pots[i].coins.of[kind] = (int32_t)sqlite_query_int(&query, 1);
+		if (denomination == 0) {
+			is_there = true;
+			pot->max_coins = count;
+		} else {
+			assert(coin_kind_of(denomination) < COIN_KINDS);
+			pot->coins.of[coin_kind_of(denomination)] = count;
 		}
 	}
+	return is_there;
+}
+
+/* What is there and could not be taken is held by another. */
+static enum status read_taken(
+	struct sqlite_session *session, struct pot_content *pots, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, content_sql);
+
+	for (size_t i = 0; i < count; i++)
+		pots[i].busy = read_content(&query, &pots[i]) && !pots[i].exists;
 	return sqlite_query_close(&query);
 }
 
@@ -97,9 +96,7 @@ static enum status take(
 	enum status status = take_locks(session, lock, pots, count);
 
 	if (status == STATUS_OK)
-		status = find_limits(session, pots, count);
-	if (status == STATUS_OK)
-		status = fill_coins(session, pots, count);
+		status = read_taken(session, pots, count);
 	return status;
 }
 
@@ -227,17 +224,14 @@ static enum status find_names(
 	return find_in_snapshot(session, arena, pots, count, true);
 }
 
-static enum status find_existing(
+static enum status read_existing(
 	struct sqlite_session *session, struct pot_content *pots, size_t count)
 {
-	struct sqlite_query query = sqlite_query_open(session, find_sql);
+	struct sqlite_query query = sqlite_query_open(session, content_sql);
 
 	for (size_t i = 0; i < count; i++) {
-		sqlite_query_start(&query, SQLITE_VALUES(sqlite_int(pots[i].pot_id)));
 		pots[i].busy = false;
-		pots[i].exists = sqlite_query_next(&query);
-		if (pots[i].exists)
-			pots[i].max_coins = (int32_t)sqlite_query_int(&query, 2);
+		pots[i].exists = read_content(&query, &pots[i]);
 	}
 	return sqlite_query_close(&query);
 }
@@ -248,9 +242,7 @@ static enum status find_coins(struct session *base, struct pot_content *pots, si
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = find_existing(session, pots, count);
-	if (status == STATUS_OK)
-		status = fill_coins(session, pots, count);
+		status = read_existing(session, pots, count);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;

@@ -36,15 +36,17 @@ static void end_run(struct sqlite_query *query)
 {
 	while (sqlite_query_next(query))
 		;
-	if (query->stmt) {
-		sqlite3_reset(query->stmt);
-		sqlite3_clear_bindings(query->stmt);
-	}
+	if (!query->bound)
+		return;
+	sqlite3_reset(query->stmt);
+	sqlite3_clear_bindings(query->stmt);
+	query->bound = false;
 }
 
 void sqlite_query_start(struct sqlite_query *query, const struct sqlite_value *values, size_t count)
 {
 	end_run(query);
+	query->bound = query->rc == SQLITE_OK;
 	for (size_t i = 0; i < count && query->rc == SQLITE_OK; i++)
 		query->rc = bind(query->stmt, (int)i + 1, &values[i]);
 	query->running = query->rc == SQLITE_OK && !query->rerun;
