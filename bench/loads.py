@@ -15,6 +15,10 @@ from servers import Failed, Missing, find_postgres_program, find_program
 
 WRK_CONNECTIONS = 256
 WRK_THREADS = 2
+
+# Loads of throughput are batch jobs: beside the servers they measure, on the same processors, they would interrupt
+# them for every single answer.
+AS_BATCH_JOB = ("chrt", "--batch", "0")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 log = []
@@ -25,10 +29,11 @@ def record(**measurement):
     return measurement
 
 
-def run_to_end(arguments, limit_s, **more):
+def run_to_end(arguments, limit_s, prefix=(), **more):
     """Output of a program that must succeed; it is ended, by its id, where that takes too long or we are stopped."""
     process = subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+        [*prefix, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        **more
     )
     try:
         output, errors = process.communicate(timeout=limit_s)
@@ -54,7 +59,7 @@ def run_wrk(port, script, arguments, seconds, connections):
     """`per_s` counts answers of success alone."""
     command = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
     command += ["-s", os.path.join(HERE, script), f"http://127.0.0.1:{port}", "--", *map(str, arguments)]
-    result = last_json(run_to_end(command, seconds + 30))
+    result = last_json(run_to_end(command, seconds + 30, AS_BATCH_JOB))
     result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
     return result
 
@@ -68,16 +73,19 @@ def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
     return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
-def wrk_pots(label, port, pots, coins, how, seconds, connections):
-    """Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw."""
-    result = run_wrk(port, "pots.lua", [pots, coins, how], seconds, connections)
+def wrk_pots(label, port, pots, coins, how, seconds, connections, encoding="protobuf"):
+    """
+    Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw. In protobuf, which
+    clients that are generated for Twirp send unless they are told otherwise.
+    """
+    result = run_wrk(port, "pots.lua", [pots, coins, how, encoding], seconds, connections)
     return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, **result)
 
 
 def pgbench(label, postgres, database, script, clients, seconds):
     arguments = [find_postgres_program("pgbench"), "-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres"]
     arguments += ["-n", "-M", "prepared", "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds)]
-    output = run_to_end(arguments + ["-f", script, database], seconds + 30)
+    output = run_to_end(arguments + ["-f", script, database], seconds + 30, AS_BATCH_JOB)
     found = re.search(r"tps = ([\d.]+) \(without initial connection time\)", output)
     if not found:
         raise Failed(f"pgbench printed no tps: {output[-200:]}")
