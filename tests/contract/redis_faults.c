@@ -8,13 +8,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "adapters/redis/redis_cache.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache_bench.h"
+#include "captured_log.h"
 
 #define SKIPPED 77
 
@@ -27,61 +27,13 @@
 #define DOWN "REDIS DOWN \xe2\x80\x94 Falling back to Postgres"
 #define BACK "Redis is in use"
 
-/* ---- the log ----------------------------------------------------------------------------- */
-
-static struct {
-	int terminal; /* where standard error went before */
-	int file;
-} captured;
-
-static void capture_log(void)
-{
-	fflush(stderr);
-	captured.terminal = dup(STDERR_FILENO);
-	captured.file = memfd_create("log", 0);
-	assert_true(captured.terminal >= 0 && captured.file >= 0);
-	dup2(captured.file, STDERR_FILENO);
-}
-
-/* The caller frees it. */
-static char *read_log(void)
-{
-	off_t size = lseek(captured.file, 0, SEEK_END);
-	char *text = qp_calloc(1, (size_t)size + 1);
-
-	assert_true(pread(captured.file, text, (size_t)size, 0) == size);
-	return text;
-}
-
-static void release_log(void)
-{
-	char *text = read_log();
-
-	dup2(captured.terminal, STDERR_FILENO);
-	close(captured.terminal);
-	close(captured.file);
-	fputs(text, stderr);
-	free(text);
-}
-
-static int count_in_log(const char *words)
-{
-	char *text = read_log();
-	int count = 0;
-
-	for (const char *at = strstr(text, words); at; at = strstr(at + 1, words))
-		count++;
-	free(text);
-	return count;
-}
-
 /* ---- a server and a cache on it ---------------------------------------------------------- */
 
 static int setup(void **state)
 {
 	struct cache_bench *bench = qp_calloc(1, sizeof(*bench));
 
-	capture_log();
+	captured_log_begin();
 	redis_server_start();
 	cache_bench_open(bench, redis_server_url());
 	*state = bench;
@@ -93,7 +45,7 @@ static int teardown(void **state)
 	cache_bench_close(*state);
 	free(*state);
 	redis_server_remove();
-	release_log();
+	captured_log_end();
 	return 0;
 }
 
@@ -145,14 +97,14 @@ static void a_dead_redis_is_away_and_comes_back_by_itself(void **state)
 	assert_int_equal(take_status(bench, user), STATUS_CACHE_AWAY);
 	assert_false(bench->cache->ops->is_up(bench->cache));
 	assert_away_at_once(bench, 1000);
-	assert_int_equal(count_in_log(DOWN), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_start();
 	cache_bench_wait_until_up(bench->cache);
 	assert_false(cache_bench_has(bench, user)); /* nothing was saved */
 	cache_bench_fill(bench, user, 5, 0);
 	assert_true(cache_bench_take(bench, user, 2).granted == 2);
-	assert_int_equal(count_in_log(DOWN), 1);
-	assert_int_equal(count_in_log(BACK), 2); /* the first was at start */
+	assert_int_equal(captured_log_count(DOWN), 1);
+	assert_int_equal(captured_log_count(BACK), 2); /* the first was at start */
 }
 
 static void an_outage_is_noticed_without_calls(void **state)
@@ -161,7 +113,7 @@ static void an_outage_is_noticed_without_calls(void **state)
 
 	redis_server_kill();
 	cache_bench_wait_until_away(bench->cache);
-	assert_int_equal(count_in_log(DOWN), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_start();
 	cache_bench_wait_until_up(bench->cache);
 }
@@ -174,10 +126,10 @@ static void every_outage_is_told_once(void **state)
 		redis_server_kill();
 		cache_bench_wait_until_away(bench->cache);
 		assert_away_at_once(bench, 10);
-		assert_int_equal(count_in_log(DOWN), i);
+		assert_int_equal(captured_log_count(DOWN), i);
 		redis_server_start();
 		cache_bench_wait_until_up(bench->cache);
-		assert_int_equal(count_in_log(BACK), i + 1);
+		assert_int_equal(captured_log_count(BACK), i + 1);
 	}
 }
 
@@ -213,7 +165,7 @@ static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 		redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
 		assert_true(cache_bench_take(bench, user, 1).current_count == i);
 	}
-	assert_int_equal(count_in_log(DOWN), 0);
+	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 /* ---- owed deletions ---------------------------------------------------------------------- */
@@ -250,7 +202,7 @@ static void a_deletion_that_fails_is_made_up_for(void **state)
 	redis_server_start();
 	cache_bench_wait_until_up(bench->cache);
 	assert_false(cache_bench_has(bench, user));
-	assert_int_equal(count_in_log(DOWN), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
 }
 
 static void drop_numbered(struct cache_bench *bench, int first, int count)
@@ -321,11 +273,11 @@ static void a_hanging_redis_costs_one_timeout(void **state)
 	assert_true(cache_bench_now_ms() - began_ms <= BOUND_MS);
 	assert_true(limit.granted == 77 && limit.hit); /* untouched */
 	assert_away_at_once(bench, 1000);
-	assert_int_equal(count_in_log(DOWN), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_thaw();
 	cache_bench_wait_until_up(bench->cache);
 	assert_true(cache_bench_has(bench, user));
-	assert_int_equal(count_in_log(DOWN), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
 }
 
 static void what_was_dropped_while_it_hung_is_gone(void **state)
@@ -357,7 +309,7 @@ static void scripts_that_are_flushed_are_sent_again_in_the_same_call(void **stat
 	assert_int_equal(bench->session->ops->limit_take(bench->session, limits, 3), STATUS_OK);
 	assert_true(limits[0].granted == 1 && limits[1].granted == 1 && limits[2].granted == 3);
 	assert_true(cache_bench_take(bench, user, 1).current_count == 5);
-	assert_int_equal(count_in_log(DOWN), 0);
+	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 static void after_flushall_all_are_misses(void **state)
@@ -368,7 +320,7 @@ static void after_flushall_all_are_misses(void **state)
 	cache_bench_fill(bench, user, 5, 0);
 	redis_server_tell("FLUSHALL");
 	assert_false(cache_bench_has(bench, user));
-	assert_int_equal(count_in_log(DOWN), 0);
+	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 struct crowd {
@@ -427,7 +379,7 @@ static void threads_go_through_outages_together(void **state)
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(crowd.wrong, 0);
-	assert_in_range(count_in_log(BACK) - count_in_log(DOWN), 0, 1);
+	assert_in_range(captured_log_count(BACK) - captured_log_count(DOWN), 0, 1);
 }
 
 /* ---- lying ------------------------------------------------------------------------------- */
@@ -462,7 +414,7 @@ static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
 	tell_of_a(bench, "SETEX", "60 text");
 	assert_false(cache_bench_take(bench, user, 1).hit);
 	assert_true(tell_of_a(bench, "EXISTS", "") == 0);
-	assert_int_equal(count_in_log(DOWN), 0);
+	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 static void a_hash_without_an_end_is_a_miss_and_deleted(void **state)
@@ -501,8 +453,8 @@ static void a_redis_that_cannot_write_is_away_until_it_can(void **state)
 		bench->session->ops->limit_fill(bench->session, &limit, 1), STATUS_CACHE_AWAY);
 	usleep(600 * 1000); /* three probes, which must not be taken in by PING */
 	assert_false(bench->cache->ops->is_up(bench->cache));
-	assert_int_equal(count_in_log(DOWN), 1);
-	assert_int_equal(count_in_log("OOM"), 1);
+	assert_int_equal(captured_log_count(DOWN), 1);
+	assert_int_equal(captured_log_count("OOM"), 1);
 	redis_server_tell("CONFIG SET maxmemory 0");
 	cache_bench_wait_until_up(bench->cache);
 	cache_bench_fill(bench, user, 5, 0);
@@ -574,7 +526,7 @@ static void a_user_a_password_and_a_database_are_used(void **state)
 static bool has_said_wrongpass(void *context)
 {
 	(void)context;
-	return count_in_log("WRONGPASS") == 1;
+	return captured_log_count("WRONGPASS") == 1;
 }
 
 static void a_wrong_password_is_told_and_not_repeated(void **state)
@@ -589,8 +541,8 @@ static void a_wrong_password_is_told_and_not_repeated(void **state)
 	cache_bench_wait(has_said_wrongpass, NULL);
 	assert_false(cache->ops->is_up(cache));
 	cache->ops->free(cache);
-	assert_int_equal(count_in_log("s3cret"), 0);
-	assert_int_equal(count_in_log("redis://"), 0);
+	assert_int_equal(captured_log_count("s3cret"), 0);
+	assert_int_equal(captured_log_count("redis://"), 0);
 }
 
 #define FAULT_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -105,6 +105,26 @@ def test_a_change_of_another_process_arrives(serve, unread_client, full_unread):
                 assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
 
 
+def test_a_change_is_announced_through_redis_too(serve, unread_client, own_redis_unread, own_redis):
+    """Seen from outside: who changes a counter says so, and what others say is looked up at once."""
+    unread = unread_client(serve(own_redis_unread))
+    bob = new_user()
+    with own_redis.client() as client, client.pubsub() as heard, unread.follow(bob) as stream:
+        heard.subscribe("quipu:0")
+        assert heard.get_message(timeout=5)["type"] == "subscribe"
+        assert stream.next()[0] == 0
+        unread.sent(new_user(), bob)
+        assert stream.next()[1]["count"] == 1
+        message = heard.get_message(timeout=5)
+        assert re.fullmatch(r"[0-9a-f-]{36} counters", message["data"]), message
+        own_redis_unread.database.query(
+            "UPDATE counters SET count = 7, version = version + 1 WHERE user_id = %s RETURNING 1", [bob])
+        started = time.monotonic()
+        assert client.publish("quipu:0", "another counters") == 2
+        assert stream.next()[1]["count"] == 7
+        assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
+
+
 def test_a_stream_survives_that_redis_and_rabbitmq_know_nothing(serve, unread_client, own_redis_unread, own_redis):
     unread = unread_client(serve(own_redis_unread))
     bob = new_user()

@@ -307,10 +307,35 @@ static void free_cache(struct cache *base)
 	free(cache);
 }
 
+/* Other processes have caches of their own. */
+static void announce(struct cache *base, const char *topic)
+{
+	(void)base;
+	(void)topic;
+}
+
+static void listen_to(
+	struct cache *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	(void)base;
+	(void)topic;
+	(void)heard;
+	(void)context;
+}
+
+static void unlisten(struct cache *base, void *context)
+{
+	(void)base;
+	(void)context;
+}
+
 static const struct cache_ops cache_ops = {
 	.start = start,
 	.open_session = open_session,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
 	.free = free_cache,
 };
 

@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -22,9 +23,8 @@
 #include "adapters/postgres/postgres_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/topics.h"
 
-#define TOPICS_MAX 8
-#define NOTIFY_EVERY_NS (20 * NS_PER_MS)
 #define CONNECT_MAX_NS (3 * NS_PER_S)
 #define SILENCE_MAX_NS (10 * NS_PER_S)
 #define RETRY_FIRST_NS (50 * NS_PER_MS)
@@ -33,23 +33,14 @@
 
 enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
 
-struct topic {
-	const char *name;
-	bool is_pending;
-	int64_t not_before_ns;
-};
-
 struct pg_waker {
 	const char *store_name;
 	const char *url;
 	struct listeners *listeners;
 	pthread_t thread;
 	int wake_fd;
-
-	pthread_mutex_t lock; /* guards what follows */
-	struct topic topics[TOPICS_MAX];
-	size_t topic_count;
-	bool stopping;
+	struct topics topics;
+	_Atomic bool stopping;
 
 	/* The thread's own. */
 	enum waker_state state;
@@ -192,65 +183,20 @@ static void read_socket(struct pg_waker *waker)
 
 /* ---- what is announced ------------------------------------------------------------------- */
 
-void pg_waker_announce(struct pg_waker *waker, const char *name)
+void pg_waker_announce(struct pg_waker *waker, const char *topic)
 {
-	struct topic *topic = waker->topics;
-	bool was_pending;
-
-	pthread_mutex_lock(&waker->lock);
-	while (topic < waker->topics + waker->topic_count && strcmp(topic->name, name) != 0)
-		topic++;
-	if (topic == waker->topics + waker->topic_count) {
-		assert(waker->topic_count < TOPICS_MAX);
-		waker->topic_count++;
-		topic->name = name;
-	}
-	was_pending = topic->is_pending;
-	topic->is_pending = true;
-	pthread_mutex_unlock(&waker->lock);
-	if (!was_pending)
+	if (topics_add(&waker->topics, topic))
 		eventfd_write(waker->wake_fd, 1);
 }
 
-/* The pending topic that may be told first, and when; NULL: none is pending. */
-static const char *next_topic(struct pg_waker *waker, int64_t *due_ns)
-{
-	struct topic *first = NULL;
-
-	pthread_mutex_lock(&waker->lock);
-	for (size_t i = 0; i < waker->topic_count; i++) {
-		struct topic *topic = &waker->topics[i];
-
-		if (topic->is_pending && (!first || topic->not_before_ns < first->not_before_ns))
-			first = topic;
-	}
-	if (first)
-		*due_ns = first->not_before_ns;
-	pthread_mutex_unlock(&waker->lock);
-	return first ? first->name : NULL;
-}
-
-static void is_told(struct pg_waker *waker, const char *name)
-{
-	pthread_mutex_lock(&waker->lock);
-	for (size_t i = 0; i < waker->topic_count; i++) {
-		if (waker->topics[i].name != name)
-			continue;
-		waker->topics[i].is_pending = false;
-		waker->topics[i].not_before_ns = now_ns() + NOTIFY_EVERY_NS;
-	}
-	pthread_mutex_unlock(&waker->lock);
-}
-
-/* It is no longer pending before it is sent: what is announced after needs another. */
 static void notify_due(struct pg_waker *waker)
 {
 	int64_t due_ns;
-	const char *topic = next_topic(waker, &due_ns);
+	const char *topic = topics_next(&waker->topics, &due_ns);
 
 	if (!topic || due_ns > now_ns())
 		return;
-	is_told(waker, topic);
+	topics_tell(&waker->topics, topic, now_ns());
 	expect_answer(
 		waker, PQsendQueryParams(waker->connection, "SELECT pg_notify('" CHANNEL "', $1)",
 			       1, NULL, &topic, NULL, NULL, 0));
@@ -258,23 +204,13 @@ static void notify_due(struct pg_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-static bool is_stopping(struct pg_waker *waker)
-{
-	bool stopping;
-
-	pthread_mutex_lock(&waker->lock);
-	stopping = waker->stopping;
-	pthread_mutex_unlock(&waker->lock);
-	return stopping;
-}
-
 /* How long there is nothing to do if nothing comes, in ms; −1: for ever. */
 static int patience_ms(struct pg_waker *waker)
 {
 	int64_t until_ns = waker->until_ns;
 	int64_t left_ns;
 
-	if (waker->state == WAKER_READY && !next_topic(waker, &until_ns))
+	if (waker->state == WAKER_READY && !topics_next(&waker->topics, &until_ns))
 		return -1;
 	left_ns = until_ns - now_ns();
 	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
@@ -319,7 +255,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "pg-waker");
 	dial(waker);
-	while (!is_stopping(waker))
+	while (!atomic_load(&waker->stopping))
 		step(waker, wait_for_something(waker));
 	PQfinish(waker->connection);
 	return NULL;
@@ -337,7 +273,7 @@ struct pg_waker *pg_waker_start(
 	waker->retry_ns = RETRY_FIRST_NS;
 	waker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert(waker->wake_fd >= 0);
-	pthread_mutex_init(&waker->lock, NULL);
+	topics_init(&waker->topics);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);
 	return waker;
@@ -345,12 +281,10 @@ struct pg_waker *pg_waker_start(
 
 void pg_waker_stop(struct pg_waker *waker)
 {
-	pthread_mutex_lock(&waker->lock);
-	waker->stopping = true;
-	pthread_mutex_unlock(&waker->lock);
+	atomic_store(&waker->stopping, true);
 	eventfd_write(waker->wake_fd, 1);
 	pthread_join(waker->thread, NULL);
-	pthread_mutex_destroy(&waker->lock);
+	topics_release(&waker->topics);
 	close(waker->wake_fd);
 	free(waker);
 }

@@ -30,6 +30,8 @@ struct redis_cache {
 	struct redis_url url;
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
+	struct listeners listeners;
+	_Atomic(struct redis_waker *) waker; /* NULL: nobody has listened yet */
 
 	/* The background thread's own. */
 	pthread_t prober;
@@ -284,6 +286,32 @@ static bool start(struct cache *base, char *why, size_t size)
 	return true;
 }
 
+static void announce(struct cache *base, const char *topic)
+{
+	struct redis_waker *waker = atomic_load(&redis_cache_of(base)->waker);
+
+	if (waker)
+		redis_waker_announce(waker, topic);
+}
+
+/* There is no thread for it where nobody listens. */
+static void listen_to(
+	struct cache *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	struct redis_cache *cache = redis_cache_of(base);
+
+	assert(cache->has_prober);
+	listeners_add(&cache->listeners, topic, heard, context);
+	if (!atomic_load(&cache->waker))
+		atomic_store(
+			&cache->waker, redis_waker_start(cache, cache->url.db, &cache->listeners));
+}
+
+static void unlisten(struct cache *base, void *context)
+{
+	listeners_remove(&redis_cache_of(base)->listeners, context);
+}
+
 static bool is_up(struct cache *base)
 {
 	return phase_of(redis_cache_of(base)) == REDIS_IN_USE;
@@ -304,6 +332,8 @@ static void free_cache(struct cache *base)
 	struct redis_cache *cache = redis_cache_of(base);
 
 	assert(atomic_load(&cache->sessions) == 0);
+	if (atomic_load(&cache->waker))
+		redis_waker_stop(atomic_load(&cache->waker));
 	pthread_mutex_lock(&cache->lock);
 	cache->stopping = true;
 	pthread_cond_broadcast(&cache->stop_asked);
@@ -316,6 +346,7 @@ static void free_cache(struct cache *base)
 	free(cache->making_up);
 	pthread_cond_destroy(&cache->stop_asked);
 	pthread_mutex_destroy(&cache->lock);
+	listeners_release(&cache->listeners);
 	free(cache);
 }
 
@@ -323,6 +354,9 @@ static const struct cache_ops cache_ops = {
 	.start = start,
 	.open_session = redis_session_open,
 	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
 	.free = free_cache,
 };
 
@@ -337,6 +371,7 @@ struct cache *redis_cache_new(const char *name, const char *url)
 	cache->url_text = url;
 	cache->owed = qp_calloc(1, sizeof(*cache->owed));
 	cache->making_up = qp_calloc(1, sizeof(*cache->making_up));
+	listeners_init(&cache->listeners);
 	pthread_mutex_init(&cache->lock, NULL);
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);

@@ -5,6 +5,7 @@
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
  *   drops        the users whose deletion is owed, for limits and for counters
  *   cache        whether Redis is in use: the breaker, and the thread that looks for it
+ *   waker        carries announcements between processes
  *   session      a connection that is there while Redis is, and the table of the port's calls
  *   runs         one script for many entries, in one round trip
  *   limits       the calls of the port for limits
@@ -21,6 +22,7 @@
 
 #include "adapters/redis/redis_cache.h"
 #include "base/arena.h"
+#include "base/listeners.h"
 #include "base/random.h"
 #include "base/slice.h"
 #include "base/status.h"
@@ -199,6 +201,21 @@ void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, c
 /* Opens `connection` where the background thread has found Redis: no name is looked up. */
 QP_MUST_CHECK bool redis_cache_connect(
 	struct redis_cache *cache, struct redis_connection *connection);
+
+/* ---- waker ------------------------------------------------------------------------------- */
+
+struct redis_waker;
+
+/* Starts a thread. `listeners` are called on it when other processes announce something, and when
+ * they may have. `db` is the database's number as text, "": the first. */
+struct redis_waker *redis_waker_start(
+	struct redis_cache *cache, const char *db, struct listeners *listeners);
+
+/* Any thread, never blocks. */
+void redis_waker_announce(struct redis_waker *waker, const char *topic);
+
+/* When it returns, no listener is called any more. */
+void redis_waker_stop(struct redis_waker *waker);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 

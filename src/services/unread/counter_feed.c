@@ -35,6 +35,7 @@ void counter_feed_publish(struct counters *counters, struct arena *arena,
 	const struct counter_row *rows, size_t count)
 {
 	struct store *store = counters->store;
+	struct cache *cache = counters->cache;
 
 	for (size_t i = 0; i < count; i++) {
 		if (hub_wants(counters->hub, rows[i].user_id))
@@ -43,6 +44,8 @@ void counter_feed_publish(struct counters *counters, struct arena *arena,
 	is_own = true;
 	store->ops->announce(store, COUNTERS_TOPIC);
 	is_own = false;
+	if (cache)
+		cache->ops->announce(cache, COUNTERS_TOPIC);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -113,6 +116,7 @@ struct counter_feed *counter_feed_start(struct counters *counters)
 {
 	struct counter_feed *feed = qp_calloc(1, sizeof(*feed));
 	struct store *store = counters->store;
+	struct cache *cache = counters->cache;
 	int failed;
 
 	feed->counters = counters;
@@ -120,6 +124,8 @@ struct counter_feed *counter_feed_start(struct counters *counters)
 	arena_init(&feed->arena, 64 * 1024);
 	bell_init(&feed->bell);
 	store->ops->listen(store, COUNTERS_TOPIC, hear, feed);
+	if (cache)
+		cache->ops->listen(cache, COUNTERS_TOPIC, hear, feed);
 	failed = pthread_create(&feed->thread, NULL, feed_main, feed);
 	assert(!failed);
 	return feed;
@@ -128,8 +134,11 @@ struct counter_feed *counter_feed_start(struct counters *counters)
 void counter_feed_stop(struct counter_feed *feed)
 {
 	struct store *store = feed->counters->store;
+	struct cache *cache = feed->counters->cache;
 
 	store->ops->unlisten(store, feed);
+	if (cache)
+		cache->ops->unlisten(cache, feed);
 	bell_stop(&feed->bell);
 	pthread_join(feed->thread, NULL);
 	session_close(feed->session);
