@@ -15,10 +15,6 @@ from servers import Failed, Missing, find_postgres_program, find_program
 
 WRK_CONNECTIONS = 256
 WRK_THREADS = 2
-
-# Loads of throughput are batch jobs: beside the servers they measure, on the same processors, they would interrupt
-# them for every single answer.
-AS_BATCH_JOB = ("chrt", "--batch", "0")
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 log = []
@@ -48,6 +44,14 @@ def run_to_end(arguments, limit_s, prefix=(), **more):
     return output
 
 
+def run_batch_job(arguments, limit_s):
+    """
+    The same for loads of throughput: beside the servers that they measure, on the same processors, they would
+    interrupt them for every single answer.
+    """
+    return run_to_end(arguments, limit_s, (find_program("chrt"), "--batch", "0"))
+
+
 def last_json(output):
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
@@ -59,7 +63,7 @@ def run_wrk(port, script, arguments, seconds, connections):
     """`per_s` counts answers of success alone."""
     command = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
     command += ["-s", os.path.join(HERE, script), f"http://127.0.0.1:{port}", "--", *map(str, arguments)]
-    result = last_json(run_to_end(command, seconds + 30, AS_BATCH_JOB))
+    result = last_json(run_batch_job(command, seconds + 30))
     result["per_s"] = (result["requests"] - result["status_errors"]) / result["seconds"]
     return result
 
@@ -79,13 +83,13 @@ def wrk_pots(label, port, pots, coins, how, seconds, connections, encoding="prot
     clients that are generated for Twirp send unless they are told otherwise.
     """
     result = run_wrk(port, "pots.lua", [pots, coins, how, encoding], seconds, connections)
-    return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, **result)
+    return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, encoding=encoding, **result)
 
 
 def pgbench(label, postgres, database, script, clients, seconds):
     arguments = [find_postgres_program("pgbench"), "-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres"]
     arguments += ["-n", "-M", "prepared", "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds)]
-    output = run_to_end(arguments + ["-f", script, database], seconds + 30, AS_BATCH_JOB)
+    output = run_batch_job(arguments + ["-f", script, database], seconds + 30)
     found = re.search(r"tps = ([\d.]+) \(without initial connection time\)", output)
     if not found:
         raise Failed(f"pgbench printed no tps: {output[-200:]}")

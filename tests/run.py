@@ -23,11 +23,12 @@ MESON_OPTIONS = {
 STAND_IN = "librdkafka's mock cluster"  # with_kafka.py says so where no real Kafka can be had
 TOGETHER = 3  # programs at once: most of them wait most of the time, for servers, leases and deadlines
 E2E_ALONE = ["test_attack.py", "test_overload.py", "test_streams.py", "test_counters_stream.py", "test_tls.py"]
-OUTPUT_MAX = 8000  # characters, of one test that failed
+PROGRAM_MAX_S = 900  # what a program of tests may take; it is killed then, and has failed
 ENGINE_MISSING = 77  # how the with_… scripts say that their server cannot be had
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["test_lane", "test_loop", "test_command", "test_stream", "test_hub", "test_tls", "test_token_cache"]
-TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None)]
+TSAN_FAULTS = [("bus_contract", "with_nats.py"), ("nats_faults", None), ("nats_delivery_faults", None),
+               ("redis_waker_faults", None)]
 TSAN_CONTRACTS = ["announce", "claim"]
 TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py",
             "test_tls_certificates.py"]
@@ -95,7 +96,7 @@ class Totals:
         self.failed += 1
         self.reasons.append(f"FAILED  {what}")
         if output:
-            self.outputs.append(f"---- {what}\n{output[-OUTPUT_MAX:]}")
+            self.outputs.append(f"---- {what}\n{output}")
 
     def add(self, other):
         self.passed += other.passed
@@ -132,14 +133,26 @@ def build(folder):
     return path
 
 
+def run_program(command, env):
+    command = [str(part) for part in command]
+    try:
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, errors="replace",
+                              timeout=PROGRAM_MAX_S)
+    except subprocess.TimeoutExpired as late:
+        said = [(part or b"").decode(errors="replace") for part in (late.stdout, late.stderr)]
+        return subprocess.CompletedProcess(command, 1, said[0], f"{said[1]}\nnot done in {PROGRAM_MAX_S} s")
+
+
+def output_of(done):
+    return done.stdout[-2000:] + done.stderr[-6000:]
+
+
 def run_cmocka(totals, command, env=None, name=None):
     """Runs one cmocka program; a crash that leaves no report is a failure of its own."""
     label, started = name or pathlib.Path(command[-1]).name, time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=900,
-            env={**os.environ, **(env or {}), "CMOCKA_MESSAGE_OUTPUT": "xml",
-                 "CMOCKA_XML_FILE": f"{folder}/%g.xml"})
+        done = run_program(command, {**os.environ, **(env or {}), "CMOCKA_MESSAGE_OUTPUT": "xml",
+                                     "CMOCKA_XML_FILE": f"{folder}/%g.xml"})
         before = totals.failed
         totals.reasons += [f"note    {label}: {line}" for line in done.stderr.splitlines() if STAND_IN in line]
         if done.returncode == ENGINE_MISSING:
@@ -147,11 +160,10 @@ def run_cmocka(totals, command, env=None, name=None):
         else:
             for report in pathlib.Path(folder).glob("*.xml"):  # one for each group of tests
                 totals.read_junit(report)
-        output = done.stdout[-2000:] + done.stderr
         if done.returncode not in (0, ENGINE_MISSING) and totals.failed == before:
-            totals.fail(f"{label}: ended with {done.returncode}", output)
+            totals.fail(f"{label}: ended with {done.returncode}", output_of(done))
         elif totals.failed > before:
-            totals.outputs.append(f"---- {label}\n{output[-OUTPUT_MAX:]}")
+            totals.outputs.append(f"---- {label}\n{output_of(done)}")
     say_done(label, started)
 
 
@@ -162,12 +174,11 @@ def cmocka(command, env=None, name=None):
 
 def run_plain(totals, command, label):
     started = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace",
-                          timeout=900)
+    done = run_program(command, os.environ)
     if done.returncode == 0:
         totals.passed += 1
     else:
-        totals.fail(label, done.stdout[-2000:] + done.stderr)
+        totals.fail(label, output_of(done))
     say_done(label, started)
 
 
@@ -274,16 +285,8 @@ def print_coverage(totals, path):
     print(f"lines that were not run: {details.relative_to(ROOT)}")
 
 
-def main(arguments):
-    coverage = "--coverage" in arguments
-    kinds = [a for a in arguments if not a.startswith("-")] or KINDS
-    totals = Totals()
-    path = build("build-coverage" if coverage else "build-asan")
-    if coverage:
-        forget_coverage(path)
-    for kind in KINDS:
-        if kind not in kinds or (coverage and kind == "tsan"):
-            continue
+def run_kinds(totals, path, kinds):
+    for kind in kinds:
         print(f"{kind} tests", flush=True)
         if kind == "unit":
             run_unit(totals, path)
@@ -297,10 +300,22 @@ def main(arguments):
             run_pytest(totals, [str(ROOT / "tests/layers")])
         elif kind == "e2e":
             run_e2e(totals, path)
+
+
+def main(arguments):
+    coverage = "--coverage" in arguments
+    kinds = [a for a in arguments if not a.startswith("-")] or KINDS
+    totals = Totals()
+    path = build("build-coverage" if coverage else "build-asan")
     if coverage:
-        print_coverage(totals, path)
-    for line in totals.outputs + totals.reasons:
-        print(line)
+        forget_coverage(path)
+    try:
+        run_kinds(totals, path, [kind for kind in KINDS if kind in kinds and not (coverage and kind == "tsan")])
+        if coverage:
+            print_coverage(totals, path)
+    finally:
+        for line in totals.outputs + totals.reasons:
+            print(line)
     skipped = f", {totals.skipped} skipped" if totals.skipped else ""
     print(f"{totals.passed} passed, {totals.failed} failed{skipped}")
     return 1 if totals.failed or totals.passed == 0 else 0

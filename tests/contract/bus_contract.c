@@ -650,9 +650,11 @@ static void members_that_come_and_go_lose_nothing(void **state)
 static void fetch_wanted(
 	struct consumer *consumer, struct bus_delivery deliveries[NUMBERS_MAX], size_t wanted)
 {
+	int64_t until_ns = bus_engine_in(PATIENCE_NS);
 	size_t count = 0;
 
 	while (count < wanted) {
+		assert_true(clock_steady_ns(&clock_system) < until_ns);
 		if (!bus_engine_delays())
 			consumer->ops->again(consumer);
 		count = bus_engine_fetch(consumer, deliveries, wanted);

@@ -113,10 +113,12 @@ struct nats_link {
 	_Atomic bool broken;
 	sem_t closed;            /* posted by cnats once nothing reads any more */
 	pthread_mutex_t writing; /* held for one message, at most for as long as a write may take */
-	natsSubscription *
-		*retired; /* ended and not destroyed yet; with `writing`, like the next two */
+
+	/* Ended and not destroyed yet; with `writing`. */
+	natsSubscription **retired;
 	size_t retired_count;
 	size_t retired_size;
+
 	size_t holders; /* under the bus's lock */
 };
 
@@ -135,6 +137,8 @@ QP_MUST_CHECK struct nats_link *nats_link_open(
 
 /* The bus's link, held for the caller. NULL: the bus is not up. */
 struct nats_link *nats_link_hold(struct nats_bus *bus);
+
+/* The last to release it waits until cnats reads no more; so never in a callback of cnats. */
 void nats_link_release(struct nats_link *link);
 
 /* Ends it for all who use it; subscriptions end, waiting calls return. Any thread, more than once.

@@ -8,7 +8,9 @@
  * A subscription is not destroyed where it ends. The thread of cnats 3.4 that reads looks one up,
  * lets go of the lock, and only then locks the subscription: one that is destroyed in between is
  * used after it was freed. So they are kept until that thread is past whatever it had looked up:
- * until it has heard the answer to a ping, or has ended.
+ * until it has heard the answer to a ping, or has ended. (nats-io/nats.c, issue 637, mended
+ * after 3.5. What cnats subscribes to itself, for js_GetMsg(), it still releases too early where a
+ * connection is closed while such an answer comes.)
  */
 #include <stdio.h>
 #include <stdlib.h>

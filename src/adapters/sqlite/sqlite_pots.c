@@ -68,6 +68,7 @@ static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 		int32_t count = (int32_t)sqlite_query_int(query, 1);
 
 		if (denomination == 0) {
+			assert(!is_there);
 			is_there = true;
 			pot->max_coins = count;
 		} else {
