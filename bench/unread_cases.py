@@ -300,7 +300,8 @@ def unread_lag(bench):
         options = {"rate": 0.7 * peak, "poisson": True, "connections": 256, "items": USERS, "prefix": "user-"}
         with Lag(unread.quipu) as lag:
             result = loads.openloop(
-                "unread-lag", bench.openloop_program, unread.quipu.port, bench.seconds, {**options, "messages": True})
+                "unread-lag", bench.openloop_program, unread.quipu.port, bench.seconds, {**options, "messages": True},
+                loads.run_batch_job)
             lag.sample()
             lag.wait_for_all(lag.sent[-1])
         problems = throughput.problems + [text for text in (unread.counted_problem(),) if text]
