@@ -137,8 +137,8 @@ static bool publish(struct redis_waker *waker, const char *topic)
 {
 	char text[UUID_SIZE + 64];
 	int len = snprintf(text, sizeof(text), "%s %s", waker->id, topic);
-	const struct slice words[] = {SLICE("PUBLISH"), slice_of(waker->channel),
-		slice_make(text, (size_t)len)};
+	const struct slice words[] = {
+		SLICE("PUBLISH"), slice_of(waker->channel), slice_make(text, (size_t)len)};
 
 	assert((size_t)len < sizeof(text));
 	if (!redis_connection_is_quiet(&waker->out)) {
