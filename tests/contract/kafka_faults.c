@@ -308,7 +308,7 @@ static void the_breaker_opens_soon(void **state)
 	began_ns = clock_steady_ns(&clock_system);
 	set_down(cluster);
 	wait_until(cluster, false);
-	assert_true(clock_steady_ns(&clock_system) - began_ns < NS_PER_S);
+	assert_true(clock_steady_ns(&clock_system) - began_ns < 3 * NS_PER_S); /* a busy machine */
 	set_up(cluster);
 }
 

@@ -59,10 +59,12 @@ def test_after_kill_9_at_a_failpoint_no_send_is_admitted_beyond_the_limit(serve,
     user, lost = gateway_client(server).new_user(3), new_text()
     server.stop()
     crashed = serve(stack, env={"QUIPU_FAILPOINTS": point})
+    crashed.wait_all_up()  # Redis too, which has to count what is lost
     with pytest.raises(ConnectionLost):
         gateway_client(crashed).send(user, lost)
     crashed.expect_to_be_killed()
     server = serve(stack)
+    server.wait_all_up()
     gateway = gateway_client(server)
     admitted = gateway.use_up(user)
     wait_sent(gateway, server)

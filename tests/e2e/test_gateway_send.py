@@ -109,7 +109,7 @@ def test_any_other_text_is_sent(gateway, gateway_server, message):
     user = gateway.new_user(1)
     assert gateway.send(user, message).status == 200
     shown = message.replace("\n", "\\x0a").replace("\t", "\\x09").replace("\u0007", "\\x07")
-    wait_until(lambda: f"SMS SENT userId={user} message={shown}\n" in gateway_server.output.read_text(),
+    wait_until(lambda: f"SMS SENT userId={user} message={shown}\n" in gateway_server.output.read_text(errors="replace"),
                "the whole message is printed on one line")
 
 

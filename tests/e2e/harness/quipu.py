@@ -92,6 +92,13 @@ class Quipu:
         wait_until(self.ready, "/readyz answers 200", timeout=timeout)
         return self
 
+    def wait_all_up(self):
+        """Also for what it can do without, as a cache."""
+        def are_up():
+            return all(entry["status"] == "up" for entry in self.ask("GET", "/readyz").json()["dependencies"])
+
+        wait_until(are_up, "everything is up")
+
     def resident_kib(self):
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
