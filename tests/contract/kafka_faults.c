@@ -289,7 +289,7 @@ static void a_bus_without_brokers_refuses_at_once_and_comes_back(void **state)
 		messages[0].fate = BUS_CONFIRMED;
 		began_ns = clock_steady_ns(&clock_system);
 		assert_int_equal(publish(cluster, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
-		assert_true(clock_steady_ns(&clock_system) - began_ns < 50 * NS_PER_MS);
+		assert_true(clock_steady_ns(&clock_system) - began_ns < NS_PER_S);
 		for (size_t i = 0; i < 10; i++)
 			assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 		set_up(cluster);
