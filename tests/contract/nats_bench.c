@@ -178,6 +178,13 @@ void nats_admin_close(struct nats_admin *admin)
 	natsConnection_Destroy(admin->connection);
 }
 
+void nats_admin_end(struct nats_admin *admin, natsSubscription *subscription)
+{
+	natsSubscription_Unsubscribe(subscription);
+	assert_int_equal(natsConnection_Flush(admin->connection), NATS_OK);
+	natsSubscription_Destroy(subscription);
+}
+
 static void count_message(struct nats_bench *bench, natsMsg *message)
 {
 	const char *id = NULL;
@@ -206,7 +213,7 @@ static void read_stream(struct nats_bench *bench)
 		assert_int_equal(natsSubscription_NextMsg(&message, all, 10000), NATS_OK);
 		count_message(bench, message);
 	}
-	natsSubscription_Destroy(all);
+	nats_admin_end(&admin, all);
 	jsStreamInfo_Destroy(info);
 	nats_admin_close(&admin);
 }
