@@ -77,13 +77,10 @@ def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
     return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
-def wrk_pots(label, port, pots, coins, how, seconds, connections, encoding="protobuf"):
-    """
-    Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw. In protobuf, which
-    clients that are generated for Twirp send unless they are told otherwise.
-    """
-    result = run_wrk(port, "pots.lua", [pots, coins, how, encoding], seconds, connections)
-    return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, encoding=encoding, **result)
+def wrk_pots(label, port, pots, coins, how, seconds, connections):
+    """Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw."""
+    result = run_wrk(port, "pots.lua", [pots, coins, how], seconds, connections)
+    return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, encoding="protobuf", **result)
 
 
 def pgbench(label, postgres, database, script, clients, seconds):

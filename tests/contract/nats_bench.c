@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -269,53 +268,4 @@ void nats_bench_close_consumer(struct nats_bench *bench, struct consumer *consum
 void nats_bench_ack(struct consumer *consumer, size_t count)
 {
 	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
-}
-
-/* ---- the log ----------------------------------------------------------------------------- */
-
-static struct {
-	int terminal; /* where standard error went before */
-	int file;
-} captured;
-
-void nats_bench_capture_log(void)
-{
-	fflush(stderr);
-	captured.terminal = dup(STDERR_FILENO);
-	captured.file = memfd_create("log", 0);
-	assert_true(captured.terminal >= 0 && captured.file >= 0);
-	dup2(captured.file, STDERR_FILENO);
-	log_configure(LOG_DEBUG, LOG_TEXT);
-}
-
-/* The caller frees it. */
-static char *read_log(void)
-{
-	off_t size = lseek(captured.file, 0, SEEK_END);
-	char *text = qp_calloc(1, (size_t)size + 1);
-
-	assert_true(pread(captured.file, text, (size_t)size, 0) == size);
-	return text;
-}
-
-int nats_bench_count_in_log(const char *words)
-{
-	char *text = read_log();
-	int count = 0;
-
-	for (const char *at = strstr(text, words); at; at = strstr(at + 1, words))
-		count++;
-	free(text);
-	return count;
-}
-
-void nats_bench_release_log(void)
-{
-	char *text = read_log();
-
-	dup2(captured.terminal, STDERR_FILENO);
-	close(captured.terminal);
-	close(captured.file);
-	fputs(text, stderr);
-	free(text);
 }

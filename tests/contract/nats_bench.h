@@ -96,9 +96,4 @@ void nats_admin_close(struct nats_admin *admin);
 /* Ends it and then destroys it: cnats may use one that it is reading for, see nats_link.c. */
 void nats_admin_end(struct nats_admin *admin, natsSubscription *subscription);
 
-/* Standard error, from now on until it is released, which writes it out. While no bus is open. */
-void nats_bench_capture_log(void);
-int nats_bench_count_in_log(const char *words);
-void nats_bench_release_log(void);
-
 #endif

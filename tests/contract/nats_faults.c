@@ -10,6 +10,7 @@
 #include "adapters/nats/nats_bus.h"
 #include "base/arena.h"
 #include "base/log.h"
+#include "captured_log.h"
 #include "nats_bench.h"
 
 #define SKIPPED 77
@@ -20,6 +21,13 @@
 /* What a publish may take longer than told; the half second is the adapter's, the rest is for a
  * busy machine. */
 #define LATE_MS 1500
+
+/* While no bus is open. */
+static void capture_log(void)
+{
+	captured_log_begin();
+	log_configure(LOG_DEBUG, LOG_TEXT);
+}
 
 /* ---- a server that is away --------------------------------------------------------------- */
 
@@ -332,19 +340,19 @@ static void a_stream_that_cannot_be_made_is_said_once(void **state)
 	nats_bench_close(bench);
 	delete_stream("ENTITLEMENTS");
 	make_stream("SQUATTER", ours, 1);
-	nats_bench_capture_log();
+	capture_log();
 	nats_bench_open(bench, NULL);
-	for (int waited = 0; nats_bench_count_in_log(UNMADE) == 0; waited += 50) {
+	for (int waited = 0; captured_log_count(UNMADE) == 0; waited += 50) {
 		assert_true(waited < 10000);
 		nats_bench_nap_ms(50);
 	}
 	nats_bench_nap_ms(1500); /* it is tried every half second */
 	assert_false(bench->bus->ops->is_up(bench->bus));
-	assert_int_equal(nats_bench_count_in_log(UNMADE), 1);
+	assert_int_equal(captured_log_count(UNMADE), 1);
 	delete_stream("SQUATTER");
 	nats_bench_wait_until(bench, true);
-	assert_int_equal(nats_bench_count_in_log("NATS answers"), 1);
-	nats_bench_release_log();
+	assert_int_equal(captured_log_count("NATS answers"), 1);
+	captured_log_end();
 	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
 	nats_bench_assert_fates(bench);
 }
@@ -478,7 +486,7 @@ static void a_password_is_used_and_never_said(void **state)
 	nats_bench_close(bench);
 	nats_server_stop();
 	nats_server_configure("authorization { user: \"u@v\", password: \"pass:word\" }\n");
-	nats_bench_capture_log();
+	capture_log();
 	nats_server_start();
 	nats_bench_open(bench, NULL);
 	snprintf(url, sizeof(url), "nats://u%%40v:pass%%3Aword@127.0.0.1:%d", nats_server_port());
@@ -491,10 +499,10 @@ static void a_password_is_used_and_never_said(void **state)
 	nats_server_kill();
 	nats_bench_nap_ms(500);
 	bus->ops->free(bus);
-	assert_int_equal(nats_bench_count_in_log("word"), 0);
-	assert_int_equal(nats_bench_count_in_log("secret: NATS cannot be used"), 1);
-	assert_int_equal(nats_bench_count_in_log("Authentication Violation"), 1);
-	nats_bench_release_log();
+	assert_int_equal(captured_log_count("word"), 0);
+	assert_int_equal(captured_log_count("secret: NATS cannot be used"), 1);
+	assert_int_equal(captured_log_count("Authentication Violation"), 1);
+	captured_log_end();
 }
 
 static void each_change_is_one_line(void **state)
@@ -502,7 +510,7 @@ static void each_change_is_one_line(void **state)
 	struct nats_bench *bench = *state;
 
 	nats_bench_close(bench);
-	nats_bench_capture_log();
+	capture_log();
 	nats_bench_open(bench, NULL);
 	nats_bench_wait_until(bench, true);
 	nats_bench_nap_ms(200);
@@ -514,10 +522,10 @@ static void each_change_is_one_line(void **state)
 		nats_bench_wait_until(bench, true);
 		nats_bench_nap_ms(200);
 	}
-	assert_int_equal(nats_bench_count_in_log("NATS answers"), 3);
-	assert_int_equal(nats_bench_count_in_log("the connection has ended"), 2);
-	assert_int_equal(nats_bench_count_in_log("NATS cannot be used"), 2);
-	nats_bench_release_log();
+	assert_int_equal(captured_log_count("NATS answers"), 3);
+	assert_int_equal(captured_log_count("the connection has ended"), 2);
+	assert_int_equal(captured_log_count("NATS cannot be used"), 2);
+	captured_log_end();
 }
 
 /* ---- URLs -------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /*
  * One thread with two connections: on one it hears what others publish, on the other it publishes
  * (a connection that has subscribed may do nothing else). They are made while the cache is in use,
- * and ended when it no longer is. Nothing is kept while Redis is away: whoever listens is called
- * when it is back, as if something had happened.
+ * and ended when it no longer is. What is announced while Redis is away is told when it is back;
+ * what others have announced in the meantime is not known, so whoever listens is called then.
  *
  *   state           what happens                                          next
  *   not connected   the cache is in use, and it is time to try            connected

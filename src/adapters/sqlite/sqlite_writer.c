@@ -18,7 +18,7 @@
 #include "adapters/sqlite/sqlite_internal.h"
 #include "base/log.h"
 
-#define CHECKPOINT_FRAMES 4000 /* 16 MiB: at 1000, a twentieth of a busy writer is checkpoints */
+#define CHECKPOINT_FRAMES 4000 /* 16 MiB; a busy writer at 1000: 0.96 to 0.98 times as fast */
 #define WAL_BYTES_MAX (64 * 1024 * 1024)
 #define WAL_FRAME_BYTES (4096 + 24)
 

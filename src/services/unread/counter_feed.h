@@ -1,8 +1,9 @@
 /*
  * Keeps open streams up to date. What this process commits is published to the hub at once, by the
- * intake; what other processes commit is announced on the store without saying whose count it is,
- * so the feed, a thread of its own, reads the counts of everybody who has a stream here. It also
- * does so every few seconds, because an announcement can get lost.
+ * intake; what other processes commit is announced on the store, and through the cache where there
+ * is one, without saying whose count it is, so the feed, a thread of its own, reads the counts of
+ * everybody who has a stream here. It also does so every few seconds, because an announcement can
+ * get lost.
  */
 #ifndef QUIPU_SERVICES_UNREAD_COUNTER_FEED_H
 #define QUIPU_SERVICES_UNREAD_COUNTER_FEED_H
