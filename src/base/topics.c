@@ -1,17 +1,51 @@
 #include "base/topics.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 void topics_init(struct topics *topics)
 {
+	*topics = (struct topics){.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	assert(topics->wake_fd >= 0);
 	pthread_mutex_init(&topics->lock, NULL);
-	topics->count = 0;
 }
 
 void topics_release(struct topics *topics)
 {
 	pthread_mutex_destroy(&topics->lock);
+	close(topics->wake_fd);
+}
+
+void topics_stop(struct topics *topics)
+{
+	topics->is_stopping = true;
+	eventfd_write(topics->wake_fd, 1);
+}
+
+static int milliseconds_until(int64_t until_ns)
+{
+	int64_t left_ns;
+
+	if (until_ns == INT64_MAX)
+		return -1;
+	left_ns = until_ns - clock_steady_ns(&clock_system);
+	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+bool topics_wait(struct topics *topics, int fd, short events, int64_t until_ns)
+{
+	struct pollfd fds[2] = {
+		{.fd = topics->wake_fd, .events = POLLIN}, {.fd = fd, .events = events}};
+	eventfd_t ignored;
+
+	if (poll(fds, 2, milliseconds_until(until_ns)) <= 0)
+		return false;
+	if (fds[0].revents && !topics->is_stopping)
+		eventfd_read(topics->wake_fd, &ignored);
+	return fds[1].revents != 0;
 }
 
 /* With the lock. */
@@ -26,7 +60,7 @@ static struct topic *find_or_make(struct topics *topics, const char *name)
 	return &topics->items[topics->count++];
 }
 
-bool topics_add(struct topics *topics, const char *name)
+void topics_add(struct topics *topics, const char *name)
 {
 	struct topic *topic;
 	bool was_pending;
@@ -36,7 +70,8 @@ bool topics_add(struct topics *topics, const char *name)
 	was_pending = topic->is_pending;
 	topic->is_pending = true;
 	pthread_mutex_unlock(&topics->lock);
-	return !was_pending;
+	if (!was_pending)
+		eventfd_write(topics->wake_fd, 1);
 }
 
 const char *topics_next(struct topics *topics, int64_t *due_ns)

@@ -1,6 +1,7 @@
 /*
  * Topics that are to be announced to other processes, each at most every TOPIC_EVERY_NS however
- * often it is named. Any thread may add; one thread tells.
+ * often it is named, by a thread that also waits for what others announce. Any thread may add and
+ * stop; the rest is that thread's.
  */
 #ifndef QUIPU_BASE_TOPICS_H
 #define QUIPU_BASE_TOPICS_H
@@ -10,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #define TOPICS_MAX 8
-#define TOPIC_EVERY_NS (20 * 1000000LL)
+#define TOPIC_EVERY_NS (20 * NS_PER_MS)
 
 struct topic {
 	const char *name;
@@ -20,6 +23,8 @@ struct topic {
 };
 
 struct topics {
+	int wake_fd;
+	_Atomic bool is_stopping;
 	pthread_mutex_t lock; /* guards the rest */
 	struct topic items[TOPICS_MAX];
 	size_t count;
@@ -28,8 +33,17 @@ struct topics {
 void topics_init(struct topics *topics);
 void topics_release(struct topics *topics);
 
-/* `name` is static. true: it was not pending, so who tells is to be woken. */
-bool topics_add(struct topics *topics, const char *name);
+/* `name` is static. Ends a wait. */
+void topics_add(struct topics *topics, const char *name);
+
+/* Ends a wait, and every one that follows. */
+void topics_stop(struct topics *topics);
+
+/*
+ * Until `fd` has one of `events` (of poll(); −1: no descriptor), something is added or stopped, or
+ * it is `until_ns` (INT64_MAX: for ever). Returns whether `fd` has.
+ */
+bool topics_wait(struct topics *topics, int fd, short events, int64_t until_ns);
 
 /* The pending topic that may be told first, and from when on; NULL: none is pending. */
 const char *topics_next(struct topics *topics, int64_t *due_ns);

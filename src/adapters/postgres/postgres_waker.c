@@ -15,10 +15,7 @@
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "adapters/postgres/postgres_internal.h"
 #include "base/clock.h"
@@ -38,9 +35,7 @@ struct pg_waker {
 	const char *url;
 	struct listeners *listeners;
 	pthread_t thread;
-	int wake_fd;
 	struct topics topics;
-	_Atomic bool stopping;
 
 	/* The thread's own. */
 	enum waker_state state;
@@ -185,8 +180,7 @@ static void read_socket(struct pg_waker *waker)
 
 void pg_waker_announce(struct pg_waker *waker, const char *topic)
 {
-	if (topics_add(&waker->topics, topic))
-		eventfd_write(waker->wake_fd, 1);
+	topics_add(&waker->topics, topic);
 }
 
 static void notify_due(struct pg_waker *waker)
@@ -204,33 +198,15 @@ static void notify_due(struct pg_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* How long there is nothing to do if nothing comes, in ms; −1: for ever. */
-static int patience_ms(struct pg_waker *waker)
-{
-	int64_t until_ns = waker->until_ns;
-	int64_t left_ns;
-
-	if (waker->state == WAKER_READY && !topics_next(&waker->topics, &until_ns))
-		return -1;
-	left_ns = until_ns - now_ns();
-	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
 /* Returns whether the connection's socket has something. */
 static bool wait_for_something(struct pg_waker *waker)
 {
-	struct pollfd fds[2] = {{.fd = waker->wake_fd, .events = POLLIN}, {.fd = -1}};
-	eventfd_t ignored;
+	int fd = waker->connection ? PQsocket(waker->connection) : -1;
+	int64_t until_ns = waker->until_ns;
 
-	if (waker->connection) {
-		fds[1].fd = PQsocket(waker->connection);
-		fds[1].events = waker->events;
-	}
-	if (poll(fds, 2, patience_ms(waker)) <= 0)
-		return false;
-	if (fds[0].revents)
-		eventfd_read(waker->wake_fd, &ignored);
-	return fds[1].revents != 0;
+	if (waker->state == WAKER_READY && !topics_next(&waker->topics, &until_ns))
+		until_ns = INT64_MAX;
+	return topics_wait(&waker->topics, fd, waker->events, until_ns);
 }
 
 static void step(struct pg_waker *waker, bool is_readable)
@@ -255,7 +231,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "pg-waker");
 	dial(waker);
-	while (!atomic_load(&waker->stopping))
+	while (!waker->topics.is_stopping)
 		step(waker, wait_for_something(waker));
 	PQfinish(waker->connection);
 	return NULL;
@@ -271,8 +247,6 @@ struct pg_waker *pg_waker_start(
 	waker->url = url;
 	waker->listeners = listeners;
 	waker->retry_ns = RETRY_FIRST_NS;
-	waker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	assert(waker->wake_fd >= 0);
 	topics_init(&waker->topics);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);
@@ -281,10 +255,8 @@ struct pg_waker *pg_waker_start(
 
 void pg_waker_stop(struct pg_waker *waker)
 {
-	atomic_store(&waker->stopping, true);
-	eventfd_write(waker->wake_fd, 1);
+	topics_stop(&waker->topics);
 	pthread_join(waker->thread, NULL);
 	topics_release(&waker->topics);
-	close(waker->wake_fd);
 	free(waker);
 }

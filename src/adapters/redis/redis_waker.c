@@ -10,11 +10,8 @@
  */
 #include <assert.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "adapters/redis/redis_internal.h"
 #include "base/clock.h"
@@ -33,9 +30,7 @@ struct redis_waker {
 	char id[UUID_SIZE]; /* in front of every topic that we publish */
 	char channel[24];   /* channels are not of a database: those of another have another name */
 	pthread_t thread;
-	int wake_fd;
 	struct topics topics;
-	_Atomic bool stopping;
 
 	/* The thread's own. */
 	struct redis_connection in;
@@ -164,31 +159,17 @@ static void publish_due(struct redis_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* How long there is nothing to do if nothing comes, in ms. */
-static int patience_ms(struct redis_waker *waker)
-{
-	int64_t until_ns = waker->in.context ? now_ns() + PATIENCE_NS : waker->retry_at_ns;
-	int64_t due_ns, left_ns;
-
-	if (waker->in.context && topics_next(&waker->topics, &due_ns) && due_ns < until_ns)
-		until_ns = due_ns;
-	left_ns = until_ns - now_ns();
-	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
 /* Returns whether others have said something, or the connection has ended. */
 static bool wait_for_something(struct redis_waker *waker)
 {
-	struct pollfd fds[2] = {{.fd = waker->wake_fd, .events = POLLIN}, {.fd = -1}};
-	eventfd_t ignored;
+	int64_t until_ns = now_ns() + PATIENCE_NS;
+	int64_t due_ns;
 
-	if (waker->in.context)
-		fds[1] = (struct pollfd){.fd = waker->in.context->fd, .events = POLLIN};
-	if (poll(fds, 2, patience_ms(waker)) <= 0)
-		return false;
-	if (fds[0].revents)
-		eventfd_read(waker->wake_fd, &ignored);
-	return fds[1].revents != 0;
+	if (!waker->in.context)
+		return topics_wait(&waker->topics, -1, 0, waker->retry_at_ns);
+	if (topics_next(&waker->topics, &due_ns) && due_ns < until_ns)
+		until_ns = due_ns;
+	return topics_wait(&waker->topics, waker->in.context->fd, POLLIN, until_ns);
 }
 
 static void step(struct redis_waker *waker, bool is_readable)
@@ -209,7 +190,7 @@ static void *run(void *argument)
 	struct redis_waker *waker = argument;
 
 	pthread_setname_np(pthread_self(), "redis-waker");
-	while (!atomic_load(&waker->stopping))
+	while (!waker->topics.is_stopping)
 		step(waker, wait_for_something(waker));
 	redis_connection_close(&waker->in);
 	redis_connection_close(&waker->out);
@@ -227,8 +208,6 @@ struct redis_waker *redis_waker_start(
 	uuid_random(waker->id);
 	snprintf(waker->channel, sizeof(waker->channel), "quipu:%s", db[0] ? db : "0");
 	topics_init(&waker->topics);
-	waker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	assert(waker->wake_fd >= 0);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);
 	return waker;
@@ -236,16 +215,13 @@ struct redis_waker *redis_waker_start(
 
 void redis_waker_announce(struct redis_waker *waker, const char *topic)
 {
-	if (topics_add(&waker->topics, topic))
-		eventfd_write(waker->wake_fd, 1);
+	topics_add(&waker->topics, topic);
 }
 
 void redis_waker_stop(struct redis_waker *waker)
 {
-	atomic_store(&waker->stopping, true);
-	eventfd_write(waker->wake_fd, 1);
+	topics_stop(&waker->topics);
 	pthread_join(waker->thread, NULL);
 	topics_release(&waker->topics);
-	close(waker->wake_fd);
 	free(waker);
 }
