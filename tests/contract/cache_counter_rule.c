@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
-#include "counter_bench.h"
+#include "counter_fixture.h"
 
 #define SEQUENCES 800
 #define VERSIONS 5
@@ -16,7 +16,7 @@
 
 /* One sequence of steps around one user. */
 struct play {
-	struct cache_bench *bench;
+	struct cache_fixture *fixture;
 	struct cache_session **sessions; /* of the readers; the writer's is behind them */
 	struct dice *dice;
 	struct slice user;
@@ -39,7 +39,7 @@ static struct {
 static void check_hit(struct play *play, const struct cached_counter *counter)
 {
 	seen.hits++;
-	assert_true(counter_bench_is(counter, counter->version));
+	assert_true(counter_fixture_is(counter, counter->version));
 	assert_true(counter->version >= play->refreshed);
 	assert_true(counter->version <= play->stored);
 }
@@ -48,8 +48,8 @@ static void reader_gets(struct play *play, size_t i)
 {
 	struct cached_counter counter =
 		dice_below(play->dice, 3) == 0
-			? counter_bench_get_list(play->sessions[i], play->user)
-			: counter_bench_get(play->sessions[i], play->user);
+			? counter_fixture_get_list(play->sessions[i], play->user)
+			: counter_fixture_get(play->sessions[i], play->user);
 
 	if (counter.hit)
 		check_hit(play, &counter);
@@ -63,7 +63,7 @@ static void reader_fills(struct play *play, size_t i)
 		seen.stale_fills++;
 	else
 		seen.good_fills++;
-	counter_bench_fill(play->sessions[i], &play->readers[i].missed, play->readers[i].read);
+	counter_fixture_fill(play->sessions[i], &play->readers[i].missed, play->readers[i].read);
 	play->readers[i].missed.lease = 0;
 	if (!play->readers[i].missed.is_list)
 		play->has_vanished = false;
@@ -108,7 +108,7 @@ static void writer_refreshes(struct play *play)
 {
 	int64_t version = choose_refresh(play);
 
-	counter_bench_refresh(play->sessions[READERS], play->user, version);
+	counter_fixture_refresh(play->sessions[READERS], play->user, version);
 	play->is_waiting[version] = false;
 	if (version >= play->refreshed) {
 		play->refreshed = version;
@@ -124,8 +124,8 @@ static void time_passes(struct play *play)
 {
 	bool all = dice_below(play->dice, 2) == 0;
 
-	counter_bench_pass_s(
-		play->bench, play->user, all ? CACHE_COUNTER_TTL_S : CACHE_LEASE_TTL_S);
+	counter_fixture_pass_s(
+		play->fixture, play->user, all ? CACHE_COUNTER_TTL_S : CACHE_LEASE_TTL_S);
 	play->has_vanished |= all;
 }
 
@@ -134,12 +134,12 @@ static void something_vanishes(struct play *play)
 	static const enum counter_key keys[] = {LEASE_KEY, COUNTER_KEY, LIST_KEY};
 	enum counter_key key;
 
-	if (cache_bench_is_memory() || dice_below(play->dice, 2) == 0) {
+	if (cache_fixture_is_memory() || dice_below(play->dice, 2) == 0) {
 		time_passes(play);
 		return;
 	}
 	key = keys[dice_below(play->dice, 3)];
-	(void)counter_bench_delete(play->bench, key, play->user);
+	(void)counter_fixture_delete(play->fixture, key, play->user);
 	play->has_vanished |= key == COUNTER_KEY;
 }
 
@@ -166,8 +166,8 @@ static int setup(void **state)
 {
 	struct cache *cache;
 
-	cache_bench_setup(state);
-	cache = ((struct cache_bench *)*state)->cache;
+	cache_fixture_setup(state);
+	cache = ((struct cache_fixture *)*state)->cache;
 	for (int i = 0; i <= READERS; i++)
 		sessions[i] = cache->ops->open_session(cache);
 	return 0;
@@ -177,20 +177,20 @@ static int teardown(void **state)
 {
 	for (int i = 0; i <= READERS; i++)
 		sessions[i]->ops->close(sessions[i]);
-	return cache_bench_teardown(state);
+	return cache_fixture_teardown(state);
 }
 
 static void random_sequences_never_serve_an_older_value(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 	struct dice dice = {.state = 20260004};
 
 	for (int i = 0; i < SEQUENCES; i++) {
 		char name[16];
-		struct play play = {.bench = bench, .sessions = sessions, .dice = &dice};
+		struct play play = {.fixture = fixture, .sessions = sessions, .dice = &dice};
 
 		snprintf(name, sizeof(name), "%d", i);
-		play.user = cache_bench_user(bench, name);
+		play.user = cache_fixture_user(fixture, name);
 		commit(&play);
 		run_play(&play);
 	}

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "counter_bench.h"
+#include "counter_fixture.h"
 
 #define NUMBER_MAX 999999999999999LL
 
 /* Two readers and a writer, and the user that they care about. */
 struct scene {
-	struct cache_bench bench;
+	struct cache_fixture fixture;
 	struct slice user;
 	struct cache_session *a, *b, *writer;
 };
@@ -24,9 +24,9 @@ static int setup(void **state)
 	struct scene *scene = qp_calloc(1, sizeof(*scene));
 	struct cache *cache;
 
-	cache_bench_open(&scene->bench, cache_bench_url());
-	cache = scene->bench.cache;
-	scene->user = cache_bench_user(&scene->bench, "a");
+	cache_fixture_open(&scene->fixture, cache_fixture_url());
+	cache = scene->fixture.cache;
+	scene->user = cache_fixture_user(&scene->fixture, "a");
 	scene->a = cache->ops->open_session(cache);
 	scene->b = cache->ops->open_session(cache);
 	scene->writer = cache->ops->open_session(cache);
@@ -41,29 +41,29 @@ static int teardown(void **state)
 	scene->a->ops->close(scene->a);
 	scene->b->ops->close(scene->b);
 	scene->writer->ops->close(scene->writer);
-	cache_bench_close(&scene->bench);
+	cache_fixture_close(&scene->fixture);
 	free(scene);
 	return 0;
 }
 
 static void assert_version(struct scene *scene, int64_t version)
 {
-	struct cached_counter counter = counter_bench_get(scene->a, scene->user);
+	struct cached_counter counter = counter_fixture_get(scene->a, scene->user);
 
-	assert_true(counter_bench_is(&counter, version));
+	assert_true(counter_fixture_is(&counter, version));
 }
 
 static void assert_list_version(struct scene *scene, int64_t version)
 {
-	struct cached_counter list = counter_bench_get_list(scene->a, scene->user);
+	struct cached_counter list = counter_fixture_get_list(scene->a, scene->user);
 
-	assert_true(counter_bench_is(&list, version));
+	assert_true(counter_fixture_is(&list, version));
 }
 
 /* Reader `a` misses, and gets the lease. */
 static struct cached_counter miss(struct scene *scene)
 {
-	struct cached_counter missed = counter_bench_get(scene->a, scene->user);
+	struct cached_counter missed = counter_fixture_get(scene->a, scene->user);
 
 	assert_true(!missed.hit && missed.lease != 0);
 	return missed;
@@ -71,7 +71,7 @@ static struct cached_counter miss(struct scene *scene)
 
 static struct cached_counter miss_list(struct scene *scene)
 {
-	struct cached_counter missed = counter_bench_get_list(scene->a, scene->user);
+	struct cached_counter missed = counter_fixture_get_list(scene->a, scene->user);
 
 	assert_true(!missed.hit && missed.lease != 0);
 	return missed;
@@ -80,17 +80,17 @@ static struct cached_counter miss_list(struct scene *scene)
 /* Reader `b` makes it. */
 static void know(struct scene *scene, int64_t version)
 {
-	counter_bench_know(scene->b, scene->user, version);
+	counter_fixture_know(scene->b, scene->user, version);
 }
 
 static void refresh(struct scene *scene, int64_t version)
 {
-	counter_bench_refresh(scene->writer, scene->user, version);
+	counter_fixture_refresh(scene->writer, scene->user, version);
 }
 
 static void pass_s(struct scene *scene, int64_t seconds)
 {
-	counter_bench_pass_s(&scene->bench, scene->user, seconds);
+	counter_fixture_pass_s(&scene->fixture, scene->user, seconds);
 }
 
 /* ---- hit and miss ------------------------------------------------------------------------ */
@@ -101,11 +101,11 @@ static void of_those_who_miss_one_gets_the_lease(void **state)
 	struct cached_counter other;
 
 	miss(scene);
-	other = counter_bench_get(scene->b, scene->user);
+	other = counter_fixture_get(scene->b, scene->user);
 	assert_true(!other.hit && other.lease == 0);
-	other = counter_bench_get(scene->a, scene->user);
+	other = counter_fixture_get(scene->a, scene->user);
 	assert_true(!other.hit && other.lease == 0);
-	other = counter_bench_get(scene->b, cache_bench_user(&scene->bench, "other"));
+	other = counter_fixture_get(scene->b, cache_fixture_user(&scene->fixture, "other"));
 	assert_true(!other.hit && other.lease != 0);
 }
 
@@ -114,10 +114,10 @@ static void what_is_filled_under_a_lease_is_a_hit_for_all(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed = miss(scene), counter;
 
-	counter_bench_fill(scene->a, &missed, 7);
+	counter_fixture_fill(scene->a, &missed, 7);
 	assert_version(scene, 7);
-	counter = counter_bench_get(scene->b, scene->user);
-	assert_true(counter_bench_is(&counter, 7));
+	counter = counter_fixture_get(scene->b, scene->user);
+	assert_true(counter_fixture_is(&counter, 7));
 }
 
 static void without_the_lease_nothing_is_filled(void **state)
@@ -125,14 +125,14 @@ static void without_the_lease_nothing_is_filled(void **state)
 	struct scene *scene = *state;
 	struct cached_counter none = {.user_id = scene->user}, guessed = none, missed;
 
-	counter_bench_fill(scene->b, &none, 7);
+	counter_fixture_fill(scene->b, &none, 7);
 	guessed.lease = 12345;
-	counter_bench_fill(scene->b, &guessed, 7);
+	counter_fixture_fill(scene->b, &guessed, 7);
 	missed = miss(scene);
-	counter_bench_fill(scene->b, &none, 7);
-	counter_bench_fill(scene->b, &guessed, 7);
-	assert_false(counter_bench_get(scene->b, scene->user).hit);
-	counter_bench_fill(scene->a, &missed, 8);
+	counter_fixture_fill(scene->b, &none, 7);
+	counter_fixture_fill(scene->b, &guessed, 7);
+	assert_false(counter_fixture_get(scene->b, scene->user).hit);
+	counter_fixture_fill(scene->a, &missed, 8);
 	assert_version(scene, 8);
 }
 
@@ -141,8 +141,8 @@ static void a_lease_is_good_for_one_fill(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed = miss(scene);
 
-	counter_bench_fill(scene->a, &missed, 7);
-	counter_bench_fill(scene->a, &missed, 8);
+	counter_fixture_fill(scene->a, &missed, 7);
+	counter_fixture_fill(scene->a, &missed, 8);
 	assert_version(scene, 7);
 }
 
@@ -187,7 +187,7 @@ static void all_numbers_and_times_come_back(void **state)
 		counter.user_id = scene->user;
 		assert_int_equal(
 			scene->writer->ops->counter_refresh(scene->writer, &counter, 1), STATUS_OK);
-		got = counter_bench_get(scene->a, scene->user);
+		got = counter_fixture_get(scene->a, scene->user);
 		assert_true(got.hit && got.count == counter.count);
 		assert_true(got.version == counter.version);
 		assert_true(got.updated_us == counter.updated_us);
@@ -202,9 +202,9 @@ static void a_change_overtakes_a_reader(void **state)
 	struct cached_counter missed = miss(scene);
 
 	refresh(scene, 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	know(scene, 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	assert_version(scene, 2);
 }
 
@@ -216,9 +216,9 @@ static void a_change_overtakes_a_reader_and_has_ended_by_then(void **state)
 	refresh(scene, 2);
 	know(scene, 2);
 	pass_s(scene, CACHE_COUNTER_TTL_S);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	missed = miss(scene);
-	counter_bench_fill(scene->a, &missed, 2);
+	counter_fixture_fill(scene->a, &missed, 2);
 	assert_version(scene, 2);
 }
 
@@ -228,12 +228,12 @@ static void a_change_overtakes_a_reader_and_another_reads_since(void **state)
 	struct cached_counter missed = miss(scene), later;
 
 	refresh(scene, 2);
-	later = counter_bench_get(scene->b, scene->user);
+	later = counter_fixture_get(scene->b, scene->user);
 	assert_true(later.lease != 0 && later.lease != missed.lease);
-	counter_bench_fill(scene->a, &missed, 1);
-	assert_false(counter_bench_get(scene->a, scene->user).hit);
-	counter_bench_fill(scene->b, &later, 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
+	assert_false(counter_fixture_get(scene->a, scene->user).hit);
+	counter_fixture_fill(scene->b, &later, 2);
+	counter_fixture_fill(scene->a, &missed, 1);
 	assert_version(scene, 2);
 }
 
@@ -243,10 +243,10 @@ static void a_lease_that_has_ended_fills_nothing(void **state)
 	struct cached_counter missed = miss(scene);
 
 	pass_s(scene, CACHE_LEASE_TTL_S - 1);
-	assert_true(counter_bench_get(scene->b, scene->user).lease == 0);
+	assert_true(counter_fixture_get(scene->b, scene->user).lease == 0);
 	pass_s(scene, 1);
-	counter_bench_fill(scene->a, &missed, 1);
-	assert_true(counter_bench_get(scene->b, scene->user).lease != 0);
+	counter_fixture_fill(scene->a, &missed, 1);
+	assert_true(counter_fixture_get(scene->b, scene->user).lease != 0);
 }
 
 static void a_lease_just_before_its_end_is_good(void **state)
@@ -255,7 +255,7 @@ static void a_lease_just_before_its_end_is_good(void **state)
 	struct cached_counter missed = miss(scene);
 
 	pass_s(scene, CACHE_LEASE_TTL_S - 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	assert_version(scene, 1);
 }
 
@@ -265,13 +265,13 @@ static void a_lease_has_ended_and_is_another_readers(void **state)
 	struct cached_counter missed = miss(scene), later;
 
 	pass_s(scene, CACHE_LEASE_TTL_S);
-	later = counter_bench_get(scene->b, scene->user);
+	later = counter_fixture_get(scene->b, scene->user);
 	assert_true(later.lease != 0 && later.lease != missed.lease);
-	counter_bench_fill(scene->a, &missed, 1);
-	assert_false(counter_bench_get(scene->a, scene->user).hit);
-	counter_bench_fill(scene->b, &later, 2); /* and the first has not ended it */
+	counter_fixture_fill(scene->a, &missed, 1);
+	assert_false(counter_fixture_get(scene->a, scene->user).hit);
+	counter_fixture_fill(scene->b, &later, 2); /* and the first has not ended it */
 	assert_version(scene, 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	assert_version(scene, 2);
 }
 
@@ -304,7 +304,7 @@ static void a_late_refresh_does_not_replace_what_was_filled(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed = miss(scene);
 
-	counter_bench_fill(scene->a, &missed, 3);
+	counter_fixture_fill(scene->a, &missed, 3);
 	refresh(scene, 2);
 	assert_version(scene, 3);
 }
@@ -317,11 +317,11 @@ static void a_late_refresh_still_ends_the_lease_and_the_list(void **state)
 
 	know(scene, 3);
 	missed = miss_list(scene);
-	counter_bench_fill(scene->a, &missed, 3);
+	counter_fixture_fill(scene->a, &missed, 3);
 	refresh(scene, 2);
 	missed = miss_list(scene);
 	refresh(scene, 2);
-	counter_bench_fill(scene->a, &missed, 3);
+	counter_fixture_fill(scene->a, &missed, 3);
 	miss_list(scene);
 	assert_version(scene, 3);
 }
@@ -380,11 +380,11 @@ static void the_list_is_an_entry_of_its_own(void **state)
 
 	know(scene, 1);
 	missed = miss_list(scene);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	assert_list_version(scene, 1);
 	pass_s(scene, CACHE_COUNTER_TTL_S);
 	missed = miss_list(scene);
-	counter_bench_fill(scene->a, &missed, 2);
+	counter_fixture_fill(scene->a, &missed, 2);
 	assert_list_version(scene, 2);
 	miss(scene); /* it does not serve as the counter */
 }
@@ -396,10 +396,10 @@ static void a_change_deletes_the_list(void **state)
 
 	know(scene, 1);
 	missed = miss_list(scene);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	refresh(scene, 2);
 	missed = miss_list(scene);
-	counter_bench_fill(scene->a, &missed, 2);
+	counter_fixture_fill(scene->a, &missed, 2);
 	assert_list_version(scene, 2);
 	assert_version(scene, 2);
 }
@@ -412,7 +412,7 @@ static void a_change_overtakes_a_reader_of_the_list(void **state)
 	know(scene, 1);
 	missed = miss_list(scene);
 	refresh(scene, 2);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	miss_list(scene);
 	assert_version(scene, 2);
 }
@@ -422,10 +422,10 @@ static void the_lease_is_one_for_the_counter_and_the_list(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed = miss(scene), list;
 
-	list = counter_bench_get_list(scene->b, scene->user);
+	list = counter_fixture_get_list(scene->b, scene->user);
 	assert_true(!list.hit && list.lease == 0);
-	counter_bench_fill(scene->a, &missed, 1);
-	list = counter_bench_get_list(scene->b, scene->user);
+	counter_fixture_fill(scene->a, &missed, 1);
+	list = counter_fixture_get_list(scene->b, scene->user);
 	assert_true(!list.hit && list.lease != 0);
 }
 
@@ -434,34 +434,34 @@ static void the_lease_is_one_for_the_counter_and_the_list(void **state)
 static void one_call_is_for_many(void **state)
 {
 	struct scene *scene = *state;
-	struct slice other = cache_bench_user(&scene->bench, "b");
+	struct slice other = cache_fixture_user(&scene->fixture, "b");
 	struct cached_counter counters[] = {{.user_id = scene->user},
 		{.user_id = other, .is_list = true}, {.user_id = other}, {.user_id = scene->user}};
 	const struct cache_session_ops *ops = scene->a->ops;
 
 	know(scene, 5);
 	assert_int_equal(ops->counter_get(scene->a, counters, 4), STATUS_OK);
-	assert_true(counter_bench_is(&counters[0], 5) && counter_bench_is(&counters[3], 5));
+	assert_true(counter_fixture_is(&counters[0], 5) && counter_fixture_is(&counters[3], 5));
 	assert_true(!counters[1].hit && counters[1].lease != 0);
 	assert_true(!counters[2].hit && counters[2].lease == 0); /* the same user's, given */
 	for (int i = 1; i <= 2; i++) {
 		int64_t lease = counters[i].lease;
 
-		counters[i] = counter_bench_value(other, 9);
+		counters[i] = counter_fixture_value(other, 9);
 		counters[i].lease = lease;
 		counters[i].is_list = i == 1;
 	}
 	assert_int_equal(ops->counter_fill(scene->a, counters, 4), STATUS_OK);
 	assert_int_equal(ops->counter_get(scene->a, counters, 4), STATUS_OK);
-	assert_true(counter_bench_is(&counters[1], 9));
+	assert_true(counter_fixture_is(&counters[1], 9));
 	assert_false(counters[2].hit);
 }
 
 static void of_several_refreshes_in_a_call_the_latest_counts(void **state)
 {
 	struct scene *scene = *state;
-	const struct cached_counter counters[] = {counter_bench_value(scene->user, 2),
-		counter_bench_value(scene->user, 3), counter_bench_value(scene->user, 1)};
+	const struct cached_counter counters[] = {counter_fixture_value(scene->user, 2),
+		counter_fixture_value(scene->user, 3), counter_fixture_value(scene->user, 1)};
 
 	know(scene, 1);
 	assert_int_equal(
@@ -487,7 +487,7 @@ static void assert_all(struct scene *scene, struct cached_counter *counters, int
 {
 	assert_int_equal(scene->a->ops->counter_get(scene->a, counters, MANY), STATUS_OK);
 	for (int i = 0; i < MANY; i++)
-		assert_true(counter_bench_is(&counters[i], i + added));
+		assert_true(counter_fixture_is(&counters[i], i + added));
 }
 
 static void a_large_batch_is_one_call(void **state)
@@ -500,7 +500,7 @@ static void a_large_batch_is_one_call(void **state)
 		char name[16];
 
 		snprintf(name, sizeof(name), "%d", i);
-		counters[i] = counter_bench_value(cache_bench_user(&scene->bench, name), i);
+		counters[i] = counter_fixture_value(cache_fixture_user(&scene->fixture, name), i);
 	}
 	assert_int_equal(ops->counter_get(scene->a, counters, MANY), STATUS_OK);
 	for (int i = 0; i < MANY; i++)
@@ -508,7 +508,7 @@ static void a_large_batch_is_one_call(void **state)
 	assert_int_equal(ops->counter_fill(scene->a, counters, MANY), STATUS_OK);
 	assert_all(scene, counters, 0);
 	for (int i = 0; i < MANY; i++)
-		counters[i] = counter_bench_value(counters[i].user_id, i + 1);
+		counters[i] = counter_fixture_value(counters[i].user_id, i + 1);
 	assert_int_equal(ops->counter_refresh(scene->a, counters, MANY), STATUS_OK);
 	assert_all(scene, counters, 1);
 	free(counters);
@@ -523,22 +523,22 @@ static void any_user_id_is_a_user_of_its_own(void **state)
 	const int count = sizeof(names) / sizeof(names[0]);
 
 	for (int i = 0; i < count; i++) {
-		struct slice user = cache_bench_user(&scene->bench, names[i]);
+		struct slice user = cache_fixture_user(&scene->fixture, names[i]);
 		struct cached_counter list;
 
-		counter_bench_know(scene->a, user, i);
-		counter_bench_refresh(scene->a, user, 100 + i);
-		list = counter_bench_get_list(scene->a, user);
+		counter_fixture_know(scene->a, user, i);
+		counter_fixture_refresh(scene->a, user, 100 + i);
+		list = counter_fixture_get_list(scene->a, user);
 		assert_true(!list.hit && list.lease != 0);
-		counter_bench_fill(scene->a, &list, 200 + i);
+		counter_fixture_fill(scene->a, &list, 200 + i);
 	}
 	for (int i = 0; i < count; i++) {
-		struct slice user = cache_bench_user(&scene->bench, names[i]);
-		struct cached_counter counter = counter_bench_get(scene->a, user),
-				      list = counter_bench_get_list(scene->a, user);
+		struct slice user = cache_fixture_user(&scene->fixture, names[i]);
+		struct cached_counter counter = counter_fixture_get(scene->a, user),
+				      list = counter_fixture_get_list(scene->a, user);
 
-		assert_true(counter_bench_is(&counter, 100 + i));
-		assert_true(counter_bench_is(&list, 200 + i));
+		assert_true(counter_fixture_is(&counter, 100 + i));
+		assert_true(counter_fixture_is(&list, 200 + i));
 	}
 }
 
@@ -550,30 +550,30 @@ static void a_user_id_may_be_long(void **state)
 	const struct cache_session_ops *ops = scene->a->ops;
 
 	memset(longest, 'x', sizeof(longest));
-	memcpy(longest, scene->bench.prefix, strlen(scene->bench.prefix));
+	memcpy(longest, scene->fixture.prefix, strlen(scene->fixture.prefix));
 	for (size_t i = 0; i < 200; i++)
-		counters[i] = counter_bench_value(slice_make(longest, 256 - i), (int64_t)i);
+		counters[i] = counter_fixture_value(slice_make(longest, 256 - i), (int64_t)i);
 	assert_int_equal(ops->counter_get(scene->a, counters, 200), STATUS_OK);
 	assert_int_equal(ops->counter_fill(scene->a, counters, 200), STATUS_OK);
 	for (int i = 0; i < 200; i++)
-		counters[i] = counter_bench_value(counters[i].user_id, i + 1);
+		counters[i] = counter_fixture_value(counters[i].user_id, i + 1);
 	assert_int_equal(ops->counter_refresh(scene->a, counters, 200), STATUS_OK);
 	assert_int_equal(ops->counter_get(scene->a, counters, 200), STATUS_OK);
 	for (int i = 0; i < 200; i++)
-		assert_true(counter_bench_is(&counters[i], i + 1));
+		assert_true(counter_fixture_is(&counters[i], i + 1));
 }
 
 static void counters_and_limits_of_a_user_are_apart(void **state)
 {
 	struct scene *scene = *state;
 
-	cache_bench_fill(&scene->bench, scene->user, 5, 0);
+	cache_fixture_fill(&scene->fixture, scene->user, 5, 0);
 	know(scene, 3);
-	cache_bench_drop(&scene->bench, scene->user);
+	cache_fixture_drop(&scene->fixture, scene->user);
 	assert_version(scene, 3);
-	cache_bench_fill(&scene->bench, scene->user, 5, 0);
+	cache_fixture_fill(&scene->fixture, scene->user, 5, 0);
 	refresh(scene, 4);
-	assert_true(cache_bench_has(&scene->bench, scene->user));
+	assert_true(cache_fixture_has(&scene->fixture, scene->user));
 }
 
 /* ---- several threads --------------------------------------------------------------------- */
@@ -583,11 +583,11 @@ static void threads_are_never_told_an_older_value(void **state)
 	struct scene *scene = *state;
 	struct counter_crowd crowd;
 
-	counter_crowd_start(&crowd, &scene->bench);
+	counter_crowd_start(&crowd, &scene->fixture);
 	for (int i = 0; i < 200; i++) {
 		usleep(5000);
-		if (!cache_bench_is_memory())
-			(void)counter_bench_delete(&scene->bench, COUNTER_KEY, crowd.user_id);
+		if (!cache_fixture_is_memory())
+			(void)counter_fixture_delete(&scene->fixture, COUNTER_KEY, crowd.user_id);
 	}
 	counter_crowd_stop(&crowd);
 }
@@ -601,12 +601,12 @@ static void a_change_overtakes_a_reader_and_is_deleted_by_then(void **state)
 
 	refresh(scene, 2);
 	know(scene, 2);
-	assert_true(counter_bench_delete(&scene->bench, COUNTER_KEY, scene->user));
-	counter_bench_fill(scene->a, &missed, 1);
+	assert_true(counter_fixture_delete(&scene->fixture, COUNTER_KEY, scene->user));
+	counter_fixture_fill(scene->a, &missed, 1);
 	later = miss(scene);
-	counter_bench_fill(scene->b, &missed, 1);
-	assert_false(counter_bench_get(scene->b, scene->user).hit);
-	counter_bench_fill(scene->a, &later, 2);
+	counter_fixture_fill(scene->b, &missed, 1);
+	assert_false(counter_fixture_get(scene->b, scene->user).hit);
+	counter_fixture_fill(scene->a, &later, 2);
 	assert_version(scene, 2);
 }
 
@@ -615,11 +615,11 @@ static void a_fill_does_not_replace_a_later_version(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed = miss(scene);
 
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user,
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user,
 		"{\"count\":3,\"version\":3,\"lastUpdated\":\"2026-01-08T06:50:00.123459Z\"}", 60);
-	counter_bench_fill(scene->a, &missed, 2);
+	counter_fixture_fill(scene->a, &missed, 2);
 	assert_version(scene, 3);
-	assert_string_equal(counter_bench_text(&scene->bench, LEASE_KEY, scene->user), "");
+	assert_string_equal(counter_fixture_text(&scene->fixture, LEASE_KEY, scene->user), "");
 }
 
 static void the_keys_hold_the_json_of_the_contract(void **state)
@@ -630,20 +630,22 @@ static void the_keys_hold_the_json_of_the_contract(void **state)
 
 	know(scene, 6);
 	refresh(scene, 7);
-	assert_string_equal(counter_bench_text(&scene->bench, COUNTER_KEY, scene->user),
+	assert_string_equal(counter_fixture_text(&scene->fixture, COUNTER_KEY, scene->user),
 		"{\"count\":7,\"version\":7,\"lastUpdated\":\"2026-01-08T06:50:00.123463Z\"}");
 	assert_in_range(
-		counter_bench_ttl_ms(&scene->bench, COUNTER_KEY, scene->user), 290000, 300000);
+		counter_fixture_ttl_ms(&scene->fixture, COUNTER_KEY, scene->user), 290000, 300000);
 	list = miss_list(scene);
 	snprintf(token, sizeof(token), "%lld", (long long)list.lease);
-	assert_string_equal(counter_bench_text(&scene->bench, LEASE_KEY, scene->user), token);
-	assert_in_range(counter_bench_ttl_ms(&scene->bench, LEASE_KEY, scene->user), 5000, 10000);
-	counter_bench_fill(scene->a, &list, 7);
-	assert_string_equal(counter_bench_text(&scene->bench, LIST_KEY, scene->user),
+	assert_string_equal(counter_fixture_text(&scene->fixture, LEASE_KEY, scene->user), token);
+	assert_in_range(
+		counter_fixture_ttl_ms(&scene->fixture, LEASE_KEY, scene->user), 5000, 10000);
+	counter_fixture_fill(scene->a, &list, 7);
+	assert_string_equal(counter_fixture_text(&scene->fixture, LIST_KEY, scene->user),
 		"[{\"type\":\"UnreadMessages\",\"count\":7,\"version\":7,"
 		"\"lastUpdated\":\"2026-01-08T06:50:00.123463Z\"}]");
-	assert_in_range(counter_bench_ttl_ms(&scene->bench, LIST_KEY, scene->user), 290000, 300000);
-	assert_string_equal(counter_bench_text(&scene->bench, LEASE_KEY, scene->user), "");
+	assert_in_range(
+		counter_fixture_ttl_ms(&scene->fixture, LIST_KEY, scene->user), 290000, 300000);
+	assert_string_equal(counter_fixture_text(&scene->fixture, LEASE_KEY, scene->user), "");
 }
 
 /* ---- of the memory cache alone ----------------------------------------------------------- */
@@ -654,7 +656,7 @@ static void crowd_out(struct scene *scene)
 		char name[16];
 
 		snprintf(name, sizeof(name), "%d", i);
-		cache_bench_fill(&scene->bench, slice_of(name), 1, 0);
+		cache_fixture_fill(&scene->fixture, slice_of(name), 1, 0);
 	}
 }
 
@@ -666,10 +668,10 @@ static void what_is_crowded_out_does_not_let_an_old_value_in(void **state)
 	refresh(scene, 2);
 	know(scene, 2);
 	crowd_out(scene);
-	counter_bench_fill(scene->a, &missed, 1);
+	counter_fixture_fill(scene->a, &missed, 1);
 	missed = miss(scene);
 	crowd_out(scene); /* the lease too: then nobody fills */
-	counter_bench_fill(scene->a, &missed, 2);
+	counter_fixture_fill(scene->a, &missed, 2);
 	miss(scene);
 }
 
@@ -721,7 +723,7 @@ int cache_counter_tests(void)
 	};
 	int failed = cmocka_run_group_tests_name("cache_counters", tests, NULL, NULL);
 
-	if (cache_bench_is_memory())
+	if (cache_fixture_is_memory())
 		failed += cmocka_run_group_tests_name(
 			"cache_counters_memory", memory_tests, NULL, NULL);
 	else

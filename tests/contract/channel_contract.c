@@ -1,5 +1,5 @@
 /* What ports/channel.h promises, on the engine that QUIPU_CONTRACT_CHANNEL names: log, webhook. */
-#include "channel_bench.h"
+#include "channel_fixture.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,98 +20,99 @@ static int silence_log(void **state)
 
 static int setup(void **state)
 {
-	struct channel_bench *bench = qp_calloc(1, sizeof(*bench));
+	struct channel_fixture *fixture = qp_calloc(1, sizeof(*fixture));
 	const char *engine = getenv("QUIPU_CONTRACT_CHANNEL");
 
 	if (engine && strcmp(engine, "webhook") == 0) {
-		bench->server = hook_server_start(false);
-		bench->channel = bench_webhook(bench->server, NULL);
+		fixture->server = hook_server_start(false);
+		fixture->channel = channel_fixture_webhook(fixture->server, NULL);
 	} else {
-		bench->channel = console_channel_new();
+		fixture->channel = console_channel_new();
 	}
-	*state = bench;
+	*state = fixture;
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	bench->channel->ops->free(bench->channel);
-	if (bench->server)
-		hook_server_stop(bench->server);
-	free(bench);
+	fixture->channel->ops->free(fixture->channel);
+	if (fixture->server)
+		hook_server_stop(fixture->server);
+	free(fixture);
 	return 0;
 }
 
-static size_t free_slots(const struct channel_bench *bench)
+static size_t free_slots(const struct channel_fixture *fixture)
 {
-	return bench->channel->ops->free_slots(bench->channel);
+	return fixture->channel->ops->free_slots(fixture->channel);
 }
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
 static void a_new_channel_has_all_its_slots_free(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	assert_true(bench->channel->slots > 0);
-	assert_true(bench->channel->longest_ns > 0);
-	assert_non_null(bench->channel->engine);
-	assert_int_equal(free_slots(bench), bench->channel->slots);
+	assert_true(fixture->channel->slots > 0);
+	assert_true(fixture->channel->longest_ns > 0);
+	assert_non_null(fixture->channel->engine);
+	assert_int_equal(free_slots(fixture), fixture->channel->slots);
 }
 
 static void a_notice_is_told_once_with_its_tag(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	const struct notice_result *result;
 
-	bench_send(bench, "200.a", UINT64_MAX);
-	bench_gather(bench, 1);
-	result = bench_result(bench, UINT64_MAX);
+	channel_fixture_send(fixture, "200.a", UINT64_MAX);
+	channel_fixture_gather(fixture, 1);
+	result = channel_fixture_result(fixture, UINT64_MAX);
 	assert_int_equal(result->fate, NOTICE_SENT);
 	assert_string_equal(result->error, "");
-	assert_int_equal(bench_wait(bench, 0), 0);
+	assert_int_equal(channel_fixture_wait(fixture, 0), 0);
 }
 
 static void a_slot_is_taken_until_its_result_is_given(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	bench_send(bench, "200.a", 1);
-	assert_int_equal(free_slots(bench), bench->channel->slots - 1);
-	bench_send(bench, "200.b", 2);
-	assert_int_equal(free_slots(bench), bench->channel->slots - 2);
-	bench_gather(bench, 2);
-	assert_int_equal(free_slots(bench), bench->channel->slots);
+	channel_fixture_send(fixture, "200.a", 1);
+	assert_int_equal(free_slots(fixture), fixture->channel->slots - 1);
+	channel_fixture_send(fixture, "200.b", 2);
+	assert_int_equal(free_slots(fixture), fixture->channel->slots - 2);
+	channel_fixture_gather(fixture, 2);
+	assert_int_equal(free_slots(fixture), fixture->channel->slots);
 }
 
 static void every_slot_can_be_used_again_and_again(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	for (uint64_t round = 0; round < 3; round++) {
-		bench->result_count = 0;
-		for (uint64_t i = 0; i < bench->channel->slots; i++)
-			bench_send(bench, "200.a", round << 32 | i);
-		assert_int_equal(free_slots(bench), 0);
-		bench_gather(bench, bench->channel->slots);
-		for (uint64_t i = 0; i < bench->channel->slots; i++)
-			assert_int_equal(bench_result(bench, round << 32 | i)->fate, NOTICE_SENT);
-		assert_int_equal(free_slots(bench), bench->channel->slots);
+		fixture->result_count = 0;
+		for (uint64_t i = 0; i < fixture->channel->slots; i++)
+			channel_fixture_send(fixture, "200.a", round << 32 | i);
+		assert_int_equal(free_slots(fixture), 0);
+		channel_fixture_gather(fixture, fixture->channel->slots);
+		for (uint64_t i = 0; i < fixture->channel->slots; i++)
+			assert_int_equal(channel_fixture_result(fixture, round << 32 | i)->fate,
+				NOTICE_SENT);
+		assert_int_equal(free_slots(fixture), fixture->channel->slots);
 	}
 }
 
 static void no_more_results_are_given_than_asked_for(void **state)
 {
-	struct channel_bench *bench = *state;
-	struct channel *channel = bench->channel;
-	int64_t until_ms = bench_now_ms() + 10000;
+	struct channel_fixture *fixture = *state;
+	struct channel *channel = fixture->channel;
+	int64_t until_ms = channel_fixture_now_ms() + 10000;
 	bool seen[10] = {false};
 	size_t total = 0;
 
 	for (uint64_t i = 0; i < COUNT_OF(seen); i++)
-		bench_send(bench, "200.a", i);
+		channel_fixture_send(fixture, "200.a", i);
 	while (total < COUNT_OF(seen)) {
 		struct notice_result results[3];
 		size_t count = channel->ops->wait(channel, results, 3, until_ms * NS_PER_MS);
@@ -122,24 +123,24 @@ static void no_more_results_are_given_than_asked_for(void **state)
 			seen[results[i].tag] = true;
 		}
 		total += count;
-		assert_int_equal(free_slots(bench), channel->slots - (COUNT_OF(seen) - total));
+		assert_int_equal(free_slots(fixture), channel->slots - (COUNT_OF(seen) - total));
 	}
 }
 
 static void what_is_sent_is_copied(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	char id[] = "200.copied", trace[] = "00-trace-01", body[] = "{\"a\":1}";
 	struct notice notice = {
 		.id = slice_of(id), .trace = slice_of(trace), .body = slice_of(body), .tag = 1};
 
-	bench->channel->ops->send(bench->channel, &notice);
+	fixture->channel->ops->send(fixture->channel, &notice);
 	memset(id, 'x', sizeof(id));
 	memset(trace, 'x', sizeof(trace));
 	memset(body, 'x', sizeof(body));
-	bench_gather(bench, 1);
-	if (bench->server) {
-		struct hook_request request = hook_server_request(bench->server, 0);
+	channel_fixture_gather(fixture, 1);
+	if (fixture->server) {
+		struct hook_request request = hook_server_request(fixture->server, 0);
 
 		assert_string_equal(request.body, "{\"a\":1}");
 		assert_non_null(strstr(request.head, "200.copied"));
@@ -149,7 +150,7 @@ static void what_is_sent_is_copied(void **state)
 
 static void bodies_of_any_kind_are_sent(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	static char large[64 * 1024];
 	struct notice notices[] = {
 		{.id = SLICE("200.a"), .tag = 1},
@@ -161,38 +162,38 @@ static void bodies_of_any_kind_are_sent(void **state)
 
 	memset(large, 'a', sizeof(large));
 	for (size_t i = 0; i < COUNT_OF(notices); i++)
-		bench->channel->ops->send(bench->channel, &notices[i]);
-	bench_gather(bench, COUNT_OF(notices));
+		fixture->channel->ops->send(fixture->channel, &notices[i]);
+	channel_fixture_gather(fixture, COUNT_OF(notices));
 	for (uint64_t tag = 1; tag <= COUNT_OF(notices); tag++)
-		assert_int_equal(bench_result(bench, tag)->fate, NOTICE_SENT);
+		assert_int_equal(channel_fixture_result(fixture, tag)->fate, NOTICE_SENT);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
 static void a_wait_for_nothing_ends_at_its_time(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms();
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms();
 
-	assert_int_equal(bench_wait(bench, 200), 0);
-	assert_in_range(bench_now_ms() - began_ms, 199, 200 + AT_ONCE_MS);
-	began_ms = bench_now_ms();
-	assert_int_equal(bench->channel->ops->wait(bench->channel, bench->results, 1, 0), 0);
-	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
+	assert_int_equal(channel_fixture_wait(fixture, 200), 0);
+	assert_in_range(channel_fixture_now_ms() - began_ms, 199, 200 + AT_ONCE_MS);
+	began_ms = channel_fixture_now_ms();
+	assert_int_equal(fixture->channel->ops->wait(fixture->channel, fixture->results, 1, 0), 0);
+	assert_in_range(channel_fixture_now_ms() - began_ms, 0, AT_ONCE_MS);
 }
 
 static void a_wake_ends_the_next_wait_and_no_other(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms();
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms();
 
-	bench->channel->ops->wake(bench->channel);
-	bench->channel->ops->wake(bench->channel);
-	assert_int_equal(bench_wait(bench, 10000), 0);
-	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
-	began_ms = bench_now_ms();
-	assert_int_equal(bench_wait(bench, 100), 0);
-	assert_in_range(bench_now_ms() - began_ms, 99, 100 + AT_ONCE_MS);
+	fixture->channel->ops->wake(fixture->channel);
+	fixture->channel->ops->wake(fixture->channel);
+	assert_int_equal(channel_fixture_wait(fixture, 10000), 0);
+	assert_in_range(channel_fixture_now_ms() - began_ms, 0, AT_ONCE_MS);
+	began_ms = channel_fixture_now_ms();
+	assert_int_equal(channel_fixture_wait(fixture, 100), 0);
+	assert_in_range(channel_fixture_now_ms() - began_ms, 99, 100 + AT_ONCE_MS);
 }
 
 static void *wake_later(void *channel)
@@ -206,13 +207,13 @@ static void *wake_later(void *channel)
 
 static void a_wake_from_another_thread_ends_a_wait(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms();
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms();
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, wake_later, bench->channel);
-	assert_int_equal(bench_wait(bench, 10000), 0);
-	assert_in_range(bench_now_ms() - began_ms, 99, 100 + AT_ONCE_MS);
+	pthread_create(&thread, NULL, wake_later, fixture->channel);
+	assert_int_equal(channel_fixture_wait(fixture, 10000), 0);
+	assert_in_range(channel_fixture_now_ms() - began_ms, 99, 100 + AT_ONCE_MS);
 	pthread_join(thread, NULL);
 }
 
@@ -225,17 +226,17 @@ static void *wake_often(void *channel)
 
 static void wakes_lose_no_results(void **state)
 {
-	struct channel_bench *bench = *state;
-	size_t count = bench->channel->slots;
+	struct channel_fixture *fixture = *state;
+	size_t count = fixture->channel->slots;
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, wake_often, bench->channel);
+	pthread_create(&thread, NULL, wake_often, fixture->channel);
 	for (uint64_t i = 0; i < count; i++)
-		bench_send(bench, "200.a", i);
-	bench_gather(bench, count);
+		channel_fixture_send(fixture, "200.a", i);
+	channel_fixture_gather(fixture, count);
 	pthread_join(thread, NULL);
 	for (uint64_t i = 0; i < count; i++)
-		assert_int_equal(bench_result(bench, i)->fate, NOTICE_SENT);
+		assert_int_equal(channel_fixture_result(fixture, i)->fate, NOTICE_SENT);
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
@@ -243,12 +244,12 @@ static void wakes_lose_no_results(void **state)
 /* What is left behind, ASan tells. */
 static void a_channel_can_be_freed_with_notices_in_it(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct notice_result result;
 
 	for (uint64_t i = 0; i < 10; i++)
-		bench_send(bench, "200.a", i);
-	assert_int_equal(bench->channel->ops->wait(bench->channel, &result, 1, INT64_MAX), 1);
+		channel_fixture_send(fixture, "200.a", i);
+	assert_int_equal(fixture->channel->ops->wait(fixture->channel, &result, 1, INT64_MAX), 1);
 }
 
 int main(void)

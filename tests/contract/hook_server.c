@@ -74,7 +74,7 @@ static bool put_text(int fd, const char *text)
 static bool put_status(int fd, const char *status)
 {
 	bool empty = strcmp(status, "204") == 0 || strcmp(status, "304") == 0;
-	char answer[128];
+	char answer[256];
 
 	snprintf(answer, sizeof(answer), "HTTP/1.1 %s Whatever\r\n%s", status,
 		empty ? "\r\n" : "Content-Length: 2\r\n\r\n{}");

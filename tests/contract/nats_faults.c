@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "captured_log.h"
-#include "nats_bench.h"
+#include "nats_fixture.h"
 
 #define SKIPPED 77
 
@@ -31,80 +31,81 @@ static void capture_log(void)
 
 /* ---- a server that is away --------------------------------------------------------------- */
 
-static void refuse_at_once(struct nats_bench *bench)
+static void refuse_at_once(struct nats_fixture *fixture)
 {
-	struct bus_message *messages = nats_bench_make(bench, 10);
-	int64_t began_ms = nats_bench_now_ms();
+	struct bus_message *messages = nats_fixture_make(fixture, 10);
+	int64_t began_ms = nats_fixture_now_ms();
 
 	messages[0].fate = BUS_CONFIRMED;
-	assert_int_equal(nats_bench_publish(bench, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
-	assert_true(nats_bench_now_ms() - began_ms < AT_ONCE_MS);
+	assert_int_equal(
+		nats_fixture_publish(fixture, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
+	assert_true(nats_fixture_now_ms() - began_ms < AT_ONCE_MS);
 	for (size_t i = 0; i < 10; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 }
 
 static void a_bus_without_a_server_refuses_at_once_and_comes_back(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	for (int round = 0; round < 4; round++) {
-		int64_t began_ms = nats_bench_now_ms();
+		int64_t began_ms = nats_fixture_now_ms();
 
 		if (round % 2)
 			nats_server_kill();
 		else
 			nats_server_stop();
-		nats_bench_wait_until(bench, false);
-		assert_true(nats_bench_now_ms() - began_ms < 1000);
-		refuse_at_once(bench);
-		nats_bench_nap_ms(round < 2 ? 0 : 500);
-		refuse_at_once(bench);
+		nats_fixture_wait_until(fixture, false);
+		assert_true(nats_fixture_now_ms() - began_ms < 1000);
+		refuse_at_once(fixture);
+		nats_fixture_nap_ms(round < 2 ? 0 : 500);
+		refuse_at_once(fixture);
 		nats_server_start();
-		nats_bench_wait_until(bench, true);
-		nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+		nats_fixture_wait_until(fixture, true);
+		nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	}
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void a_bus_may_start_before_its_server(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	nats_server_stop();
-	nats_bench_open(bench, NULL);
-	nats_bench_nap_ms(300);
-	assert_false(bench->bus->ops->is_up(bench->bus));
-	refuse_at_once(bench);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_nap_ms(300);
+	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	refuse_at_once(fixture);
 	nats_server_start();
-	nats_bench_wait_until(bench, true);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_wait_until(fixture, true);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void a_bus_may_end_while_its_server_is_away_or_hangs(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 	int64_t began_ms;
 
 	nats_server_freeze();
-	began_ms = nats_bench_now_ms();
-	nats_bench_close(bench);
-	nats_bench_open(bench, NULL);
-	nats_bench_nap_ms(100);
-	nats_bench_close(bench);
-	assert_true(nats_bench_now_ms() - began_ms < 8000);
+	began_ms = nats_fixture_now_ms();
+	nats_fixture_close(fixture);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_nap_ms(100);
+	nats_fixture_close(fixture);
+	assert_true(nats_fixture_now_ms() - began_ms < 8000);
 	nats_server_kill();
-	nats_bench_open(bench, NULL);
-	nats_bench_nap_ms(100);
-	began_ms = nats_bench_now_ms();
-	nats_bench_close(bench);
-	assert_true(nats_bench_now_ms() - began_ms < 1000);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_nap_ms(100);
+	began_ms = nats_fixture_now_ms();
+	nats_fixture_close(fixture);
+	assert_true(nats_fixture_now_ms() - began_ms < 1000);
 }
 
 struct load {
-	struct nats_bench *bench;
+	struct nats_fixture *fixture;
 	_Atomic bool stop;
 	int64_t longest_ms;
 };
@@ -113,15 +114,15 @@ static void *publish_on_and_on(void *context)
 {
 	struct load *load = context;
 
-	while (!atomic_load(&load->stop) && load->bench->sent_count + 50 <= MESSAGES_MAX) {
-		struct bus_message *messages = nats_bench_make(load->bench, 50);
-		int64_t began_ms = nats_bench_now_ms();
-		enum status status = nats_bench_publish(load->bench, messages, 50, 150);
-		int64_t took_ms = nats_bench_now_ms() - began_ms;
+	while (!atomic_load(&load->stop) && load->fixture->sent_count + 50 <= MESSAGES_MAX) {
+		struct bus_message *messages = nats_fixture_make(load->fixture, 50);
+		int64_t began_ms = nats_fixture_now_ms();
+		enum status status = nats_fixture_publish(load->fixture, messages, 50, 150);
+		int64_t took_ms = nats_fixture_now_ms() - began_ms;
 
 		if (took_ms > load->longest_ms)
 			load->longest_ms = took_ms;
-		nats_bench_nap_ms(status == STATUS_OK ? 2 : 20);
+		nats_fixture_nap_ms(status == STATUS_OK ? 2 : 20);
 	}
 	return NULL;
 }
@@ -130,7 +131,7 @@ static void disturb(int round)
 {
 	if (round % 3 == 2) {
 		nats_server_freeze();
-		nats_bench_nap_ms(700);
+		nats_fixture_nap_ms(700);
 		nats_server_thaw();
 		return;
 	}
@@ -138,114 +139,116 @@ static void disturb(int round)
 		nats_server_kill();
 	else
 		nats_server_stop();
-	nats_bench_nap_ms(round % 2 ? 300 : 0);
+	nats_fixture_nap_ms(round % 2 ? 300 : 0);
 	nats_server_start();
 }
 
 static void servers_that_come_and_go_under_load(void **state)
 {
-	struct nats_bench *bench = *state;
-	struct load load = {.bench = bench};
+	struct nats_fixture *fixture = *state;
+	struct load load = {.fixture = fixture};
 	pthread_t thread;
 
-	nats_bench_publish_all(bench, 1, BUS_CONFIRMED);
+	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	pthread_create(&thread, NULL, publish_on_and_on, &load);
 	for (int i = 0; i < 9; i++) {
-		nats_bench_nap_ms(300);
+		nats_fixture_nap_ms(300);
 		disturb(i);
 	}
-	nats_bench_wait_until(bench, true);
-	nats_bench_nap_ms(300);
+	nats_fixture_wait_until(fixture, true);
+	nats_fixture_nap_ms(300);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 	print_message("%zu confirmed, %zu not persisted, %zu unknown; the longest of 150 ms took "
 		      "%lld ms\n",
-		nats_bench_count(bench, BUS_CONFIRMED), nats_bench_count(bench, BUS_NOT_PERSISTED),
-		nats_bench_count(bench, BUS_UNKNOWN), (long long)load.longest_ms);
+		nats_fixture_count(fixture, BUS_CONFIRMED),
+		nats_fixture_count(fixture, BUS_NOT_PERSISTED),
+		nats_fixture_count(fixture, BUS_UNKNOWN), (long long)load.longest_ms);
 	assert_true(load.longest_ms < 150 + LATE_MS);
-	assert_true(nats_bench_count(bench, BUS_CONFIRMED) > 100);
+	assert_true(nats_fixture_count(fixture, BUS_CONFIRMED) > 100);
 }
 
 /* ---- a server that hangs ----------------------------------------------------------------- */
 
 static void a_frozen_server_leaves_fates_unknown_at_the_deadline(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_publish_all(bench, 100, BUS_CONFIRMED);
+	nats_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
 	for (int round = 0; round < 3; round++) {
-		struct bus_message *messages = nats_bench_make(bench, 100);
-		int64_t began_ms = nats_bench_now_ms();
+		struct bus_message *messages = nats_fixture_make(fixture, 100);
+		int64_t began_ms = nats_fixture_now_ms();
 
 		nats_server_freeze();
-		assert_int_equal(nats_bench_publish(bench, messages, 100, 300), STATUS_OK);
-		assert_in_range(nats_bench_now_ms() - began_ms, 290, 300 + LATE_MS);
+		assert_int_equal(nats_fixture_publish(fixture, messages, 100, 300), STATUS_OK);
+		assert_in_range(nats_fixture_now_ms() - began_ms, 290, 300 + LATE_MS);
 		nats_server_thaw();
 		for (size_t i = 0; i < 100; i++)
 			assert_int_equal(messages[i].fate, BUS_UNKNOWN);
-		nats_bench_wait_until(bench, true);
-		nats_bench_publish_all(bench, 100, BUS_CONFIRMED); /* late answers reach nobody */
+		nats_fixture_wait_until(fixture, true);
+		nats_fixture_publish_all(
+			fixture, 100, BUS_CONFIRMED); /* late answers reach nobody */
 	}
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 /* More than the buffers of a socket hold: writing itself has to wait. */
 static void a_frozen_server_does_not_hold_up_large_messages(void **state)
 {
-	struct nats_bench *bench = *state;
-	struct bus_message *messages = nats_bench_make(bench, 40);
+	struct nats_fixture *fixture = *state;
+	struct bus_message *messages = nats_fixture_make(fixture, 40);
 	size_t size = 1000 * 1000;
 	char *value = qp_calloc(size, 1);
-	int64_t began_ms = nats_bench_now_ms();
+	int64_t began_ms = nats_fixture_now_ms();
 
 	for (size_t i = 0; i < 40; i++)
 		messages[i].value = slice_make(value, size);
 	nats_server_freeze();
 	for (size_t i = 0; i < 40; i++) {
-		enum status status = nats_bench_publish(bench, &messages[i], 1, 10);
+		enum status status = nats_fixture_publish(fixture, &messages[i], 1, 10);
 
 		assert_true(status == STATUS_OK || i > 0);
 	}
-	assert_true(nats_bench_now_ms() - began_ms < 40 * 10 + LATE_MS);
+	assert_true(nats_fixture_now_ms() - began_ms < 40 * 10 + LATE_MS);
 	nats_server_thaw();
-	nats_bench_wait_until(bench, true);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_wait_until(fixture, true);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 	free(value);
 }
 
 static void the_breaker_opens_for_a_server_that_hangs(void **state)
 {
-	struct nats_bench *bench = *state;
-	int64_t began_ms = nats_bench_now_ms();
+	struct nats_fixture *fixture = *state;
+	int64_t began_ms = nats_fixture_now_ms();
 
 	nats_server_freeze();
-	nats_bench_wait_until(bench, false);
-	assert_true(nats_bench_now_ms() - began_ms < 8000);
-	refuse_at_once(bench);
+	nats_fixture_wait_until(fixture, false);
+	assert_true(nats_fixture_now_ms() - began_ms < 8000);
+	refuse_at_once(fixture);
 	nats_server_thaw();
-	nats_bench_wait_until(bench, true);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_wait_until(fixture, true);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 }
 
 /* ---- a server that forgets --------------------------------------------------------------- */
 
 static void wiped_data_is_made_anew(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_server_kill();
 	nats_server_wipe();
 	nats_server_start();
-	nats_bench_wait_until(bench, false);
-	nats_bench_wait_until(bench, true);
-	bench->sent_count = 0; /* those are gone */
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_wait_until(fixture, false);
+	nats_fixture_wait_until(fixture, true);
+	fixture->sent_count = 0; /* those are gone */
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void delete_stream(const char *name)
@@ -259,14 +262,14 @@ static void delete_stream(const char *name)
 
 static void a_stream_that_is_deleted_is_made_anew(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	delete_stream("ENTITLEMENTS");
-	nats_bench_publish_all(bench, 1, BUS_NOT_PERSISTED);
-	bench->sent_count = 0;
-	nats_bench_publish_until_confirmed(bench);
-	nats_bench_assert_fates(bench);
+	nats_fixture_publish_all(fixture, 1, BUS_NOT_PERSISTED);
+	fixture->sent_count = 0;
+	nats_fixture_publish_until_confirmed(fixture);
+	nats_fixture_assert_fates(fixture);
 }
 
 /* ---- streams of others ------------------------------------------------------------------- */
@@ -309,25 +312,25 @@ static void a_stream_of_an_operator_is_changed_where_needed(void **state)
 {
 	static const char *some[] = {"audit.>", GRANTED};
 	static const char *wide[] = {"entitlements.>"};
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	delete_stream("ENTITLEMENTS");
 	make_stream("ENTITLEMENTS", some, 2);
-	nats_bench_open(bench, NULL);
-	nats_bench_wait_until(bench, true);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_wait_until(fixture, true);
 	assert_stream(4);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_close(bench);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_close(fixture);
 
 	delete_stream("ENTITLEMENTS");
 	make_stream("ENTITLEMENTS", wide, 1);
-	bench->sent_count = 0;
-	nats_bench_open(bench, NULL);
-	nats_bench_wait_until(bench, true);
+	fixture->sent_count = 0;
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_wait_until(fixture, true);
 	assert_stream(1);
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 }
 
 #define UNMADE "the stream ENTITLEMENTS cannot be made"
@@ -335,41 +338,41 @@ static void a_stream_of_an_operator_is_changed_where_needed(void **state)
 static void a_stream_that_cannot_be_made_is_said_once(void **state)
 {
 	static const char *ours[] = {GRANTED};
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	delete_stream("ENTITLEMENTS");
 	make_stream("SQUATTER", ours, 1);
 	capture_log();
-	nats_bench_open(bench, NULL);
+	nats_fixture_open(fixture, NULL);
 	for (int waited = 0; captured_log_count(UNMADE) == 0; waited += 50) {
 		assert_true(waited < 10000);
-		nats_bench_nap_ms(50);
+		nats_fixture_nap_ms(50);
 	}
-	nats_bench_nap_ms(1500); /* it is tried every half second */
-	assert_false(bench->bus->ops->is_up(bench->bus));
+	nats_fixture_nap_ms(1500); /* it is tried every half second */
+	assert_false(fixture->bus->ops->is_up(fixture->bus));
 	assert_int_equal(captured_log_count(UNMADE), 1);
 	delete_stream("SQUATTER");
-	nats_bench_wait_until(bench, true);
+	nats_fixture_wait_until(fixture, true);
 	assert_int_equal(captured_log_count("NATS answers"), 1);
 	captured_log_end();
-	nats_bench_publish_all(bench, 10, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void a_server_without_jetstream_is_not_up(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	nats_server_stop();
 	nats_server_configure("accounts { A { users = [{user: a, password: b}] } }\n"
 			      "no_auth_user: a\n");
 	nats_server_start();
-	nats_bench_open(bench, NULL);
-	nats_bench_nap_ms(500);
-	assert_false(bench->bus->ops->is_up(bench->bus));
-	refuse_at_once(bench);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_nap_ms(500);
+	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	refuse_at_once(fixture);
 }
 
 /* ---- what is refused --------------------------------------------------------------------- */
@@ -382,22 +385,22 @@ static size_t header_size(const struct bus_message *message)
 
 static void a_message_that_is_too_large_is_refused_alone(void **state)
 {
-	struct nats_bench *bench = *state;
-	struct bus_message *messages = nats_bench_make(bench, 4);
+	struct nats_fixture *fixture = *state;
+	struct bus_message *messages = nats_fixture_make(fixture, 4);
 	size_t size = 1024 * 1024; /* what the server takes, headers included */
 	char *value = qp_calloc(size + 1, 1);
 
 	messages[0].value = slice_make(value, size - header_size(&messages[0]));
 	messages[1].value = slice_make(value, size - header_size(&messages[1]) + 1);
 	messages[2].value = slice_make(value, size + 1);
-	assert_int_equal(nats_bench_publish(bench, messages, 4, 10000), STATUS_OK);
+	assert_int_equal(nats_fixture_publish(fixture, messages, 4, 10000), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
 	assert_int_equal(messages[1].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[2].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[3].fate, BUS_CONFIRMED);
-	assert_true(bench->bus->ops->is_up(bench->bus));
+	assert_true(fixture->bus->ops->is_up(fixture->bus));
 	free(value);
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 static const char *const bad_subjects[] = {
@@ -417,32 +420,33 @@ static const char *const bad_subjects[] = {
 
 static void a_subject_that_is_not_the_channels_is_refused(void **state)
 {
-	struct nats_bench *bench = *state;
-	struct bus_message *messages = nats_bench_make(bench, BAD_SUBJECTS + 3);
+	struct nats_fixture *fixture = *state;
+	struct bus_message *messages = nats_fixture_make(fixture, BAD_SUBJECTS + 3);
 
 	for (size_t i = 0; i < BAD_SUBJECTS; i++)
 		messages[i].subject = slice_of(bad_subjects[i]);
 	messages[BAD_SUBJECTS].headers[0] = (struct bus_header){slice_of("a\r\nb"), slice_of("c")};
 	messages[BAD_SUBJECTS + 1].headers[0] = (struct bus_header){slice_of("a:b"), slice_of("c")};
 	messages[BAD_SUBJECTS].header_count = messages[BAD_SUBJECTS + 1].header_count = 1;
-	assert_int_equal(nats_bench_publish(bench, messages, BAD_SUBJECTS + 3, 10000), STATUS_OK);
+	assert_int_equal(
+		nats_fixture_publish(fixture, messages, BAD_SUBJECTS + 3, 10000), STATUS_OK);
 	for (size_t i = 0; i < BAD_SUBJECTS + 2; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[BAD_SUBJECTS + 2].fate, BUS_CONFIRMED);
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void the_same_id_is_confirmed_and_not_stored_twice(void **state)
 {
-	struct nats_bench *bench = *state;
-	struct bus_message *messages = nats_bench_make(bench, 10);
+	struct nats_fixture *fixture = *state;
+	struct bus_message *messages = nats_fixture_make(fixture, 10);
 
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(nats_bench_publish(bench, messages, 10, 10000), STATUS_OK);
+		assert_int_equal(nats_fixture_publish(fixture, messages, 10, 10000), STATUS_OK);
 		for (size_t k = 0; k < 10; k++)
 			assert_int_equal(messages[k].fate, BUS_CONFIRMED);
 	}
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 static void answer_nonsense(
@@ -458,7 +462,7 @@ static void answer_nonsense(
 /* A service that listens to the events and thanks for each. */
 static void an_answer_of_somebody_else_is_not_an_ack(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 	natsSubscription *subscription = NULL;
 	struct nats_admin admin;
 
@@ -468,36 +472,36 @@ static void an_answer_of_somebody_else_is_not_an_ack(void **state)
 		NATS_OK);
 	assert_int_equal(natsConnection_Flush(admin.connection), NATS_OK);
 	for (int i = 0; i < 20; i++)
-		nats_bench_publish_all(bench, 50, BUS_CONFIRMED);
+		nats_fixture_publish_all(fixture, 50, BUS_CONFIRMED);
 	nats_admin_end(&admin, subscription);
 	nats_admin_close(&admin);
-	nats_bench_assert_fates(bench);
+	nats_fixture_assert_fates(fixture);
 }
 
 /* ---- passwords and the log --------------------------------------------------------------- */
 
 static void a_password_is_used_and_never_said(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 	char why[256] = "";
 	struct bus *bus;
 	char url[128];
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	nats_server_stop();
 	nats_server_configure("authorization { user: \"u@v\", password: \"pass:word\" }\n");
 	capture_log();
 	nats_server_start();
-	nats_bench_open(bench, NULL);
+	nats_fixture_open(fixture, NULL);
 	snprintf(url, sizeof(url), "nats://u%%40v:pass%%3Aword@127.0.0.1:%d", nats_server_port());
 	bus = nats_bus_new("secret", url, NULL, 0);
 	assert_true(bus->ops->start(bus, why, sizeof(why)));
 	for (int i = 0; i < 2000 && !bus->ops->is_up(bus); i++)
-		nats_bench_nap_ms(5);
+		nats_fixture_nap_ms(5);
 	assert_true(bus->ops->is_up(bus));
-	assert_false(bench->bus->ops->is_up(bench->bus));
+	assert_false(fixture->bus->ops->is_up(fixture->bus));
 	nats_server_kill();
-	nats_bench_nap_ms(500);
+	nats_fixture_nap_ms(500);
 	bus->ops->free(bus);
 	assert_int_equal(captured_log_count("word"), 0);
 	assert_int_equal(captured_log_count("secret: NATS cannot be used"), 1);
@@ -507,20 +511,20 @@ static void a_password_is_used_and_never_said(void **state)
 
 static void each_change_is_one_line(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 
-	nats_bench_close(bench);
+	nats_fixture_close(fixture);
 	capture_log();
-	nats_bench_open(bench, NULL);
-	nats_bench_wait_until(bench, true);
-	nats_bench_nap_ms(200);
+	nats_fixture_open(fixture, NULL);
+	nats_fixture_wait_until(fixture, true);
+	nats_fixture_nap_ms(200);
 	for (int i = 0; i < 2; i++) {
 		nats_server_kill();
-		nats_bench_wait_until(bench, false);
-		nats_bench_nap_ms(1500);
+		nats_fixture_wait_until(fixture, false);
+		nats_fixture_nap_ms(1500);
 		nats_server_start();
-		nats_bench_wait_until(bench, true);
-		nats_bench_nap_ms(200);
+		nats_fixture_wait_until(fixture, true);
+		nats_fixture_nap_ms(200);
 	}
 	assert_int_equal(captured_log_count("NATS answers"), 3);
 	assert_int_equal(captured_log_count("the connection has ended"), 2);
@@ -612,7 +616,7 @@ static void a_good_url_is_accepted(void **state)
 
 static void speed_of_batches(void **state)
 {
-	struct nats_bench *bench = *state;
+	struct nats_fixture *fixture = *state;
 	static const size_t sizes[] = {1, 10, 100, 1000};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -620,7 +624,7 @@ static void speed_of_batches(void **state)
 		int rounds = sizes[i] == 1000 ? 10 : 50;
 
 		for (int k = 0; k < rounds; k++)
-			nats_bench_publish_all(bench, sizes[i], BUS_CONFIRMED);
+			nats_fixture_publish_all(fixture, sizes[i], BUS_CONFIRMED);
 		began_ns = clock_steady_ns(&clock_system) - began_ns;
 		print_message("batches of %4zu: %7.0f messages/s, %.2f ms a batch\n", sizes[i],
 			(double)sizes[i] * rounds * NS_PER_S / (double)began_ns,

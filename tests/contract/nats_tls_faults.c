@@ -8,7 +8,7 @@
 
 #include "adapters/nats/nats_bus.h"
 #include "base/log.h"
-#include "nats_bench.h"
+#include "nats_fixture.h"
 
 #define SKIPPED 77
 
@@ -116,7 +116,7 @@ static bool comes_up(const char *scheme, const char *host, const char *options)
 	if (!bus->ops->start(bus, why, sizeof(why)))
 		fail_msg("%s", why);
 	for (int i = 0; i < 300 && !bus->ops->is_up(bus); i++)
-		nats_bench_nap_ms(5);
+		nats_fixture_nap_ms(5);
 	up = bus->ops->is_up(bus);
 	if (up) {
 		struct producer *producer = bus->ops->open_producer(bus);
@@ -124,7 +124,7 @@ static bool comes_up(const char *scheme, const char *host, const char *options)
 			.channel = slice_of("events"), .value = slice_of("value")};
 
 		assert_int_equal(
-			producer->ops->publish(producer, &message, 1, nats_bench_in_ms(5000)),
+			producer->ops->publish(producer, &message, 1, nats_fixture_in_ms(5000)),
 			STATUS_OK);
 		assert_int_equal(message.fate, BUS_CONFIRMED);
 		producer->ops->close(producer);

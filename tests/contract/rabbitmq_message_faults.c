@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "adapters/rabbitmq/rabbitmq_bus.h"
-#include "rabbitmq_bench.h"
+#include "rabbitmq_fixture.h"
 #include "rabbitmq_server.h"
 
 static void assert_text(struct slice got, const char *text)
@@ -44,9 +44,9 @@ static void assert_has_not(const char *json, const char *part)
 		fail_msg("there is %s in %s", part, json);
 }
 
-static enum bus_fate publish(struct bench *bench, struct bus_message *message)
+static enum bus_fate publish(struct rabbitmq_fixture *fixture, struct bus_message *message)
 {
-	struct producer *producer = bench->producer;
+	struct producer *producer = fixture->producer;
 
 	assert_int_equal(
 		producer->ops->publish(producer, message, 1, in_ms(PATIENCE_MS)), STATUS_OK);
@@ -57,8 +57,8 @@ static enum bus_fate publish(struct bench *bench, struct bus_message *message)
 
 static void others_see_properties_headers_and_routing_key(void **state)
 {
-	struct bench *bench = *state;
-	struct bus_message *message = bench_make(bench, 1);
+	struct rabbitmq_fixture *fixture = *state;
+	struct bus_message *message = rabbitmq_fixture_make(fixture, 1);
 	const char *json;
 
 	message->subject = slice_of("read");
@@ -67,9 +67,9 @@ static void others_see_properties_headers_and_routing_key(void **state)
 		slice_of("content-type"), slice_of("application/vnd.masstransit+json")};
 	message->headers[1] = (struct bus_header){slice_of("traceparent"), slice_of("00-ab")};
 	message->header_count = 2;
-	assert_int_equal(publish(bench, message), BUS_CONFIRMED);
+	assert_int_equal(publish(fixture, message), BUS_CONFIRMED);
 	for (int group = ALL; group <= READS; group++) {
-		json = take(bench->groups[group].name);
+		json = take(fixture->groups[group].name);
 		assert_has(json, "\"message_id\": \"0\"");
 		assert_has(json, "\"delivery_mode\": 2");
 		assert_has(json, "\"content_type\": \"application/vnd.masstransit+json\"");
@@ -81,32 +81,32 @@ static void others_see_properties_headers_and_routing_key(void **state)
 
 static void a_channel_without_a_group_keeps_its_messages(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_message message = {.id = slice_of("x"), .value = slice_of("kept")};
 
-	message.channel = slice_of(bench->names[PLAIN]);
-	assert_int_equal(publish(bench, &message), BUS_CONFIRMED);
-	assert_has(take(bench->names[PLAIN]), "\"body\": \"kept\"");
+	message.channel = slice_of(fixture->names[PLAIN]);
+	assert_int_equal(publish(fixture, &message), BUS_CONFIRMED);
+	assert_has(take(fixture->names[PLAIN]), "\"body\": \"kept\"");
 }
 
 /* ---- what others send -------------------------------------------------------------------- */
 
 static void a_message_may_be_nothing_but_a_body(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[2];
 	int64_t until_ns = in_ms(PATIENCE_MS);
 	size_t count = 0;
 
-	rabbitmq_server_tell("publish %s message.new bare", bench->names[EVENTS]);
-	rabbitmq_server_tell("publish - %s direct", bench->groups[ALL].name);
+	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
+	rabbitmq_server_tell("publish - %s direct", fixture->groups[ALL].name);
 	while (count < 2 && clock_steady_ns(&clock_system) < until_ns)
-		count = bench_fetch(bench, deliveries, 2, 1000);
+		count = rabbitmq_fixture_fetch(fixture, deliveries, 2, 1000);
 	assert_int_equal(count, 2);
 	assert_text(deliveries[0].value, "bare");
 	assert_text(deliveries[0].subject, "message.new");
 	assert_text(deliveries[1].value, "direct");
-	assert_text(deliveries[1].subject, bench->groups[ALL].name);
+	assert_text(deliveries[1].subject, fixture->groups[ALL].name);
 	for (size_t i = 0; i < 2; i++) {
 		assert_text(deliveries[i].id, "");
 		assert_text(deliveries[i].key, "");
@@ -114,17 +114,17 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 		assert_false(deliveries[i].is_exhausted);
 	}
 	assert_false(slice_equal(deliveries[0].position, deliveries[1].position));
-	bench_ack(bench, 2);
-	assert_int_equal(bench_fetch(bench, deliveries, 2, 300), 0);
+	rabbitmq_fixture_ack(fixture, 2);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 2, 300), 0);
 }
 
 static void headers_of_any_kind_become_text(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	rabbitmq_server_tell("odd %s message.new body", bench->names[EVENTS]);
-	assert_int_equal(bench_fetch(bench, &delivery, 1, PATIENCE_MS), 1);
+	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
 	assert_text(delivery.id, "odd-1");
 	assert_text(delivery.subject, "message.new");
 	assert_text(header(&delivery, "text"), "äöü");
@@ -139,33 +139,33 @@ static void headers_of_any_kind_become_text(void **state)
 
 /* ---- poison ------------------------------------------------------------------------------ */
 
-static const char *error_queue(struct bench *bench)
+static const char *error_queue(struct rabbitmq_fixture *fixture)
 {
 	static char name[64];
 
-	snprintf(name, sizeof(name), "%s_error", bench->groups[ALL].name);
+	snprintf(name, sizeof(name), "%s_error", fixture->groups[ALL].name);
 	return name;
 }
 
 static void poison_goes_to_the_queue_of_errors(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[3];
-	struct bus_message *message = bench_make(bench, 1);
+	struct bus_message *message = rabbitmq_fixture_make(fixture, 1);
 	const char *json;
 
-	bench_publish_all(bench, 1, BUS_CONFIRMED);
+	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	message->headers[0] = (struct bus_header){slice_of("traceparent"), slice_of("00-ab")};
 	message->header_count = 1;
-	assert_int_equal(publish(bench, message), BUS_CONFIRMED);
-	bench_publish_all(bench, 1, BUS_CONFIRMED);
-	while (bench_fetch(bench, deliveries, 3, PATIENCE_MS) < 3)
+	assert_int_equal(publish(fixture, message), BUS_CONFIRMED);
+	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	while (rabbitmq_fixture_fetch(fixture, deliveries, 3, PATIENCE_MS) < 3)
 		continue;
-	consumer_poison(bench->consumer, 1, "it is not JSON");
-	bench_ack(bench, 3);
-	assert_int_equal(bench_fetch(bench, deliveries, 3, 300), 0);
-	assert_string_equal(rabbitmq_server_tell("count %s", error_queue(bench)), "1");
-	json = take(error_queue(bench));
+	consumer_poison(fixture->consumer, 1, "it is not JSON");
+	rabbitmq_fixture_ack(fixture, 3);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 3, 300), 0);
+	assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
+	json = take(error_queue(fixture));
 	assert_has(json, "\"MT-Reason\": \"fault\"");
 	assert_has(json, "\"MT-Fault-ExceptionType\": \"Quipu.UnusableMessage\"");
 	assert_has(json, "\"MT-Fault-Message\": \"it is not JSON\"");
@@ -179,16 +179,16 @@ static void poison_goes_to_the_queue_of_errors(void **state)
 /* A copy keeps all but what would expire it, send it elsewhere, or have it refused. */
 static void poison_keeps_the_properties_that_a_copy_can_have(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 	const char *json;
 
 	rabbitmq_server_tell("make-queue elsewhere durable");
-	rabbitmq_server_tell("odd %s message.new body", bench->names[EVENTS]);
-	assert_int_equal(bench_fetch(bench, &delivery, 1, PATIENCE_MS), 1);
-	consumer_poison(bench->consumer, 0, "odd");
-	bench_ack(bench, 1);
-	json = take(error_queue(bench));
+	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	consumer_poison(fixture->consumer, 0, "odd");
+	rabbitmq_fixture_ack(fixture, 1);
+	json = take(error_queue(fixture));
 	assert_has(json, "\"MT-Reason\": \"fault\"");
 	assert_has_not(json, "an older one");
 	assert_has(json, "\"text\": \"\\u00e4\\u00f6\\u00fc\"");
@@ -216,71 +216,72 @@ static void poison_keeps_the_properties_that_a_copy_can_have(void **state)
 
 static void a_bare_message_can_be_poison(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	rabbitmq_server_tell("publish %s message.new bare", bench->names[EVENTS]);
-	assert_int_equal(bench_fetch(bench, &delivery, 1, PATIENCE_MS), 1);
-	consumer_poison(bench->consumer, 0, "it says nothing");
-	bench_ack(bench, 1);
-	assert_has(take(error_queue(bench)), "\"body\": \"bare\"");
+	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	consumer_poison(fixture->consumer, 0, "it says nothing");
+	rabbitmq_fixture_ack(fixture, 1);
+	assert_has(take(error_queue(fixture)), "\"body\": \"bare\"");
 }
 
 /* The queue of errors may be deleted at any time. What is not in it is not acknowledged. */
 static void poison_is_not_lost_with_its_queue(void **state)
 {
-	struct bench *bench = *state;
-	struct consumer *consumer = bench_consumer(bench);
+	struct rabbitmq_fixture *fixture = *state;
+	struct consumer *consumer = rabbitmq_fixture_consumer(fixture);
 	int64_t until_ns = in_ms(PATIENCE_MS);
 	struct bus_delivery delivery;
 	enum status status = STATUS_OK;
 
 	for (int i = 0; i < 2; i++) {
-		bench_publish_all(bench, 1, BUS_CONFIRMED);
+		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 		do {
 			assert_true(clock_steady_ns(&clock_system) < until_ns);
-			assert_int_equal(bench_fetch(bench, &delivery, 1, PATIENCE_MS), 1);
+			assert_int_equal(
+				rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
 			consumer_poison(consumer, 0, "again and again");
 			status = consumer->ops->ack(consumer, 1);
 		} while (status != STATUS_OK);
-		assert_string_equal(rabbitmq_server_tell("count %s", error_queue(bench)), "1");
-		rabbitmq_server_tell("delete-queue %s", error_queue(bench));
+		assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
+		rabbitmq_server_tell("delete-queue %s", error_queue(fixture));
 	}
-	assert_int_equal(bench_fetch(bench, &delivery, 1, 300), 0);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 300), 0);
 }
 
 static void poison_waits_where_it_cannot_be_put_aside(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	bench_publish_all(bench, 1, BUS_CONFIRMED);
-	assert_int_equal(bench_fetch(bench, &delivery, 1, PATIENCE_MS), 1);
+	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
 	if (!rabbitmq_server_try("alarm on"))
 		skip();
-	consumer_poison(bench->consumer, 0, "there is no room for it");
-	assert_int_equal(bench->consumer->ops->ack(bench->consumer, 1), STATUS_BUS_UNAVAILABLE);
+	consumer_poison(fixture->consumer, 0, "there is no room for it");
+	assert_int_equal(fixture->consumer->ops->ack(fixture->consumer, 1), STATUS_BUS_UNAVAILABLE);
 	rabbitmq_server_tell("alarm off");
-	bench_wait(bench, true);
-	bench_assert_fates(bench); /* it comes again */
+	rabbitmq_fixture_wait(fixture, true);
+	rabbitmq_fixture_assert_fates(fixture); /* it comes again */
 }
 
 /* ---- messages that cannot be sent --------------------------------------------------------- */
 
 static void a_message_that_nobody_wants_is_refused_alone(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	struct bus_message messages[60];
 
 	for (size_t i = 0; i < 60; i++) {
 		messages[i] = (struct bus_message){.value = slice_of("v")};
-		messages[i].channel = slice_of(bench->names[PICKY]);
+		messages[i].channel = slice_of(fixture->names[PICKY]);
 		messages[i].subject = slice_of(i % 3 == 1 ? "unread" : "read");
 	}
-	assert_int_equal(bench_publish(bench, messages, 60, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 60, PATIENCE_MS), STATUS_OK);
 	for (size_t i = 0; i < 60; i++)
 		assert_int_equal(messages[i].fate, i % 3 == 1 ? BUS_NOT_PERSISTED : BUS_CONFIRMED);
-	assert_string_equal(rabbitmq_server_tell("count %s", bench->groups[PICKS].name), "40");
+	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name), "40");
 }
 
 static size_t count_fates(const struct bus_message *messages, size_t count, enum bus_fate fate)
@@ -295,37 +296,37 @@ static size_t count_fates(const struct bus_message *messages, size_t count, enum
 /* What one queue refuses, another may have taken: then it is not said that nobody has it. */
 static void what_a_full_queue_refuses_is_not_persisted(void **state)
 {
-	struct bench *bench = *state;
-	struct bus_message *messages = bench_make(bench, 20);
+	struct rabbitmq_fixture *fixture = *state;
+	struct bus_message *messages = rabbitmq_fixture_make(fixture, 20);
 	size_t kept;
 
-	rabbitmq_server_tell("limit %s 5", bench->groups[PICKS].name);
-	rabbitmq_server_tell("limit %s 5", bench->groups[READS].name);
+	rabbitmq_server_tell("limit %s 5", fixture->groups[PICKS].name);
+	rabbitmq_server_tell("limit %s 5", fixture->groups[READS].name);
 	for (size_t i = 0; i < 20; i++) {
 		messages[i].subject = slice_of("read");
-		messages[i].channel = slice_of(bench->names[PICKY]);
+		messages[i].channel = slice_of(fixture->names[PICKY]);
 	}
-	assert_int_equal(bench_publish(bench, messages, 20, PATIENCE_MS), STATUS_OK);
-	kept = (size_t)atol(rabbitmq_server_tell("count %s", bench->groups[PICKS].name));
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, PATIENCE_MS), STATUS_OK);
+	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name));
 	assert_in_range(kept, 5, 10);
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_NOT_PERSISTED), 20 - kept);
 	for (size_t i = 0; i < 20; i++)
-		messages[i].channel = slice_of(bench->names[EVENTS]);
-	assert_int_equal(bench_publish(bench, messages, 20, PATIENCE_MS), STATUS_OK);
-	kept = (size_t)atol(rabbitmq_server_tell("count %s", bench->groups[READS].name));
+		messages[i].channel = slice_of(fixture->names[EVENTS]);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, PATIENCE_MS), STATUS_OK);
+	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[READS].name));
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_UNKNOWN), 20 - kept);
-	assert_string_equal(rabbitmq_server_tell("count %s", bench->groups[ALL].name), "20");
+	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[ALL].name), "20");
 }
 
 #define LONG_MAX_BYTES (70u * 1024 * 1024)
 
 static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	char *bytes = qp_calloc(1, LONG_MAX_BYTES);
-	struct bus_message *messages = bench_make(bench, 8);
+	struct bus_message *messages = rabbitmq_fixture_make(fixture, 8);
 
 	memset(bytes, 'x', 256 * 1024);
 	messages[0].subject = slice_make(bytes, 256);
@@ -337,103 +338,105 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 	messages[5].key = slice_make(bytes, 200 * 1024);
 	messages[6].value = slice_make(bytes, LONG_MAX_BYTES);
 	messages[2].header_count = messages[3].header_count = messages[4].header_count = 1;
-	assert_int_equal(bench_publish(bench, messages, 8, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 8, PATIENCE_MS), STATUS_OK);
 	for (size_t i = 0; i < 7; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[7].fate, BUS_CONFIRMED);
-	messages = bench_make(bench, 2);
+	messages = rabbitmq_fixture_make(fixture, 2);
 	messages[0].subject = slice_make(bytes, 255);
 	messages[1].headers[0] =
 		(struct bus_header){slice_make(bytes, 255), slice_make(bytes, 120 * 1024)};
 	messages[1].header_count = 1;
-	assert_int_equal(bench_publish(bench, messages, 2, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 2, PATIENCE_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
 	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
 	free(bytes);
-	bench_assert_fates(bench);
+	rabbitmq_fixture_assert_fates(fixture);
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
 static void a_group_that_nobody_named_gets_what_comes_from_now_on(void **state)
 {
-	struct bench *bench = *state;
+	struct rabbitmq_fixture *fixture = *state;
 	char name[64];
 	struct bus_delivery delivery;
 	size_t count = 0;
 
-	bench_publish_all(bench, 5, BUS_CONFIRMED);
-	snprintf(name, sizeof(name), "%s-more", bench->groups[ALL].name);
-	bench->consumer = bench->bus->ops->open_consumer(bench->bus, bench->names[EVENTS], name);
+	rabbitmq_fixture_publish_all(fixture, 5, BUS_CONFIRMED);
+	snprintf(name, sizeof(name), "%s-more", fixture->groups[ALL].name);
+	fixture->consumer =
+		fixture->bus->ops->open_consumer(fixture->bus, fixture->names[EVENTS], name);
 	while (count == 0) {
-		bench_publish_all(bench, 1, BUS_CONFIRMED);
-		count = bench_fetch(bench, &delivery, 1, 100);
+		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+		count = rabbitmq_fixture_fetch(fixture, &delivery, 1, 100);
 	}
 	assert_true(strtol(delivery.id.data, NULL, 10) >= 5);
-	bench_ack(bench, 1);
+	rabbitmq_fixture_ack(fixture, 1);
 }
 
 static void members_share_and_the_rest_goes_to_who_is_left(void **state)
 {
-	struct bench *bench = *state;
-	struct bus *bus = bench->bus;
+	struct rabbitmq_fixture *fixture = *state;
+	struct bus *bus = fixture->bus;
 	struct consumer *other =
-		bus->ops->open_consumer(bus, bench->names[EVENTS], bench->groups[ALL].name);
+		bus->ops->open_consumer(bus, fixture->names[EVENTS], fixture->groups[ALL].name);
 	struct bus_delivery deliveries[200];
 	size_t count = 0;
 
-	assert_int_equal(bench_fetch(bench, deliveries, 1, 200), 0); /* both are connected */
-	bench_publish_all(bench, 400, BUS_CONFIRMED);
+	assert_int_equal(
+		rabbitmq_fixture_fetch(fixture, deliveries, 1, 200), 0); /* both are connected */
+	rabbitmq_fixture_publish_all(fixture, 400, BUS_CONFIRMED);
 	nap_ms(300);
 	assert_int_equal(
 		other->ops->fetch(other, deliveries, 200, &count, in_ms(PATIENCE_MS)), STATUS_OK);
 	assert_true(count > 100);
 	for (size_t i = 0; i < count / 2; i++)
-		bench->came[strtol(deliveries[i].id.data, NULL, 10)]++;
+		fixture->came[strtol(deliveries[i].id.data, NULL, 10)]++;
 	assert_int_equal(other->ops->ack(other, count / 2), STATUS_OK);
 	other->ops->close(other); /* with the other half in hand */
-	bench_assert_fates(bench);
+	rabbitmq_fixture_assert_fates(fixture);
 	for (size_t i = 0; i < 400; i++)
-		assert_int_equal(bench->came[i], 1);
+		assert_int_equal(fixture->came[i], 1);
 }
 
 /* ---- logins and URLs --------------------------------------------------------------------- */
 
 static void a_wrong_password_is_complained_about_and_not_told(void **state)
 {
-	struct bench *bench = bench_new();
+	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 	char url[160];
 	const char *log;
 
 	(void)state;
 	snprintf(url, sizeof(url), "amqp://guest:s3cr%%65t@%s",
 		rabbitmq_server_url() + strlen("amqp://"));
-	bench_log_begin();
-	bench_open(bench, url);
+	rabbitmq_fixture_log_begin();
+	rabbitmq_fixture_open(fixture, url);
 	nap_ms(2000);
-	assert_false(bench_is_up(bench));
-	bench_close(bench);
-	log = bench_log_end();
+	assert_false(rabbitmq_fixture_is_up(fixture));
+	rabbitmq_fixture_close(fixture);
+	log = rabbitmq_fixture_log_end();
 	assert_has(log, "ACCESS_REFUSED");
 	assert_has_not(log, "s3cr");
-	bench_free(bench);
+	rabbitmq_fixture_free(fixture);
 }
 
 static void assert_is_up(const char *url, bool up)
 {
-	struct bench *bench = bench_new();
+	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 
-	bench_open(bench, url);
+	rabbitmq_fixture_open(fixture, url);
 	if (up) {
-		bench_wait(bench, true);
-		bench_publish_all(bench, 100, BUS_CONFIRMED);
-		bench_assert_fates(bench);
+		rabbitmq_fixture_wait(fixture, true);
+		rabbitmq_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
+		rabbitmq_fixture_assert_fates(fixture);
 	} else {
 		nap_ms(1500);
-		assert_false(bench_is_up(bench));
+		assert_false(rabbitmq_fixture_is_up(fixture));
 	}
-	bench_close(bench);
-	bench_free(bench);
+	rabbitmq_fixture_close(fixture);
+	rabbitmq_fixture_free(fixture);
 }
 
 static void tls_works_and_checks_who_is_there(void **state)
@@ -532,20 +535,20 @@ static void every_part_of_a_url_is_understood(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BENCH_TEST(others_see_properties_headers_and_routing_key),
-		BENCH_TEST(a_channel_without_a_group_keeps_its_messages),
-		BENCH_TEST(a_message_may_be_nothing_but_a_body),
-		BENCH_TEST(headers_of_any_kind_become_text),
-		BENCH_TEST(poison_goes_to_the_queue_of_errors),
-		BENCH_TEST(poison_keeps_the_properties_that_a_copy_can_have),
-		BENCH_TEST(a_bare_message_can_be_poison),
-		BENCH_TEST(poison_is_not_lost_with_its_queue),
-		BENCH_TEST(poison_waits_where_it_cannot_be_put_aside),
-		BENCH_TEST(a_message_that_nobody_wants_is_refused_alone),
-		BENCH_TEST(what_a_full_queue_refuses_is_not_persisted),
-		BENCH_TEST(a_message_that_amqp_cannot_hold_is_refused_alone),
-		BENCH_TEST(a_group_that_nobody_named_gets_what_comes_from_now_on),
-		BENCH_TEST(members_share_and_the_rest_goes_to_who_is_left),
+		FIXTURE_TEST(others_see_properties_headers_and_routing_key),
+		FIXTURE_TEST(a_channel_without_a_group_keeps_its_messages),
+		FIXTURE_TEST(a_message_may_be_nothing_but_a_body),
+		FIXTURE_TEST(headers_of_any_kind_become_text),
+		FIXTURE_TEST(poison_goes_to_the_queue_of_errors),
+		FIXTURE_TEST(poison_keeps_the_properties_that_a_copy_can_have),
+		FIXTURE_TEST(a_bare_message_can_be_poison),
+		FIXTURE_TEST(poison_is_not_lost_with_its_queue),
+		FIXTURE_TEST(poison_waits_where_it_cannot_be_put_aside),
+		FIXTURE_TEST(a_message_that_nobody_wants_is_refused_alone),
+		FIXTURE_TEST(what_a_full_queue_refuses_is_not_persisted),
+		FIXTURE_TEST(a_message_that_amqp_cannot_hold_is_refused_alone),
+		FIXTURE_TEST(a_group_that_nobody_named_gets_what_comes_from_now_on),
+		FIXTURE_TEST(members_share_and_the_rest_goes_to_who_is_left),
 		cmocka_unit_test(a_wrong_password_is_complained_about_and_not_told),
 		cmocka_unit_test(tls_works_and_checks_who_is_there),
 		cmocka_unit_test(a_bad_url_is_refused_with_a_sentence),

@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "counter_bench.h"
+#include "counter_fixture.h"
 
 #define SKIPPED 77
 
@@ -19,7 +19,7 @@
 #define BOUND_MS 2000
 
 struct scene {
-	struct cache_bench bench;
+	struct cache_fixture fixture;
 	struct slice user;
 	struct cache_session *reader, *writer;
 };
@@ -30,9 +30,9 @@ static int setup(void **state)
 	struct cache *cache;
 
 	redis_server_start();
-	cache_bench_open(&scene->bench, redis_server_url());
-	cache = scene->bench.cache;
-	scene->user = cache_bench_user(&scene->bench, "a");
+	cache_fixture_open(&scene->fixture, redis_server_url());
+	cache = scene->fixture.cache;
+	scene->user = cache_fixture_user(&scene->fixture, "a");
 	scene->reader = cache->ops->open_session(cache);
 	scene->writer = cache->ops->open_session(cache);
 	*state = scene;
@@ -45,7 +45,7 @@ static int teardown(void **state)
 
 	scene->reader->ops->close(scene->reader);
 	scene->writer->ops->close(scene->writer);
-	cache_bench_close(&scene->bench);
+	cache_fixture_close(&scene->fixture);
 	free(scene);
 	redis_server_remove();
 	return 0;
@@ -54,13 +54,13 @@ static int teardown(void **state)
 static void come_back(struct scene *scene)
 {
 	redis_server_start();
-	cache_bench_wait_until_up(scene->bench.cache);
+	cache_fixture_wait_until_up(scene->fixture.cache);
 }
 
 static void go_away(struct scene *scene)
 {
 	redis_server_kill();
-	cache_bench_wait_until_away(scene->bench.cache);
+	cache_fixture_wait_until_away(scene->fixture.cache);
 }
 
 /* Has a counter and a list of version 1. */
@@ -68,24 +68,24 @@ static void know(struct scene *scene, struct slice user)
 {
 	struct cached_counter list;
 
-	counter_bench_know(scene->reader, user, 1);
-	list = counter_bench_get_list(scene->reader, user);
+	counter_fixture_know(scene->reader, user, 1);
+	list = counter_fixture_get_list(scene->reader, user);
 	assert_true(list.lease != 0);
-	counter_bench_fill(scene->reader, &list, 1);
+	counter_fixture_fill(scene->reader, &list, 1);
 }
 
 static bool has_keys(struct scene *scene, struct slice user)
 {
-	struct cache_bench *bench = &scene->bench;
+	struct cache_fixture *fixture = &scene->fixture;
 
-	return counter_bench_ttl_ms(bench, COUNTER_KEY, user) != -2 ||
-	       counter_bench_ttl_ms(bench, LEASE_KEY, user) != -2 ||
-	       counter_bench_ttl_ms(bench, LIST_KEY, user) != -2;
+	return counter_fixture_ttl_ms(fixture, COUNTER_KEY, user) != -2 ||
+	       counter_fixture_ttl_ms(fixture, LEASE_KEY, user) != -2 ||
+	       counter_fixture_ttl_ms(fixture, LIST_KEY, user) != -2;
 }
 
 static enum status try_refresh(struct scene *scene, struct slice user, int64_t version)
 {
-	struct cached_counter counter = counter_bench_value(user, version);
+	struct cached_counter counter = counter_fixture_value(user, version);
 
 	return scene->writer->ops->counter_refresh(scene->writer, &counter, 1);
 }
@@ -95,7 +95,7 @@ static enum status try_refresh(struct scene *scene, struct slice user, int64_t v
 static void what_was_refreshed_while_away_is_gone_when_it_is_back(void **state)
 {
 	struct scene *scene = *state;
-	struct slice kept = cache_bench_user(&scene->bench, "kept");
+	struct slice kept = cache_fixture_user(&scene->fixture, "kept");
 	struct cached_counter counter;
 
 	know(scene, scene->user);
@@ -106,10 +106,10 @@ static void what_was_refreshed_while_away_is_gone_when_it_is_back(void **state)
 	assert_int_equal(try_refresh(scene, scene->user, 3), STATUS_CACHE_AWAY);
 	come_back(scene);
 	assert_false(has_keys(scene, scene->user));
-	counter = counter_bench_get(scene->reader, kept); /* so it was not lost with the server */
-	assert_true(counter_bench_is(&counter, 1));
-	counter = counter_bench_get_list(scene->reader, kept);
-	assert_true(counter_bench_is(&counter, 1));
+	counter = counter_fixture_get(scene->reader, kept); /* so it was not lost with the server */
+	assert_true(counter_fixture_is(&counter, 1));
+	counter = counter_fixture_get_list(scene->reader, kept);
+	assert_true(counter_fixture_is(&counter, 1));
 }
 
 /* The refresh itself finds out that Redis is gone. */
@@ -129,14 +129,14 @@ static void a_refresh_that_fails_is_made_up_for(void **state)
 static void a_reader_does_not_fill_over_a_refresh_that_failed(void **state)
 {
 	struct scene *scene = *state;
-	struct cached_counter missed = counter_bench_get(scene->reader, scene->user);
+	struct cached_counter missed = counter_fixture_get(scene->reader, scene->user);
 
 	assert_true(missed.lease != 0);
 	redis_server_tell("SAVE");
 	go_away(scene);
 	assert_int_equal(try_refresh(scene, scene->user, 2), STATUS_CACHE_AWAY);
 	come_back(scene);
-	counter_bench_fill(scene->reader, &missed, 1);
+	counter_fixture_fill(scene->reader, &missed, 1);
 	assert_false(has_keys(scene, scene->user));
 }
 
@@ -144,14 +144,14 @@ static void a_reader_does_not_fill_over_a_refresh_that_failed(void **state)
 static void a_reader_fills_after_an_outage_without_changes(void **state)
 {
 	struct scene *scene = *state;
-	struct cached_counter missed = counter_bench_get(scene->reader, scene->user);
+	struct cached_counter missed = counter_fixture_get(scene->reader, scene->user);
 
 	redis_server_tell("SAVE");
 	go_away(scene);
 	come_back(scene);
-	counter_bench_fill(scene->reader, &missed, 1);
-	missed = counter_bench_get(scene->reader, scene->user);
-	assert_true(counter_bench_is(&missed, 1));
+	counter_fixture_fill(scene->reader, &missed, 1);
+	missed = counter_fixture_get(scene->reader, scene->user);
+	assert_true(counter_fixture_is(&missed, 1));
 }
 
 static void nobody_is_served_before_it_is_made_up_for(void **state)
@@ -182,13 +182,13 @@ static void a_refresh_that_is_not_answered_is_made_up_for(void **state)
 
 	know(scene, scene->user);
 	redis_server_freeze();
-	began_ms = cache_bench_now_ms();
+	began_ms = cache_fixture_now_ms();
 	assert_int_equal(try_refresh(scene, scene->user, 2), STATUS_CACHE_AWAY);
-	assert_true(cache_bench_now_ms() - began_ms <= BOUND_MS);
+	assert_true(cache_fixture_now_ms() - began_ms <= BOUND_MS);
 	redis_server_thaw();
-	cache_bench_wait_until_up(scene->bench.cache);
+	cache_fixture_wait_until_up(scene->fixture.cache);
 	assert_false(has_keys(scene, scene->user));
-	counter = counter_bench_get(scene->reader, scene->user);
+	counter = counter_fixture_get(scene->reader, scene->user);
 	assert_true(!counter.hit && counter.lease != 0);
 }
 
@@ -200,9 +200,9 @@ static void a_refresh_that_is_refused_is_made_up_for(void **state)
 	redis_server_tell("CONFIG SET min-replicas-to-write 1");
 	assert_int_equal(try_refresh(scene, scene->user, 2), STATUS_CACHE_AWAY);
 	redis_server_tell("CONFIG SET min-replicas-to-write 0");
-	cache_bench_wait_until_up(scene->bench.cache);
+	cache_fixture_wait_until_up(scene->fixture.cache);
 	assert_false(has_keys(scene, scene->user));
-	counter_bench_refresh(scene->writer, scene->user, 3);
+	counter_fixture_refresh(scene->writer, scene->user, 3);
 }
 
 /* ---- more than can be remembered --------------------------------------------------------- */
@@ -212,7 +212,7 @@ static struct slice numbered(struct scene *scene, int i)
 	char name[16];
 
 	snprintf(name, sizeof(name), "%d", i);
-	return cache_bench_user(&scene->bench, name);
+	return cache_fixture_user(&scene->fixture, name);
 }
 
 /* Few enough that a busy machine answers in time. */
@@ -224,7 +224,7 @@ static void know_portion(struct scene *scene, int first)
 	const struct cache_session_ops *ops = scene->reader->ops;
 
 	for (int i = 0; i < PORTION; i++)
-		counters[i] = counter_bench_value(numbered(scene, first + i), 1);
+		counters[i] = counter_fixture_value(numbered(scene, first + i), 1);
 	assert_int_equal(ops->counter_get(scene->reader, counters, PORTION), STATUS_OK);
 	assert_int_equal(ops->counter_fill(scene->reader, counters, PORTION), STATUS_OK);
 }
@@ -234,7 +234,7 @@ static void save_all_kinds_and_go_away(struct scene *scene)
 	for (int i = 0; i < 1000; i += PORTION)
 		know_portion(scene, i);
 	know(scene, scene->user);
-	cache_bench_fill(&scene->bench, scene->user, 5, 0);
+	cache_fixture_fill(&scene->fixture, scene->user, 5, 0);
 	redis_server_tell("SET counter:x:Followers 1");
 	redis_server_tell("SET countersOf:x 1");
 	redis_server_tell("SAVE");
@@ -261,7 +261,7 @@ static void more_than_can_be_remembered_drops_all_counters_and_no_limits(void **
 		assert_int_equal(try_refresh(scene, numbered(scene, i), 2), STATUS_CACHE_AWAY);
 	come_back(scene);
 	assert_true(redis_server_tell("DBSIZE") == 1 + 2);
-	assert_true(cache_bench_has(&scene->bench, scene->user));
+	assert_true(cache_fixture_has(&scene->fixture, scene->user));
 }
 
 static void more_limits_than_can_be_remembered_drop_no_counters(void **state)
@@ -277,7 +277,7 @@ static void more_limits_than_can_be_remembered_drop_no_counters(void **state)
 	}
 	come_back(scene);
 	assert_true(redis_server_tell("DBSIZE") == 1000 + 2 + 2);
-	assert_false(cache_bench_has(&scene->bench, scene->user));
+	assert_false(cache_fixture_has(&scene->fixture, scene->user));
 }
 
 /* ---- readers ----------------------------------------------------------------------------- */
@@ -296,9 +296,9 @@ static void a_reader_that_is_not_answered_keeps_its_entries(void **state)
 	assert_int_equal(
 		scene->reader->ops->counter_fill(scene->reader, &counter, 1), STATUS_CACHE_AWAY);
 	redis_server_thaw();
-	cache_bench_wait_until_up(scene->bench.cache);
-	counter = counter_bench_get(scene->reader, scene->user);
-	assert_true(counter_bench_is(&counter, 1));
+	cache_fixture_wait_until_up(scene->fixture.cache);
+	counter = counter_fixture_get(scene->reader, scene->user);
+	assert_true(counter_fixture_is(&counter, 1));
 }
 
 #define SOME 300
@@ -311,7 +311,7 @@ static void scripts_that_are_flushed_are_sent_again_in_the_same_call(void **stat
 	const struct cache_session_ops *ops = scene->reader->ops;
 
 	for (int i = 0; i < SOME; i++)
-		counters[i] = counter_bench_value(numbered(scene, i), i);
+		counters[i] = counter_fixture_value(numbered(scene, i), i);
 	redis_server_tell("SCRIPT FLUSH");
 	assert_int_equal(ops->counter_get(scene->reader, counters, SOME), STATUS_OK);
 	for (int i = 0; i < SOME; i++)
@@ -320,51 +320,51 @@ static void scripts_that_are_flushed_are_sent_again_in_the_same_call(void **stat
 	assert_int_equal(ops->counter_fill(scene->reader, counters, SOME), STATUS_OK);
 	assert_int_equal(ops->counter_get(scene->reader, counters, SOME), STATUS_OK);
 	for (int i = 0; i < SOME; i++) {
-		assert_true(counter_bench_is(&counters[i], i));
-		counters[i] = counter_bench_value(counters[i].user_id, i + 1);
+		assert_true(counter_fixture_is(&counters[i], i));
+		counters[i] = counter_fixture_value(counters[i].user_id, i + 1);
 	}
 	redis_server_tell("SCRIPT FLUSH");
 	assert_int_equal(ops->counter_refresh(scene->writer, counters, SOME), STATUS_OK);
 	assert_int_equal(ops->counter_get(scene->reader, counters, SOME), STATUS_OK);
 	for (int i = 0; i < SOME; i++)
-		assert_true(counter_bench_is(&counters[i], i + 1));
+		assert_true(counter_fixture_is(&counters[i], i + 1));
 }
 
 static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 {
 	struct scene *scene = *state;
 
-	counter_bench_know(scene->reader, scene->user, 0);
+	counter_fixture_know(scene->reader, scene->user, 0);
 	for (int i = 1; i <= 30; i++) {
 		struct cached_counter counter;
 
 		redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
-		counter_bench_refresh(scene->writer, scene->user, i);
-		counter = counter_bench_get(scene->reader, scene->user);
-		assert_true(counter_bench_is(&counter, i));
+		counter_fixture_refresh(scene->writer, scene->user, i);
+		counter = counter_fixture_get(scene->reader, scene->user);
+		assert_true(counter_fixture_is(&counter, i));
 	}
 }
 
-/* The rule of counter_bench.h, through it all. */
+/* The rule of counter_fixture.h, through it all. */
 static void a_crowd_is_told_nothing_old_through_outages(void **state)
 {
 	struct scene *scene = *state;
-	struct cache *cache = scene->bench.cache;
+	struct cache *cache = scene->fixture.cache;
 	struct counter_crowd crowd;
 
-	counter_crowd_start(&crowd, &scene->bench);
+	counter_crowd_start(&crowd, &scene->fixture);
 	for (int i = 0; i < 4; i++) {
 		usleep(100 * 1000);
 		redis_server_tell("SAVE");
 		redis_server_kill();
-		cache_bench_wait_until_away(cache);
+		cache_fixture_wait_until_away(cache);
 		redis_server_start();
-		cache_bench_wait_until_up(cache);
+		cache_fixture_wait_until_up(cache);
 		usleep(100 * 1000);
 		redis_server_freeze();
-		cache_bench_wait_until_away(cache);
+		cache_fixture_wait_until_away(cache);
 		redis_server_thaw();
-		cache_bench_wait_until_up(cache);
+		cache_fixture_wait_until_up(cache);
 		redis_server_tell("FLUSHALL");
 	}
 	counter_crowd_stop(&crowd);
@@ -411,13 +411,13 @@ static const char *const foreign[] = {
 
 static void assert_free_and_leased(struct scene *scene, enum counter_key key)
 {
-	struct cached_counter missed = key == LIST_KEY
-					       ? counter_bench_get_list(scene->reader, scene->user)
-					       : counter_bench_get(scene->reader, scene->user);
+	struct cached_counter missed =
+		key == LIST_KEY ? counter_fixture_get_list(scene->reader, scene->user)
+				: counter_fixture_get(scene->reader, scene->user);
 
 	assert_true(!missed.hit && missed.lease != 0);
-	assert_true(counter_bench_ttl_ms(&scene->bench, key, scene->user) == -2);
-	assert_true(counter_bench_delete(&scene->bench, LEASE_KEY, scene->user));
+	assert_true(counter_fixture_ttl_ms(&scene->fixture, key, scene->user) == -2);
+	assert_true(counter_fixture_delete(&scene->fixture, LEASE_KEY, scene->user));
 }
 
 static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
@@ -425,14 +425,14 @@ static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
 	struct scene *scene = *state;
 
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-		counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, foreign[i], 60);
+		counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, foreign[i], 60);
 		assert_free_and_leased(scene, COUNTER_KEY);
-		counter_bench_plant(&scene->bench, LIST_KEY, scene->user, foreign[i], 60);
+		counter_fixture_plant(&scene->fixture, LIST_KEY, scene->user, foreign[i], 60);
 		assert_free_and_leased(scene, LIST_KEY);
 	}
-	counter_bench_plant_hash(&scene->bench, COUNTER_KEY, scene->user, 60);
+	counter_fixture_plant_hash(&scene->fixture, COUNTER_KEY, scene->user, 60);
 	assert_free_and_leased(scene, COUNTER_KEY);
-	counter_bench_plant_hash(&scene->bench, LIST_KEY, scene->user, 60);
+	counter_fixture_plant_hash(&scene->fixture, LIST_KEY, scene->user, 60);
 	assert_free_and_leased(scene, LIST_KEY);
 }
 
@@ -445,13 +445,13 @@ static void what_belongs_under_another_key_is_a_miss(void **state)
 				  "},{\"type\":\"Followers\"}]";
 	struct scene *scene = *state;
 
-	counter_bench_plant(&scene->bench, LIST_KEY, scene->user, counter, 60);
+	counter_fixture_plant(&scene->fixture, LIST_KEY, scene->user, counter, 60);
 	assert_free_and_leased(scene, LIST_KEY);
-	counter_bench_plant(&scene->bench, LIST_KEY, scene->user, other, 60);
+	counter_fixture_plant(&scene->fixture, LIST_KEY, scene->user, other, 60);
 	assert_free_and_leased(scene, LIST_KEY);
-	counter_bench_plant(&scene->bench, LIST_KEY, scene->user, two, 60);
+	counter_fixture_plant(&scene->fixture, LIST_KEY, scene->user, two, 60);
 	assert_free_and_leased(scene, LIST_KEY);
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, other, 60);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, other, 60);
 	assert_free_and_leased(scene, COUNTER_KEY);
 }
 
@@ -461,10 +461,10 @@ static void a_large_text_is_a_miss(void **state)
 	char *text = qp_calloc(1, 1000001);
 
 	memset(text, '[', 1000000);
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, text, 60);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, text, 60);
 	assert_free_and_leased(scene, COUNTER_KEY);
 	text[500] = '\0'; /* few enough to be looked at, and deep */
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, text, 60);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, text, 60);
 	assert_free_and_leased(scene, COUNTER_KEY);
 	free(text);
 }
@@ -475,10 +475,10 @@ static void what_has_no_end_is_a_miss(void **state)
 	static const char counter[] = "{\"count\":3,\"version\":999," TIME "}";
 	struct scene *scene = *state;
 
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, counter, 0);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, counter, 0);
 	assert_free_and_leased(scene, COUNTER_KEY);
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, counter, 0);
-	counter_bench_refresh(scene->writer, scene->user, 2);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, counter, 0);
+	counter_fixture_refresh(scene->writer, scene->user, 2);
 	assert_false(has_keys(scene, scene->user));
 }
 
@@ -496,8 +496,8 @@ static void the_same_json_in_other_words_is_a_hit(void **state)
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct cached_counter counter;
 
-		counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, texts[i], 60);
-		counter = counter_bench_get(scene->reader, scene->user);
+		counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, texts[i], 60);
+		counter = counter_fixture_get(scene->reader, scene->user);
 		assert_true(counter.hit && counter.count == 3 && counter.version == 7);
 		assert_true(counter.updated_us == 1767855000000000LL);
 	}
@@ -510,12 +510,12 @@ static void a_date_that_does_not_exist_is_a_miss(void **state)
 	struct scene *scene = *state;
 	struct cached_counter counter;
 
-	counter_bench_plant(&scene->bench, COUNTER_KEY, scene->user, text, 60);
-	counter = counter_bench_get(scene->reader, scene->user);
+	counter_fixture_plant(&scene->fixture, COUNTER_KEY, scene->user, text, 60);
+	counter = counter_fixture_get(scene->reader, scene->user);
 	assert_true(!counter.hit && counter.lease == 0);
-	counter_bench_refresh(scene->writer, scene->user, 8);
-	counter = counter_bench_get(scene->reader, scene->user);
-	assert_true(counter_bench_is(&counter, 8));
+	counter_fixture_refresh(scene->writer, scene->user, 8);
+	counter = counter_fixture_get(scene->reader, scene->user);
+	assert_true(counter_fixture_is(&counter, 8));
 }
 
 static void what_we_did_not_write_is_overwritten_or_deleted(void **state)
@@ -526,19 +526,19 @@ static void what_we_did_not_write_is_overwritten_or_deleted(void **state)
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
 		struct slice user = numbered(scene, (int)i);
 
-		missed = counter_bench_get(scene->reader, user);
-		counter_bench_plant(&scene->bench, COUNTER_KEY, user, foreign[i], 60);
-		counter_bench_fill(scene->reader, &missed, 1);
-		counter = counter_bench_get(scene->reader, user);
-		assert_true(counter_bench_is(&counter, 1));
-		counter_bench_plant(&scene->bench, COUNTER_KEY, user, foreign[i], 60);
-		counter_bench_refresh(scene->writer, user, 2);
+		missed = counter_fixture_get(scene->reader, user);
+		counter_fixture_plant(&scene->fixture, COUNTER_KEY, user, foreign[i], 60);
+		counter_fixture_fill(scene->reader, &missed, 1);
+		counter = counter_fixture_get(scene->reader, user);
+		assert_true(counter_fixture_is(&counter, 1));
+		counter_fixture_plant(&scene->fixture, COUNTER_KEY, user, foreign[i], 60);
+		counter_fixture_refresh(scene->writer, user, 2);
 		assert_false(has_keys(scene, user));
 	}
-	counter_bench_plant_hash(&scene->bench, COUNTER_KEY, scene->user, 0);
-	counter_bench_plant_hash(&scene->bench, LEASE_KEY, scene->user, 0);
-	counter_bench_plant_hash(&scene->bench, LIST_KEY, scene->user, 0);
-	counter_bench_refresh(scene->writer, scene->user, 3);
+	counter_fixture_plant_hash(&scene->fixture, COUNTER_KEY, scene->user, 0);
+	counter_fixture_plant_hash(&scene->fixture, LEASE_KEY, scene->user, 0);
+	counter_fixture_plant_hash(&scene->fixture, LIST_KEY, scene->user, 0);
+	counter_fixture_refresh(scene->writer, scene->user, 3);
 	assert_false(has_keys(scene, scene->user));
 }
 
@@ -548,17 +548,17 @@ static void a_foreign_lease_does_not_stay_for_ever(void **state)
 	struct scene *scene = *state;
 	struct cached_counter missed;
 
-	counter_bench_plant(&scene->bench, LEASE_KEY, scene->user, "somebody", 60);
-	missed = counter_bench_get(scene->reader, scene->user);
+	counter_fixture_plant(&scene->fixture, LEASE_KEY, scene->user, "somebody", 60);
+	missed = counter_fixture_get(scene->reader, scene->user);
 	assert_true(!missed.hit && missed.lease == 0);
-	counter_bench_plant_hash(&scene->bench, LEASE_KEY, scene->user, 60);
-	missed = counter_bench_get(scene->reader, scene->user);
+	counter_fixture_plant_hash(&scene->fixture, LEASE_KEY, scene->user, 60);
+	missed = counter_fixture_get(scene->reader, scene->user);
 	assert_true(!missed.hit && missed.lease == 0);
 	missed.lease = 5;
-	counter_bench_fill(scene->reader, &missed, 1);
-	counter_bench_plant(&scene->bench, LEASE_KEY, scene->user, "somebody", 0);
+	counter_fixture_fill(scene->reader, &missed, 1);
+	counter_fixture_plant(&scene->fixture, LEASE_KEY, scene->user, "somebody", 0);
 	assert_free_and_leased(scene, COUNTER_KEY);
-	counter_bench_plant_hash(&scene->bench, LEASE_KEY, scene->user, 0);
+	counter_fixture_plant_hash(&scene->fixture, LEASE_KEY, scene->user, 0);
 	assert_free_and_leased(scene, COUNTER_KEY);
 }
 
@@ -567,22 +567,22 @@ static void a_foreign_lease_does_not_stay_for_ever(void **state)
 static void the_keys_of_counters_are_all_that_they_need(void **state)
 {
 	char url[96];
-	struct cache_bench other;
+	struct cache_fixture other;
 	struct slice user;
 	struct cached_counter list;
 
 	(void)state;
 	redis_server_tell("ACL SETUSER quipu on >pass +@all ~counter:* ~counters:*");
 	snprintf(url, sizeof(url), "redis://quipu:pass@127.0.0.1:%d", redis_server_port());
-	cache_bench_open(&other, url);
-	user = cache_bench_user(&other, "a");
-	counter_bench_know(other.session, user, 0);
-	counter_bench_refresh(other.session, user, 1);
-	list = counter_bench_get_list(other.session, user);
-	counter_bench_fill(other.session, &list, 1);
-	list = counter_bench_get_list(other.session, user);
-	assert_true(counter_bench_is(&list, 1));
-	cache_bench_close(&other);
+	cache_fixture_open(&other, url);
+	user = cache_fixture_user(&other, "a");
+	counter_fixture_know(other.session, user, 0);
+	counter_fixture_refresh(other.session, user, 1);
+	list = counter_fixture_get_list(other.session, user);
+	counter_fixture_fill(other.session, &list, 1);
+	list = counter_fixture_get_list(other.session, user);
+	assert_true(counter_fixture_is(&list, 1));
+	cache_fixture_close(&other);
 }
 
 #define FAULT_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -13,7 +13,7 @@
 #include "adapters/redis/redis_cache.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "cache_bench.h"
+#include "cache_fixture.h"
 #include "captured_log.h"
 
 #define SKIPPED 77
@@ -31,57 +31,58 @@
 
 static int setup(void **state)
 {
-	struct cache_bench *bench = qp_calloc(1, sizeof(*bench));
+	struct cache_fixture *fixture = qp_calloc(1, sizeof(*fixture));
 
 	captured_log_begin();
 	redis_server_start();
-	cache_bench_open(bench, redis_server_url());
-	*state = bench;
+	cache_fixture_open(fixture, redis_server_url());
+	*state = fixture;
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	cache_bench_close(*state);
+	cache_fixture_close(*state);
 	free(*state);
 	redis_server_remove();
 	captured_log_end();
 	return 0;
 }
 
-static enum status take_status(struct cache_bench *bench, struct slice user_id)
+static enum status take_status(struct cache_fixture *fixture, struct slice user_id)
 {
 	struct cached_limit limit = {.user_id = user_id, .wanted = 1};
 
-	return bench->session->ops->limit_take(bench->session, &limit, 1);
+	return fixture->session->ops->limit_take(fixture->session, &limit, 1);
 }
 
-static enum status drop_status(struct cache_bench *bench, struct slice user_id)
+static enum status drop_status(struct cache_fixture *fixture, struct slice user_id)
 {
-	return bench->session->ops->limit_drop(bench->session, &user_id, 1);
+	return fixture->session->ops->limit_drop(fixture->session, &user_id, 1);
 }
 
-static void assert_away_at_once(struct cache_bench *bench, int calls)
+static void assert_away_at_once(struct cache_fixture *fixture, int calls)
 {
-	struct slice user = cache_bench_user(bench, "anybody");
+	struct slice user = cache_fixture_user(fixture, "anybody");
 	struct cached_limit limit = {.user_id = user, .rate_limit = 1, .ttl_us = SECOND_US};
-	int64_t began_ms = cache_bench_now_ms();
+	int64_t began_ms = cache_fixture_now_ms();
 
 	for (int i = 0; i < calls; i++) {
-		assert_int_equal(take_status(bench, user), STATUS_CACHE_AWAY);
-		assert_int_equal(bench->session->ops->limit_fill(bench->session, &limit, 1),
+		assert_int_equal(take_status(fixture, user), STATUS_CACHE_AWAY);
+		assert_int_equal(fixture->session->ops->limit_fill(fixture->session, &limit, 1),
 			STATUS_CACHE_AWAY);
-		assert_int_equal(drop_status(bench, user), STATUS_CACHE_AWAY);
+		assert_int_equal(drop_status(fixture, user), STATUS_CACHE_AWAY);
 	}
-	assert_true(cache_bench_now_ms() - began_ms <= AT_ONCE_MS);
+	assert_true(cache_fixture_now_ms() - began_ms <= AT_ONCE_MS);
 }
 
 /* A command on the key of the user "a": VERB key REST. */
-static long long tell_of_a(struct cache_bench *bench, const char *verb, const char *rest)
+static long long tell_of_a(struct cache_fixture *fixture, const char *verb, const char *rest)
 {
 	char command[256];
 
-	snprintf(command, sizeof(command), "%s RateLimiterCache:%sa %s", verb, bench->prefix, rest);
+	snprintf(command, sizeof(command), "%s RateLimiterCache:%sa %s", verb, fixture->prefix,
+		rest);
 	return redis_server_tell(command);
 }
 
@@ -89,46 +90,46 @@ static long long tell_of_a(struct cache_bench *bench, const char *verb, const ch
 
 static void a_dead_redis_is_away_and_comes_back_by_itself(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	cache_bench_fill(bench, user, 5, 0);
+	cache_fixture_fill(fixture, user, 5, 0);
 	redis_server_kill();
-	assert_int_equal(take_status(bench, user), STATUS_CACHE_AWAY);
-	assert_false(bench->cache->ops->is_up(bench->cache));
-	assert_away_at_once(bench, 1000);
+	assert_int_equal(take_status(fixture, user), STATUS_CACHE_AWAY);
+	assert_false(fixture->cache->ops->is_up(fixture->cache));
+	assert_away_at_once(fixture, 1000);
 	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
-	assert_false(cache_bench_has(bench, user)); /* nothing was saved */
-	cache_bench_fill(bench, user, 5, 0);
-	assert_true(cache_bench_take(bench, user, 2).granted == 2);
+	cache_fixture_wait_until_up(fixture->cache);
+	assert_false(cache_fixture_has(fixture, user)); /* nothing was saved */
+	cache_fixture_fill(fixture, user, 5, 0);
+	assert_true(cache_fixture_take(fixture, user, 2).granted == 2);
 	assert_int_equal(captured_log_count(DOWN), 1);
 	assert_int_equal(captured_log_count(BACK), 2); /* the first was at start */
 }
 
 static void an_outage_is_noticed_without_calls(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 
 	redis_server_kill();
-	cache_bench_wait_until_away(bench->cache);
+	cache_fixture_wait_until_away(fixture->cache);
 	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
+	cache_fixture_wait_until_up(fixture->cache);
 }
 
 static void every_outage_is_told_once(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 
 	for (int i = 1; i <= 3; i++) {
 		redis_server_kill();
-		cache_bench_wait_until_away(bench->cache);
-		assert_away_at_once(bench, 10);
+		cache_fixture_wait_until_away(fixture->cache);
+		assert_away_at_once(fixture, 10);
 		assert_int_equal(captured_log_count(DOWN), i);
 		redis_server_start();
-		cache_bench_wait_until_up(bench->cache);
+		cache_fixture_wait_until_up(fixture->cache);
 		assert_int_equal(captured_log_count(BACK), i + 1);
 	}
 }
@@ -141,13 +142,13 @@ static void a_redis_that_is_not_there_at_start_is_told_and_found_later(void **st
 	struct cached_limit limit = {.user_id = SLICE("late"), .wanted = 1};
 
 	redis_server_kill();
-	cache_bench_wait_until_away(((struct cache_bench *)*state)->cache);
+	cache_fixture_wait_until_away(((struct cache_fixture *)*state)->cache);
 	cache = redis_cache_new("other", redis_server_url());
 	session = cache->ops->open_session(cache);
 	assert_true(cache->ops->start(cache, why, sizeof(why)));
 	assert_int_equal(session->ops->limit_take(session, &limit, 1), STATUS_CACHE_AWAY);
 	redis_server_start();
-	cache_bench_wait_until_up(cache);
+	cache_fixture_wait_until_up(cache);
 	assert_int_equal(session->ops->limit_take(session, &limit, 1), STATUS_OK);
 	assert_false(limit.hit);
 	session->ops->close(session);
@@ -157,13 +158,13 @@ static void a_redis_that_is_not_there_at_start_is_told_and_found_later(void **st
 /* A server that ends idle connections, or an administrator, is no outage. */
 static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	cache_bench_fill(bench, user, 50, 0);
+	cache_fixture_fill(fixture, user, 50, 0);
 	for (int i = 1; i <= 50; i++) {
 		redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
-		assert_true(cache_bench_take(bench, user, 1).current_count == i);
+		assert_true(cache_fixture_take(fixture, user, 1).current_count == i);
 	}
 	assert_int_equal(captured_log_count(DOWN), 0);
 }
@@ -172,159 +173,159 @@ static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 
 static void what_was_dropped_while_away_is_gone_when_it_is_back(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice dropped = cache_bench_user(bench, "dropped"),
-		     kept = cache_bench_user(bench, "kept");
+	struct cache_fixture *fixture = *state;
+	struct slice dropped = cache_fixture_user(fixture, "dropped"),
+		     kept = cache_fixture_user(fixture, "kept");
 
-	cache_bench_fill(bench, dropped, 5, 5);
-	cache_bench_fill(bench, kept, 5, 5);
+	cache_fixture_fill(fixture, dropped, 5, 5);
+	cache_fixture_fill(fixture, kept, 5, 5);
 	redis_server_tell("SAVE");
 	redis_server_kill();
-	cache_bench_wait_until_away(bench->cache);
-	assert_int_equal(drop_status(bench, dropped), STATUS_CACHE_AWAY);
-	assert_int_equal(drop_status(bench, dropped), STATUS_CACHE_AWAY);
+	cache_fixture_wait_until_away(fixture->cache);
+	assert_int_equal(drop_status(fixture, dropped), STATUS_CACHE_AWAY);
+	assert_int_equal(drop_status(fixture, dropped), STATUS_CACHE_AWAY);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
-	assert_false(cache_bench_has(bench, dropped));
-	assert_true(cache_bench_has(bench, kept)); /* so it was not lost with the server */
+	cache_fixture_wait_until_up(fixture->cache);
+	assert_false(cache_fixture_has(fixture, dropped));
+	assert_true(cache_fixture_has(fixture, kept)); /* so it was not lost with the server */
 }
 
 /* The deletion itself finds out that Redis is gone. */
 static void a_deletion_that_fails_is_made_up_for(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	cache_bench_fill(bench, user, 5, 5);
+	cache_fixture_fill(fixture, user, 5, 5);
 	redis_server_tell("SAVE");
 	redis_server_kill();
-	assert_int_equal(drop_status(bench, user), STATUS_CACHE_AWAY);
+	assert_int_equal(drop_status(fixture, user), STATUS_CACHE_AWAY);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
-	assert_false(cache_bench_has(bench, user));
+	cache_fixture_wait_until_up(fixture->cache);
+	assert_false(cache_fixture_has(fixture, user));
 	assert_int_equal(captured_log_count(DOWN), 1);
 }
 
-static void drop_numbered(struct cache_bench *bench, int first, int count)
+static void drop_numbered(struct cache_fixture *fixture, int first, int count)
 {
 	for (int i = first; i < first + count; i++) {
 		char name[16];
 
 		snprintf(name, sizeof(name), "%d", i);
 		assert_int_equal(
-			drop_status(bench, cache_bench_user(bench, name)), STATUS_CACHE_AWAY);
+			drop_status(fixture, cache_fixture_user(fixture, name)), STATUS_CACHE_AWAY);
 	}
 }
 
 /* Saves `count` numbered users and one that is not ours, and kills the server. */
-static void save_numbered_and_kill(struct cache_bench *bench, int count)
+static void save_numbered_and_kill(struct cache_fixture *fixture, int count)
 {
 	for (int i = 0; i < count; i++) {
 		char name[16];
 
 		snprintf(name, sizeof(name), "%d", i);
-		cache_bench_fill(bench, cache_bench_user(bench, name), 5, 5);
+		cache_fixture_fill(fixture, cache_fixture_user(fixture, name), 5, 5);
 	}
 	redis_server_tell("SET RateLimiterCacheNot:ours 1");
 	redis_server_tell("SAVE");
 	redis_server_kill();
-	cache_bench_wait_until_away(bench->cache);
+	cache_fixture_wait_until_away(fixture->cache);
 }
 
 static void many_deletions_are_made_up_for(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 
-	save_numbered_and_kill(bench, 2001);
-	drop_numbered(bench, 0, 2000);
+	save_numbered_and_kill(fixture, 2001);
+	drop_numbered(fixture, 0, 2000);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
+	cache_fixture_wait_until_up(fixture->cache);
 	assert_true(redis_server_tell("DBSIZE") == 2);
-	assert_true(cache_bench_has(bench, cache_bench_user(bench, "2000")));
+	assert_true(cache_fixture_has(fixture, cache_fixture_user(fixture, "2000")));
 }
 
 static void more_than_can_be_remembered_drops_all_of_ours(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 
-	save_numbered_and_kill(bench, 1500);
-	drop_numbered(bench, 1500, 9000);
+	save_numbered_and_kill(fixture, 1500);
+	drop_numbered(fixture, 1500, 9000);
 	redis_server_start();
-	cache_bench_wait_until_up(bench->cache);
+	cache_fixture_wait_until_up(fixture->cache);
 	assert_true(redis_server_tell("DBSIZE") == 1);
 	assert_true(redis_server_tell("EXISTS RateLimiterCacheNot:ours") == 1);
-	assert_false(cache_bench_has(bench, cache_bench_user(bench, "0")));
+	assert_false(cache_fixture_has(fixture, cache_fixture_user(fixture, "0")));
 }
 
 /* ---- hanging ----------------------------------------------------------------------------- */
 
 static void a_hanging_redis_costs_one_timeout(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 	struct cached_limit limit = {.user_id = user, .wanted = 1, .granted = 77, .hit = true};
 	int64_t began_ms;
 
-	cache_bench_fill(bench, user, 5, 0);
+	cache_fixture_fill(fixture, user, 5, 0);
 	redis_server_freeze();
-	began_ms = cache_bench_now_ms();
+	began_ms = cache_fixture_now_ms();
 	assert_int_equal(
-		bench->session->ops->limit_take(bench->session, &limit, 1), STATUS_CACHE_AWAY);
-	assert_true(cache_bench_now_ms() - began_ms <= BOUND_MS);
+		fixture->session->ops->limit_take(fixture->session, &limit, 1), STATUS_CACHE_AWAY);
+	assert_true(cache_fixture_now_ms() - began_ms <= BOUND_MS);
 	assert_true(limit.granted == 77 && limit.hit); /* untouched */
-	assert_away_at_once(bench, 1000);
+	assert_away_at_once(fixture, 1000);
 	assert_int_equal(captured_log_count(DOWN), 1);
 	redis_server_thaw();
-	cache_bench_wait_until_up(bench->cache);
-	assert_true(cache_bench_has(bench, user));
+	cache_fixture_wait_until_up(fixture->cache);
+	assert_true(cache_fixture_has(fixture, user));
 	assert_int_equal(captured_log_count(DOWN), 1);
 }
 
 static void what_was_dropped_while_it_hung_is_gone(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	cache_bench_fill(bench, user, 5, 5);
+	cache_fixture_fill(fixture, user, 5, 5);
 	redis_server_freeze();
-	assert_int_equal(take_status(bench, user), STATUS_CACHE_AWAY);
-	assert_int_equal(drop_status(bench, user), STATUS_CACHE_AWAY);
+	assert_int_equal(take_status(fixture, user), STATUS_CACHE_AWAY);
+	assert_int_equal(drop_status(fixture, user), STATUS_CACHE_AWAY);
 	redis_server_thaw();
-	cache_bench_wait_until_up(bench->cache);
-	assert_false(cache_bench_has(bench, user));
+	cache_fixture_wait_until_up(fixture->cache);
+	assert_false(cache_fixture_has(fixture, user));
 }
 
 /* ---- forgetful --------------------------------------------------------------------------- */
 
 static void scripts_that_are_flushed_are_sent_again_in_the_same_call(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 	struct cached_limit limits[3] = {{.user_id = user, .wanted = 1},
 		{.user_id = user, .wanted = 1}, {.user_id = user, .wanted = 9}};
 
 	redis_server_tell("SCRIPT FLUSH");
-	cache_bench_fill(bench, user, 5, 0);
+	cache_fixture_fill(fixture, user, 5, 0);
 	redis_server_tell("SCRIPT FLUSH");
-	assert_int_equal(bench->session->ops->limit_take(bench->session, limits, 3), STATUS_OK);
+	assert_int_equal(fixture->session->ops->limit_take(fixture->session, limits, 3), STATUS_OK);
 	assert_true(limits[0].granted == 1 && limits[1].granted == 1 && limits[2].granted == 3);
-	assert_true(cache_bench_take(bench, user, 1).current_count == 5);
+	assert_true(cache_fixture_take(fixture, user, 1).current_count == 5);
 	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 static void after_flushall_all_are_misses(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	cache_bench_fill(bench, user, 5, 0);
+	cache_fixture_fill(fixture, user, 5, 0);
 	redis_server_tell("FLUSHALL");
-	assert_false(cache_bench_has(bench, user));
+	assert_false(cache_fixture_has(fixture, user));
 	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 struct crowd {
-	struct cache_bench *bench;
+	struct cache_fixture *fixture;
 	struct slice user_id;
 	atomic_bool stopping;
 	_Atomic int wrong;
@@ -333,7 +334,7 @@ struct crowd {
 static void *take_in_a_crowd(void *context)
 {
 	struct crowd *crowd = context;
-	struct cache *cache = crowd->bench->cache;
+	struct cache *cache = crowd->fixture->cache;
 	struct cache_session *session = cache->ops->open_session(cache);
 
 	while (!crowd->stopping) {
@@ -359,21 +360,21 @@ static void *take_in_a_crowd(void *context)
 /* For the thread sanitizer, and for the order of the log: down and back in turn. */
 static void threads_go_through_outages_together(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct crowd crowd = {.bench = bench, .user_id = cache_bench_user(bench, "a")};
+	struct cache_fixture *fixture = *state;
+	struct crowd crowd = {.fixture = fixture, .user_id = cache_fixture_user(fixture, "a")};
 	pthread_t threads[4];
 
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, take_in_a_crowd, &crowd), 0);
 	for (int i = 0; i < 3; i++) {
 		redis_server_kill();
-		cache_bench_wait_until_away(bench->cache);
+		cache_fixture_wait_until_away(fixture->cache);
 		redis_server_start();
-		cache_bench_wait_until_up(bench->cache);
+		cache_fixture_wait_until_up(fixture->cache);
 		redis_server_freeze();
-		cache_bench_wait_until_away(bench->cache);
+		cache_fixture_wait_until_away(fixture->cache);
 		redis_server_thaw();
-		cache_bench_wait_until_up(bench->cache);
+		cache_fixture_wait_until_up(fixture->cache);
 	}
 	crowd.stopping = true;
 	for (int i = 0; i < 4; i++)
@@ -402,62 +403,63 @@ static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
 		"rateLimit 5 currentCount 1 windowStart 1",
 		"rateLimit 5 currentCount 1 windowStart 1 windowLength -5",
 	};
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
 	for (size_t i = 0; i < sizeof(hashes) / sizeof(hashes[0]); i++) {
-		tell_of_a(bench, "HSET", hashes[i]);
-		tell_of_a(bench, "EXPIRE", "60");
-		assert_false(cache_bench_take(bench, user, 1).hit);
-		assert_true(tell_of_a(bench, "EXISTS", "") == 0);
+		tell_of_a(fixture, "HSET", hashes[i]);
+		tell_of_a(fixture, "EXPIRE", "60");
+		assert_false(cache_fixture_take(fixture, user, 1).hit);
+		assert_true(tell_of_a(fixture, "EXISTS", "") == 0);
 	}
-	tell_of_a(bench, "SETEX", "60 text");
-	assert_false(cache_bench_take(bench, user, 1).hit);
-	assert_true(tell_of_a(bench, "EXISTS", "") == 0);
+	tell_of_a(fixture, "SETEX", "60 text");
+	assert_false(cache_fixture_take(fixture, user, 1).hit);
+	assert_true(tell_of_a(fixture, "EXISTS", "") == 0);
 	assert_int_equal(captured_log_count(DOWN), 0);
 }
 
 static void a_hash_without_an_end_is_a_miss_and_deleted(void **state)
 {
-	struct cache_bench *bench = *state;
+	struct cache_fixture *fixture = *state;
 
-	tell_of_a(bench, "HSET", "rateLimit 5 currentCount 1 windowStart 1 windowLength 60000000");
-	assert_false(cache_bench_has(bench, cache_bench_user(bench, "a")));
-	assert_true(tell_of_a(bench, "EXISTS", "") == 0);
+	tell_of_a(
+		fixture, "HSET", "rateLimit 5 currentCount 1 windowStart 1 windowLength 60000000");
+	assert_false(cache_fixture_has(fixture, cache_fixture_user(fixture, "a")));
+	assert_true(tell_of_a(fixture, "EXISTS", "") == 0);
 }
 
 static void further_fields_do_not_matter(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 
-	tell_of_a(bench, "HSET",
+	tell_of_a(fixture, "HSET",
 		"rateLimit 5 currentCount 007 windowStart 1 windowLength 60000000 id a _class x");
-	tell_of_a(bench, "EXPIRE", "60");
-	assert_true(cache_bench_take(bench, user, 1).current_count == 7);
-	tell_of_a(bench, "HSET", "currentCount 3");
-	assert_true(cache_bench_take(bench, user, 1).current_count == 4);
-	assert_true(tell_of_a(bench, "HLEN", "") == 6);
+	tell_of_a(fixture, "EXPIRE", "60");
+	assert_true(cache_fixture_take(fixture, user, 1).current_count == 7);
+	tell_of_a(fixture, "HSET", "currentCount 3");
+	assert_true(cache_fixture_take(fixture, user, 1).current_count == 4);
+	assert_true(tell_of_a(fixture, "HLEN", "") == 6);
 }
 
 /* ---- refusing ---------------------------------------------------------------------------- */
 
 static void a_redis_that_cannot_write_is_away_until_it_can(void **state)
 {
-	struct cache_bench *bench = *state;
-	struct slice user = cache_bench_user(bench, "a");
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
 	struct cached_limit limit = {.user_id = user, .rate_limit = 5, .ttl_us = 60 * SECOND_US};
 
 	redis_server_tell("CONFIG SET maxmemory 1");
 	assert_int_equal(
-		bench->session->ops->limit_fill(bench->session, &limit, 1), STATUS_CACHE_AWAY);
+		fixture->session->ops->limit_fill(fixture->session, &limit, 1), STATUS_CACHE_AWAY);
 	usleep(600 * 1000); /* three probes, which must not be taken in by PING */
-	assert_false(bench->cache->ops->is_up(bench->cache));
+	assert_false(fixture->cache->ops->is_up(fixture->cache));
 	assert_int_equal(captured_log_count(DOWN), 1);
 	assert_int_equal(captured_log_count("OOM"), 1);
 	redis_server_tell("CONFIG SET maxmemory 0");
-	cache_bench_wait_until_up(bench->cache);
-	cache_bench_fill(bench, user, 5, 0);
+	cache_fixture_wait_until_up(fixture->cache);
+	cache_fixture_fill(fixture, user, 5, 0);
 	assert_true(redis_server_tell("DBSIZE") == 1); /* the trial write has left nothing */
 }
 
@@ -500,20 +502,20 @@ static void a_url_that_may_work_is_taken(void **state)
 		start_of(urls[i], why, sizeof(why), true);
 }
 
-static void open_as(struct cache_bench *bench, const char *who, const char *rest)
+static void open_as(struct cache_fixture *fixture, const char *who, const char *rest)
 {
 	char url[128];
 
 	snprintf(url, sizeof(url), "redis://%s@127.0.0.1:%d%s", who, redis_server_port(), rest);
-	cache_bench_open(bench, url);
-	cache_bench_fill(bench, cache_bench_user(bench, "a"), 5, 0);
-	assert_true(cache_bench_take(bench, cache_bench_user(bench, "a"), 1).granted == 1);
-	cache_bench_close(bench);
+	cache_fixture_open(fixture, url);
+	cache_fixture_fill(fixture, cache_fixture_user(fixture, "a"), 5, 0);
+	assert_true(cache_fixture_take(fixture, cache_fixture_user(fixture, "a"), 1).granted == 1);
+	cache_fixture_close(fixture);
 }
 
 static void a_user_a_password_and_a_database_are_used(void **state)
 {
-	struct cache_bench other;
+	struct cache_fixture other;
 
 	(void)state;
 	redis_server_tell("ACL SETUSER quipu on >a@b/c +@all ~RateLimiterCache:*");
@@ -538,7 +540,7 @@ static void a_wrong_password_is_told_and_not_repeated(void **state)
 	snprintf(url, sizeof(url), "redis://quipu:s3cret@127.0.0.1:%d", redis_server_port());
 	cache = redis_cache_new("other", url);
 	assert_true(cache->ops->start(cache, why, sizeof(why)));
-	cache_bench_wait(has_said_wrongpass, NULL);
+	cache_fixture_wait(has_said_wrongpass, NULL);
 	assert_false(cache->ops->is_up(cache));
 	cache->ops->free(cache);
 	assert_int_equal(captured_log_count("s3cret"), 0);

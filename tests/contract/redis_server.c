@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache_bench.h"
+#include "cache_fixture.h"
 
 static struct {
 	pid_t pid; /* 0: does not run */
@@ -88,7 +88,7 @@ void redis_server_start(void)
 	assert_true(server.pid >= 0);
 	if (server.pid == 0)
 		become_redis();
-	cache_bench_wait(answers, NULL);
+	cache_fixture_wait(answers, NULL);
 }
 
 void redis_server_kill(void)

@@ -11,7 +11,7 @@
 #include "adapters/redis/redis_cache.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "cache_bench.h"
+#include "cache_fixture.h"
 #include "captured_log.h"
 #include "redis_server.h"
 
@@ -24,8 +24,8 @@ struct ear {
 };
 
 struct pair {
-	struct cache_bench here;
-	struct cache_bench there;
+	struct cache_fixture here;
+	struct cache_fixture there;
 	struct ear ear_here;
 	struct ear ear_there;
 };
@@ -60,11 +60,11 @@ static bool has_heard(void *context)
 /* Announces until it is heard: a call can get lost, above all before both are connected. */
 static void announce_until_heard(struct cache *cache, struct ear *ear)
 {
-	int64_t until_ms = cache_bench_now_ms() + PATIENCE_MS;
+	int64_t until_ms = cache_fixture_now_ms() + PATIENCE_MS;
 	int before = ear->heard;
 
 	while (ear->heard == before) {
-		assert_true(cache_bench_now_ms() < until_ms);
+		assert_true(cache_fixture_now_ms() < until_ms);
 		announce(cache, "counters");
 		pause_ms(50);
 	}
@@ -82,8 +82,8 @@ static int setup(void **state)
 
 	captured_log_begin();
 	redis_server_start();
-	cache_bench_open(&pair->here, redis_server_url());
-	cache_bench_open(&pair->there, redis_server_url());
+	cache_fixture_open(&pair->here, redis_server_url());
+	cache_fixture_open(&pair->there, redis_server_url());
 	listen_to(pair->here.cache, "counters", &pair->ear_here);
 	listen_to(pair->there.cache, "counters", &pair->ear_there);
 	announce_until_heard(pair->here.cache, &pair->ear_there);
@@ -97,8 +97,8 @@ static int teardown(void **state)
 {
 	struct pair *pair = *state;
 
-	cache_bench_close(&pair->here);
-	cache_bench_close(&pair->there);
+	cache_fixture_close(&pair->here);
+	cache_fixture_close(&pair->there);
 	free(pair);
 	redis_server_remove();
 	captured_log_end();
@@ -112,7 +112,7 @@ static void other_processes_hear_it_and_nobody_hears_himself(void **state)
 	struct pair *pair = *state;
 
 	announce(pair->here.cache, "counters");
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 	pause_ms(QUIET_MS);
 	assert_int_equal(pair->ear_there.heard, 1);
 	assert_int_equal(pair->ear_here.heard, 0);
@@ -125,7 +125,7 @@ static void only_those_who_listen_to_a_topic_are_called(void **state)
 
 	listen_to(pair->there.cache, "other", &other);
 	announce(pair->here.cache, "other");
-	cache_bench_wait(has_heard, &other);
+	cache_fixture_wait(has_heard, &other);
 	pause_ms(QUIET_MS);
 	assert_int_equal(pair->ear_there.heard, 0);
 	pair->there.cache->ops->unlisten(pair->there.cache, &other);
@@ -138,33 +138,33 @@ static void only_those_who_listen_to_a_topic_are_called(void **state)
 static void many_announcements_are_told_as_few(void **state)
 {
 	struct pair *pair = *state;
-	int64_t began_ms = cache_bench_now_ms(), took_ms;
+	int64_t began_ms = cache_fixture_now_ms(), took_ms;
 
 	for (int i = 0; i < 20000; i++)
 		announce(pair->here.cache, "counters");
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 	pause_ms(QUIET_MS);
-	took_ms = cache_bench_now_ms() - began_ms;
+	took_ms = cache_fixture_now_ms() - began_ms;
 	assert_in_range(pair->ear_there.heard, 1, took_ms / 20 + 1);
 }
 
 static void databases_are_apart(void **state)
 {
 	struct pair *pair = *state;
-	struct cache_bench third;
+	struct cache_fixture third;
 	struct ear ear = {0};
 	char url[64];
 
 	snprintf(url, sizeof(url), "%s/3", redis_server_url());
-	cache_bench_open(&third, url);
+	cache_fixture_open(&third, url);
 	listen_to(third.cache, "counters", &ear);
-	cache_bench_wait(has_heard, &ear); /* it may have missed something before */
+	cache_fixture_wait(has_heard, &ear); /* it may have missed something before */
 	ear.heard = 0;
 	announce(pair->here.cache, "counters");
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 	pause_ms(QUIET_MS);
 	assert_int_equal(ear.heard, 0);
-	cache_bench_close(&third);
+	cache_fixture_close(&third);
 }
 
 /* ---- faults ------------------------------------------------------------------------------ */
@@ -174,12 +174,12 @@ static void after_an_outage_everybody_is_called_and_it_goes_on(void **state)
 	struct pair *pair = *state;
 
 	redis_server_kill();
-	cache_bench_wait_until_away(pair->there.cache);
+	cache_fixture_wait_until_away(pair->there.cache);
 	announce(pair->here.cache, "counters");
 	assert_int_equal(pair->ear_there.heard, 0);
 	redis_server_start();
-	cache_bench_wait(has_heard, &pair->ear_there);
-	cache_bench_wait(has_heard, &pair->ear_here);
+	cache_fixture_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_here);
 	announce_until_heard(pair->here.cache, &pair->ear_there);
 	announce_until_heard(pair->there.cache, &pair->ear_here);
 }
@@ -189,7 +189,7 @@ static void connections_that_redis_ends_are_made_anew(void **state)
 	struct pair *pair = *state;
 
 	redis_server_tell("CLIENT KILL TYPE pubsub");
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 	redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
 	announce_until_heard(pair->here.cache, &pair->ear_there);
 }
@@ -197,13 +197,13 @@ static void connections_that_redis_ends_are_made_anew(void **state)
 static void announcing_never_blocks_on_a_redis_that_hangs(void **state)
 {
 	struct pair *pair = *state;
-	int64_t began_ms = cache_bench_now_ms();
+	int64_t began_ms = cache_fixture_now_ms();
 
 	redis_server_freeze();
 	for (int i = 0; i < 1000; i++)
 		announce(pair->here.cache, "counters");
-	assert_true(cache_bench_now_ms() - began_ms < 2000); /* one timeout each would be 200 s */
-	cache_bench_wait_until_away(pair->here.cache);
+	assert_true(cache_fixture_now_ms() - began_ms < 2000); /* one timeout each would be 200 s */
+	cache_fixture_wait_until_away(pair->here.cache);
 	redis_server_thaw();
 	announce_until_heard(pair->here.cache, &pair->ear_there);
 }
@@ -216,7 +216,7 @@ static void what_strangers_publish_does_no_harm(void **state)
 	pause_ms(QUIET_MS);
 	assert_int_equal(pair->ear_there.heard, 0);
 	announce(pair->here.cache, "counters");
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 }
 
 static bool has_told(void *context)
@@ -228,23 +228,23 @@ static bool has_told(void *context)
 /* A user of Redis 7 may use no channel unless that is said. */
 static void a_user_who_may_use_no_channel_is_told_once_and_has_a_cache(void **state)
 {
-	struct cache_bench limited;
+	struct cache_fixture limited;
 	struct ear ear = {0};
 	char url[96];
 
 	(void)state;
 	redis_server_tell("ACL SETUSER u on >p +@all ~* resetchannels");
 	snprintf(url, sizeof(url), "redis://u:p@127.0.0.1:%d", redis_server_port());
-	cache_bench_open(&limited, url);
+	cache_fixture_open(&limited, url);
 	listen_to(limited.cache, "counters", &ear);
-	cache_bench_wait(has_told, NULL);
+	cache_fixture_wait(has_told, NULL);
 	pause_ms(3 * QUIET_MS);
 	announce(limited.cache, "counters");
 	assert_int_equal(captured_log_count(TOLD), 1);
 	assert_true(limited.cache->ops->is_up(limited.cache));
 	redis_server_tell("ACL SETUSER u allchannels");
-	cache_bench_wait(has_heard, &ear);
-	cache_bench_close(&limited);
+	cache_fixture_wait(has_heard, &ear);
+	cache_fixture_close(&limited);
 }
 
 static void *announce_many(void *argument)
@@ -264,7 +264,7 @@ static void any_thread_may_announce(void **state)
 			pthread_create(&threads[i], NULL, announce_many, pair->here.cache), 0);
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	cache_bench_wait(has_heard, &pair->ear_there);
+	cache_fixture_wait(has_heard, &pair->ear_there);
 }
 
 #define WAKER_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -2,7 +2,7 @@
  * What only a webhook does: the request as the receiver sees it, and receivers that refuse, hang,
  * lie and never end.
  */
-#include "channel_bench.h"
+#include "channel_fixture.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -24,51 +24,51 @@ static const struct webhook_limits limits = {.slots = 16, .total_ns = TOTAL_MS *
 
 static int setup(void **state)
 {
-	struct channel_bench *bench = qp_calloc(1, sizeof(*bench));
+	struct channel_fixture *fixture = qp_calloc(1, sizeof(*fixture));
 
-	bench->server = hook_server_start(false);
-	bench->channel = bench_webhook(bench->server, &limits);
-	*state = bench;
+	fixture->server = hook_server_start(false);
+	fixture->channel = channel_fixture_webhook(fixture->server, &limits);
+	*state = fixture;
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	if (bench->channel)
-		bench->channel->ops->free(bench->channel);
-	hook_server_stop(bench->server);
-	free(bench);
+	if (fixture->channel)
+		fixture->channel->ops->free(fixture->channel);
+	hook_server_stop(fixture->server);
+	free(fixture);
 	return 0;
 }
 
 /* Sends one notice and waits for its result. */
-static const struct notice_result *try(struct channel_bench *bench, const char *id)
+static const struct notice_result *try(struct channel_fixture *fixture, const char *id)
 {
-	bench->result_count = 0;
-	bench_send(bench, id, 1);
-	bench_gather(bench, 1);
-	return bench_result(bench, 1);
+	fixture->result_count = 0;
+	channel_fixture_send(fixture, id, 1);
+	channel_fixture_gather(fixture, 1);
+	return channel_fixture_result(fixture, 1);
 }
 
 static void assert_fate(
-	struct channel_bench *bench, const char *id, enum notice_fate fate, const char *error)
+	struct channel_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
 {
-	const struct notice_result *result = try(bench, id);
+	const struct notice_result *result = try(fixture, id);
 
 	if (result->fate != fate || strcmp(result->error, error) != 0)
 		fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
 }
 
-/* Puts a channel to another URL in the place of the bench's own. */
-static void go_to(struct channel_bench *bench, const char *url)
+/* Puts a channel to another URL in the place of the fixture's own. */
+static void go_to(struct channel_fixture *fixture, const char *url)
 {
 	char why[256];
 
-	bench->channel->ops->free(bench->channel);
-	bench->channel = webhook_channel_new(url, &limits, why, sizeof(why));
-	assert_non_null(bench->channel);
+	fixture->channel->ops->free(fixture->channel);
+	fixture->channel = webhook_channel_new(url, &limits, why, sizeof(why));
+	assert_non_null(fixture->channel);
 }
 
 static void assert_header(
@@ -135,15 +135,15 @@ static void the_standard_limits_are_64_slots_and_10_seconds(void **state)
 static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 {
 	static const char trace[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.e58ed763-928c-4155-bee9-fdbaaadc15f3"),
 		.trace = slice_of(trace),
 		.body = SLICE("{\"text\":\"h\xc3\xa4llo\"}")};
 	struct hook_request request;
 
-	bench->channel->ops->send(bench->channel, &notice);
-	bench_gather(bench, 1);
-	request = hook_server_request(bench->server, 0);
+	fixture->channel->ops->send(fixture->channel, &notice);
+	channel_fixture_gather(fixture, 1);
+	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(strncmp(request.head, "POST /hook?from=quipu HTTP/1.1\r\n", 32), 0);
 	assert_header(&request, "Content-Type", "application/json");
 	assert_header(&request, "Idempotency-Key", "200.e58ed763-928c-4155-bee9-fdbaaadc15f3");
@@ -156,28 +156,28 @@ static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 
 static void a_large_body_is_not_announced_first(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	static char body[100 * 1024];
 	struct notice notice = {.id = SLICE("200.a"), .body = slice_make(body, sizeof(body))};
 	struct hook_request request;
 
 	memset(body, 'a', sizeof(body));
-	bench->channel->ops->send(bench->channel, &notice);
-	bench_gather(bench, 1);
-	request = hook_server_request(bench->server, 0);
+	fixture->channel->ops->send(fixture->channel, &notice);
+	channel_fixture_gather(fixture, 1);
+	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(request.body_len, sizeof(body));
 	assert_header(&request, "Expect", NULL);
 }
 
 static void every_try_has_the_same_key(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	for (size_t i = 0; i < 3; i++) {
 		struct hook_request request;
 
-		assert_fate(bench, "500.the-id", NOTICE_FAILED, "HTTP 500");
-		request = hook_server_request(bench->server, i);
+		assert_fate(fixture, "500.the-id", NOTICE_FAILED, "HTTP 500");
+		request = hook_server_request(fixture->server, i);
 		assert_header(&request, "Idempotency-Key", "500.the-id");
 		assert_header(&request, "traceparent", NULL);
 		assert_string_equal(request.body, "{\"user_id\":\"u\"}");
@@ -186,58 +186,58 @@ static void every_try_has_the_same_key(void **state)
 
 static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00-a-b-01")};
 	struct hook_request request;
 
-	bench->channel->ops->send(bench->channel, &notice);
-	bench_gather(bench, 1);
-	try(bench, "200.b");
-	request = hook_server_request(bench->server, 1);
+	fixture->channel->ops->send(fixture->channel, &notice);
+	channel_fixture_gather(fixture, 1);
+	try(fixture, "200.b");
+	request = hook_server_request(fixture->server, 1);
 	assert_header(&request, "traceparent", NULL);
 	assert_header(&request, "Idempotency-Key", "200.b");
 }
 
 static void nothing_can_be_smuggled_into_the_head(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00\r\nX-Evil: 1")};
 	struct hook_request request;
 
-	bench->channel->ops->send(bench->channel, &notice);
-	bench_gather(bench, 1);
-	request = hook_server_request(bench->server, 0);
+	fixture->channel->ops->send(fixture->channel, &notice);
+	channel_fixture_gather(fixture, 1);
+	request = hook_server_request(fixture->server, 0);
 	assert_header(&request, "X-Evil", NULL);
 	assert_header(&request, "traceparent", NULL);
 	assert_fate(
-		bench, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "its id cannot be sent in a header");
-	assert_fate(bench, "", NOTICE_REFUSED, "its id cannot be sent in a header");
-	assert_int_equal(hook_server_count(bench->server), 1);
-	assert_fate(bench, "200.b", NOTICE_SENT, "");
+		fixture, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "its id cannot be sent in a header");
+	assert_fate(fixture, "", NOTICE_REFUSED, "its id cannot be sent in a header");
+	assert_int_equal(hook_server_count(fixture->server), 1);
+	assert_fate(fixture, "200.b", NOTICE_SENT, "");
 }
 
 static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct hook_request request;
 	char url[128];
 
 	snprintf(url, sizeof(url), "http://us%%40er:pass@127.0.0.1:%d/hook#part",
-		hook_server_port(bench->server));
-	go_to(bench, url);
-	assert_fate(bench, "401.a", NOTICE_REFUSED, "HTTP 401");
-	request = hook_server_request(bench->server, 0);
+		hook_server_port(fixture->server));
+	go_to(fixture, url);
+	assert_fate(fixture, "401.a", NOTICE_REFUSED, "HTTP 401");
+	request = hook_server_request(fixture->server, 0);
 	assert_header(&request, "Authorization", "Basic dXNAZXI6cGFzcw==");
 	assert_int_equal(strncmp(request.head, "POST /hook HTTP/1.1\r\n", 21), 0);
 }
 
 static void proxies_of_the_environment_are_not_used(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
 	setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
-	assert_fate(bench, "200.a", NOTICE_SENT, "");
+	assert_fate(fixture, "200.a", NOTICE_SENT, "");
 	unsetenv("http_proxy");
 	unsetenv("ALL_PROXY");
 }
@@ -281,62 +281,63 @@ static void the_status_decides(void **state)
 
 static void a_redirect_is_not_followed(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	assert_fate(bench, "moved.a", NOTICE_FAILED, "HTTP 302");
-	assert_int_equal(hook_server_count(bench->server), 1);
+	assert_fate(fixture, "moved.a", NOTICE_FAILED, "HTTP 302");
+	assert_int_equal(hook_server_count(fixture->server), 1);
 }
 
 static void what_comes_before_the_answer_is_not_the_answer(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	assert_fate(bench, "early.a", NOTICE_SENT, "");
+	assert_fate(fixture, "early.a", NOTICE_SENT, "");
 	assert_fate(
-		bench, "earlycut.a", NOTICE_FAILED, "the connection was lost before the answer");
+		fixture, "earlycut.a", NOTICE_FAILED, "the connection was lost before the answer");
 }
 
 /* ---- connections ------------------------------------------------------------------------- */
 
 static void a_connection_is_used_again(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	for (size_t i = 0; i < 5; i++) {
-		try(bench, i % 2 ? "500.a" : "full.a");
-		assert_int_equal(hook_server_request(bench->server, i).connection, 1);
+		try(fixture, i % 2 ? "500.a" : "full.a");
+		assert_int_equal(hook_server_request(fixture->server, i).connection, 1);
 	}
 }
 
 static void a_connection_that_was_closed_meanwhile_is_made_anew(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	for (int i = 0; i < 5; i++)
-		assert_fate(bench, "close.a", NOTICE_FAILED,
+		assert_fate(fixture, "close.a", NOTICE_FAILED,
 			"the connection was lost before the answer");
-	assert_fate(bench, "200.a", NOTICE_SENT, "");
+	assert_fate(fixture, "200.a", NOTICE_SENT, "");
 }
 
 static void a_hanging_notice_does_not_hold_up_the_others(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms();
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms();
 
 	for (uint64_t i = 0; i < limits.slots - 1; i++)
-		bench_send(bench, "hang.a", i);
+		channel_fixture_send(fixture, "hang.a", i);
 	for (uint64_t i = 100; i < 120; i++) {
-		bench_send(bench, "200.a", i);
-		bench_gather(bench, i - 99);
-		assert_int_equal(bench_result(bench, i)->fate, NOTICE_SENT);
+		channel_fixture_send(fixture, "200.a", i);
+		channel_fixture_gather(fixture, i - 99);
+		assert_int_equal(channel_fixture_result(fixture, i)->fate, NOTICE_SENT);
 	}
-	assert_true(bench_now_ms() - began_ms < TOTAL_MS);
-	bench_gather(bench, 20 + limits.slots - 1);
+	assert_true(channel_fixture_now_ms() - began_ms < TOTAL_MS);
+	channel_fixture_gather(fixture, 20 + limits.slots - 1);
 	for (uint64_t i = 0; i < limits.slots - 1; i++) {
-		assert_int_equal(bench_result(bench, i)->fate, NOTICE_FAILED);
-		assert_string_equal(bench_result(bench, i)->error, "no answer within 1 s");
+		assert_int_equal(channel_fixture_result(fixture, i)->fate, NOTICE_FAILED);
+		assert_string_equal(
+			channel_fixture_result(fixture, i)->error, "no answer within 1 s");
 	}
-	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+	assert_in_range(channel_fixture_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
 }
 
 static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **state)
@@ -346,13 +347,13 @@ static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **stat
 	static const enum notice_fate fates[] = {NOTICE_FAILED, NOTICE_SENT, NOTICE_FAILED,
 		NOTICE_REFUSED, NOTICE_SENT, NOTICE_FAILED, NOTICE_FAILED, NOTICE_SENT,
 		NOTICE_FAILED, NOTICE_SENT};
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
-		bench_send(bench, ids[i], i);
-	bench_gather(bench, COUNT_OF(ids));
+		channel_fixture_send(fixture, ids[i], i);
+	channel_fixture_gather(fixture, COUNT_OF(ids));
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
-		assert_int_equal(bench_result(bench, i)->fate, fates[i]);
+		assert_int_equal(channel_fixture_result(fixture, i)->fate, fates[i]);
 }
 
 /* ---- bad answers ------------------------------------------------------------------------- */
@@ -360,28 +361,28 @@ static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **stat
 static void without_a_complete_head_there_is_no_answer(void **state)
 {
 	static const char lost[] = "the connection was lost before the answer";
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	assert_fate(bench, "close.a", NOTICE_FAILED, lost);
-	assert_fate(bench, "cuthead.a", NOTICE_FAILED, lost);
-	assert_fate(bench, "hang.a", NOTICE_FAILED, "no answer within 1 s");
-	assert_fate(bench, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
-	assert_int_equal(try(bench, "garbage.a")->fate, NOTICE_FAILED);
-	assert_int_equal(try(bench, "headers.a")->fate, NOTICE_FAILED);
-	assert_fate(bench, "200.a", NOTICE_SENT, "");
+	assert_fate(fixture, "close.a", NOTICE_FAILED, lost);
+	assert_fate(fixture, "cuthead.a", NOTICE_FAILED, lost);
+	assert_fate(fixture, "hang.a", NOTICE_FAILED, "no answer within 1 s");
+	assert_fate(fixture, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
+	assert_int_equal(try(fixture, "garbage.a")->fate, NOTICE_FAILED);
+	assert_int_equal(try(fixture, "headers.a")->fate, NOTICE_FAILED);
+	assert_fate(fixture, "200.a", NOTICE_SENT, "");
 }
 
 static void once_the_head_is_complete_the_status_stands(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms();
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms();
 
-	assert_fate(bench, "cutbody.a", NOTICE_SENT, "");
-	assert_fate(bench, "over.a", NOTICE_SENT, "");
-	assert_fate(bench, "endless.a", NOTICE_SENT, "");
-	assert_true(bench_now_ms() - began_ms < TOTAL_MS);
-	assert_fate(bench, "dribble.a", NOTICE_SENT, "");
-	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+	assert_fate(fixture, "cutbody.a", NOTICE_SENT, "");
+	assert_fate(fixture, "over.a", NOTICE_SENT, "");
+	assert_fate(fixture, "endless.a", NOTICE_SENT, "");
+	assert_true(channel_fixture_now_ms() - began_ms < TOTAL_MS);
+	assert_fate(fixture, "dribble.a", NOTICE_SENT, "");
+	assert_in_range(channel_fixture_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
 }
 
 /* ---- no connection ----------------------------------------------------------------------- */
@@ -402,21 +403,21 @@ static int reserve_port(int *port)
 
 static void a_refused_connection_is_told_as_such(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	char url[64];
 	int port, fd = reserve_port(&port);
 
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
-	go_to(bench, url);
+	go_to(fixture, url);
 	for (int i = 0; i < 3; i++)
-		assert_fate(bench, "200.a", NOTICE_FAILED, "connection refused");
+		assert_fate(fixture, "200.a", NOTICE_FAILED, "connection refused");
 	close(fd);
 }
 
 /* A queue of 0 that holds one connection: Linux drops what else comes. */
 static void a_connection_that_is_not_answered_is_given_up(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int port, fd = reserve_port(&port), first = socket(AF_INET, SOCK_STREAM, 0);
@@ -426,35 +427,35 @@ static void a_connection_that_is_not_answered_is_given_up(void **state)
 	assert_int_equal(listen(fd, 0), 0);
 	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
-	go_to(bench, url);
-	assert_fate(bench, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	go_to(fixture, url);
+	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	close(first);
 	close(fd);
 }
 
 static void a_certificate_that_is_not_trusted_is_refused(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	struct hook_server *server = hook_server_start(true);
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(server));
-	go_to(bench, url);
-	assert_fate(bench, "200.a", NOTICE_FAILED, "the certificate is not trusted");
+	go_to(fixture, url);
+	assert_fate(fixture, "200.a", NOTICE_FAILED, "the certificate is not trusted");
 	hook_server_stop(server);
 }
 
 static void a_receiver_without_tls_is_no_receiver_of_https(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	char url[64];
 
-	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(bench->server));
-	go_to(bench, url);
-	assert_int_equal(try(bench, "200.a")->fate, NOTICE_FAILED);
-	assert_string_not_equal(bench_result(bench, 1)->error, "");
-	assert_null(strstr(bench_result(bench, 1)->error, "127.0.0.1"));
-	assert_int_equal(hook_server_count(bench->server), 0);
+	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(fixture->server));
+	go_to(fixture, url);
+	assert_int_equal(try(fixture, "200.a")->fate, NOTICE_FAILED);
+	assert_string_not_equal(channel_fixture_result(fixture, 1)->error, "");
+	assert_null(strstr(channel_fixture_result(fixture, 1)->error, "127.0.0.1"));
+	assert_int_equal(hook_server_count(fixture->server), 0);
 }
 
 /* ---- name servers ------------------------------------------------------------------------ */
@@ -483,59 +484,59 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 
 static void an_unknown_name_is_told_as_such(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	go_to(bench, "http://nobody.test/");
-	assert_fate(bench, "200.a", NOTICE_FAILED, "the name of the host is not known");
+	go_to(fixture, "http://nobody.test/");
+	assert_fate(fixture, "200.a", NOTICE_FAILED, "the name of the host is not known");
 }
 
 /* The libcurl of Debian 12 waits for the name server after all, unless told not to. */
 static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 {
-	struct channel_bench *bench = *state;
-	int64_t began_ms = bench_now_ms(), until_ms;
+	struct channel_fixture *fixture = *state;
+	int64_t began_ms = channel_fixture_now_ms(), until_ms;
 
 	atomic_store(&name_server_answers, false);
-	go_to(bench, "http://slow.test/");
-	assert_fate(bench, "200.a", NOTICE_FAILED, "no connection within 1 s");
-	assert_in_range(bench_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
-	bench_send(bench, "200.b", 2);
-	bench_wait(bench, 50);
-	began_ms = bench_now_ms();
-	bench->channel->ops->free(bench->channel);
-	bench->channel = NULL;
-	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
+	go_to(fixture, "http://slow.test/");
+	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	assert_in_range(channel_fixture_now_ms() - began_ms, TOTAL_MS - 1, TOTAL_MS + SLACK_MS);
+	channel_fixture_send(fixture, "200.b", 2);
+	channel_fixture_wait(fixture, 50);
+	began_ms = channel_fixture_now_ms();
+	fixture->channel->ops->free(fixture->channel);
+	fixture->channel = NULL;
+	assert_in_range(channel_fixture_now_ms() - began_ms, 0, AT_ONCE_MS);
 	assert_true(atomic_load(&resolving) > 0);
 	atomic_store(&name_server_answers, true);
-	until_ms = bench_now_ms() + 10000;
+	until_ms = channel_fixture_now_ms() + 10000;
 	while (atomic_load(&resolving) > 0)
-		assert_true(bench_now_ms() < until_ms && sched_yield() == 0);
+		assert_true(channel_fixture_now_ms() < until_ms && sched_yield() == 0);
 }
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
 static void free_cuts_off_what_is_on_its_way_at_once(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 	int64_t began_ms;
 
 	for (uint64_t i = 0; i < limits.slots; i++)
-		bench_send(bench, i % 2 ? "hang.a" : "dribble.a", i);
-	bench_wait(bench, 50);
-	bench_wait(bench, 50);
-	hook_server_wait(bench->server, limits.slots);
-	began_ms = bench_now_ms();
-	bench->channel->ops->free(bench->channel);
-	bench->channel = NULL;
-	assert_in_range(bench_now_ms() - began_ms, 0, AT_ONCE_MS);
+		channel_fixture_send(fixture, i % 2 ? "hang.a" : "dribble.a", i);
+	channel_fixture_wait(fixture, 50);
+	channel_fixture_wait(fixture, 50);
+	hook_server_wait(fixture->server, limits.slots);
+	began_ms = channel_fixture_now_ms();
+	fixture->channel->ops->free(fixture->channel);
+	fixture->channel = NULL;
+	assert_in_range(channel_fixture_now_ms() - began_ms, 0, AT_ONCE_MS);
 }
 
 static void a_notice_that_was_never_waited_for_is_freed(void **state)
 {
-	struct channel_bench *bench = *state;
+	struct channel_fixture *fixture = *state;
 
-	bench_send(bench, "200.a", 1);
-	bench_send(bench, "", 2);
+	channel_fixture_send(fixture, "200.a", 1);
+	channel_fixture_send(fixture, "", 2);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /*
- * The service of stream_bench.h as a program, for tests that want a process of its own:
+ * The service of stream_fixture.h as a program, for tests that want a process of its own:
  *
  *   stream_server LOOPS HEARTBEAT_MS STALL_MS
  *
@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "stream_bench.h"
+#include "stream_fixture.h"
 
 #define DRAIN_MS 10000
 
@@ -29,7 +29,7 @@ static void raise_file_limit(void)
 
 int main(int argc, char **argv)
 {
-	static struct stream_bench bench;
+	static struct stream_fixture fixture;
 	int64_t start_ns;
 	sigset_t signals;
 	int received;
@@ -42,14 +42,14 @@ int main(int argc, char **argv)
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	raise_file_limit();
 	hash_seed();
-	stream_bench_start(&bench, (size_t)atoi(argv[1]), atoll(argv[2]), atoll(argv[3]));
-	printf("quipu listening on http://%s\n", server_address(bench.server));
+	stream_fixture_start(&fixture, (size_t)atoi(argv[1]), atoll(argv[2]), atoll(argv[3]));
+	printf("quipu listening on http://%s\n", server_address(fixture.server));
 	fflush(stdout);
 	sigwait(&signals, &received);
 	start_ns = clock_steady_ns(&clock_system);
-	idle = stream_bench_drain(&bench, DRAIN_MS);
+	idle = stream_fixture_drain(&fixture, DRAIN_MS);
 	printf("drained in %lld ms\n",
 		(long long)((clock_steady_ns(&clock_system) - start_ns) / NS_PER_MS));
-	stream_bench_stop(&bench);
+	stream_fixture_stop(&fixture);
 	return idle ? EXIT_SUCCESS : EXIT_FAILURE;
 }

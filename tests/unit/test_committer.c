@@ -5,54 +5,55 @@
 
 #include <cmocka.h>
 
-#include "count_bench.h"
+#include "count_fixture.h"
 
 static const struct count_change plus_one = {COUNT_VERB_ADD, 1};
 static const struct count_change reset = {COUNT_VERB_RESET, 0};
 
-static struct bench_command *submit(
-	struct count_bench *bench, const char *item, struct count_change change, const char *key)
+static struct count_fixture_command *submit(struct count_fixture *fixture, const char *item,
+	struct count_change change, const char *key)
 {
-	struct bench_command *command = bench_command_new(bench, item, change, key, "same");
+	struct count_fixture_command *command =
+		count_fixture_command_new(fixture, item, change, key, "same");
 
-	bench_submit(bench, command);
+	count_fixture_submit(fixture, command);
 	return command;
 }
 
-static int64_t value_of(struct count_bench *bench, const char *item)
+static int64_t value_of(struct count_fixture *fixture, const char *item)
 {
-	return fake_store_get(bench->fake, slice_of(item)).value;
+	return fake_store_get(fixture->fake, slice_of(item)).value;
 }
 
-static void pass_time(struct count_bench *bench, int64_t ns)
+static void pass_time(struct count_fixture *fixture, int64_t ns)
 {
-	bench->steady_ns += ns;
+	fixture->steady_ns += ns;
 }
 
-static void set_up(struct count_bench *bench)
+static void set_up(struct count_fixture *fixture)
 {
-	bench_open(bench, 64);
-	fake_store_set(bench->fake, slice_of("a"), 0);
-	fake_store_set(bench->fake, slice_of("b"), 0);
+	count_fixture_open(fixture, 64);
+	fake_store_set(fixture->fake, slice_of("a"), 0);
+	fake_store_set(fixture->fake, slice_of("b"), 0);
 }
 
 static void test_everything_that_waits_shares_one_transaction(void **unused)
 {
-	struct bench_command *commands[40];
-	struct count_bench bench;
+	struct count_fixture_command *commands[40];
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
+	set_up(&fixture);
 	for (int i = 0; i < 40; i++)
-		commands[i] = submit(&bench, i % 2 ? "a" : "b", plus_one, NULL);
-	bench_step(&bench);
-	assert_int_equal(fake_store_commits(bench.fake), 1);
-	assert_int_equal(value_of(&bench, "a"), 20);
+		commands[i] = submit(&fixture, i % 2 ? "a" : "b", plus_one, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(fake_store_commits(fixture.fake), 1);
+	assert_int_equal(value_of(&fixture, "a"), 20);
 	for (int i = 0; i < 40; i++) {
-		assert_int_equal(bench_status(commands[i]), 200);
-		bench_command_free(commands[i]);
+		assert_int_equal(count_fixture_status(commands[i]), 200);
+		count_fixture_command_free(commands[i]);
 	}
-	bench_close(&bench);
+	count_fixture_close(&fixture);
 }
 
 /*
@@ -61,35 +62,35 @@ static void test_everything_that_waits_shares_one_transaction(void **unused)
  */
 static bool run_with_fault(int n, enum status fault, bool survives, bool plain)
 {
-	struct bench_command *commands[4];
-	struct count_bench bench;
+	struct count_fixture_command *commands[4];
+	struct count_fixture fixture;
 	bool struck, all_same = true;
 	int status;
 
-	set_up(&bench);
-	commands[0] = submit(&bench, "a", plus_one, NULL);
-	commands[1] = submit(&bench, "a", plus_one, NULL);
-	commands[2] = submit(&bench, "b", plain ? plus_one : reset, NULL);
-	commands[3] = submit(&bench, "a", plus_one, "key");
-	fake_store_commit_survives(bench.fake, survives);
-	fake_store_fail_at(bench.fake, n, fault);
-	bench_step(&bench);
-	struck = fake_store_has_failed(bench.fake);
-	status = bench_status(commands[0]);
+	set_up(&fixture);
+	commands[0] = submit(&fixture, "a", plus_one, NULL);
+	commands[1] = submit(&fixture, "a", plus_one, NULL);
+	commands[2] = submit(&fixture, "b", plain ? plus_one : reset, NULL);
+	commands[3] = submit(&fixture, "a", plus_one, "key");
+	fake_store_commit_survives(fixture.fake, survives);
+	fake_store_fail_at(fixture.fake, n, fault);
+	count_fixture_step(&fixture);
+	struck = fake_store_has_failed(fixture.fake);
+	status = count_fixture_status(commands[0]);
 	for (int i = 0; i < 4; i++)
-		all_same = all_same && bench_status(commands[i]) == status;
+		all_same = all_same && count_fixture_status(commands[i]) == status;
 	assert_true(all_same);
 	if (status == 200)
-		assert_int_equal(value_of(&bench, "a"), 3);
+		assert_int_equal(value_of(&fixture, "a"), 3);
 	else if (fault != STATUS_OUTCOME_UNKNOWN)
-		assert_int_equal(value_of(&bench, "a"), 0);
+		assert_int_equal(value_of(&fixture, "a"), 0);
 	if (!struck || fault == STATUS_RERUN || fault == STATUS_LOCK_BUSY)
 		assert_int_equal(status, 200);
 	else if (fault == STATUS_STORE_UNAVAILABLE)
 		assert_int_equal(status, 503);
 	for (int i = 0; i < 4; i++)
-		bench_command_free(commands[i]);
-	bench_close(&bench);
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
 	return struck;
 }
 
@@ -118,24 +119,24 @@ static void test_a_fault_at_every_call_leaves_all_or_nothing(void **unused)
 
 static void retry_unknown(bool survives)
 {
-	struct bench_command *first, *second;
-	struct count_bench bench;
+	struct count_fixture_command *first, *second;
+	struct count_fixture fixture;
 
-	set_up(&bench);
-	first = submit(&bench, "a", plus_one, "key");
-	fake_store_commit_survives(bench.fake, survives);
-	fake_store_fail_at(bench.fake, 5, STATUS_OUTCOME_UNKNOWN);
-	bench_step(&bench);
-	assert_int_equal(bench_status(first), 503);
-	assert_non_null(
-		memmem(bench_body(first).data, bench_body(first).len, "OUTCOME_UNKNOWN", 15));
-	second = submit(&bench, "a", plus_one, "key");
-	bench_step(&bench);
-	assert_int_equal(bench_status(second), 200);
-	assert_int_equal(value_of(&bench, "a"), 1);
-	bench_command_free(first);
-	bench_command_free(second);
-	bench_close(&bench);
+	set_up(&fixture);
+	first = submit(&fixture, "a", plus_one, "key");
+	fake_store_commit_survives(fixture.fake, survives);
+	fake_store_fail_at(fixture.fake, 5, STATUS_OUTCOME_UNKNOWN);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(first), 503);
+	assert_non_null(memmem(count_fixture_body(first).data, count_fixture_body(first).len,
+		"OUTCOME_UNKNOWN", 15));
+	second = submit(&fixture, "a", plus_one, "key");
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(second), 200);
+	assert_int_equal(value_of(&fixture, "a"), 1);
+	count_fixture_command_free(first);
+	count_fixture_command_free(second);
+	count_fixture_close(&fixture);
 }
 
 static void test_a_retry_with_its_key_resolves_an_unknown_outcome(void **unused)
@@ -147,94 +148,94 @@ static void test_a_retry_with_its_key_resolves_an_unknown_outcome(void **unused)
 
 static void test_the_same_key_twice_in_one_batch_has_one_effect_and_one_answer(void **unused)
 {
-	struct bench_command *first, *second, *third;
-	struct count_bench bench;
+	struct count_fixture_command *first, *second, *third;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	first = submit(&bench, "a", plus_one, "key");
-	second = submit(&bench, "a", plus_one, "key");
-	third = submit(&bench, "a", plus_one, NULL);
-	bench_step(&bench);
-	assert_int_equal(bench_status(first), 200);
-	assert_int_equal(bench_status(second), 200);
-	assert_int_equal(bench_status(third), 200);
-	assert_true(slice_equal(bench_body(first), bench_body(second)));
+	set_up(&fixture);
+	first = submit(&fixture, "a", plus_one, "key");
+	second = submit(&fixture, "a", plus_one, "key");
+	third = submit(&fixture, "a", plus_one, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(first), 200);
+	assert_int_equal(count_fixture_status(second), 200);
+	assert_int_equal(count_fixture_status(third), 200);
+	assert_true(slice_equal(count_fixture_body(first), count_fixture_body(second)));
 	assert_false(first->command.write.command.answer.replayed);
 	assert_true(second->command.write.command.answer.replayed);
-	assert_int_equal(value_of(&bench, "a"), 2);
-	bench_command_free(first);
-	bench_command_free(second);
-	bench_command_free(third);
-	bench_close(&bench);
+	assert_int_equal(value_of(&fixture, "a"), 2);
+	count_fixture_command_free(first);
+	count_fixture_command_free(second);
+	count_fixture_command_free(third);
+	count_fixture_close(&fixture);
 }
 
 static void test_a_key_counts_as_absent_once_it_has_expired(void **unused)
 {
-	struct bench_command *first, *second;
-	struct count_bench bench;
+	struct count_fixture_command *first, *second;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	first = submit(&bench, "a", plus_one, "key");
-	bench_step(&bench);
-	fake_store_set_time(bench.fake, 1000000 + 24 * 3600 * 1000000LL);
-	second = submit(&bench, "a", plus_one, "key");
-	bench_step(&bench);
-	assert_int_equal(bench_status(second), 200);
+	set_up(&fixture);
+	first = submit(&fixture, "a", plus_one, "key");
+	count_fixture_step(&fixture);
+	fake_store_set_time(fixture.fake, 1000000 + 24 * 3600 * 1000000LL);
+	second = submit(&fixture, "a", plus_one, "key");
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(second), 200);
 	assert_false(second->command.write.command.answer.replayed);
-	assert_int_equal(value_of(&bench, "a"), 2);
-	bench_command_free(first);
-	bench_command_free(second);
-	bench_close(&bench);
+	assert_int_equal(value_of(&fixture, "a"), 2);
+	count_fixture_command_free(first);
+	count_fixture_command_free(second);
+	count_fixture_close(&fixture);
 }
 
 static void test_a_row_held_by_others_is_parked_and_holds_up_nobody_else(void **unused)
 {
-	struct bench_command *held, *follower, *other;
-	struct count_bench bench;
+	struct count_fixture_command *held, *follower, *other;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	fake_store_hold(bench.fake, slice_of("a"), true);
-	held = submit(&bench, "a", plus_one, NULL);
-	other = submit(&bench, "b", plus_one, NULL);
-	bench_step(&bench);
-	assert_int_equal(bench_status(other), 200);
-	assert_int_equal(bench_status(held), 0);
+	set_up(&fixture);
+	fake_store_hold(fixture.fake, slice_of("a"), true);
+	held = submit(&fixture, "a", plus_one, NULL);
+	other = submit(&fixture, "b", plus_one, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(other), 200);
+	assert_int_equal(count_fixture_status(held), 0);
 	/* The row is free again, but what came first is not due yet: nothing may overtake it. */
-	fake_store_hold(bench.fake, slice_of("a"), false);
-	follower = submit(&bench, "a", reset, NULL);
-	bench_step(&bench);
-	assert_int_equal(bench_status(follower), 0);
-	pass_time(&bench, 50 * NS_PER_MS);
-	bench_step(&bench);
-	assert_int_equal(bench_status(held), 200);
-	assert_int_equal(bench_status(follower), 200);
-	assert_int_equal(value_of(&bench, "a"), 0);
-	bench_command_free(held);
-	bench_command_free(follower);
-	bench_command_free(other);
-	bench_close(&bench);
+	fake_store_hold(fixture.fake, slice_of("a"), false);
+	follower = submit(&fixture, "a", reset, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(follower), 0);
+	pass_time(&fixture, 50 * NS_PER_MS);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(held), 200);
+	assert_int_equal(count_fixture_status(follower), 200);
+	assert_int_equal(value_of(&fixture, "a"), 0);
+	count_fixture_command_free(held);
+	count_fixture_command_free(follower);
+	count_fixture_command_free(other);
+	count_fixture_close(&fixture);
 }
 
 static void test_what_is_parked_past_its_deadline_is_refused_unchanged(void **unused)
 {
-	struct bench_command *held;
-	struct count_bench bench;
+	struct count_fixture_command *held;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	fake_store_hold(bench.fake, slice_of("a"), true);
-	held = submit(&bench, "a", plus_one, NULL);
-	bench_step(&bench);
-	pass_time(&bench, 6 * NS_PER_S);
-	fake_store_hold(bench.fake, slice_of("a"), false);
-	bench_step(&bench);
-	assert_int_equal(bench_status(held), 503);
-	assert_int_equal(value_of(&bench, "a"), 0);
-	bench_command_free(held);
-	bench_close(&bench);
+	set_up(&fixture);
+	fake_store_hold(fixture.fake, slice_of("a"), true);
+	held = submit(&fixture, "a", plus_one, NULL);
+	count_fixture_step(&fixture);
+	pass_time(&fixture, 6 * NS_PER_S);
+	fake_store_hold(fixture.fake, slice_of("a"), false);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(held), 503);
+	assert_int_equal(value_of(&fixture, "a"), 0);
+	count_fixture_command_free(held);
+	count_fixture_close(&fixture);
 }
 
 static struct answer give_up(const struct write *write)
@@ -247,98 +248,98 @@ static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void 
 {
 	const struct waiting waiting = {
 		.retry_ns = 100 * NS_PER_MS, .tries_max = 4, .give_up = give_up};
-	struct bench_command *held, *late, *after;
-	struct count_bench bench;
+	struct count_fixture_command *held, *late, *after;
+	struct count_fixture fixture;
 
 	(void)unused;
-	bench_open_waiting(&bench, 64, &waiting);
-	fake_store_set(bench.fake, slice_of("a"), 0);
-	fake_store_hold(bench.fake, slice_of("a"), true);
-	held = submit(&bench, "a", plus_one, "key");
-	bench_step(&bench);
-	late = submit(&bench, "a", plus_one, NULL);
-	bench_step(&bench); /* parked behind it, which is no try */
+	count_fixture_open_waiting(&fixture, 64, &waiting);
+	fake_store_set(fixture.fake, slice_of("a"), 0);
+	fake_store_hold(fixture.fake, slice_of("a"), true);
+	held = submit(&fixture, "a", plus_one, "key");
+	count_fixture_step(&fixture);
+	late = submit(&fixture, "a", plus_one, NULL);
+	count_fixture_step(&fixture); /* parked behind it, which is no try */
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(bench_status(held), 0);
-		pass_time(&bench, 150 * NS_PER_MS);
-		bench_step(&bench);
+		assert_int_equal(count_fixture_status(held), 0);
+		pass_time(&fixture, 150 * NS_PER_MS);
+		count_fixture_step(&fixture);
 	}
-	assert_int_equal(bench_status(held), 409);
-	assert_int_equal(bench_status(late), 0);
-	fake_store_hold(bench.fake, slice_of("a"), false);
-	pass_time(&bench, 150 * NS_PER_MS);
-	bench_step(&bench);
-	assert_int_equal(bench_status(late), 200);
-	after = submit(&bench, "a", plus_one, "key"); /* giving up is not remembered */
-	bench_step(&bench);
-	assert_int_equal(bench_status(after), 200);
-	assert_int_equal(value_of(&bench, "a"), 2);
-	bench_command_free(held);
-	bench_command_free(late);
-	bench_command_free(after);
-	bench_close(&bench);
+	assert_int_equal(count_fixture_status(held), 409);
+	assert_int_equal(count_fixture_status(late), 0);
+	fake_store_hold(fixture.fake, slice_of("a"), false);
+	pass_time(&fixture, 150 * NS_PER_MS);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(late), 200);
+	after = submit(&fixture, "a", plus_one, "key"); /* giving up is not remembered */
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(after), 200);
+	assert_int_equal(value_of(&fixture, "a"), 2);
+	count_fixture_command_free(held);
+	count_fixture_command_free(late);
+	count_fixture_command_free(after);
+	count_fixture_close(&fixture);
 }
 
 static void test_what_expired_in_the_lane_or_lost_its_client_never_runs(void **unused)
 {
-	struct bench_command *late, *gone, *good;
-	struct count_bench bench;
+	struct count_fixture_command *late, *gone, *good;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	late = submit(&bench, "a", plus_one, NULL);
-	pass_time(&bench, 5 * NS_PER_S);
-	gone = submit(&bench, "a", plus_one, NULL);
+	set_up(&fixture);
+	late = submit(&fixture, "a", plus_one, NULL);
+	pass_time(&fixture, 5 * NS_PER_S);
+	gone = submit(&fixture, "a", plus_one, NULL);
 	atomic_store(&gone->command.write.command.client_gone, true);
-	good = submit(&bench, "a", plus_one, NULL);
-	bench_step(&bench);
-	assert_int_equal(bench_status(late), 503);
-	assert_int_equal(bench_status(good), 200);
-	assert_int_equal(value_of(&bench, "a"), 1);
-	bench_command_free(late);
-	bench_command_free(gone);
-	bench_command_free(good);
-	bench_close(&bench);
+	good = submit(&fixture, "a", plus_one, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(late), 503);
+	assert_int_equal(count_fixture_status(good), 200);
+	assert_int_equal(value_of(&fixture, "a"), 1);
+	count_fixture_command_free(late);
+	count_fixture_command_free(gone);
+	count_fixture_command_free(good);
+	count_fixture_close(&fixture);
 }
 
 static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applied(void **unused)
 {
-	struct bench_command *commands[9];
-	struct count_bench bench;
+	struct count_fixture_command *commands[9];
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	fake_store_poison(bench.fake, "bad");
+	set_up(&fixture);
+	fake_store_poison(fixture.fake, "bad");
 	for (int i = 0; i < 9; i++) {
 		struct count_change create = {COUNT_VERB_CREATE, 7};
 
-		commands[i] = i == 5 ? submit(&bench, "bad", create, NULL)
-				     : submit(&bench, i % 2 ? "a" : "b", plus_one, NULL);
+		commands[i] = i == 5 ? submit(&fixture, "bad", create, NULL)
+				     : submit(&fixture, i % 2 ? "a" : "b", plus_one, NULL);
 	}
-	bench_step(&bench);
+	count_fixture_step(&fixture);
 	for (int i = 0; i < 9; i++)
-		assert_int_equal(bench_status(commands[i]), i == 5 ? 500 : 200);
-	assert_int_equal(value_of(&bench, "a") + value_of(&bench, "b"), 8);
-	assert_false(fake_store_get(bench.fake, slice_of("bad")).exists);
+		assert_int_equal(count_fixture_status(commands[i]), i == 5 ? 500 : 200);
+	assert_int_equal(value_of(&fixture, "a") + value_of(&fixture, "b"), 8);
+	assert_false(fake_store_get(fixture.fake, slice_of("bad")).exists);
 	for (int i = 0; i < 9; i++)
-		bench_command_free(commands[i]);
-	bench_close(&bench);
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
 }
 
 static void test_an_aborted_committer_refuses_what_waits(void **unused)
 {
-	struct bench_command *command;
-	struct count_bench bench;
+	struct count_fixture_command *command;
+	struct count_fixture fixture;
 
 	(void)unused;
-	set_up(&bench);
-	command = submit(&bench, "a", plus_one, NULL);
-	committer_abort(bench.committer);
-	bench_step(&bench);
-	assert_int_equal(bench_status(command), 503);
-	assert_int_equal(value_of(&bench, "a"), 0);
-	bench_command_free(command);
-	bench_close(&bench);
+	set_up(&fixture);
+	command = submit(&fixture, "a", plus_one, NULL);
+	committer_abort(fixture.committer);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(command), 503);
+	assert_int_equal(value_of(&fixture, "a"), 0);
+	count_fixture_command_free(command);
+	count_fixture_close(&fixture);
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "count_bench.h"
+#include "count_fixture.h"
 
 #define ITEMS 4
 #define KEYS 8
@@ -157,7 +157,7 @@ static void make_plain(struct plan *plans, size_t count)
 		plans[i].change.verb = COUNT_VERB_ADD;
 }
 
-static void set_up_counts(struct count_bench *bench, struct model *model, struct dice *dice)
+static void set_up_counts(struct count_fixture *fixture, struct model *model, struct dice *dice)
 {
 	static const int64_t starts[] = {0, 5, INT64_MAX, INT64_MAX - 4, INT64_MIN, INT64_MIN + 4};
 
@@ -166,24 +166,25 @@ static void set_up_counts(struct count_bench *bench, struct model *model, struct
 			continue;
 		model->counts[i].exists = true;
 		model->counts[i].value = starts[dice_below(dice, 6)];
-		fake_store_set(bench->fake, slice_of(items[i]), model->counts[i].value);
+		fake_store_set(fixture->fake, slice_of(items[i]), model->counts[i].value);
 	}
 }
 
-static void check_answer(const struct bench_command *command, const struct expected *expected)
+static void check_answer(
+	const struct count_fixture_command *command, const struct expected *expected)
 {
-	struct slice body = bench_body(command);
+	struct slice body = count_fixture_body(command);
 
-	assert_int_equal(bench_status(command), expected->status);
+	assert_int_equal(count_fixture_status(command), expected->status);
 	if (expected->value[0] != '\0' &&
 		!memmem(body.data, body.len, expected->value, strlen(expected->value)))
 		fail_msg("expected %s in %.*s", expected->value, (int)body.len, body.data);
 }
 
-static void check_counts(struct count_bench *bench, const struct model *model)
+static void check_counts(struct count_fixture *fixture, const struct model *model)
 {
 	for (int i = 0; i < ITEMS; i++) {
-		struct count_row row = fake_store_get(bench->fake, slice_of(items[i]));
+		struct count_row row = fake_store_get(fixture->fake, slice_of(items[i]));
 
 		assert_int_equal(row.exists, model->counts[i].exists);
 		if (row.exists)
@@ -196,14 +197,14 @@ static size_t run_case(uint64_t seed, bool keyed, enum status fault)
 {
 	struct dice dice = {.state = seed};
 	struct model model = {0};
-	struct count_bench bench;
+	struct count_fixture fixture;
 	size_t batches = 1 + (size_t)dice_below(&dice, 4);
 
-	bench_open(&bench, BATCH_MAX);
-	set_up_counts(&bench, &model, &dice);
+	count_fixture_open(&fixture, BATCH_MAX);
+	set_up_counts(&fixture, &model, &dice);
 	for (size_t b = 0; b < batches; b++) {
 		size_t count = 1 + (size_t)dice_below(&dice, BATCH_MAX);
-		struct bench_command *commands[BATCH_MAX];
+		struct count_fixture_command *commands[BATCH_MAX];
 		struct expected expected[BATCH_MAX];
 		struct plan plans[BATCH_MAX];
 
@@ -215,20 +216,20 @@ static size_t run_case(uint64_t seed, bool keyed, enum status fault)
 			const char *key = plans[i].key >= 0 ? keys[plans[i].key] : NULL;
 
 			expected[i] = model_run(&model, &plans[i]);
-			commands[i] = bench_command_new(&bench, items[plans[i].item],
+			commands[i] = count_fixture_command_new(&fixture, items[plans[i].item],
 				plans[i].change, key, requests[plans[i].request]);
-			bench_submit(&bench, commands[i]);
+			count_fixture_submit(&fixture, commands[i]);
 		}
 		if (fault != STATUS_OK)
-			fake_store_fail_at(bench.fake, 1 + (int)dice_below(&dice, 7), fault);
-		bench_step(&bench);
+			fake_store_fail_at(fixture.fake, 1 + (int)dice_below(&dice, 7), fault);
+		count_fixture_step(&fixture);
 		for (size_t i = 0; i < count; i++) {
 			check_answer(commands[i], &expected[i]);
-			bench_command_free(commands[i]);
+			count_fixture_command_free(commands[i]);
 		}
-		check_counts(&bench, &model);
+		check_counts(&fixture, &model);
 	}
-	bench_close(&bench);
+	count_fixture_close(&fixture);
 	return batches;
 }
 

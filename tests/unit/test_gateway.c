@@ -69,7 +69,7 @@ static bool bus_is_up(struct bus *bus)
 static const struct producer_ops producer_ops = {.publish = publish};
 static const struct bus_ops bus_ops = {.is_up = bus_is_up};
 
-struct gateway_bench {
+struct gateway_fixture {
 	struct fake_store *fake;
 	struct gateway gateway;
 	struct gateway_lane lane;
@@ -79,13 +79,13 @@ struct gateway_bench {
 	struct cache *cache;
 };
 
-struct bench_send {
+struct fixture_send {
 	struct gateway_command command; /* first */
 	struct arena arena;
 	bool answered;
 };
 
-static void bench_open(struct gateway_bench *bench, bool cached)
+static void fixture_open(struct gateway_fixture *fixture, bool cached)
 {
 	struct committer_config config = {
 		.batch_max = SENDS_MAX,
@@ -96,62 +96,62 @@ static void bench_open(struct gateway_bench *bench, bool cached)
 		.decide = gateway_decide,
 		.perform = gateway_perform,
 		.settle = gateway_settle,
-		.service = &bench->lane,
+		.service = &fixture->lane,
 	};
 
-	memset(bench, 0, sizeof(*bench));
+	memset(fixture, 0, sizeof(*fixture));
 	memset(&fake_bus, 0, sizeof(fake_bus));
 	fake_bus.base.ops = &bus_ops;
 	fake_bus.producer.ops = &producer_ops;
 	fake_bus.is_up = true;
-	bench->fake = fake_store_new();
-	bench->gateway.repository = &fake_limit_repository;
-	bench->gateway.bus = &fake_bus.base;
-	bench->gateway.window_unit_us = MINUTE_US;
-	bench->lane.gateway = &bench->gateway;
-	bench->lane.producer = &fake_bus.producer;
-	arena_init(&bench->lane.stale_arena, 512);
+	fixture->fake = fake_store_new();
+	fixture->gateway.repository = &fake_limit_repository;
+	fixture->gateway.bus = &fake_bus.base;
+	fixture->gateway.window_unit_us = MINUTE_US;
+	fixture->lane.gateway = &fixture->gateway;
+	fixture->lane.producer = &fake_bus.producer;
+	arena_init(&fixture->lane.stale_arena, 512);
 	if (cached) {
 		char why[128];
 
-		bench->cache = memory_cache_new("cache", &clock_system);
-		assert_true(bench->cache->ops->start(bench->cache, why, sizeof(why)));
-		bench->lane.cache = bench->cache->ops->open_session(bench->cache);
+		fixture->cache = memory_cache_new("cache", &clock_system);
+		assert_true(fixture->cache->ops->start(fixture->cache, why, sizeof(why)));
+		fixture->lane.cache = fixture->cache->ops->open_session(fixture->cache);
 	}
-	bench->queue = lane_new("test", 1000, 1 << 20);
-	bench->loop = loop_new(NULL, NULL);
-	config.lane = bench->queue;
-	config.session = fake_store_base(bench->fake)
-				 ->ops->open_session(fake_store_base(bench->fake), SESSION_WRITE);
-	bench->committer = committer_new(&config);
+	fixture->queue = lane_new("test", 1000, 1 << 20);
+	fixture->loop = loop_new(NULL, NULL);
+	config.lane = fixture->queue;
+	config.session = fake_store_base(fixture->fake)
+				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
+	fixture->committer = committer_new(&config);
 }
 
-static void bench_close(struct gateway_bench *bench)
+static void fixture_close(struct gateway_fixture *fixture)
 {
-	lane_close(bench->queue);
-	committer_join(bench->committer);
-	committer_free(bench->committer);
-	lane_free(bench->queue);
-	loop_stop(bench->loop);
-	uv_run(loop_uv(bench->loop), UV_RUN_DEFAULT);
-	loop_free(bench->loop);
-	if (bench->cache) {
-		bench->lane.cache->ops->close(bench->lane.cache);
-		bench->cache->ops->free(bench->cache);
+	lane_close(fixture->queue);
+	committer_join(fixture->committer);
+	committer_free(fixture->committer);
+	lane_free(fixture->queue);
+	loop_stop(fixture->loop);
+	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
+	loop_free(fixture->loop);
+	if (fixture->cache) {
+		fixture->lane.cache->ops->close(fixture->lane.cache);
+		fixture->cache->ops->free(fixture->cache);
 	}
-	arena_release(&bench->lane.stale_arena);
-	fake_store_free(bench->fake);
+	arena_release(&fixture->lane.stale_arena);
+	fake_store_free(fixture->fake);
 }
 
 static void on_answered(struct loop_task *task)
 {
-	((struct bench_send *)task)->answered = true;
+	((struct fixture_send *)task)->answered = true;
 }
 
-static struct bench_send *submit(
-	struct gateway_bench *bench, enum gateway_verb verb, const char *user, const char *key)
+static struct fixture_send *submit(
+	struct gateway_fixture *fixture, enum gateway_verb verb, const char *user, const char *key)
 {
-	struct bench_send *made = qp_calloc(1, sizeof(*made));
+	struct fixture_send *made = qp_calloc(1, sizeof(*made));
 	struct command *command = &made->command.write.command;
 
 	arena_init(&made->arena, 512);
@@ -161,7 +161,7 @@ static struct bench_send *submit(
 	made->command.rate_limit = 5;
 	made->command.time_window = 1;
 	command->task.run = on_answered;
-	command->loop = bench->loop;
+	command->loop = fixture->loop;
 	command->arena = &made->arena;
 	command->key = slice_of(user);
 	command->deadline_ns = INT64_MAX;
@@ -171,17 +171,17 @@ static struct bench_send *submit(
 		write_set_key(&made->command.write, &made->arena, slice_of("POST /api/send"),
 			slice_of(key), identity);
 	}
-	assert_int_equal(lane_submit(bench->queue, command), STATUS_OK);
+	assert_int_equal(lane_submit(fixture->queue, command), STATUS_OK);
 	return made;
 }
 
-static void step(struct gateway_bench *bench)
+static void step(struct gateway_fixture *fixture)
 {
-	committer_step(bench->committer);
-	uv_run(loop_uv(bench->loop), UV_RUN_NOWAIT);
+	committer_step(fixture->committer);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
 }
 
-static int take_status(struct bench_send *send)
+static int take_status(struct fixture_send *send)
 {
 	int status = send->answered ? send->command.write.command.answer.http_status : 0;
 
@@ -190,28 +190,28 @@ static int take_status(struct bench_send *send)
 	return status;
 }
 
-static void configure(struct gateway_bench *bench)
+static void configure(struct gateway_fixture *fixture)
 {
-	struct bench_send *config = submit(bench, GATEWAY_CONFIGURE, "u", NULL);
+	struct fixture_send *config = submit(fixture, GATEWAY_CONFIGURE, "u", NULL);
 
-	step(bench);
+	step(fixture);
 	assert_int_equal(take_status(config), 200);
 }
 
-static struct limit_row row_of(struct gateway_bench *bench)
+static struct limit_row row_of(struct gateway_fixture *fixture)
 {
-	return fake_store_get_limit(bench->fake, slice_of("u"));
+	return fake_store_get_limit(fixture->fake, slice_of("u"));
 }
 
 /* Submits `count` sends at once and tells how many got each status. */
-static size_t send_many(struct gateway_bench *bench, size_t count, int wanted_status)
+static size_t send_many(struct gateway_fixture *fixture, size_t count, int wanted_status)
 {
-	struct bench_send *sends[SENDS_MAX];
+	struct fixture_send *sends[SENDS_MAX];
 	size_t matching = 0;
 
 	for (size_t i = 0; i < count; i++)
-		sends[i] = submit(bench, GATEWAY_SEND, "u", NULL);
-	step(bench);
+		sends[i] = submit(fixture, GATEWAY_SEND, "u", NULL);
+	step(fixture);
 	for (size_t i = 0; i < count; i++)
 		matching += take_status(sends[i]) == wanted_status;
 	return matching;
@@ -219,15 +219,15 @@ static size_t send_many(struct gateway_bench *bench, size_t count, int wanted_st
 
 static void check_ten_sends_on_a_limit_of_five(bool cached)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
-	bench_open(&bench, cached);
-	configure(&bench);
-	assert_int_equal(send_many(&bench, 10, 200), 5);
+	fixture_open(&fixture, cached);
+	configure(&fixture);
+	assert_int_equal(send_many(&fixture, 10, 200), 5);
 	assert_int_equal(fake_bus.on_bus, 5);
-	assert_int_equal(row_of(&bench).current_count, 5);
-	assert_int_equal(send_many(&bench, 3, 429), 3);
-	bench_close(&bench);
+	assert_int_equal(row_of(&fixture).current_count, 5);
+	assert_int_equal(send_many(&fixture, 3, 429), 3);
+	fixture_close(&fixture);
 }
 
 static void test_r3_2_exactly_the_limit_is_admitted(void **unused)
@@ -239,125 +239,125 @@ static void test_r3_2_exactly_the_limit_is_admitted(void **unused)
 
 static void test_r4_2_what_the_bus_does_not_have_is_given_back_and_not_counted(void **unused)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	assert_int_equal(send_many(&bench, 5, 503), 5);
-	assert_int_equal(row_of(&bench).current_count, 0);
-	assert_int_equal(row_of(&bench).reserved_count, 0);
+	assert_int_equal(send_many(&fixture, 5, 503), 5);
+	assert_int_equal(row_of(&fixture).current_count, 0);
+	assert_int_equal(row_of(&fixture).reserved_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&bench, 6, 200), 5);
-	bench_close(&bench);
+	assert_int_equal(send_many(&fixture, 6, 200), 5);
+	fixture_close(&fixture);
 }
 
 static void test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing(void **unused)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
 	fake_bus.is_up = false;
-	assert_int_equal(send_many(&bench, 5, 503), 5);
+	assert_int_equal(send_many(&fixture, 5, 503), 5);
 	assert_int_equal(fake_bus.publishes, 0);
-	assert_int_equal(row_of(&bench).reserved_count, 0);
-	bench_close(&bench);
+	assert_int_equal(row_of(&fixture).reserved_count, 0);
+	fixture_close(&fixture);
 }
 
 static void test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path(void **unused)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
 	(void)unused;
-	bench_open(&bench, true);
-	configure(&bench);
+	fixture_open(&fixture, true);
+	configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	assert_int_equal(send_many(&bench, 2, 503), 2);
-	assert_int_equal(row_of(&bench).current_count, 0);
+	assert_int_equal(send_many(&fixture, 2, 503), 2);
+	assert_int_equal(row_of(&fixture).current_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&bench, 6, 200), 3);
-	bench_close(&bench);
+	assert_int_equal(send_many(&fixture, 6, 200), 3);
+	fixture_close(&fixture);
 }
 
 static void test_an_unknown_fate_stays_reserved(void **unused)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
 	fake_bus.fate = BUS_UNKNOWN;
-	assert_int_equal(send_many(&bench, 2, 503), 2);
-	assert_int_equal(row_of(&bench).reserved_count, 2);
-	assert_int_equal(row_of(&bench).current_count, 0);
+	assert_int_equal(send_many(&fixture, 2, 503), 2);
+	assert_int_equal(row_of(&fixture).reserved_count, 2);
+	assert_int_equal(row_of(&fixture).current_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&bench, 6, 200), 3);
-	bench_close(&bench);
+	assert_int_equal(send_many(&fixture, 6, 200), 3);
+	fixture_close(&fixture);
 }
 
 static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
 {
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
-	assert_int_equal(send_many(&bench, 6, 200), 5);
-	fake_store_set_time(bench.fake, 1000000 + MINUTE_US);
-	assert_int_equal(send_many(&bench, 6, 200), 5);
-	assert_int_equal(row_of(&bench).current_count, 5);
-	bench_close(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
+	assert_int_equal(send_many(&fixture, 6, 200), 5);
+	fake_store_set_time(fixture.fake, 1000000 + MINUTE_US);
+	assert_int_equal(send_many(&fixture, 6, 200), 5);
+	assert_int_equal(row_of(&fixture).current_count, 5);
+	fixture_close(&fixture);
 }
 
 static void test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot(void **unused)
 {
 	char first_id[UUID_SIZE];
-	struct gateway_bench bench;
-	struct bench_send *send;
+	struct gateway_fixture fixture;
+	struct fixture_send *send;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
 	fake_bus.fate = BUS_UNKNOWN;
-	send = submit(&bench, GATEWAY_SEND, "u", "key");
-	step(&bench);
+	send = submit(&fixture, GATEWAY_SEND, "u", "key");
+	step(&fixture);
 	assert_int_equal(take_status(send), 503);
 	memcpy(first_id, fake_bus.last_id, sizeof(first_id));
 	fake_bus.fate = BUS_CONFIRMED;
 	for (int i = 0; i < 2; i++) {
-		send = submit(&bench, GATEWAY_SEND, "u", "key");
-		step(&bench);
+		send = submit(&fixture, GATEWAY_SEND, "u", "key");
+		step(&fixture);
 		assert_int_equal(take_status(send), 200);
 	}
 	assert_string_equal(first_id, fake_bus.last_id);
 	assert_int_equal(fake_bus.publishes, 2);
-	assert_int_equal(row_of(&bench).reserved_count, 1);
-	assert_int_equal(row_of(&bench).current_count, 1);
-	bench_close(&bench);
+	assert_int_equal(row_of(&fixture).reserved_count, 1);
+	assert_int_equal(row_of(&fixture).current_count, 1);
+	fixture_close(&fixture);
 }
 
 static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void **unused)
 {
-	struct gateway_bench bench;
-	struct bench_send *send;
+	struct gateway_fixture fixture;
+	struct fixture_send *send;
 
 	(void)unused;
-	bench_open(&bench, false);
-	configure(&bench);
+	fixture_open(&fixture, false);
+	configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	send = submit(&bench, GATEWAY_SEND, "u", "key");
-	step(&bench);
+	send = submit(&fixture, GATEWAY_SEND, "u", "key");
+	step(&fixture);
 	assert_int_equal(take_status(send), 503);
-	assert_int_equal(row_of(&bench).reserved_count, 0);
+	assert_int_equal(row_of(&fixture).reserved_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	send = submit(&bench, GATEWAY_SEND, "u", "key");
-	step(&bench);
+	send = submit(&fixture, GATEWAY_SEND, "u", "key");
+	step(&fixture);
 	assert_int_equal(take_status(send), 200);
-	assert_int_equal(row_of(&bench).current_count, 1);
-	bench_close(&bench);
+	assert_int_equal(row_of(&fixture).current_count, 1);
+	fixture_close(&fixture);
 }
 
 /* ---- what a batch costs ------------------------------------------------------------------ */
@@ -429,15 +429,15 @@ static const struct limit_repository counting_repository = {
 
 /* Submits `each` writes of every user as one batch; returns how many got the wanted status. */
 static size_t ask_three_users(
-	struct gateway_bench *bench, enum gateway_verb verb, size_t each, int wanted_status)
+	struct gateway_fixture *fixture, enum gateway_verb verb, size_t each, int wanted_status)
 {
 	static const char *const users[] = {"a", "b", "c"};
-	struct bench_send *sends[SENDS_MAX];
+	struct fixture_send *sends[SENDS_MAX];
 	size_t count = 0, matching = 0;
 
 	for (size_t i = 0; i < 3 * each; i++)
-		sends[count++] = submit(bench, verb, users[i % 3], NULL);
-	step(bench);
+		sends[count++] = submit(fixture, verb, users[i % 3], NULL);
+	step(fixture);
 	for (size_t i = 0; i < count; i++)
 		matching += take_status(sends[i]) == wanted_status;
 	return matching;
@@ -459,46 +459,46 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 	void **unused)
 {
 	struct cache_session counting_session = {.ops = &counting_session_ops};
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 	size_t commits, publishes;
 
 	(void)unused;
-	bench_open(&bench, true);
-	counted_session = bench.lane.cache;
-	bench.lane.cache = &counting_session;
-	bench.gateway.repository = &counting_repository;
-	assert_int_equal(ask_three_users(&bench, GATEWAY_CONFIGURE, 1, 200), 3);
-	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 1, 200), 3);
+	fixture_open(&fixture, true);
+	counted_session = fixture.lane.cache;
+	fixture.lane.cache = &counting_session;
+	fixture.gateway.repository = &counting_repository;
+	assert_int_equal(ask_three_users(&fixture, GATEWAY_CONFIGURE, 1, 200), 3);
+	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 1, 200), 3);
 	memset(&calls, 0, sizeof(calls));
-	commits = fake_store_commits(bench.fake);
+	commits = fake_store_commits(fixture.fake);
 	publishes = fake_bus.publishes;
 
-	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 4, 200), 12);
+	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 4, 200), 12);
 	check_calls(&(struct calls){.takes = 1, .locks = 1, .puts = 1, .settles = 1});
-	assert_int_equal(fake_store_commits(bench.fake) - commits, 2);
+	assert_int_equal(fake_store_commits(fixture.fake) - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 
-	assert_int_equal(ask_three_users(&bench, GATEWAY_SEND, 5, 429), 15);
+	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 5, 429), 15);
 	check_calls(&(struct calls){.takes = 1});
-	assert_int_equal(fake_store_commits(bench.fake) - commits, 2);
+	assert_int_equal(fake_store_commits(fixture.fake) - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
-	bench.lane.cache = counted_session;
-	bench_close(&bench);
+	fixture.lane.cache = counted_session;
+	fixture_close(&fixture);
 }
 
 /* ---- storms ------------------------------------------------------------------------------ */
 
 /* One send with a key that comes again and again; notes whether it was ever told to be queued. */
-static void send_keyed(struct gateway_bench *bench, const char *key, bool keyed_ok[2])
+static void send_keyed(struct gateway_fixture *fixture, const char *key, bool keyed_ok[2])
 {
-	struct bench_send *send = submit(bench, GATEWAY_SEND, "u", key);
+	struct fixture_send *send = submit(fixture, GATEWAY_SEND, "u", key);
 
-	step(bench);
+	step(fixture);
 	if (!send->answered) { /* its key is pending elsewhere: let the lease and its deadline pass
 				*/
 		send->command.write.command.deadline_ns = 0;
 		while (!send->answered)
-			step(bench);
+			step(fixture);
 	}
 	if (take_status(send) == 200)
 		keyed_ok[key[1] - '1'] = true;
@@ -510,28 +510,28 @@ static void run_storm(uint64_t seed)
 	static const enum status faults[] = {
 		STATUS_RERUN, STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN, STATUS_LOCK_BUSY};
 	struct dice dice = {.state = seed};
-	struct gateway_bench bench;
+	struct gateway_fixture fixture;
 	size_t admitted = 0;
 	bool keyed_ok[2] = {false, false};
 
-	bench_open(&bench, seed % 2);
-	configure(&bench);
+	fixture_open(&fixture, seed % 2);
+	configure(&fixture);
 	fake_bus.dice = &dice;
 	for (int round = 0; round < 6; round++) {
 		if (dice_below(&dice, 2))
-			fake_store_fail_at(bench.fake, 1 + (int)dice_below(&dice, 10),
+			fake_store_fail_at(fixture.fake, 1 + (int)dice_below(&dice, 10),
 				faults[dice_below(&dice, 4)]);
-		fake_store_commit_survives(bench.fake, dice_below(&dice, 2));
-		admitted += send_many(&bench, 1 + (size_t)dice_below(&dice, 8), 200);
-		send_keyed(&bench, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
-		fake_store_fail_at(bench.fake, 0, STATUS_OK);
+		fake_store_commit_survives(fixture.fake, dice_below(&dice, 2));
+		admitted += send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
+		send_keyed(&fixture, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
+		fake_store_fail_at(fixture.fake, 0, STATUS_OK);
 	}
 	admitted += keyed_ok[0] + keyed_ok[1];
 	assert_true(admitted <= fake_bus.on_bus);
 	assert_true(fake_bus.on_bus <= 5);
-	assert_true(row_of(&bench).current_count <= row_of(&bench).reserved_count);
-	assert_true((size_t)row_of(&bench).current_count >= admitted);
-	bench_close(&bench);
+	assert_true(row_of(&fixture).current_count <= row_of(&fixture).reserved_count);
+	assert_true((size_t)row_of(&fixture).current_count >= admitted);
+	fixture_close(&fixture);
 }
 
 static void test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus(void **unused)

@@ -6,12 +6,12 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "stream_bench.h"
 #include "stream_client.h"
+#include "stream_fixture.h"
 
 #define PATIENCE_NS (10 * NS_PER_S)
 
-static struct stream_bench bench;
+static struct stream_fixture fixture;
 
 /* cmocka's assertions are for the main thread only. */
 static void must(bool holds, const char *why)
@@ -24,7 +24,7 @@ static void must(bool holds, const char *why)
 
 static int start_loops(size_t loops)
 {
-	stream_bench_start(&bench, loops, 60000, 60000);
+	stream_fixture_start(&fixture, loops, 60000, 60000);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ static int start(void **state)
 static int stop(void **state)
 {
 	(void)state;
-	stream_bench_stop(&bench);
+	stream_fixture_stop(&fixture);
 	return 0;
 }
 
@@ -52,7 +52,7 @@ static void follow(struct stream_client *client, const char *key)
 	char target[64];
 
 	snprintf(target, sizeof(target), "/streams/%s", key);
-	client_connect(client, stream_bench_port(&bench), 0);
+	client_connect(client, stream_fixture_port(&fixture), 0);
 	client_get(client, target, "");
 	must(strstr(client->head, "HTTP/1.1 200 OK\r\n") != NULL, "a stream was refused");
 }
@@ -62,7 +62,7 @@ static void publish(const char *key, int64_t version)
 	char data[32];
 
 	snprintf(data, sizeof(data), "%lld", (long long)version);
-	hub_publish(bench.hub, slice_of(key), version, slice_of(data));
+	hub_publish(fixture.hub, slice_of(key), version, slice_of(data));
 }
 
 static void assert_no_event(struct stream_client *client)
@@ -80,7 +80,7 @@ static size_t count_keys(void)
 	size_t count;
 
 	arena_init(&arena, 4096);
-	count = hub_keys(bench.hub, &arena, &keys);
+	count = hub_keys(fixture.hub, &arena, &keys);
 	arena_release(&arena);
 	return count;
 }
@@ -150,14 +150,14 @@ static void what_is_published_while_the_loop_is_busy_is_sent_as_one(void **state
 	(void)state;
 	follow(&client, "a");
 	assert_int_equal(client_next_id(&client), 0);
-	client_connect(&publisher, stream_bench_port(&bench), 0);
+	client_connect(&publisher, stream_fixture_port(&fixture), 0);
 	client_send(&publisher,
 		"POST /values/a?times=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* on the loop */
 	assert_int_equal(client_next_id(&client), 1000);
 	assert_no_event(&client);
 	assert_int_equal(
-		stream_bench_metric(&bench, "quipu_http_stream_events_skipped_total"), 999);
-	assert_int_equal(stream_bench_metric(&bench, "quipu_http_stream_events_total"), 2);
+		stream_fixture_metric(&fixture, "quipu_http_stream_events_skipped_total"), 999);
+	assert_int_equal(stream_fixture_metric(&fixture, "quipu_http_stream_events_total"), 2);
 	client_close(&client);
 	client_close(&publisher);
 }
@@ -179,13 +179,13 @@ static void the_keys_are_those_with_streams(void **state)
 	follow(&clients[1], "b");
 	follow(&clients[2], "b");
 	arena_init(&arena, 4096);
-	assert_int_equal(hub_keys(bench.hub, &arena, &keys), 2);
+	assert_int_equal(hub_keys(fixture.hub, &arena, &keys), 2);
 	qsort(keys, 2, sizeof(*keys), compare_slices);
 	assert_slice(keys[0], "a");
 	assert_slice(keys[1], "b");
 	arena_release(&arena);
-	assert_true(hub_wants(bench.hub, slice_of("b")));
-	assert_false(hub_wants(bench.hub, slice_of("c")));
+	assert_true(hub_wants(fixture.hub, slice_of("b")));
+	assert_false(hub_wants(fixture.hub, slice_of("c")));
 	client_close(&clients[0]);
 	wait_for_keys(1);
 	client_close(&clients[1]);
@@ -235,7 +235,7 @@ static void *change_all(void *argument)
 	for (size_t i = 0; i < CHANGES && !atomic_load(&publishers_stop); i++) {
 		struct timespec pause = {.tv_nsec = 100 * NS_PER_US};
 
-		stream_bench_change(&bench, shared_keys[(first + i) % SHARED_KEYS], i % 50);
+		stream_fixture_change(&fixture, shared_keys[(first + i) % SHARED_KEYS], i % 50);
 		if (i % 4 == 0)
 			nanosleep(&pause, NULL);
 	}
@@ -307,8 +307,9 @@ static void the_last_value_reaches_every_stream_whatever_else_happens(void **sta
 		client_close(&steady[i]);
 	wait_for_keys(0);
 	print_message("%lld values sent, %lld skipped\n",
-		(long long)stream_bench_metric(&bench, "quipu_http_stream_events_total"),
-		(long long)stream_bench_metric(&bench, "quipu_http_stream_events_skipped_total"));
+		(long long)stream_fixture_metric(&fixture, "quipu_http_stream_events_total"),
+		(long long)stream_fixture_metric(
+			&fixture, "quipu_http_stream_events_skipped_total"));
 }
 
 static void publishers_may_outlive_the_server(void **state)
@@ -318,7 +319,7 @@ static void publishers_may_outlive_the_server(void **state)
 
 	(void)state;
 	for (int round = 0; round < 10; round++) {
-		stream_bench_start(&bench, 3, 60000, 60000);
+		stream_fixture_start(&fixture, 3, 60000, 60000);
 		atomic_store(&publishers_stop, false);
 		for (size_t i = 0; i < COUNT_OF(clients); i++)
 			follow(&clients[i], shared_keys[i % SHARED_KEYS]);
@@ -328,14 +329,14 @@ static void publishers_may_outlive_the_server(void **state)
 				0);
 		assert_true(client_next_id(&clients[0]) >= 0);
 		if (round % 2)
-			assert_true(stream_bench_drain(&bench, 10000));
-		stream_bench_end(&bench);
+			assert_true(stream_fixture_drain(&fixture, 10000));
+		stream_fixture_end(&fixture);
 		atomic_store(&publishers_stop, true);
 		for (size_t i = 0; i < PUBLISHERS; i++)
 			pthread_join(publishers[i], NULL);
 		for (size_t i = 0; i < COUNT_OF(clients); i++)
 			client_close(&clients[i]);
-		stream_bench_stop(&bench);
+		stream_fixture_stop(&fixture);
 	}
 }
 

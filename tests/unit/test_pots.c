@@ -11,7 +11,7 @@
 #define RETRIES 3
 #define WAIT_US 20000
 
-struct bench {
+struct fixture {
 	struct fake_store *fake;
 	struct pots pots;
 	struct lane *lane;
@@ -30,46 +30,46 @@ struct ask {
 
 static int64_t steady_ns(const struct clock *clock)
 {
-	return ((const struct bench *)((const char *)clock - offsetof(struct bench, clock)))
+	return ((const struct fixture *)((const char *)clock - offsetof(struct fixture, clock)))
 		->steady_ns;
 }
 
-static void open_bench(struct bench *bench)
+static void open_fixture(struct fixture *fixture)
 {
 	struct lane_service service;
 	struct committer_config config = {.batch_max = 64, .parked_max = 1000};
 
-	memset(bench, 0, sizeof(*bench));
-	bench->fake = fake_store_new();
-	bench->pots = (struct pots){.repository = &fake_pot_repository,
+	memset(fixture, 0, sizeof(*fixture));
+	fixture->fake = fake_store_new();
+	fixture->pots = (struct pots){.repository = &fake_pot_repository,
 		.lock_ttl_us = 10000000,
 		.lock_wait_us = WAIT_US,
 		.lock_retries = RETRIES};
-	bench->lane = lane_new("test", 100000, 1 << 30);
-	bench->loop = loop_new(NULL, NULL);
-	bench->clock.steady_ns = steady_ns;
-	bench->steady_ns = 1;
-	service = pots_lane_service(&bench->pots);
-	config.lane = bench->lane;
-	config.session = fake_store_base(bench->fake)
-				 ->ops->open_session(fake_store_base(bench->fake), SESSION_WRITE);
+	fixture->lane = lane_new("test", 100000, 1 << 30);
+	fixture->loop = loop_new(NULL, NULL);
+	fixture->clock.steady_ns = steady_ns;
+	fixture->steady_ns = 1;
+	service = pots_lane_service(&fixture->pots);
+	config.lane = fixture->lane;
+	config.session = fake_store_base(fixture->fake)
+				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
 	config.key_ttl_us = 24 * 3600 * 1000000LL;
-	config.clock = &bench->clock;
+	config.clock = &fixture->clock;
 	config.waiting = service.waiting;
 	config.decide = service.decide;
 	config.service = service.context;
-	bench->committer = committer_new(&config);
+	fixture->committer = committer_new(&config);
 }
 
-static void close_bench(struct bench *bench)
+static void close_fixture(struct fixture *fixture)
 {
-	lane_close(bench->lane);
-	committer_free(bench->committer);
-	lane_free(bench->lane);
-	loop_stop(bench->loop);
-	uv_run(loop_uv(bench->loop), UV_RUN_DEFAULT);
-	loop_free(bench->loop);
-	fake_store_free(bench->fake);
+	lane_close(fixture->lane);
+	committer_free(fixture->committer);
+	lane_free(fixture->lane);
+	loop_stop(fixture->loop);
+	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
+	loop_free(fixture->loop);
+	fake_store_free(fixture->fake);
 }
 
 static void on_answered(struct loop_task *task)
@@ -77,7 +77,7 @@ static void on_answered(struct loop_task *task)
 	((struct ask *)task)->answered = true;
 }
 
-static struct ask *new_ask(struct bench *bench, enum pot_verb verb, const char *key)
+static struct ask *new_ask(struct fixture *fixture, enum pot_verb verb, const char *key)
 {
 	struct ask *made = qp_calloc(1, sizeof(*made));
 	struct command *command = &made->command.write.command;
@@ -86,10 +86,10 @@ static struct ask *new_ask(struct bench *bench, enum pot_verb verb, const char *
 	made->command.verb = verb;
 	made->command.encoding = PROTO_BINARY;
 	command->task.run = on_answered;
-	command->loop = bench->loop;
+	command->loop = fixture->loop;
 	command->arena = &made->arena;
 	command->bytes = 100;
-	command->deadline_ns = bench->steady_ns + 5 * NS_PER_S;
+	command->deadline_ns = fixture->steady_ns + 5 * NS_PER_S;
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of("/"), slice_of("same")};
 
@@ -99,57 +99,58 @@ static struct ask *new_ask(struct bench *bench, enum pot_verb verb, const char *
 	return made;
 }
 
-static struct ask *send_ask(struct bench *bench, struct ask *ask)
+static struct ask *send_ask(struct fixture *fixture, struct ask *ask)
 {
-	enum status status = lane_submit(bench->lane, &ask->command.write.command);
+	enum status status = lane_submit(fixture->lane, &ask->command.write.command);
 
 	assert_int_equal(status, STATUS_OK);
 	return ask;
 }
 
-static struct ask *send_coins(struct bench *bench, enum pot_verb verb, int32_t pot_id,
+static struct ask *send_coins(struct fixture *fixture, enum pot_verb verb, int32_t pot_id,
 	struct asked_coins coins, const char *key)
 {
-	struct ask *ask = new_ask(bench, verb, key);
+	struct ask *ask = new_ask(fixture, verb, key);
 
 	ask->command.pot_id = pot_id;
 	ask->command.coins = coins;
 	ask->command.write.command.key = pot_id_key(&ask->arena, pot_id);
-	return send_ask(bench, ask);
+	return send_ask(fixture, ask);
 }
 
-static struct ask *send_draw(struct bench *bench, int32_t pot_id, int64_t count, const char *key)
+static struct ask *send_draw(
+	struct fixture *fixture, int32_t pot_id, int64_t count, const char *key)
 {
-	struct ask *ask = new_ask(bench, POT_REMOVE_ANY, key);
+	struct ask *ask = new_ask(fixture, POT_REMOVE_ANY, key);
 
 	ask->command.pot_id = pot_id;
 	ask->command.count = count;
 	ask->command.write.command.key = pot_id_key(&ask->arena, pot_id);
-	return send_ask(bench, ask);
+	return send_ask(fixture, ask);
 }
 
-static struct ask *send_create(struct bench *bench, const char *name, int32_t max_coins)
+static struct ask *send_create(struct fixture *fixture, const char *name, int32_t max_coins)
 {
-	struct ask *ask = new_ask(bench, POT_CREATE, NULL);
+	struct ask *ask = new_ask(fixture, POT_CREATE, NULL);
 
 	ask->command.encoding = PROTO_JSON;
 	ask->command.name = slice_of(name);
 	ask->command.max_coins = max_coins;
 	ask->command.write.command.key = pot_name_key(&ask->arena, ask->command.name);
-	return send_ask(bench, ask);
+	return send_ask(fixture, ask);
 }
 
-static void run(struct bench *bench)
+static void run(struct fixture *fixture)
 {
-	committer_step(bench->committer);
-	uv_run(loop_uv(bench->loop), UV_RUN_NOWAIT);
+	committer_step(fixture->committer);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
 }
 
 /* Time in which whatever waits becomes due. */
-static void run_later(struct bench *bench)
+static void run_later(struct fixture *fixture)
 {
-	bench->steady_ns += 2 * WAIT_US * NS_PER_US;
-	run(bench);
+	fixture->steady_ns += 2 * WAIT_US * NS_PER_US;
+	run(fixture);
 }
 
 static int status_of(const struct ask *ask)
@@ -187,9 +188,9 @@ static void free_ask(struct ask *ask)
 }
 
 static void assert_pot(
-	struct bench *bench, int32_t pot_id, int32_t bronze, int32_t silver, int32_t gold)
+	struct fixture *fixture, int32_t pot_id, int32_t bronze, int32_t silver, int32_t gold)
 {
-	struct fake_pot pot = fake_store_get_pot(bench->fake, pot_id);
+	struct fake_pot pot = fake_store_get_pot(fixture->fake, pot_id);
 
 	assert_int_equal(pot.coins.of[COIN_BRONZE], bronze);
 	assert_int_equal(pot.coins.of[COIN_SILVER], silver);
@@ -202,22 +203,22 @@ static void assert_pot(
 static void test_requests_for_one_pot_share_one_lock_and_one_transaction(void **unused)
 {
 	struct ask *asks[30];
-	struct bench bench;
+	struct fixture fixture;
 	int32_t first, second;
 
 	(void)unused;
-	open_bench(&bench);
-	first = fake_store_add_pot(bench.fake, "first", 1000);
-	second = fake_store_add_pot(bench.fake, "second", 1000);
+	open_fixture(&fixture);
+	first = fake_store_add_pot(fixture.fake, "first", 1000);
+	second = fake_store_add_pot(fixture.fake, "second", 1000);
 	for (int i = 0; i < 30; i++)
-		asks[i] = send_coins(&bench, POT_ADD, i % 3 ? first : second,
+		asks[i] = send_coins(&fixture, POT_ADD, i % 3 ? first : second,
 			(struct asked_coins){{1, 0, 2}}, NULL);
-	run(&bench);
-	assert_int_equal(fake_store_commits(bench.fake), 1);
-	assert_int_equal(fake_store_takes(bench.fake), 2);
-	assert_int_equal(fake_store_kinds_written(bench.fake), 4);
-	assert_pot(&bench, first, 20, 0, 40);
-	assert_pot(&bench, second, 10, 0, 20);
+	run(&fixture);
+	assert_int_equal(fake_store_commits(fixture.fake), 1);
+	assert_int_equal(fake_store_takes(fixture.fake), 2);
+	assert_int_equal(fake_store_kinds_written(fixture.fake), 4);
+	assert_pot(&fixture, first, 20, 0, 40);
+	assert_pot(&fixture, second, 10, 0, 20);
 	for (int i = 0; i < 30; i++) {
 		struct coins added = coins_of(asks[i]);
 
@@ -226,26 +227,26 @@ static void test_requests_for_one_pot_share_one_lock_and_one_transaction(void **
 		assert_int_equal(added.of[COIN_GOLD], 2);
 		free_ask(asks[i]);
 	}
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 {
 	struct ask *asks[7];
-	struct bench bench;
+	struct fixture fixture;
 	int32_t pot_id;
 
 	(void)unused;
-	open_bench(&bench);
-	pot_id = fake_store_add_pot(bench.fake, "pot", 10);
-	asks[0] = send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{4, 4, 0}}, NULL);
-	asks[1] = send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{3, 0, 0}}, NULL);
-	asks[2] = send_coins(&bench, POT_REMOVE, pot_id, (struct asked_coins){{9, 0, 1}}, NULL);
-	asks[3] = send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{0, 0, 6}}, NULL);
-	asks[4] = send_draw(&bench, pot_id, 7, NULL);
-	asks[5] = send_draw(&bench, pot_id, 7, NULL);
-	asks[6] = send_draw(&bench, pot_id, 7, NULL);
-	run(&bench);
+	open_fixture(&fixture);
+	pot_id = fake_store_add_pot(fixture.fake, "pot", 10);
+	asks[0] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{4, 4, 0}}, NULL);
+	asks[1] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{3, 0, 0}}, NULL);
+	asks[2] = send_coins(&fixture, POT_REMOVE, pot_id, (struct asked_coins){{9, 0, 1}}, NULL);
+	asks[3] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{0, 0, 6}}, NULL);
+	asks[4] = send_draw(&fixture, pot_id, 7, NULL);
+	asks[5] = send_draw(&fixture, pot_id, 7, NULL);
+	asks[6] = send_draw(&fixture, pot_id, 7, NULL);
+	run(&fixture);
 	assert_int_equal(status_of(asks[1]), 412);
 	assert_contains(body_of(asks[1]), "\"failed_precondition\"");
 	assert_int_equal(coins_of(asks[2]).of[COIN_BRONZE], 4);
@@ -261,37 +262,37 @@ static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 	}
 	assert_slice(body_of(asks[6]), ""); /* an empty list */
 	assert_int_equal(status_of(asks[6]), 200);
-	assert_pot(&bench, pot_id, 0, 0, 0);
-	assert_int_equal(fake_store_kinds_written(bench.fake), 0); /* as it was before */
+	assert_pot(&fixture, pot_id, 0, 0, 0);
+	assert_int_equal(fake_store_kinds_written(fixture.fake), 0); /* as it was before */
 	for (int i = 0; i < 7; i++)
 		free_ask(asks[i]);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 static void test_a_pot_that_is_not_there_is_not_found_and_the_rest_goes_on(void **unused)
 {
 	struct ask *missing, *there;
-	struct bench bench;
+	struct fixture fixture;
 	int32_t pot_id;
 
 	(void)unused;
-	open_bench(&bench);
-	pot_id = fake_store_add_pot(bench.fake, "pot", 10);
-	missing = send_draw(&bench, 77, 1, "key");
-	there = send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{1, 1, 1}}, NULL);
-	run(&bench);
+	open_fixture(&fixture);
+	pot_id = fake_store_add_pot(fixture.fake, "pot", 10);
+	missing = send_draw(&fixture, 77, 1, "key");
+	there = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{1, 1, 1}}, NULL);
+	run(&fixture);
 	assert_int_equal(status_of(missing), 404);
 	assert_contains(body_of(missing), "\"not_found\"");
 	assert_contains(body_of(missing), "no pot has the id 77");
 	assert_int_equal(status_of(there), 200);
 	free_ask(missing);
 	free_ask(there);
-	missing = send_draw(&bench, 77, 1, "key");
-	run(&bench);
+	missing = send_draw(&fixture, 77, 1, "key");
+	run(&fixture);
 	assert_true(missing->command.write.command.answer.replayed);
 	assert_contains(body_of(missing), "\"not_found\"");
 	free_ask(missing);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 static void test_of_many_who_want_one_name_the_first_gets_it(void **unused)
@@ -299,15 +300,15 @@ static void test_of_many_who_want_one_name_the_first_gets_it(void **unused)
 	static const char *const names[] = {"PPP", "QQQ", "PPP", "old", "PPP"};
 	static const int expected[] = {200, 200, 409, 409, 409};
 	struct ask *asks[COUNT_OF(names)];
-	struct bench bench;
+	struct fixture fixture;
 
 	(void)unused;
-	open_bench(&bench);
-	fake_store_add_pot(bench.fake, "old", 10);
+	open_fixture(&fixture);
+	fake_store_add_pot(fixture.fake, "old", 10);
 	for (size_t i = 0; i < COUNT_OF(names); i++)
-		asks[i] = send_create(&bench, names[i], 10 + (int32_t)i);
-	run(&bench);
-	assert_int_equal(fake_store_commits(bench.fake), 1);
+		asks[i] = send_create(&fixture, names[i], 10 + (int32_t)i);
+	run(&fixture);
+	assert_int_equal(fake_store_commits(fixture.fake), 1);
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		assert_int_equal(status_of(asks[i]), expected[i]);
 	assert_slice(body_of(asks[0]), "{\"pot_id\":2,\"pot_name\":\"PPP\",\"max_coins\":10,"
@@ -315,17 +316,17 @@ static void test_of_many_who_want_one_name_the_first_gets_it(void **unused)
 	assert_contains(body_of(asks[2]), "\"already_exists\"");
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		free_ask(asks[i]);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-static void fill(struct bench *bench, int32_t pot_id, int64_t each)
+static void fill(struct fixture *fixture, int32_t pot_id, int64_t each)
 {
-	struct ask *ask =
-		send_coins(bench, POT_ADD, pot_id, (struct asked_coins){{each, each, each}}, NULL);
+	struct ask *ask = send_coins(
+		fixture, POT_ADD, pot_id, (struct asked_coins){{each, each, each}}, NULL);
 
-	run(bench);
+	run(fixture);
 	assert_int_equal(status_of(ask), 200);
 	free_ask(ask);
 }
@@ -333,76 +334,76 @@ static void fill(struct bench *bench, int32_t pot_id, int64_t each)
 static void test_a_repeated_draw_with_its_key_gives_the_same_coins(void **unused)
 {
 	struct ask *first, *second, *together;
-	struct bench bench;
+	struct fixture fixture;
 	int32_t pot_id;
 
 	(void)unused;
-	open_bench(&bench);
-	pot_id = fake_store_add_pot(bench.fake, "pot", 1000000);
-	fill(&bench, pot_id, 1000);
-	first = send_draw(&bench, pot_id, 500, "key");
-	together = send_draw(&bench, pot_id, 500, "key");
-	run(&bench);
-	second = send_draw(&bench, pot_id, 500, "key");
-	run(&bench);
+	open_fixture(&fixture);
+	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000000);
+	fill(&fixture, pot_id, 1000);
+	first = send_draw(&fixture, pot_id, 500, "key");
+	together = send_draw(&fixture, pot_id, 500, "key");
+	run(&fixture);
+	second = send_draw(&fixture, pot_id, 500, "key");
+	run(&fixture);
 	assert_true(slice_equal(body_of(first), body_of(second)));
 	assert_true(slice_equal(body_of(first), body_of(together)));
 	assert_false(first->command.write.command.answer.replayed);
 	assert_true(second->command.write.command.answer.replayed);
 	assert_slice(second->command.write.command.answer.content_type, "application/protobuf");
 	{
-		struct coins left = fake_store_get_pot(bench.fake, pot_id).coins;
+		struct coins left = fake_store_get_pot(fixture.fake, pot_id).coins;
 
 		assert_int_equal(coins_total(&left), 2500);
 	}
 	free_ask(first);
 	free_ask(second);
 	free_ask(together);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 /* A draw, an addition, a new pot and a key; the fault strikes at the nth call of the store. */
 static bool run_with_fault(int n, enum status fault, bool survives)
 {
 	struct ask *asks[3];
-	struct bench bench;
+	struct fixture fixture;
 	struct coins left;
 	bool struck;
 	int32_t pot_id;
 
-	open_bench(&bench);
-	pot_id = fake_store_add_pot(bench.fake, "pot", 1000);
-	fill(&bench, pot_id, 100);
-	asks[0] = send_draw(&bench, pot_id, 150, "key");
-	asks[1] = send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{0, 7, 0}}, NULL);
-	asks[2] = send_create(&bench, "new", 10);
-	fake_store_commit_survives(bench.fake, survives);
-	fake_store_fail_at(bench.fake, n, fault);
-	run(&bench);
-	struck = fake_store_has_failed(bench.fake);
-	left = fake_store_get_pot(bench.fake, pot_id).coins;
+	open_fixture(&fixture);
+	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000);
+	fill(&fixture, pot_id, 100);
+	asks[0] = send_draw(&fixture, pot_id, 150, "key");
+	asks[1] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{0, 7, 0}}, NULL);
+	asks[2] = send_create(&fixture, "new", 10);
+	fake_store_commit_survives(fixture.fake, survives);
+	fake_store_fail_at(fixture.fake, n, fault);
+	run(&fixture);
+	struck = fake_store_has_failed(fixture.fake);
+	left = fake_store_get_pot(fixture.fake, pot_id).coins;
 	assert_int_equal(status_of(asks[0]), status_of(asks[1]));
 	assert_int_equal(status_of(asks[0]), status_of(asks[2]));
 	if (status_of(asks[0]) == 200) {
 		assert_int_equal(coins_total(&left), 157);
-		assert_true(fake_store_get_pot(bench.fake, 2).row.exists);
+		assert_true(fake_store_get_pot(fixture.fake, 2).row.exists);
 	} else if (fault != STATUS_OUTCOME_UNKNOWN) {
 		assert_int_equal(coins_total(&left), 300);
-		assert_false(fake_store_get_pot(bench.fake, 2).row.exists);
+		assert_false(fake_store_get_pot(fixture.fake, 2).row.exists);
 	}
 	if (fault == STATUS_RERUN || fault == STATUS_LOCK_BUSY || !struck)
 		assert_int_equal(status_of(asks[0]), 200);
-	assert_string_equal(fake_store_get_pot(bench.fake, pot_id).token, "");
+	assert_string_equal(fake_store_get_pot(fixture.fake, pot_id).token, "");
 	for (int i = 0; i < 3; i++)
 		free_ask(asks[i]);
-	fake_store_fail_at(bench.fake, 0, STATUS_OK);
-	asks[0] = send_draw(&bench, pot_id, 150, "key"); /* resolves what is unknown */
-	run(&bench);
+	fake_store_fail_at(fixture.fake, 0, STATUS_OK);
+	asks[0] = send_draw(&fixture, pot_id, 150, "key"); /* resolves what is unknown */
+	run(&fixture);
 	assert_int_equal(status_of(asks[0]), 200);
-	left = fake_store_get_pot(bench.fake, pot_id).coins;
+	left = fake_store_get_pot(fixture.fake, pot_id).coins;
 	assert_true(coins_total(&left) == 157 || coins_total(&left) == 150);
 	free_ask(asks[0]);
-	close_bench(&bench);
+	close_fixture(&fixture);
 	return struck;
 }
 
@@ -431,68 +432,68 @@ static void test_a_fault_at_every_call_leaves_all_or_nothing(void **unused)
 static void test_a_locked_pot_is_waited_for_and_then_given_up_and_holds_up_nobody(void **unused)
 {
 	struct ask *held, *other, *later;
-	struct bench bench;
+	struct fixture fixture;
 	int32_t locked, open;
 
 	(void)unused;
-	open_bench(&bench);
-	locked = fake_store_add_pot(bench.fake, "locked", 1000);
-	open = fake_store_add_pot(bench.fake, "open", 1000);
-	fake_store_lock_pot(bench.fake, locked, FOREIGN, INT64_MAX);
-	held = send_coins(&bench, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
-	other = send_coins(&bench, POT_ADD, open, (struct asked_coins){{1, 0, 0}}, NULL);
-	run(&bench);
+	open_fixture(&fixture);
+	locked = fake_store_add_pot(fixture.fake, "locked", 1000);
+	open = fake_store_add_pot(fixture.fake, "open", 1000);
+	fake_store_lock_pot(fixture.fake, locked, FOREIGN, INT64_MAX);
+	held = send_coins(&fixture, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
+	other = send_coins(&fixture, POT_ADD, open, (struct asked_coins){{1, 0, 0}}, NULL);
+	run(&fixture);
 	assert_int_equal(status_of(other), 200);
 	free_ask(other);
 	for (int i = 0; i < RETRIES; i++) {
 		assert_int_equal(status_of(held), 0);
-		other = send_coins(&bench, POT_ADD, open, (struct asked_coins){{1, 0, 0}}, NULL);
-		run_later(&bench);
+		other = send_coins(&fixture, POT_ADD, open, (struct asked_coins){{1, 0, 0}}, NULL);
+		run_later(&fixture);
 		assert_int_equal(status_of(other), 200);
 		free_ask(other);
 	}
 	assert_int_equal(status_of(held), 409);
 	assert_contains(body_of(held), "\"aborted\"");
 	assert_contains(body_of(held), "\"POT_LOCKED\"");
-	assert_int_equal(fake_store_get_pot(bench.fake, locked).coins.of[COIN_BRONZE], 0);
-	assert_string_equal(fake_store_get_pot(bench.fake, locked).token, FOREIGN);
-	fake_store_lock_pot(bench.fake, locked, "", 0);
-	later = send_coins(&bench, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
-	run(&bench); /* giving up was not remembered */
+	assert_int_equal(fake_store_get_pot(fixture.fake, locked).coins.of[COIN_BRONZE], 0);
+	assert_string_equal(fake_store_get_pot(fixture.fake, locked).token, FOREIGN);
+	fake_store_lock_pot(fixture.fake, locked, "", 0);
+	later = send_coins(&fixture, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
+	run(&fixture); /* giving up was not remembered */
 	assert_int_equal(status_of(later), 200);
 	assert_false(later->command.write.command.answer.replayed);
 	free_ask(held);
 	free_ask(later);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 static void test_requests_that_wait_for_a_lock_go_through_together_once_it_expires(void **unused)
 {
 	struct ask *asks[10];
-	struct bench bench;
+	struct fixture fixture;
 	int32_t pot_id;
 	size_t before;
 
 	(void)unused;
-	open_bench(&bench);
-	pot_id = fake_store_add_pot(bench.fake, "pot", 1000);
-	fake_store_lock_pot(bench.fake, pot_id, FOREIGN, 2000000);
+	open_fixture(&fixture);
+	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000);
+	fake_store_lock_pot(fixture.fake, pot_id, FOREIGN, 2000000);
 	for (int i = 0; i < 10; i++)
-		asks[i] =
-			send_coins(&bench, POT_ADD, pot_id, (struct asked_coins){{1, 0, 0}}, NULL);
-	run(&bench);
-	run_later(&bench);
+		asks[i] = send_coins(
+			&fixture, POT_ADD, pot_id, (struct asked_coins){{1, 0, 0}}, NULL);
+	run(&fixture);
+	run_later(&fixture);
 	assert_int_equal(status_of(asks[0]), 0);
-	fake_store_set_time(bench.fake, 2000000);
-	before = fake_store_takes(bench.fake);
-	run_later(&bench);
-	assert_int_equal(fake_store_takes(bench.fake) - before, 1);
+	fake_store_set_time(fixture.fake, 2000000);
+	before = fake_store_takes(fixture.fake);
+	run_later(&fixture);
+	assert_int_equal(fake_store_takes(fixture.fake) - before, 1);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(status_of(asks[i]), 200);
 		free_ask(asks[i]);
 	}
-	assert_pot(&bench, pot_id, 10, 0, 0);
-	close_bench(&bench);
+	assert_pot(&fixture, pot_id, 10, 0, 0);
+	close_fixture(&fixture);
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -511,7 +512,7 @@ static struct pot_query look(struct arena *arena, enum pot_look look, int32_t nu
 
 static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 {
-	struct bench bench;
+	struct fixture fixture;
 	struct arena arena;
 	struct session *session;
 	struct pot_query queries[10];
@@ -519,13 +520,13 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	struct read_batch batch = {reads, COUNT_OF(queries), &arena};
 
 	(void)unused;
-	open_bench(&bench);
+	open_fixture(&fixture);
 	arena_init(&arena, 4096);
-	fake_store_add_pot(bench.fake, "one", 10);
-	fake_store_add_pot(bench.fake, "two", 20);
-	fake_store_add_pot(bench.fake, "six", 60);
-	fill(&bench, 2, 3);
-	fake_store_lock_pot(bench.fake, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
+	fake_store_add_pot(fixture.fake, "one", 10);
+	fake_store_add_pot(fixture.fake, "two", 20);
+	fake_store_add_pot(fixture.fake, "six", 60);
+	fill(&fixture, 2, 3);
+	fake_store_lock_pot(fixture.fake, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
 	queries[0] = look(&arena, LOOK_LIST, 2);
 	queries[1] = look(&arena, LOOK_POT, 3);
 	queries[2] = look(&arena, LOOK_COINS, 2);
@@ -542,8 +543,8 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	queries[9].name = slice_make(memset(arena_alloc(&arena, 500), 'x', 500), 500);
 	for (size_t i = 0; i < COUNT_OF(queries); i++)
 		reads[i] = &queries[i].read;
-	session = fake_store_base(bench.fake)
-			  ->ops->open_session(fake_store_base(bench.fake), SESSION_READ);
+	session = fake_store_base(fixture.fake)
+			  ->ops->open_session(fake_store_base(fixture.fake), SESSION_READ);
 	assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch), STATUS_OK);
 	assert_slice(queries[0].read.command.answer.body,
 		"{\"total_pot_count\":3,\"request\":{\"page\":2,\"limit\":2},\"pots\":[{\"pot_id\":"
@@ -563,13 +564,13 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	assert_slice(queries[8].read.command.answer.body, "{\"coins\":[]}");
 	assert_contains(queries[9].read.command.answer.body, "no pot has this name");
 	for (int n = 1; n <= 4; n++) {
-		fake_store_fail_at(bench.fake, n, STATUS_STORE_UNAVAILABLE);
+		fake_store_fail_at(fixture.fake, n, STATUS_STORE_UNAVAILABLE);
 		assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch),
 			STATUS_STORE_UNAVAILABLE);
 	}
 	session_close(session);
 	arena_release(&arena);
-	close_bench(&bench);
+	close_fixture(&fixture);
 }
 
 int main(void)

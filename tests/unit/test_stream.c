@@ -7,17 +7,17 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "stream_bench.h"
 #include "stream_client.h"
+#include "stream_fixture.h"
 
 #define PATIENCE_NS (10 * NS_PER_S)
 #define QUIET_MS 200 /* how long nothing may come where nothing is to come */
 
-static struct stream_bench bench;
+static struct stream_fixture fixture;
 
 static int start_with(int64_t heartbeat_ms, int64_t stall_ms)
 {
-	stream_bench_start(&bench, 2, heartbeat_ms, stall_ms);
+	stream_fixture_start(&fixture, 2, heartbeat_ms, stall_ms);
 	return 0;
 }
 
@@ -36,18 +36,18 @@ static int start_nervous(void **state)
 static int stop(void **state)
 {
 	(void)state;
-	stream_bench_stop(&bench);
+	stream_fixture_stop(&fixture);
 	return 0;
 }
 
-static void connect_to_bench(struct stream_client *client)
+static void connect_to_fixture(struct stream_client *client)
 {
-	client_connect(client, stream_bench_port(&bench), 0);
+	client_connect(client, stream_fixture_port(&fixture), 0);
 }
 
 static void follow(struct stream_client *client, const char *target)
 {
-	connect_to_bench(client);
+	connect_to_fixture(client);
 	client_get(client, target, "");
 	assert_contains(slice_of(client->head), "HTTP/1.1 200 OK\r\n");
 }
@@ -57,10 +57,10 @@ static void wait_for_metric(const char *name, int64_t value)
 	int64_t until_ns = clock_steady_ns(&clock_system) + PATIENCE_NS;
 	struct timespec pause = {.tv_nsec = 5 * NS_PER_MS};
 
-	while (stream_bench_metric(&bench, name) != value) {
+	while (stream_fixture_metric(&fixture, name) != value) {
 		if (clock_steady_ns(&clock_system) > until_ns)
 			fail_msg("%s is %lld, not %lld", name,
-				(long long)stream_bench_metric(&bench, name), (long long)value);
+				(long long)stream_fixture_metric(&fixture, name), (long long)value);
 		nanosleep(&pause, NULL);
 	}
 }
@@ -131,17 +131,17 @@ static void the_current_value_comes_at_once_and_then_every_change(void **state)
 	struct client_event event;
 
 	(void)state;
-	stream_bench_change(&bench, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
 	follow(&client, "/streams/a");
 	assert_true(client_next(&client, &event, 5000));
 	assert_int_equal(event.id, 1);
 	assert_string_equal(event.data, "{\"key\":\"a\",\"version\":1,\"pad\":\"\"}");
 	assert_true(client.retry_ms >= 1000 && client.retry_ms < 3000);
 	for (int64_t version = 2; version < 50; version++) {
-		stream_bench_change(&bench, "a", 0);
+		stream_fixture_change(&fixture, "a", 0);
 		assert_int_equal(client_next_id(&client), version);
 	}
-	stream_bench_change(&bench, "b", 0);
+	stream_fixture_change(&fixture, "b", 0);
 	assert_quiet(&client);
 	client_close(&client);
 }
@@ -151,13 +151,13 @@ static void a_change_during_the_first_look_up_is_not_missed(void **state)
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
-	stream_bench_hold_reads(&bench);
+	connect_to_fixture(&client);
+	stream_fixture_hold_reads(&fixture);
 	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_bench_wait_read(&bench, 1);
-	stream_bench_change(&bench, "a", 0);
-	stream_bench_change(&bench, "a", 0);
-	stream_bench_release_reads(&bench);
+	stream_fixture_wait_read(&fixture, 1);
+	stream_fixture_change(&fixture, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
+	stream_fixture_release_reads(&fixture);
 	client_read_head(&client);
 	assert_int_equal(client_next_id(&client), 2);
 	assert_quiet(&client);
@@ -170,16 +170,16 @@ static void what_the_client_has_is_not_sent_again(void **state)
 
 	(void)state;
 	for (int i = 0; i < 5; i++)
-		stream_bench_change(&bench, "a", 0);
-	connect_to_bench(&client);
+		stream_fixture_change(&fixture, "a", 0);
+	connect_to_fixture(&client);
 	client_get(&client, "/streams/a", "Last-Event-ID: 5\r\n");
 	assert_quiet(&client);
 	assert_true(client.retry_ms >= 0); /* so it has begun */
-	stream_bench_change(&bench, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
 	assert_int_equal(client_next_id(&client), 6);
 	client_close(&client);
 
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	client_get(&client, "/streams/a", "Last-Event-ID: 3\r\n");
 	assert_int_equal(client_next_id(&client), 6);
 	client_close(&client);
@@ -198,7 +198,7 @@ static void a_last_event_id_that_is_none_of_ours_says_nothing(void **state)
 	for (size_t i = 0; i < COUNT_OF(lines); i++) {
 		struct stream_client client;
 
-		connect_to_bench(&client);
+		connect_to_fixture(&client);
 		client_get(&client, "/streams/a", lines[i]);
 		assert_int_equal(client_next_id(&client), 0);
 		client_close(&client);
@@ -222,11 +222,11 @@ static void a_client_of_http_1_0_is_served(void **state)
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	client_send(&client, "GET /streams/a HTTP/1.0\r\n\r\n");
 	client_read_head(&client);
 	assert_int_equal(client_next_id(&client), 0);
-	stream_bench_change(&bench, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
 	assert_int_equal(client_next_id(&client), 1);
 	client_close(&client);
 }
@@ -237,7 +237,7 @@ static void head_gets_the_head_and_the_connection_goes_on(void **state)
 	struct slice head;
 
 	(void)state;
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	for (int i = 0; i < 2; i++) {
 		client_send(&client, "HEAD /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
 		client_read_head(&client);
@@ -248,7 +248,7 @@ static void head_gets_the_head_and_the_connection_goes_on(void **state)
 	}
 	client_get(&client, "/keys", "");
 	assert_string_equal(client_read(&client, 1), "0");
-	assert_int_equal(stream_bench_metric(&bench, "quipu_http_streams"), 0);
+	assert_int_equal(stream_fixture_metric(&fixture, "quipu_http_streams"), 0);
 	client_close(&client);
 }
 
@@ -257,14 +257,14 @@ static void a_stream_can_still_be_refused(void **state)
 	struct stream_client client;
 
 	(void)state;
-	stream_bench_fail_reads(&bench);
-	connect_to_bench(&client);
+	stream_fixture_fail_reads(&fixture);
+	connect_to_fixture(&client);
 	client_get(&client, "/streams/a", "");
 	assert_contains(slice_of(client.head), "HTTP/1.1 503 ");
 	assert_contains(slice_of(client.head), "Content-Length: ");
 	assert_contains(slice_of(client.head), "Content-Type: application/problem+json\r\n");
 	assert_true(client_wait_end(&client, 5000));
-	assert_false(hub_wants(bench.hub, slice_of("a")));
+	assert_false(hub_wants(fixture.hub, slice_of("a")));
 	client_close(&client);
 }
 
@@ -273,7 +273,7 @@ static void admission_applies(void **state)
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: evil.example\r\n\r\n");
 	client_read_head(&client);
 	assert_contains(slice_of(client.head), "HTTP/1.1 403 ");
@@ -287,14 +287,14 @@ static void what_was_asked_before_is_answered_before(void **state)
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
-	stream_bench_hold_reads(&bench);
+	connect_to_fixture(&client);
+	stream_fixture_hold_reads(&fixture);
 	client_send(&client, "GET /values/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 			     "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 			     "POST /values/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_bench_wait_read(&bench, 1);
-	stream_bench_change(&bench, "a", 0);
-	stream_bench_release_reads(&bench);
+	stream_fixture_wait_read(&fixture, 1);
+	stream_fixture_change(&fixture, "a", 0);
+	stream_fixture_release_reads(&fixture);
 	client_read_head(&client);
 	assert_contains(slice_of(client.head), "Content-Type: application/json\r\n");
 	client_read(&client, strlen("{\"key\":\"a\",\"version\":0,\"pad\":\"\"}"));
@@ -310,7 +310,7 @@ static void a_stream_behind_a_change_waits_for_it(void **state)
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	client_send(&client, "POST /values/a?times=3 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 			     "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
 			     "POST /values/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -334,7 +334,7 @@ static void what_the_client_goes_on_sending_is_ignored_up_to_a_bound(void **stat
 	assert_int_equal(client_next_id(&client), 0);
 	for (int i = 0; i < 64; i++)
 		client_send(&client, noise);
-	stream_bench_change(&bench, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
 	assert_int_equal(client_next_id(&client), 1);
 	client_send(&client, "x");
 	assert_true(client_wait_end(&client, 5000));
@@ -347,21 +347,21 @@ static void what_the_client_goes_on_sending_is_ignored_up_to_a_bound(void **stat
 /* Changes the value until the client's socket and ours are full and values are skipped. */
 static int64_t overfill(const char *key, size_t pad)
 {
-	int64_t skipped = stream_bench_metric(&bench, "quipu_http_stream_events_skipped_total");
+	int64_t skipped = stream_fixture_metric(&fixture, "quipu_http_stream_events_skipped_total");
 	int64_t sent = -1, version = 0;
 	int unsent = 0; /* changes since the last that was sent */
 
 	while (unsent < 100) {
 		struct timespec pause = {.tv_nsec = NS_PER_MS};
-		int64_t now = stream_bench_metric(&bench, "quipu_http_stream_events_total");
+		int64_t now = stream_fixture_metric(&fixture, "quipu_http_stream_events_total");
 
 		unsent = now == sent ? unsent + 1 : 0;
 		sent = now;
-		version = stream_bench_change(&bench, key, pad);
+		version = stream_fixture_change(&fixture, key, pad);
 		nanosleep(&pause, NULL);
 	}
-	assert_true(
-		stream_bench_metric(&bench, "quipu_http_stream_events_skipped_total") > skipped);
+	assert_true(stream_fixture_metric(&fixture, "quipu_http_stream_events_skipped_total") >
+		    skipped);
 	return version;
 }
 
@@ -371,7 +371,7 @@ static void a_slow_reader_skips_values_and_gets_the_newest(void **state)
 	int64_t last, id = 0, received = 0;
 
 	(void)state;
-	client_connect(&client, stream_bench_port(&bench), 4096);
+	client_connect(&client, stream_fixture_port(&fixture), 4096);
 	client_get(&client, "/streams/a", "");
 	last = overfill("a", 1000);
 	while (id < last) {
@@ -386,7 +386,7 @@ static void a_slow_reader_skips_values_and_gets_the_newest(void **state)
 	print_message("a reader that slept was sent %lld of %lld values\n", (long long)received,
 		(long long)last);
 	assert_quiet(&client);
-	stream_bench_change(&bench, "a", 0);
+	stream_fixture_change(&fixture, "a", 0);
 	assert_int_equal(client_next_id(&client), last + 1);
 	client_close(&client);
 }
@@ -397,13 +397,13 @@ static void a_reader_that_stops_is_given_up_and_others_are_not(void **state)
 	int64_t last;
 
 	(void)state;
-	client_connect(&asleep, stream_bench_port(&bench), 4096);
+	client_connect(&asleep, stream_fixture_port(&fixture), 4096);
 	client_get(&asleep, "/streams/a", "");
 	follow(&awake, "/streams/b");
 	last = overfill("a", 1000);
 	assert_true(last > 0);
 	wait_for_metric("quipu_http_streams", 1);
-	stream_bench_change(&bench, "b", 0);
+	stream_fixture_change(&fixture, "b", 0);
 	assert_int_equal(client_next_id(&awake), 0);
 	assert_int_equal(client_next_id(&awake), 1);
 	assert_true(client_wait_end(&asleep, 5000));
@@ -437,7 +437,7 @@ static void a_stream_with_news_needs_no_heartbeat(void **state)
 	follow(&client, "/streams/a");
 	assert_int_equal(client_next_id(&client), 0);
 	for (int i = 0; i < 20; i++) {
-		stream_bench_change(&bench, "a", 0);
+		stream_fixture_change(&fixture, "a", 0);
 		client_next_id(&client);
 		nanosleep(&pause, NULL);
 	}
@@ -452,17 +452,17 @@ static void a_client_that_leaves_is_forgotten(void **state)
 	(void)state;
 	follow(&client, "/streams/a");
 	assert_int_equal(client_next_id(&client), 0);
-	assert_true(hub_wants(bench.hub, slice_of("a")));
+	assert_true(hub_wants(fixture.hub, slice_of("a")));
 	client_close(&client);
 	wait_for_metric("quipu_http_connections", 0);
-	assert_false(hub_wants(bench.hub, slice_of("a")));
-	assert_int_equal(stream_bench_metric(&bench, "quipu_http_streams"), 0);
+	assert_false(hub_wants(fixture.hub, slice_of("a")));
+	assert_int_equal(stream_fixture_metric(&fixture, "quipu_http_streams"), 0);
 
 	follow(&client, "/streams/a");
 	client_vanish(&client);
 	wait_for_metric("quipu_http_connections", 0);
-	assert_false(hub_wants(bench.hub, slice_of("a")));
-	stream_bench_change(&bench, "a", 0);
+	assert_false(hub_wants(fixture.hub, slice_of("a")));
+	stream_fixture_change(&fixture, "a", 0);
 }
 
 static void a_client_that_leaves_during_the_first_look_up_is_forgotten(void **state)
@@ -470,15 +470,15 @@ static void a_client_that_leaves_during_the_first_look_up_is_forgotten(void **st
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
-	stream_bench_hold_reads(&bench);
+	connect_to_fixture(&client);
+	stream_fixture_hold_reads(&fixture);
 	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_bench_wait_read(&bench, 1);
+	stream_fixture_wait_read(&fixture, 1);
 	client_vanish(&client);
-	stream_bench_release_reads(&bench);
+	stream_fixture_release_reads(&fixture);
 	wait_for_metric("quipu_http_connections", 0);
 	wait_for_metric("quipu_http_requests_in_flight", 0);
-	assert_false(hub_wants(bench.hub, slice_of("a")));
+	assert_false(hub_wants(fixture.hub, slice_of("a")));
 }
 
 static void a_client_that_closes_its_side_gets_the_value_and_the_end(void **state)
@@ -487,7 +487,7 @@ static void a_client_that_closes_its_side_gets_the_value_and_the_end(void **stat
 	struct client_event event;
 
 	(void)state;
-	connect_to_bench(&client);
+	connect_to_fixture(&client);
 	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
 	shutdown(client.fd, SHUT_WR);
 	client_read_head(&client);
@@ -504,10 +504,10 @@ static void the_owner_is_told_once(void **state)
 	(void)state;
 	follow(&client, "/owned");
 	assert_int_equal(client_next_id(&client), 1);
-	assert_int_equal(atomic_load(&bench.owners_told), 0);
+	assert_int_equal(atomic_load(&fixture.owners_told), 0);
 	client_close(&client);
 	wait_for_metric("quipu_http_connections", 0);
-	assert_int_equal(atomic_load(&bench.owners_told), 1);
+	assert_int_equal(atomic_load(&fixture.owners_told), 1);
 }
 
 static void a_service_can_end_a_stream(void **state)
@@ -520,10 +520,10 @@ static void a_service_can_end_a_stream(void **state)
 	assert_false(client_next(&client, &event, 5000));
 	assert_true(client.ended);
 	assert_true(client.retry_ms >= 0);
-	assert_int_equal(atomic_load(&bench.owners_told), 1);
+	assert_int_equal(atomic_load(&fixture.owners_told), 1);
 	client_close(&client);
 	wait_for_metric("quipu_http_connections", 0);
-	assert_int_equal(atomic_load(&bench.owners_told), 1);
+	assert_int_equal(atomic_load(&fixture.owners_told), 1);
 }
 
 static void a_drain_ends_streams_at_once_with_their_newest_value(void **state)
@@ -536,12 +536,12 @@ static void a_drain_ends_streams_at_once_with_their_newest_value(void **state)
 		follow(&clients[i], "/streams/a");
 		assert_int_equal(client_next_id(&clients[i]), 0);
 	}
-	client_connect(&asleep, stream_bench_port(&bench), 4096);
+	client_connect(&asleep, stream_fixture_port(&fixture), 4096);
 	client_get(&asleep, "/streams/b", "");
 	overfill("b", 1000);
-	last = stream_bench_change(&bench, "a", 0);
+	last = stream_fixture_change(&fixture, "a", 0);
 	start_ns = clock_steady_ns(&clock_system);
-	assert_true(stream_bench_drain(&bench, 10000));
+	assert_true(stream_fixture_drain(&fixture, 10000));
 	assert_true(clock_steady_ns(&clock_system) - start_ns < NS_PER_S);
 	for (size_t i = 0; i < COUNT_OF(clients); i++) {
 		assert_int_equal(client_next_id(&clients[i]), last);
@@ -550,7 +550,7 @@ static void a_drain_ends_streams_at_once_with_their_newest_value(void **state)
 	}
 	assert_true(client_wait_end(&asleep, 5000));
 	client_close(&asleep);
-	assert_false(hub_wants(bench.hub, slice_of("a")));
+	assert_false(hub_wants(fixture.hub, slice_of("a")));
 }
 
 static void a_stream_that_begins_in_a_drain_gives_its_value_and_ends(void **state)
@@ -558,18 +558,18 @@ static void a_stream_that_begins_in_a_drain_gives_its_value_and_ends(void **stat
 	struct stream_client client;
 
 	(void)state;
-	connect_to_bench(&client);
-	stream_bench_hold_reads(&bench);
+	connect_to_fixture(&client);
+	stream_fixture_hold_reads(&fixture);
 	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_bench_wait_read(&bench, 1);
-	assert_false(stream_bench_drain(&bench, 50));
-	stream_bench_change(&bench, "a", 0);
-	stream_bench_release_reads(&bench);
+	stream_fixture_wait_read(&fixture, 1);
+	assert_false(stream_fixture_drain(&fixture, 50));
+	stream_fixture_change(&fixture, "a", 0);
+	stream_fixture_release_reads(&fixture);
 	client_read_head(&client);
 	assert_int_equal(client_next_id(&client), 1);
 	assert_true(client_wait_end(&client, 5000));
 	client_close(&client);
-	assert_true(stream_bench_drain(&bench, 10000));
+	assert_true(stream_fixture_drain(&fixture, 10000));
 }
 
 #define with_server(test) cmocka_unit_test_setup_teardown(test, start, stop)

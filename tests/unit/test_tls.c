@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tls_bench.h"
+#include "tls_fixture.h"
 
 #define ALL_AT_ONCE (1024 * 1024)
 #define DAY_S 86400
@@ -19,32 +19,32 @@ static struct tls_context *make_context(const char *certificate, const char *key
 	char why[TLS_WHY_SIZE];
 	struct tls_context *made;
 
-	snprintf(paths[0], sizeof(paths[0]), "%s", bench_file(certificate));
-	snprintf(paths[1], sizeof(paths[1]), "%s", bench_file(key));
+	snprintf(paths[0], sizeof(paths[0]), "%s", tls_fixture_file(certificate));
+	snprintf(paths[1], sizeof(paths[1]), "%s", tls_fixture_file(key));
 	made = tls_context_new(paths[0], paths[1], why);
 	if (!made)
 		fail_msg("%s", why);
 	return made;
 }
 
-static int open_bench(void **state)
+static int open_fixture(void **state)
 {
 	(void)state;
-	bench_open();
+	tls_fixture_open();
 	return 0;
 }
 
-static int close_bench(void **state)
+static int close_fixture(void **state)
 {
 	(void)state;
-	bench_close();
+	tls_fixture_close();
 	return 0;
 }
 
 static int set_up(void **state)
 {
 	(void)state;
-	bench_make_certificate("one", 30);
+	tls_fixture_make_certificate("one", 30);
 	context = make_context("one.pem", "one.key");
 	return 0;
 }
@@ -305,14 +305,14 @@ static void a_new_certificate_is_for_new_sessions(void **state)
 	struct talk before, after;
 
 	(void)state;
-	bench_make_certificate("changing", 30);
+	tls_fixture_make_certificate("changing", 30);
 	tls_context_free(context);
 	context = make_context("changing.pem", "changing.key");
 	begin_open(&before, 0, ALL_AT_ONCE);
-	bench_make_certificate("two", 30);
-	bench_join("changing.pem", "two.pem", "one.pem");
-	bench_write("empty", "");
-	bench_join("changing.key", "two.key", "empty");
+	tls_fixture_make_certificate("two", 30);
+	tls_fixture_join("changing.pem", "two.pem", "one.pem");
+	tls_fixture_write("empty", "");
+	tls_fixture_join("changing.key", "two.key", "empty");
 	assert_true(tls_context_reload(context, why));
 	begin_open(&after, 0, ALL_AT_ONCE);
 	assert_string_equal(talk_certificate(&before), "changing");
@@ -329,17 +329,17 @@ static void assert_refused(const char *certificate, const char *key, const char 
 {
 	char why[TLS_WHY_SIZE] = "";
 
-	assert_null(tls_context_new(bench_file(certificate), bench_file(key), why));
+	assert_null(tls_context_new(tls_fixture_file(certificate), tls_fixture_file(key), why));
 	assert_contains(slice_of(why), sentence);
 }
 
 static void files_that_cannot_be_used_are_refused_in_words(void **state)
 {
 	(void)state;
-	bench_make_certificate("other", 30);
-	bench_make_certificate("locked", 30);
-	bench_encrypt_key("locked");
-	bench_write("nonsense", "-----BEGIN NONSENSE-----\n");
+	tls_fixture_make_certificate("other", 30);
+	tls_fixture_make_certificate("locked", 30);
+	tls_fixture_encrypt_key("locked");
+	tls_fixture_write("nonsense", "-----BEGIN NONSENSE-----\n");
 	assert_refused("absent", "one.key", "cannot read the certificate");
 	assert_refused("one.pem", "absent", "cannot read the private key");
 	assert_refused("nonsense", "one.key", "cannot be used as a certificate");
@@ -355,12 +355,12 @@ static void a_failed_reload_leaves_everything_as_it_was(void **state)
 	struct talk talk;
 
 	(void)state;
-	bench_make_certificate("changing", 30);
+	tls_fixture_make_certificate("changing", 30);
 	tls_context_free(context);
 	context = make_context("changing.pem", "changing.key");
 	expires_s = tls_context_expires_s(context);
-	bench_make_certificate("two", 60);
-	bench_join("changing.pem", "two.pem", "two.pem");
+	tls_fixture_make_certificate("two", 60);
+	tls_fixture_join("changing.pem", "two.pem", "two.pem");
 	assert_false(tls_context_reload(context, why));
 	assert_int_equal(tls_context_expires_s(context), expires_s);
 	begin_open(&talk, 0, ALL_AT_ONCE);
@@ -374,8 +374,8 @@ static void the_first_of_the_chain_to_expire_counts(void **state)
 	char line[128];
 
 	(void)state;
-	bench_make_certificate("authority", 5);
-	bench_join("chain.pem", "one.pem", "authority.pem");
+	tls_fixture_make_certificate("authority", 5);
+	tls_fixture_join("chain.pem", "one.pem", "authority.pem");
 	assert_in_range(tls_context_expires_s(context), now_s + 29 * DAY_S, now_s + 31 * DAY_S);
 	tls_context_free(context);
 	context = make_context("chain.pem", "one.key");
@@ -453,5 +453,5 @@ int main(void)
 		TEST(threads_talk_while_the_files_are_read_again),
 	};
 
-	return cmocka_run_group_tests_name("tls", tests, open_bench, close_bench);
+	return cmocka_run_group_tests_name("tls", tests, open_fixture, close_fixture);
 }

@@ -10,7 +10,7 @@
 #define SAME "/twirp/quipu.test.Echo/Same"
 #define REFUSE "/twirp/quipu.test.Echo/Refuse"
 
-struct bench {
+struct fixture {
 	struct arena arena;
 	struct router *router;
 	struct request request;
@@ -19,9 +19,9 @@ struct bench {
 
 static void same(void *context, const struct twirp_call *call)
 {
-	struct bench *bench = context;
+	struct fixture *fixture = context;
 
-	bench->handled++;
+	fixture->handled++;
 	request_answer(
 		call->request, twirp_answer(&call->request->arena, call->encoding, call->message));
 }
@@ -52,33 +52,33 @@ static void refuse(void *context, const struct twirp_call *call)
 static int set_up(void **state)
 {
 	static const struct twirp_method methods[] = {{"Same", same}, {"Refuse", refuse}};
-	static struct bench bench;
+	static struct fixture fixture;
 
-	memset(&bench, 0, sizeof(bench));
-	arena_init(&bench.arena, 4096);
-	arena_init(&bench.request.arena, 4096);
-	bench.router = router_new();
-	twirp_add_service(
-		bench.router, NULL, &bench.arena, &quipu__test__echo__descriptor, methods, &bench);
-	*state = &bench;
+	memset(&fixture, 0, sizeof(fixture));
+	arena_init(&fixture.arena, 4096);
+	arena_init(&fixture.request.arena, 4096);
+	fixture.router = router_new();
+	twirp_add_service(fixture.router, NULL, &fixture.arena, &quipu__test__echo__descriptor,
+		methods, &fixture);
+	*state = &fixture;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	router_free(bench->router);
-	arena_release(&bench->request.arena);
-	arena_release(&bench->arena);
+	router_free(fixture->router);
+	arena_release(&fixture->request.arena);
+	arena_release(&fixture->arena);
 	return 0;
 }
 
 /* What a connection does with a request, without the connection. */
 static const struct answer *ask(
-	struct bench *bench, const char *path, const char *type, struct slice body)
+	struct fixture *fixture, const char *path, const char *type, struct slice body)
 {
-	struct request *request = &bench->request;
+	struct request *request = &fixture->request;
 	struct arena arena = request->arena;
 	const char *why;
 	struct slice allow;
@@ -97,19 +97,19 @@ static const struct answer *ask(
 	}
 	assert_int_equal(
 		path_parse(&request->arena, request->target, &request->path, &why), STATUS_OK);
-	status = router_find(bench->router, &request->arena, request->method, &request->path,
+	status = router_find(fixture->router, &request->arena, request->method, &request->path,
 		&request->route, request->params, &allow);
 	if (status == STATUS_OK)
 		request->route->handle(request->route->context, request);
 	else
 		request->answer = answer_problem(&request->arena, status, "nothing there");
-	router_apply_style(bench->router, request);
+	router_apply_style(fixture->router, request);
 	return &request->answer;
 }
 
-static const struct answer *ask_json(struct bench *bench, const char *path, const char *body)
+static const struct answer *ask_json(struct fixture *fixture, const char *path, const char *body)
 {
-	return ask(bench, path, "application/json", slice_of(body));
+	return ask(fixture, path, "application/json", slice_of(body));
 }
 
 static void assert_error(const struct answer *answer, int http_status, const char *code)
@@ -127,18 +127,18 @@ static void assert_error(const struct answer *answer, int http_status, const cha
 
 static void test_an_answer_comes_in_the_encoding_of_its_request(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 	const struct answer *answer;
 
-	answer = ask(bench, SAME, "application/protobuf", slice_make("\x08\x05", 2));
+	answer = ask(fixture, SAME, "application/protobuf", slice_make("\x08\x05", 2));
 	assert_int_equal(answer->http_status, 200);
 	assert_slice(answer->content_type, "application/protobuf");
 	assert_slice(answer->body, "\x08\x05");
-	answer = ask_json(bench, SAME, "{\"aInt32\":5}");
+	answer = ask_json(fixture, SAME, "{\"aInt32\":5}");
 	assert_int_equal(answer->http_status, 200);
 	assert_slice(answer->content_type, "application/json");
 	assert_contains(answer->body, "{\"a_int32\":5,");
-	assert_int_equal(bench->handled, 2);
+	assert_int_equal(fixture->handled, 2);
 }
 
 static void test_types_of_content(void **state)
@@ -147,47 +147,49 @@ static void test_types_of_content(void **state)
 		"application/json; charset=utf-8", " application/json ;x", NULL};
 	static const char *const others[] = {"", "text/json", "application/x-protobuf",
 		"application/jsonx", "application/grpc", "application/x-www-form-urlencoded"};
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT_OF(json); i++)
-		assert_int_equal(ask(bench, SAME, json[i], slice_of("{}"))->http_status, 200);
+		assert_int_equal(ask(fixture, SAME, json[i], slice_of("{}"))->http_status, 200);
 	for (size_t i = 0; i < COUNT_OF(others); i++)
-		assert_error(ask(bench, SAME, others[i], slice_of("{}")), 404, "bad_route");
-	assert_int_equal(bench->handled, COUNT_OF(json));
+		assert_error(ask(fixture, SAME, others[i], slice_of("{}")), 404, "bad_route");
+	assert_int_equal(fixture->handled, COUNT_OF(json));
 }
 
 static void test_a_body_that_is_no_message_is_malformed(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	assert_error(ask_json(bench, SAME, ""), 400, "malformed");
-	assert_error(ask_json(bench, SAME, "{"), 400, "malformed");
-	assert_error(ask_json(bench, SAME, "{\"a_int32\":\"x\"}"), 400, "malformed");
-	assert_contains(bench->request.answer.body, "a_int32 must be an integer");
-	assert_error(ask(bench, SAME, "application/protobuf", slice_of("\x08")), 400, "malformed");
-	assert_error(ask_json(bench, SAME, "{\"a_colour\":\"PINK\"}"), 400, "invalid_argument");
-	assert_contains(bench->request.answer.body, "\"argument\":\"a_colour\"");
-	assert_int_equal(bench->handled, 0);
-	assert_int_equal(ask(bench, SAME, "application/protobuf", slice_of(""))->http_status, 200);
+	assert_error(ask_json(fixture, SAME, ""), 400, "malformed");
+	assert_error(ask_json(fixture, SAME, "{"), 400, "malformed");
+	assert_error(ask_json(fixture, SAME, "{\"a_int32\":\"x\"}"), 400, "malformed");
+	assert_contains(fixture->request.answer.body, "a_int32 must be an integer");
+	assert_error(
+		ask(fixture, SAME, "application/protobuf", slice_of("\x08")), 400, "malformed");
+	assert_error(ask_json(fixture, SAME, "{\"a_colour\":\"PINK\"}"), 400, "invalid_argument");
+	assert_contains(fixture->request.answer.body, "\"argument\":\"a_colour\"");
+	assert_int_equal(fixture->handled, 0);
+	assert_int_equal(
+		ask(fixture, SAME, "application/protobuf", slice_of(""))->http_status, 200);
 }
 
 static void test_paths_that_are_no_method(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	assert_error(ask_json(bench, "/twirp/quipu.test.Echo/Other", "{}"), 404, "bad_route");
-	assert_error(ask_json(bench, "/twirp/quipu.test.Echo", "{}"), 404, "bad_route");
-	assert_error(ask_json(bench, "/twirp/", "{}"), 404, "bad_route");
-	assert_slice(ask_json(bench, "/other", "{}")->content_type, "application/problem+json");
-	assert_slice(ask_json(bench, "/twirp", "{}")->content_type, "application/problem+json");
+	assert_error(ask_json(fixture, "/twirp/quipu.test.Echo/Other", "{}"), 404, "bad_route");
+	assert_error(ask_json(fixture, "/twirp/quipu.test.Echo", "{}"), 404, "bad_route");
+	assert_error(ask_json(fixture, "/twirp/", "{}"), 404, "bad_route");
+	assert_slice(ask_json(fixture, "/other", "{}")->content_type, "application/problem+json");
+	assert_slice(ask_json(fixture, "/twirp", "{}")->content_type, "application/problem+json");
 }
 
 static void test_fields_that_are_wrong_are_told_together(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	assert_error(ask_json(bench, REFUSE, "{\"text\":\"fields\"}"), 400, "invalid_argument");
-	assert_slice(bench->request.answer.body,
+	assert_error(ask_json(fixture, REFUSE, "{\"text\":\"fields\"}"), 400, "invalid_argument");
+	assert_slice(fixture->request.answer.body,
 		"{\"code\":\"invalid_argument\",\"msg\":\"first is \\\"wrong\\\"; second too\","
 		"\"meta\":{\"reason\":\"BAD_REQUEST\",\"argument\":\"first\"}}");
 }
@@ -220,53 +222,54 @@ static const struct {
 	{STATUS_OUTCOME_UNKNOWN, 503, "unavailable"},
 };
 
-static const struct answer *ask_refusal(struct bench *bench, const char *how, enum status status)
+static const struct answer *ask_refusal(
+	struct fixture *fixture, const char *how, enum status status)
 {
-	struct buffer body = buffer_make(&bench->arena, 64);
+	struct buffer body = buffer_make(&fixture->arena, 64);
 
 	buffer_format(&body, "{\"text\":\"%s\",\"small_number\":%d}", how, (int)status);
-	return ask(bench, REFUSE, "application/json", buffer_slice(&body));
+	return ask(fixture, REFUSE, "application/json", buffer_slice(&body));
 }
 
 static void test_every_status_has_its_code_and_says_its_reason(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT_OF(refusals); i++) {
 		char reason[64];
 
 		snprintf(reason, sizeof(reason), "\"reason\":\"%s\"",
 			status_code(refusals[i].status));
-		assert_error(ask_refusal(bench, "problem", refusals[i].status), refusals[i].http,
+		assert_error(ask_refusal(fixture, "problem", refusals[i].status), refusals[i].http,
 			refusals[i].code);
-		assert_contains(bench->request.answer.body, reason);
-		assert_error(ask_refusal(bench, "final", refusals[i].status), refusals[i].http,
+		assert_contains(fixture->request.answer.body, reason);
+		assert_error(ask_refusal(fixture, "final", refusals[i].status), refusals[i].http,
 			refusals[i].code);
-		assert_contains(bench->request.answer.body, "\"msg\":\"no 5\"");
-		assert_null(bench->request.answer.problem);
+		assert_contains(fixture->request.answer.body, "\"msg\":\"no 5\"");
+		assert_null(fixture->request.answer.problem);
 	}
 }
 
 static void test_what_may_be_tried_again_says_when(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	ask_refusal(bench, "failure", STATUS_OVERLOADED);
-	assert_slice(bench->request.answer.headers, "Retry-After: 1\r\n");
-	ask_refusal(bench, "failure", STATUS_INTERNAL);
-	assert_int_equal(bench->request.answer.headers.len, 0);
+	ask_refusal(fixture, "failure", STATUS_OVERLOADED);
+	assert_slice(fixture->request.answer.headers, "Retry-After: 1\r\n");
+	ask_refusal(fixture, "failure", STATUS_INTERNAL);
+	assert_int_equal(fixture->request.answer.headers.len, 0);
 }
 
 static void test_routes_are_posts_with_room_for_large_messages(void **state)
 {
-	struct bench *bench = *state;
+	struct fixture *fixture = *state;
 
-	assert_int_equal(router_count(bench->router), 2);
+	assert_int_equal(router_count(fixture->router), 2);
 	for (size_t i = 0; i < 2; i++) {
-		assert_string_equal(router_at(bench->router, i)->method, "POST");
-		assert_int_equal(router_at(bench->router, i)->body_max, 1024 * 1024);
+		assert_string_equal(router_at(fixture->router, i)->method, "POST");
+		assert_int_equal(router_at(fixture->router, i)->body_max, 1024 * 1024);
 	}
-	assert_string_equal(router_at(bench->router, 0)->path, SAME);
+	assert_string_equal(router_at(fixture->router, 0)->path, SAME);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -11,8 +11,8 @@
  *   GET  /keys            how many keys have streams
  *   GET  /metrics
  */
-#ifndef QUIPU_TESTS_STREAM_BENCH_H
-#define QUIPU_TESTS_STREAM_BENCH_H
+#ifndef QUIPU_TESTS_STREAM_FIXTURE_H
+#define QUIPU_TESTS_STREAM_FIXTURE_H
 
 #include <pthread.h>
 
@@ -20,15 +20,15 @@
 #include "http/server.h"
 #include "runtime/lane.h"
 
-#define BENCH_KEYS 8192
+#define FIXTURE_KEYS 8192
 
-struct bench_value {
+struct fixture_value {
 	char key[24]; /* "": a free place */
 	int64_t version;
 	size_t pad;
 };
 
-struct stream_bench {
+struct stream_fixture {
 	struct router *router;
 	struct admission admission;
 	struct server *server;
@@ -39,39 +39,39 @@ struct stream_bench {
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	struct bench_value values[BENCH_KEYS]; /* placed by the hash of their keys */
+	struct fixture_value values[FIXTURE_KEYS]; /* placed by the hash of their keys */
 	bool reads_fail;
 	bool reads_held; /* after the look-up, before the answer */
 	size_t reads_waiting;
 };
 
 /* A server with `loops` loops on a free port of loopback, serving. */
-void stream_bench_start(
-	struct stream_bench *bench, size_t loops, int64_t heartbeat_ms, int64_t stall_ms);
+void stream_fixture_start(
+	struct stream_fixture *fixture, size_t loops, int64_t heartbeat_ms, int64_t stall_ms);
 
 /* Streams end, requests finish. false: not within `timeout_ms`. */
-bool stream_bench_drain(struct stream_bench *bench, int64_t timeout_ms);
+bool stream_fixture_drain(struct stream_fixture *fixture, int64_t timeout_ms);
 
 /* Frees the server, with or without a drain before. Others may go on publishing. */
-void stream_bench_end(struct stream_bench *bench);
+void stream_fixture_end(struct stream_fixture *fixture);
 
 /* Frees everything. */
-void stream_bench_stop(struct stream_bench *bench);
+void stream_fixture_stop(struct stream_fixture *fixture);
 
-int stream_bench_port(const struct stream_bench *bench);
+int stream_fixture_port(const struct stream_fixture *fixture);
 
 /* The next version of `key`, published; any thread. */
-int64_t stream_bench_change(struct stream_bench *bench, const char *key, size_t pad);
+int64_t stream_fixture_change(struct stream_fixture *fixture, const char *key, size_t pad);
 
 /* Reads look up but do not answer until they are let go. */
-void stream_bench_hold_reads(struct stream_bench *bench);
-void stream_bench_wait_read(struct stream_bench *bench, size_t count);
-void stream_bench_release_reads(struct stream_bench *bench);
+void stream_fixture_hold_reads(struct stream_fixture *fixture);
+void stream_fixture_wait_read(struct stream_fixture *fixture, size_t count);
+void stream_fixture_release_reads(struct stream_fixture *fixture);
 
 /* Reads are answered with STORE_UNAVAILABLE from now on. */
-void stream_bench_fail_reads(struct stream_bench *bench);
+void stream_fixture_fail_reads(struct stream_fixture *fixture);
 
 /* A sample of the server's metrics. */
-int64_t stream_bench_metric(const struct stream_bench *bench, const char *name);
+int64_t stream_fixture_metric(const struct stream_fixture *fixture, const char *name);
 
 #endif

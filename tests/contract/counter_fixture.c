@@ -1,4 +1,4 @@
-#include "counter_bench.h"
+#include "counter_fixture.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-struct cached_counter counter_bench_value(struct slice user_id, int64_t version)
+struct cached_counter counter_fixture_value(struct slice user_id, int64_t version)
 {
 	return (struct cached_counter){.user_id = user_id,
 		.count = version % 1000,
@@ -15,9 +15,9 @@ struct cached_counter counter_bench_value(struct slice user_id, int64_t version)
 		.updated_us = WINDOW_START_US + version};
 }
 
-bool counter_bench_is(const struct cached_counter *counter, int64_t version)
+bool counter_fixture_is(const struct cached_counter *counter, int64_t version)
 {
-	struct cached_counter value = counter_bench_value(counter->user_id, version);
+	struct cached_counter value = counter_fixture_value(counter->user_id, version);
 
 	return counter->hit && counter->lease == 0 && counter->version == version &&
 	       counter->count == value.count && counter->updated_us == value.updated_us;
@@ -34,39 +34,39 @@ static struct cached_counter get(struct cache_session *session, struct slice use
 	return counter;
 }
 
-struct cached_counter counter_bench_get(struct cache_session *session, struct slice user_id)
+struct cached_counter counter_fixture_get(struct cache_session *session, struct slice user_id)
 {
 	return get(session, user_id, false);
 }
 
-struct cached_counter counter_bench_get_list(struct cache_session *session, struct slice user_id)
+struct cached_counter counter_fixture_get_list(struct cache_session *session, struct slice user_id)
 {
 	return get(session, user_id, true);
 }
 
-void counter_bench_fill(
+void counter_fixture_fill(
 	struct cache_session *session, const struct cached_counter *missed, int64_t version)
 {
-	struct cached_counter counter = counter_bench_value(missed->user_id, version);
+	struct cached_counter counter = counter_fixture_value(missed->user_id, version);
 
 	counter.is_list = missed->is_list;
 	counter.lease = missed->lease;
 	assert_int_equal(session->ops->counter_fill(session, &counter, 1), STATUS_OK);
 }
 
-void counter_bench_refresh(struct cache_session *session, struct slice user_id, int64_t version)
+void counter_fixture_refresh(struct cache_session *session, struct slice user_id, int64_t version)
 {
-	struct cached_counter counter = counter_bench_value(user_id, version);
+	struct cached_counter counter = counter_fixture_value(user_id, version);
 
 	assert_int_equal(session->ops->counter_refresh(session, &counter, 1), STATUS_OK);
 }
 
-void counter_bench_know(struct cache_session *session, struct slice user_id, int64_t version)
+void counter_fixture_know(struct cache_session *session, struct slice user_id, int64_t version)
 {
-	struct cached_counter missed = counter_bench_get(session, user_id);
+	struct cached_counter missed = counter_fixture_get(session, user_id);
 
 	assert_true(!missed.hit && missed.lease != 0);
-	counter_bench_fill(session, &missed, version);
+	counter_fixture_fill(session, &missed, version);
 }
 
 /* ---- from outside ------------------------------------------------------------------------ */
@@ -84,9 +84,9 @@ static redisContext *connect_to(const char *url)
 }
 
 /* The caller frees the reply. */
-static redisReply *tell(struct cache_bench *bench, const char *format, ...)
+static redisReply *tell(struct cache_fixture *fixture, const char *format, ...)
 {
-	redisContext *context = connect_to(bench->url);
+	redisContext *context = connect_to(fixture->url);
 	redisReply *reply;
 	va_list arguments;
 
@@ -118,7 +118,7 @@ static struct key key_of(enum counter_key name, struct slice user_id)
 	return key;
 }
 
-void counter_bench_pass_s(struct cache_bench *bench, struct slice user_id, int64_t seconds)
+void counter_fixture_pass_s(struct cache_fixture *fixture, struct slice user_id, int64_t seconds)
 {
 	static const char script[] = "for _, key in ipairs(KEYS) do\n"
 				     "  local ttl = redis.call('PTTL', key)\n"
@@ -129,10 +129,10 @@ void counter_bench_pass_s(struct cache_bench *bench, struct slice user_id, int64
 	const struct key counter = key_of(COUNTER_KEY, user_id), lease = key_of(LEASE_KEY, user_id),
 			 list = key_of(LIST_KEY, user_id);
 
-	cache_bench_advance_us(seconds * SECOND_US);
-	if (strcmp(bench->url, "memory:") == 0)
+	cache_fixture_advance_us(seconds * SECOND_US);
+	if (strcmp(fixture->url, "memory:") == 0)
 		return;
-	freeReplyObject(tell(bench, "EVAL %s 3 %s %s %s %lld", script, counter.text, lease.text,
+	freeReplyObject(tell(fixture, "EVAL %s 3 %s %s %s %lld", script, counter.text, lease.text,
 		list.text, (long long)seconds * 1000));
 }
 
@@ -145,51 +145,53 @@ static int64_t integer_of(redisReply *reply)
 	return integer;
 }
 
-bool counter_bench_delete(struct cache_bench *bench, enum counter_key key, struct slice user_id)
+bool counter_fixture_delete(
+	struct cache_fixture *fixture, enum counter_key key, struct slice user_id)
 {
-	return integer_of(tell(bench, "DEL %s", key_of(key, user_id).text)) == 1;
+	return integer_of(tell(fixture, "DEL %s", key_of(key, user_id).text)) == 1;
 }
 
-int64_t counter_bench_ttl_ms(struct cache_bench *bench, enum counter_key key, struct slice user_id)
+int64_t counter_fixture_ttl_ms(
+	struct cache_fixture *fixture, enum counter_key key, struct slice user_id)
 {
-	return integer_of(tell(bench, "PTTL %s", key_of(key, user_id).text));
+	return integer_of(tell(fixture, "PTTL %s", key_of(key, user_id).text));
 }
 
-const char *counter_bench_text(
-	struct cache_bench *bench, enum counter_key key, struct slice user_id)
+const char *counter_fixture_text(
+	struct cache_fixture *fixture, enum counter_key key, struct slice user_id)
 {
-	redisReply *reply = tell(bench, "GET %s", key_of(key, user_id).text);
+	redisReply *reply = tell(fixture, "GET %s", key_of(key, user_id).text);
 	struct slice text = slice_of("");
 
 	if (reply->type == REDIS_REPLY_STRING)
-		text = arena_copy(&bench->arena, slice_make(reply->str, reply->len));
+		text = arena_copy(&fixture->arena, slice_make(reply->str, reply->len));
 	freeReplyObject(reply);
 	return text.data;
 }
 
-static void limit_to(struct cache_bench *bench, const struct key *key, int ttl_s)
+static void limit_to(struct cache_fixture *fixture, const struct key *key, int ttl_s)
 {
 	if (ttl_s > 0)
-		freeReplyObject(tell(bench, "EXPIRE %s %d", key->text, ttl_s));
+		freeReplyObject(tell(fixture, "EXPIRE %s %d", key->text, ttl_s));
 }
 
-void counter_bench_plant(struct cache_bench *bench, enum counter_key key, struct slice user_id,
-	const char *text, int ttl_s)
+void counter_fixture_plant(struct cache_fixture *fixture, enum counter_key key,
+	struct slice user_id, const char *text, int ttl_s)
 {
 	const struct key place = key_of(key, user_id);
 
-	freeReplyObject(tell(bench, "SET %s %s", place.text, text));
-	limit_to(bench, &place, ttl_s);
+	freeReplyObject(tell(fixture, "SET %s %s", place.text, text));
+	limit_to(fixture, &place, ttl_s);
 }
 
-void counter_bench_plant_hash(
-	struct cache_bench *bench, enum counter_key key, struct slice user_id, int ttl_s)
+void counter_fixture_plant_hash(
+	struct cache_fixture *fixture, enum counter_key key, struct slice user_id, int ttl_s)
 {
 	const struct key place = key_of(key, user_id);
 
-	freeReplyObject(tell(bench, "DEL %s", place.text));
-	freeReplyObject(tell(bench, "HSET %s count 3 version 7", place.text));
-	limit_to(bench, &place, ttl_s);
+	freeReplyObject(tell(fixture, "DEL %s", place.text));
+	freeReplyObject(tell(fixture, "HSET %s count 3 version 7", place.text));
+	limit_to(fixture, &place, ttl_s);
 }
 
 /* ---- a crowd ----------------------------------------------------------------------------- */
@@ -197,12 +199,12 @@ void counter_bench_plant_hash(
 static void *write_always(void *context)
 {
 	struct counter_crowd *crowd = context;
-	struct cache *cache = crowd->bench->cache;
+	struct cache *cache = crowd->fixture->cache;
 	struct cache_session *session = cache->ops->open_session(cache);
 
 	while (!crowd->stopping) {
 		struct cached_counter counter =
-			counter_bench_value(crowd->user_id, ++crowd->stored);
+			counter_fixture_value(crowd->user_id, ++crowd->stored);
 		enum status status = session->ops->counter_refresh(session, &counter, 1);
 
 		if (status != STATUS_OK && status != STATUS_CACHE_AWAY)
@@ -226,7 +228,7 @@ static bool look(
 		return counter->lease != 0;
 	crowd->hits++;
 	if (counter->version < least || counter->version > crowd->stored ||
-		!counter_bench_is(counter, counter->version))
+		!counter_fixture_is(counter, counter->version))
 		crowd->wrong++;
 	return false;
 }
@@ -234,7 +236,7 @@ static bool look(
 static void *read_always(void *context)
 {
 	struct counter_crowd *crowd = context;
-	struct cache *cache = crowd->bench->cache;
+	struct cache *cache = crowd->fixture->cache;
 	struct cache_session *session = cache->ops->open_session(cache);
 	struct dice dice;
 
@@ -246,7 +248,7 @@ static void *read_always(void *context)
 
 		if (!look(crowd, session, &counter))
 			continue;
-		read = counter_bench_value(crowd->user_id, crowd->stored);
+		read = counter_fixture_value(crowd->user_id, crowd->stored);
 		read.lease = counter.lease;
 		read.is_list = counter.is_list;
 		if (dice_below(&dice, 2) == 0)
@@ -258,10 +260,10 @@ static void *read_always(void *context)
 	return NULL;
 }
 
-void counter_crowd_start(struct counter_crowd *crowd, struct cache_bench *bench)
+void counter_crowd_start(struct counter_crowd *crowd, struct cache_fixture *fixture)
 {
-	*crowd =
-		(struct counter_crowd){.bench = bench, .user_id = cache_bench_user(bench, "crowd")};
+	*crowd = (struct counter_crowd){
+		.fixture = fixture, .user_id = cache_fixture_user(fixture, "crowd")};
 	for (int i = 0; i < 1 + CROWD_READERS; i++) {
 		void *(*run)(void *context) = i == 0 ? write_always : read_always;
 

@@ -2,29 +2,29 @@
  * What tests of TLS need: certificates in files, and OpenSSL's own client, which speaks to a
  * session in memory, so many bytes at a time.
  */
-#ifndef QUIPU_TESTS_TLS_BENCH_H
-#define QUIPU_TESTS_TLS_BENCH_H
+#ifndef QUIPU_TESTS_TLS_FIXTURE_H
+#define QUIPU_TESTS_TLS_FIXTURE_H
 
 #include <openssl/ssl.h>
 
 #include "http/tls.h"
 
 /* A folder that lasts as long as the group of tests. */
-void bench_open(void);
-void bench_close(void);
+void tls_fixture_open(void);
+void tls_fixture_close(void);
 
 /* The path of a file in it; static, good until eight more are asked for. */
-const char *bench_file(const char *name);
+const char *tls_fixture_file(const char *name);
 
 /* Writes NAME.pem and NAME.key: a certificate that signs itself and is good for `days`. */
-void bench_make_certificate(const char *name, int days);
+void tls_fixture_make_certificate(const char *name, int days);
 
 /* Writes NAME.key again, encrypted. */
-void bench_encrypt_key(const char *name);
+void tls_fixture_encrypt_key(const char *name);
 
 /* A file of this text, and one that is two others joined. */
-void bench_write(const char *name, const char *text);
-void bench_join(const char *name, const char *first, const char *second);
+void tls_fixture_write(const char *name, const char *text);
+void tls_fixture_join(const char *name, const char *first, const char *second);
 
 struct talk {
 	struct tls_session *session;

@@ -7,8 +7,8 @@
  *   NOT_PERSISTED   never
  *   UNKNOWN         or not
  */
-#ifndef QUIPU_CONTRACT_NATS_BENCH_H
-#define QUIPU_CONTRACT_NATS_BENCH_H
+#ifndef QUIPU_CONTRACT_NATS_FIXTURE_H
+#define QUIPU_CONTRACT_NATS_FIXTURE_H
 
 /* cmocka.h wants these before it. */
 #include <setjmp.h>
@@ -33,7 +33,7 @@
 #define REVOKED "entitlements.events.revoked"
 #define OTHER "other-events"
 
-struct nats_bench {
+struct nats_fixture {
 	char url[256];
 	struct bus *bus;
 	struct producer *producer;
@@ -47,43 +47,44 @@ struct nats_bench {
 	unsigned in_stream[MESSAGES_MAX];
 };
 
-/* cmocka's setup and teardown: *state is a struct nats_bench, on a server of its own, up. */
-int nats_bench_setup(void **state);
-int nats_bench_teardown(void **state);
+/* cmocka's setup and teardown: *state is a struct nats_fixture, on a server of its own, up. */
+int nats_fixture_setup(void **state);
+int nats_fixture_teardown(void **state);
 
-#define NATS_TEST(test) cmocka_unit_test_setup_teardown(test, nats_bench_setup, nats_bench_teardown)
+#define NATS_TEST(test)                                                                            \
+	cmocka_unit_test_setup_teardown(test, nats_fixture_setup, nats_fixture_teardown)
 
 /* Ends the bus, and starts another with these options ("ack-wait=1s&max-deliver=3"), or none. */
-void nats_bench_reopen(struct nats_bench *bench, const char *options);
-void nats_bench_close(struct nats_bench *bench);
-void nats_bench_open(struct nats_bench *bench, const char *options);
+void nats_fixture_reopen(struct nats_fixture *fixture, const char *options);
+void nats_fixture_close(struct nats_fixture *fixture);
+void nats_fixture_open(struct nats_fixture *fixture, const char *options);
 
-int64_t nats_bench_now_ms(void);
-int64_t nats_bench_in_ms(int64_t ms);
-void nats_bench_nap_ms(long ms);
-void nats_bench_wait_until(struct nats_bench *bench, bool up);
+int64_t nats_fixture_now_ms(void);
+int64_t nats_fixture_in_ms(int64_t ms);
+void nats_fixture_nap_ms(long ms);
+void nats_fixture_wait_until(struct nats_fixture *fixture, bool up);
 
 /* Messages with the next numbers as ids and values, to EVENTS. */
-struct bus_message *nats_bench_make(struct nats_bench *bench, size_t count);
-enum status nats_bench_publish(
-	struct nats_bench *bench, struct bus_message *messages, size_t count, int64_t timeout_ms);
-void nats_bench_publish_all(struct nats_bench *bench, size_t count, enum bus_fate fate);
+struct bus_message *nats_fixture_make(struct nats_fixture *fixture, size_t count);
+enum status nats_fixture_publish(struct nats_fixture *fixture, struct bus_message *messages,
+	size_t count, int64_t timeout_ms);
+void nats_fixture_publish_all(struct nats_fixture *fixture, size_t count, enum bus_fate fate);
 
 /* One message, again and again with other ids, as long as it is refused. */
-void nats_bench_publish_until_confirmed(struct nats_bench *bench);
-size_t nats_bench_count(const struct nats_bench *bench, enum bus_fate fate);
+void nats_fixture_publish_until_confirmed(struct nats_fixture *fixture);
+size_t nats_fixture_count(const struct nats_fixture *fixture, enum bus_fate fate);
 
 /* Reads the stream of EVENTS and fails if a fate is not true. */
-void nats_bench_assert_fates(struct nats_bench *bench);
+void nats_fixture_assert_fates(struct nats_fixture *fixture);
 
 /* Fetches once: something must come within the time, or, with 0 expected, nothing. */
-size_t nats_bench_fetch(
+size_t nats_fixture_fetch(
 	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, int64_t timeout_ms);
 
 /* What a test that fails leaves open is closed with the bus. */
-struct consumer *nats_bench_consumer(struct nats_bench *bench, const char *group);
-void nats_bench_close_consumer(struct nats_bench *bench, struct consumer *consumer);
-void nats_bench_ack(struct consumer *consumer, size_t count);
+struct consumer *nats_fixture_consumer(struct nats_fixture *fixture, const char *group);
+void nats_fixture_close_consumer(struct nats_fixture *fixture, struct consumer *consumer);
+void nats_fixture_ack(struct consumer *consumer, size_t count);
 
 /* A connection to the server, for what the test does there itself. */
 struct nats_admin {

@@ -1,4 +1,4 @@
-#include "tls_bench.h"
+#include "tls_fixture.h"
 
 #include <assert.h>
 #include <openssl/x509v3.h>
@@ -8,7 +8,7 @@
 
 static char folder[] = "/tmp/quipu-tls-XXXXXX";
 
-void bench_open(void)
+void tls_fixture_open(void)
 {
 	char *made = mkdtemp(folder);
 
@@ -16,7 +16,7 @@ void bench_open(void)
 	(void)made;
 }
 
-void bench_close(void)
+void tls_fixture_close(void)
 {
 	char command[128];
 	int failed;
@@ -27,7 +27,7 @@ void bench_close(void)
 	(void)failed;
 }
 
-const char *bench_file(const char *name)
+const char *tls_fixture_file(const char *name)
 {
 	static char paths[8][128];
 	static size_t next;
@@ -43,7 +43,7 @@ static FILE *open_file(const char *name, const char *ending)
 	FILE *file;
 
 	snprintf(whole, sizeof(whole), "%s%s", name, ending);
-	file = fopen(bench_file(whole), "we");
+	file = fopen(tls_fixture_file(whole), "we");
 	assert(file);
 	return file;
 }
@@ -65,7 +65,7 @@ static X509 *make_certificate(const char *name, int days, EVP_PKEY *key)
 	return certificate;
 }
 
-void bench_make_certificate(const char *name, int days)
+void tls_fixture_make_certificate(const char *name, int days)
 {
 	EVP_PKEY *key = EVP_EC_gen("P-256");
 	X509 *certificate = make_certificate(name, days, key);
@@ -80,7 +80,7 @@ void bench_make_certificate(const char *name, int days)
 	EVP_PKEY_free(key);
 }
 
-void bench_encrypt_key(const char *name)
+void tls_fixture_encrypt_key(const char *name)
 {
 	EVP_PKEY *key = EVP_EC_gen("P-256");
 	FILE *file = open_file(name, ".key");
@@ -90,7 +90,7 @@ void bench_encrypt_key(const char *name)
 	EVP_PKEY_free(key);
 }
 
-void bench_write(const char *name, const char *text)
+void tls_fixture_write(const char *name, const char *text)
 {
 	FILE *file = open_file(name, "");
 
@@ -98,13 +98,13 @@ void bench_write(const char *name, const char *text)
 	fclose(file);
 }
 
-void bench_join(const char *name, const char *first, const char *second)
+void tls_fixture_join(const char *name, const char *first, const char *second)
 {
 	const char *parts[] = {first, second};
 	FILE *file = open_file(name, "");
 
 	for (size_t i = 0; i < 2; i++) {
-		FILE *in = fopen(bench_file(parts[i]), "re");
+		FILE *in = fopen(tls_fixture_file(parts[i]), "re");
 		int c;
 
 		assert(in);

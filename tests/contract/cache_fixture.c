@@ -1,0 +1,188 @@
+#include "cache_fixture.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "adapters/memory/memory_cache.h"
+#include "adapters/redis/redis_cache.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/random.h"
+
+/* ---- time -------------------------------------------------------------------------------- */
+
+static _Atomic int64_t advanced_us;
+
+static int64_t wall_us(const struct clock *clock)
+{
+	(void)clock;
+	return clock_wall_us(&clock_system) + advanced_us;
+}
+
+/* Stands still but for what tests move it. */
+static int64_t steady_ns(const struct clock *clock)
+{
+	(void)clock;
+	return NS_PER_S + advanced_us * NS_PER_US;
+}
+
+static const struct clock clock_moved = {.wall_us = wall_us, .steady_ns = steady_ns};
+
+void cache_fixture_advance_us(int64_t step_us)
+{
+	advanced_us += step_us;
+}
+
+int64_t cache_fixture_now_ms(void)
+{
+	return clock_steady_ns(&clock_system) / NS_PER_MS;
+}
+
+void cache_fixture_wait(bool (*is_true)(void *context), void *context)
+{
+	const struct timespec moment = {.tv_nsec = 5 * NS_PER_MS};
+	int64_t deadline_ms = cache_fixture_now_ms() + PATIENCE_MS;
+
+	while (!is_true(context)) {
+		if (cache_fixture_now_ms() > deadline_ms)
+			fail_msg("waited %d ms in vain", PATIENCE_MS);
+		nanosleep(&moment, NULL);
+	}
+}
+
+static bool is_up(void *context)
+{
+	struct cache *cache = context;
+
+	return cache->ops->is_up(cache);
+}
+
+static bool is_away(void *context)
+{
+	return !is_up(context);
+}
+
+void cache_fixture_wait_until_up(struct cache *cache)
+{
+	cache_fixture_wait(is_up, cache);
+}
+
+void cache_fixture_wait_until_away(struct cache *cache)
+{
+	cache_fixture_wait(is_away, cache);
+}
+
+/* ---- the cache --------------------------------------------------------------------------- */
+
+const char *cache_fixture_url(void)
+{
+	const char *url = getenv("QUIPU_CONTRACT_CACHE");
+
+	return url && *url ? url : "memory:";
+}
+
+bool cache_fixture_is_memory(void)
+{
+	return strcmp(cache_fixture_url(), "memory:") == 0;
+}
+
+static struct cache *new_cache(const char *url)
+{
+	if (strcmp(url, "memory:") == 0)
+		return memory_cache_new("cache", &clock_moved);
+	return redis_cache_new("cache", url);
+}
+
+void cache_fixture_open(struct cache_fixture *fixture, const char *url)
+{
+	char why[256] = "";
+	struct dice dice;
+
+	signal(SIGPIPE, SIG_IGN);
+	dice_init(&dice);
+	snprintf(fixture->prefix, sizeof(fixture->prefix), "%08x-", (unsigned)dice_next(&dice));
+	arena_init(&fixture->arena, 64 * 1024);
+	fixture->url = url;
+	fixture->cache = new_cache(url);
+	assert_false(fixture->cache->ops->is_up(fixture->cache));
+	if (!fixture->cache->ops->start(fixture->cache, why, sizeof(why)))
+		fail_msg("%s", why);
+	cache_fixture_wait_until_up(fixture->cache);
+	fixture->session = fixture->cache->ops->open_session(fixture->cache);
+}
+
+void cache_fixture_close(struct cache_fixture *fixture)
+{
+	fixture->session->ops->close(fixture->session);
+	fixture->cache->ops->free(fixture->cache);
+	arena_release(&fixture->arena);
+}
+
+int cache_fixture_setup(void **state)
+{
+	struct cache_fixture *fixture = qp_calloc(1, sizeof(*fixture));
+
+	cache_fixture_open(fixture, cache_fixture_url());
+	*state = fixture;
+	return 0;
+}
+
+int cache_fixture_teardown(void **state)
+{
+	cache_fixture_close(*state);
+	free(*state);
+	return 0;
+}
+
+/* ---- users ------------------------------------------------------------------------------- */
+
+struct slice cache_fixture_user(struct cache_fixture *fixture, const char *name)
+{
+	struct buffer user_id = buffer_make(&fixture->arena, 64);
+
+	buffer_text(&user_id, fixture->prefix);
+	buffer_text(&user_id, name);
+	return buffer_slice(&user_id);
+}
+
+struct cached_limit cache_fixture_take(
+	struct cache_fixture *fixture, struct slice user_id, int64_t wanted)
+{
+	struct cached_limit limit = {.user_id = user_id, .wanted = wanted, .granted = 77};
+
+	assert_int_equal(fixture->session->ops->limit_take(fixture->session, &limit, 1), STATUS_OK);
+	return limit;
+}
+
+void cache_fixture_fill_for(struct cache_fixture *fixture, struct slice user_id, int64_t rate_limit,
+	int64_t current_count, int64_t ttl_us)
+{
+	struct cached_limit limit = {.user_id = user_id,
+		.rate_limit = rate_limit,
+		.current_count = current_count,
+		.window_start_us = WINDOW_START_US,
+		.window_us = WINDOW_US,
+		.ttl_us = ttl_us};
+
+	assert_int_equal(fixture->session->ops->limit_fill(fixture->session, &limit, 1), STATUS_OK);
+}
+
+void cache_fixture_fill(struct cache_fixture *fixture, struct slice user_id, int64_t rate_limit,
+	int64_t current_count)
+{
+	cache_fixture_fill_for(fixture, user_id, rate_limit, current_count, 600 * SECOND_US);
+}
+
+void cache_fixture_drop(struct cache_fixture *fixture, struct slice user_id)
+{
+	assert_int_equal(
+		fixture->session->ops->limit_drop(fixture->session, &user_id, 1), STATUS_OK);
+}
+
+bool cache_fixture_has(struct cache_fixture *fixture, struct slice user_id)
+{
+	return cache_fixture_take(fixture, user_id, 0).hit;
+}

@@ -1,0 +1,27 @@
+/*
+ * Waiting for what must happen. A test never measures how fast something was by these: the deadline
+ * is only there to end a hang, and is so generous that a machine with other work reaches every
+ * event long before it.
+ */
+#ifndef QUIPU_TESTS_WAITING_H
+#define QUIPU_TESTS_WAITING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define HANG_S 120
+#define HANG_MS (HANG_S * INT64_C(1000))
+#define HANG_NS (HANG_MS * INT64_C(1000000))
+
+/* A deadline HANG_S from now, in the steady clock's nanoseconds. */
+int64_t hang_deadline_ns(void);
+
+/* Looks every few milliseconds until happened(context) is true. Fails the test, naming `what`, at
+ * the deadline. */
+void wait_until(bool (*happened)(void *context), void *context, const char *what);
+
+/* Lets other threads and processes go on for a few milliseconds, for loops that wait by themselves.
+ */
+void wait_a_moment(void);
+
+#endif

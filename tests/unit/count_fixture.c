@@ -1,0 +1,124 @@
+#include "count_fixture.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define FIXTURE_KEY_TTL_US (24 * 3600 * 1000000LL)
+
+static int64_t count_fixture_wall_us(const struct clock *clock)
+{
+	(void)clock;
+	return 1000000;
+}
+
+static int64_t count_fixture_steady_ns(const struct clock *clock)
+{
+	const struct count_fixture *fixture =
+		(const void *)((const char *)clock - offsetof(struct count_fixture, clock));
+
+	return fixture->steady_ns;
+}
+
+static enum status decide(void *service, struct session *session, const struct write_batch *batch)
+{
+	(void)service;
+	return count_batch_decide(&fake_count_repository, session, batch);
+}
+
+void count_fixture_open(struct count_fixture *fixture, size_t batch_max)
+{
+	struct waiting usual = {0};
+
+	count_fixture_open_waiting(fixture, batch_max, &usual);
+}
+
+void count_fixture_open_waiting(
+	struct count_fixture *fixture, size_t batch_max, const struct waiting *waiting)
+{
+	struct committer_config config = {
+		.batch_max = batch_max, .parked_max = 1000, .waiting = *waiting};
+
+	fixture->fake = fake_store_new();
+	fixture->lane = lane_new("test", 100000, 1 << 30);
+	fixture->loop = loop_new(NULL, NULL);
+	fixture->clock.wall_us = count_fixture_wall_us;
+	fixture->clock.steady_ns = count_fixture_steady_ns;
+	fixture->steady_ns = 1;
+	config.lane = fixture->lane;
+	config.session = fake_store_base(fixture->fake)
+				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
+	config.key_ttl_us = FIXTURE_KEY_TTL_US;
+	config.clock = &fixture->clock;
+	config.decide = decide;
+	fixture->committer = committer_new(&config);
+}
+
+void count_fixture_close(struct count_fixture *fixture)
+{
+	lane_close(fixture->lane);
+	committer_join(fixture->committer);
+	committer_free(fixture->committer);
+	lane_free(fixture->lane);
+	loop_stop(fixture->loop);
+	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
+	loop_free(fixture->loop);
+	fake_store_free(fixture->fake);
+}
+
+static void on_answered(struct loop_task *task)
+{
+	((struct count_fixture_command *)task)->answered = true;
+}
+
+struct count_fixture_command *count_fixture_command_new(struct count_fixture *fixture,
+	const char *item_id, struct count_change change, const char *key, const char *request)
+{
+	struct count_fixture_command *made = qp_calloc(1, sizeof(*made));
+	struct command *command = &made->command.write.command;
+
+	arena_init(&made->arena, 512);
+	made->command.change = change;
+	command->task.run = on_answered;
+	command->loop = fixture->loop;
+	command->arena = &made->arena;
+	command->key = slice_of(item_id);
+	command->hash = (uint64_t)item_id[0];
+	command->bytes = 100;
+	command->deadline_ns = fixture->steady_ns + 5 * NS_PER_S;
+	if (key) {
+		struct slice identity[3] = {slice_of("POST"), slice_of(item_id), slice_of(request)};
+
+		write_set_key(&made->command.write, &made->arena, slice_of("POST /test"),
+			slice_of(key), identity);
+	}
+	return made;
+}
+
+void count_fixture_command_free(struct count_fixture_command *command)
+{
+	arena_release(&command->arena);
+	free(command);
+}
+
+void count_fixture_submit(struct count_fixture *fixture, struct count_fixture_command *command)
+{
+	enum status status = lane_submit(fixture->lane, &command->command.write.command);
+
+	assert(status == STATUS_OK);
+}
+
+void count_fixture_step(struct count_fixture *fixture)
+{
+	committer_step(fixture->committer);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
+}
+
+int count_fixture_status(const struct count_fixture_command *command)
+{
+	return command->answered ? command->command.write.command.answer.http_status : 0;
+}
+
+struct slice count_fixture_body(const struct count_fixture_command *command)
+{
+	return command->command.write.command.answer.body;
+}

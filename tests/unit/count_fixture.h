@@ -1,0 +1,46 @@
+/*
+ * The count service on a fake store, driven step by step on one thread: submit commands, run the
+ * committer by hand, look at the answers.
+ */
+#ifndef QUIPU_TESTS_COUNT_FIXTURE_H
+#define QUIPU_TESTS_COUNT_FIXTURE_H
+
+#include "fake_store.h"
+#include "flow/committer.h"
+#include "services/counts/count_batch.h"
+
+struct count_fixture {
+	struct fake_store *fake;
+	struct lane *lane;
+	struct loop *loop;
+	struct committer *committer;
+	struct clock clock;
+	int64_t steady_ns; /* what the committer's clock says */
+};
+
+/* One request; belongs to the test. */
+struct count_fixture_command {
+	struct count_command command; /* first, so that the committer's pointer is ours */
+	struct arena arena;
+	bool answered;
+};
+
+void count_fixture_open(struct count_fixture *fixture, size_t batch_max);
+void count_fixture_open_waiting(
+	struct count_fixture *fixture, size_t batch_max, const struct waiting *waiting);
+void count_fixture_close(struct count_fixture *fixture);
+
+/* A command on `item_id` (kept, not copied); `key` may be NULL; deadline in 5 s. */
+struct count_fixture_command *count_fixture_command_new(struct count_fixture *fixture,
+	const char *item_id, struct count_change change, const char *key, const char *request);
+void count_fixture_command_free(struct count_fixture_command *command);
+
+void count_fixture_submit(struct count_fixture *fixture, struct count_fixture_command *command);
+
+/* Runs the committer once over what waits and takes the answers back. */
+void count_fixture_step(struct count_fixture *fixture);
+
+int count_fixture_status(const struct count_fixture_command *command);
+struct slice count_fixture_body(const struct count_fixture_command *command);
+
+#endif
