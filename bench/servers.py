@@ -8,7 +8,7 @@ so that a bench never meets another one on the same machine.
 import contextlib
 import glob
 import http.client
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -302,12 +303,11 @@ class Webdis(Server):
 
 
 def load_of_tests(name):
-    """The module that the contract tests start a broker with: it knows how."""
-    path = os.path.join(ROOT, "tests", "contract", f"{name}.py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """A module of tests/engines, which knows how to start a broker."""
+    folder = os.path.join(ROOT, "tests")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(f"engines.{name}")
 
 
 class Kafka:
@@ -328,7 +328,7 @@ class Kafka:
 
     def __enter__(self):
         try:
-            self.server = load_of_tests("with_kafka").Kafka(folder=self.root)
+            self.server = load_of_tests("kafka").Kafka(folder=self.root)
             self.server.start()
         except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             raise Failed(f"Kafka: {e}") from e
@@ -370,7 +370,7 @@ class RabbitMQ:
     """RabbitMQ as the tests start it, but with a scheduler for each processor, as it has by default."""
 
     def __init__(self, root):
-        tests = load_of_tests("with_rabbitmq")
+        tests = load_of_tests("rabbitmq")
         try:
             self.server = tests.RabbitMQ(schedulers=os.cpu_count())
         except tests.Unavailable as e:

@@ -1,40 +1,52 @@
-#!/bin/sh
-# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench, image.
-# Says what it installs, and does nothing where nothing is missing.
-set -eu
+#!/usr/bin/env bash
+# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench, image (several may be
+# named). Says what it installs and how far it is; does nothing if nothing is missing.
+set -euo pipefail
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-llhttp
 	libjansson-dev libpq-dev libsqlite3-dev libinih-dev libssl-dev libhiredis-dev librdkafka-dev
 	librabbitmq-dev libnats-dev libprotobuf-c-dev protobuf-c-compiler libprotobuf-dev libcurl4-openssl-dev"
-test="$build clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql strace gcovr maven openjdk-17-jre-headless
+test="$build ccache clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql strace gcovr maven openjdk-17-jre-headless
 	redis-server python3-pytest python3-pytest-xdist python3-psycopg2 python3-redis python3-kafka python3-requests python3-jsonschema
-	python3-yaml python3-jwt python3-cryptography docker-compose sqlite3
+	python3-yaml python3-jwt python3-cryptography docker-compose sqlite3 mandoc prometheus
 	nats-server rabbitmq-server python3-pika openssl protobuf-compiler python3-protobuf"
 bench="$build postgresql postgresql-contrib redis-server nats-server rabbitmq-server webdis wrk python3-psycopg2 python3-kafka maven openjdk-17-jre-headless"
 image="buildah debootstrap python3-pytest"
 
-case "${1:-}" in
-build) wanted=$build ;;
-test) wanted=$test ;;
-bench) wanted=$bench ;;
-image) wanted=$image ;;
-*) echo "usage: scripts/deps.sh build|test|bench|image" >&2; exit 2 ;;
-esac
+wanted=
+for purpose in "$@"; do
+	case "$purpose" in
+	build | test | bench | image) wanted="$wanted ${!purpose}" ;;
+	*) wanted= && break ;;
+	esac
+done
+if [ -z "$wanted" ]; then
+	echo "usage: scripts/deps.sh build|test|bench|image ..." >&2
+	exit 2
+fi
 
-missing=
+missing=()
 for package in $wanted; do
 	state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-	[ "$state" = installed ] || missing="$missing $package"
+	[ "$state" = installed ] || missing+=("$package")
 done
-[ -n "$missing" ] || exit 0
+[ ${#missing[@]} -gt 0 ] || exit 0
 
-echo "installing:$missing"
-as_root=
+echo "Installing ${#missing[@]} packages and what they depend on: ${missing[*]}"
+as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-	as_root=sudo
+	as_root=(sudo)
 fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-# The servers that tests start are private ones: none of Debian's own is to run because of us.
-$as_root apt-get update -qq
-# shellcheck disable=SC2086 # a list of words
-$as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+# A line for every ten packages that are unpacked or set up, so that it is seen to go on.
+count_packages() {
+	awk '/^(Unpacking|Setting up) / { if (++n % 10 == 0) { printf "  %d steps, now %s\n", n, $0; fflush() } }'
+}
+if ! "${as_root[@]}" apt-get update -qq >"$log" 2>&1 ||
+	! "${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}" 2>&1 | tee "$log" | count_packages; then
+	tail -20 "$log" >&2
+	echo "The packages could not be installed; apt-get's last words are above." >&2
+	exit 1
+fi

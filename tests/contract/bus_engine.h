@@ -1,7 +1,6 @@
 /*
  * The bus that the contract suite runs on: the value of QUIPU_CONTRACT_BUS, "local:" (also the
- * default), a kafka://, nats:// or amqp:// URL, whose server with_kafka.py, with_nats.py or
- * with_rabbitmq.py starts.
+ * default), a kafka://, nats:// or amqp:// URL, whose server tests/engines/with_server.py starts.
  *
  * Each test has a bus of its own; on servers also channels of its own, told apart by a prefix.
  */

@@ -3,7 +3,7 @@
  * the default) or a postgres:// URL.
  *
  * On SQLite each test has a file of its own. On PostgreSQL all tests of a run share the database
- * that with_postgres.py has made for it, as services share one in life; engine_name() keeps them
+ * that tests/engines has created for it, as services share one in life; engine_name() keeps them
  * apart.
  */
 #ifndef QUIPU_CONTRACT_ENGINE_H

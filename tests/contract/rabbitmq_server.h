@@ -1,6 +1,6 @@
 /*
  * A private RabbitMQ for tests that stop, freeze and starve it, and look at it from outside: what
- * with_rabbitmq.py --control can do, over a pipe. One for the whole program.
+ * tests/engines/rabbitmq_control.py can do, over a pipe. One for the whole program.
  */
 #ifndef QUIPU_CONTRACT_RABBITMQ_SERVER_H
 #define QUIPU_CONTRACT_RABBITMQ_SERVER_H
@@ -18,7 +18,7 @@ const char *rabbitmq_server_url(void);
 /* NULL: this broker has no TLS. */
 const char *rabbitmq_server_tls_url(void);
 
-/* A line as with_rabbitmq.py describes them, which must succeed. What is behind "ok", until the
+/* A line as rabbitmq_control.py describes them, which must succeed. What is behind "ok", until the
  * next line. */
 const char *rabbitmq_server_tell(const char *format, ...) QP_PRINTF(1, 2);
 

@@ -12,11 +12,13 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from engines import shared  # noqa: E402  (the folders are named above)
+from engines.rabbitmq import RabbitMQ  # noqa: E402
+from engines.server import Unavailable  # noqa: E402
 from harness import nats as nt  # noqa: E402
-from harness import postgres as pg  # noqa: E402
-from harness import rabbitmq as rmq  # noqa: E402
 from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
 from harness.entitlements import Entitlements, PostgresBus, SqliteLocal  # noqa: E402
@@ -25,6 +27,7 @@ from harness.gateway_stacks import PostgresStack, SqliteStack  # noqa: E402
 from harness.openapi import OpenApi  # noqa: E402
 from harness.pots import Pots  # noqa: E402
 from harness.quipu import Quipu  # noqa: E402
+from harness.rabbitmq import Host  # noqa: E402
 from harness.stores import PostgresStore, SqliteStore  # noqa: E402
 from harness.unread import PostgresUnread, SqliteUnread, Unread  # noqa: E402
 
@@ -70,34 +73,35 @@ def openapi():
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """The one PostgreSQL of the run. Tests that stop or kill it use `own_postgres`."""
-    yield from _run_postgres()
+    """The PostgreSQL of the run, to create databases in. Tests that stop or kill one use `own_postgres`."""
+    with _available(shared.databases) as server:
+        yield server
 
 
 @pytest.fixture
 def own_postgres(request):
-    for server in _run_postgres():
+    with _available(shared.own_postgres) as server:
         show_on_failure(request.node, "PostgreSQL's log", server.log_tail)
         yield server
 
 
-def _run_postgres(**settings):
-    try:
-        server = pg.Postgres(**settings)
-    except pg.Unavailable as reason:
-        pytest.skip(str(reason))
-    try:
-        yield server.start()
-    finally:
-        server.close()
+@contextlib.contextmanager
+def _available(start):
+    """The server that `start` starts; the test is skipped, with the reason, if it cannot be had."""
+    with contextlib.ExitStack() as resources:
+        try:
+            server = resources.enter_context(start())
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        yield server
 
 
 @pytest.fixture
 def database(postgres_server, request):
     """A fresh database."""
     start = postgres_server.log_size()
-    show_on_failure(request.node, "PostgreSQL's log", lambda: postgres_server.log_since(start)[-4000:])
     fresh = postgres_server.create_database()
+    show_on_failure(request.node, "PostgreSQL's log", lambda: fresh.log_since(start)[-4000:])
     yield fresh
     fresh.drop()
 
@@ -242,23 +246,15 @@ def http_counts(http_server, client):
 
 @pytest.fixture(scope="session")
 def redis_server():
-    """The one Redis of the run. Tests that stop it or flush it use `own_redis`."""
-    yield from _run_redis()
+    """A Redis for all tests of this process. Tests that stop it or flush it use `own_redis`."""
+    with _available(rd.Redis) as server:
+        yield server
 
 
 @pytest.fixture
 def own_redis(request):
-    for server in _run_redis():
+    with _available(rd.Redis) as server:
         show_on_failure(request.node, "Redis's log", server.log_tail)
-        yield server
-
-
-def _run_redis():
-    try:
-        server = rd.Redis()
-    except rd.Unavailable as reason:
-        pytest.skip(str(reason))
-    with server:
         yield server
 
 
@@ -390,12 +386,8 @@ def pots(pots_server, pots_client):
 
 @contextlib.contextmanager
 def _running_nats(node):
-    try:
-        server = nt.Nats()
-    except nt.Unavailable as reason:
-        pytest.skip(str(reason))
-    show_on_failure(node, "NATS's log", server.log_tail)
-    with server:
+    with _available(nt.Nats) as server:
+        show_on_failure(node, "NATS's log", server.log_tail)
         yield server
 
 
@@ -491,12 +483,15 @@ def entitlements(entitlements_server, entitlements_client):
 
 @pytest.fixture(scope="session")
 def rabbitmq_server():
-    """The one RabbitMQ of the run. Who stops it starts it again, and uses it in a module without a shared server."""
-    try:
-        server = rmq.RabbitMQ()
-    except rmq.Unavailable as reason:
-        pytest.skip(str(reason))
-    with server:
+    """The RabbitMQ of the run, to create virtual hosts in. Files whose tests stop it have one of their own."""
+    with _available(shared.hosts) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def own_rabbitmq():
+    """A RabbitMQ that belongs to one file."""
+    with _available(RabbitMQ) as server:
         yield server
 
 
@@ -504,13 +499,13 @@ def rabbitmq_server():
 def full_unread(database, rabbitmq_server, redis_server, tmp_path, request):
     """PostgreSQL, RabbitMQ and Redis: what several processes share."""
     show_on_failure(request.node, "RabbitMQ's log", rabbitmq_server.log_tail)
-    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), redis_server)
+    return PostgresUnread(tmp_path, database, Host.new(rabbitmq_server), redis_server)
 
 
 @pytest.fixture
 def own_redis_unread(database, rabbitmq_server, own_redis, tmp_path):
     """The same with a Redis that belongs to the test."""
-    return PostgresUnread(tmp_path, database, rabbitmq_server.new_host(), own_redis)
+    return PostgresUnread(tmp_path, database, Host.new(rabbitmq_server), own_redis)
 
 
 @pytest.fixture(params=UNREAD_STACKS)
@@ -543,7 +538,7 @@ def module_unread(request, binary, tmp_path_factory):
     if request.param.startswith("sqlite"):
         stack = SqliteUnread(directory)
     else:
-        host = request.getfixturevalue("rabbitmq_server").new_host()
+        host = Host.new(request.getfixturevalue("rabbitmq_server"))
         fresh = request.getfixturevalue("postgres_server").create_database()
         stack = PostgresUnread(directory, fresh, host, request.getfixturevalue("redis_server"))
     servers = Servers(binary, directory, request.node)

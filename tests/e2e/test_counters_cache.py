@@ -109,7 +109,7 @@ def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
     counters = unread_client(server)
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
     counters.wait_count(user, 1)
-    with own_redis.paused():
+    with own_redis.frozen():
         stack.host.publish((NEW_KEY, new_message(user, "m2")))
         wait_until(lambda: stack.counted()[user] == 2, "it is counted without the cache")
     wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")

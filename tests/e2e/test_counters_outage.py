@@ -8,13 +8,19 @@ import pytest
 
 from harness.counts import new_key
 from harness.http import Connection, ConnectionLost
-from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
+from harness.rabbitmq import NEW_QUEUE, READ_QUEUE, Host
 from harness.unread import PostgresUnread, new_user
 from harness.waiting import wait_until
 
 # For clients that keep their connection while RabbitMQ starts: on a busy machine that takes more than the minute for
 # which a connection may be idle.
 PATIENT = ["--idle-timeout", "10m"]
+
+
+@pytest.fixture(scope="module")
+def rabbitmq_server(own_rabbitmq):
+    """Tests of this file stop it: nobody else may use it meanwhile."""
+    return own_rabbitmq
 
 
 def dependencies(server):
@@ -116,7 +122,7 @@ def test_a_start_without_redis_serves(serve, unread_client, own_redis_unread, ow
 
 @pytest.fixture
 def own_postgres_unread(own_postgres, rabbitmq_server, redis_server, tmp_path):
-    return PostgresUnread(tmp_path, own_postgres.create_database(), rabbitmq_server.new_host(), redis_server)
+    return PostgresUnread(tmp_path, own_postgres.create_database(), Host.new(rabbitmq_server), redis_server)
 
 
 def test_postgres_away_is_a_503_and_recovery_needs_nobody(serve, unread_client, own_postgres, own_postgres_unread):

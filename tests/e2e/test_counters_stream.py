@@ -11,6 +11,7 @@ import time
 import pytest
 
 from harness.problems import assert_problem
+from harness.rabbitmq import Host
 from harness.unread import PostgresUnread, new_user
 from harness.waiting import wait_until
 
@@ -155,7 +156,7 @@ def test_sigterm_ends_every_stream_and_clients_go_on_elsewhere(serve, unread_cli
 def test_a_stream_on_a_store_that_is_away_is_a_503(
     serve, unread_client, own_postgres, rabbitmq_server, redis_server, tmp_path
 ):
-    stack = PostgresUnread(tmp_path, own_postgres.create_database(), rabbitmq_server.new_host(), redis_server)
+    stack = PostgresUnread(tmp_path, own_postgres.create_database(), Host.new(rabbitmq_server), redis_server)
     server = serve(stack)
     own_postgres.stop("immediate")
     user = new_user()

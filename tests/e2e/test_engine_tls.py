@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from harness import postgres as pg
+from engines import postgres as pg
 from harness import quipu
 from harness.waiting import wait_until
 

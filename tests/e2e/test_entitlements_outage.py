@@ -8,7 +8,7 @@ from harness import quipu
 from harness.counts import new_key
 from harness.entitlements import PostgresBus, new_user
 from harness.entitlement_load import Grants
-from harness.postgres import free_port
+from engines.server import free_port
 from harness.waiting import wait_until
 
 FAST = ["--outbox-poll", "20ms"]
@@ -212,7 +212,7 @@ def test_sigterm_while_the_broker_hangs_or_is_away_ends_and_returns_the_claims(
     server = serve(nats_stack, *FAST, "--outbox-lease", "6s")
     client = entitlements_client(server)
     client.wait_sent(client.granted())
-    with nats.paused() if how == "hang" else stopped(nats):
+    with nats.frozen() if how == "hang" else stopped(nats):
         client.granted(3)
         if how == "hang":
             wait_until(lambda: nats_stack.count("outbox_events", "status = 'IN_FLIGHT'") > 0, "some are in flight")

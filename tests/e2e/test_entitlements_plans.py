@@ -50,9 +50,9 @@ def test_a_plan_for_few_rows_is_not_kept_when_there_are_many(serve, entitlements
 
         def looked_up():
             client.wait_sent(client.granted())
-            text = database.server.log_since(start)
+            text = database.log_since(start)
             return all(re.search(condition, text) for condition in LOOKED_UP.values())
 
         wait_until(looked_up, "all are looked up by index")
-        assert not re.search(r"Seq Scan on (outbox_events|notifications|entitlements) ", database.server.log_since(start))
+        assert not re.search(r"Seq Scan on (outbox_events|notifications|entitlements) ", database.log_since(start))
         server.stop()

@@ -11,6 +11,7 @@ from harness.counts import new_key
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
 from harness.gateway_stacks import PostgresStack
 from harness.http import ConnectionLost, ask_all
+from engines import shared
 from harness.kafka import DLQ, Kafka
 from harness.problems import assert_problem
 from harness.sends import Sends
@@ -28,7 +29,7 @@ def kafka_is_built_in(binary, tmp_path_factory):
 @pytest.fixture(scope="module")
 def broker():
     """Tests share it and its topic, and know their messages by user and text."""
-    with Kafka() as running:
+    with shared.broker(Kafka) as running:
         yield running
 
 

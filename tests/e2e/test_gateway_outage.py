@@ -30,7 +30,7 @@ def stopped(redis):
 @pytest.fixture(params=["stopped", "hanging"])
 def redis_away(request, own_redis):
     """`with redis_away(): …`: Redis is ended, or alive and silent."""
-    return lambda: stopped(own_redis) if request.param == "stopped" else own_redis.paused()
+    return lambda: stopped(own_redis) if request.param == "stopped" else own_redis.frozen()
 
 
 def test_r10_5_r11_5_4_r13_4_redis_away_under_load_costs_no_answer_and_the_limit_holds(
@@ -64,7 +64,7 @@ def test_r9_3_r10_5_2_a_configuration_while_redis_is_away_succeeds_and_is_what_c
     gateway = gateway_client(server)
     user = gateway.new_user(2)
     gateway.use_up(user)
-    with own_redis.paused():
+    with own_redis.frozen():
         assert gateway.configure(user, 3).status == 200
         wait_until(lambda: DOWN in server.log_text(), "the log says so")
         assert gateway.send(user).json()["remaining"] == 2

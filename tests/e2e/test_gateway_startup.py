@@ -3,7 +3,7 @@
 import pytest
 
 from harness import quipu
-from harness.postgres import free_port
+from engines.server import free_port
 
 
 @pytest.fixture

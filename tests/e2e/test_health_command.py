@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from harness import quipu
-from harness.postgres import free_port
+from engines.server import free_port
 
 
 @pytest.fixture

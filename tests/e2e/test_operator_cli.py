@@ -14,7 +14,7 @@ import urllib.parse
 import pytest
 
 from harness import quipu
-from harness.postgres import free_port
+from engines.server import free_port
 
 KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

@@ -8,7 +8,7 @@ import pytest
 
 from harness import quipu
 from harness.keys import KeyFile
-from harness.postgres import free_port
+from engines.server import free_port
 from harness.tls import Certificate
 from harness.tokens import Issuer
 

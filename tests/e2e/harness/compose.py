@@ -2,16 +2,19 @@
 with the environment that the file and the image give it. Only hosts and ports are others."""
 
 import contextlib
-import importlib.util
 import pathlib
 import re
 
 import yaml
 
-from .kafka import Kafka
-from .postgres import Postgres
+from engines import shared
+from engines.kafka import Kafka
+from engines.nats import Nats
+from engines.rabbitmq import RabbitMQ
+from engines.redis import Redis
+from engines.server import Unavailable
+
 from .quipu import Quipu
-from .redis import Redis
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FILE = ROOT / "docker-compose.yml"
@@ -61,28 +64,10 @@ def hosts(settings):
     return {name for value in settings.values() for name in PORTS if re.search(rf"[/@,]{name}:{PORTS[name]}\b", value)}
 
 
-class Unavailable(Exception):
-    """An engine cannot be had here; the text says why."""
-
-
-def _contract_server(module, name):
-    """The class of tests/contract/with_<module>.py, which starts a private server."""
-    path = ROOT / "tests" / "contract" / f"with_{module}.py"
-    if not path.exists():
-        raise Unavailable(f"nothing here starts a private {name}")
-    spec = importlib.util.spec_from_file_location(f"with_{module}", path)
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    try:
-        return getattr(loaded, name)()
-    except loaded.Unavailable as reason:
-        raise Unavailable(str(reason)) from None
-
-
 def _start_postgres(service):
     """With the user and the database of the image; a private server trusts everybody."""
     given = service["environment"]
-    server = Postgres().start()
+    server = shared.own_postgres().start()
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {given['POSTGRES_USER']} LOGIN")
         cursor.execute(f"CREATE DATABASE {given['POSTGRES_DB']} OWNER {given['POSTGRES_USER']}")
@@ -91,7 +76,7 @@ def _start_postgres(service):
 
 def _start_rabbitmq(service):
     given = service["environment"]
-    server = _contract_server("rabbitmq", "RabbitMQ").start()
+    server = RabbitMQ().start()
     server.ctl("add_user", given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"])
     server.ctl("set_permissions", given["RABBITMQ_DEFAULT_USER"], ".*", ".*", ".*")
     return server
@@ -101,7 +86,7 @@ _START = {
     "postgres": _start_postgres,
     "redis": lambda _: Redis().start(),
     "kafka": lambda _: Kafka().start(),
-    "nats": lambda _: _contract_server("nats", "Nats").start(),
+    "nats": lambda _: Nats().start(),
     "rabbitmq": _start_rabbitmq,
 }
 

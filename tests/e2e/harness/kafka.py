@@ -1,8 +1,6 @@
-"""A private Kafka (that of the contract tests: a real broker, or librdkafka's mock) and python3-kafka on its wire."""
+"""A private Kafka (of tests/engines: a real broker, or librdkafka's mock) and python3-kafka on its wire."""
 
 import contextlib
-import importlib.util
-import pathlib
 import uuid
 import warnings
 
@@ -10,16 +8,13 @@ with warnings.catch_warnings():  # of the copy of six that python3-kafka brings 
     warnings.simplefilter("ignore")
     import kafka
 
-_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_kafka.py"
-_spec = importlib.util.spec_from_file_location("with_kafka", _FILE)
-with_kafka = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(with_kafka)
+from engines import kafka as engine
 
 TOPIC = "sms-outbound"
 DLQ = "sms-outbound.dlq"
 
 
-class Kafka(with_kafka.Kafka):
+class Kafka(engine.Kafka):
     def read(self, topic=TOPIC, wait_s=5.0):
         """Everything that lies on a topic now, as python3-kafka's records."""
         consumer = kafka.KafkaConsumer(

@@ -1,20 +1,13 @@
-"""A private NATS (that of the contract tests), and its text protocol on a bare socket, JetStream's API included."""
+"""A private NATS (of tests/engines), and its text protocol on a bare socket, JetStream's API included."""
 
 import contextlib
 import dataclasses
-import importlib.util
 import itertools
 import json
-import pathlib
 import socket
 import uuid
 
-_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_nats.py"
-_spec = importlib.util.spec_from_file_location("with_nats", _FILE)
-with_nats = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(with_nats)
-
-Unavailable = with_nats.Unavailable
+from engines import nats
 
 STREAM = "ENTITLEMENTS"
 SUBJECTS = "entitlements.events.>"
@@ -146,7 +139,7 @@ class Wire:
         return Message(subject, reply, headers, whole[head_size:])
 
 
-class Nats(with_nats.Nats):
+class Nats(nats.Nats):
     def wire(self):
         return Wire(self.port)
 
@@ -183,6 +176,3 @@ class Nats(with_nats.Nats):
         with self.wire() as wire:
             answer = json.loads(wire.request(f"$JS.API.CONSUMER.INFO.{stream}.{name}").payload)
             return None if "error" in answer else answer
-
-    def log_tail(self, size=2000):
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""

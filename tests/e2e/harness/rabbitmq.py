@@ -1,65 +1,16 @@
-"""A private RabbitMQ (that of the contract tests), virtual hosts in it, and pika to look into them from outside.
-
-Exchanges and queues have the names of the specification, so every stack gets a virtual host of its own.
-"""
+"""Virtual hosts of RabbitMQ, and pika to look into them from outside."""
 
 import contextlib
-import importlib.util
-import itertools
 import json
-import pathlib
 
 import pika
 
 from .waiting import wait_until
 
-_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_rabbitmq.py"
-_spec = importlib.util.spec_from_file_location("with_rabbitmq", _FILE)
-with_rabbitmq = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(with_rabbitmq)
-
-Unavailable = with_rabbitmq.Unavailable
-
 EXCHANGE = "message-events"
 NEW_KEY, READ_KEY = "message.new", "message.read"
 NEW_QUEUE, READ_QUEUE = "counter-service-new-message", "counter-service-message-read"
 MASSTRANSIT = "application/vnd.masstransit+json"
-CHUNK = 12
-
-# rabbitmqctl takes seconds to start: one call makes several
-_MAKE_HOSTS = """
-lists:foreach(fun(N) ->
-    Name = list_to_binary("test-" ++ integer_to_list(N)),
-    rabbit_vhost:add(Name, <<"tests">>),
-    rabbit_auth_backend_internal:set_permissions(<<"guest">>, Name, <<".*">>, <<".*">>, <<".*">>, <<"tests">>)
-end, lists:seq({first}, {last})).
-"""
-
-
-class RabbitMQ(with_rabbitmq.RabbitMQ):
-    def __init__(self):
-        super().__init__()
-        self._numbers = itertools.count(1)
-        self._made = 0
-
-    def new_host(self):
-        """A fresh virtual host."""
-        number = next(self._numbers)
-        if number > self._made:
-            self.ctl("eval", _MAKE_HOSTS.format(first=number, last=number + CHUNK - 1))
-            self._made = number + CHUNK - 1
-        return Host(self, f"test-{number}")
-
-    @contextlib.contextmanager
-    def away(self):
-        self.stop()
-        try:
-            yield
-        finally:
-            self.start()
-
-    def log_tail(self, size=2000):
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
 
 
 class Host:
@@ -68,6 +19,11 @@ class Host:
     def __init__(self, server, name):
         self.server = server
         self.name = name
+
+    @classmethod
+    def new(cls, server):
+        """A fresh one."""
+        return cls(server, server.new_host())
 
     @property
     def url(self):

@@ -1,27 +1,20 @@
-"""A private Redis (that of the contract tests), python3-redis to look into it, and a tap on its wire."""
+"""A private Redis (of tests/engines), python3-redis to look into it, and a tap on its wire."""
 
 import contextlib
-import importlib.util
-import pathlib
 import selectors
 import socket
 import threading
 
 import redis
 
-_FILE = pathlib.Path(__file__).resolve().parents[2] / "contract" / "with_redis.py"
-_spec = importlib.util.spec_from_file_location("with_redis", _FILE)
-with_redis = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(with_redis)
-
-Unavailable = with_redis.Unavailable
+from engines import redis as engine
 
 
 def hash_key(user):
     return f"RateLimiterCache:{user}"
 
 
-class Redis(with_redis.Redis):
+class Redis(engine.Redis):
     @contextlib.contextmanager
     def client(self):
         with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
@@ -56,9 +49,6 @@ class Redis(with_redis.Redis):
         """How often each command was run since the start, scripts' own commands included."""
         with self.client() as client:
             return {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in client.info("commandstats").items()}
-
-    def log_tail(self, size=2000):
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
 
 
 class Tap:

@@ -1,18 +1,3 @@
-"""Waiting for a condition. The only place of the suite that sleeps."""
+"""Waiting, as tests/engines does it."""
 
-import time
-
-# No test measures how fast something was by this: it only ends a hang, and a busy machine stays far below it.
-HANG_S = 120.0
-
-
-def wait_until(condition, what, timeout=HANG_S, interval=0.01):
-    """Polls `condition` until it is true and returns its value; fails with `what` at the deadline."""
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"waited {timeout:g} s in vain: {what}")
-        time.sleep(interval)
+from engines.waiting import HANG_S, wait_until  # noqa: F401

@@ -1,23 +1,16 @@
-#!/usr/bin/python3
-"""Runs a command with QUIPU_CONTRACT_BUS naming a private Kafka.
+"""A private Kafka.
 
-with_kafka.py [--mock] COMMAND [ARGUMENT...]
-
-The broker is a real one: its jars come from Maven Central once (tests/contract/kafka/pom.xml) and are kept in
-QUIPU_KAFKA_JARS, or build-kafka/ at the top of the repository. Where Java, Maven or the network is missing, or with
---mock, librdkafka's mock cluster stands in (mock_kafka.c) and a line on standard error says so: it keeps messages in
-memory, so nothing that outlives the server is proven by it.
-
-    from with_kafka import Kafka
-    kafka = Kafka().start()
-    kafka.address, kafka.url, kafka.is_real
-    kafka.stop()
+The broker is a real one: its jars come from Maven Central once (kafka-pom.xml beside this file) and are kept in
+QUIPU_KAFKA_JARS, or build-kafka/ at the top of the repository. If Java, Maven or the network is missing, librdkafka's
+mock cluster stands in (tests/contract/mock_kafka.c) and a line on standard error says so: it keeps messages in memory,
+so it proves nothing that must outlive the server.
 """
 
 import atexit
 import base64
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -26,14 +19,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
+
+from .server import Server, Unavailable, free_port
+from .waiting import HANG_S
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-POM = HERE / "kafka" / "pom.xml"
-START_SECONDS = 90
+MOCK_SOURCE = HERE.parent / "contract" / "mock_kafka.c"
+POM = HERE / "kafka-pom.xml"
 FETCH_SECONDS = 600
+# A broker that was killed may come back only after its session. One that nobody kills should outlast a busy machine.
+SHORT_SESSION_MS, LONG_SESSION_MS = 2000, 60000
 HEAP = ["-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 # One node that is broker and controller, with what a single node and short tests need.
@@ -54,7 +51,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
-broker.session.timeout.ms=2000
+broker.session.timeout.ms={session_ms}
 broker.heartbeat.interval.ms=500
 controlled.shutdown.enable=false
 num.network.threads=2
@@ -71,10 +68,6 @@ log4j.appender.file.File={log}
 log4j.appender.file.layout=org.apache.log4j.PatternLayout
 log4j.appender.file.layout.ConversionPattern=%d %p %c: %m%n
 """
-
-
-class Unavailable(Exception):
-    """A real Kafka cannot be had; the text says why."""
 
 
 def jars_folder():
@@ -113,71 +106,41 @@ def _first_error(output):
     return (lines or output.strip().splitlines() or ["it said nothing"])[0][:300]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def _wait_until(condition, process, log, seconds=START_SECONDS):
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if condition():
-            return
-        if process.poll() is not None:
-            raise RuntimeError(f"Kafka ended with {process.returncode}:\n{_tail(log)}")
-        time.sleep(0.1)
-    raise RuntimeError(f"Kafka did not answer within {seconds} s:\n{_tail(log)}")
-
-
-def _tail(path, size=4000):
-    return path.read_text(errors="replace")[-size:] if path.exists() else ""
-
-
-class _Real:
+class _Real(Server):
+    name = "kafka"
     is_real = True
 
-    def __init__(self, folder):
+    def __init__(self, folder, session_ms):
         if not shutil.which("java"):
             raise Unavailable("Java is not installed")
         self._classpath = f"{fetch_jars()}/*"
+        super().__init__(folder)
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-kafka-", dir=folder))
-        self.log = self.directory / "log"
-        self._process = None
-        self._write_files()
-        self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", self._properties)
+        self._write_files(session_ms)
+        self._format()
 
-    def _write_files(self):
+    def _write_files(self, session_ms):
         self._properties = self.directory / "server.properties"
         self._properties.write_text(
-            PROPERTIES.format(broker=self.port, controller=free_port(), data=self.directory / "data"))
+            PROPERTIES.format(broker=self.port, controller=free_port(), data=self.directory / "data",
+                              session_ms=session_ms))
         self._log4j = self.directory / "log4j.properties"
         self._log4j.write_text(LOG4J.format(log=self.log))
 
-    def _command(self, *arguments):
+    def _java(self, *arguments):
         return ["java", *HEAP, f"-Dlog4j.configuration=file:{self._log4j}", "-cp", self._classpath,
                 *map(str, arguments)]
 
-    def _java(self, *arguments):
-        ran = subprocess.run(self._command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True, timeout=START_SECONDS, check=False)
+    def _format(self):
+        command = self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", self._properties)
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, timeout=HANG_S, check=False)
         if ran.returncode != 0:
-            raise RuntimeError(f"{arguments[0]} failed:\n{ran.stdout[-4000:]}")
+            raise RuntimeError(f"Kafka's storage cannot be formatted:\n{ran.stdout[-4000:]}")
 
-    def start(self):
-        """Also after a stop or a kill, with the same address and data."""
-        with (self.directory / "output").open("ab") as output:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", self._properties), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, cwd=self.directory, start_new_session=True)
-        try:
-            _wait_until(self._answers, self._process, self.log)
-        except RuntimeError:
-            self.kill()
-            raise
-        return self
+    def _command(self):
+        return self._java("kafka.Kafka", self._properties)
 
     def _answers(self):
         """An ApiVersions request (key 18, version 0) is answered: the broker serves, not only listens."""
@@ -187,43 +150,6 @@ class _Real:
             connection.sendall(len(request).to_bytes(4, "big") + request)
             return connection.recv(8)[4:8] == b"\x00\x00\x00\x01"
         return False
-
-    @property
-    def pid(self):
-        return self._process.pid if self._process else None
-
-    def stop(self, seconds=20):
-        """In order, or by force when that takes too long. The data stays."""
-        self._end(signal.SIGTERM, seconds)
-
-    def kill(self):
-        self._end(signal.SIGKILL, 10)
-
-    def _end(self, with_signal, seconds):
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.send_signal(with_signal)
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    @contextlib.contextmanager
-    def frozen(self):
-        """While the block runs, the broker is connected, and silent."""
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
-    def close(self):
-        self.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _cluster_id():
@@ -260,8 +186,7 @@ class _Mock:
     def pid(self):
         return self._process.pid if self._process else None
 
-    def stop(self, seconds=20):
-        del seconds
+    def stop(self):
         self.tell("down")
 
     kill = stop
@@ -293,12 +218,12 @@ def _mock_program():
     if named:
         return named
     for built in sorted(ROOT.glob("build*/tests/contract/mock_kafka")):
-        if os.access(built, os.X_OK) and "build-tsan" not in built.parts:  # it would crash there, see bus_tsan_threads.c
+        if os.access(built, os.X_OK) and "build-tsan" not in built.parts:  # librdkafka crashes there
             return str(built)
     folder = tempfile.mkdtemp(prefix="quipu-mock-kafka-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program = pathlib.Path(folder) / "mock_kafka"
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", str(HERE / "mock_kafka.c"), "-lrdkafka", "-o", str(program)],
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", str(MOCK_SOURCE), "-lrdkafka", "-o", str(program)],
                    check=True)
     return str(program)
 
@@ -311,11 +236,11 @@ class Kafka:
     below `folder`, or where temporary files are kept.
     """
 
-    def __init__(self, real=None, folder=None):
+    def __init__(self, real=None, folder=None, session_ms=SHORT_SESSION_MS):
         self._server = None
         if real is not False:
             try:
-                self._server = _Real(folder)
+                self._server = _Real(folder, session_ms)
             except Unavailable as reason:
                 if real:
                     raise
@@ -335,6 +260,17 @@ class Kafka:
     def __getattr__(self, name):
         return getattr(self._server, name)
 
+    def describe(self):
+        """What `attach` needs in another process."""
+        return json.dumps({"address": self.address, "is_real": self.is_real})
+
+    @classmethod
+    def attach(cls, description):
+        """A broker that another process has started."""
+        kafka = cls.__new__(cls)
+        kafka._server = _Attached(**json.loads(description))
+        return kafka
+
     def __enter__(self):
         return self.start()
 
@@ -342,19 +278,15 @@ class Kafka:
         self.close()
 
 
-def main(arguments):
-    mock = bool(arguments) and arguments[0] == "--mock"
-    command = arguments[1:] if mock else arguments
-    if not command:
-        sys.exit(__doc__)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped then too
-    kafka = Kafka(real=False if mock else None)
-    try:
-        kafka.start()
-        return subprocess.run(command, env={**os.environ, "QUIPU_CONTRACT_BUS": kafka.url}, check=False).returncode
-    finally:
-        kafka.close()
+class _Attached:
+    """A broker that another process has started: to be used, not to be ended."""
 
+    def __init__(self, address, is_real):
+        self.address = address
+        self.is_real = is_real
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    def start(self):
+        return self
+
+    def close(self):
+        pass

@@ -6,39 +6,30 @@ Servers run as the user postgres when the tests run as root, because PostgreSQL 
 
 import contextlib
 import itertools
+import json
 import os
 import pathlib
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
 import psycopg2
 
-from .waiting import wait_until
+from .server import Unavailable, free_port
+from .waiting import HANG_S, wait_until
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",
     "full_page_writes": "off",
-    "max_connections": "100",
-    "shared_buffers": "32MB",
+    "max_connections": "400",
+    "shared_buffers": "64MB",
     "deadlock_timeout": "100ms",
     "log_lock_waits": "on",
     "log_line_prefix": "%m [%p] %d ",
 }
-
-
-class Unavailable(Exception):
-    """PostgreSQL's programs are not on this machine."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _programs():
@@ -52,20 +43,56 @@ def _programs():
     return found[-1].parent
 
 
-class Postgres:
-    def __init__(self, **settings):
-        self._programs = _programs()
+class Databases:
+    """Databases of one server, created for any number of processes, and its log."""
+
+    def __init__(self, port, log):
         self._names = itertools.count(1)
+        self.port = port
+        self.log = pathlib.Path(log)
+
+    def connect(self, database="postgres"):
+        connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
+        connection.autocommit = True
+        return connection
+
+    def create_database(self):
+        name = f"test_{os.getpid()}_{next(self._names)}"
+        with contextlib.closing(self.connect()) as connection:
+            connection.cursor().execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        return Database(self, name)
+
+    def log_tail(self, size=4000):
+        return self.log_since(max(0, self.log_size() - size))
+
+    def log_size(self):
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def log_since(self, offset):
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as log:
+            log.seek(offset)
+            return log.read().decode(errors="replace")
+
+
+class Postgres(Databases):
+    def __init__(self, template=None, **settings):
+        """`template` is the data folder of a server that was never started: copying it is faster than initdb."""
+        self._programs = _programs()
         self._settings = {**SETTINGS, **settings}
-        self.port = free_port()
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-e2e-postgres-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-postgres-"))
+        super().__init__(free_port(), self.directory / "log")
         self.directory.chmod(0o755)
         if os.geteuid() == 0:
             owner = pwd.getpwnam("postgres")
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
         self.data = self.directory / "data"
-        self.log = self.directory / "log"
-        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+        if template:
+            subprocess.run(["cp", "-a", str(template), str(self.data)], check=True)
+        else:
+            self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
+                      "--locale=C.UTF-8", "-N")
 
     def _run(self, program, *arguments):
         command = [str(self._programs / program), *map(str, arguments)]
@@ -73,21 +100,27 @@ class Postgres:
             command = ["runuser", "-u", "postgres", "--", *command]
         done = subprocess.run(
             command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=60, check=False,
+            timeout=HANG_S, check=False,
         )
         if done.returncode != 0:
             raise RuntimeError(f"{program} failed ({done.returncode}):\n{done.stdout}\n{self.log_tail()}")
+
+    def save_template(self):
+        """A copy of the data for others to start from. The server must not have been started."""
+        template = self.directory / "template"
+        subprocess.run(["cp", "-a", str(self.data), str(template)], check=True)
+        return template
 
     def start(self):
         options = [f"-p {self.port}", f"-c unix_socket_directories={self.directory}"]
         options += [f"-c {name}={value}" for name, value in self._settings.items() if " " not in value]
         options += [f"-c {name}='{value}'" for name, value in self._settings.items() if " " in value]
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "30", "-l", self.log, "-o", " ".join(options), "start")
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", f"{HANG_S:.0f}", "-l", self.log, "-o", " ".join(options), "start")
         return self
 
     def stop(self, mode="fast"):
         """`fast` breaks off the sessions and shuts down in order; `immediate` is a crash."""
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "30", "-m", mode, "stop")
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", f"{HANG_S:.0f}", "-m", mode, "stop")
 
     @contextlib.contextmanager
     def frozen(self):
@@ -109,7 +142,7 @@ class Postgres:
         return None
 
     def close(self):
-        """Ends the server however it is, and removes its data."""
+        """Ends the server whatever its state, and removes its data."""
         pid = self.pid
         if pid is not None:
             try:
@@ -120,29 +153,25 @@ class Postgres:
             wait_until(lambda: not _alive(pid), "PostgreSQL ends")
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def connect(self, database="postgres"):
-        connection = psycopg2.connect(host="127.0.0.1", port=self.port, user="postgres", dbname=database)
-        connection.autocommit = True
-        return connection
+    def __enter__(self):
+        return self.start()
 
-    def create_database(self):
-        name = f"test_{next(self._names)}"
-        with contextlib.closing(self.connect()) as connection:
-            connection.cursor().execute(f"CREATE DATABASE {name}")
-        return Database(self, name)
+    def __exit__(self, *_):
+        self.close()
 
-    def log_tail(self, size=4000):
-        return self.log_since(max(0, self.log_size() - size))
+    def describe(self, template):
+        """What `attach` needs in another process."""
+        return json.dumps({"port": self.port, "log": str(self.log), "template": str(template)})
 
-    def log_size(self):
-        return self.log.stat().st_size if self.log.exists() else 0
 
-    def log_since(self, offset):
-        if not self.log.exists():
-            return ""
-        with self.log.open("rb") as log:
-            log.seek(offset)
-            return log.read().decode(errors="replace")
+def attach(description):
+    """Creates databases in a server that another process has started."""
+    fields = json.loads(description)
+    return Databases(fields["port"], fields["log"])
+
+
+def template_of(description):
+    return json.loads(description)["template"]
 
 
 class Database:
@@ -184,6 +213,12 @@ class Database:
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s", (self.name,)
             )
             return cursor.fetchone()[0]
+
+    def log_since(self, offset):
+        """The lines of the server's log about this database."""
+        marker = f" {self.name} "
+        return "".join(line for line in self.server.log_since(offset).splitlines(True)
+                       if marker in line or line[:1] in "\t ")
 
     def drop(self):
         with contextlib.closing(self.server.connect()) as connection:

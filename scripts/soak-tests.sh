@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Runs make test's tests again and again and counts how often each test failed.
+#
+#   scripts/soak-tests.sh N [--loaded]     until N runs are done, those of an earlier call included
+#   scripts/soak-tests.sh --report         only prints what is known
+#
+# --loaded runs four busy loops and a disk writer beside the tests. Every run is a file in build-soak/: interrupt it and
+# call it again to go on. Remove build-soak/ to start over.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=build-soak
+runs=
+kind=idle
+for word in "$@"; do
+	case "$word" in
+	--loaded) kind=loaded ;;
+	--report) runs=0 ;;
+	[1-9]*) runs=$word ;;
+	*) runs= && break ;;
+	esac
+done
+if [ -z "$runs" ]; then
+	sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+fi
+mkdir -p "$folder"
+
+load_pids=()
+start_load() {
+	for _ in 1 2 3 4; do
+		sh -c 'while :; do :; done' &
+		load_pids+=($!)
+	done
+	scratch=$(mktemp -d)
+	sh -c 'while :; do dd if=/dev/zero of="$1/block" bs=1M count=64 conv=fsync 2>/dev/null; done' sh "$scratch" &
+	load_pids+=($!)
+}
+stop_load() {
+	[ ${#load_pids[@]} -eq 0 ] || kill "${load_pids[@]}" 2>/dev/null || true
+	[ -z "${scratch:-}" ] || rm -rf "$scratch"
+	load_pids=()
+}
+trap stop_load EXIT
+
+report() {
+	for which in idle loaded; do
+		logs=("$folder/$which"-*.log)
+		[ -e "${logs[0]}" ] || continue
+		green=$(grep -lE '^[0-9]+ passed, 0 failed' "${logs[@]}" | wc -l)
+		echo "$which: ${#logs[@]} runs, $green green"
+		for log in "${logs[@]}"; do
+			echo "  $(basename "$log"): $(grep -E '^took ' "$log" | tail -1), $(tail -1 "$log")"
+		done
+	done
+	echo "failures by test:"
+	cat "$folder"/*.log 2>/dev/null | sed -n 's/^==== FAILED //p' | sort | uniq -c | sort -rn
+}
+
+while [ "$(find "$folder" -name "$kind-*.log" | wc -l)" -lt "$runs" ]; do
+	log="$folder/$kind-$(date +%Y%m%d-%H%M%S).log"
+	echo "$(date +%H:%M:%S) $log"
+	[ "$kind" = idle ] || start_load
+	tests/run.py quick >"$log.part" 2>&1 || true
+	stop_load
+	mv "$log.part" "$log"
+	echo "  $(grep -E '^took ' "$log" | tail -1), $(tail -1 "$log")"
+done
+report

@@ -1,0 +1,45 @@
+"""A private NATS server with JetStream."""
+
+import os
+import shutil
+import socket
+
+from .server import Server, Unavailable, free_port
+
+# More than the port's largest message; the server's default is 1 MB with headers.
+CONFIG = "max_payload: 4MB\n"
+
+
+class Nats(Server):
+    name = "nats"
+
+    def __init__(self, config=CONFIG):
+        self._program = shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        if not self._program:
+            raise Unavailable("NATS is not installed (no nats-server)")
+        super().__init__()
+        self.port = free_port()
+        self._data = self.directory / "data"
+        self._config = self.directory / "config"
+        self._config.write_text(config)
+
+    @property
+    def url(self):
+        return f"nats://127.0.0.1:{self.port}"
+
+    def _command(self):
+        return [self._program, "-c", str(self._config), "-a", "127.0.0.1", "-p", str(self.port), "-js",
+                "-sd", str(self._data), "-l", str(self.log)]
+
+    def _answers(self):
+        """The server greets with INFO; it listens only after JetStream has been read from the disk."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                return connection.recv(64).startswith(b"INFO ")
+        except OSError:
+            return False
+
+    def wipe(self):
+        """Removes all streams. The server must not run."""
+        assert self._process is None
+        shutil.rmtree(self._data, ignore_errors=True)

@@ -1,0 +1,71 @@
+"""Builds the trees of a run, one after another, and says which are ready."""
+
+import os
+import re
+import subprocess
+import threading
+
+from .plan import ROOT, TREES
+
+COMMON = ["-Dtests=true", "-Dtest_build=true", "-Dwerror=true", "-Db_lundef=false"]
+STEP = re.compile(r"^\[(\d+)/(\d+)\] ")
+
+
+class Failed(Exception):
+    """A tree cannot be built; the text is what the compiler said."""
+
+
+class Builds:
+    """A thread that builds trees in order. `wait_next` and `is_ready` may be called from any thread."""
+
+    def __init__(self, trees, progress, changed):
+        """`changed` is called, in the builder's thread, whenever a tree is ready or has failed."""
+        self._trees = trees
+        self._progress = progress
+        self._changed = changed
+        self._ready = set()
+        self.failure = None
+        self._process = None
+        self._thread = threading.Thread(target=self._build_all, daemon=True)
+
+    def start(self):
+        self._thread.start()
+
+    def is_ready(self, tree):
+        return tree is None or tree in self._ready
+
+    def _build_all(self):
+        for tree in self._trees:
+            try:
+                self._build(tree)
+            except (Failed, OSError) as problem:
+                self.failure = str(problem)
+                self._changed()
+                return
+            self._ready.add(tree)
+            self._changed()
+        self._progress.building("")
+
+    def _build(self, tree):
+        self._progress.building(f"setting up {tree}")
+        if not (ROOT / tree / "build.ninja").exists():
+            self._run(["meson", "setup", tree, *COMMON, *TREES[tree]], tree)
+        self._run(["ninja", "-C", tree], tree)
+
+    def _run(self, command, tree):
+        env = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+        lines = []
+        with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace") as self._process:
+            for line in self._process.stdout:
+                lines.append(line)
+                step = STEP.match(line)
+                if step:
+                    self._progress.building(f"building {tree} {step.group(1)}/{step.group(2)}")
+        if self._process.returncode != 0:
+            raise Failed(f"{' '.join(command)}:\n{''.join(lines[-60:])}")
+
+    def stop(self):
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+        self._thread.join()

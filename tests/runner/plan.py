@@ -1,0 +1,154 @@
+"""Every job that a run may have: what it runs, on which build, with which servers.
+
+`quick` is make test: every promise once. `rest` is what make test-full adds: threads under TSan, long faults, attacks,
+images, coverage.
+"""
+
+import dataclasses
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ASAN, TSAN, COVERAGE, NO_TREE = "build-asan", "build-tsan", "build-coverage", None
+TREES = {
+    ASAN: ["-Db_sanitize=address,undefined", "-Ddebug=true", "-Doptimization=1"],
+    TSAN: ["-Db_sanitize=thread", "-Ddebug=true", "-Doptimization=1"],
+    COVERAGE: ["-Db_coverage=true", "-Ddebug=true", "-Doptimization=0"],
+}
+TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
+E2E_WORKERS = 3  # most tests wait most of the time: for servers, commits, leases
+
+# Each port's suite and the engines it runs on.
+CONTRACTS = {
+    "store": ("sqlite", "postgres"),
+    "announce": ("sqlite", "postgres"),
+    "claim": ("sqlite", "postgres"),
+    "count_repository": ("sqlite", "postgres"),
+    "counter_repository": ("sqlite", "postgres"),
+    "entitlement_repository": ("sqlite", "postgres"),
+    "gateway_repository": ("sqlite", "postgres"),
+    "message_repository": ("sqlite", "postgres"),
+    "notification_repository": ("sqlite", "postgres"),
+    "pot_repository": ("sqlite", "postgres"),
+    "verify": ("sqlite", "postgres"),
+    "cache": ("memory", "redis"),
+    "bus": ("local", "kafka", "nats", "rabbitmq"),
+    "channel": ("log", "webhook"),
+}
+# Engines without a server are named in the environment; the others by tests/engines/with_server.py.
+WITHOUT_SERVER = {
+    "sqlite": {"QUIPU_CONTRACT_STORE": "sqlite:"},
+    "memory": {"QUIPU_CONTRACT_CACHE": "memory:"},
+    "local": {"QUIPU_CONTRACT_BUS": "local:"},
+    "log": {"QUIPU_CONTRACT_CHANNEL": "log"},
+    "webhook": {"QUIPU_CONTRACT_CHANNEL": "webhook"},
+}
+SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
+
+# Tests whose point is several threads; the rest would only be slower under TSan.
+TSAN_UNIT = ["lane", "loop", "command", "stream", "hub", "tls", "token_cache"]
+TSAN_CONTRACTS = [("announce", "sqlite"), ("announce", "postgres"), ("claim", "sqlite"), ("claim", "postgres"),
+                  ("bus", "nats")]
+TSAN_FAULTS = ["nats_faults", "nats_delivery_faults", "redis_waker_faults"]
+TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py",
+            "test_tls_certificates.py"]
+
+
+@dataclasses.dataclass
+class Job:
+    """One program to run. `name` is what people type to run it alone, e.g. contract/claim/postgres."""
+
+    name: str
+    kind: str
+    runner: str  # cmocka, plain or pytest: how its report is read
+    command: list
+    tree: str = ASAN
+    engine: str = "-"
+    env: dict = dataclasses.field(default_factory=dict)
+    needs: tuple = ()  # shared servers
+    slots: int = 1  # how many jobs it counts as
+
+
+def programs(folder, table):
+    """The names in a list or dictionary of a folder's meson.build, so that nothing must be built to know them."""
+    text = (ROOT / "tests" / folder / "meson.build").read_text()
+    body = re.search(rf"^{table} = [\[{{]\n(.*?)^[\]}}]", text, re.MULTILINE | re.DOTALL).group(1)
+    return re.findall(r"^  '(\w+)'", body, re.MULTILINE)
+
+
+def with_server(engine, command):
+    return ["/usr/bin/python3", str(ROOT / "tests/engines/with_server.py"), engine, *command]
+
+
+def cmocka(name, kind, tree, program, engine="-", env=None):
+    command = [f"{tree}/tests/{program}"]
+    env = {**WITHOUT_SERVER.get(engine, {}), **(env or {})}
+    if engine != "-" and engine not in WITHOUT_SERVER:
+        command = with_server(engine, command)
+    needs = (engine,) if engine in SHARED else ()
+    return Job(name, kind, "cmocka", command, tree, engine, env, needs)
+
+
+def unit(tree=ASAN, kind="unit", only=None, env=None):
+    return [cmocka(f"{kind}/test_{name}" if kind == "unit" else f"{kind}/unit/test_{name}", kind, tree,
+                   f"unit/test_{name}", env=env)
+            for name in only or programs("unit", "unit_tests")]
+
+
+def fuzz(tree=ASAN, kind="fuzz"):
+    return [Job(f"{kind}/{name}", kind, "plain", [f"{tree}/tests/fuzz/replay_{name}", f"tests/fuzz/corpus/{name}"], tree)
+            for name in programs("fuzz", "fuzz_targets")]
+
+
+def contract(tree=ASAN, kind="contract", only=None, env=None):
+    pairs = only or [(port, engine) for port, engines in CONTRACTS.items() for engine in engines]
+    name = "contract" if kind == "contract" else f"{kind}/contract"
+    return [cmocka(f"{name}/{port}/{engine}", kind, tree, f"contract/{port}_contract", engine, env)
+            for port, engine in pairs]
+
+
+def faults(tree=ASAN, kind="faults", only=None, env=None):
+    name = "faults" if kind == "faults" else f"{kind}/faults"
+    return [cmocka(f"{name}/{program}", kind, tree, f"contract/{program}", env=env)
+            for program in only or special_programs()]
+
+
+def special_programs():
+    """What is special to single engines: everything in tests/contract that is no port's suite. It starts its servers."""
+    return [name for name in programs("contract", "contract_tests") if not name.endswith("_contract")]
+
+
+def pytest(name, kind, arguments, tree=ASAN, env=None, slots=1):
+    env = {"QUIPU": f"{ROOT}/{tree}/quipu", **(env or {})} if tree else env or {}
+    return Job(name, kind, "pytest", list(arguments), tree, env=env, needs=SHARED if tree else (), slots=slots)
+
+
+def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
+    return pytest(kind if kind != "coverage" else "coverage/e2e", kind,
+                  ["-n", str(workers), "--dist", "loadfile", "-m", marked, "tests/e2e"], tree, slots=workers)
+
+
+def tsan():
+    files = [f"tests/e2e/{name}" for name in TSAN_E2E]
+    return (unit(TSAN, "tsan", TSAN_UNIT, TSAN_OPTIONS) + faults(TSAN, "tsan", TSAN_FAULTS, TSAN_OPTIONS)
+            + contract(TSAN, "tsan", TSAN_CONTRACTS, TSAN_OPTIONS)
+            + [pytest("tsan/e2e", "tsan", ["-n", "2", "--dist", "loadfile", *files], TSAN,
+                      {**TSAN_OPTIONS, "QUIPU_LONG_SECONDS": "5"}, slots=2)])
+
+
+def quick():
+    layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
+    return [e2e(), *contract(), *unit(), *fuzz(), layers]
+
+
+def coverage():
+    return [e2e(COVERAGE, "coverage"), *contract(COVERAGE, "coverage"), *unit(COVERAGE, "coverage")]
+
+
+def rest():
+    alone = e2e(kind="e2e-full", marked="full", workers=1)
+    image = pytest("image", "image", ["tests/image"], NO_TREE)
+    return [alone, image, *faults(), *tsan(), *coverage()]
+
+
+SETS = {"quick": quick, "rest": rest, "full": lambda: quick() + rest(), "coverage": coverage}

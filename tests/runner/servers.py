@@ -1,0 +1,44 @@
+"""Starts the servers that a run shares while the trees are being built, and ends them at its end."""
+
+import shutil
+import tempfile
+import threading
+
+from engines import shared
+from engines.server import Unavailable
+
+
+class Servers:
+    def __init__(self, names):
+        self._names = names
+        self._running = []
+        self._ready = set()
+        self._threads = []
+        self._folder = tempfile.mkdtemp(prefix="quipu-servers-")
+        self.environment = {shared.FOLDER: self._folder}
+        self.notes = []
+
+    def start(self, changed):
+        """`changed` is called whenever a server answers, or is known not to be had."""
+        for name in self._names:
+            thread = threading.Thread(target=self._start_one, args=(name, changed), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _start_one(self, name, changed):
+        try:
+            self._running.append(shared.STARTERS[name](self._folder))
+        except (Unavailable, RuntimeError, OSError) as reason:
+            self.notes.append(f"{name} is not shared: {reason}")  # tests that need it say so themselves
+        self._ready.add(name)
+        changed()
+
+    def is_ready(self, name):
+        return name in self._ready
+
+    def close(self):
+        for thread in self._threads:
+            thread.join()
+        for server in self._running:
+            server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
