@@ -119,7 +119,7 @@ class Composition:
             except Unavailable as reason:
                 self.missing[role] = str(reason)
         for server in self.services.values():
-            server.wait_ready(timeout=60.0)
+            server.wait_ready()
         return self
 
     def _start_role(self, role, settings):

@@ -9,13 +9,14 @@ with warnings.catch_warnings():  # of the copy of six that python3-kafka brings 
     import kafka
 
 from engines import kafka as engine
+from engines.waiting import HANG_S
 
 TOPIC = "sms-outbound"
 DLQ = "sms-outbound.dlq"
 
 
 class Kafka(engine.Kafka):
-    def read(self, topic=TOPIC, wait_s=5.0):
+    def read(self, topic=TOPIC, wait_s=HANG_S):
         """Everything that lies on a topic now, as python3-kafka's records."""
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=self.address, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False
@@ -42,4 +43,4 @@ class Kafka(engine.Kafka):
         producer = kafka.KafkaProducer(bootstrap_servers=self.address, acks="all", max_request_size=4_000_000)
         with contextlib.closing(producer):
             for value in values:
-                producer.send(topic, value=value, key=key or uuid.uuid4().bytes).get(10)
+                producer.send(topic, value=value, key=key or uuid.uuid4().bytes).get(HANG_S)

@@ -8,6 +8,7 @@ import socket
 import uuid
 
 from engines import nats
+from engines.waiting import HANG_S
 
 STREAM = "ENTITLEMENTS"
 SUBJECTS = "entitlements.events.>"
@@ -28,7 +29,7 @@ class Message:
 class Wire:
     """One connection. Messages that come while an answer is awaited are kept for `next`."""
 
-    def __init__(self, port, timeout=10.0):
+    def __init__(self, port, timeout=HANG_S):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self._file = self._socket.makefile("rb")
         self._inbox = f"_INBOX.{uuid.uuid4().hex}"
@@ -93,7 +94,7 @@ class Wire:
         assert "error" not in answer, answer
         return answer
 
-    def next(self, timeout=10.0):
+    def next(self, timeout=HANG_S):
         """The next message of a subscription; None: none came in time."""
         if self._kept:
             return self._kept.pop(0)
@@ -105,7 +106,7 @@ class Wire:
         except TimeoutError:
             return None
         finally:
-            self._socket.settimeout(10.0)
+            self._socket.settimeout(HANG_S)
 
     def take_all(self):
         """Everything that the server had for us before this call."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 from .http import Connection
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 LISTENING = re.compile(r"^quipu listening on https?://(\S+):(\d+)\s*$", re.MULTILINE)
 SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
@@ -24,7 +24,7 @@ def environment(extra=None):
     return {**own, **SANITIZER_OPTIONS, **(extra or {})}
 
 
-def run(binary, *arguments, cwd=None, env=None, timeout=20.0):
+def run(binary, *arguments, cwd=None, env=None, timeout=HANG_S):
     """A command of the program that ends by itself: migrate, routes, help, a refused start."""
     done = subprocess.run(
         [str(binary), *map(str, arguments)], cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ class Quipu:
                 self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
                 cwd=self.directory,
             )
-        line = wait_until(self._listening_line, "the line 'quipu listening on …'", timeout=20.0)
+        line = wait_until(self._listening_line, "the line 'quipu listening on …'")
         self.host, self.port = line.group(1), int(line.group(2))
         return self
 
@@ -77,7 +77,7 @@ class Quipu:
     def running(self):
         return self.process is not None and self.process.poll() is None
 
-    def connect(self, timeout=15.0):
+    def connect(self, timeout=HANG_S):
         return Connection(self.port, timeout=timeout, tls=self.tls)
 
     def ask(self, method, path, body=None, headers=None):
@@ -88,8 +88,8 @@ class Quipu:
     def ready(self):
         return self.ask("GET", "/readyz").status == 200
 
-    def wait_ready(self, timeout=20.0):
-        wait_until(self.ready, "/readyz answers 200", timeout=timeout)
+    def wait_ready(self):
+        wait_until(self.ready, "/readyz answers 200")
         return self
 
     def wait_all_up(self):
@@ -124,7 +124,7 @@ class Quipu:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait_exit(self, timeout=20.0):
+    def wait_exit(self, timeout=HANG_S):
         """The exit status; negative for a signal."""
         try:
             return self.process.wait(timeout)
@@ -166,11 +166,11 @@ class Quipu:
                 self.signal(signal.SIGCONT)
             self.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(15.0)
+                self.process.wait(HANG_S)
         if self.running:
             self.process.kill()
             self.process.wait()
-            raise AssertionError("quipu did not end within 15 s of SIGTERM")
+            raise AssertionError("quipu did not end after SIGTERM")
         self.check_log()
         assert self.process.returncode == self._expected_exit, f"quipu ended with {self.process.returncode}"
 

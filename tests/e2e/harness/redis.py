@@ -8,6 +8,7 @@ import threading
 import redis
 
 from engines import redis as engine
+from engines.waiting import HANG_S
 
 
 def hash_key(user):
@@ -17,7 +18,7 @@ def hash_key(user):
 class Redis(engine.Redis):
     @contextlib.contextmanager
     def client(self):
-        with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
+        with redis.Redis(port=self.port, decode_responses=True, socket_timeout=HANG_S) as client:
             yield client
 
     def do(self, *command):
