@@ -27,6 +27,7 @@ from runner.progress import Progress  # noqa: E402
 from runner.servers import Servers  # noqa: E402
 
 TIMES = "build-times.json"  # how long each job took the last time, to run the longest first
+INTERRUPTED = 130
 SLOTS = 2 * (os.cpu_count() or 2) + 1
 
 
@@ -85,18 +86,22 @@ def run(jobs, slots):
     measured = any(job.tree == plan.COVERAGE for job in jobs)
     if measured:
         coverage.forget()
+    interrupted = False
     try:
         execution.run()
+    except KeyboardInterrupt:
+        interrupted = True
     finally:
         servers.close()
         progress.end()
     remember_times(times, execution.seconds)
-    cases = execution.cases + (coverage.report() if measured else [])
+    cases = execution.cases + (coverage.report() if measured and not interrupted else [])
     report.print_failures(cases)
     report.print_table(cases)
     report.print_times(execution.seconds, cases, 8)
     report.print_skips(cases, execution.notes + servers.notes)
-    return report.print_totals(cases, progress.elapsed_s)
+    status = report.print_totals(cases, progress.elapsed_s)
+    return INTERRUPTED if interrupted else status
 
 
 sys.exit(main(sys.argv[1:]))
