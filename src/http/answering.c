@@ -9,9 +9,9 @@
 
 #define WRITE_ROUND_MAX 16
 
-static int64_t now_ns(void)
+static int64_t now_ns(const struct connection *connection)
 {
-	return clock_steady_ns(&clock_system);
+	return clock_steady_ns(connection->worker->clock);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------- */
@@ -29,7 +29,7 @@ static void on_written(uv_write_t *uv, int failed)
 	struct connection *connection = write->connection;
 
 	connection->write_backlog -= write->len;
-	connection->active_ns = now_ns();
+	connection->active_ns = now_ns(connection);
 	free(write);
 	if (failed)
 		connection_close(connection);
@@ -114,7 +114,7 @@ void connection_write(struct connection *connection, struct slice bytes)
 {
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
 
-	connection->active_ns = now_ns();
+	connection->active_ns = now_ns(connection);
 	connection_write_parts(connection, &part, 1);
 }
 
@@ -122,7 +122,7 @@ void connection_write(struct connection *connection, struct slice bytes)
 
 static struct slice current_date(struct http_worker *worker)
 {
-	int64_t now_s = clock_wall_us(&clock_system) / 1000000;
+	int64_t now_s = clock_wall_us(worker->clock) / 1000000;
 
 	if (now_s != worker->date_s) {
 		worker->date_s = now_s;
@@ -156,7 +156,7 @@ static bool ends_connection(const struct connection *connection, const struct re
 static uv_buf_t finish_request(struct connection *connection, struct request *request)
 {
 	struct http_worker *worker = connection->worker;
-	int64_t duration_ns = now_ns() - request->started_ns;
+	int64_t duration_ns = now_ns(connection) - request->started_ns;
 	bool close_after = ends_connection(connection, request);
 	struct slice bytes;
 
@@ -199,7 +199,7 @@ bool connection_write_answers(struct connection *connection)
 	if (count == 0)
 		return false;
 	if (connection->write_backlog == 0)
-		connection->active_ns = now_ns();
+		connection->active_ns = now_ns(connection);
 	connection_write_parts(connection, parts, count);
 	for (size_t i = 0; i < count; i++)
 		request_free(done[i]);

@@ -18,9 +18,9 @@
 #define ROOM_TRIES_MAX 16
 #define LINGER_NS (2 * NS_PER_S)
 
-static int64_t now_ns(void)
+static int64_t now_ns(const struct http_worker *worker)
 {
-	return clock_steady_ns(&clock_system);
+	return clock_steady_ns(worker->clock);
 }
 
 /* ---- whose turn it is -------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static bool start_held(struct connection *connection)
 		return false;
 	connection->held = NULL;
 	enqueue(connection, request);
-	request->deadline_ns = now_ns() + connection->worker->limits->deadline_ns;
+	request->deadline_ns = now_ns(connection->worker) + connection->worker->limits->deadline_ns;
 	if (request->answer.http_status == 0)
 		request->route->handle(request->route->context, request);
 	return true;
@@ -247,7 +247,7 @@ static void finish(struct connection *connection)
 	}
 	if (connection->is_closed)
 		return;
-	connection->active_ns = now_ns();
+	connection->active_ns = now_ns(connection->worker);
 	shutdown = qp_malloc(sizeof(*shutdown));
 	shutdown->data = connection;
 	if (uv_shutdown(shutdown, (uv_stream_t *)&connection->tcp, on_shut) != 0) {
@@ -592,8 +592,8 @@ void worker_serve(struct http_worker *worker, int fd)
 	const int unsent_max = UNSENT_MAX;
 
 	connection->worker = worker;
-	connection->accepted_ns = connection->active_ns = now_ns();
-	parser_init(&connection->parser, worker->admission, request_new, connection);
+	connection->accepted_ns = connection->active_ns = now_ns(worker);
+	parser_init(&connection->parser, worker->clock, worker->admission, request_new, connection);
 	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);
 	connection->tcp.data = connection;
 	connection->next = worker->connections;
@@ -636,7 +636,7 @@ bool worker_make_room(struct http_worker *worker)
 			return true;
 		}
 		/* It has done its part: we have not come to read it. */
-		longest->active_ns = now_ns();
+		longest->active_ns = now_ns(worker);
 		note_turn(longest);
 	}
 	return false;

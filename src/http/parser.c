@@ -129,7 +129,7 @@ static int on_headers_complete(llhttp_t *llhttp)
 
 	parser->in_trailers = true;
 	parser->stage = STAGE_BODY;
-	parser->head_done_ns = clock_steady_ns(&clock_system);
+	parser->head_done_ns = clock_steady_ns(parser->clock);
 	request->method = slice_of(llhttp_method_name((llhttp_method_t)llhttp->method));
 	request->safe = llhttp->method == HTTP_GET || llhttp->method == HTTP_HEAD;
 	request->head_only = llhttp->method == HTTP_HEAD;
@@ -191,12 +191,13 @@ static const llhttp_settings_t *settings(void)
 	return &all;
 }
 
-void parser_init(struct parser *parser, const struct admission *admission,
-	struct request *(*make)(void *context), void *context)
+void parser_init(struct parser *parser, const struct clock *clock,
+	const struct admission *admission, struct request *(*make)(void *context), void *context)
 {
 	memset(parser, 0, sizeof(*parser));
 	llhttp_init(&parser->llhttp, HTTP_REQUEST, settings());
 	parser->llhttp.data = parser;
+	parser->clock = clock;
 	parser->admission = admission;
 	parser->make = make;
 	parser->context = context;

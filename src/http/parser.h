@@ -9,6 +9,7 @@
 
 #include <llhttp.h>
 
+#include "base/clock.h"
 #include "http/admission.h"
 #include "http/request.h"
 #include "http/router.h"
@@ -27,6 +28,7 @@ enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };
 
 struct parser {
 	llhttp_t llhttp;
+	const struct clock *clock;
 	const struct admission *admission;
 	struct request *(*make)(void *context);
 	void *context;
@@ -44,9 +46,12 @@ struct parser {
 	char tail[2];      /* the last bytes of what was fed before */
 };
 
-/* `make(context)` gives an empty request with its started_ns whenever one begins. */
-void parser_init(struct parser *parser, const struct admission *admission,
-	struct request *(*make)(void *context), void *context);
+/*
+ * `make(context)` returns an empty request with its started_ns whenever one begins; `clock` says
+ * when its head was complete.
+ */
+void parser_init(struct parser *parser, const struct clock *clock,
+	const struct admission *admission, struct request *(*make)(void *context), void *context);
 
 /* Reads on; `input` moves behind what was used. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);

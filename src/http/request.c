@@ -29,7 +29,7 @@ struct request *request_new(void *context)
 	request->arena = arena;
 	request->worker = worker;
 	request->connection = connection;
-	request->started_ns = clock_steady_ns(&clock_system);
+	request->started_ns = clock_steady_ns(worker->clock);
 	counter_add(&worker->in_flight, 1);
 	return request;
 }

@@ -41,7 +41,7 @@ static void resume_accepting(struct server *server);
 static void sweep(uv_timer_t *timer)
 {
 	struct http_worker *worker = timer->data;
-	int64_t now = clock_steady_ns(&clock_system);
+	int64_t now = clock_steady_ns(worker->clock);
 	struct connection *next;
 
 	worker->heartbeats_left = HEARTBEATS_PER_SWEEP;
@@ -67,6 +67,7 @@ static void on_sleep(uv_prepare_t *before_sleep)
 void worker_init(struct http_worker *worker, struct server *server)
 {
 	worker->server = server;
+	worker->clock = &clock_system;
 	worker->limits = &server->limits;
 	worker->router = server->router;
 	worker->admission = server->admission;
@@ -439,6 +440,12 @@ struct server *server_new(size_t loops, const struct server_limits *limits, stru
 	for (size_t i = 0; i < loops; i++)
 		worker_init(&server->workers[i], server);
 	return server;
+}
+
+void server_use_clock(struct server *server, const struct clock *clock)
+{
+	for (size_t i = 0; i < server->worker_count; i++)
+		server->workers[i].clock = clock;
 }
 
 void server_start(struct server *server)

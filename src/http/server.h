@@ -5,6 +5,7 @@
 #ifndef QUIPU_HTTP_SERVER_H
 #define QUIPU_HTTP_SERVER_H
 
+#include "base/clock.h"
 #include "http/admission.h"
 #include "http/router.h"
 
@@ -25,6 +26,12 @@ struct server;
 /* `router` and `admission` outlive the server. Nothing is bound yet. */
 struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
 	const struct admission *admission);
+
+/*
+ * Connections live by `clock`, which outlives the server, instead of the machine's clock. Any
+ * thread reads it. Before server_start().
+ */
+void server_use_clock(struct server *server, const struct clock *clock);
 
 /*
  * Clients speak TLS, with the certificate of `tls`, which outlives the server. Before

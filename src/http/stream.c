@@ -210,7 +210,7 @@ static bool has_lost_caller(const struct stream *stream)
 
 	if (caller->kind == CALLER_ANYONE)
 		return false;
-	return (caller->ends_us != 0 && clock_wall_us(&clock_system) >= caller->ends_us) ||
+	return (caller->ends_us != 0 && clock_wall_us(stream->worker->clock) >= caller->ends_us) ||
 	       caller->generation != guard_generation(stream->worker->admission->guard);
 }
 

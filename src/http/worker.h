@@ -5,6 +5,7 @@
 #ifndef QUIPU_HTTP_WORKER_H
 #define QUIPU_HTTP_WORKER_H
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "http/parser.h"
 #include "http/server.h"
@@ -15,6 +16,7 @@
 
 struct http_worker {
 	struct server *server;
+	const struct clock *clock;
 	const struct server_limits *limits;
 	struct router *router;
 	const struct admission *admission;

@@ -170,7 +170,7 @@ struct stream_record stream_run(struct arena *arena, const struct admission *adm
 
 	writing.summary = buffer_make(arena, 256);
 	writing.full = buffer_make(arena, 1024);
-	parser_init(&parser, admission, make_request, NULL);
+	parser_init(&parser, &clock_system, admission, make_request, NULL);
 	while (bytes.len > 0 && !writing.ended) {
 		size_t len = cuts ? cuts->next(cuts, bytes.len) : bytes.len;
 

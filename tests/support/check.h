@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -35,6 +37,15 @@ static inline void check_contains(struct slice whole, const char *part, const ch
 		return;
 	print_error("no \"%s\" in \"%.*s\"\n", part, (int)whole.len, whole.data);
 	_fail(file, line);
+}
+
+/* For threads other than the main one, where cmocka's assertions would jump to another stack. */
+static inline void must(bool holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "does not hold: %s\n", what);
+	abort();
 }
 
 #define assert_contains(whole, part) check_contains((whole), (part), __FILE__, __LINE__)

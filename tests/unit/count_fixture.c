@@ -5,20 +5,6 @@
 
 #define FIXTURE_KEY_TTL_US (24 * 3600 * 1000000LL)
 
-static int64_t count_fixture_wall_us(const struct clock *clock)
-{
-	(void)clock;
-	return 1000000;
-}
-
-static int64_t count_fixture_steady_ns(const struct clock *clock)
-{
-	const struct count_fixture *fixture =
-		(const void *)((const char *)clock - offsetof(struct count_fixture, clock));
-
-	return fixture->steady_ns;
-}
-
 static enum status decide(void *service, struct session *session, const struct write_batch *batch)
 {
 	(void)service;
@@ -41,14 +27,12 @@ void count_fixture_open_waiting(
 	fixture->fake = fake_store_new();
 	fixture->lane = lane_new("test", 100000, 1 << 30);
 	fixture->loop = loop_new(NULL, NULL);
-	fixture->clock.wall_us = count_fixture_wall_us;
-	fixture->clock.steady_ns = count_fixture_steady_ns;
-	fixture->steady_ns = 1;
+	manual_clock_init(&fixture->clock);
 	config.lane = fixture->lane;
 	config.session = fake_store_base(fixture->fake)
 				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
 	config.key_ttl_us = FIXTURE_KEY_TTL_US;
-	config.clock = &fixture->clock;
+	config.clock = &fixture->clock.base;
 	config.decide = decide;
 	fixture->committer = committer_new(&config);
 }
@@ -84,7 +68,7 @@ struct count_fixture_command *count_fixture_command_new(struct count_fixture *fi
 	command->key = slice_of(item_id);
 	command->hash = (uint64_t)item_id[0];
 	command->bytes = 100;
-	command->deadline_ns = fixture->steady_ns + 5 * NS_PER_S;
+	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + 5 * NS_PER_S;
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of(item_id), slice_of(request)};
 

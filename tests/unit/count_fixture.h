@@ -7,6 +7,7 @@
 
 #include "fake_store.h"
 #include "flow/committer.h"
+#include "manual_clock.h"
 #include "services/counts/count_batch.h"
 
 struct count_fixture {
@@ -14,8 +15,7 @@ struct count_fixture {
 	struct lane *lane;
 	struct loop *loop;
 	struct committer *committer;
-	struct clock clock;
-	int64_t steady_ns; /* what the committer's clock says */
+	struct manual_clock clock; /* the committer's */
 };
 
 /* One request; belongs to the test. */

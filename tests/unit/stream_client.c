@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-#define PATIENCE_MS 10000
+#include "waiting.h"
 
 static int64_t now_ms(void)
 {
@@ -115,7 +114,7 @@ static void skip(struct stream_client *client, size_t len)
 
 void client_read_head(struct stream_client *client)
 {
-	size_t len = receive_until(client, "\r\n\r\n", now_ms() + PATIENCE_MS);
+	size_t len = receive_until(client, "\r\n\r\n", now_ms() + HANG_MS);
 
 	if (len == 0 || len >= sizeof(client->head))
 		give_up(client, "no head");
@@ -127,7 +126,7 @@ void client_read_head(struct stream_client *client)
 const char *client_read(struct stream_client *client, size_t len)
 {
 	static char body[4096];
-	int64_t until_ms = now_ms() + PATIENCE_MS;
+	int64_t until_ms = now_ms() + HANG_MS;
 
 	assert(len < sizeof(body));
 	while (client->len < len) {
@@ -187,7 +186,8 @@ static bool read_block(struct stream_client *client, struct client_event *event,
 	return event->id >= 0;
 }
 
-bool client_next(struct stream_client *client, struct client_event *event, int timeout_ms)
+bool client_next_within(
+	struct stream_client *client, struct client_event *event, int64_t timeout_ms)
 {
 	int64_t until_ms = now_ms() + timeout_ms;
 	size_t len;
@@ -199,20 +199,40 @@ bool client_next(struct stream_client *client, struct client_event *event, int t
 	return false;
 }
 
+void client_next(struct stream_client *client, struct client_event *event)
+{
+	if (!client_next_within(client, event, HANG_MS))
+		give_up(client, "no event");
+}
+
 int64_t client_next_id(struct stream_client *client)
 {
 	struct client_event event;
 
-	if (!client_next(client, &event, PATIENCE_MS))
-		give_up(client, "no event");
+	client_next(client, &event);
 	return event.id;
 }
 
-bool client_wait_end(struct stream_client *client, int timeout_ms)
+void client_wait_heartbeat(struct stream_client *client)
 {
-	int64_t until_ms = now_ms() + timeout_ms;
+	size_t before = client->heartbeats;
+	int64_t until_ms = now_ms() + HANG_MS;
+
+	while (client->heartbeats == before) {
+		struct client_event event;
+		size_t len = receive_until(client, "\n\n", until_ms);
+
+		if (len == 0 || read_block(client, &event, len))
+			give_up(client, "no heartbeat");
+	}
+}
+
+void client_wait_end(struct stream_client *client)
+{
+	int64_t until_ms = now_ms() + HANG_MS;
 
 	while (receive(client, until_ms))
 		client->len = 0;
-	return client->ended;
+	if (!client->ended)
+		give_up(client, "no end");
 }

@@ -1,4 +1,7 @@
-/* A client of event streams on a bare socket. Whatever surprises it ends the test. */
+/*
+ * A client of event streams on a bare socket. It waits for what must come until HANG_MS have
+ * passed; whatever surprises it ends the test.
+ */
 #ifndef QUIPU_TESTS_STREAM_CLIENT_H
 #define QUIPU_TESTS_STREAM_CLIENT_H
 
@@ -41,16 +44,20 @@ void client_read_head(struct stream_client *client);
 /* Reads `len` bytes of a body; they stay valid until the next call. */
 const char *client_read(struct stream_client *client, size_t len);
 
-/*
- * The next event; false: none within `timeout_ms`, or `ended`. Heartbeats and retry times on the
- * way are noted.
- */
-bool client_next(struct stream_client *client, struct client_event *event, int timeout_ms);
+/* Waits for the next event. Heartbeats and retry times on the way are noted. */
+void client_next(struct stream_client *client, struct client_event *event);
 
-/* The id of the next event, which must come within a few seconds. */
+/* Waits for the next event and returns its id. */
 int64_t client_next_id(struct stream_client *client);
 
-/* Reads until the server closes. false: it does not within `timeout_ms`. */
-bool client_wait_end(struct stream_client *client, int timeout_ms);
+/* Waits for an event that need not come. false: none within `timeout_ms`, or `ended`. */
+bool client_next_within(
+	struct stream_client *client, struct client_event *event, int64_t timeout_ms);
+
+/* Waits for a heartbeat, before which no event may come. */
+void client_wait_heartbeat(struct stream_client *client);
+
+/* Reads until the server closes. */
+void client_wait_end(struct stream_client *client);
 
 #endif

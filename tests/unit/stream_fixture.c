@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "http/input.h"
+#include "waiting.h"
 
 #define BATCH_MAX 64
 
@@ -84,7 +85,6 @@ static void look_up(struct stream_fixture *fixture, struct command *command)
 
 	pthread_mutex_lock(&fixture->lock);
 	fixture->reads_waiting++;
-	pthread_cond_broadcast(&fixture->changed);
 	while (fixture->reads_held)
 		pthread_cond_wait(&fixture->changed, &fixture->lock);
 	fixture->reads_waiting--;
@@ -120,12 +120,27 @@ void stream_fixture_hold_reads(struct stream_fixture *fixture)
 	pthread_mutex_unlock(&fixture->lock);
 }
 
+struct awaited_reads {
+	struct stream_fixture *fixture;
+	size_t count;
+};
+
+static bool have_looked_up(void *context)
+{
+	const struct awaited_reads *awaited = context;
+	bool have;
+
+	pthread_mutex_lock(&awaited->fixture->lock);
+	have = awaited->fixture->reads_waiting >= awaited->count;
+	pthread_mutex_unlock(&awaited->fixture->lock);
+	return have;
+}
+
 void stream_fixture_wait_read(struct stream_fixture *fixture, size_t count)
 {
-	pthread_mutex_lock(&fixture->lock);
-	while (fixture->reads_waiting < count)
-		pthread_cond_wait(&fixture->changed, &fixture->lock);
-	pthread_mutex_unlock(&fixture->lock);
+	struct awaited_reads awaited = {fixture, count};
+
+	wait_until(have_looked_up, &awaited, "reads that look up");
 }
 
 void stream_fixture_release_reads(struct stream_fixture *fixture)
@@ -263,21 +278,24 @@ static struct router *make_router(struct stream_fixture *fixture)
 	return router;
 }
 
-void stream_fixture_start(
-	struct stream_fixture *fixture, size_t loops, int64_t heartbeat_ms, int64_t stall_ms)
+/* `others_ns` is every timeout but those of streams. */
+static struct server_limits limits_of(int64_t others_ns, int64_t heartbeat_ns, int64_t stall_ns)
 {
-	struct server_limits limits = {
+	return (struct server_limits){
 		.connections_max = 20000,
 		.client_bytes_max = 64 * 1024 * 1024,
-		.head_timeout_ns = 10 * NS_PER_S,
-		.body_timeout_ns = 10 * NS_PER_S,
-		.idle_timeout_ns = 1 * NS_PER_S, /* shorter than any stream lives */
-		.deadline_ns = 1 * NS_PER_S,
-		.heartbeat_ns = heartbeat_ms * NS_PER_MS,
-		.stream_stall_ns = stall_ms * NS_PER_MS,
+		.head_timeout_ns = others_ns,
+		.body_timeout_ns = others_ns,
+		.idle_timeout_ns = others_ns,
+		.deadline_ns = others_ns,
+		.heartbeat_ns = heartbeat_ns,
+		.stream_stall_ns = stall_ns,
 	};
-	char why[256];
+}
 
+/* With everything but a server. */
+static void init(struct stream_fixture *fixture)
+{
 	signal(SIGPIPE, SIG_IGN);
 	memset(fixture, 0, sizeof(*fixture));
 	pthread_mutex_init(&fixture->lock, NULL);
@@ -286,7 +304,12 @@ void stream_fixture_start(
 	fixture->lane = lane_new("reads", 20000, 1 << 30);
 	fixture->router = make_router(fixture);
 	fixture->admission = (struct admission){.router = fixture->router, .guard_browser = true};
-	fixture->server = server_new(loops, &limits, fixture->router, &fixture->admission);
+}
+
+static void serve(struct stream_fixture *fixture)
+{
+	char why[256];
+
 	if (!server_listen(fixture->server, "127.0.0.1:0", why, sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		abort();
@@ -294,6 +317,28 @@ void stream_fixture_start(
 	if (pthread_create(&fixture->reader, NULL, run_reader, fixture) != 0)
 		abort();
 	server_start(fixture->server);
+}
+
+void stream_fixture_start(
+	struct stream_fixture *fixture, size_t loops, int64_t heartbeat_ms, int64_t stall_ms)
+{
+	struct server_limits limits =
+		limits_of(HANG_NS, heartbeat_ms * NS_PER_MS, stall_ms * NS_PER_MS);
+
+	init(fixture);
+	fixture->server = server_new(loops, &limits, fixture->router, &fixture->admission);
+	serve(fixture);
+}
+
+void stream_fixture_start_by_hand(struct stream_fixture *fixture, size_t loops)
+{
+	struct server_limits limits = limits_of(NS_PER_S, FIXTURE_HEARTBEAT_NS, FIXTURE_STALL_NS);
+
+	init(fixture);
+	manual_clock_init(&fixture->clock);
+	fixture->server = server_new(loops, &limits, fixture->router, &fixture->admission);
+	server_use_clock(fixture->server, &fixture->clock.base);
+	serve(fixture);
 }
 
 bool stream_fixture_drain(struct stream_fixture *fixture, int64_t timeout_ms)
@@ -348,4 +393,39 @@ int64_t stream_fixture_metric(const struct stream_fixture *fixture, const char *
 	value = atoll(line + strlen(name));
 	arena_release(&arena);
 	return value;
+}
+
+struct awaited_metric {
+	const struct stream_fixture *fixture;
+	const char *name;
+	int64_t value;
+};
+
+static bool has_value(void *context)
+{
+	const struct awaited_metric *awaited = context;
+
+	return stream_fixture_metric(awaited->fixture, awaited->name) == awaited->value;
+}
+
+void stream_fixture_wait_metric(
+	const struct stream_fixture *fixture, const char *name, int64_t value)
+{
+	struct awaited_metric awaited = {fixture, name, value};
+	char what[128];
+
+	snprintf(what, sizeof(what), "%s %lld", name, (long long)value);
+	wait_until(has_value, &awaited, what);
+}
+
+/* Also for threads other than the main one. */
+void stream_fixture_follow(
+	const struct stream_fixture *fixture, struct stream_client *client, const char *target)
+{
+	client_connect(client, stream_fixture_port(fixture), 0);
+	client_get(client, target, "");
+	if (strstr(client->head, "HTTP/1.1 200 OK\r\n") == NULL) {
+		fprintf(stderr, "no stream: %s\n", client->head);
+		abort();
+	}
 }

@@ -14,8 +14,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "stream_fixture.h"
-
-#define DRAIN_MS 10000
+#include "waiting.h"
 
 static void raise_file_limit(void)
 {
@@ -47,7 +46,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	sigwait(&signals, &received);
 	start_ns = clock_steady_ns(&clock_system);
-	idle = stream_fixture_drain(&fixture, DRAIN_MS);
+	idle = stream_fixture_drain(&fixture, HANG_MS);
 	printf("drained in %lld ms\n",
 		(long long)((clock_steady_ns(&clock_system) - start_ns) / NS_PER_MS));
 	stream_fixture_stop(&fixture);

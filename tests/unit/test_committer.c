@@ -27,7 +27,7 @@ static int64_t value_of(struct count_fixture *fixture, const char *item)
 
 static void pass_time(struct count_fixture *fixture, int64_t ns)
 {
-	fixture->steady_ns += ns;
+	manual_clock_pass(&fixture->clock, ns);
 }
 
 static void set_up(struct count_fixture *fixture)

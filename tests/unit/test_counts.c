@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "count_fixture.h"
+#include "effort.h"
 
 #define ITEMS 4
 #define KEYS 8
@@ -237,29 +238,32 @@ static void run_batches(size_t wanted, bool keyed, enum status fault)
 {
 	size_t done = 0;
 
-	for (uint64_t seed = 1; done < wanted; seed++)
+	for (uint64_t seed = 1; done < wanted; seed++) {
+		seed_begin(seed);
 		done += run_case(seed, keyed, fault);
+	}
+	seeds_end();
 }
 
-static void test_100000_random_batches_answer_as_one_by_one_would(void **unused)
+static void test_random_batches_answer_as_one_by_one_would(void **unused)
 {
 	(void)unused;
-	run_batches(70000, false, STATUS_OK);
-	run_batches(30000, true, STATUS_OK);
+	run_batches(effort(7000, 140000), false, STATUS_OK);
+	run_batches(effort(3000, 60000), true, STATUS_OK);
 }
 
 static void test_a_batch_that_is_run_again_answers_as_one_by_one_would(void **unused)
 {
 	(void)unused;
-	run_batches(10000, true, STATUS_RERUN);
-	run_batches(10000, false, STATUS_RERUN);
+	run_batches(effort(1500, 30000), true, STATUS_RERUN);
+	run_batches(effort(1500, 30000), false, STATUS_RERUN);
 }
 
 static void test_a_batch_that_met_a_lock_answers_as_one_by_one_would(void **unused)
 {
 	(void)unused;
-	run_batches(10000, true, STATUS_LOCK_BUSY);
-	run_batches(10000, false, STATUS_LOCK_BUSY);
+	run_batches(effort(1500, 30000), true, STATUS_LOCK_BUSY);
+	run_batches(effort(1500, 30000), false, STATUS_LOCK_BUSY);
 }
 
 int main(void)
@@ -269,9 +273,9 @@ int main(void)
 			test_an_addition_past_either_end_of_int64_is_refused_and_changes_nothing),
 		cmocka_unit_test(test_a_fold_carries_the_bounds_of_every_step_on_the_way),
 		cmocka_unit_test(test_a_fold_that_leaves_int64_by_itself_is_not_a_fold),
-		cmocka_unit_test(test_100000_random_batches_answer_as_one_by_one_would),
-		cmocka_unit_test(test_a_batch_that_is_run_again_answers_as_one_by_one_would),
-		cmocka_unit_test(test_a_batch_that_met_a_lock_answers_as_one_by_one_would),
+		cmocka_random_test(test_random_batches_answer_as_one_by_one_would),
+		cmocka_random_test(test_a_batch_that_is_run_again_answers_as_one_by_one_would),
+		cmocka_random_test(test_a_batch_that_met_a_lock_answers_as_one_by_one_would),
 	};
 
 	return cmocka_run_group_tests_name("counts", tests, NULL, NULL);

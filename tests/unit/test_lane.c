@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "runtime/lane.h"
+#include "waiting.h"
 
 #define FOR_EVER INT64_MAX
 
@@ -238,13 +239,19 @@ static bool is_asleep(pid_t tid)
 	return state == 'S';
 }
 
+static bool worker_is_asleep(void *context)
+{
+	const struct waiting *waiting = context;
+
+	return waiting->tid != 0 && is_asleep(waiting->tid);
+}
+
 /* Returns when the worker sleeps in lane_take(): nobody else holds a lock it could wait for. */
 static void start_waiting(struct waiting *waiting)
 {
 	waiting->lane = lane_new("test", 100, 1000);
 	assert_int_equal(pthread_create(&waiting->thread, NULL, wait_for_one, waiting), 0);
-	while (waiting->tid == 0 || !is_asleep(waiting->tid))
-		sched_yield();
+	wait_until(worker_is_asleep, waiting, "a worker that waits for commands");
 }
 
 static void a_waiting_worker_gets_what_comes(void **state)

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "effort.h"
 #include "services/gateway/limit_rules.h"
 
 #define MINUTE_US 60000000LL
@@ -76,10 +77,9 @@ static void test_two_windows_never_have_the_same_start(void **unused)
 
 static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
 {
-	struct dice dice = {.state = 7};
-
 	(void)unused;
-	for (int i = 0; i < 100000; i++) {
+	for (uint64_t seed = 1; seed <= effort(20000, 500000); seed++) {
+		struct dice dice = {.state = seed};
 		int32_t current = (int32_t)dice_below(&dice, 8);
 		struct limit_row together = row_of(
 			1 + (int32_t)dice_below(&dice, 8), current, (int32_t)dice_below(&dice, 8));
@@ -89,6 +89,7 @@ static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
 		int32_t granted = limit_reserve(&together, now_us, MINUTE_US, wanted);
 		int32_t sum = 0;
 
+		seed_begin(seed);
 		for (int32_t k = 0; k < wanted; k++)
 			sum += limit_reserve(&apart, now_us, MINUTE_US, 1);
 		assert_int_equal(granted, sum);
@@ -96,6 +97,7 @@ static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
 			assert_memory_equal(&together, &apart, sizeof(apart));
 		assert_true(granted == 0 || together.reserved_count <= together.rate_limit);
 	}
+	seeds_end();
 }
 
 int main(void)
@@ -106,7 +108,7 @@ int main(void)
 		cmocka_unit_test(test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end),
 		cmocka_unit_test(test_a_clock_that_steps_back_frees_nothing),
 		cmocka_unit_test(test_two_windows_never_have_the_same_start),
-		cmocka_unit_test(test_many_wanted_at_once_get_what_one_by_one_would),
+		cmocka_random_test(test_many_wanted_at_once_get_what_one_by_one_would),
 	};
 
 	return cmocka_run_group_tests_name("limits", tests, NULL, NULL);

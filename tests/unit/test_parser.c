@@ -457,7 +457,7 @@ static struct request *read_into(struct parser *parser, const struct fixture *fi
 	struct slice input = slice_of(bytes);
 
 	made = NULL;
-	parser_init(parser, &fixture->admission, make_one, request);
+	parser_init(parser, &clock_system, &fixture->admission, make_one, request);
 	(void)parser_feed(parser, &input);
 	return made;
 }

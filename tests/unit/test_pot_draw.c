@@ -1,12 +1,14 @@
 /*
- * Draws against the exact law, the multivariate hypergeometric: chi-squared tests with fixed seeds.
- * A test that fails by chance one time in 10,000 would do so on every run, so that limit is safe.
+ * Draws against the exact law, the multivariate hypergeometric: chi-squared tests with fixed seeds,
+ * so that every run draws the same coins and no run fails by chance. With the limit at one in
+ * 10,000, a quick run notices odds that are wrong by 5 % on average, a full one by 1 %.
  */
 #include "check.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "effort.h"
 #include "services/pots/pot_draw.h"
 
 #define BILLION 1000000000
@@ -65,7 +67,6 @@ static void assert_fits(struct tally *tally)
 
 /* ---- all kinds together ------------------------------------------------------------------ */
 
-#define JOINT_DRAWS 400000
 #define SIDE 512
 
 static void check_joint(const struct pot *pot, uint64_t seed)
@@ -73,12 +74,14 @@ static void check_joint(const struct pot *pot, uint64_t seed)
 	static int seen[SIDE][SIDE];
 	const int32_t *of = pot->coins.of;
 	int64_t all = coins_total(&pot->coins);
+	size_t draws = effort(50000, 1000000);
 	struct dice dice = {.state = seed};
 	struct tally tally = {0};
 
+	seed_begin(seed);
 	assert_true(of[0] < SIDE && of[1] < SIDE);
 	memset(seen, 0, sizeof(seen));
-	for (int i = 0; i < JOINT_DRAWS; i++) {
+	for (size_t i = 0; i < draws; i++) {
 		struct coins drawn = pot_draw(&pot->coins, pot->count, &dice);
 
 		assert_true(coins_total(&drawn) == pot->count);
@@ -95,7 +98,7 @@ static void check_joint(const struct pot *pot, uint64_t seed)
 			tally_cell(&tally,
 				(double)expl(log_choose(of[0], a) + log_choose(of[1], b) +
 					     log_choose(of[2], c) - log_choose(all, pot->count)) *
-					JOINT_DRAWS,
+					(double)draws,
 				seen[a][b]);
 		}
 	}
@@ -122,11 +125,11 @@ static void test_all_kinds_together_follow_the_exact_law(void **unused)
 	(void)unused;
 	for (size_t i = 0; i < COUNT_OF(pots); i++)
 		check_joint(&pots[i], 1000 + i);
+	seeds_end();
 }
 
 /* ---- one kind at a time, for numbers of any size ----------------------------------------- */
 
-#define KIND_DRAWS 200000
 #define BINS 64
 
 /* The law of one kind from `first` on: hypergeometric, within 12 standard deviations. */
@@ -164,7 +167,7 @@ static struct law law_of(int64_t all, int64_t marked, int64_t count)
 }
 
 /* Bins of about the same odds. */
-static void check_kind(const struct pot *pot, size_t kind, const int32_t *drawn)
+static void check_kind(const struct pot *pot, size_t kind, const struct coins *drawn, size_t draws)
 {
 	struct law law = law_of(coins_total(&pot->coins), pot->coins.of[kind], pot->count);
 	size_t *bin_of = calloc(law.count, sizeof(*bin_of));
@@ -175,12 +178,12 @@ static void check_kind(const struct pot *pot, size_t kind, const int32_t *drawn)
 	for (size_t i = 0; i < law.count; i++) {
 		bin_of[i] = (size_t)(before * BINS);
 		bin_of[i] = bin_of[i] < BINS ? bin_of[i] : BINS - 1;
-		expected[bin_of[i]] += law.odds[i] * KIND_DRAWS;
+		expected[bin_of[i]] += law.odds[i] * (double)draws;
 		before += law.odds[i];
 	}
 	assert_true(fabs(before - 1) < 1e-6);
-	for (int i = 0; i < KIND_DRAWS; i++) {
-		int64_t place = drawn[i] - law.first;
+	for (size_t i = 0; i < draws; i++) {
+		int64_t place = drawn[i].of[kind] - law.first;
 
 		assert_true(place >= 0 && (size_t)place < law.count);
 		seen[bin_of[place]]++;
@@ -195,18 +198,19 @@ static void check_kind(const struct pot *pot, size_t kind, const int32_t *drawn)
 
 static void check_kinds(const struct pot *pot, uint64_t seed)
 {
-	static int32_t drawn[COIN_KINDS][KIND_DRAWS];
+	size_t draws = effort(25000, 500000);
+	struct coins *drawn = calloc(draws, sizeof(*drawn));
 	struct dice dice = {.state = seed};
 
-	for (int i = 0; i < KIND_DRAWS; i++) {
-		struct coins coins = pot_draw(&pot->coins, pot->count, &dice);
-
-		assert_true(coins_total(&coins) == pot->count);
-		for (size_t kind = 0; kind < COIN_KINDS; kind++)
-			drawn[kind][i] = coins.of[kind];
+	seed_begin(seed);
+	assert_non_null(drawn);
+	for (size_t i = 0; i < draws; i++) {
+		drawn[i] = pot_draw(&pot->coins, pot->count, &dice);
+		assert_true(coins_total(&drawn[i]) == pot->count);
 	}
 	for (size_t kind = 0; kind < COIN_KINDS; kind++)
-		check_kind(pot, kind, drawn[kind]);
+		check_kind(pot, kind, drawn, draws);
+	free(drawn);
 }
 
 static void test_every_kind_follows_its_law_whatever_the_numbers(void **unused)
@@ -224,6 +228,7 @@ static void test_every_kind_follows_its_law_whatever_the_numbers(void **unused)
 	(void)unused;
 	for (size_t i = 0; i < COUNT_OF(pots); i++)
 		check_kinds(&pots[i], 2000 + i);
+	seeds_end();
 }
 
 /* ---- edges and cost ---------------------------------------------------------------------- */
@@ -284,8 +289,8 @@ static void test_the_cost_does_not_grow_with_the_coins(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_kinds_together_follow_the_exact_law),
-		cmocka_unit_test(test_every_kind_follows_its_law_whatever_the_numbers),
+		cmocka_random_test(test_all_kinds_together_follow_the_exact_law),
+		cmocka_random_test(test_every_kind_follows_its_law_whatever_the_numbers),
 		cmocka_unit_test(test_none_and_all),
 		cmocka_unit_test(test_the_same_dice_give_the_same_coins),
 		cmocka_unit_test(test_the_cost_does_not_grow_with_the_coins),

@@ -6,6 +6,7 @@
 
 #include "fake_store.h"
 #include "flow/committer.h"
+#include "manual_clock.h"
 #include "services/pots/pot_batch.h"
 
 #define RETRIES 3
@@ -17,8 +18,7 @@ struct fixture {
 	struct lane *lane;
 	struct loop *loop;
 	struct committer *committer;
-	struct clock clock;
-	int64_t steady_ns;
+	struct manual_clock clock;
 };
 
 /* One request; belongs to the test. */
@@ -27,12 +27,6 @@ struct ask {
 	struct arena arena;
 	bool answered;
 };
-
-static int64_t steady_ns(const struct clock *clock)
-{
-	return ((const struct fixture *)((const char *)clock - offsetof(struct fixture, clock)))
-		->steady_ns;
-}
 
 static void open_fixture(struct fixture *fixture)
 {
@@ -47,14 +41,13 @@ static void open_fixture(struct fixture *fixture)
 		.lock_retries = RETRIES};
 	fixture->lane = lane_new("test", 100000, 1 << 30);
 	fixture->loop = loop_new(NULL, NULL);
-	fixture->clock.steady_ns = steady_ns;
-	fixture->steady_ns = 1;
+	manual_clock_init(&fixture->clock);
 	service = pots_lane_service(&fixture->pots);
 	config.lane = fixture->lane;
 	config.session = fake_store_base(fixture->fake)
 				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
 	config.key_ttl_us = 24 * 3600 * 1000000LL;
-	config.clock = &fixture->clock;
+	config.clock = &fixture->clock.base;
 	config.waiting = service.waiting;
 	config.decide = service.decide;
 	config.service = service.context;
@@ -89,7 +82,7 @@ static struct ask *new_ask(struct fixture *fixture, enum pot_verb verb, const ch
 	command->loop = fixture->loop;
 	command->arena = &made->arena;
 	command->bytes = 100;
-	command->deadline_ns = fixture->steady_ns + 5 * NS_PER_S;
+	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + 5 * NS_PER_S;
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of("/"), slice_of("same")};
 
@@ -149,7 +142,7 @@ static void run(struct fixture *fixture)
 /* Time in which whatever waits becomes due. */
 static void run_later(struct fixture *fixture)
 {
-	fixture->steady_ns += 2 * WAIT_US * NS_PER_US;
+	manual_clock_pass(&fixture->clock, 2 * WAIT_US * NS_PER_US);
 	run(fixture);
 }
 

@@ -1,36 +1,19 @@
-/* Event streams on a real server: what is sent, in which order, and how a stream ends. */
+/* Event streams on a real server: what is sent, and in which order. */
 #include "check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "stream_client.h"
 #include "stream_fixture.h"
-
-#define PATIENCE_NS (10 * NS_PER_S)
-#define QUIET_MS 200 /* how long nothing may come where nothing is to come */
+#include "stream_life.h"
 
 static struct stream_fixture fixture;
-
-static int start_with(int64_t heartbeat_ms, int64_t stall_ms)
-{
-	stream_fixture_start(&fixture, 2, heartbeat_ms, stall_ms);
-	return 0;
-}
 
 static int start(void **state)
 {
 	(void)state;
-	return start_with(60000, 60000);
-}
-
-static int start_nervous(void **state)
-{
-	(void)state;
-	return start_with(300, 600);
+	stream_fixture_start_by_hand(&fixture, 2);
+	return 0;
 }
 
 static int stop(void **state)
@@ -47,30 +30,23 @@ static void connect_to_fixture(struct stream_client *client)
 
 static void follow(struct stream_client *client, const char *target)
 {
-	connect_to_fixture(client);
-	client_get(client, target, "");
-	assert_contains(slice_of(client->head), "HTTP/1.1 200 OK\r\n");
+	stream_fixture_follow(&fixture, client, target);
 }
 
-static void wait_for_metric(const char *name, int64_t value)
+/* Nothing was sent since the last event: the next one is that of a change which is made now. */
+static void assert_quiet(struct stream_client *client, const char *key)
 {
-	int64_t until_ns = clock_steady_ns(&clock_system) + PATIENCE_NS;
-	struct timespec pause = {.tv_nsec = 5 * NS_PER_MS};
+	int64_t version = stream_fixture_change(&fixture, key, 0);
 
-	while (stream_fixture_metric(&fixture, name) != value) {
-		if (clock_steady_ns(&clock_system) > until_ns)
-			fail_msg("%s is %lld, not %lld", name,
-				(long long)stream_fixture_metric(&fixture, name), (long long)value);
-		nanosleep(&pause, NULL);
-	}
+	assert_int_equal(client_next_id(client), version);
 }
 
-static void assert_quiet(struct stream_client *client)
+/* Nobody has changed `key` since it had `version`, and nobody will: all clients are gone. */
+static void assert_unchanged(const char *key, int64_t version)
 {
-	struct client_event event;
-
-	assert_false(client_next(client, &event, QUIET_MS));
-	assert_false(client->ended);
+	stream_fixture_wait_metric(&fixture, "quipu_http_connections", 0);
+	stream_fixture_wait_metric(&fixture, "quipu_http_requests_in_flight", 0);
+	assert_int_equal(stream_fixture_change(&fixture, key, 0), version + 1);
 }
 
 /* ---- events ------------------------------------------------------------------------------ */
@@ -133,7 +109,7 @@ static void the_current_value_comes_at_once_and_then_every_change(void **state)
 	(void)state;
 	stream_fixture_change(&fixture, "a", 0);
 	follow(&client, "/streams/a");
-	assert_true(client_next(&client, &event, 5000));
+	client_next(&client, &event);
 	assert_int_equal(event.id, 1);
 	assert_string_equal(event.data, "{\"key\":\"a\",\"version\":1,\"pad\":\"\"}");
 	assert_true(client.retry_ms >= 1000 && client.retry_ms < 3000);
@@ -142,7 +118,7 @@ static void the_current_value_comes_at_once_and_then_every_change(void **state)
 		assert_int_equal(client_next_id(&client), version);
 	}
 	stream_fixture_change(&fixture, "b", 0);
-	assert_quiet(&client);
+	assert_quiet(&client, "a");
 	client_close(&client);
 }
 
@@ -160,7 +136,7 @@ static void a_change_during_the_first_look_up_is_not_missed(void **state)
 	stream_fixture_release_reads(&fixture);
 	client_read_head(&client);
 	assert_int_equal(client_next_id(&client), 2);
-	assert_quiet(&client);
+	assert_quiet(&client, "a");
 	client_close(&client);
 }
 
@@ -173,10 +149,7 @@ static void what_the_client_has_is_not_sent_again(void **state)
 		stream_fixture_change(&fixture, "a", 0);
 	connect_to_fixture(&client);
 	client_get(&client, "/streams/a", "Last-Event-ID: 5\r\n");
-	assert_quiet(&client);
-	assert_true(client.retry_ms >= 0); /* so it has begun */
-	stream_fixture_change(&fixture, "a", 0);
-	assert_int_equal(client_next_id(&client), 6);
+	assert_quiet(&client, "a");
 	client_close(&client);
 
 	connect_to_fixture(&client);
@@ -212,7 +185,7 @@ static void a_value_of_several_lines_arrives_whole(void **state)
 
 	(void)state;
 	follow(&client, "/owned");
-	assert_true(client_next(&client, &event, 5000));
+	client_next(&client, &event);
 	assert_string_equal(event.data, "two\nlines");
 	client_close(&client);
 }
@@ -263,7 +236,7 @@ static void a_stream_can_still_be_refused(void **state)
 	assert_contains(slice_of(client.head), "HTTP/1.1 503 ");
 	assert_contains(slice_of(client.head), "Content-Length: ");
 	assert_contains(slice_of(client.head), "Content-Type: application/problem+json\r\n");
-	assert_true(client_wait_end(&client, 5000));
+	client_wait_end(&client);
 	assert_false(hub_wants(fixture.hub, slice_of("a")));
 	client_close(&client);
 }
@@ -300,9 +273,9 @@ static void what_was_asked_before_is_answered_before(void **state)
 	client_read(&client, strlen("{\"key\":\"a\",\"version\":0,\"pad\":\"\"}"));
 	client_read_head(&client);
 	assert_contains(slice_of(client.head), "Content-Type: text/event-stream\r\n");
-	assert_int_equal(client_next_id(&client), 1); /* and nobody ran the POST behind it */
-	assert_quiet(&client);
+	assert_int_equal(client_next_id(&client), 1);
 	client_close(&client);
+	assert_unchanged("a", 1); /* nobody ran the POST behind it */
 }
 
 static void a_stream_behind_a_change_waits_for_it(void **state)
@@ -318,8 +291,8 @@ static void a_stream_behind_a_change_waits_for_it(void **state)
 	assert_string_equal(client_read(&client, 1), "3");
 	client_read_head(&client);
 	assert_int_equal(client_next_id(&client), 3);
-	assert_quiet(&client);
 	client_close(&client);
+	assert_unchanged("a", 3);
 }
 
 static void what_the_client_goes_on_sending_is_ignored_up_to_a_bound(void **state)
@@ -337,243 +310,12 @@ static void what_the_client_goes_on_sending_is_ignored_up_to_a_bound(void **stat
 	stream_fixture_change(&fixture, "a", 0);
 	assert_int_equal(client_next_id(&client), 1);
 	client_send(&client, "x");
-	assert_true(client_wait_end(&client, 5000));
-	wait_for_metric("quipu_http_connections", 0);
+	client_wait_end(&client);
+	stream_fixture_wait_metric(&fixture, "quipu_http_connections", 0);
 	client_close(&client);
-}
-
-/* ---- slow readers ------------------------------------------------------------------------ */
-
-/* Changes the value until the client's socket and ours are full and values are skipped. */
-static int64_t overfill(const char *key, size_t pad)
-{
-	int64_t skipped = stream_fixture_metric(&fixture, "quipu_http_stream_events_skipped_total");
-	int64_t sent = -1, version = 0;
-	int unsent = 0; /* changes since the last that was sent */
-
-	while (unsent < 100) {
-		struct timespec pause = {.tv_nsec = NS_PER_MS};
-		int64_t now = stream_fixture_metric(&fixture, "quipu_http_stream_events_total");
-
-		unsent = now == sent ? unsent + 1 : 0;
-		sent = now;
-		version = stream_fixture_change(&fixture, key, pad);
-		nanosleep(&pause, NULL);
-	}
-	assert_true(stream_fixture_metric(&fixture, "quipu_http_stream_events_skipped_total") >
-		    skipped);
-	return version;
-}
-
-static void a_slow_reader_skips_values_and_gets_the_newest(void **state)
-{
-	struct stream_client client;
-	int64_t last, id = 0, received = 0;
-
-	(void)state;
-	client_connect(&client, stream_fixture_port(&fixture), 4096);
-	client_get(&client, "/streams/a", "");
-	last = overfill("a", 1000);
-	while (id < last) {
-		int64_t next = client_next_id(&client);
-
-		assert_true(next > id || received == 0);
-		id = next;
-		received++;
-	}
-	assert_int_equal(id, last);
-	assert_true(received < last);
-	print_message("a reader that slept was sent %lld of %lld values\n", (long long)received,
-		(long long)last);
-	assert_quiet(&client);
-	stream_fixture_change(&fixture, "a", 0);
-	assert_int_equal(client_next_id(&client), last + 1);
-	client_close(&client);
-}
-
-static void a_reader_that_stops_is_given_up_and_others_are_not(void **state)
-{
-	struct stream_client asleep, awake;
-	int64_t last;
-
-	(void)state;
-	client_connect(&asleep, stream_fixture_port(&fixture), 4096);
-	client_get(&asleep, "/streams/a", "");
-	follow(&awake, "/streams/b");
-	last = overfill("a", 1000);
-	assert_true(last > 0);
-	wait_for_metric("quipu_http_streams", 1);
-	stream_fixture_change(&fixture, "b", 0);
-	assert_int_equal(client_next_id(&awake), 0);
-	assert_int_equal(client_next_id(&awake), 1);
-	assert_true(client_wait_end(&asleep, 5000));
-	client_close(&asleep);
-	client_close(&awake);
-}
-
-/* ---- life and death ---------------------------------------------------------------------- */
-
-static void a_quiet_stream_shows_that_it_is_alive(void **state)
-{
-	struct stream_client client;
-	struct client_event event;
-
-	(void)state;
-	follow(&client, "/streams/a");
-	assert_int_equal(client_next_id(&client), 0);
-	/* Longer than idle-timeout and deadline, and than a stall if heartbeats counted as one. */
-	assert_false(client_next(&client, &event, 1500));
-	assert_false(client.ended);
-	assert_true(client.heartbeats >= 2 && client.heartbeats <= 5);
-	client_close(&client);
-}
-
-static void a_stream_with_news_needs_no_heartbeat(void **state)
-{
-	struct stream_client client;
-	struct timespec pause = {.tv_nsec = 50 * NS_PER_MS};
-
-	(void)state;
-	follow(&client, "/streams/a");
-	assert_int_equal(client_next_id(&client), 0);
-	for (int i = 0; i < 20; i++) {
-		stream_fixture_change(&fixture, "a", 0);
-		client_next_id(&client);
-		nanosleep(&pause, NULL);
-	}
-	assert_int_equal(client.heartbeats, 0);
-	client_close(&client);
-}
-
-static void a_client_that_leaves_is_forgotten(void **state)
-{
-	struct stream_client client;
-
-	(void)state;
-	follow(&client, "/streams/a");
-	assert_int_equal(client_next_id(&client), 0);
-	assert_true(hub_wants(fixture.hub, slice_of("a")));
-	client_close(&client);
-	wait_for_metric("quipu_http_connections", 0);
-	assert_false(hub_wants(fixture.hub, slice_of("a")));
-	assert_int_equal(stream_fixture_metric(&fixture, "quipu_http_streams"), 0);
-
-	follow(&client, "/streams/a");
-	client_vanish(&client);
-	wait_for_metric("quipu_http_connections", 0);
-	assert_false(hub_wants(fixture.hub, slice_of("a")));
-	stream_fixture_change(&fixture, "a", 0);
-}
-
-static void a_client_that_leaves_during_the_first_look_up_is_forgotten(void **state)
-{
-	struct stream_client client;
-
-	(void)state;
-	connect_to_fixture(&client);
-	stream_fixture_hold_reads(&fixture);
-	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_fixture_wait_read(&fixture, 1);
-	client_vanish(&client);
-	stream_fixture_release_reads(&fixture);
-	wait_for_metric("quipu_http_connections", 0);
-	wait_for_metric("quipu_http_requests_in_flight", 0);
-	assert_false(hub_wants(fixture.hub, slice_of("a")));
-}
-
-static void a_client_that_closes_its_side_gets_the_value_and_the_end(void **state)
-{
-	struct stream_client client;
-	struct client_event event;
-
-	(void)state;
-	connect_to_fixture(&client);
-	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	shutdown(client.fd, SHUT_WR);
-	client_read_head(&client);
-	assert_true(client_next(&client, &event, 5000));
-	assert_true(client_wait_end(&client, 5000));
-	wait_for_metric("quipu_http_connections", 0);
-	client_close(&client);
-}
-
-static void the_owner_is_told_once(void **state)
-{
-	struct stream_client client;
-
-	(void)state;
-	follow(&client, "/owned");
-	assert_int_equal(client_next_id(&client), 1);
-	assert_int_equal(atomic_load(&fixture.owners_told), 0);
-	client_close(&client);
-	wait_for_metric("quipu_http_connections", 0);
-	assert_int_equal(atomic_load(&fixture.owners_told), 1);
-}
-
-static void a_service_can_end_a_stream(void **state)
-{
-	struct stream_client client;
-	struct client_event event;
-
-	(void)state;
-	follow(&client, "/owned?close");
-	assert_false(client_next(&client, &event, 5000));
-	assert_true(client.ended);
-	assert_true(client.retry_ms >= 0);
-	assert_int_equal(atomic_load(&fixture.owners_told), 1);
-	client_close(&client);
-	wait_for_metric("quipu_http_connections", 0);
-	assert_int_equal(atomic_load(&fixture.owners_told), 1);
-}
-
-static void a_drain_ends_streams_at_once_with_their_newest_value(void **state)
-{
-	struct stream_client clients[20], asleep;
-	int64_t start_ns, last;
-
-	(void)state;
-	for (size_t i = 0; i < COUNT_OF(clients); i++) {
-		follow(&clients[i], "/streams/a");
-		assert_int_equal(client_next_id(&clients[i]), 0);
-	}
-	client_connect(&asleep, stream_fixture_port(&fixture), 4096);
-	client_get(&asleep, "/streams/b", "");
-	overfill("b", 1000);
-	last = stream_fixture_change(&fixture, "a", 0);
-	start_ns = clock_steady_ns(&clock_system);
-	assert_true(stream_fixture_drain(&fixture, 10000));
-	assert_true(clock_steady_ns(&clock_system) - start_ns < NS_PER_S);
-	for (size_t i = 0; i < COUNT_OF(clients); i++) {
-		assert_int_equal(client_next_id(&clients[i]), last);
-		assert_true(client_wait_end(&clients[i], 5000));
-		client_close(&clients[i]);
-	}
-	assert_true(client_wait_end(&asleep, 5000));
-	client_close(&asleep);
-	assert_false(hub_wants(fixture.hub, slice_of("a")));
-}
-
-static void a_stream_that_begins_in_a_drain_gives_its_value_and_ends(void **state)
-{
-	struct stream_client client;
-
-	(void)state;
-	connect_to_fixture(&client);
-	stream_fixture_hold_reads(&fixture);
-	client_send(&client, "GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
-	stream_fixture_wait_read(&fixture, 1);
-	assert_false(stream_fixture_drain(&fixture, 50));
-	stream_fixture_change(&fixture, "a", 0);
-	stream_fixture_release_reads(&fixture);
-	client_read_head(&client);
-	assert_int_equal(client_next_id(&client), 1);
-	assert_true(client_wait_end(&client, 5000));
-	client_close(&client);
-	assert_true(stream_fixture_drain(&fixture, 10000));
 }
 
 #define with_server(test) cmocka_unit_test_setup_teardown(test, start, stop)
-#define with_nervous_server(test) cmocka_unit_test_setup_teardown(test, start_nervous, stop)
 
 int main(void)
 {
@@ -593,18 +335,8 @@ int main(void)
 		with_server(what_was_asked_before_is_answered_before),
 		with_server(a_stream_behind_a_change_waits_for_it),
 		with_server(what_the_client_goes_on_sending_is_ignored_up_to_a_bound),
-		with_server(a_slow_reader_skips_values_and_gets_the_newest),
-		with_nervous_server(a_reader_that_stops_is_given_up_and_others_are_not),
-		with_nervous_server(a_quiet_stream_shows_that_it_is_alive),
-		with_nervous_server(a_stream_with_news_needs_no_heartbeat),
-		with_server(a_client_that_leaves_is_forgotten),
-		with_server(a_client_that_leaves_during_the_first_look_up_is_forgotten),
-		with_server(a_client_that_closes_its_side_gets_the_value_and_the_end),
-		with_server(the_owner_is_told_once),
-		with_server(a_service_can_end_a_stream),
-		with_server(a_drain_ends_streams_at_once_with_their_newest_value),
-		with_server(a_stream_that_begins_in_a_drain_gives_its_value_and_ends),
 	};
+	int failed = cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return failed + run_stream_life_tests();
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "effort.h"
 #include "tls_fixture.h"
 
 #define ALL_AT_ONCE (1024 * 1024)
@@ -398,8 +399,7 @@ static void *talk_on(void *ignored)
 		struct talk talk;
 
 		talk_begin(&talk, context, 0, 100);
-		if (talk_shake_hands(&talk) != TLS_OPEN)
-			abort();
+		must(talk_shake_hands(&talk) == TLS_OPEN, "hands are shaken");
 		talk_say(&talk, slice_of("a question"));
 		talk_answer(&talk, slice_of("an answer"));
 		*count += slice_is(buffer_slice(&talk.at_client), "an answer");
@@ -417,8 +417,8 @@ static void threads_talk_while_the_files_are_read_again(void **state)
 	(void)state;
 	atomic_store(&stop_talking, false);
 	for (size_t i = 0; i < COUNT_OF(threads); i++)
-		pthread_create(&threads[i], NULL, talk_on, NULL);
-	for (int i = 0; i < 100; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, talk_on, NULL), 0);
+	for (size_t i = 0; i < effort(20, 500); i++)
 		assert_true(tls_context_reload(context, why));
 	atomic_store(&stop_talking, true);
 	for (size_t i = 0; i < COUNT_OF(threads); i++) {

@@ -11,6 +11,7 @@
 #include "access/token_cache.h"
 #include "base/clock.h"
 #include "token_maker.h"
+#include "waiting.h"
 
 #define NOW_US 1000000
 #define LATER_US 9000000
@@ -76,8 +77,8 @@ static bool knows(struct arena *memory, unsigned set, unsigned number, int64_t n
 	digest_of(set, number, digest);
 	if (!token_cache_find(cache, memory, digest, now_us, &claims))
 		return false;
-	assert_true(slice_equal(claims.subject, name_of(set, number, text)));
-	assert_true(claims.ends_us > now_us);
+	must(slice_equal(claims.subject, name_of(set, number, text)), "a token has its subject");
+	must(claims.ends_us > now_us, "a token that is known has not ended");
 	return true;
 }
 
@@ -192,7 +193,7 @@ static void threads_that_share_places_never_mix_them_up(void **state)
 	(void)state;
 	for (unsigned i = 0; i < THREADS; i++) {
 		seeds[i] = i + 1;
-		pthread_create(&threads[i], NULL, put_and_find, &seeds[i]);
+		assert_int_equal(pthread_create(&threads[i], NULL, put_and_find, &seeds[i]), 0);
 	}
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
@@ -204,6 +205,7 @@ struct site {
 	struct guard *guard;
 	struct token_maker maker;
 	struct slice token; /* of "alice" */
+	int64_t ends_us;
 	_Atomic bool is_over;
 	_Atomic unsigned admitted, refused;
 };
@@ -214,10 +216,11 @@ static void open_site(struct site *site)
 		.keys_file = "",
 		.tokens = {.algorithm = "HS256", .issuer = "", .audience = ""},
 	};
-	int64_t exp = clock_wall_us(&clock_system) / 1000000 + 3600;
+	int64_t exp = clock_wall_us(&clock_system) / 1000000 + 24 * 3600;
 	char why[GUARD_WHY_SIZE], claims[128];
 
 	memset(site, 0, sizeof(*site));
+	site->ends_us = exp * 1000000;
 	token_maker_init(&site->maker, "HS256");
 	config.tokens.key_file = site->maker.file;
 	site->guard = guard_new(&config, why);
@@ -255,9 +258,8 @@ static enum status ask(struct site *site, struct arena *memory, struct slice tok
 	question.authorization = buffer_slice(&header);
 	status = guard_check(site->guard, memory, &question, &caller, &why);
 	if (status == STATUS_OK) {
-		assert_int_equal(caller.kind, CALLER_USER);
-		assert_slice(caller.name, "alice");
-		assert_true(caller.ends_us > clock_wall_us(&clock_system));
+		must(caller.kind == CALLER_USER && slice_is(caller.name, "alice"), "it is alice");
+		must(caller.ends_us == site->ends_us, "the token ends when it says so");
 	}
 	return status;
 }
@@ -317,6 +319,18 @@ static void *ask_on(void *context)
 	return NULL;
 }
 
+struct awaited_count {
+	_Atomic unsigned *count;
+	unsigned before;
+};
+
+static bool has_grown(void *context)
+{
+	const struct awaited_count *awaited = context;
+
+	return *awaited->count != awaited->before;
+}
+
 /* Both keys must have been in use for somebody before the next is read. */
 static void keys_change_while_others_ask(void **state)
 {
@@ -327,17 +341,16 @@ static void keys_change_while_others_ask(void **state)
 	(void)state;
 	open_site(&site);
 	for (unsigned i = 0; i < THREADS; i++)
-		pthread_create(&threads[i], NULL, ask_on, &site);
+		assert_int_equal(pthread_create(&threads[i], NULL, ask_on, &site), 0);
 	for (unsigned i = 0; i < 40; i++) {
 		bool is_right = i % 2;
-		_Atomic unsigned *count = is_right ? &site.admitted : &site.refused;
-		unsigned before = *count;
+		struct awaited_count awaited = {is_right ? &site.admitted : &site.refused, 0};
 
 		write_secret(
 			&site, is_right ? MAKER_SECRET : "another secret, long enough as well");
 		assert_true(guard_reload(site.guard, why));
-		while (*count == before)
-			sched_yield();
+		awaited.before = *awaited.count;
+		wait_until(has_grown, &awaited, "somebody who asks with the new key");
 	}
 	site.is_over = true;
 	for (unsigned i = 0; i < THREADS; i++)

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include "base/random.h"
+#include "effort.h"
 #include "services/unread/counter_rules.h"
 #include "services/unread/message_event.h"
 
@@ -120,7 +121,6 @@ static void what_is_no_event_is_told_why(void **state)
 
 #define MESSAGES 12
 #define EVENTS 60
-#define ROUNDS 20000
 
 /*
  * Every message is sent; some are read. The events come in any order, each any number of times:
@@ -128,14 +128,14 @@ static void what_is_no_event_is_told_why(void **state)
  */
 static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 {
-	struct dice dice = {.state = 2026};
-
 	(void)state;
-	for (int round = 0; round < ROUNDS; round++) {
+	for (uint64_t seed = 1; seed <= effort(5000, 100000); seed++) {
+		struct dice dice = {.state = seed};
 		struct counter_message known[MESSAGES] = {0};
 		bool is_read[MESSAGES], came[2][MESSAGES] = {{0}};
 		int64_t count = 0, expected = 0, delta;
 
+		seed_begin(seed);
 		for (size_t i = 0; i < MESSAGES; i++) {
 			is_read[i] = dice_below(&dice, 2);
 			expected += !is_read[i];
@@ -156,6 +156,7 @@ static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 		}
 		assert_true(count == expected);
 	}
+	seeds_end();
 }
 
 int main(void)
@@ -167,7 +168,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			envelopes_and_bare_messages_in_both_cases_are_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_event_is_told_why, setup, teardown),
-		cmocka_unit_test(any_order_and_any_repetition_end_at_the_right_count),
+		cmocka_random_test(any_order_and_any_repetition_end_at_the_right_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
