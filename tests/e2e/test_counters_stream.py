@@ -162,7 +162,7 @@ def test_a_stream_on_a_store_that_is_away_is_a_503(
     wait_until(lambda: not server.ready(), "/readyz says that the store is away")
     assert_problem(unread_client(server).ask("GET", f"/counters/user/{user}/stream"), 503, "STORE_UNAVAILABLE")
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
+    server.wait_ready()
     with unread_client(server).follow(user) as stream:
         assert stream.next()[0] == 0
 

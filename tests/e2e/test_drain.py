@@ -25,7 +25,7 @@ def test_requests_under_way_are_answered_before_the_end(serve, client, database,
     server = serve(postgres_store, "--deadline", "30s")
     item = client(server).new_item()
     with database.locked_row(item) as release:
-        connections = [server.connect(timeout=30.0) for _ in range(50)]
+        connections = [server.connect() for _ in range(50)]
         for connection in connections:
             connection.send(increase_request(item))
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 51, "all are under way")
@@ -97,7 +97,7 @@ def test_what_cannot_be_finished_in_time_gets_503_and_the_process_still_ends_wit
 ):
     server = serve(postgres_store, "--drain-timeout", "1s", "--deadline", "60s")
     item = client(server).new_item()
-    with database.locked_row(item), server.connect(timeout=30.0) as connection:
+    with database.locked_row(item), server.connect() as connection:
         connection.send(increase_request(item))
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 2, "the request is under way")
         start = time.monotonic()
@@ -112,7 +112,7 @@ def test_what_cannot_be_finished_in_time_gets_503_and_the_process_still_ends_wit
 def test_while_it_drains_it_says_so(serve, client, database, postgres_store):
     server = serve(postgres_store, "--deadline", "30s")
     item = client(server).new_item()
-    with database.locked_row(item) as release, server.connect(timeout=30.0) as held, server.connect() as watcher:
+    with database.locked_row(item) as release, server.connect() as held, server.connect() as watcher:
         assert watcher.ask("GET", "/readyz").status == 200
         held.send(increase_request(item))
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 2, "the request is under way")

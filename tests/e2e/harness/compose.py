@@ -12,6 +12,7 @@ from .kafka import Kafka
 from .postgres import Postgres
 from .quipu import Quipu
 from .redis import Redis
+from .waiting import HANG_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FILE = ROOT / "docker-compose.yml"
@@ -134,7 +135,7 @@ class Composition:
             except Unavailable as reason:
                 self.missing[role] = str(reason)
         for server in self.services.values():
-            server.wait_ready(timeout=60.0)
+            server.wait_ready(timeout=HANG_S)
         return self
 
     def _start_role(self, role, settings):

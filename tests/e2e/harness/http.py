@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 
 class ConnectionLost(Exception):
@@ -56,7 +56,7 @@ def render(method, target, body=None, headers=None, host="127.0.0.1", version="H
 class Connection:
     """`tls` is an ssl.SSLContext, or None for plain HTTP."""
 
-    def __init__(self, port, timeout=15.0, tls=None):
+    def __init__(self, port, timeout=HANG_S, tls=None):
         self.port = port
         self._received = b""
         self._ended = False
@@ -164,7 +164,7 @@ class Connection:
             selector.register(self.socket, selectors.EVENT_READ)
             return bool(selector.select(timeout))
 
-    def assert_closed(self, timeout=5.0):
+    def assert_closed(self, timeout=HANG_S):
         """The server closes the connection and has sent nothing more."""
         assert self._received == b"", f"unread: {self._received!r}"
         if self._ended:
@@ -193,14 +193,14 @@ def _receive_queue(server_port, client_port):
     raise ConnectionLost("the connection is gone")
 
 
-def ask_all(requests, timeout=60.0):
+def ask_all(requests):
     """Sends all requests at one moment, each on a connection of its own, and returns the answers in their order.
 
     `requests` are pairs of a port and the request's bytes. The connections are open before the first byte is sent.
     """
     requests = list(requests)
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(Connection(port, timeout)) for port, _ in requests]
+        connections = [stack.enter_context(Connection(port)) for port, _ in requests]
         for connection, (_, data) in zip(connections, requests):
             connection.send(data)
         return [connection.read_answer() for connection in connections]
