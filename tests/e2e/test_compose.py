@@ -12,7 +12,7 @@ import pytest
 
 from harness import compose
 from harness.quipu import environment, run
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 ROOT = compose.ROOT
 ENGINES_WITH_DATA = {"postgres", "kafka", "nats", "rabbitmq"}
@@ -37,7 +37,7 @@ def test_docker_compose_understands_the_file():
     if command is None:
         pytest.skip("docker-compose is not installed")
     done = subprocess.run([*command, "-f", str(compose.FILE), "config", "--quiet"], cwd=ROOT, capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -233,7 +233,7 @@ def test_as_the_first_process_of_a_container_it_ends_when_it_is_told_to(binary, 
         wait_until(lambda: "listening on" in output.read_text(), "it listens")
         (inside,) = pathlib.Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
         os.kill(int(inside), signal.SIGTERM)
-        assert outside.wait(20) == 0
+        assert outside.wait(HANG_S) == 0
     finally:
         if outside.poll() is None:
             outside.kill()

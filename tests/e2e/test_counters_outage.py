@@ -10,7 +10,7 @@ from harness.counts import new_key
 from harness.http import Connection, ConnectionLost
 from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
 from harness.unread import PostgresUnread, new_user
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 # For clients that keep their connection while RabbitMQ starts: on a busy machine that takes more than the minute for
 # which a connection may be idle.
@@ -218,7 +218,7 @@ class Load:
     def __exit__(self, *_):
         self._stop.set()
         for thread in self._threads:
-            thread.join(60.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs"
 
     def wait_sent(self, more):
