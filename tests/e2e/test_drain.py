@@ -56,11 +56,11 @@ def test_requests_that_arrived_before_the_signal_are_answered(serve, client, sto
     server.signal(signal.SIGTERM)
     server.signal(signal.SIGCONT)
     answers = [connection.read_answer() for connection in early + late]
+    for connection in early + late:
+        connection.close()
     assert server.wait_exit() == 0
     assert {answer.status for answer in answers} == {200}
     assert client(serve(store)).value(item) == 40
-    for connection in early + late:
-        connection.close()
 
 
 def test_a_drain_under_load_loses_no_acknowledged_change_and_runs_nothing_unanswered(serve, client, store):
@@ -100,6 +100,7 @@ def test_what_cannot_be_finished_in_time_gets_503_and_the_process_still_ends_wit
         server.signal(signal.SIGTERM)
         answer = connection.read_answer()
         assert_problem(answer, 503, answer.code)
+        connection.close()
         assert server.wait_exit() == 0
     assert database.value(item) == 0
 
