@@ -13,7 +13,7 @@ from harness.quipu import run
 from harness.routes import list_routes
 from harness.stores import SqliteStore
 from harness.unread import Follower
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 SCOPES = ["external", "internal", "admin"]
 NEEDED = {"external": "external", "internal": "internal", "admin": "admin", "user": "internal", "owner": "internal"}
@@ -297,7 +297,7 @@ class Clients:
     def __exit__(self, *_):
         self._stop.set()
         for thread in self._threads:
-            thread.join(30.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs"
 
     def _work(self, port):

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness.load import Load
+from harness.waiting import HANG_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -26,7 +27,7 @@ def run_commands(heading, replaced, env=None):
         assert old in script or old.startswith("/var/lib"), f"{heading} does not speak of {old}"
         script = script.replace(old, str(new))
     done = subprocess.run(["bash", "-c", script], env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness import compose
 from harness.quipu import environment, run
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 ROOT = compose.ROOT
 ENGINES_WITH_DATA = {"postgres", "kafka", "nats", "rabbitmq"}
@@ -37,7 +37,7 @@ def test_docker_compose_understands_the_file():
     if command is None:
         pytest.skip("docker-compose is not installed")
     done = subprocess.run([*command, "-f", str(compose.FILE), "config", "--quiet"], cwd=ROOT, capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -152,7 +152,7 @@ def use_sender(composition):
     ask(composition, "gateway", "/api/config", {"userId": 8, "rateLimit": 5, "timeWindow": 60})
     ask(composition, "gateway", "/api/send", {"userId": 8, "message": "for the sender"})
     output = composition.services["sender"].output
-    wait_until(lambda: "SMS SENT userId=8 message=for the sender" in output.read_text(), "the sender has it", 60.0)
+    wait_until(lambda: "SMS SENT userId=8 message=for the sender" in output.read_text(), "the sender has it")
 
 
 def grant(composition, user):
@@ -174,7 +174,7 @@ def use_notifications(composition):
         inbox = ask(composition, "notifications", "/debug/notification/inbox/u2")["notifications"]
         return [entry["event_type"] for entry in inbox if entry["status"] == "SENT"]
 
-    assert wait_until(sent, "the notification is sent", 60.0) == ["EntitlementGranted"]
+    assert wait_until(sent, "the notification is sent") == ["EntitlementGranted"]
 
 
 def use_pots(composition):
@@ -205,9 +205,9 @@ def use_counters(composition):
         return ask(composition, "counters", "/counters/user/carol/UnreadMessages")["count"]
 
     ids = [send(composition, "carol") for _ in range(3)]
-    wait_until(lambda: unread() == 3, "the counter has heard of three messages", 60.0)
+    wait_until(lambda: unread() == 3, "the counter has heard of three messages")
     ask(composition, "dialogs", "/dialogs/read-batch", {"messageIds": ids[:2]}, {"X-User-Id": "carol"})
-    wait_until(lambda: unread() == 1, "the counter has heard of the reading", 60.0)
+    wait_until(lambda: unread() == 1, "the counter has heard of the reading")
 
 
 @pytest.mark.parametrize("role", list(compose.roles(compose.load())))
@@ -233,7 +233,7 @@ def test_as_the_first_process_of_a_container_it_ends_when_it_is_told_to(binary, 
         wait_until(lambda: "listening on" in output.read_text(), "it listens")
         (inside,) = pathlib.Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
         os.kill(int(inside), signal.SIGTERM)
-        assert outside.wait(20) == 0
+        assert outside.wait(HANG_S) == 0
     finally:
         if outside.poll() is None:
             outside.kill()

@@ -13,9 +13,9 @@ import pytest
 from harness.problems import assert_problem
 from harness.rabbitmq import Host
 from harness.unread import PostgresUnread, new_user
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
-MANY = 5000
+LOOK_S = 5  # how often the server looks for changes that nobody has announced
 KIB_PER_STREAM = 32
 # AddressSanitizer keeps 256 MB of what was freed: far more than all streams take
 LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=4"}
@@ -90,6 +90,16 @@ def last_of(stream, version):
             return counter
 
 
+def assert_announced(change):
+    """Calls change(1), change(2), …, each of which returns when a stream has brought it. Some of them may have been found
+    by the look every LOOK_S that needs no announcement; more than fit into the time that they took cannot."""
+    started, changes = time.monotonic(), 0
+    while changes < 10 or changes <= 1 + (time.monotonic() - started) / LOOK_S:
+        changes += 1
+        change(changes)
+        assert time.monotonic() - started < HANG_S, f"{changes} changes: they were found by looking, not announced"
+
+
 def test_a_change_of_another_process_arrives(serve, unread_client, full_unread):
     """Two processes, of which RabbitMQ gives each event to one: both tell it to everybody who follows there."""
     dialogs = unread_client(serve(full_unread.play("dialogs")))
@@ -97,13 +107,14 @@ def test_a_change_of_another_process_arrives(serve, unread_client, full_unread):
     bob = new_user()
     with both[0].follow(bob) as one, both[1].follow(bob) as other:
         assert one.next()[0] == other.next()[0] == 0
-        for number in range(1, 11):
+
+        def change(number):
             dialogs.sent(new_user(), bob)
             for stream in (one, other):
-                started = time.monotonic()
                 version, counter = stream.next()
                 assert (version, counter["count"]) == (number, number)
-                assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
+
+        assert_announced(change)
 
 
 def test_a_change_is_announced_through_redis_too(serve, unread_client, own_redis_unread, own_redis):
@@ -112,18 +123,20 @@ def test_a_change_is_announced_through_redis_too(serve, unread_client, own_redis
     bob = new_user()
     with own_redis.client() as client, client.pubsub() as heard, unread.follow(bob) as stream:
         heard.subscribe("quipu:0")
-        assert heard.get_message(timeout=5)["type"] == "subscribe"
+        assert heard.get_message(timeout=HANG_S)["type"] == "subscribe"
         assert stream.next()[0] == 0
         unread.sent(new_user(), bob)
         assert stream.next()[1]["count"] == 1
-        message = heard.get_message(timeout=5)
+        message = heard.get_message(timeout=HANG_S)
         assert re.fullmatch(r"[0-9a-f-]{36} counters", message["data"]), message
-        own_redis_unread.database.query(
-            "UPDATE counters SET count = 7, version = version + 1 WHERE user_id = %s RETURNING 1", [bob])
-        started = time.monotonic()
-        assert client.publish("quipu:0", "another counters") == 2
-        assert stream.next()[1]["count"] == 7
-        assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
+
+        def change(number):
+            own_redis_unread.database.query(
+                "UPDATE counters SET count = %s, version = version + 1 WHERE user_id = %s RETURNING 1", [number + 1, bob])
+            assert client.publish("quipu:0", "another counters") == 2
+            assert stream.next()[1]["count"] == number + 1
+
+        assert_announced(change)
 
 
 def test_a_stream_survives_that_redis_and_rabbitmq_know_nothing(serve, unread_client, own_redis_unread, own_redis):
@@ -163,7 +176,7 @@ def test_a_stream_on_a_store_that_is_away_is_a_503(
     wait_until(lambda: not server.ready(), "/readyz says that the store is away")
     assert_problem(unread_client(server).ask("GET", f"/counters/user/{user}/stream"), 503, "STORE_UNAVAILABLE")
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
+    server.wait_ready()
     with unread_client(server).follow(user) as stream:
         assert stream.next()[0] == 0
 
@@ -179,7 +192,7 @@ class Crowd:
         self.count, self.version, self.unread = {}, {}, {}
         self.ended = set()
         for user in users:
-            client = socket.create_connection(("127.0.0.1", port), timeout=15)
+            client = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
             client.sendall(f"GET /counters/user/{user}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.setblocking(False)
             self.selector.register(client, selectors.EVENT_READ)
@@ -210,10 +223,10 @@ class Crowd:
             end = event.end()
         self.unread[client] = self.unread[client][end:]
 
-    def read_until(self, condition, what, timeout=60.0):
-        end = time.monotonic() + timeout
+    def read_until(self, condition, what):
+        end = time.monotonic() + HANG_S
         while not condition():
-            assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+            assert time.monotonic() < end, f"not within {HANG_S:g} s: {what}"
             for key, _ in self.selector.select(0.1):
                 self._read(key.fileobj)
 
@@ -221,15 +234,15 @@ class Crowd:
         return len(self.count) == len(self.unread) and all(value == count for value in self.count.values())
 
 
-@pytest.fixture
-def many():
+@pytest.fixture(params=[500, pytest.param(5000, marks=pytest.mark.full)])
+def many(request):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield min(MANY, hard - 500)
+    yield min(request.param, hard - 500)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
+def test_many_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
     server = serve(unread_stack, env=LITTLE_QUARANTINE)
     unread = unread_client(server)
     crowded = new_user()
@@ -245,7 +258,7 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
         assert each_kib < KIB_PER_STREAM
         assert server.metric("quipu_http_streams") == many
         messages = {}
-        for user in dict.fromkeys(users[:200]):
+        for user in dict.fromkeys(users[:60]):
             messages[user] = [unread.sent(new_user(), user) for _ in range(2)]
         for user, ids in messages.items():
             assert unread.read(user, ids[0]).json()["updated"] == 1
@@ -261,5 +274,5 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
         print(f"{each_kib:.2f} KiB a stream after its changes")
         assert each_kib < KIB_PER_STREAM
         server.signal(signal.SIGTERM)
-        crowd.read_until(lambda: len(crowd.ended) == many, "every stream has ended", timeout=15.0)
+        crowd.read_until(lambda: len(crowd.ended) == many, "every stream has ended")
     assert server.wait_exit() == 0

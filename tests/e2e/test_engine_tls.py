@@ -16,7 +16,7 @@ import pytest
 
 from engines import postgres as pg
 from harness import quipu
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def tls_listener(certificates):
             except OSError:
                 return
             with client:
-                client.settimeout(5)
+                client.settimeout(HANG_S)
                 try:
                     with context.wrap_socket(client, server_side=True) as secured:
                         if secured.recv(1):  # with TLS 1.3 the client's verdict comes after the handshake
@@ -124,7 +124,7 @@ def test_kafka_over_tls_that_is_checked(serve, sqlite_store, certificates, ca):
         server = serve(
             sqlite_store, "--roles", "gateway,sender", "--cache", "none", "--gateway-bus",
             f"kafka://localhost:{port}?security.protocol=SSL&ssl.ca.location={certificates / ca}.pem", ready=False)
-        assert (met if ca == "right" else refused).wait(15)
+        assert (met if ca == "right" else refused).wait(HANG_S)
         assert met.is_set() == (ca == "right")
         server.stop()
 

@@ -120,7 +120,7 @@ def test_nats_without_its_data_gets_it_again_and_nothing_is_notified_twice(
     done = quipu.run(binary, "outbox", "resend", "--since", "24h", "--server", f"http://127.0.0.1:{server.port}")
     assert done.returncode == 0, done.stderr
     assert "20" in done.stdout
-    wait_until(lambda: server.metric("quipu_inbox_repeated_total") == 20, "all came a second time", timeout=30.0)
+    wait_until(lambda: server.metric("quipu_inbox_repeated_total") == 20, "all came a second time")
     nats_stack.wait_all_sent(20)
     assert {message.id for message in nats.messages()} == {
         row["event_id"] for row in nats_stack.rows("outbox_events", "event_id")}

@@ -167,13 +167,13 @@ def test_a_pending_send_of_an_elapsed_window_is_not_counted_in_the_next(serve, g
     """Its slot belonged to the window in which it was admitted."""
     server = serve(postgres_stack)
     user, text, key = new_user(), new_text(), new_key()
-    gateway_client(server).configure(user, 2, 1)
+    gateway_client(server).configure(user, 2, 60)
     server.stop()
     crashed = serve(postgres_stack, env={"QUIPU_FAILPOINTS": "gateway.reserved=kill"})
     with pytest.raises(ConnectionLost):
         gateway_client(crashed).send(user, text, key=key)
     crashed.expect_to_be_killed()
-    gateway = gateway_client(serve(postgres_stack, env={"QUIPU_TEST_CLOCK_OFFSET": "61s"}))
+    gateway = gateway_client(serve(postgres_stack, env={"QUIPU_TEST_CLOCK_OFFSET": "61m"}))
     assert gateway.send(user).status == 200
     assert gateway.send(user, text, key=key).status == 200
     row = postgres_stack.row(user)

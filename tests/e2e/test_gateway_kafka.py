@@ -72,7 +72,7 @@ def records_of(broker, user):
 
 
 def wait_printed(text, *servers):
-    wait_until(lambda: text in texts_sent(*servers), f"{text} is printed", timeout=30.0)
+    wait_until(lambda: text in texts_sent(*servers), f"{text} is printed")
 
 
 def test_r4_1_r13_2_the_whole_flow_and_what_python_reads_from_the_topic(serve, gateway_client, kafka_stack, broker):
@@ -111,7 +111,7 @@ def test_of_ten_times_the_limit_from_two_processes_the_limit_is_on_the_topic(
     assert len(admitted) == len(set(admitted)) == limit
     assert sum(answer.status == 429 for answer in answers) == 9 * limit
     assert sorted(json.loads(record.value)["messageId"] for record in records_of(broker, user)) == sorted(admitted)
-    wait_until(lambda: sum(u == user for u, _ in sms_sent(*servers)) >= limit, "all are printed", timeout=30.0)
+    wait_until(lambda: sum(u == user for u, _ in sms_sent(*servers)) >= limit, "all are printed")
     assert sum(u == user for u, _ in sms_sent(*servers)) == limit
 
 
@@ -213,7 +213,7 @@ def test_r4_2_r11_6_2_without_a_broker_it_is_a_503_at_once_and_back_again_it_wor
     if redis:
         assert int(redis.hash(user)["currentCount"]) == counted + 3
     failing_broker.start()
-    wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "up", "the bus is up again", timeout=30.0)
+    wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "up", "the bus is up again")
     assert len(gateway.use_up(user)) == (6 if redis else 9)
 
 
@@ -244,12 +244,12 @@ def test_kill_9_of_the_sender_between_printing_and_recording_loses_nothing_and_r
     gateway = gateway_client(server)
     user, first, last = gateway.new_user(10), new_text(), new_text()
     gateway.send(user, first)
-    wait_until(lambda: stack.recorded() >= 1, "it is recorded", timeout=30.0)
+    wait_until(lambda: stack.recorded() >= 1, "it is recorded")
     server.stop()
     crashed = serve(stack, env={"QUIPU_FAILPOINTS": "sender.printed=kill"})
     with contextlib.suppress(ConnectionLost):  # the sender may be faster than the answer
         gateway_client(crashed).send(user, last)
-    crashed.wait_exit(30.0)
+    crashed.wait_exit()
     crashed.expect_to_be_killed()
     again = serve(stack)
     wait_printed(last, again)

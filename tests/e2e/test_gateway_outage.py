@@ -49,7 +49,7 @@ def test_r10_5_r11_5_4_r13_4_redis_away_under_load_costs_no_answer_and_the_limit
         sends.finish()
     assert len(sends.admitted) == limit and not sends.failed
     assert redis_stack.count(user) == limit
-    wait_until(lambda: dependencies(server)[1]["cache"] == "up", "the cache is in use again", timeout=5.0)
+    wait_until(lambda: dependencies(server)[1]["cache"] == "up", "the cache is in use again")
     user = gateway.new_user(2)
     gateway.send(user)
     assert own_redis.hash(user)["currentCount"] == "1"
@@ -111,7 +111,7 @@ def test_r1_4_r10_4_postgres_away_under_load_is_a_503_and_recovery_needs_nobody(
         # the cache refuses by itself what is used up; without it nobody can tell
         assert gateway.send(full).status == (503 if own_stack.cache == "none" else 429)
         own_postgres.start()
-        wait_until(lambda: dependencies(server)[0] == 200, "/readyz says ready again", timeout=30.0)
+        wait_until(lambda: dependencies(server)[0] == 200, "/readyz says ready again")
         sends.finish()
     assert set(sends.failed) <= {"STORE_UNAVAILABLE", "OUTCOME_UNKNOWN"}
     assert limit - len(sends.unknown) <= len(sends.admitted) <= limit or own_stack.cache != "none"

@@ -14,6 +14,7 @@ import time
 
 from .counts import action
 from .http import ConnectionLost
+from .waiting import HANG_S
 
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
@@ -50,7 +51,7 @@ class Attack:
 
     def __enter__(self):
         self._process.start()
-        assert self._begun.wait(30), "the attack could not begin"
+        assert self._begun.wait(HANG_S), "the attack could not begin"
         return self
 
     def __exit__(self, *_):
@@ -60,8 +61,8 @@ class Attack:
         """What came back, by status; afterwards every connection is gone."""
         if self.statuses is None:
             self._over.set()
-            self.statuses = self._pipe.recv() if self._pipe.poll(20) else None
-            self._process.join(20)
+            self.statuses = self._pipe.recv() if self._pipe.poll(HANG_S) else None
+            self._process.join(HANG_S)
             assert self._process.exitcode == 0, "the attack broke down"
         return self.statuses
 
@@ -98,7 +99,7 @@ class Attack:
 
     def _connect(self):
         try:
-            client = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+            client = socket.create_connection(("127.0.0.1", self.port), timeout=HANG_S)
         except OSError:
             return
         client.setblocking(False)
@@ -179,7 +180,7 @@ class Guests:
         for _ in range(2):
             kept = self._connections[number] is not None
             if not kept:
-                self._connections[number] = self._server.connect(timeout=10)
+                self._connections[number] = self._server.connect(timeout=HANG_S)
             try:
                 answer = self._connections[number].ask("POST", action(self._items[number], "increase"), {"amount": 1})
                 assert answer.status == 200, answer

@@ -6,7 +6,7 @@ import threading
 
 from .entitlements import GRANTS, REVOKES, change, new_user, request_bytes
 from .http import Connection, ConnectionLost
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 
 class Grants:
@@ -30,7 +30,7 @@ class Grants:
     def finish(self):
         self._stop.set()
         for thread in self._threads:
-            thread.join(30.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs"
 
     def _work(self, port):
@@ -44,7 +44,7 @@ class Grants:
 
     def wait_granted(self, more):
         goal = self.statuses[200] + more
-        wait_until(lambda: self.statuses[200] >= goal, f"{more} more grants", timeout=30.0)
+        wait_until(lambda: self.statuses[200] >= goal, f"{more} more grants")
 
 
 class Rivals:
@@ -62,7 +62,7 @@ class Rivals:
         for thread in self._threads:
             thread.start()
         for thread in self._threads:
-            thread.join(60.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs"
         assert len(self.answers) == len(self._threads) * self._changes
         return self

@@ -95,12 +95,12 @@ class Entitlements:
         assert answer.status == 200, answer
         return answer.json()["notifications"]
 
-    def wait_sent(self, *users, count=1, timeout=20.0):
+    def wait_sent(self, *users, count=1):
         """Returns when each user has so many notifications, all SENT."""
         for user in users:
             wait_until(
                 lambda user=user: [n["status"] for n in self.inbox(user)] == ["SENT"] * count,
-                f"{count} SENT for {user}", timeout=timeout)
+                f"{count} SENT for {user}")
 
 
 class EntitlementStack:
@@ -125,13 +125,13 @@ class EntitlementStack:
     def open_events(self):
         return self.count("outbox_events", "status <> 'PUBLISHED'")
 
-    def wait_published(self, timeout=20.0):
-        wait_until(lambda: self.open_events() == 0, "the outbox is drained", timeout=timeout)
+    def wait_published(self):
+        wait_until(lambda: self.open_events() == 0, "the outbox is drained")
 
-    def wait_all_sent(self, count, timeout=30.0):
+    def wait_all_sent(self, count):
         """Returns when so many events are PUBLISHED and each has become one notification, SENT."""
-        wait_until(lambda: self.count("outbox_events", "status = 'PUBLISHED'") == count, f"{count} are published", timeout)
-        wait_until(lambda: self.count("notifications", "status = 'SENT'") >= count, f"{count} are sent", timeout)
+        wait_until(lambda: self.count("outbox_events", "status = 'PUBLISHED'") == count, f"{count} are published")
+        wait_until(lambda: self.count("notifications", "status = 'SENT'") >= count, f"{count} are sent")
         assert self.count("notifications") == self.count("processed_events") == count
 
 

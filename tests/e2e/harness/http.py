@@ -193,14 +193,14 @@ def _receive_queue(server_port, client_port):
     raise ConnectionLost("the connection is gone")
 
 
-def ask_all(requests, timeout=HANG_S):
+def ask_all(requests):
     """Sends all requests at one moment, each on a connection of its own, and returns the answers in their order.
 
     `requests` are pairs of a port and the request's bytes. The connections are open before the first byte is sent.
     """
     requests = list(requests)
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(Connection(port, timeout)) for port, _ in requests]
+        connections = [stack.enter_context(Connection(port)) for port, _ in requests]
         for connection, (_, data) in zip(connections, requests):
             connection.send(data)
         return [connection.read_answer() for connection in connections]

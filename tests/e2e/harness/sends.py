@@ -7,7 +7,7 @@ import threading
 from .counts import new_key
 from .gateway import SEND, new_text
 from .http import Connection, ConnectionLost
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 
 class Sends:
@@ -37,7 +37,7 @@ class Sends:
         self._stop.set()
         self.join()
 
-    def join(self, timeout=60.0):
+    def join(self, timeout=HANG_S):
         for thread in self._threads:
             thread.join(timeout)
             assert not thread.is_alive(), "a client hangs: some request was never answered"
@@ -53,15 +53,15 @@ class Sends:
 
     def wait_admitted(self, more):
         goal = len(self.admitted) + more
-        wait_until(lambda: len(self.admitted) >= goal, f"{more} more admitted sends", timeout=30.0)
+        wait_until(lambda: len(self.admitted) >= goal, f"{more} more admitted sends")
 
     def wait_refused(self, more=1):
         goal = self.refused + more
-        wait_until(lambda: self.refused >= goal, f"{more} more refusals", timeout=30.0)
+        wait_until(lambda: self.refused >= goal, f"{more} more refusals")
 
     def wait_failed(self, more=1):
         goal = sum(self.failed.values()) + more
-        wait_until(lambda: sum(self.failed.values()) >= goal, f"{more} more times 503", timeout=30.0)
+        wait_until(lambda: sum(self.failed.values()) >= goal, f"{more} more times 503")
 
     def message_ids(self):
         return [body["messageId"] for body in self.admitted.values()]
