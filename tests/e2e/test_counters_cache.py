@@ -40,7 +40,7 @@ def test_a_reader_that_was_overtaken_never_stores_what_it_has_loaded(
     counters.wait_count(user, 1)
     own_redis.do("FLUSHALL")
     reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
-    with reader.connect(timeout=30.0) as connection:
+    with reader.connect() as connection:
         connection.send(render("GET", f"/counters/user/{user}{target}"))
         wait_until(reader.stopped, "the reader stops with the old value in its hands")
         assert stack.cached(user) is None
@@ -73,7 +73,7 @@ def publish_until_counted(stack, redis, user):
         stack.host.publish((NEW_KEY, new_message(user, f"m{sent}")))
         return stack.counted()[user] > 1 and redis.do("EXISTS", counter_key(user) + ":lease") == 0
 
-    wait_until(published, "the writer has committed and refreshed", timeout=30.0)
+    wait_until(published, "the writer has committed and refreshed")
     return sent
 
 
@@ -86,7 +86,7 @@ def test_a_lease_that_ended_is_worth_nothing(serve, unread_client, own_redis_unr
     counters.wait_count(user, 1)
     own_redis.do("FLUSHALL")
     reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
-    with reader.connect(timeout=30.0) as connection:
+    with reader.connect() as connection:
         connection.send(render("GET", f"/counters/user/{user}/UnreadMessages"))
         wait_until(reader.stopped, "the reader stops")
         assert 0 < own_redis.do("PTTL", f"{counter_key(user)}:lease") <= 10_000

@@ -134,7 +134,7 @@ def random_events(dice, users, messages):
 
 def assert_counts(counters, expected):
     wait_until(
-        lambda: {user: counters.count(user) for user in expected} == expected, "every count is right", timeout=60.0
+        lambda: {user: counters.count(user) for user in expected} == expected, "every count is right"
     )
 
 

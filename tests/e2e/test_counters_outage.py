@@ -10,7 +10,7 @@ from harness.counts import new_key
 from harness.http import Connection, ConnectionLost
 from harness.rabbitmq import NEW_QUEUE, READ_QUEUE
 from harness.unread import PostgresUnread, new_user
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 # For clients that keep their connection while RabbitMQ starts: on a busy machine that takes more than the minute for
 # which a connection may be idle.
@@ -38,7 +38,7 @@ def test_with_rabbitmq_away_sends_succeed_and_counters_catch_up(serve, unread_cl
         messages += [dialogs.sent(new_user(), bob) for _ in range(20)]
         assert dialogs.read_batch(bob, messages[:5]).json()["updated"] == 5
         assert counters.count(bob) == 3
-    counters.wait_count(bob, 18, timeout=60.0)
+    counters.wait_count(bob, 18)
     assert dialogs.read_batch(bob, messages).json()["updated"] == 18
     counters.wait_count(bob, 0)
     full_unread.wait_agreement()
@@ -55,7 +55,7 @@ def test_a_start_without_rabbitmq_takes_messages_that_are_counted_later(
         assert unread.read(bob, messages[0]).json()["updated"] == 1
         assert unread.count(bob) == 0
         assert dependencies(server)[1]["unread-bus"] == "down"
-    unread.wait_count(bob, 4, timeout=60.0)
+    unread.wait_count(bob, 4)
     assert dependencies(server) == (200, {**dependencies(server)[1], "unread-bus": "up"})
 
 
@@ -81,7 +81,7 @@ def wait_cached(stack, unread, user, count):
     def is_cached():
         return unread.count(user) == count and (stack.cached(user) or {}).get("count") == count
 
-    wait_until(is_cached, f"the cache has {count} for {user}", timeout=30.0)
+    wait_until(is_cached, f"the cache has {count} for {user}")
 
 
 def test_redis_away_costs_no_answer(serve, unread_client, own_redis_unread, own_redis):
@@ -131,7 +131,7 @@ def test_postgres_away_is_a_503_and_recovery_needs_nobody(serve, unread_client, 
         assert (answer.status, answer.code) == (503, "STORE_UNAVAILABLE")
     assert unread.count(bob) == 3  # from the cache
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
+    server.wait_ready()
     assert unread.read(bob, messages[0]).json()["updated"] == 1
     unread.wait_count(bob, 2)
 
@@ -152,8 +152,8 @@ def test_events_that_come_while_postgres_is_away_are_counted_later(
     for _ in range(10):
         dialogs.sent(new_user(), bob)
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
-    wait_until(lambda: stack.counted() == {bob: 11}, "all are counted", timeout=60.0)
+    server.wait_ready()
+    wait_until(lambda: stack.counted() == {bob: 11}, "all are counted")
     counters.wait_count(bob, 11)
     assert stack.host.depth(f"{NEW_QUEUE}_error") in (None, 0)
 
@@ -163,7 +163,7 @@ def test_a_start_without_postgres_waits_for_it(serve, unread_client, own_postgre
     server = serve(own_postgres_unread, ready=False)
     assert unread_client(server).send(new_user(), new_user()).status == 503
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
+    server.wait_ready()
     bob = new_user()
     unread = unread_client(server)
     unread.sent(new_user(), bob)
@@ -218,12 +218,12 @@ class Load:
     def __exit__(self, *_):
         self._stop.set()
         for thread in self._threads:
-            thread.join(60.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs"
 
     def wait_sent(self, more):
         goal = self.sent + more
-        wait_until(lambda: self.sent >= goal, f"{more} more messages", timeout=60.0)
+        wait_until(lambda: self.sent >= goal, f"{more} more messages")
 
     def _ask(self, dice, user, target, body):
         """With its key, until it is answered."""
@@ -282,7 +282,7 @@ def test_under_load_with_everything_killed_in_turn_every_count_is_right_in_the_e
         own_redis.start()
         load.wait_sent(40)
     assert load.unexpected == []
-    stack.wait_agreement(timeout=90.0)
+    stack.wait_agreement()
     expected = stack.unread()
     assert sum(expected.values()) > 100
     for server in counters:

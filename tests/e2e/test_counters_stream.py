@@ -12,7 +12,7 @@ import pytest
 
 from harness.problems import assert_problem
 from harness.unread import PostgresUnread, new_user
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 MANY = 5000
 KIB_PER_STREAM = 32
@@ -162,7 +162,7 @@ def test_a_stream_on_a_store_that_is_away_is_a_503(
     wait_until(lambda: not server.ready(), "/readyz says that the store is away")
     assert_problem(unread_client(server).ask("GET", f"/counters/user/{user}/stream"), 503, "STORE_UNAVAILABLE")
     own_postgres.start()
-    server.wait_ready(timeout=30.0)
+    server.wait_ready()
     with unread_client(server).follow(user) as stream:
         assert stream.next()[0] == 0
 
@@ -178,7 +178,7 @@ class Crowd:
         self.count, self.version, self.unread = {}, {}, {}
         self.ended = set()
         for user in users:
-            client = socket.create_connection(("127.0.0.1", port), timeout=15)
+            client = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
             client.sendall(f"GET /counters/user/{user}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.setblocking(False)
             self.selector.register(client, selectors.EVENT_READ)
@@ -209,7 +209,7 @@ class Crowd:
             end = event.end()
         self.unread[client] = self.unread[client][end:]
 
-    def read_until(self, condition, what, timeout=60.0):
+    def read_until(self, condition, what):
         end = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
@@ -260,5 +260,5 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
         print(f"{each_kib:.2f} KiB a stream after its changes")
         assert each_kib < KIB_PER_STREAM
         server.signal(signal.SIGTERM)
-        crowd.read_until(lambda: len(crowd.ended) == many, "every stream has ended", timeout=15.0)
+        crowd.read_until(lambda: len(crowd.ended) == many, "every stream has ended")
     assert server.wait_exit() == 0

@@ -11,6 +11,7 @@ from harness.keys import KeyFile
 from harness.postgres import free_port
 from harness.tls import Certificate
 from harness.tokens import Issuer
+from harness.waiting import HANG_S
 
 
 @pytest.fixture
@@ -249,7 +250,7 @@ def test_several_processes_may_migrate_at_once(binary, database):
         )
         for _ in range(5)
     ]
-    ended = [(process.communicate(timeout=60)[0], process.returncode) for process in running]
+    ended = [(process.communicate(timeout=HANG_S)[0], process.returncode) for process in running]
     assert [code for _, code in ended] == [0] * 5, ended
     assert database.query("SELECT count(*) FROM count_values") == [(0,)]
 

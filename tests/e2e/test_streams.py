@@ -16,7 +16,7 @@ import time
 import pytest
 
 from harness.quipu import Quipu
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 MANY = 5000
 KIB_PER_STREAM = 32
@@ -32,7 +32,7 @@ class StreamServer(Quipu):
 
     def follow(self, key, **headers):
         """http.client knows nothing of event streams: what it reads is what any HTTP client would."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         connection.request("GET", f"/streams/{key}", headers=headers)
         answer = connection.getresponse()
         assert answer.status == 200
@@ -81,7 +81,7 @@ class Crowd:
         self.unread = {}
         self.sockets = []
         for key in keys:
-            client = socket.create_connection(("127.0.0.1", port), timeout=15)
+            client = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
             client.sendall(f"GET /streams/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.setblocking(False)
             self.selector.register(client, selectors.EVENT_READ)
@@ -115,7 +115,7 @@ class Crowd:
             end = event.end()
         self.unread[client] = self.unread[client][end:]
 
-    def read_until(self, condition, what, timeout=60.0):
+    def read_until(self, condition, what):
         end = time.monotonic() + timeout
         while not condition(self):
             assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
