@@ -6,7 +6,6 @@ import selectors
 import signal
 import socket
 import struct
-import time
 
 import pytest
 
@@ -14,10 +13,13 @@ from harness.problems import assert_problem
 from harness.unread import PostgresUnread, new_user
 from harness.waiting import HANG_S, wait_until
 
-MANY = 5000
+# How many streams at once.
+CROWD = [1000, pytest.param(5000, marks=pytest.mark.full)]
 KIB_PER_STREAM = 32
 # AddressSanitizer keeps 256 MB of what was freed: far more than all streams take
 LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=4"}
+# A stream hears of a change by an announcement, or by a look at the store every few seconds: here by the first alone.
+NO_LOOKS = {"QUIPU_FAILPOINTS": "counters.look=off"}
 EVENT = re.compile(rb'id: (\d+)\ndata: [^\n]*"count":(\d+)[^\n]*\n\n')
 
 
@@ -92,37 +94,35 @@ def last_of(stream, version):
 def test_a_change_of_another_process_arrives(serve, unread_client, full_unread):
     """Two processes, of which RabbitMQ gives each event to one: both tell it to everybody who follows there."""
     dialogs = unread_client(serve(full_unread.play("dialogs")))
-    both = [unread_client(serve(full_unread.play("counters"))) for _ in range(2)]
+    both = [unread_client(serve(full_unread.play("counters"), env=NO_LOOKS)) for _ in range(2)]
     bob = new_user()
     with both[0].follow(bob) as one, both[1].follow(bob) as other:
         assert one.next()[0] == other.next()[0] == 0
         for number in range(1, 11):
             dialogs.sent(new_user(), bob)
             for stream in (one, other):
-                started = time.monotonic()
                 version, counter = stream.next()
                 assert (version, counter["count"]) == (number, number)
-                assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
 
 
 def test_a_change_is_announced_through_redis_too(serve, unread_client, own_redis_unread, own_redis):
-    """Seen from outside: who changes a counter says so, and what others say is looked up at once."""
-    unread = unread_client(serve(own_redis_unread))
+    """Seen from outside: who changes a counter says so, and what others say is looked up."""
+    server = serve(own_redis_unread, env=NO_LOOKS)
+    server.wait_all_up()
+    unread = unread_client(server)
     bob = new_user()
     with own_redis.client() as client, client.pubsub() as heard, unread.follow(bob) as stream:
         heard.subscribe("quipu:0")
-        assert heard.get_message(timeout=5)["type"] == "subscribe"
+        assert heard.get_message(timeout=HANG_S)["type"] == "subscribe"
         assert stream.next()[0] == 0
         unread.sent(new_user(), bob)
         assert stream.next()[1]["count"] == 1
-        message = heard.get_message(timeout=5)
+        message = heard.get_message(timeout=HANG_S)
         assert re.fullmatch(r"[0-9a-f-]{36} counters", message["data"]), message
         own_redis_unread.database.query(
             "UPDATE counters SET count = 7, version = version + 1 WHERE user_id = %s RETURNING 1", [bob])
-        started = time.monotonic()
         assert client.publish("quipu:0", "another counters") == 2
         assert stream.next()[1]["count"] == 7
-        assert time.monotonic() - started < 4.0, "it was announced, not found by looking every 5 s"
 
 
 def test_a_stream_survives_that_redis_and_rabbitmq_know_nothing(serve, unread_client, own_redis_unread, own_redis):
@@ -210,25 +210,26 @@ class Crowd:
         self.unread[client] = self.unread[client][end:]
 
     def read_until(self, condition, what):
-        end = time.monotonic() + timeout
-        while not condition():
-            assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+        def has_read():
             for key, _ in self.selector.select(0.1):
                 self._read(key.fileobj)
+            return condition()
+
+        wait_until(has_read, what, interval=0)
 
     def all_at(self, count):
         return len(self.count) == len(self.unread) and all(value == count for value in self.count.values())
 
 
-@pytest.fixture
-def many():
+@pytest.fixture(params=CROWD)
+def many(request):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield min(MANY, hard - 500)
+    yield min(request.param, hard - 500)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
+def test_many_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
     server = serve(unread_stack, env=LITTLE_QUARANTINE)
     unread = unread_client(server)
     crowded = new_user()
@@ -244,7 +245,7 @@ def test_5000_streams_are_small_and_all_get_the_last_value(serve, unread_client,
         assert each_kib < KIB_PER_STREAM
         assert server.metric("quipu_http_streams") == many
         messages = {}
-        for user in dict.fromkeys(users[:200]):
+        for user in dict.fromkeys(users[:100]):
             messages[user] = [unread.sent(new_user(), user) for _ in range(2)]
         for user, ids in messages.items():
             assert unread.read(user, ids[0]).json()["updated"] == 1
