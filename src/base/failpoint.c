@@ -12,7 +12,7 @@
 
 struct failpoint {
 	struct slice name;
-	int signal;
+	int signal; /* 0: off */
 	int64_t passes_left;
 };
 
@@ -21,14 +21,19 @@ static size_t point_count;
 static pthread_once_t parsed = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static int signal_of(struct slice action)
+{
+	if (slice_is(action, "off"))
+		return 0;
+	return slice_is(action, "kill") ? SIGKILL : SIGSTOP;
+}
+
 static void parse_one(struct slice text)
 {
 	struct failpoint *point = &points[point_count];
-	struct slice action;
 
 	point->name = slice_cut(&text, '=');
-	action = slice_cut(&text, '@');
-	point->signal = slice_is(action, "kill") ? SIGKILL : SIGSTOP;
+	point->signal = signal_of(slice_cut(&text, '@'));
 	point->passes_left = 1;
 	if (text.data && !text_to_int(text, &point->passes_left))
 		abort();
@@ -59,6 +64,16 @@ void failpoint_pass(const char *name)
 	pthread_mutex_unlock(&lock);
 	if (signal)
 		raise(signal);
+}
+
+bool failpoint_is_off(const char *name)
+{
+	pthread_once(&parsed, parse);
+	for (size_t i = 0; i < point_count; i++) {
+		if (slice_is(points[i].name, name) && points[i].signal == 0)
+			return true;
+	}
+	return false;
 }
 
 #endif

@@ -12,9 +12,13 @@ from harness.waiting import wait_until
 
 def serve_counters(serve, stack, **options):
     server = serve(stack.play("counters"), **options)
+    wait_in_use(server, stack)
+    return server
+
+
+def wait_in_use(server, stack):
     wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")
     wait_until(lambda: stack.host.depth(READ_QUEUE) is not None, "the queues are declared")
-    return server
 
 
 AFTERWARDS = {
@@ -121,12 +125,13 @@ def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
 @pytest.mark.parametrize(
     "damage", ["x", "{}", '{"count":-1,"version":1,"lastUpdated":0}', '{"count":"many","version":1}', "[]"]
 )
-def test_what_is_damaged_in_redis_counts_as_none(serve, unread_client, own_redis_unread, own_redis, damage):
-    stack, user = own_redis_unread, new_user()
-    counters = unread_client(serve_counters(serve, stack))
+@pytest.mark.parametrize("module_unread", ["postgres-rabbitmq-redis"], indirect=True)
+def test_what_is_damaged_in_redis_counts_as_none(unread, unread_server, module_unread, damage):
+    stack, user = module_unread[1], new_user()
+    wait_in_use(unread_server, stack)
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
-    counters.wait_count(user, 1)
-    own_redis.do("SET", counter_key(user), damage, "EX", 100)
-    assert counters.count(user) == 1
+    unread.wait_count(user, 1)
+    stack.redis.do("SET", counter_key(user), damage, "EX", 3600)
+    assert unread.count(user) == 1
     stack.host.publish((NEW_KEY, new_message(user, "m2")))
-    counters.wait_count(user, 2)
+    unread.wait_count(user, 2)

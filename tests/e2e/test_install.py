@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from harness.quipu import environment, run
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INSTALLED = {
@@ -28,7 +28,7 @@ def make(binary, target, destination, *variables):
     """The build in `binary`'s folder is installed as it is: nothing is built here."""
     done = subprocess.run(
         ["make", "--no-print-directory", target, f"BUILD={binary.parent}", f"DESTDIR={destination}", *variables],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -90,7 +90,7 @@ def test_the_man_page_renders_without_a_warning(installed, program, arguments):
     if not shutil.which(program):
         pytest.skip(f"{program} is not installed")
     done = subprocess.run([program, *arguments, str(installed / "share/man/man1/quipu.1")], capture_output=True,
-                          text=True, timeout=30, check=False)
+                          text=True, timeout=HANG_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     if program == "groff":
         assert "quipu serve" in re.sub(r".\x08", "", done.stdout)  # bold is written by striking twice
@@ -130,7 +130,7 @@ def complete(installed, *words):
         _quipu
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "--norc", "-u", "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(["bash", "--norc", "-u", "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip() == "complete -F _quipu quipu"
     return set(done.stdout.split())
@@ -171,7 +171,7 @@ def unit_settings(installed):
 def systemd_analyze(*arguments):
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+    return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True, timeout=HANG_S,
                           check=False)
 
 
@@ -249,7 +249,7 @@ def end_traced(tracer):
     """Ends both, where they still run: a tracer that is killed lets go of its program."""
     if tracer.poll() is None:
         os.kill(traced_pid(tracer), signal.SIGKILL)
-        tracer.wait(10)
+        tracer.wait(HANG_S)
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
@@ -271,11 +271,11 @@ def test_the_program_makes_only_system_calls_that_the_unit_allows(installed, bin
                         ["-d", '{"userId":1,"message":"hello"}', "/api/send"], ["/readyz"], ["/metrics"]):
             *options, path = request
             done = subprocess.run(["curl", "-sS", "-f", "-H", "Content-Type: application/json", *options, address + path],
-                                  capture_output=True, text=True, timeout=60, check=False)
+                                  capture_output=True, text=True, timeout=HANG_S, check=False)
             assert done.returncode == 0, done.stderr
         wait_until(lambda: "SMS SENT" in output.read_text(), "the sender has sent", 60.0)
         os.kill(traced_pid(tracer), signal.SIGTERM)
-        assert tracer.wait(60) == 0
+        assert tracer.wait(HANG_S) == 0
     finally:
         end_traced(tracer)
     made = set(re.findall(r"^\d+ +([a-z_0-9]+)\(", trace.read_text(errors="replace"), re.MULTILINE))

@@ -12,6 +12,7 @@ import yaml
 from harness.keys import KeyFile
 from harness.stores import SqliteStore
 from harness.tls import Certificate
+from harness.waiting import HANG_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
@@ -175,7 +176,7 @@ def test_the_dashboard_can_be_imported():
 def promtool(*arguments, cwd=None):
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    done = subprocess.run(["promtool", *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=60,
+    done = subprocess.run(["promtool", *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=HANG_S,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

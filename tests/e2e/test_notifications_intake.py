@@ -35,7 +35,7 @@ def put_all(nats, payloads):
 def wait_taken(servers, count):
     wait_until(
         lambda: sum(s.metric("quipu_inbox_taken_total") + s.metric("quipu_inbox_repeated_total") for s in servers) == count,
-        f"{count} are taken in", timeout=30.0)
+        f"{count} are taken in")
 
 
 def test_the_same_event_a_hundred_times_is_one_notification(takers, nats, entitlements_client):
@@ -79,9 +79,9 @@ def test_of_two_processes_one_is_killed_and_the_other_goes_on(serve, tmp_path, d
 
     wait_until(is_dead, "it has died")
     dying.expect_to_be_killed()
-    wait_until(lambda: stack.count("notifications", "status <> 'PROCESSING'") == 300, "all are taken in", timeout=30.0)
+    wait_until(lambda: stack.count("notifications", "status <> 'PROCESSING'") == 300, "all are taken in")
     assert stack.count("processed_events") == 300
-    wait_until(lambda: nats.consumer()["num_ack_pending"] == 0, "all are acknowledged", timeout=30.0)
+    wait_until(lambda: nats.consumer()["num_ack_pending"] == 0, "all are acknowledged")
     assert stack.count("notifications") == 300
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from harness import quipu
 from engines.server import free_port
+from harness.waiting import HANG_S
 
 KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -394,7 +395,7 @@ def test_discard_without_a_reason_is_refused(ask, server, why, binary):
     assert refused(ask("dlq", "discard", "outbox/id-1"), "--why TEXT")
     done = subprocess.run(
         [str(binary), "dlq", "discard", "outbox/id-1", "--server", server.url, "--why", why],
-        env=quipu.environment(), capture_output=True, check=False, timeout=20)
+        env=quipu.environment(), capture_output=True, check=False, timeout=HANG_S)
     assert done.returncode == 2 and b"--why must say why" in done.stderr
     assert server.settled == []
 

@@ -15,7 +15,7 @@ def fill(database, rows):
 
 
 @pytest.mark.parametrize("analyzed", [True, False], ids=["analyzed", "never-analyzed"])
-@pytest.mark.parametrize("rows", [10, 10_000, 200_000])
+@pytest.mark.parametrize("rows", [10, 10_000, pytest.param(200_000, marks=pytest.mark.full)])
 def test_batches_use_the_index_whatever_the_size_of_the_table(serve, database, postgres_store, rows, analyzed):
     server = serve(postgres_store)
     server.stop()

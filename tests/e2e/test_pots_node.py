@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from harness.waiting import HANG_S
+
 SOURCE = pathlib.Path(__file__).resolve().parent / "node"
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 
@@ -25,7 +27,7 @@ def node_client(tmp_path_factory):
     try:
         done = subprocess.run(
             ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"],
-            cwd=folder, capture_output=True, text=True, timeout=180, check=False)
+            cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
     except subprocess.TimeoutExpired:
         pytest.skip("npm's registry does not answer")
     if done.returncode != 0:
@@ -35,13 +37,13 @@ def node_client(tmp_path_factory):
         ["protoc", "--plugin=protoc-gen-ts=node_modules/.bin/protoc-gen-ts", "--ts_out=generated",
          "--ts_opt=output_javascript,output_legacy_commonjs,use_proto_field_name", f"--proto_path={PROTO}",
          "--proto_path=/usr/include", "pot.proto", "coin.proto", "google/protobuf/timestamp.proto"],
-        cwd=folder, check=True, capture_output=True, text=True, timeout=60)
+        cwd=folder, check=True, capture_output=True, text=True, timeout=HANG_S)
     return folder / "client.js"
 
 
 def test_an_independent_client_makes_every_call_in_both_encodings(node_client, serve, store):
     server = serve(store, "--roles", "pots")
     done = subprocess.run(
-        ["node", str(node_client), str(server.port)], capture_output=True, text=True, timeout=60, check=False)
+        ["node", str(node_client), str(server.port)], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == ["protobuf ok", "json ok"]

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 
 from harness.quipu import run
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ADDRESS = "127.0.0.1:8080"
@@ -35,7 +35,7 @@ def run_curls(server, shown):
     for command in shown:
         done = subprocess.run(
             ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS -f", 1)],
-            capture_output=True, text=True, timeout=20, check=False)
+            capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         answers.append(json.loads(done.stdout))
     return answers
@@ -67,7 +67,7 @@ def test_the_examples_of_pots_work_in_their_order(serve, sqlite_store):
     for command, answer in shown:
         done = subprocess.run(
             ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS", 1)],
-            capture_output=True, text=True, timeout=20, check=True)
+            capture_output=True, text=True, timeout=HANG_S, check=True)
         told, expected = json.loads(done.stdout), json.loads(answer)
         for changing in ("create_time", "coins") if "\"count\":3}" in command else ("create_time",):
             assert (changing in told) == (changing in expected)
@@ -134,7 +134,7 @@ def test_the_stream_of_the_dialogs_page_is_as_it_is_shown(serve, sqlite_store):
     def streams_so():
         done = subprocess.run(
             ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS -m 1", 1)],
-            capture_output=True, text=True, timeout=20, check=False)
+            capture_output=True, text=True, timeout=HANG_S, check=False)
         return shape(done.stdout) == shape(expected)
 
     wait_until(streams_so, command)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
-from harness.gateway_stacks import PostgresStack
+from harness.gateway_stacks import PostgresStack, SqliteStack
 from harness.http import ConnectionLost
 from harness.sends import Sends
 from harness.waiting import wait_until
@@ -18,6 +18,14 @@ def event(message, user="someone", **others):
 
 def wait_for(text, *servers):
     wait_until(lambda: text in texts_sent(*servers), f"{text} is printed")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def stack(request, tmp_path):
+    """The sender works on a queue and a store; the cache is the gateway's."""
+    if request.param == "sqlite":
+        return SqliteStack(tmp_path, "memory")
+    return PostgresStack(tmp_path, "none", request.getfixturevalue("database"))
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """Starting: configuration and its precedence, refusals that say why, migrations of several processes at once."""
 
+import pathlib
 import re
+import shutil
 import socket
 import subprocess
 
@@ -11,6 +13,7 @@ from harness.keys import KeyFile
 from engines.server import free_port
 from harness.tls import Certificate
 from harness.tokens import Issuer
+from harness.waiting import HANG_S
 
 
 @pytest.fixture
@@ -65,13 +68,20 @@ def test_check_config_only_checks(run, tmp_path):
     assert not data.exists()
 
 
-@pytest.fixture
-def files(binary, tmp_path):
+@pytest.fixture(scope="module")
+def good_files(binary, tmp_path_factory):
     """{option: a good file}, of all that a start reads."""
-    keys, certificate = KeyFile(binary, tmp_path / "keys"), Certificate(tmp_path / "tls")
+    folder = tmp_path_factory.mktemp("good")
+    keys, certificate = KeyFile(binary, folder / "keys"), Certificate(folder / "tls")
     keys.new("shop")
-    return {"--api-keys": keys.path, "--jwt-key": Issuer(tmp_path, "RS256").file, "--tls-cert": certificate.file,
+    return {"--api-keys": keys.path, "--jwt-key": Issuer(folder, "RS256").file, "--tls-cert": certificate.file,
             "--tls-key": certificate.key}
+
+
+@pytest.fixture
+def files(good_files, tmp_path):
+    """Copies of them, which a test may spoil."""
+    return {option: pathlib.Path(shutil.copy(file, tmp_path)) for option, file in good_files.items()}
 
 
 def flat(options):
@@ -235,7 +245,7 @@ def test_migrate_prepares_an_empty_database_and_may_be_repeated(run, database, s
 
 
 def test_migrate_without_a_server_is_a_clear_error_without_the_password(run):
-    done = run("migrate", env={"QUIPU_STORE": f"postgres://postgres:s3cr3t@127.0.0.1:{free_port()}/x"})
+    done = run("migrate", "--deadline", "50ms", env={"QUIPU_STORE": f"postgres://postgres:s3cr3t@127.0.0.1:{free_port()}/x"})
     assert done.returncode == 1
     assert done.stderr
     assert "s3cr3t" not in done.stderr
@@ -249,7 +259,7 @@ def test_several_processes_may_migrate_at_once(binary, database):
         )
         for _ in range(5)
     ]
-    ended = [(process.communicate(timeout=60)[0], process.returncode) for process in running]
+    ended = [(process.communicate(timeout=HANG_S)[0], process.returncode) for process in running]
     assert [code for _, code in ended] == [0] * 5, ended
     assert database.query("SELECT count(*) FROM count_values") == [(0,)]
 

@@ -4,6 +4,7 @@ The process is tests/unit/stream_server, a small service on the server's own str
 tests/unit/test_stream.c, many publishers in test_hub.c.
 """
 
+import contextlib
 import http.client
 import re
 import resource
@@ -11,15 +12,16 @@ import selectors
 import signal
 import socket
 import struct
-import time
 
 import pytest
 
 from harness.quipu import Quipu
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
-MANY = 5000
+# How many streams at once.
+CROWD = [500, pytest.param(5000, marks=pytest.mark.full)]
 KIB_PER_STREAM = 32
+HOUR_MS = 3600 * 1000
 EVENT = re.compile(rb"id: (\d+)\ndata: [^\n]*\n\n")
 
 
@@ -32,7 +34,7 @@ class StreamServer(Quipu):
 
     def follow(self, key, **headers):
         """http.client knows nothing of event streams: what it reads is what any HTTP client would."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANG_S)
         connection.request("GET", f"/streams/{key}", headers=headers)
         answer = connection.getresponse()
         assert answer.status == 200
@@ -81,7 +83,7 @@ class Crowd:
         self.unread = {}
         self.sockets = []
         for key in keys:
-            client = socket.create_connection(("127.0.0.1", port), timeout=15)
+            client = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
             client.sendall(f"GET /streams/{key} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.setblocking(False)
             self.selector.register(client, selectors.EVENT_READ)
@@ -115,23 +117,24 @@ class Crowd:
             end = event.end()
         self.unread[client] = self.unread[client][end:]
 
-    def read_until(self, condition, what, timeout=60.0):
-        end = time.monotonic() + timeout
-        while not condition(self):
-            assert time.monotonic() < end, f"not within {timeout:g} s: {what}"
+    def read_until(self, condition, what):
+        def has_read():
             for key, _ in self.selector.select(0.1):
                 self._read(key.fileobj)
+            return condition(self)
+
+        wait_until(has_read, what, interval=0)
 
     def all_at(self, version):
         return len(self.last) == len(self.sockets) and all(last == version for last in self.last.values())
 
 
-@pytest.fixture
-def many():
+@pytest.fixture(params=CROWD)
+def many(request):
     """How many streams there can be: every one is a file on both sides."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield min(MANY, hard - 500)
+    yield min(request.param, hard - 500)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -176,25 +179,32 @@ def test_thousands_of_streams_are_small_and_all_get_the_last_value(stream_server
     assert server.keys() == 0
 
 
-def test_sigterm_ends_thousands_of_streams_within_a_second(stream_server, many):
-    server = stream_server()
+def test_sigterm_ends_every_stream(stream_server, many):
+    """The drain ends them, not a heartbeat that fails nor a client that stalls: both are an hour away."""
+    server = stream_server(heartbeat_ms=HOUR_MS, stall_ms=HOUR_MS)
     with Crowd(server.port, ["a"] * many) as crowd:
         crowd.read_until(lambda c: c.all_at(0), "every stream has its first value")
         server.signal(signal.SIGTERM)
-        crowd.read_until(lambda c: len(c.ended) == many, "every stream has ended", timeout=10.0)
+        crowd.read_until(lambda c: len(c.ended) == many, "every stream has ended")
     assert server.wait_exit() == 0
-    took_ms = int(re.search(r"drained in (\d+) ms", server.output.read_text()).group(1))
-    assert took_ms < 1000
+    assert "drained in" in server.output.read_text()
 
 
-def test_a_reader_that_sleeps_skips_to_the_newest_and_one_that_stops_is_closed(stream_server):
-    server = stream_server(stall_ms=1500)
+@contextlib.contextmanager
+def slow_reader(server):
+    """The client of a stream, with little room for what it does not read."""
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.settimeout(15)
+        slow.settimeout(HANG_S)
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(b"GET /streams/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(lambda: server.metric("quipu_http_streams") == 1, "the stream is open")
+        yield slow
+
+
+def test_a_reader_that_sleeps_skips_to_the_newest(stream_server):
+    server = stream_server(stall_ms=HOUR_MS)
+    with slow_reader(server) as slow:
         while server.metric("quipu_http_stream_events_skipped_total") < 20:
             last = server.change("a", pad=1000)
         received = b""
@@ -204,9 +214,17 @@ def test_a_reader_that_sleeps_skips_to_the_newest_and_one_that_stops_is_closed(s
             received += data
         ids = [int(event.group(1)) for event in EVENT.finditer(received)]
         assert ids == sorted(set(ids)) and len(ids) < last
-        while server.metric("quipu_http_streams") == 1:  # and now it reads nothing any more
+
+
+def test_a_reader_that_stops_is_closed(stream_server):
+    server = stream_server(heartbeat_ms=HOUR_MS, stall_ms=50)
+    with slow_reader(server):
+
+        def is_closed():
             server.change("a", pad=1000)
-            time.sleep(0.05)
+            return server.metric("quipu_http_streams") == 0
+
+        wait_until(is_closed, "the stream is closed")
     assert server.keys() == 0
 
 

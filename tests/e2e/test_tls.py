@@ -22,7 +22,7 @@ from harness.http import Connection, render
 from harness.problems import assert_problem
 from harness.stores import SqliteStore
 from harness.tls import Certificate, Wire
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 MANY = 2000
 KIB_PER_CONNECTION = 32  # with what AddressSanitizer puts around every piece of memory
@@ -115,7 +115,7 @@ def test_openssl_s_client_speaks_to_it(server, certificate):
     done = subprocess.run(
         ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-CAfile", certificate.file,
          "-verify_return_error", "-verify_ip", "127.0.0.1", "-quiet", "-ign_eof"],
-        input=request, capture_output=True, timeout=20, check=True)
+        input=request, capture_output=True, timeout=HANG_S, check=True)
     assert done.stdout.startswith(b"HTTP/1.1 200 OK\r\n") and done.stdout.endswith(b'{"status":"ok"}')
 
 

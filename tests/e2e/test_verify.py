@@ -13,6 +13,8 @@ from harness.verify import (
 from harness.waiting import wait_until
 
 ALL = ("--roles", "all")
+COUNTS, LIMITS, POTS = ("--roles", "counts"), ("--roles", "gateway,sender"), ("--roles", "pots")
+ENTITLEMENTS = ("--roles", "entitlements,notifications")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORD = re.compile(r'differ(?:_in_line|_with)?\((?:[^;"]*?)"([a-z-]+)"')
 
@@ -53,12 +55,13 @@ def test_after_traffic_everything_is_right(binary, serve, store, traffic):
     assert "counts: 25 checked, all right" in lines  # 5 counts, 15 changes and 5 creations under keys
 
 
-def test_during_traffic_nothing_differs(binary, serve, store):
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=pytest.mark.full)])
+def test_during_traffic_nothing_differs(binary, serve, store, rounds):
     server = serve(store, *ALL, "--idempotency-ttl", "1h")
     services = [service for service in SERVICES if service != "unread"]
     with load(server, [f"a-{number}" for number in range(4)]):
         wait_until(lambda: walk(server, "notifications", 1000)[1] != [0], "there are notifications")
-        for _ in range(6):
+        for _ in range(rounds):
             for service in services:
                 assert verified(binary, server, service)[0] == set()
                 assert walk(server, service, 7)[0] == []
@@ -88,14 +91,14 @@ def test_small_pages_see_every_row_once(binary, serve, store, traffic):
 # ---- damage
 
 
-def restarted(serve, store, file, server, statements):
+def restarted(serve, store, roles, file, server, statements):
     server.stop()
     damage(store, file, statements)
-    return serve(store, *ALL)
+    return serve(store, *roles)
 
 
 def test_damaged_counts_are_named(binary, serve, store, traffic):
-    server = serve(store, *ALL)
+    server = serve(store, *COUNTS)
     for name in ("good", "ahead", "old", "answer", "reset", "print", "status", "waits"):
         traffic(server).counts(name)
     keys = {}
@@ -119,7 +122,7 @@ def test_damaged_counts_are_named(binary, serve, store, traffic):
         f"UPDATE idempotency_keys SET status = 503 {kept(increase, 'status')}",
         f"UPDATE idempotency_keys SET owner = 'me', lease_until = {from_now(store, 7200)} {kept(create, 'waits')}",
     ])
-    server = serve(store, *ALL)
+    server = serve(store, *COUNTS)
     differences, checked = verified(binary, server, "counts")
     assert differences == {
         ("ahead", "in-the-future"), ("old", "older-than-kept"), ("bell\x07", "id"),
@@ -132,11 +135,11 @@ def test_damaged_counts_are_named(binary, serve, store, traffic):
 
 
 def test_damaged_limits_are_named(binary, serve, store, traffic):
-    server = serve(store, *ALL)
+    server = serve(store, *LIMITS)
     for name in ("good", "config", "window", "current", "reserved", "negative", "ahead", "lowered"):
         traffic(server).limits(name)
     traffic(server).post("/api/config", {"userId": "lowered", "rateLimit": 1, "timeWindow": 1})  # a new window, so it may
-    server = restarted(serve, store, "gateway.db", server, [
+    server = restarted(serve, store, LIMITS, "gateway.db", server, [
         "UPDATE rate_limit_store SET rate_limit = 0, reserved_count = 0, current_count = 0 WHERE user_id = 'config'",
         "UPDATE rate_limit_store SET time_window = 525601 WHERE user_id = 'window'",
         "UPDATE rate_limit_store SET current_count = 3, reserved_count = 2 WHERE user_id = 'current'",
@@ -156,7 +159,7 @@ def test_damaged_limits_are_named(binary, serve, store, traffic):
 
 
 def test_damaged_pots_are_named(binary, serve, store, traffic):
-    server = serve(store, *ALL)
+    server = serve(store, *POTS)
     for number in range(8):
         traffic(server).pots(f"pot{number}")
     free_hand = [
@@ -165,7 +168,7 @@ def test_damaged_pots_are_named(binary, serve, store, traffic):
         "ALTER TABLE coin DROP CONSTRAINT coin_pot_id_fkey",
     ] if store.name == "postgres" else []
     token = "'11111111-1111-4111-8111-111111111111'"
-    server = restarted(serve, store, "pots.db", server, [
+    server = restarted(serve, store, POTS, "pots.db", server, [
         *free_hand,
         "UPDATE pot SET pot_name = '!' WHERE id = 1",
         "DELETE FROM coin WHERE pot_id = 2",
@@ -189,13 +192,12 @@ ENTITLED = (
 
 
 def test_damaged_entitlements_are_named(binary, serve, store, traffic):
-    server = serve(store, *ALL)
+    server = serve(store, *ENTITLEMENTS)
     for name in ENTITLED:
         traffic(server).entitlements(name)  # versions 1, 2 and 3
-    settled(server, store)
     wait_until(lambda: server.metric("quipu_notifications_sent_total") == 3 * len(ENTITLED), "all are sent")
     another = "(SELECT event_id FROM entitlement_audit WHERE user_id = 'good' AND version = 1)"
-    server = restarted(serve, store, "entitlements.db", server, [
+    server = restarted(serve, store, ENTITLEMENTS, "entitlements.db", server, [
         "UPDATE entitlements SET version = 0 WHERE user_id = 'version'",
         "UPDATE entitlements SET status = 'REVOKED' WHERE user_id = 'status'",
         "DELETE FROM entitlement_audit WHERE user_id = 'missing'",
@@ -247,7 +249,7 @@ def states(store, table, identifier, busy, done, done_at):
     ("notifications", "notifications.db", "notifications", "notification_id", ("PROCESSING", "SENT", "sent_at")),
 ])
 def test_states_that_nothing_leads_to_are_named(binary, serve, store, traffic, service, file, table, identifier, words):
-    server = serve(store, *ALL)
+    server = serve(store, *ENTITLEMENTS)
     for number in range(6):
         traffic(server).entitlements(f"user-{number}")
     wait_until(lambda: server.metric("quipu_notifications_sent_total") == 18, "all are sent")
@@ -259,14 +261,14 @@ def test_states_that_nothing_leads_to_are_named(binary, serve, store, traffic, s
     damage(store, file, [
         f"UPDATE {table} SET {change} WHERE {identifier} = '{row}'" for (change, _), row in zip(changes, ids, strict=False)
     ])
-    server = serve(store, *ALL)
+    server = serve(store, *ENTITLEMENTS)
     assert verified(binary, server, service)[0] == {
         (row, what) for (_, told), row in zip(changes, ids, strict=False) for what in told
     }
 
 
 def test_notifications_without_their_event_or_letter_are_named(binary, serve, store, traffic):
-    server = serve(store, *ALL)
+    server = serve(store, *ENTITLEMENTS)
     traffic(server).entitlements("user")
     wait_until(lambda: server.metric("quipu_notifications_sent_total") == 3, "all are sent")
     server.stop()
@@ -276,7 +278,7 @@ def test_notifications_without_their_event_or_letter_are_named(binary, serve, st
         "UPDATE notifications SET status = 'FAILED', last_error = 'why', attempt_count = 1, sent_at = NULL "
         f"WHERE notification_id = '{rows[1][0]}'",
     ])
-    server = serve(store, *ALL)
+    server = serve(store, *ENTITLEMENTS)
     assert verified(binary, server, "notifications")[0] == {
         (str(rows[0][0]), "event-missing"), (str(rows[1][0]), "letter-missing"),
     }
@@ -288,7 +290,7 @@ def test_notifications_without_their_event_or_letter_are_named(binary, serve, st
 def test_people_read_sentences_and_programs_read_lines_of_json(binary, serve, sqlite_store, traffic):
     server = serve(sqlite_store, *ALL)
     traffic(server).limits("1001")
-    server = restarted(serve, sqlite_store, "gateway.db", server, ["UPDATE rate_limit_store SET reserved_count = 7"])
+    server = restarted(serve, sqlite_store, ALL, "gateway.db", server, ["UPDATE rate_limit_store SET reserved_count = 7"])
     sentence = "1001: reserved_count 7 is more than rate_limit 3"
     told = verify(binary, server, "limits")
     assert (told.returncode, told.stdout.splitlines()) == (1, [sentence, "limits: 4 checked, 1 differ"])
@@ -320,7 +322,7 @@ def test_where_nothing_can_be_verified_it_says_so(binary, serve, sqlite_store):
 
 
 def test_a_cursor_that_is_none_is_refused(serve, sqlite_store):
-    server = serve(sqlite_store, *ALL)
+    server = serve(sqlite_store, *ENTITLEMENTS)
     for after in ("nonsense", "nonsense:", "audit:a%1fb%1fc", "%1f"):
         answer = server.ask("GET", f"/operator/verify/entitlements?after={after}")
         assert answer.status == 400, (after, answer)

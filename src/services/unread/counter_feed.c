@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/failpoint.h"
 #include "runtime/bell.h"
 
-#define LOOK_NS (5 * NS_PER_S)     /* without an announcement */
+#define LOOK_NS (5 * NS_PER_S) /* without an announcement */
+#define SELDOM_NS (3600 * NS_PER_S)
 #define PAUSE_NS (20 * NS_PER_MS)  /* between two looks, however much is announced */
 #define RETRY_NS (200 * NS_PER_MS) /* after a store that did not answer */
 #define CHUNK 1000
@@ -89,6 +91,11 @@ static bool look_at_all(struct counter_feed *feed)
 	return true;
 }
 
+static int64_t look_interval_ns(void)
+{
+	return IS_SWITCHED_OFF("counters.look") ? SELDOM_NS : LOOK_NS;
+}
+
 static void *feed_main(void *argument)
 {
 	struct counter_feed *feed = argument;
@@ -99,7 +106,7 @@ static void *feed_main(void *argument)
 
 		bell_pause(&feed->bell, answered ? PAUSE_NS : RETRY_NS);
 		if (answered)
-			bell_wait(&feed->bell, LOOK_NS);
+			bell_wait(&feed->bell, look_interval_ns());
 	}
 	return NULL;
 }

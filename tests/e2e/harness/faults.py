@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 
 class Unavailable(Exception):
@@ -63,4 +63,4 @@ def failing_fsync(pid, directory):
     finally:
         if tracer.poll() is None:
             tracer.send_signal(signal.SIGINT)
-            tracer.wait(15.0)
+            tracer.wait(HANG_S)

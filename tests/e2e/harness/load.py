@@ -12,7 +12,7 @@ import threading
 
 from .counts import action, new_key
 from .http import Connection, ConnectionLost
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 NOTHING_CHANGED = {"OVERLOADED", "STORE_UNAVAILABLE"}
 
@@ -57,16 +57,16 @@ class Load:
     def join(self):
         """Waits for the threads to end, by themselves or because they were told to."""
         for thread in self._threads:
-            thread.join(30.0)
+            thread.join(HANG_S)
             assert not thread.is_alive(), "a load thread hangs: some request was never answered"
 
     def wait_acknowledged(self, more):
         goal = len(self.acknowledged) + more
-        wait_until(lambda: len(self.acknowledged) >= goal, f"{more} more acknowledged changes", timeout=30.0)
+        wait_until(lambda: len(self.acknowledged) >= goal, f"{more} more acknowledged changes")
 
     def wait_refused(self, more=1):
         goal = sum(self.refused.values()) + more
-        wait_until(lambda: sum(self.refused.values()) >= goal, f"{more} more refusals", timeout=30.0)
+        wait_until(lambda: sum(self.refused.values()) >= goal, f"{more} more refusals")
 
     def _work(self, seed):
         choose = random.Random(seed)

@@ -12,7 +12,7 @@ import time
 
 from .http import Connection, ConnectionLost
 from .pots import KINDS, counts_of, new_key, request
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 EXPECTED_REFUSALS = {"failed_precondition", "aborted", "unavailable"}
 
@@ -57,16 +57,16 @@ class PotLoad(threading.Thread):
 
     def stop(self):
         self._stopping.set()
-        self.join(60)
+        self.join(HANG_S)
         assert not self.is_alive(), "a request was never answered"
 
     def wait_acknowledged(self, more):
         goal = self.acknowledged + more
-        wait_until(lambda: self.acknowledged >= goal, f"{more} more acknowledged changes", timeout=30.0)
+        wait_until(lambda: self.acknowledged >= goal, f"{more} more acknowledged changes")
 
     def run(self):
         try:
-            connections = [Connection(self._port, timeout=30) for _ in range(self._size)]
+            connections = [Connection(self._port, timeout=HANG_S) for _ in range(self._size)]
         except ConnectionError:
             return
         while not self._stopping.is_set() and time.monotonic() < self._until and self._burst(connections):

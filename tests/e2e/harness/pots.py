@@ -14,6 +14,7 @@ from google.protobuf import json_format
 
 from . import protos
 from .http import Connection, render
+from .waiting import HANG_S
 
 KINDS = {"BRONZE": 1, "SILVER": 10, "GOLD": 100}
 MEDIA_TYPES = {"json": "application/json", "protobuf": "application/protobuf"}
@@ -191,7 +192,7 @@ class SqliteTables:
         self._path = store.data / "pots.db"
 
     def query(self, sql, arguments=()):
-        with contextlib.closing(sqlite3.connect(self._path, timeout=5.0)) as connection, connection:
+        with contextlib.closing(sqlite3.connect(self._path, timeout=HANG_S)) as connection, connection:
             return connection.execute(sql, arguments).fetchall()
 
     def lock(self, pot_id, seconds, token=FOREIGN):

@@ -6,6 +6,8 @@ import socket
 import ssl
 import subprocess
 
+from .waiting import HANG_S
+
 NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 
 
@@ -59,7 +61,7 @@ class Wire:
     """A client that does no input or output by itself: the test carries its bytes, and may cut or spoil them."""
 
     def __init__(self, port, tls):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=15.0)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 from .counts import new_id
 from .http import Connection
 from .stores import open_to_read
-from .waiting import wait_until
+from .waiting import HANG_S, wait_until
 
 UNREAD = "SELECT receiver_id, count(*) FROM messages WHERE NOT is_read GROUP BY receiver_id"
 COUNTED = "SELECT user_id, count FROM counters WHERE type = 'UnreadMessages' AND count <> 0"
@@ -105,8 +105,8 @@ class Unread:
         assert answer.status == 200, answer
         return answer.json()["count"]
 
-    def wait_count(self, user, count, timeout=30.0):
-        wait_until(lambda: self.count(user) == count, f"{user} has {count} unread messages", timeout=timeout)
+    def wait_count(self, user, count):
+        wait_until(lambda: self.count(user) == count, f"{user} has {count} unread messages")
 
     def follow(self, user, prefix="", **headers):
         return Follower(self.port, f"{prefix}/counters/user/{quote(user, safe='')}/stream", headers)
@@ -116,7 +116,7 @@ class Follower:
     """One event stream of a counter."""
 
     def __init__(self, port, target, headers):
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
         self._connection.request("GET", target, headers=headers)
         self.answer = self._connection.getresponse()
         assert self.answer.status == 200, self.answer.status
@@ -205,8 +205,8 @@ class UnreadStack:
     def agrees(self):
         return self.unread() == self.counted()
 
-    def wait_agreement(self, timeout=60.0):
-        wait_until(self.agrees, "every count equals the unread messages", timeout=timeout, interval=0.1)
+    def wait_agreement(self):
+        wait_until(self.agrees, "every count equals the unread messages", interval=0.1)
 
 
 class SqliteUnread(UnreadStack):

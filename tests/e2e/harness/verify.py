@@ -15,7 +15,7 @@ SERVICES = ["counts", "limits", "entitlements", "notifications", "pots", "unread
 
 
 def verify(binary, server, *arguments):
-    return run(binary, "verify", *arguments, "--server", f"http://127.0.0.1:{server.port}", timeout=60.0)
+    return run(binary, "verify", *arguments, "--server", f"http://127.0.0.1:{server.port}")
 
 
 def verified(binary, server, service):
