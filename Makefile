@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-image bench coverage docs image install uninstall format check-format fuzz clean
+.PHONY: all run build test test-image mutants bench coverage docs image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -33,6 +33,11 @@ test:
 test-image:
 	@scripts/deps.sh image
 	@/usr/bin/python3 -m pytest -q --no-header -p no:cacheprovider tests/image
+
+# Plants known faults, one at a time, and expects the suite that each names to notice.
+mutants:
+	@scripts/deps.sh test
+	@tests/mutants/run.py
 
 bench: build
 	@scripts/deps.sh bench
@@ -79,4 +84,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-mutants

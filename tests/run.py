@@ -321,4 +321,5 @@ def main(arguments):
     return 1 if totals.failed or totals.passed == 0 else 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
