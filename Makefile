@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-image bench coverage docs image install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-image mutants bench coverage docs image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -39,6 +39,11 @@ test-full:
 test-image:
 	@scripts/deps.sh test image
 	@tests/run.py image
+
+# Plants known faults, one at a time, and expects the suite that each names to notice.
+mutants:
+	@scripts/deps.sh test
+	@tests/mutants/run.py
 
 bench: build
 	@scripts/deps.sh bench

@@ -104,4 +104,5 @@ def run(jobs, slots):
     return INTERRUPTED if interrupted else status
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

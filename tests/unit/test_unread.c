@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "effort.h"
 #include "services/unread/counter_rules.h"
+#include "services/unread/counters.h"
 #include "services/unread/message_event.h"
 
 static struct arena arena;
@@ -159,6 +160,63 @@ static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 	seeds_end();
 }
 
+/* ---- a batch ----------------------------------------------------------------------------- */
+
+/* A repository that knows of no message yet and remembers what is added. */
+static struct counter_row added[4];
+static size_t added_count;
+
+static enum status know_nothing(
+	struct session *session, struct counter_message *messages, size_t count)
+{
+	(void)session;
+	for (size_t i = 0; i < count; i++)
+		messages[i].exists = false;
+	return STATUS_OK;
+}
+
+static enum status put_anything(
+	struct session *session, const struct counter_message *messages, size_t count)
+{
+	(void)session;
+	(void)messages;
+	(void)count;
+	return STATUS_OK;
+}
+
+static enum status remember_added(struct session *session, struct counter_row *rows, size_t count)
+{
+	(void)session;
+	assert_true(count <= COUNT_OF(added));
+	memcpy(added, rows, count * sizeof(*rows));
+	added_count = count;
+	return STATUS_OK;
+}
+
+static void every_message_of_a_batch_counts_for_its_user(void **state)
+{
+	static const struct counter_repository repository = {
+		.lock = know_nothing, .put = put_anything, .add = remember_added};
+	const struct counters counters = {.repository = &repository};
+	struct counter_message messages[] = {
+		{.user_id = SLICE("alice"), .message_id = SLICE("1")},
+		{.user_id = SLICE("bob"), .message_id = SLICE("2")},
+		{.user_id = SLICE("bob"), .message_id = SLICE("3")},
+		{.user_id = SLICE("bob"), .message_id = SLICE("4")},
+	};
+	struct counter_counting counting = {
+		.arena = &arena, .messages = messages, .count = COUNT_OF(messages)};
+
+	(void)state;
+	assert_int_equal(counter_count(&counters, NULL, &counting), STATUS_OK);
+	assert_int_equal(counting.changed, 4);
+	assert_int_equal(added_count, 2);
+	assert_slice(added[0].user_id, "alice");
+	assert_int_equal(added[0].delta, 1);
+	assert_slice(added[1].user_id, "bob");
+	assert_int_equal(added[1].delta, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +227,8 @@ int main(void)
 			envelopes_and_bare_messages_in_both_cases_are_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_event_is_told_why, setup, teardown),
 		cmocka_random_test(any_order_and_any_repetition_end_at_the_right_count),
+		cmocka_unit_test_setup_teardown(
+			every_message_of_a_batch_counts_for_its_user, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
