@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapters/kafka/kafka_bus.h"
@@ -13,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "waiting.h"
 
 #define FETCH_MAX 500
 
@@ -36,11 +36,6 @@ bool bus_engine_is_nats(void)
 bool bus_engine_delays(void)
 {
 	return bus_engine_is_nats();
-}
-
-int64_t bus_engine_in(int64_t duration_ns)
-{
-	return clock_steady_ns(&clock_system) + duration_ns;
 }
 
 /* ---- a test's bus ------------------------------------------------------------------------ */
@@ -82,16 +77,6 @@ static struct bus *new_bus(const struct bus_engine *engine)
 	return kafka_bus_new("contract", bus_url(), engine->channels, CHANNEL_COUNT);
 }
 
-static void wait_until_up(struct bus *bus)
-{
-	const struct timespec moment = {.tv_nsec = 5 * NS_PER_MS};
-	int64_t until_ns = bus_engine_in(PATIENCE_NS);
-
-	while (!bus->ops->is_up(bus) && clock_steady_ns(&clock_system) < until_ns)
-		nanosleep(&moment, NULL);
-	assert_true(bus->ops->is_up(bus));
-}
-
 static void open_bus(struct bus_engine *engine)
 {
 	char why[512] = "";
@@ -100,7 +85,7 @@ static void open_bus(struct bus_engine *engine)
 	assert_false(engine->bus->ops->is_up(engine->bus));
 	if (!engine->bus->ops->start(engine->bus, why, sizeof(why)))
 		fail_msg("%s", why);
-	wait_until_up(engine->bus);
+	WAIT_UNTIL(engine->bus->ops->is_up(engine->bus));
 	engine->producer = engine->bus->ops->open_producer(engine->bus);
 }
 
@@ -275,8 +260,7 @@ void bus_engine_publish(struct bus_engine *engine, struct bus_message *messages,
 	struct producer *producer = engine->producer;
 
 	assert_int_equal(
-		producer->ops->publish(producer, messages, count, bus_engine_in(PATIENCE_NS)),
-		STATUS_OK);
+		producer->ops->publish(producer, messages, count, in_ms(HANG_MS)), STATUS_OK);
 	for (size_t i = 0; i < count; i++)
 		assert_int_equal(messages[i].fate, BUS_CONFIRMED);
 }
@@ -295,8 +279,7 @@ size_t bus_engine_fetch(struct consumer *consumer, struct bus_delivery *deliveri
 	size_t count = 0;
 
 	assert_int_equal(
-		consumer->ops->fetch(consumer, deliveries, max, &count, bus_engine_in(PATIENCE_NS)),
-		STATUS_OK);
+		consumer->ops->fetch(consumer, deliveries, max, &count, in_ms(HANG_MS)), STATUS_OK);
 	assert_true(count > 0 && count <= max);
 	return count;
 }
@@ -307,8 +290,7 @@ void bus_engine_fetch_nothing(struct consumer *consumer)
 	size_t count = 7;
 
 	assert_int_equal(
-		consumer->ops->fetch(consumer, &delivery, 1, &count, bus_engine_in(QUIET_NS)),
-		STATUS_OK);
+		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(QUIET_MS)), STATUS_OK);
 	if (count > 0)
 		fail_msg("a message came that must not: %.*s at %.*s", (int)delivery.id.len,
 			delivery.id.data, (int)delivery.position.len, delivery.position.data);
@@ -352,4 +334,35 @@ void bus_engine_assert_all(const struct slice *ids, const char *prefix, size_t c
 			fail_msg("%s came twice", ids[i].data);
 	}
 	free(seen);
+}
+
+enum status bus_engine_try_fetch(
+	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, size_t *count)
+{
+	return consumer->ops->fetch(consumer, deliveries, max, count, in_ms(100));
+}
+
+/* ---- comparing --------------------------------------------------------------------------- */
+
+void bus_engine_assert_bytes(struct slice got, const void *data, size_t len)
+{
+	assert_int_equal(got.len, len);
+	if (len > 0)
+		assert_memory_equal(got.data, data, len);
+}
+
+void bus_engine_assert_text(struct slice got, const char *text)
+{
+	bus_engine_assert_bytes(got, text, strlen(text));
+}
+
+long bus_engine_number(struct slice value)
+{
+	char digits[24] = "";
+
+	if (slice_starts_with(value, "m-"))
+		value = slice_make(value.data + 2, value.len - 2);
+	assert_true(value.len < sizeof(digits));
+	memcpy(digits, value.data, value.len);
+	return strtol(digits, NULL, 10);
 }

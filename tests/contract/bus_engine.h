@@ -19,11 +19,8 @@
 #include "base/clock.h"
 #include "ports/bus.h"
 
-/* How long to wait for what must come. */
-#define PATIENCE_NS (30 * NS_PER_S)
-
 /* How long to wait for what must not come. */
-#define QUIET_NS (300 * NS_PER_MS)
+#define QUIET_MS 100
 
 #define CONSUMERS_MAX 8
 
@@ -101,6 +98,14 @@ struct slice *bus_engine_collect(
 /* The ids are exactly "<prefix>0" … "<prefix>count-1", each once, in any order. */
 void bus_engine_assert_all(const struct slice *ids, const char *prefix, size_t count);
 
-int64_t bus_engine_in(int64_t duration_ns);
+/* A fetch that may give something within a short while, or nothing. */
+enum status bus_engine_try_fetch(
+	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, size_t *count);
+
+void bus_engine_assert_bytes(struct slice got, const void *data, size_t len);
+void bus_engine_assert_text(struct slice got, const char *text);
+
+/* The number that a value ends with: "m-17" is 17. Values do not end with a NUL. */
+long bus_engine_number(struct slice value);
 
 #endif

@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapters/nats/nats_bus.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "captured_log.h"
+#include "waiting.h"
 
 static const struct bus_channel channels[] = {
 	{.name = EVENTS,
@@ -17,35 +18,17 @@ static const struct bus_channel channels[] = {
 	{.name = OTHER, .partitions = 1},
 };
 
-/* ---- time -------------------------------------------------------------------------------- */
-
-int64_t nats_fixture_now_ms(void)
-{
-	return clock_steady_ns(&clock_system) / NS_PER_MS;
-}
-
-int64_t nats_fixture_in_ms(int64_t ms)
-{
-	return clock_steady_ns(&clock_system) + ms * NS_PER_MS;
-}
-
-void nats_fixture_nap_ms(long ms)
-{
-	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS};
-
-	nanosleep(&pause, NULL);
-}
-
 /* ---- the bus ----------------------------------------------------------------------------- */
 
 void nats_fixture_wait_until(struct nats_fixture *fixture, bool up)
 {
-	int64_t until_ns = clock_steady_ns(&clock_system) + PATIENCE_NS;
+	WAIT_UNTIL(fixture->bus->ops->is_up(fixture->bus) == up);
+}
 
-	while (fixture->bus->ops->is_up(fixture->bus) != up &&
-		clock_steady_ns(&clock_system) < until_ns)
-		nats_fixture_nap_ms(1);
-	assert_int_equal(fixture->bus->ops->is_up(fixture->bus), up);
+void nats_fixture_capture_log(void)
+{
+	captured_log_begin();
+	log_configure(LOG_DEBUG, LOG_TEXT);
 }
 
 void nats_fixture_open(struct nats_fixture *fixture, const char *options)
@@ -129,26 +112,25 @@ enum status nats_fixture_publish(struct nats_fixture *fixture, struct bus_messag
 {
 	struct producer *producer = fixture->producer;
 
-	return producer->ops->publish(producer, messages, count, nats_fixture_in_ms(timeout_ms));
+	return producer->ops->publish(producer, messages, count, in_ms(timeout_ms));
 }
 
 void nats_fixture_publish_all(struct nats_fixture *fixture, size_t count, enum bus_fate fate)
 {
 	struct bus_message *messages = nats_fixture_make(fixture, count);
 
-	assert_int_equal(nats_fixture_publish(fixture, messages, count, 15000), STATUS_OK);
+	assert_int_equal(nats_fixture_publish(fixture, messages, count, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < count; i++)
 		assert_int_equal(messages[i].fate, fate);
 }
 
 void nats_fixture_publish_until_confirmed(struct nats_fixture *fixture)
 {
-	int64_t until_ns = clock_steady_ns(&clock_system) + PATIENCE_NS;
+	int64_t deadline_ns = hang_deadline_ns();
 	struct bus_message *message;
 
 	do {
-		assert_true(clock_steady_ns(&clock_system) < until_ns);
-		nats_fixture_nap_ms(20);
+		wait_on(deadline_ns, "a message is confirmed");
 		message = nats_fixture_make(fixture, 1);
 		(void)nats_fixture_publish(fixture, message, 1, 5000);
 	} while (message->fate != BUS_CONFIRMED);
@@ -209,7 +191,7 @@ static void read_stream(struct nats_fixture *fixture)
 	options.Stream = "ENTITLEMENTS";
 	assert_int_equal(js_SubscribeSync(&all, admin.js, ">", NULL, &options, NULL), NATS_OK);
 	for (uint64_t i = 0; i < info->State.Msgs; i++) {
-		assert_int_equal(natsSubscription_NextMsg(&message, all, 10000), NATS_OK);
+		assert_int_equal(natsSubscription_NextMsg(&message, all, HANG_MS), NATS_OK);
 		count_message(fixture, message);
 	}
 	nats_admin_end(&admin, all);
@@ -220,7 +202,7 @@ static void read_stream(struct nats_fixture *fixture)
 /* What is still on its way has time to arrive. */
 void nats_fixture_assert_fates(struct nats_fixture *fixture)
 {
-	nats_fixture_nap_ms(500);
+	nap_ms(100);
 	read_stream(fixture);
 	for (size_t i = 0; i < fixture->sent_count; i++) {
 		if (fixture->sent[i].fate == BUS_CONFIRMED && fixture->in_stream[i] == 0)
@@ -239,11 +221,42 @@ size_t nats_fixture_fetch(
 {
 	size_t count = 7;
 
-	assert_int_equal(consumer->ops->fetch(
-				 consumer, deliveries, max, &count, nats_fixture_in_ms(timeout_ms)),
+	assert_int_equal(consumer->ops->fetch(consumer, deliveries, max, &count, in_ms(timeout_ms)),
 		STATUS_OK);
 	assert_true(count <= max);
 	return count;
+}
+
+void nats_fixture_fetch_one(struct consumer *consumer, struct bus_delivery *delivery)
+{
+	assert_int_equal(nats_fixture_fetch(consumer, delivery, 1, HANG_MS), 1);
+}
+
+void nats_fixture_fetch_nothing(struct consumer *consumer, int64_t during_ms)
+{
+	struct bus_delivery delivery;
+
+	assert_int_equal(nats_fixture_fetch(consumer, &delivery, 1, during_ms), 0);
+}
+
+void nats_fixture_fetch_all(
+	struct consumer *consumer, struct bus_delivery *deliveries, size_t wanted)
+{
+	WAIT_UNTIL(nats_fixture_fetch(consumer, deliveries, wanted, HANG_MS) == wanted);
+}
+
+void nats_fixture_consume(struct consumer *consumer, size_t wanted)
+{
+	struct bus_delivery deliveries[100];
+
+	while (wanted > 0) {
+		size_t max = wanted < 100 ? wanted : 100;
+		size_t count = nats_fixture_fetch(consumer, deliveries, max, HANG_MS);
+
+		assert_true(count > 0);
+		nats_fixture_ack(consumer, count);
+		wanted -= count;
+	}
 }
 
 struct consumer *nats_fixture_consumer(struct nats_fixture *fixture, const char *group)

@@ -23,7 +23,6 @@
 #include "nats_server.h"
 #include "ports/bus.h"
 
-#define PATIENCE_NS (30 * NS_PER_S)
 #define MESSAGES_MAX 40000
 #define CONSUMERS_MAX 4
 
@@ -59,10 +58,10 @@ void nats_fixture_reopen(struct nats_fixture *fixture, const char *options);
 void nats_fixture_close(struct nats_fixture *fixture);
 void nats_fixture_open(struct nats_fixture *fixture, const char *options);
 
-int64_t nats_fixture_now_ms(void);
-int64_t nats_fixture_in_ms(int64_t ms);
-void nats_fixture_nap_ms(long ms);
 void nats_fixture_wait_until(struct nats_fixture *fixture, bool up);
+
+/* While no bus is open: from here on everything is logged, for captured_log_count(). */
+void nats_fixture_capture_log(void);
 
 /* Messages with the next numbers as ids and values, to EVENTS. */
 struct bus_message *nats_fixture_make(struct nats_fixture *fixture, size_t count);
@@ -77,9 +76,21 @@ size_t nats_fixture_count(const struct nats_fixture *fixture, enum bus_fate fate
 /* Reads the stream of EVENTS and fails if a fate is not true. */
 void nats_fixture_assert_fates(struct nats_fixture *fixture);
 
-/* Fetches once: something must come within the time, or, with 0 expected, nothing. */
+/* Fetches once: what comes within the time. */
 size_t nats_fixture_fetch(
 	struct consumer *consumer, struct bus_delivery *deliveries, size_t max, int64_t timeout_ms);
+
+/* Fetches one that must come, and nothing though there is time for it. */
+void nats_fixture_fetch_one(struct consumer *consumer, struct bus_delivery *delivery);
+void nats_fixture_fetch_nothing(struct consumer *consumer, int64_t during_ms);
+
+/* Fetches all of so many, which must come. A fetch that waits may be given the first alone; what is
+ * not acknowledged comes again with the rest. */
+void nats_fixture_fetch_all(
+	struct consumer *consumer, struct bus_delivery *deliveries, size_t wanted);
+
+/* Fetches and acknowledges until so many have come. */
+void nats_fixture_consume(struct consumer *consumer, size_t wanted);
 
 /* What a test that fails leaves open is closed with the bus. */
 struct consumer *nats_fixture_consumer(struct nats_fixture *fixture, const char *group);

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "waiting.h"
+
 #define PROGRAM "/usr/sbin/nats-server"
-#define START_TRIES 3000
 
 static struct {
 	pid_t pid; /* 0: does not run */
@@ -131,18 +131,13 @@ static void become_nats(void)
 	_exit(127);
 }
 
-static void wait_until_it_answers(void)
+static bool answers(void)
 {
-	const struct timespec moment = {.tv_nsec = 5000000};
-	int fd = -1;
+	int fd = try_to_connect();
 
-	for (int i = 0; i < START_TRIES && fd < 0; i++) {
-		fd = try_to_connect();
-		if (fd < 0)
-			nanosleep(&moment, NULL);
-	}
-	assert_true(fd >= 0);
-	close(fd);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 void nats_server_start(void)
@@ -153,7 +148,7 @@ void nats_server_start(void)
 	assert_true(server.pid >= 0);
 	if (server.pid == 0)
 		become_nats();
-	wait_until_it_answers();
+	WAIT_UNTIL(answers());
 }
 
 static void end(int how)

@@ -7,68 +7,67 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "captured_log.h"
 #include "rabbitmq_fixture.h"
 #include "rabbitmq_server.h"
+#include "waiting.h"
 
 #define MEGABYTE (1024u * 1024)
 
 /* ---- a broker that goes away ------------------------------------------------------------- */
 
+/* The bus refuses by itself: nobody waits for the deadline. */
 static void assert_refused_at_once(struct rabbitmq_fixture *fixture)
 {
 	struct bus_message *messages = rabbitmq_fixture_make(fixture, 10);
-	int64_t began_ns = clock_steady_ns(&clock_system);
 
 	messages[0].fate = BUS_CONFIRMED;
 	assert_int_equal(
-		rabbitmq_fixture_publish(fixture, messages, 10, 15000), STATUS_BUS_UNAVAILABLE);
-	assert_true(ms_since(began_ns) < 100);
+		rabbitmq_fixture_publish(fixture, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
 	for (size_t i = 0; i < 10; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 }
 
-static void a_bus_without_a_broker_refuses_at_once_and_comes_back(void **state)
+static void assert_waits_for_its_broker(struct rabbitmq_fixture *fixture)
 {
-	static const char *const ends[] = {"stop", "kill"};
-	struct rabbitmq_fixture *fixture = *state;
+	struct bus_delivery delivery;
 
-	rabbitmq_fixture_consumer(fixture);
+	assert_refused_at_once(fixture);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 100), 0);
+	fixture->consumer->ops->wake(fixture->consumer);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, NEVER_MS), 0);
+}
+
+static void assert_works_again(struct rabbitmq_fixture *fixture)
+{
+	rabbitmq_fixture_wait(fixture, true);
 	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	for (size_t i = 0; i < 2; i++) {
-		int64_t began_ns;
-
-		rabbitmq_server_tell("%s", ends[i]);
-		rabbitmq_fixture_wait(fixture, false);
-		assert_refused_at_once(fixture);
-		rabbitmq_server_tell("start");
-		began_ns = clock_steady_ns(&clock_system);
-		rabbitmq_fixture_wait(fixture, true);
-		rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-		print_message("after %s: published again within %d ms of the start\n", ends[i],
-			(int)ms_since(began_ns));
-	}
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
-static void a_bus_may_start_before_its_broker(void **state)
+/* A broker takes seconds to start, so one end of it serves two buses: one that worked until then,
+ * and one that has never seen it. */
+static void without_a_broker_buses_refuse_at_once_and_come_up_with_it(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	struct bus_delivery delivery;
+	struct rabbitmq_fixture *newcomer = rabbitmq_fixture_new();
 
-	rabbitmq_fixture_close(fixture);
+	rabbitmq_fixture_consumer(fixture);
+	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	rabbitmq_server_tell("stop");
-	rabbitmq_fixture_open(fixture, rabbitmq_server_url());
-	nap_ms(300);
-	assert_false(rabbitmq_fixture_is_up(fixture));
-	assert_refused_at_once(fixture);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 200), 0);
-	fixture->consumer->ops->wake(fixture->consumer);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 0);
+	rabbitmq_fixture_wait(fixture, false);
+	assert_waits_for_its_broker(fixture);
+	rabbitmq_fixture_log_begin();
+	rabbitmq_fixture_open(newcomer, rabbitmq_server_url());
+	rabbitmq_fixture_wait_for_failures(2);
+	rabbitmq_fixture_log_end();
+	assert_false(rabbitmq_fixture_is_up(newcomer));
+	assert_waits_for_its_broker(newcomer);
 	rabbitmq_server_tell("start");
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
-	rabbitmq_fixture_assert_fates(fixture);
+	assert_works_again(fixture);
+	assert_works_again(newcomer);
+	rabbitmq_fixture_close(newcomer);
+	rabbitmq_fixture_free(newcomer);
 }
 
 struct load {
@@ -91,14 +90,14 @@ static void *publish_on_and_on(void *context)
 
 static void a_broker_that_comes_and_goes_under_load(void **state)
 {
-	static const char *const faults[] = {"kill", "drop", "freeze", "kill"};
+	static const char *const faults[] = {"drop", "freeze", "kill"};
 	struct rabbitmq_fixture *fixture = *state;
 	struct load load = {.fixture = fixture};
 	pthread_t thread;
 
 	rabbitmq_fixture_consumer(fixture);
 	pthread_create(&thread, NULL, publish_on_and_on, &load);
-	for (size_t i = 0; i < 4; i++) {
+	for (size_t i = 0; i < 3; i++) {
 		nap_ms(300);
 		rabbitmq_server_tell("%s", faults[i]);
 		nap_ms(700);
@@ -108,12 +107,10 @@ static void a_broker_that_comes_and_goes_under_load(void **state)
 			rabbitmq_server_tell("start");
 	}
 	rabbitmq_fixture_wait(fixture, true);
-	nap_ms(300);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
 	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
-	assert_true(rabbitmq_fixture_count(fixture, BUS_CONFIRMED) > 200);
 }
 
 /* ---- a broker that is silent ------------------------------------------------------------- */
@@ -126,14 +123,14 @@ static void a_frozen_broker_leaves_fates_unknown_at_the_deadline(void **state)
 	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	for (int round = 0; round < 3; round++) {
 		struct bus_message *messages = qp_calloc(100, sizeof(*messages));
-		int64_t began_ns;
+		int64_t until_ns;
 
 		memcpy(messages, rabbitmq_fixture_make(fixture, 100), 100 * sizeof(*messages));
 		fixture->sent_count -= 100;
 		rabbitmq_server_tell("freeze");
-		began_ns = clock_steady_ns(&clock_system);
-		assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 100, 500), STATUS_OK);
-		assert_in_range(ms_since(began_ns), 490, 900);
+		until_ns = in_ms(300);
+		assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 100, 300), STATUS_OK);
+		assert_true(clock_steady_ns(&clock_system) >= until_ns);
 		for (size_t i = 0; i < 100; i++)
 			fixture->sent[fixture->sent_count++].fate = messages[i].fate;
 		free(messages);
@@ -151,16 +148,16 @@ static void a_write_that_blocks_ends_at_the_deadline(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	char *value = qp_calloc(1, MEGABYTE);
 	struct bus_message *messages;
-	int64_t began_ns;
+	int64_t until_ns;
 
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	messages = rabbitmq_fixture_make(fixture, 64);
 	for (size_t i = 0; i < 64; i++)
 		messages[i].value = slice_make(value, MEGABYTE);
 	rabbitmq_server_tell("freeze");
-	began_ns = clock_steady_ns(&clock_system);
+	until_ns = in_ms(700);
 	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 64, 700), STATUS_OK);
-	assert_in_range(ms_since(began_ns), 690, 1200);
+	assert_true(clock_steady_ns(&clock_system) >= until_ns);
 	free(value);
 	assert_int_equal(messages[0].fate, BUS_UNKNOWN);
 	assert_int_equal(messages[63].fate, BUS_NOT_PERSISTED);
@@ -174,26 +171,20 @@ static void a_silent_broker_is_noticed_and_nothing_hangs(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
-	int64_t began_ns;
 
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	rabbitmq_server_tell("freeze");
-	began_ns = clock_steady_ns(&clock_system);
 	rabbitmq_fixture_wait(fixture, false);
-	print_message("a silent broker was noticed after %d ms\n", (int)ms_since(began_ns));
-	assert_true(ms_since(began_ns) < 8000);
 	assert_refused_at_once(fixture);
-	began_ns = clock_steady_ns(&clock_system);
-	rabbitmq_fixture_close(fixture);
-	assert_true(ms_since(began_ns) < 10000);
+	rabbitmq_fixture_close(fixture); /* it does not wait for an answer */
 	rabbitmq_server_tell("thaw");
 	rabbitmq_fixture_open(fixture, rabbitmq_server_url());
 	rabbitmq_fixture_wait(fixture, true);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
-/* Heartbeats of a second, and an application that thinks for five. */
+/* Heartbeats of a second, of which a broker misses no more than two. */
 static void a_consumer_may_take_its_time(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
@@ -205,12 +196,11 @@ static void a_consumer_may_take_its_time(void **state)
 	rabbitmq_fixture_open(fixture, url);
 	rabbitmq_fixture_wait(fixture, true);
 	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	while (rabbitmq_fixture_fetch(fixture, deliveries, 10, PATIENCE_MS) < 10)
-		continue;
-	nap_ms(5000);
+	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS) == 10);
+	nap_ms(3500);
 	rabbitmq_fixture_ack(fixture, 10);
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED); /* its connection has lived too */
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 10, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS), 1);
 }
 
 /* ---- a broker that is short of memory ---------------------------------------------------- */
@@ -218,10 +208,8 @@ static void a_consumer_may_take_its_time(void **state)
 static void refuse_under_alarm(struct rabbitmq_fixture *fixture)
 {
 	struct bus_message *messages = rabbitmq_fixture_make(fixture, 50);
-	int64_t began_ns = clock_steady_ns(&clock_system);
 
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 50, 1000), STATUS_OK);
-	assert_true(ms_since(began_ns) < 1500);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 50, 500), STATUS_OK);
 	for (size_t i = 0; i < 50; i++)
 		assert_int_not_equal(messages[i].fate, BUS_CONFIRMED);
 	assert_false(rabbitmq_fixture_is_up(fixture));
@@ -239,13 +227,13 @@ static void an_alarm_stops_producers_and_not_consumers(void **state)
 		skip();
 	refuse_under_alarm(fixture);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+		assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 		fixture->came[i]++;
 		rabbitmq_fixture_ack(fixture, 1);
 	}
 	other = fixture->bus->ops->open_producer(fixture->bus);
 	assert_int_equal(
-		other->ops->publish(other, rabbitmq_fixture_make(fixture, 1), 1, in_ms(1000)),
+		other->ops->publish(other, rabbitmq_fixture_make(fixture, 1), 1, in_ms(NEVER_MS)),
 		STATUS_BUS_UNAVAILABLE);
 	other->ops->close(other);
 	rabbitmq_server_tell("alarm off");
@@ -254,18 +242,15 @@ static void an_alarm_stops_producers_and_not_consumers(void **state)
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
-/* A bus that is closed while the broker reads nothing does not wait for it for long. */
+/* A bus that is closed while the broker reads nothing does not wait for it. */
 static void a_bus_can_be_closed_under_an_alarm(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	int64_t began_ns;
 
 	if (!rabbitmq_server_try("alarm on"))
 		skip();
 	refuse_under_alarm(fixture);
-	began_ns = clock_steady_ns(&clock_system);
-	rabbitmq_fixture_close(fixture);
-	assert_true(ms_since(began_ns) < 5000);
+	rabbitmq_fixture_close(fixture); /* returns while the alarm is on */
 	rabbitmq_server_tell("alarm off");
 }
 
@@ -277,7 +262,7 @@ static void a_queue_that_is_deleted_under_its_consumer_comes_back(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	rabbitmq_server_tell("delete-queue %s", fixture->groups[ALL].name);
 	assert_int_equal(
 		rabbitmq_fixture_fetch(fixture, &delivery, 1, 500), 0); /* it was in the queue */
@@ -290,17 +275,13 @@ static void an_ack_of_what_is_gone_fails(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[10];
-	int64_t began_ns;
 
 	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	while (rabbitmq_fixture_fetch(fixture, deliveries, 10, PATIENCE_MS) < 10)
-		continue;
+	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS) == 10);
 	rabbitmq_server_tell("drop");
 	nap_ms(200);
-	began_ns = clock_steady_ns(&clock_system);
 	assert_int_equal(
 		fixture->consumer->ops->ack(fixture->consumer, 10), STATUS_BUS_UNAVAILABLE);
-	assert_true(ms_since(began_ns) < 1000);
 	assert_memory_equal(deliveries[9].id.data, "9", 1); /* still to be read */
 	rabbitmq_fixture_assert_fates(fixture);             /* it comes again */
 }
@@ -311,19 +292,18 @@ static void queues_without_a_consumer_are_declared_again(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_message message = {.subject = slice_of("read"), .id = slice_of("x")};
 	struct producer *producer = fixture->producer;
-	int64_t until_ns = in_ms(PATIENCE_MS);
+	int64_t deadline_ns = hang_deadline_ns();
 
 	message.channel = slice_of(fixture->names[PICKY]);
-	assert_int_equal(producer->ops->publish(producer, &message, 1, in_ms(5000)), STATUS_OK);
+	assert_int_equal(producer->ops->publish(producer, &message, 1, in_ms(HANG_MS)), STATUS_OK);
 	assert_int_equal(message.fate, BUS_CONFIRMED);
 	rabbitmq_server_tell("delete-queue %s", fixture->groups[PICKS].name);
-	assert_int_equal(producer->ops->publish(producer, &message, 1, in_ms(5000)), STATUS_OK);
+	assert_int_equal(producer->ops->publish(producer, &message, 1, in_ms(HANG_MS)), STATUS_OK);
 	assert_int_equal(message.fate, BUS_NOT_PERSISTED);
 	while (message.fate != BUS_CONFIRMED) {
-		assert_true(clock_steady_ns(&clock_system) < until_ns);
-		nap_ms(50);
+		wait_on(deadline_ns, "the queue is declared again");
 		assert_int_equal(
-			producer->ops->publish(producer, &message, 1, in_ms(5000)), STATUS_OK);
+			producer->ops->publish(producer, &message, 1, in_ms(HANG_MS)), STATUS_OK);
 	}
 	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name), "1");
 }
@@ -331,59 +311,44 @@ static void queues_without_a_consumer_are_declared_again(void **state)
 static void an_exchange_that_is_deleted_comes_back(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	int64_t until_ns = in_ms(PATIENCE_MS);
+	int64_t deadline_ns = hang_deadline_ns();
 	struct bus_message *message = NULL;
 
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	rabbitmq_server_tell("delete-exchange %s", fixture->names[EVENTS]);
 	message = rabbitmq_fixture_make(fixture, 1);
-	assert_int_equal(rabbitmq_fixture_publish(fixture, message, 1, 5000), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, message, 1, HANG_MS), STATUS_OK);
 	assert_int_equal(message->fate, BUS_UNKNOWN); /* the broker closes the channel */
 	do {
-		assert_true(clock_steady_ns(&clock_system) < until_ns);
-		nap_ms(50);
+		wait_on(deadline_ns, "the exchange is declared again");
 		message = rabbitmq_fixture_make(fixture, 1);
-	} while (rabbitmq_fixture_publish(fixture, message, 1, 5000) != STATUS_OK ||
+	} while (rabbitmq_fixture_publish(fixture, message, 1, HANG_MS) != STATUS_OK ||
 		 message->fate != BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
 /* ---- something else has the name --------------------------------------------------------- */
 
-static size_t count_warnings(struct slice log, const char *name, const char *words)
-{
-	size_t count = 0;
-
-	while (log.data) {
-		struct slice line = slice_cut(&log, '\n');
-
-		count += memmem(line.data, line.len, " warn ", 6) &&
-			 memmem(line.data, line.len, name, strlen(name)) &&
-			 memmem(line.data, line.len, words, strlen(words));
-	}
-	return count;
-}
-
-static void assert_waits_for(
-	const char *make, const char *name, const char *kind, const char *remove, const char *words)
+static void assert_waits_for(const char *make, const char *name, const char *kind,
+	const char *remove, const char *complaint)
 {
 	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
-	const char *log;
 	char full[64];
 
 	snprintf(full, sizeof(full), "%.10s-%s", fixture->names[0], name);
 	rabbitmq_server_tell("%s %s %s", make, full, kind);
 	rabbitmq_fixture_log_begin();
 	rabbitmq_fixture_open(fixture, rabbitmq_server_url());
-	nap_ms(3000);
+	rabbitmq_fixture_wait_for_failures(5);
 	assert_false(rabbitmq_fixture_is_up(fixture));
 	assert_refused_at_once(fixture);
 	rabbitmq_server_tell("%s %s", remove, full);
 	rabbitmq_fixture_wait(fixture, true);
 	rabbitmq_fixture_close(fixture);
-	log = rabbitmq_fixture_log_end();
-	if (count_warnings(slice_of(log), full, words) != 1) /* and not one at every try */
-		fail_msg("%s", log);
+	assert_true(captured_log_count(complaint) >= 5);
+	assert_true(captured_log_count(full) >= 5);
+	assert_int_equal(captured_log_count(" warn "), 1); /* and not one at every try */
+	rabbitmq_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 
@@ -401,39 +366,10 @@ static void an_exchange_of_another_kind_is_complained_about(void **state)
 		"make-exchange", "events", "fanout", "delete-exchange", "inequivalent arg 'type'");
 }
 
-/* ---- speed ------------------------------------------------------------------------------- */
-
-static void publishing_is_fast(void **state)
-{
-	struct rabbitmq_fixture *fixture = *state;
-	int64_t began_ns = clock_steady_ns(&clock_system);
-
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	print_message("the first message, with its connection: %d ms\n", (int)ms_since(began_ns));
-	began_ns = clock_steady_ns(&clock_system);
-	for (int i = 0; i < 100; i++)
-		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	print_message("100 messages one by one: %d ms\n", (int)ms_since(began_ns));
-	assert_true(ms_since(began_ns) < PATIENCE_MS); /* none of them waits for its deadline */
-	began_ns = clock_steady_ns(&clock_system);
-	rabbitmq_fixture_publish_all(fixture, 1000, BUS_CONFIRMED);
-	print_message("1000 messages at once: %d ms\n", (int)ms_since(began_ns));
-	began_ns = clock_steady_ns(&clock_system);
-	for (int i = 0; i < 10; i++)
-		rabbitmq_fixture_publish_all(fixture, 1000, BUS_CONFIRMED);
-	print_message("10 times 1000 messages: %d ms\n", (int)ms_since(began_ns));
-	began_ns = clock_steady_ns(&clock_system);
-	rabbitmq_fixture_assert_fates(fixture);
-	print_message("and all of them fetched: %d ms, of which 1500 to be sure\n",
-		(int)ms_since(began_ns));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		FIXTURE_TEST(publishing_is_fast),
-		FIXTURE_TEST(a_bus_without_a_broker_refuses_at_once_and_comes_back),
-		FIXTURE_TEST(a_bus_may_start_before_its_broker),
+		FIXTURE_TEST(without_a_broker_buses_refuse_at_once_and_come_up_with_it),
 		FIXTURE_TEST(a_broker_that_comes_and_goes_under_load),
 		FIXTURE_TEST(a_frozen_broker_leaves_fates_unknown_at_the_deadline),
 		FIXTURE_TEST(a_write_that_blocks_ends_at_the_deadline),

@@ -2,33 +2,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "adapters/rabbitmq/rabbitmq_bus.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "captured_log.h"
 #include "rabbitmq_server.h"
+#include "waiting.h"
 
-/* ---- time -------------------------------------------------------------------------------- */
-
-int64_t in_ms(int64_t ms)
-{
-	return clock_steady_ns(&clock_system) + ms * NS_PER_MS;
-}
-
-int64_t ms_since(int64_t from_ns)
-{
-	return (clock_steady_ns(&clock_system) - from_ns) / NS_PER_MS;
-}
-
-void nap_ms(long ms)
-{
-	const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS};
-
-	nanosleep(&pause, NULL);
-}
+/* For what comes by another connection, after the last message. */
+#define LATE_MS 200
 
 /* ---- the bus ----------------------------------------------------------------------------- */
 
@@ -119,11 +103,7 @@ bool rabbitmq_fixture_is_up(struct rabbitmq_fixture *fixture)
 
 void rabbitmq_fixture_wait(struct rabbitmq_fixture *fixture, bool up)
 {
-	int64_t until_ns = in_ms(PATIENCE_MS);
-
-	while (rabbitmq_fixture_is_up(fixture) != up && clock_steady_ns(&clock_system) < until_ns)
-		nap_ms(1);
-	assert_int_equal(rabbitmq_fixture_is_up(fixture), up);
+	WAIT_UNTIL(rabbitmq_fixture_is_up(fixture) == up);
 }
 
 /* ---- publishing -------------------------------------------------------------------------- */
@@ -160,8 +140,7 @@ void rabbitmq_fixture_publish_all(
 {
 	struct bus_message *messages = rabbitmq_fixture_make(fixture, count);
 
-	assert_int_equal(
-		rabbitmq_fixture_publish(fixture, messages, count, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, count, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < count; i++)
 		assert_int_equal(messages[i].fate, fate);
 }
@@ -214,17 +193,36 @@ static void note(struct rabbitmq_fixture *fixture, const struct bus_delivery *de
 		fixture->came[atol(number)]++;
 }
 
-/* What is on its way has time to arrive. */
+/* Publishes until a message is confirmed: the producer's connection may be younger than the bus
+ * knows. Returns its number. */
+static size_t publish_last(struct rabbitmq_fixture *fixture)
+{
+	int64_t deadline_ns = hang_deadline_ns();
+	struct bus_message *last = rabbitmq_fixture_make(fixture, 1);
+
+	while (rabbitmq_fixture_publish(fixture, last, 1, HANG_MS) != STATUS_OK ||
+		last->fate != BUS_CONFIRMED) {
+		wait_on(deadline_ns, "a last message is confirmed");
+		last = rabbitmq_fixture_make(fixture, 1);
+	}
+	return fixture->sent_count - 1;
+}
+
 static void take_everything(struct rabbitmq_fixture *fixture)
 {
 	static struct bus_delivery deliveries[500];
+	size_t last = publish_last(fixture);
 	size_t count;
 
-	while ((count = rabbitmq_fixture_fetch(fixture, deliveries, 500, 1500)) > 0) {
+	do {
+		int64_t patience_ms = fixture->came[last] ? LATE_MS : HANG_MS;
+
+		count = rabbitmq_fixture_fetch(fixture, deliveries, 500, patience_ms);
 		for (size_t i = 0; i < count; i++)
 			note(fixture, &deliveries[i]);
 		rabbitmq_fixture_ack(fixture, count);
-	}
+	} while (count > 0);
+	assert_true(fixture->came[last] > 0);
 }
 
 void rabbitmq_fixture_assert_fates(struct rabbitmq_fixture *fixture)
@@ -244,29 +242,19 @@ void rabbitmq_fixture_assert_fates(struct rabbitmq_fixture *fixture)
 
 /* ---- the log ----------------------------------------------------------------------------- */
 
-static int real_stderr = -1;
-static FILE *log_file;
-static char log_text[64 * 1024];
-
 void rabbitmq_fixture_log_begin(void)
 {
 	log_configure(LOG_DEBUG, LOG_TEXT);
-	log_file = tmpfile();
-	assert_non_null(log_file);
-	real_stderr = dup(STDERR_FILENO);
-	dup2(fileno(log_file), STDERR_FILENO);
+	captured_log_begin();
 }
 
-const char *rabbitmq_fixture_log_end(void)
+void rabbitmq_fixture_log_end(void)
 {
-	size_t len;
-
-	dup2(real_stderr, STDERR_FILENO);
-	close(real_stderr);
-	rewind(log_file);
-	len = fread(log_text, 1, sizeof(log_text) - 1, log_file);
-	log_text[len] = '\0';
-	fclose(log_file);
+	captured_log_end();
 	log_configure(LOG_ERROR, LOG_TEXT);
-	return log_text;
+}
+
+void rabbitmq_fixture_wait_for_failures(int count)
+{
+	WAIT_UNTIL(captured_log_count("RabbitMQ cannot be used") >= count);
 }

@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "ports/bus.h"
 
-#define PATIENCE_MS 30000
 #define MESSAGES_MAX 20000
 
 /* Channels: "events" with the groups "all" and "reads" (subject read), "picky" with a group that
@@ -59,10 +58,6 @@ void rabbitmq_fixture_free(struct rabbitmq_fixture *fixture);
 void rabbitmq_fixture_open(struct rabbitmq_fixture *fixture, const char *url);
 void rabbitmq_fixture_close(struct rabbitmq_fixture *fixture);
 
-int64_t in_ms(int64_t ms);
-int64_t ms_since(int64_t from_ns);
-void nap_ms(long ms);
-
 bool rabbitmq_fixture_is_up(struct rabbitmq_fixture *fixture);
 void rabbitmq_fixture_wait(struct rabbitmq_fixture *fixture, bool up);
 
@@ -80,12 +75,17 @@ size_t rabbitmq_fixture_fetch(struct rabbitmq_fixture *fixture, struct bus_deliv
 	size_t max, int64_t timeout_ms);
 void rabbitmq_fixture_ack(struct rabbitmq_fixture *fixture, size_t count);
 
-/* Takes everything there is, as "all", and compares it with the book. */
+/* Publishes one more message, takes everything up to it and what comes soon after it, as "all", and
+ * compares that with the book. The bus must be up. */
 void rabbitmq_fixture_assert_fates(struct rabbitmq_fixture *fixture);
 size_t rabbitmq_fixture_count(const struct rabbitmq_fixture *fixture, enum bus_fate fate);
 
-/* While no bus is open: what is logged from here on; the text of it, until the next time. */
+/* While no bus is open: from here on everything is logged, and kept for captured_log_count(); until
+ * the second. */
 void rabbitmq_fixture_log_begin(void);
-const char *rabbitmq_fixture_log_end(void);
+void rabbitmq_fixture_log_end(void);
+
+/* Waits until a bus has failed to use the broker so many times, which the log says of each. */
+void rabbitmq_fixture_wait_for_failures(int count);
 
 #endif

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 
 #include "adapters/rabbitmq/rabbitmq_bus.h"
+#include "captured_log.h"
 #include "rabbitmq_fixture.h"
 #include "rabbitmq_server.h"
+#include "waiting.h"
 
 static void assert_text(struct slice got, const char *text)
 {
@@ -48,8 +50,7 @@ static enum bus_fate publish(struct rabbitmq_fixture *fixture, struct bus_messag
 {
 	struct producer *producer = fixture->producer;
 
-	assert_int_equal(
-		producer->ops->publish(producer, message, 1, in_ms(PATIENCE_MS)), STATUS_OK);
+	assert_int_equal(producer->ops->publish(producer, message, 1, in_ms(HANG_MS)), STATUS_OK);
 	return message->fate;
 }
 
@@ -95,14 +96,10 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[2];
-	int64_t until_ns = in_ms(PATIENCE_MS);
-	size_t count = 0;
 
 	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
 	rabbitmq_server_tell("publish - %s direct", fixture->groups[ALL].name);
-	while (count < 2 && clock_steady_ns(&clock_system) < until_ns)
-		count = rabbitmq_fixture_fetch(fixture, deliveries, 2, 1000);
-	assert_int_equal(count, 2);
+	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 2, 1000) == 2);
 	assert_text(deliveries[0].value, "bare");
 	assert_text(deliveries[0].subject, "message.new");
 	assert_text(deliveries[1].value, "direct");
@@ -115,7 +112,7 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 	}
 	assert_false(slice_equal(deliveries[0].position, deliveries[1].position));
 	rabbitmq_fixture_ack(fixture, 2);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 2, 300), 0);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 2, 100), 0);
 }
 
 static void headers_of_any_kind_become_text(void **state)
@@ -124,7 +121,7 @@ static void headers_of_any_kind_become_text(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	assert_text(delivery.id, "odd-1");
 	assert_text(delivery.subject, "message.new");
 	assert_text(header(&delivery, "text"), "äöü");
@@ -159,11 +156,10 @@ static void poison_goes_to_the_queue_of_errors(void **state)
 	message->header_count = 1;
 	assert_int_equal(publish(fixture, message), BUS_CONFIRMED);
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	while (rabbitmq_fixture_fetch(fixture, deliveries, 3, PATIENCE_MS) < 3)
-		continue;
+	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 3, HANG_MS) == 3);
 	consumer_poison(fixture->consumer, 1, "it is not JSON");
 	rabbitmq_fixture_ack(fixture, 3);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 3, 300), 0);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 3, 100), 0);
 	assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
 	json = take(error_queue(fixture));
 	assert_has(json, "\"MT-Reason\": \"fault\"");
@@ -185,7 +181,7 @@ static void poison_keeps_the_properties_that_a_copy_can_have(void **state)
 
 	rabbitmq_server_tell("make-queue elsewhere durable");
 	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	consumer_poison(fixture->consumer, 0, "odd");
 	rabbitmq_fixture_ack(fixture, 1);
 	json = take(error_queue(fixture));
@@ -220,7 +216,7 @@ static void a_bare_message_can_be_poison(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	consumer_poison(fixture->consumer, 0, "it says nothing");
 	rabbitmq_fixture_ack(fixture, 1);
 	assert_has(take(error_queue(fixture)), "\"body\": \"bare\"");
@@ -231,23 +227,22 @@ static void poison_is_not_lost_with_its_queue(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct consumer *consumer = rabbitmq_fixture_consumer(fixture);
-	int64_t until_ns = in_ms(PATIENCE_MS);
+	int64_t deadline_ns = hang_deadline_ns();
 	struct bus_delivery delivery;
 	enum status status = STATUS_OK;
 
 	for (int i = 0; i < 2; i++) {
 		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 		do {
-			assert_true(clock_steady_ns(&clock_system) < until_ns);
-			assert_int_equal(
-				rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+			assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+			assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 			consumer_poison(consumer, 0, "again and again");
 			status = consumer->ops->ack(consumer, 1);
 		} while (status != STATUS_OK);
 		assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
 		rabbitmq_server_tell("delete-queue %s", error_queue(fixture));
 	}
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 300), 0);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 100), 0);
 }
 
 static void poison_waits_where_it_cannot_be_put_aside(void **state)
@@ -256,7 +251,7 @@ static void poison_waits_where_it_cannot_be_put_aside(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, PATIENCE_MS), 1);
+	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
 	if (!rabbitmq_server_try("alarm on"))
 		skip();
 	consumer_poison(fixture->consumer, 0, "there is no room for it");
@@ -278,7 +273,7 @@ static void a_message_that_nobody_wants_is_refused_alone(void **state)
 		messages[i].channel = slice_of(fixture->names[PICKY]);
 		messages[i].subject = slice_of(i % 3 == 1 ? "unread" : "read");
 	}
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 60, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 60, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < 60; i++)
 		assert_int_equal(messages[i].fate, i % 3 == 1 ? BUS_NOT_PERSISTED : BUS_CONFIRMED);
 	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name), "40");
@@ -306,14 +301,14 @@ static void what_a_full_queue_refuses_is_not_persisted(void **state)
 		messages[i].subject = slice_of("read");
 		messages[i].channel = slice_of(fixture->names[PICKY]);
 	}
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, HANG_MS), STATUS_OK);
 	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name));
 	assert_in_range(kept, 5, 10);
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_NOT_PERSISTED), 20 - kept);
 	for (size_t i = 0; i < 20; i++)
 		messages[i].channel = slice_of(fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, HANG_MS), STATUS_OK);
 	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[READS].name));
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_UNKNOWN), 20 - kept);
@@ -338,7 +333,7 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 	messages[5].key = slice_make(bytes, 200 * 1024);
 	messages[6].value = slice_make(bytes, LONG_MAX_BYTES);
 	messages[2].header_count = messages[3].header_count = messages[4].header_count = 1;
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 8, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 8, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < 7; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[7].fate, BUS_CONFIRMED);
@@ -347,7 +342,7 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 	messages[1].headers[0] =
 		(struct bus_header){slice_make(bytes, 255), slice_make(bytes, 120 * 1024)};
 	messages[1].header_count = 1;
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 2, PATIENCE_MS), STATUS_OK);
+	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 2, HANG_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
 	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
 	free(bytes);
@@ -375,28 +370,59 @@ static void a_group_that_nobody_named_gets_what_comes_from_now_on(void **state)
 	rabbitmq_fixture_ack(fixture, 1);
 }
 
+/* Notes and acknowledges the first `count` deliveries. */
+static void take_deliveries(struct rabbitmq_fixture *fixture, struct consumer *consumer,
+	const struct bus_delivery *deliveries, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		fixture->came[strtol(deliveries[i].id.data, NULL, 10)]++;
+	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
+}
+
+/* Publishes until both have got something, so that both are connected. */
+static void wait_for_both(struct rabbitmq_fixture *fixture, struct consumer *const members[2])
+{
+	int64_t deadline_ns = hang_deadline_ns();
+	struct bus_delivery deliveries[10];
+	size_t got[2] = {0};
+
+	while (got[0] == 0 || got[1] == 0) {
+		rabbitmq_fixture_publish_all(fixture, 2, BUS_CONFIRMED);
+		for (int i = 0; i < 2; i++) {
+			size_t count = 0;
+
+			assert_int_equal(members[i]->ops->fetch(
+						 members[i], deliveries, 10, &count, in_ms(50)),
+				STATUS_OK);
+			take_deliveries(fixture, members[i], deliveries, count);
+			got[i] += count;
+		}
+		wait_on(deadline_ns, "both members get something");
+	}
+}
+
 static void members_share_and_the_rest_goes_to_who_is_left(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus *bus = fixture->bus;
 	struct consumer *other =
 		bus->ops->open_consumer(bus, fixture->names[EVENTS], fixture->groups[ALL].name);
+	struct consumer *const members[2] = {rabbitmq_fixture_consumer(fixture), other};
 	struct bus_delivery deliveries[200];
+	int64_t deadline_ns = hang_deadline_ns();
 	size_t count = 0;
 
-	assert_int_equal(
-		rabbitmq_fixture_fetch(fixture, deliveries, 1, 200), 0); /* both are connected */
+	wait_for_both(fixture, members);
 	rabbitmq_fixture_publish_all(fixture, 400, BUS_CONFIRMED);
-	nap_ms(300);
-	assert_int_equal(
-		other->ops->fetch(other, deliveries, 200, &count, in_ms(PATIENCE_MS)), STATUS_OK);
-	assert_true(count > 100);
-	for (size_t i = 0; i < count / 2; i++)
-		fixture->came[strtol(deliveries[i].id.data, NULL, 10)]++;
-	assert_int_equal(other->ops->ack(other, count / 2), STATUS_OK);
+	while (count <= 100) { /* each fetch gives those of the last again, and more */
+		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+		assert_int_equal(other->ops->fetch(other, deliveries, 200, &count, in_ms(HANG_MS)),
+			STATUS_OK);
+	}
+	take_deliveries(fixture, other, deliveries, count / 2);
 	other->ops->close(other); /* with the other half in hand */
 	rabbitmq_fixture_assert_fates(fixture);
-	for (size_t i = 0; i < 400; i++)
+	for (size_t i = 0; i < fixture->sent_count; i++)
 		assert_int_equal(fixture->came[i], 1);
 }
 
@@ -406,36 +432,43 @@ static void a_wrong_password_is_complained_about_and_not_told(void **state)
 {
 	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 	char url[160];
-	const char *log;
 
 	(void)state;
 	snprintf(url, sizeof(url), "amqp://guest:s3cr%%65t@%s",
 		rabbitmq_server_url() + strlen("amqp://"));
 	rabbitmq_fixture_log_begin();
 	rabbitmq_fixture_open(fixture, url);
-	nap_ms(2000);
+	rabbitmq_fixture_wait_for_failures(2);
 	assert_false(rabbitmq_fixture_is_up(fixture));
 	rabbitmq_fixture_close(fixture);
-	log = rabbitmq_fixture_log_end();
-	assert_has(log, "ACCESS_REFUSED");
-	assert_has_not(log, "s3cr");
+	assert_true(captured_log_count("ACCESS_REFUSED") > 0);
+	assert_int_equal(captured_log_count("s3cr"), 0);
+	rabbitmq_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 
-static void assert_is_up(const char *url, bool up)
+static void assert_works(const char *url)
 {
 	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 
 	rabbitmq_fixture_open(fixture, url);
-	if (up) {
-		rabbitmq_fixture_wait(fixture, true);
-		rabbitmq_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
-		rabbitmq_fixture_assert_fates(fixture);
-	} else {
-		nap_ms(1500);
-		assert_false(rabbitmq_fixture_is_up(fixture));
-	}
+	rabbitmq_fixture_wait(fixture, true);
+	rabbitmq_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
+	rabbitmq_fixture_assert_fates(fixture);
 	rabbitmq_fixture_close(fixture);
+	rabbitmq_fixture_free(fixture);
+}
+
+static void assert_does_not_work(const char *url)
+{
+	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
+
+	rabbitmq_fixture_log_begin();
+	rabbitmq_fixture_open(fixture, url);
+	rabbitmq_fixture_wait_for_failures(2);
+	assert_false(rabbitmq_fixture_is_up(fixture));
+	rabbitmq_fixture_close(fixture);
+	rabbitmq_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 
@@ -450,16 +483,16 @@ static void tls_works_and_checks_who_is_there(void **state)
 	(void)state;
 	if (!url)
 		skip();
-	assert_is_up(url, true);
+	assert_works(url);
 	snprintf(other, sizeof(other), "%.*s?verify=none", (int)place.len, place.data);
-	assert_is_up(other, true);
+	assert_works(other);
 	snprintf(other, sizeof(other), "%.*s", (int)place.len, place.data);
-	assert_is_up(other, false); /* nobody has signed this certificate */
+	assert_does_not_work(other); /* nobody has signed this certificate */
 	slice_cut(&port, ':');
 	slice_cut(&port, ':');
 	snprintf(other, sizeof(other), "amqps://127.0.0.1:%.*s?%.*s", (int)port.len, port.data,
 		(int)options.len, options.data);
-	assert_is_up(other, false); /* it is for another name */
+	assert_does_not_work(other); /* it is for another name */
 }
 
 static const char *const bad_urls[] = {
@@ -526,10 +559,10 @@ static void every_part_of_a_url_is_understood(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(around) / sizeof(around[0]); i++) {
 		snprintf(url, sizeof(url), "%s%s%s", around[i][0], address, around[i][1]);
-		assert_is_up(url, true);
+		assert_works(url);
 	}
 	snprintf(url, sizeof(url), "amqp://%s/nobody-has-made-this", address);
-	assert_is_up(url, false);
+	assert_does_not_work(url);
 }
 
 int main(void)

@@ -24,4 +24,23 @@ void wait_until(bool (*happened)(void *context), void *context, const char *what
  */
 void wait_a_moment(void);
 
+/* The same without a function: waits until the condition, evaluated again and again, is true. */
+#define WAIT_UNTIL(condition)                                                                      \
+	for (int64_t until_ns_ = hang_deadline_ns(); !(condition);)                                \
+	wait_on(until_ns_, #condition)
+
+/* One round of WAIT_UNTIL. */
+void wait_on(int64_t deadline_ns, const char *what);
+
+/* A deadline for calls that something else must end: nobody ever waits for it to pass, so a call
+ * that returns was not ended by it. */
+#define NEVER_MS (3600 * INT64_C(1000))
+
+/* The steady clock in milliseconds, and a deadline that many milliseconds from now. */
+int64_t steady_ms(void);
+int64_t in_ms(int64_t ms);
+
+/* For lower bounds, and to leave time for what must not happen; not to wait for an event. */
+void nap_ms(int64_t ms);
+
 #endif

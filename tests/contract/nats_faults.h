@@ -1,0 +1,13 @@
+/* What the files of nats_faults share. */
+#ifndef QUIPU_CONTRACT_NATS_FAULTS_H
+#define QUIPU_CONTRACT_NATS_FAULTS_H
+
+#include "nats_fixture.h"
+
+/* The tests of nats_stream_faults.c. Returns how many have failed. */
+int nats_stream_tests(void);
+
+/* Publishes what the bus must refuse by itself: nobody waits for the deadline. */
+void nats_faults_refuse_at_once(struct nats_fixture *fixture);
+
+#endif
