@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Builds the program for testing, runs tests, and ends with one line of totals.
 
-tests/run.py [SET | JOB…] [--list] [--tree TREE] [--jobs N]
+tests/run.py [SET | JOB…] [--list] [--tree TREE] [--build TARGET] [--jobs N]
 
     quick (the default)          make test: every promise once
     rest                         what make test-full adds: TSan, faults, attacks, images, coverage
@@ -37,16 +37,19 @@ def arguments_of(words):
     parser.add_argument("chosen", nargs="*", default=["quick"], help=argparse.SUPPRESS)
     parser.add_argument("--list", action="store_true", help="print the names of the jobs, run nothing")
     parser.add_argument("--tree", default=plan.ASAN, choices=plan.TREES, help="the build for tests named by tests/…")
+    parser.add_argument("--build", default="", metavar="TARGET", help="build only this for tests named by tests/…")
     parser.add_argument("--jobs", type=int, default=SLOTS, help="how many at once")
     return parser.parse_args(words)
 
 
-def jobs_of(word, tree):
+def jobs_of(word, arguments):
     """The jobs that one word of the command line stands for."""
     if word in plan.SETS:
         return plan.SETS[word]()
     if word.startswith("tests/"):
-        return [plan.pytest(word, "e2e", [word], tree)]
+        job = plan.pytest(word, "e2e", [word], arguments.tree)
+        job.target = arguments.build
+        return [job]
     name, _, test = word.partition(":")
     jobs = [job for job in plan.SETS["full"]() if job.name == name or job.name.startswith(name + "/")]
     if not jobs:
@@ -68,7 +71,7 @@ def remember_times(times, seconds):
 
 def main(words):
     arguments = arguments_of(words)
-    jobs = [job for word in arguments.chosen for job in jobs_of(word, arguments.tree)]
+    jobs = [job for word in arguments.chosen for job in jobs_of(word, arguments)]
     if arguments.list:
         print("\n".join(job.name for job in jobs))
         return 0

@@ -6,14 +6,10 @@ Usage: tests/mutants/run.py [NAME ...]     names of patches beside this file; no
 The copy lies in build-mutants/tree, so the checkout is never changed. See README.md beside this file.
 """
 import dataclasses
-import importlib.util
 import os
 import pathlib
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,15 +17,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATCHES = ROOT / "tests/mutants"
 TREE = ROOT / "build-mutants/tree"
-BUILD = TREE / "build-asan"
-HANG_S = 600  # ends a suite that hangs; the fault is not caught then, because no test said so
-ENGINE_MISSING = 77  # how the scripts that start servers say that theirs cannot be had
-
-RUNNING = re.compile(r"^\[ RUN +\] (\S+)")
-PASSED = re.compile(r"^\[ +OK \] (\S+)")
-FAILED = re.compile(r"^\[ +FAILED +\] (\S+)$")
-PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py::\S+)")
-SANITIZER = re.compile(r"^SUMMARY: (\S+Sanitizer: \S+)")
+FAILED = re.compile(r"^==== FAILED (.*)$", re.MULTILINE)
+TOTALS = re.compile(r"^(\d+) passed, (\d+) failed", re.MULTILINE)
 
 
 class Broken(Exception):
@@ -43,16 +32,6 @@ class Mutant:
     suite: str
     outcome: str = ""
     seconds: float = 0
-
-
-@dataclasses.dataclass
-class Program:
-    target: str  # what ninja has to build for it
-    command: list
-    env: dict = dataclasses.field(default_factory=dict)
-
-
-# ---- mutants ---------------------------------------------------------------------------------------------------------
 
 
 def read_mutant(path):
@@ -84,15 +63,16 @@ def source_files():
 
 def copied_files():
     for folder, folders, files in os.walk(TREE):
-        if pathlib.Path(folder) == TREE and BUILD.name in folders:
-            folders.remove(BUILD.name)
+        if pathlib.Path(folder) == TREE:
+            folders[:] = [name for name in folders if not name.startswith("build")]
+            files = [name for name in files if not name.startswith("build")]
         for file in files:
             yield str((pathlib.Path(folder) / file).relative_to(TREE))
 
 
 def synchronize():
-    """Makes the copy equal to the working tree, which also takes out a planted fault. Writes only files that differ,
-    so that ninja rebuilds only those; these get a new time, or what was built of their old content would look newer."""
+    """Makes the copy equal to the working tree, which also takes out a planted fault. Writes only files that differ, so
+    that ninja rebuilds only those; these get a new time, or what was built of their old content would look newer."""
     wanted = source_files()
     for name in set(copied_files()) - wanted:
         (TREE / name).unlink()
@@ -106,129 +86,36 @@ def synchronize():
 def plant(mutant):
     done = subprocess.run(
         ["git", "apply", f"--directory={TREE.relative_to(ROOT)}", str(PATCHES / f"{mutant.name}.patch")],
-        cwd=ROOT, capture_output=True, text=True)
+        cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Broken(f"the patch does not apply: {done.stderr.strip()}")
-
-
-def build(runner, targets):
-    if not (BUILD / "build.ninja").exists():
-        subprocess.run(["meson", "setup", str(BUILD), "-Dtests=true", "-Dtest_build=true", "-Dwerror=true",
-                        "-Db_lundef=false", *runner.MESON_OPTIONS[BUILD.name]],
-                       cwd=TREE, check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run(["ninja", "--quiet", "-C", str(BUILD), *sorted(targets)], stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise Broken(f"it does not compile:\n{done.stdout[-4000:]}")
 
 
 # ---- suites ----------------------------------------------------------------------------------------------------------
 
 
-def load_runner():
-    """The copy of tests/run.py, which knows the options of the build and the servers of the contract suites."""
-    spec = importlib.util.spec_from_file_location("quipu_tests", TREE / "tests/run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def run_suite(suite):
+    """Runs it in the copy with the copy's own tests/run.py. Returns the names of the tests that failed."""
+    target = ["--build", "quipu"] if suite.startswith("tests/e2e/") else []
+    env = {**os.environ, "QUIPU_KAFKA_JARS": os.environ.get("QUIPU_KAFKA_JARS", str(ROOT / "build-kafka"))}
+    done = subprocess.run(["/usr/bin/python3", "tests/run.py", suite, *target], cwd=TREE, env=env,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    failed = FAILED.findall(done.stdout)
+    totals = TOTALS.search(done.stdout)
+    if totals is None or "build" in failed:
+        raise Broken(f"it does not build or run:\n{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    if totals.group(1) == "0" and not failed:
+        raise Broken(f"its suite runs no test here:\n{done.stdout[-1000:]}")
+    return failed
 
 
-def contract_program(runner, port, engine):
-    """The suite of a port on an engine, inside the script that starts the server where it needs one."""
-    for a_port, an_engine, env, wrapper in runner.CONTRACTS:
-        if (a_port, an_engine) == (port, engine):
-            target = f"tests/contract/{port}_contract"
-            return Program(target, runner.with_server(wrapper, BUILD / target), env)
-    raise Broken(f"there is no contract suite of {port} on {engine}")
-
-
-def program_of(runner, suite):
-    """The forms of a suite: unit PROGRAM, fuzz TARGET, contract PORT ENGINE, e2e FILE[::TEST]."""
-    kind, *words = suite.split()
-    if kind == "unit":
-        return Program(f"tests/unit/{words[0]}", [str(BUILD / "tests/unit" / words[0])])
-    if kind == "fuzz":
-        target = f"tests/fuzz/replay_{words[0]}"
-        return Program(target, [str(BUILD / target), str(TREE / "tests/fuzz/corpus" / words[0])])
-    if kind == "contract":
-        return contract_program(runner, *words)
-    if kind == "e2e":
-        pytest = ["/usr/bin/python3", "-m", "pytest", "-q", "-x", "-rfE", "--no-header", "--color=no",
-                  "-p", "no:cacheprovider", *words]
-        return Program("quipu", pytest, {"QUIPU": str(BUILD / "quipu")})
-    raise Broken(f"nothing is known about the suite {suite}")
-
-
-def read_all(process, terminal):
-    """What the program says until it ends, which a terminal hears line by line, even if it aborts."""
-    said, until = b"", time.monotonic() + HANG_S
-    while True:
-        ended = process.poll() is not None
-        if select.select([terminal], [], [], 0 if ended else 1)[0]:
-            try:
-                said += os.read(terminal, 65536)
-            except OSError:  # nobody has the other end any more
-                process.wait(max(1, until - time.monotonic()))
-                return said.decode(errors="replace")
-        elif ended:
-            return said.decode(errors="replace")
-        if time.monotonic() > until:
-            raise subprocess.TimeoutExpired(process.args, HANG_S)
-
-
-def run_program(program):
-    terminal, other_end = pty.openpty()
-    process = subprocess.Popen(program.command, cwd=TREE, env={**os.environ, **program.env}, stdin=subprocess.DEVNULL,
-                               stdout=other_end, stderr=other_end, start_new_session=True)
-    os.close(other_end)
-    try:
-        return process, read_all(process, terminal)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise Broken(f"its suite was not done in {HANG_S} s and no test said why") from None
-    finally:
-        os.close(terminal)
-
-
-def failures_in(output):
-    """The tests that failed, the one that ran when the program crashed, and what a sanitizer found."""
-    failed, running = {}, ""
-    for line in output.replace("\r", "").splitlines():
-        for pattern in (FAILED, PYTEST_FAILED, SANITIZER):
-            if match := pattern.match(line):
-                failed[match[1]] = True
-        if match := RUNNING.match(line):
-            running = match[1]
-        elif (match := PASSED.match(line) or FAILED.match(line)) and match[1] == running:
-            running = ""
-    if running:
-        failed[f"{running} (crashed)"] = True
-    return list(failed)
-
-
-def run_suite(program):
-    """Returns what failed, or nothing if the suite passes."""
-    process, output = run_program(program)
-    if process.returncode == 0:
-        return []
-    if process.returncode == ENGINE_MISSING:
-        raise Broken("the server of its suite cannot be had here")
-    failures = failures_in(output)
-    if not failures:
-        raise Broken(f"its suite ended with {process.returncode} and named no test:\n{output[-4000:]}")
-    return failures
-
-
-# ---- the run ---------------------------------------------------------------------------------------------------------
-
-
-def check_suites(programs):
+def check_suites(suites):
     """A suite that fails without a fault catches nothing. Returns what is wrong with each such suite."""
     wrong = {}
-    for suite, program in programs.items():
+    for suite in suites:
         started = time.monotonic()
         try:
-            failures = run_suite(program)
+            failures = run_suite(suite)
             if failures:
                 wrong[suite] = f"the suite fails by itself: {', '.join(failures)}"
         except Broken as reason:
@@ -237,11 +124,13 @@ def check_suites(programs):
     return wrong
 
 
-def try_mutant(runner, mutant, program):
+# ---- the run ---------------------------------------------------------------------------------------------------------
+
+
+def try_mutant(mutant):
     try:
         plant(mutant)
-        build(runner, [program.target])
-        failures = run_suite(program)
+        failures = run_suite(mutant.suite)
         shown = ", ".join(failures[:3]) + (f" and {len(failures) - 3} more" if len(failures) > 3 else "")
         return ("caught", f"caught by {shown}") if failures else ("SURVIVED", "SURVIVED")
     except Broken as reason:
@@ -250,15 +139,15 @@ def try_mutant(runner, mutant, program):
         synchronize()
 
 
-def run_mutants(runner, mutants, programs, wrong):
-    for mutant in mutants:
+def run_mutants(mutants, wrong):
+    for number, mutant in enumerate(mutants, 1):
         started = time.monotonic()
         if mutant.suite in wrong:
             mutant.outcome, said = "BROKEN", f"BROKEN: {wrong[mutant.suite]}"
         else:
-            mutant.outcome, said = try_mutant(runner, mutant, programs[mutant.suite])
+            mutant.outcome, said = try_mutant(mutant)
         mutant.seconds = time.monotonic() - started
-        print(f"  {mutant.name}: {said} ({mutant.seconds:.0f} s)", flush=True)
+        print(f"  {number}/{len(mutants)} {mutant.name}: {said} ({mutant.seconds:.0f} s)", flush=True)
 
 
 def print_table(mutants):
@@ -272,22 +161,14 @@ def print_table(mutants):
 def main(names):
     mutants = read_mutants(names)
     synchronize()
-    runner = load_runner()
-    programs = {mutant.suite: program_of(runner, mutant.suite) for mutant in mutants}
-    print("building without a fault", flush=True)
-    build(runner, {program.target for program in programs.values()})
     print("suites without a fault", flush=True)
-    wrong = check_suites(programs)
+    wrong = check_suites(dict.fromkeys(mutant.suite for mutant in mutants))
     print("mutants", flush=True)
-    run_mutants(runner, mutants, programs, wrong)
+    run_mutants(mutants, wrong)
     print_table(mutants)
     caught = sum(mutant.outcome == "caught" for mutant in mutants)
     print(f"{caught} passed, {len(mutants) - caught} failed")
     return 0 if caught == len(mutants) else 1
 
 
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Broken as without:
-        sys.exit(f"without a fault, {without}")
+sys.exit(main(sys.argv[1:]))

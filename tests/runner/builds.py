@@ -16,10 +16,10 @@ class Failed(Exception):
 
 
 class Builds:
-    """A thread that builds trees in order. `wait_next` and `is_ready` may be called from any thread."""
+    """A thread that builds trees in order. `is_ready` may be called from any thread."""
 
     def __init__(self, trees, progress, changed):
-        """`changed` is called, in the builder's thread, whenever a tree is ready or has failed."""
+        """`trees` has the targets of each, none for all. `changed` is called, in the builder's thread, whenever a tree is ready or has failed."""
         self._trees = trees
         self._progress = progress
         self._changed = changed
@@ -35,9 +35,9 @@ class Builds:
         return tree is None or tree in self._ready
 
     def _build_all(self):
-        for tree in self._trees:
+        for tree, targets in self._trees.items():
             try:
-                self._build(tree)
+                self._build(tree, targets)
             except (Failed, OSError) as problem:
                 self.failure = str(problem)
                 self._changed()
@@ -46,11 +46,11 @@ class Builds:
             self._changed()
         self._progress.building("")
 
-    def _build(self, tree):
+    def _build(self, tree, targets):
         self._progress.building(f"setting up {tree}")
         if not (ROOT / tree / "build.ninja").exists():
             self._run(["meson", "setup", tree, *COMMON, *TREES[tree]], tree)
-        self._run(["ninja", "-C", tree], tree)
+        self._run(["ninja", "-C", tree, *targets], tree)
 
     def _run(self, command, tree):
         env = {**os.environ, "NINJA_STATUS": "[%f/%t] "}

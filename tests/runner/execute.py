@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 
-from . import builds, results
+from . import builds, plan, results
 from .plan import ROOT
 from .results import FAILED, PASSED, SKIPPED, Case
 
@@ -27,7 +27,7 @@ class Execution:
         self._processes = set()
         self._running = 0
         self._stopping = False
-        trees = list(dict.fromkeys(job.tree for job in jobs if job.tree))
+        trees = {job.tree: plan.targets(jobs, job.tree) for job in jobs if job.tree}
         self._builds = builds.Builds(trees, progress, self._wake)
         self.cases = []
         self.notes = []

@@ -69,6 +69,7 @@ class Job:
     env: dict = dataclasses.field(default_factory=dict)
     needs: tuple = ()  # shared servers
     slots: int = 1  # how many jobs it counts as
+    target: str = ""  # the one program that it needs of the tree; empty: all
 
 
 def programs(folder, table):
@@ -88,7 +89,7 @@ def cmocka(name, kind, tree, program, engine="-", env=None):
     if engine != "-" and engine not in WITHOUT_SERVER:
         command = with_server(engine, command)
     needs = (engine,) if engine in SHARED else ()
-    return Job(name, kind, "cmocka", command, tree, engine, env, needs)
+    return Job(name, kind, "cmocka", command, tree, engine, env, needs, target=f"tests/{program}")
 
 
 def unit(tree=ASAN, kind="unit", only=None, env=None):
@@ -98,7 +99,8 @@ def unit(tree=ASAN, kind="unit", only=None, env=None):
 
 
 def fuzz(tree=ASAN, kind="fuzz"):
-    return [Job(f"{kind}/{name}", kind, "plain", [f"{tree}/tests/fuzz/replay_{name}", f"tests/fuzz/corpus/{name}"], tree)
+    return [Job(f"{kind}/{name}", kind, "plain", [f"{tree}/tests/fuzz/replay_{name}", f"tests/fuzz/corpus/{name}"], tree,
+                target=f"tests/fuzz/replay_{name}")
             for name in programs("fuzz", "fuzz_targets")]
 
 
@@ -128,6 +130,12 @@ def pytest(name, kind, arguments, tree=ASAN, env=None, slots=1):
 def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
     return pytest(kind if kind != "coverage" else "coverage/e2e", kind,
                   ["-n", str(workers), "--dist", "loadfile", "-m", marked, "tests/e2e"], tree, slots=workers)
+
+
+def targets(jobs, tree):
+    """What has to be built of a tree for these jobs; empty: all of it."""
+    wanted = {job.target for job in jobs if job.tree == tree}
+    return [] if "" in wanted else sorted(wanted)
 
 
 def tsan():
