@@ -1,10 +1,9 @@
 #!/usr/bin/python3
-"""Plants one fault at a time into a copy of the sources and expects a named suite to fail.
+"""Plants one fault at a time into a copy of the sources and expects a named suite to fail: see README.md.
 
 Usage: tests/mutants/run.py [NAME ...]     names of patches beside this file; none: all of them
-
-The copy lies in build-mutants/tree, so the checkout is never changed. See README.md beside this file.
 """
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -28,8 +27,9 @@ ENGINE_MISSING = 77  # how the scripts that start servers say that theirs cannot
 RUNNING = re.compile(r"^\[ RUN +\] (\S+)")
 PASSED = re.compile(r"^\[ +OK \] (\S+)")
 FAILED = re.compile(r"^\[ +FAILED +\] (\S+)$")
-PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?([^/\s]+\.py::\S+)")
-SANITIZER = re.compile(r"^SUMMARY: (\S+Sanitizer: \S+)")
+PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (?:\S*/)?(\S+\.py::.+?)(?: - .*)?$")
+PYTEST_SKIPPED = re.compile(r"^\d+ skipped(?!.* passed)", re.MULTILINE)
+SANITIZER = re.compile(r"^SUMMARY: (\S+Sanitizer: (?:\d+ byte\(s\) leaked|\S+))")
 
 
 class Broken(Exception):
@@ -52,11 +52,7 @@ class Program:
     env: dict = dataclasses.field(default_factory=dict)
 
 
-# ---- mutants ---------------------------------------------------------------------------------------------------------
-
-
 def read_mutant(path):
-    """The lines before the diff say what is wrong and which suite notices."""
     header = path.read_text().partition("\ndiff --git")[0]
     fields = dict(line.split(": ", 1) for line in header.splitlines() if ": " in line)
     if "What" not in fields or "Suite" not in fields:
@@ -72,13 +68,16 @@ def read_mutants(names):
     return [read_mutant(known[name]) for name in names or known]
 
 
-# ---- the copy --------------------------------------------------------------------------------------------------------
+# ---- the copy, so that the checkout is never changed ---------------------------------------------------------
+
+
+def run_git(*words, check=True):
+    return subprocess.run(["git", *words], cwd=ROOT, check=check, capture_output=True, text=True)
 
 
 def source_files():
     """Everything of the working tree that git does not ignore."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                            check=True, capture_output=True, text=True).stdout
+    listed = run_git("ls-files", "-z", "--cached", "--others", "--exclude-standard").stdout
     return {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
 
 
@@ -91,8 +90,8 @@ def copied_files():
 
 
 def synchronize():
-    """Makes the copy equal to the working tree, which also takes out a planted fault. Writes only files that differ,
-    so that ninja rebuilds only those; these get a new time, or what was built of their old content would look newer."""
+    """Makes the copy equal to the working tree. Writes only files that differ, so that ninja rebuilds only those; they
+    get a new time, because what was built of their old content would look newer than they are."""
     wanted = source_files()
     for name in set(copied_files()) - wanted:
         (TREE / name).unlink()
@@ -103,12 +102,20 @@ def synchronize():
             shutil.copy(ROOT / name, copy)
 
 
-def plant(mutant):
-    done = subprocess.run(
-        ["git", "apply", f"--directory={TREE.relative_to(ROOT)}", str(PATCHES / f"{mutant.name}.patch")],
-        cwd=ROOT, capture_output=True, text=True)
+@contextlib.contextmanager
+def planted(mutant):
+    """The fault is in the copy while this lasts."""
+    patch = PATCHES / f"{mutant.name}.patch"
+    touched = [TREE / name for name in re.findall(r"^--- a/(.+)$", patch.read_text(), re.MULTILINE)]
+    before = {path: path.read_bytes() for path in touched if path.exists()}
+    done = run_git("apply", f"--directory={TREE.relative_to(ROOT)}", str(patch), check=False)
     if done.returncode != 0:
         raise Broken(f"the patch does not apply: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        for path, content in before.items():
+            path.write_bytes(content)
 
 
 def build(runner, targets):
@@ -143,17 +150,17 @@ def contract_program(runner, port, engine):
 
 def program_of(runner, suite):
     """The forms of a suite: unit PROGRAM, fuzz TARGET, contract PORT ENGINE, e2e FILE[::TEST]."""
-    kind, *words = suite.split()
+    kind, _, name = suite.partition(" ")
     if kind == "unit":
-        return Program(f"tests/unit/{words[0]}", [str(BUILD / "tests/unit" / words[0])])
+        return Program(f"tests/unit/{name}", [str(BUILD / "tests/unit" / name)])
     if kind == "fuzz":
-        target = f"tests/fuzz/replay_{words[0]}"
-        return Program(target, [str(BUILD / target), str(TREE / "tests/fuzz/corpus" / words[0])])
+        target = f"tests/fuzz/replay_{name}"
+        return Program(target, [str(BUILD / target), str(TREE / "tests/fuzz/corpus" / name)])
     if kind == "contract":
-        return contract_program(runner, *words)
+        return contract_program(runner, *name.split())
     if kind == "e2e":
         pytest = ["/usr/bin/python3", "-m", "pytest", "-q", "-x", "-rfE", "--no-header", "--color=no",
-                  "-p", "no:cacheprovider", *words]
+                  "-p", "no:cacheprovider", name]
         return Program("quipu", pytest, {"QUIPU": str(BUILD / "quipu")})
     raise Broken(f"nothing is known about the suite {suite}")
 
@@ -181,7 +188,7 @@ def run_program(program):
                                stdout=other_end, stderr=other_end, start_new_session=True)
     os.close(other_end)
     try:
-        return process, read_all(process, terminal)
+        return read_all(process, terminal), process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -191,32 +198,30 @@ def run_program(program):
 
 
 def failures_in(output):
-    """The tests that failed, the one that ran when the program crashed, and what a sanitizer found."""
+    """The tests that failed and the one that ran when the program crashed; else what a sanitizer found at the end."""
+    lines = output.replace("\r", "").splitlines()
     failed, running = {}, ""
-    for line in output.replace("\r", "").splitlines():
-        for pattern in (FAILED, PYTEST_FAILED, SANITIZER):
-            if match := pattern.match(line):
-                failed[match[1]] = True
+    for line in lines:
+        if match := FAILED.match(line) or PYTEST_FAILED.match(line):
+            failed[match[1]] = True
         if match := RUNNING.match(line):
             running = match[1]
         elif (match := PASSED.match(line) or FAILED.match(line)) and match[1] == running:
             running = ""
     if running:
         failed[f"{running} (crashed)"] = True
-    return list(failed)
+    return list(failed) or [match[1] for match in map(SANITIZER.match, lines) if match]
 
 
 def run_suite(program):
-    """Returns what failed, or nothing if the suite passes."""
-    process, output = run_program(program)
-    if process.returncode == 0:
-        return []
-    if process.returncode == ENGINE_MISSING:
+    """Returns what failed (nothing if the suite passes) and the output."""
+    output, code = run_program(program)
+    if code == ENGINE_MISSING or PYTEST_SKIPPED.search(output):
         raise Broken("the server of its suite cannot be had here")
-    failures = failures_in(output)
-    if not failures:
-        raise Broken(f"its suite ended with {process.returncode} and named no test:\n{output[-4000:]}")
-    return failures
+    failures = failures_in(output) if code else []
+    if code and not failures:
+        raise Broken(f"its suite ended with {code} and named no test:\n{output[-4000:]}")
+    return failures, output
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
@@ -228,9 +233,10 @@ def check_suites(programs):
     for suite, program in programs.items():
         started = time.monotonic()
         try:
-            failures = run_suite(program)
+            failures, output = run_suite(program)
             if failures:
                 wrong[suite] = f"the suite fails by itself: {', '.join(failures)}"
+                print(output[-8000:])
         except Broken as reason:
             wrong[suite] = f"without the fault, {reason}"
         print(f"  {suite}: {wrong.get(suite, 'passes')} ({time.monotonic() - started:.0f} s)", flush=True)
@@ -239,15 +245,13 @@ def check_suites(programs):
 
 def try_mutant(runner, mutant, program):
     try:
-        plant(mutant)
-        build(runner, [program.target])
-        failures = run_suite(program)
+        with planted(mutant):
+            build(runner, [program.target])
+            failures, _ = run_suite(program)
         shown = ", ".join(failures[:3]) + (f" and {len(failures) - 3} more" if len(failures) > 3 else "")
         return ("caught", f"caught by {shown}") if failures else ("SURVIVED", "SURVIVED")
     except Broken as reason:
         return "BROKEN", f"BROKEN: {reason}"
-    finally:
-        synchronize()
 
 
 def run_mutants(runner, mutants, programs, wrong):
@@ -264,7 +268,7 @@ def run_mutants(runner, mutants, programs, wrong):
 def print_table(mutants):
     rows = [("mutant", "what", "suite", "result", "s")]
     rows += [(m.name, m.what, m.suite, m.outcome, f"{m.seconds:.0f}") for m in mutants]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
