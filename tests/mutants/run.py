@@ -266,8 +266,8 @@ def run_mutants(runner, mutants, programs, wrong):
 
 
 def print_table(mutants):
-    rows = [("mutant", "what", "suite", "result", "s")]
-    rows += [(m.name, m.what, m.suite, m.outcome, f"{m.seconds:.0f}") for m in mutants]
+    rows = [("mutant", "result", "s", "what", "suite")]
+    rows += [(m.name, m.outcome, f"{m.seconds:.0f}", m.what, m.suite) for m in mutants]
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
