@@ -1,12 +1,14 @@
 """Notifications by webhook: what is sent, what is tried again, what is given up, and who holds up whom."""
 
 import json
+import signal
 import uuid
 
 import pytest
 
 from harness import quipu
-from harness.entitlements import new_user
+from harness.entitlements import GRANTS, change, new_user, request_bytes
+from harness.http import Connection
 from harness.waiting import wait_until
 from harness.webhook import Webhook
 
@@ -170,3 +172,21 @@ def test_a_webhook_that_is_no_url_is_refused_at_the_start(binary, tmp_path):
     for channel in ["webhook:", "webhook:ftp://host/", "webhook:host", "mail", ""]:
         done = quipu.run(binary, "serve", "--roles", "notifications", "--notify-channel", channel, cwd=tmp_path)
         assert done.returncode == 2 and done.stderr.strip(), channel
+
+
+def test_a_refusal_heard_after_another_worker_has_sent_it_is_no_dead_letter(serve, nats_stack):
+    with Webhook() as receiver:
+        options = ["--notify-channel", receiver.channel, "--outbox-poll", "20ms"]
+        sleeper = serve(nats_stack, *options, env={"QUIPU_FAILPOINTS": "notify.sent=stop"})
+        receiver.behaviour = 400
+        with Connection(sleeper.port) as connection:
+            connection.send(request_bytes(GRANTS, change(new_user())))
+            wait_until(sleeper.stopped, "the worker has heard the refusal and not recorded it")
+            receiver.behaviour = 200
+            serve(nats_stack.beside(), *options, env={"QUIPU_TEST_CLOCK_OFFSET": "1h"})  # all leases are over
+            nats_stack.wait_all_sent(1)
+            sleeper.signal(signal.SIGCONT)
+            connection.read_answer()
+        sleeper.stop()
+        assert nats_stack.rows("notifications", "status, claim_epoch") == [{"status": "SENT", "claim_epoch": 2}]
+        assert nats_stack.rows("notification_dlq") == []

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 
 import pytest
 
@@ -190,3 +191,17 @@ def test_a_store_that_is_away_delays_the_sender_and_repeats_nothing(serve, gatew
     wait_until(lambda: stack.recorded() == 1, "it is recorded")
     assert texts_sent(server) == [text]
 
+
+
+def test_a_store_that_fails_between_printing_and_recording_repeats_nothing(serve, own_postgres, tmp_path):
+    stack = PostgresStack(tmp_path, "none", own_postgres.create_database())
+    serve(stack).stop()
+    text = new_text()
+    stack.put_into_queue([event(text, messageId="m-1")])
+    server = serve(stack, ready=False, env={"QUIPU_FAILPOINTS": "sender.printed=stop"})
+    wait_until(server.stopped, "it is printed and not recorded")
+    own_postgres.stop()
+    own_postgres.start()
+    server.signal(signal.SIGCONT)
+    wait_until(lambda: stack.recorded() == 1, "it is recorded")
+    assert texts_sent(server) == [text]

@@ -151,8 +151,8 @@ def run_mutants(mutants, wrong):
 
 
 def print_table(mutants):
-    rows = [("mutant", "what", "suite", "result", "s")]
-    rows += [(m.name, m.what, m.suite, m.outcome, f"{m.seconds:.0f}") for m in mutants]
+    rows = [("mutant", "result", "s", "what", "suite")]
+    rows += [(m.name, m.outcome, f"{m.seconds:.0f}", m.what, m.suite) for m in mutants]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
