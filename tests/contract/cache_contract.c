@@ -372,7 +372,7 @@ static void random_sequences_follow_the_rule(void **state)
 	struct dice dice = {.state = 20260108};
 	struct slice user = cache_fixture_user(fixture, "a");
 
-	for (int i = 0; i < 1500; i++)
+	for (int i = 0; i < 500; i++)
 		run_sequence(fixture, &dice, user);
 }
 
