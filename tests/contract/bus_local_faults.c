@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "faulty_disk.h"
+#include "waiting.h"
 
 static const struct bus_group groups[] = {{.name = "reads", .subjects = "read"}};
 static const struct bus_channel channels[] = {
@@ -31,11 +32,6 @@ static const struct bus_channel channels[] = {
 
 static char folder[64];
 static char path[80];
-
-static int64_t in_ms(int64_t ms)
-{
-	return clock_steady_ns(&clock_system) + ms * NS_PER_MS;
-}
 
 /* ---- files ------------------------------------------------------------------------------- */
 
@@ -98,7 +94,7 @@ static struct bus *open_bus(void)
 static enum status publish(struct bus *bus, struct bus_message *messages, size_t count)
 {
 	struct producer *producer = bus->ops->open_producer(bus);
-	enum status status = producer->ops->publish(producer, messages, count, in_ms(10000));
+	enum status status = producer->ops->publish(producer, messages, count, in_ms(HANG_MS));
 
 	producer->ops->close(producer);
 	return status;
@@ -113,6 +109,25 @@ static void publish_number(struct bus *bus, const char *channel, const char *key
 	message.id = message.value = slice_of(text);
 	assert_int_equal(publish(bus, &message, 1), STATUS_OK);
 	assert_int_equal(message.fate, BUS_CONFIRMED);
+}
+
+#define MANY 3000
+
+/* The numbers below MANY, a thousand at a time: each call writes to the disk. */
+static void publish_many(struct bus *bus)
+{
+	static struct bus_message messages[1000];
+	static char texts[1000][8];
+
+	for (int first = 0; first < MANY; first += 1000) {
+		for (int i = 0; i < 1000; i++) {
+			snprintf(texts[i], sizeof(texts[i]), "%d", first + i);
+			messages[i] = (struct bus_message){.channel = slice_of("events"),
+				.id = slice_of(texts[i]),
+				.value = slice_of(texts[i])};
+		}
+		assert_int_equal(publish(bus, messages, 1000), STATUS_OK);
+	}
 }
 
 static size_t fetch(struct consumer *consumer, struct bus_delivery *deliveries, size_t max)
@@ -161,7 +176,7 @@ static void child_publishes(struct producer *producer, int pipe, long *next)
 			.value = slice_of(ids[i]),
 		};
 	}
-	if (producer->ops->publish(producer, messages, 3, in_ms(10000)) != STATUS_OK)
+	if (producer->ops->publish(producer, messages, 3, in_ms(HANG_MS)) != STATUS_OK)
 		_exit(1);
 	for (size_t i = 0; i < 3; i++)
 		if (messages[i].fate == BUS_CONFIRMED)
@@ -294,8 +309,7 @@ static void what_every_group_has_acknowledged_is_deleted(void **state)
 	struct consumer *second = bus->ops->open_consumer(bus, "events", "two");
 
 	(void)state;
-	for (long i = 0; i < 3000; i++)
-		publish_number(bus, "events", "", i);
+	publish_many(bus);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(first->ops->ack(first, fetch(first, deliveries, 500)), STATUS_OK);
 	assert_int_equal(second->ops->ack(second, fetch(second, deliveries, 100)), STATUS_OK);
@@ -327,8 +341,7 @@ static void what_a_group_passes_over_is_deleted(void **state)
 	size_t count = 7;
 
 	(void)state;
-	for (long i = 0; i < 3000; i++)
-		publish_number(bus, "events", "", i);
+	publish_many(bus);
 	assert_int_equal(
 		consumer->ops->fetch(consumer, &delivery, 1, &count, in_ms(300)), STATUS_OK);
 	assert_int_equal(count, 0);
@@ -493,7 +506,7 @@ static void a_file_that_is_something_else_is_refused(void **state)
 
 /* ---- a disk that fails ------------------------------------------------------------------- */
 
-#define PUBLISHES 12
+#define PUBLISHES 8
 #define EACH 2
 
 static const struct disk_plan plans[] = {

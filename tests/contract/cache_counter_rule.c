@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "counter_fixture.h"
 
-#define SEQUENCES 800
+#define SEQUENCES 250
 #define VERSIONS 5
 #define READERS 3
 

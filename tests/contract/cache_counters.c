@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "counter_fixture.h"
+#include "waiting.h"
 
 #define NUMBER_MAX 999999999999999LL
 
@@ -584,8 +585,8 @@ static void threads_are_never_told_an_older_value(void **state)
 	struct counter_crowd crowd;
 
 	counter_crowd_start(&crowd, &scene->fixture);
-	for (int i = 0; i < 200; i++) {
-		usleep(5000);
+	for (int i = 0; i < 100; i++) {
+		wait_a_moment();
 		if (!cache_fixture_is_memory())
 			(void)counter_fixture_delete(&scene->fixture, COUNTER_KEY, crowd.user_id);
 	}

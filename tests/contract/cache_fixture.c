@@ -4,13 +4,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "adapters/memory/memory_cache.h"
 #include "adapters/redis/redis_cache.h"
+#include "adapters/redis/redis_internal.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "waiting.h"
 
 /* ---- time -------------------------------------------------------------------------------- */
 
@@ -36,43 +37,14 @@ void cache_fixture_advance_us(int64_t step_us)
 	advanced_us += step_us;
 }
 
-int64_t cache_fixture_now_ms(void)
-{
-	return clock_steady_ns(&clock_system) / NS_PER_MS;
-}
-
-void cache_fixture_wait(bool (*is_true)(void *context), void *context)
-{
-	const struct timespec moment = {.tv_nsec = 5 * NS_PER_MS};
-	int64_t deadline_ms = cache_fixture_now_ms() + PATIENCE_MS;
-
-	while (!is_true(context)) {
-		if (cache_fixture_now_ms() > deadline_ms)
-			fail_msg("waited %d ms in vain", PATIENCE_MS);
-		nanosleep(&moment, NULL);
-	}
-}
-
-static bool is_up(void *context)
-{
-	struct cache *cache = context;
-
-	return cache->ops->is_up(cache);
-}
-
-static bool is_away(void *context)
-{
-	return !is_up(context);
-}
-
 void cache_fixture_wait_until_up(struct cache *cache)
 {
-	cache_fixture_wait(is_up, cache);
+	WAIT_UNTIL(cache->ops->is_up(cache));
 }
 
 void cache_fixture_wait_until_away(struct cache *cache)
 {
-	cache_fixture_wait(is_away, cache);
+	WAIT_UNTIL(!cache->ops->is_up(cache));
 }
 
 /* ---- the cache --------------------------------------------------------------------------- */
@@ -89,11 +61,22 @@ bool cache_fixture_is_memory(void)
 	return strcmp(cache_fixture_url(), "memory:") == 0;
 }
 
+static int redis_timeout_ms = HANG_MS;
+
+void cache_fixture_set_timeout_ms(int timeout_ms)
+{
+	redis_timeout_ms = timeout_ms;
+}
+
 static struct cache *new_cache(const char *url)
 {
+	struct cache *cache;
+
 	if (strcmp(url, "memory:") == 0)
 		return memory_cache_new("cache", &clock_moved);
-	return redis_cache_new("cache", url);
+	cache = redis_cache_new("cache", url);
+	redis_cache_set_timeout_ms(cache, redis_timeout_ms);
+	return cache;
 }
 
 void cache_fixture_open(struct cache_fixture *fixture, const char *url)

@@ -20,9 +20,6 @@
 #define WINDOW_START_US 1767855000123456LL
 #define WINDOW_US 60000000LL
 
-/* What a test waits for comes at once, or much later on a busy machine; it fails after this. */
-#define PATIENCE_MS 20000
-
 struct cache_fixture {
 	const char *url;
 	struct cache *cache; /* started, and up */
@@ -39,15 +36,15 @@ bool cache_fixture_is_memory(void);
 void cache_fixture_open(struct cache_fixture *fixture, const char *url);
 void cache_fixture_close(struct cache_fixture *fixture);
 
+/* How long a Redis of caches that are opened from now on may take for an answer: for ever, unless a
+ * test waits for it to be given up. */
+void cache_fixture_set_timeout_ms(int timeout_ms);
+
 /* Moves the time of the memory cache. */
 void cache_fixture_advance_us(int64_t step_us);
 
-/* Polls until `is_true(context)`; fails the test when patience ends. */
-void cache_fixture_wait(bool (*is_true)(void *context), void *context);
 void cache_fixture_wait_until_up(struct cache *cache);
 void cache_fixture_wait_until_away(struct cache *cache);
-
-int64_t cache_fixture_now_ms(void);
 
 /* For tests: a fixture in `*state` on the engine of the contract. */
 int cache_fixture_setup(void **state);

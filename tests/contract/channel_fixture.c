@@ -2,10 +2,7 @@
 
 #include <stdio.h>
 
-int64_t channel_fixture_now_ms(void)
-{
-	return clock_steady_ns(&clock_system) / NS_PER_MS;
-}
+#include "waiting.h"
 
 struct channel *channel_fixture_webhook(
 	struct hook_server *server, const struct webhook_limits *limits)
@@ -34,18 +31,18 @@ size_t channel_fixture_wait(struct channel_fixture *fixture, int64_t ms)
 	assert_true(fixture->result_count < RESULTS_MAX);
 	count = fixture->channel->ops->wait(fixture->channel,
 		fixture->results + fixture->result_count, RESULTS_MAX - fixture->result_count,
-		clock_steady_ns(&clock_system) + ms * NS_PER_MS);
+		in_ms(ms));
 	fixture->result_count += count;
 	return count;
 }
 
 void channel_fixture_gather(struct channel_fixture *fixture, size_t count)
 {
-	int64_t until_ms = channel_fixture_now_ms() + 10000;
+	int64_t deadline_ns = hang_deadline_ns();
 
 	while (fixture->result_count < count) {
-		assert_true(channel_fixture_now_ms() < until_ms);
-		channel_fixture_wait(fixture, until_ms - channel_fixture_now_ms());
+		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+		channel_fixture_wait(fixture, HANG_MS);
 	}
 	assert_int_equal(fixture->result_count, count);
 }

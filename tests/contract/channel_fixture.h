@@ -16,8 +16,6 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* On a busy machine still far below any time that something waits for. */
-#define AT_ONCE_MS 500
 #define RESULTS_MAX 1024
 
 struct channel_fixture {
@@ -26,8 +24,6 @@ struct channel_fixture {
 	struct notice_result results[RESULTS_MAX];
 	size_t result_count;
 };
-
-int64_t channel_fixture_now_ms(void);
 
 /* A webhook at `server`, with the limits given. */
 struct channel *channel_fixture_webhook(
@@ -38,7 +34,7 @@ void channel_fixture_send(struct channel_fixture *fixture, const char *id, uint6
 /* One wait() of at most `ms`, its results appended. Returns how many there were. */
 size_t channel_fixture_wait(struct channel_fixture *fixture, int64_t ms);
 
-/* Waits until there are `count` results in all; fails the test after 10 s. */
+/* Waits until there are `count` results in all; fails the test if one never comes. */
 void channel_fixture_gather(struct channel_fixture *fixture, size_t count);
 
 /* The result with this tag, which must have come exactly once. */

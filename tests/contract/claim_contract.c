@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "engine.h"
+#include "waiting.h"
 
 #define SECOND_US 1000000LL
 #define MINUTE_US (60 * SECOND_US)
@@ -66,7 +66,7 @@ static enum status outbox_put(struct engine *engine, struct session *session,
 	"INSERT INTO " table " (event_id, event_type, aggregate_key, trace_id, "                   \
 	"payload, status, created_at, published_at) SELECT gen_random_uuid(), 'x', "               \
 	"'x', '', '', 'PUBLISHED', clock_timestamp(), clock_timestamp() "                          \
-	"FROM generate_series(1, 20000)"
+	"FROM generate_series(1, 10000)"
 
 #define OUTBOX(name, dialogs)                                                                      \
 	{                                                                                          \
@@ -117,7 +117,7 @@ static const struct subject notifications = {
 		    "stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, "
 		    "status, created_at, sent_at) SELECT gen_random_uuid(), 'x', 'x', 'x', 'x', 1, "
 		    "'x', '', '', clock_timestamp(), 'SENT', clock_timestamp(), clock_timestamp() "
-		    "FROM generate_series(1, 20000)",
+		    "FROM generate_series(1, 10000)",
 };
 
 /* ---- a fixture for each test --------------------------------------------------------------- */
@@ -592,13 +592,11 @@ static size_t work_once(struct worker *worker)
 
 static void *work(void *argument)
 {
-	const struct timespec moment = {.tv_nsec = 5000000};
-
 	for (int idle = 0; idle < 5;) {
 		if (work_once(argument) > 0)
 			idle = 0;
 		else if (++idle < 5)
-			nanosleep(&moment, NULL);
+			wait_a_moment();
 	}
 	return NULL;
 }
@@ -699,7 +697,7 @@ static void sweep_takes_what_was_given_up_too(void **state)
 
 /* ---- what is done costs nothing ---------------------------------------------------------- */
 
-#define KEPT 20000
+#define KEPT 10000
 
 /* Rows and index entries of the table that were read so far, on PostgreSQL. */
 static int64_t reads_of(struct fixture *fixture)
@@ -711,19 +709,22 @@ static int64_t reads_of(struct fixture *fixture)
 		fixture->subject->table);
 }
 
-/* A backend tells what it has read when it ends, which is soon after its connection. */
+/* Backends of the database, apart from that which counts them. */
+#define BACKENDS                                                                                   \
+	"pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' " \
+	"AND pid <> pg_backend_pid()"
+
+/* A backend has told what it has read when it is gone, which is soon after its connection. */
 static int64_t settled_reads_of(struct fixture *fixture)
 {
-	const struct timespec moment = {.tv_nsec = 100 * 1000000};
-	int64_t before = -1, now = reads_of(fixture);
+	struct engine *engine = fixture->engine;
 
-	engine_restart(fixture->engine);
-	for (int i = 0; i < 20 && (now != before || i < 5); i++) {
-		before = now;
-		nanosleep(&moment, NULL);
-		now = reads_of(fixture);
-	}
-	return now;
+	engine_execute(engine, "CREATE TABLE earlier_backends AS SELECT pid FROM " BACKENDS);
+	engine_restart(engine);
+	WAIT_UNTIL(engine_count(
+			   engine, BACKENDS " AND pid IN (SELECT pid FROM earlier_backends)") == 0);
+	engine_execute(engine, "DROP TABLE earlier_backends");
+	return reads_of(fixture);
 }
 
 static void work_on_all_statements(struct fixture *fixture, const char *name)

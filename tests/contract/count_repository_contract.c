@@ -524,7 +524,7 @@ static void ids_are_bytes_and_nothing_else(void **state)
 /* ---- a model ----------------------------------------------------------------------------- */
 
 #define MODEL_ROWS 40
-#define MODEL_BATCHES 2000
+#define MODEL_BATCHES 700
 
 struct model {
 	struct engine *engine;
@@ -673,7 +673,7 @@ static void random_batches_do_what_the_model_does(void **state)
 /* ---- several threads --------------------------------------------------------------------- */
 
 #define THREADS 2
-#define TRANSACTIONS 300
+#define TRANSACTIONS 150
 #define SHARED_ROWS 10
 
 struct adder {

@@ -32,8 +32,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/uuid.h"
-
-#define UP_TIMEOUT_MS 20000
+#include "waiting.h"
 
 static const char *const components[] = {"common", "counters", "counts", "dialogs", "entitlements",
 	"gateway", "notifications", "pots", NULL};
@@ -121,15 +120,6 @@ static struct store *new_store(const char *path)
 	return postgres_store_new("contract", store_url(), components);
 }
 
-static void wait_until_up(struct store *store)
-{
-	const struct timespec moment = {.tv_nsec = 10 * NS_PER_MS};
-
-	for (int i = 0; i < UP_TIMEOUT_MS / 10 && !store->ops->is_up(store); i++)
-		nanosleep(&moment, NULL);
-	assert_true(store->ops->is_up(store));
-}
-
 /* ---- a test's store and sessions --------------------------------------------------------- */
 
 void engine_start(struct store *store)
@@ -139,7 +129,7 @@ void engine_start(struct store *store)
 	assert_false(store->ops->is_up(store));
 	if (!store->ops->start(store, why, sizeof(why)))
 		fail_msg("%s", why);
-	wait_until_up(store);
+	WAIT_UNTIL(store->ops->is_up(store));
 }
 
 struct store *engine_other_store(struct engine *engine)
@@ -229,7 +219,7 @@ static int64_t ask_sqlite(const struct engine *engine, const char *sql)
 	int64_t number = 0;
 
 	assert_int_equal(sqlite3_open_v2(engine->path, &db, SQLITE_OPEN_READWRITE, NULL), 0);
-	sqlite3_busy_timeout(db, UP_TIMEOUT_MS);
+	sqlite3_busy_timeout(db, HANG_MS);
 	if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
 		fail_msg("%s: %s", sql, sqlite3_errmsg(db));
 	if (sqlite3_step(stmt) == SQLITE_ROW)

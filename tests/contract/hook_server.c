@@ -23,11 +23,12 @@
 
 #include "base/arena.h"
 
+#include "waiting.h"
+
 #define REQUESTS_MAX 1024
 #define CONNECTIONS_MAX 1024
 #define REQUEST_SIZE (256 * 1024)
 #define PACE_MS 20
-#define WAIT_S 10
 
 struct connection {
 	struct hook_server *server;
@@ -365,7 +366,7 @@ void hook_server_wait(struct hook_server *server, size_t count)
 	int failed = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += WAIT_S;
+	until.tv_sec += HANG_S;
 	pthread_mutex_lock(&server->lock);
 	while (server->request_count < count && failed == 0)
 		failed = pthread_cond_timedwait(&server->changed, &server->lock, &until);

@@ -337,21 +337,17 @@ static void an_expired_lock_is_taken_over_and_its_token_is_worth_nothing(void **
 
 static void a_lock_ends_when_its_time_is_over_and_not_before(void **state)
 {
-	const struct timespec moment = {.tv_nsec = 400 * NS_PER_MS};
 	struct engine *engine = *state;
 	int32_t pot_id = new_pot(engine, "a");
 	struct pot_lock lock = new_lock(LONG_US);
 	struct pot_content content;
 
-	lock_from_outside(engine, pot_id, 300000);
+	lock_from_outside(engine, pot_id, LONG_US);
 	engine_begin(engine->session);
 	content = take_one(engine, engine->session, &lock, pot_id);
 	engine->session->ops->rollback(engine->session);
 	assert_true(content.busy);
-	if (engine_time_is_ours(engine))
-		engine_advance_us(300000);
-	else
-		nanosleep(&moment, NULL);
+	engine_shift_us(engine, LONG_US);
 	engine_begin(engine->session);
 	content = take_one(engine, engine->session, &lock, pot_id);
 	engine->session->ops->rollback(engine->session);

@@ -12,11 +12,12 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "counter_fixture.h"
+#include "waiting.h"
 
 #define SKIPPED 77
 
-/* Connect, hello and command, each at its worst; and a busy machine. */
-#define BOUND_MS 2000
+/* After which a Redis that does not answer is given up; one that answers is faster. */
+#define TIMEOUT_MS 1000
 
 struct scene {
 	struct cache_fixture fixture;
@@ -30,6 +31,7 @@ static int setup(void **state)
 	struct cache *cache;
 
 	redis_server_start();
+	cache_fixture_set_timeout_ms(TIMEOUT_MS);
 	cache_fixture_open(&scene->fixture, redis_server_url());
 	cache = scene->fixture.cache;
 	scene->user = cache_fixture_user(&scene->fixture, "a");
@@ -178,13 +180,10 @@ static void a_refresh_that_is_not_answered_is_made_up_for(void **state)
 {
 	struct scene *scene = *state;
 	struct cached_counter counter;
-	int64_t began_ms;
 
 	know(scene, scene->user);
 	redis_server_freeze();
-	began_ms = cache_fixture_now_ms();
 	assert_int_equal(try_refresh(scene, scene->user, 2), STATUS_CACHE_AWAY);
-	assert_true(cache_fixture_now_ms() - began_ms <= BOUND_MS);
 	redis_server_thaw();
 	cache_fixture_wait_until_up(scene->fixture.cache);
 	assert_false(has_keys(scene, scene->user));
@@ -353,14 +352,14 @@ static void a_crowd_is_told_nothing_old_through_outages(void **state)
 	struct counter_crowd crowd;
 
 	counter_crowd_start(&crowd, &scene->fixture);
-	for (int i = 0; i < 4; i++) {
-		usleep(100 * 1000);
+	for (int i = 0; i < 2; i++) {
+		nap_ms(50);
 		redis_server_tell("SAVE");
 		redis_server_kill();
 		cache_fixture_wait_until_away(cache);
 		redis_server_start();
 		cache_fixture_wait_until_up(cache);
-		usleep(100 * 1000);
+		nap_ms(50);
 		redis_server_freeze();
 		cache_fixture_wait_until_away(cache);
 		redis_server_thaw();

@@ -15,14 +15,12 @@
 #include "base/log.h"
 #include "cache_fixture.h"
 #include "captured_log.h"
+#include "waiting.h"
 
 #define SKIPPED 77
 
-/* Connect, hello and command, each at its worst; and a busy machine. */
-#define BOUND_MS 2000
-
-/* Without a round trip; on a busy machine still far below any timeout. */
-#define AT_ONCE_MS 100
+/* After which a Redis that does not answer is given up; one that answers is faster. */
+#define TIMEOUT_MS 1000
 
 #define DOWN "REDIS DOWN \xe2\x80\x94 Falling back to Postgres"
 #define BACK "Redis is in use"
@@ -35,6 +33,7 @@ static int setup(void **state)
 
 	captured_log_begin();
 	redis_server_start();
+	cache_fixture_set_timeout_ms(TIMEOUT_MS);
 	cache_fixture_open(fixture, redis_server_url());
 	*state = fixture;
 	return 0;
@@ -61,11 +60,11 @@ static enum status drop_status(struct cache_fixture *fixture, struct slice user_
 	return fixture->session->ops->limit_drop(fixture->session, &user_id, 1);
 }
 
+/* Nobody asks Redis: thousands of timeouts would last for an hour. */
 static void assert_away_at_once(struct cache_fixture *fixture, int calls)
 {
 	struct slice user = cache_fixture_user(fixture, "anybody");
 	struct cached_limit limit = {.user_id = user, .rate_limit = 1, .ttl_us = SECOND_US};
-	int64_t began_ms = cache_fixture_now_ms();
 
 	for (int i = 0; i < calls; i++) {
 		assert_int_equal(take_status(fixture, user), STATUS_CACHE_AWAY);
@@ -73,7 +72,6 @@ static void assert_away_at_once(struct cache_fixture *fixture, int calls)
 			STATUS_CACHE_AWAY);
 		assert_int_equal(drop_status(fixture, user), STATUS_CACHE_AWAY);
 	}
-	assert_true(cache_fixture_now_ms() - began_ms <= AT_ONCE_MS);
 }
 
 /* A command on the key of the user "a": VERB key REST. */
@@ -264,14 +262,11 @@ static void a_hanging_redis_costs_one_timeout(void **state)
 	struct cache_fixture *fixture = *state;
 	struct slice user = cache_fixture_user(fixture, "a");
 	struct cached_limit limit = {.user_id = user, .wanted = 1, .granted = 77, .hit = true};
-	int64_t began_ms;
 
 	cache_fixture_fill(fixture, user, 5, 0);
 	redis_server_freeze();
-	began_ms = cache_fixture_now_ms();
 	assert_int_equal(
 		fixture->session->ops->limit_take(fixture->session, &limit, 1), STATUS_CACHE_AWAY);
-	assert_true(cache_fixture_now_ms() - began_ms <= BOUND_MS);
 	assert_true(limit.granted == 77 && limit.hit); /* untouched */
 	assert_away_at_once(fixture, 1000);
 	assert_int_equal(captured_log_count(DOWN), 1);
@@ -366,7 +361,7 @@ static void threads_go_through_outages_together(void **state)
 
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, take_in_a_crowd, &crowd), 0);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 2; i++) {
 		redis_server_kill();
 		cache_fixture_wait_until_away(fixture->cache);
 		redis_server_start();
@@ -453,7 +448,7 @@ static void a_redis_that_cannot_write_is_away_until_it_can(void **state)
 	redis_server_tell("CONFIG SET maxmemory 1");
 	assert_int_equal(
 		fixture->session->ops->limit_fill(fixture->session, &limit, 1), STATUS_CACHE_AWAY);
-	usleep(600 * 1000); /* three probes, which must not be taken in by PING */
+	nap_ms(600); /* three probes, which must not be taken in by PING */
 	assert_false(fixture->cache->ops->is_up(fixture->cache));
 	assert_int_equal(captured_log_count(DOWN), 1);
 	assert_int_equal(captured_log_count("OOM"), 1);
@@ -525,12 +520,6 @@ static void a_user_a_password_and_a_database_are_used(void **state)
 	open_as(&other, "default:p%3Aw", "");
 }
 
-static bool has_said_wrongpass(void *context)
-{
-	(void)context;
-	return captured_log_count("WRONGPASS") == 1;
-}
-
 static void a_wrong_password_is_told_and_not_repeated(void **state)
 {
 	struct cache *cache;
@@ -540,7 +529,7 @@ static void a_wrong_password_is_told_and_not_repeated(void **state)
 	snprintf(url, sizeof(url), "redis://quipu:s3cret@127.0.0.1:%d", redis_server_port());
 	cache = redis_cache_new("other", url);
 	assert_true(cache->ops->start(cache, why, sizeof(why)));
-	cache_fixture_wait(has_said_wrongpass, NULL);
+	WAIT_UNTIL(captured_log_count("WRONGPASS") == 1);
 	assert_false(cache->ops->is_up(cache));
 	cache->ops->free(cache);
 	assert_int_equal(captured_log_count("s3cret"), 0);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache_fixture.h"
+#include "waiting.h"
 
 static struct {
 	pid_t pid; /* 0: does not run */
@@ -60,12 +61,11 @@ static redisReply *try_to_tell(const char *command)
 	return reply;
 }
 
-static bool answers(void *context)
+static bool answers(void)
 {
 	redisReply *reply = try_to_tell("PING");
 	bool ok = reply && reply->type == REDIS_REPLY_STATUS;
 
-	(void)context;
 	freeReplyObject(reply);
 	return ok;
 }
@@ -88,7 +88,7 @@ void redis_server_start(void)
 	assert_true(server.pid >= 0);
 	if (server.pid == 0)
 		become_redis();
-	cache_fixture_wait(answers, NULL);
+	WAIT_UNTIL(answers());
 }
 
 void redis_server_kill(void)

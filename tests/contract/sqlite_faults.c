@@ -20,14 +20,14 @@
 #include "engine.h"
 #include "faulty_disk.h"
 
-#define TRANSACTIONS 14
+#define TRANSACTIONS 11
 #define CHECKPOINT_FRAMES 10
 #define WAL_FRAMES_MAX 45
 #define HOUR_US (3600LL * 1000000)
 
 /* A reader that keeps checkpoints from being complete, in these transactions. */
-#define READ_FROM 5
-#define READ_TO 9
+#define READ_FROM 4
+#define READ_TO 7
 
 static const struct disk_plan plans[] = {
 	{"an I/O error", DISK_WRITE | DISK_SYNC | DISK_TRUNCATE, .failures = 1},
@@ -249,15 +249,16 @@ static void check_copy(const struct run *run)
 	remove_database(copy_path);
 }
 
+/* What a loss of power keeps is drawn by lot, anew each time. */
 static void check_what_would_be_left(const struct run *run)
 {
+	static uint64_t losses;
+
 	disk_pause(true);
 	disk_copy_after_crash(copy_path);
 	check_copy(run);
-	for (uint64_t seed = 0; seed < 2; seed++) {
-		disk_copy_after_power_loss(copy_path, seed);
-		check_copy(run);
-	}
+	disk_copy_after_power_loss(copy_path, losses++);
+	check_copy(run);
 	disk_pause(false);
 }
 

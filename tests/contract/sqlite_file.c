@@ -9,6 +9,7 @@
 #include "adapters/sqlite/sqlite_internal.h"
 #include "base/log.h"
 #include "engine.h"
+#include "waiting.h"
 
 static const char *const components[] = {"common", "counts", NULL};
 
@@ -272,7 +273,7 @@ static void a_table_that_is_gone_is_poison(void **state)
 
 #define READERS 2
 #define READ_ROWS 200
-#define FRAMES_MAX 300
+#define FRAMES_MAX 100
 #define FRAME_BYTES 4120
 
 static _Atomic bool reading;
@@ -355,7 +356,7 @@ static void turns_are_given_in_the_order_of_arrival(void **state)
 		numbers[i] = i;
 		assert_int_equal(pthread_create(&threads[i], NULL, take_turn, &numbers[i]), 0);
 		while (tickets() < (uint64_t)i + 2)
-			usleep(100);
+			wait_a_moment();
 	}
 	fair_lock_give(&lock);
 	for (int i = 0; i < WAITERS; i++)

@@ -28,6 +28,7 @@ struct redis_cache {
 	struct cache base;
 	const char *url_text;
 	struct redis_url url;
+	int timeout_ms;          /* of every connection */
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
 	struct listeners listeners;
@@ -53,6 +54,11 @@ struct redis_cache *redis_cache_of(struct cache *cache)
 {
 	assert(cache->ops == &cache_ops);
 	return (struct redis_cache *)cache;
+}
+
+void redis_cache_set_timeout_ms(struct cache *cache, int timeout_ms)
+{
+	redis_cache_of(cache)->timeout_ms = timeout_ms;
 }
 
 /* ---- the phase --------------------------------------------------------------------------- */
@@ -149,6 +155,7 @@ bool redis_cache_connect(struct redis_cache *cache, struct redis_connection *con
 	pthread_mutex_lock(&cache->lock);
 	memcpy(address, cache->address, sizeof(address));
 	pthread_mutex_unlock(&cache->lock);
+	connection->timeout_ms = cache->timeout_ms;
 	return redis_connection_open(connection, address, &cache->url);
 }
 
@@ -184,6 +191,7 @@ static bool reach(struct redis_cache *cache)
 {
 	char address[NI_MAXHOST];
 
+	cache->connection.timeout_ms = cache->timeout_ms;
 	if (!redis_connection_open(&cache->connection, cache->url.host, &cache->url))
 		return false;
 	if (!redis_connection_address(&cache->connection, address)) {
@@ -369,6 +377,7 @@ struct cache *redis_cache_new(const char *name, const char *url)
 	cache->base.name = name;
 	cache->base.engine = "redis";
 	cache->url_text = url;
+	cache->timeout_ms = REDIS_TIMEOUT_MS;
 	cache->owed = qp_calloc(1, sizeof(*cache->owed));
 	cache->making_up = qp_calloc(1, sizeof(*cache->making_up));
 	listeners_init(&cache->listeners);

@@ -35,7 +35,7 @@ void redis_begin(struct redis_connection *connection)
 {
 	assert(connection->context);
 	connection->deadline_ns =
-		clock_steady_ns(&clock_system) + REDIS_COMMAND_TIMEOUT_MS * NS_PER_MS;
+		clock_steady_ns(&clock_system) + connection->timeout_ms * NS_PER_MS;
 }
 
 bool redis_send(struct redis_connection *connection, const struct slice *words, size_t count)
@@ -212,10 +212,10 @@ bool redis_connection_open(
 	redisContext *context;
 
 	assert(!connection->context);
-	context = redisConnectWithTimeout(host, url->port, timeval_of(REDIS_CONNECT_TIMEOUT_MS));
+	context = redisConnectWithTimeout(host, url->port, timeval_of(connection->timeout_ms));
 	connection->context = context;
 	if (!context || context->err ||
-		redisSetTimeout(context, timeval_of(REDIS_COMMAND_TIMEOUT_MS)) != REDIS_OK) {
+		redisSetTimeout(context, timeval_of(connection->timeout_ms)) != REDIS_OK) {
 		break_off(connection, "cannot connect");
 		return false;
 	}
