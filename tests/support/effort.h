@@ -22,6 +22,6 @@ void seeds_end(void);
 /* The teardown of a test with random cases: names the seed of the case that failed. */
 int seed_report(void **state);
 
-#define cmocka_random_test(test) cmocka_unit_test_teardown((test), seed_report)
+#define cmocka_random_test(test) cmocka_unit_test_teardown(test, seed_report)
 
 #endif
