@@ -6,8 +6,44 @@ import pytest
 
 from harness.http import render
 from harness.rabbitmq import NEW_KEY, READ_QUEUE
-from harness.unread import counter_key, list_key, new_message, new_user
+from harness.redis import Redis, Unavailable
+from harness.unread import PostgresUnread, counter_key, list_key, new_message, new_user
 from harness.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def redis():
+    """Of this file: its tests flush it."""
+    try:
+        server = Redis()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stack(postgres_server, rabbitmq_server, redis, tmp_path_factory):
+    fresh = postgres_server.create_database()
+    yield PostgresUnread(tmp_path_factory.mktemp("unread"), fresh, rabbitmq_server.new_host(), redis)
+    fresh.drop()
+
+
+@pytest.fixture(scope="module")
+def module_writer(module_serve, stack):
+    return serve_counters(module_serve, stack)
+
+
+@pytest.fixture
+def writer(module_writer):
+    """A process of counters that all tests share, each with users of its own."""
+    yield module_writer
+    module_writer.check_alive()
+
+
+@pytest.fixture
+def counters(writer, unread_client):
+    return unread_client(writer)
 
 
 def serve_counters(serve, stack, **options):
@@ -31,25 +67,23 @@ def expire(redis, user):
 @pytest.mark.parametrize("target", ["/UnreadMessages", ""], ids=["counter", "list"])
 @pytest.mark.parametrize("afterwards", AFTERWARDS)
 def test_a_reader_that_was_overtaken_never_stores_what_it_has_loaded(
-    serve, unread_client, own_redis_unread, own_redis, afterwards, target
+    serve, unread_client, stack, counters, redis, afterwards, target
 ):
-    stack, user = own_redis_unread, new_user()
-    writer = serve_counters(serve, stack)
-    counters = unread_client(writer)
+    user = new_user()
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
     counters.wait_count(user, 1)
-    own_redis.do("FLUSHALL")
+    redis.do("FLUSHALL")
     reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
     with reader.connect() as connection:
         connection.send(render("GET", f"/counters/user/{user}{target}"))
         wait_until(reader.stopped, "the reader stops with the old value in its hands")
         assert stack.cached(user) is None
-        sent = publish_until_counted(stack, own_redis, user)
+        sent = publish_until_counted(stack, redis, user)
         assert counters.count(user) > 1  # another reader fills the cache
         newest = stack.cached(user)
-        AFTERWARDS[afterwards](own_redis, user)
+        AFTERWARDS[afterwards](redis, user)
         if afterwards == "key expired":
-            expire(own_redis, user)
+            expire(redis, user)
         reader.signal(signal.SIGCONT)
         answer = connection.read_answer()
     assert answer.status == 200
@@ -77,22 +111,21 @@ def publish_until_counted(stack, redis, user):
     return sent
 
 
-def test_a_lease_that_ended_is_worth_nothing(serve, unread_client, own_redis_unread, own_redis):
+def test_a_lease_that_ended_is_worth_nothing(serve, stack, counters, redis):
     """Another reader fills meanwhile; what the first one brings is not written, whatever it is."""
-    stack, user = own_redis_unread, new_user()
-    writer = serve_counters(serve, stack)
-    counters = unread_client(writer)
+    user = new_user()
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
     counters.wait_count(user, 1)
-    own_redis.do("FLUSHALL")
+    redis.do("FLUSHALL")
     reader = serve_counters(serve, stack, env={"QUIPU_FAILPOINTS": "counters.filling=stop"})
     with reader.connect() as connection:
         connection.send(render("GET", f"/counters/user/{user}/UnreadMessages"))
         wait_until(reader.stopped, "the reader stops")
-        assert 0 < own_redis.do("PTTL", f"{counter_key(user)}:lease") <= 10_000
+        assert 0 < redis.do("PTTL", f"{counter_key(user)}:lease") <= 10_000
+        redis.do("EXPIRE", f"{counter_key(user)}:lease", 3600)  # it ends when the test says so
         assert counters.count(user) == 1
         assert stack.cached(user) is None  # the lease is another's
-        own_redis.do("DEL", f"{counter_key(user)}:lease")  # as if its 10 s were over
+        redis.do("DEL", f"{counter_key(user)}:lease")  # as if its 10 s were over
         stack.database.query("UPDATE counters SET count = 5, version = 9 WHERE user_id = %s", (user,))
         assert counters.count(user) == 5
         assert stack.cached(user)["version"] == 9
@@ -102,17 +135,15 @@ def test_a_lease_that_ended_is_worth_nothing(serve, unread_client, own_redis_unr
 
 
 def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
-    serve, unread_client, own_redis_unread, own_redis
+    stack, writer, counters, redis
 ):
-    stack, user = own_redis_unread, new_user()
-    server = serve_counters(serve, stack)
-    counters = unread_client(server)
+    user = new_user()
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
     counters.wait_count(user, 1)
-    with own_redis.paused():
+    with redis.paused():
         stack.host.publish((NEW_KEY, new_message(user, "m2")))
         wait_until(lambda: stack.counted()[user] == 2, "it is counted without the cache")
-    wait_until(lambda: b'"engine":"redis","status":"up"' in server.ask("GET", "/readyz").body, "Redis is in use")
+    wait_until(lambda: b'"engine":"redis","status":"up"' in writer.ask("GET", "/readyz").body, "Redis is in use")
     assert counters.count(user) == 2
     counters.wait_count(user, 2)
     assert stack.cached(user)["count"] == 2
@@ -121,12 +152,11 @@ def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
 @pytest.mark.parametrize(
     "damage", ["x", "{}", '{"count":-1,"version":1,"lastUpdated":0}', '{"count":"many","version":1}', "[]"]
 )
-def test_what_is_damaged_in_redis_counts_as_none(serve, unread_client, own_redis_unread, own_redis, damage):
-    stack, user = own_redis_unread, new_user()
-    counters = unread_client(serve_counters(serve, stack))
+def test_what_is_damaged_in_redis_counts_as_none(stack, counters, redis, damage):
+    user = new_user()
     stack.host.publish((NEW_KEY, new_message(user, "m1")))
     counters.wait_count(user, 1)
-    own_redis.do("SET", counter_key(user), damage, "EX", 100)
+    redis.do("SET", counter_key(user), damage, "EX", 100)
     assert counters.count(user) == 1
     stack.host.publish((NEW_KEY, new_message(user, "m2")))
     counters.wait_count(user, 2)

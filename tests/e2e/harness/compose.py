@@ -9,9 +9,7 @@ import re
 import yaml
 
 from .kafka import Kafka
-from .postgres import Postgres
 from .quipu import Quipu
-from .redis import Redis
 from .waiting import HANG_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -80,30 +78,28 @@ def _contract_server(module, name):
         raise Unavailable(str(reason)) from None
 
 
-def _start_postgres(service):
-    """With the user and the database of the image; a private server trusts everybody."""
+def prepare_postgres(server, service):
+    """The user and the database of the image; a private server trusts everybody."""
     given = service["environment"]
-    server = Postgres().start()
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {given['POSTGRES_USER']} LOGIN")
         cursor.execute(f"CREATE DATABASE {given['POSTGRES_DB']} OWNER {given['POSTGRES_USER']}")
-    return server
 
 
-def _start_rabbitmq(service):
+def prepare_rabbitmq(server, service):
+    """The user of the image, by one call: rabbitmqctl takes seconds to start."""
     given = service["environment"]
-    server = _contract_server("rabbitmq", "RabbitMQ").start()
-    server.ctl("add_user", given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"])
-    server.ctl("set_permissions", given["RABBITMQ_DEFAULT_USER"], ".*", ".*", ".*")
-    return server
+    name, password = given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"]
+    server.ctl("eval", f'''
+        rabbit_auth_backend_internal:add_user(<<"{name}">>, <<"{password}">>, <<"tests">>),
+        rabbit_auth_backend_internal:set_permissions(
+            <<"{name}">>, <<"/">>, <<".*">>, <<".*">>, <<".*">>, <<"tests">>).''')
 
 
+_PREPARE = {"postgres": prepare_postgres, "rabbitmq": prepare_rabbitmq}
 _START = {
-    "postgres": _start_postgres,
-    "redis": lambda _: Redis().start(),
-    "kafka": lambda _: Kafka().start(),
-    "nats": lambda _: _contract_server("nats", "Nats").start(),
-    "rabbitmq": _start_rabbitmq,
+    "kafka": lambda: Kafka(real=False).start(),  # in seconds; the gateway has tests on a real one
+    "nats": lambda: _contract_server("nats", "Nats").start(),
 }
 
 
@@ -116,10 +112,13 @@ class Service(Quipu):
 class Composition:
     """Engines that some role needs and can be had, and the roles on them. `missing` says why a role does not run."""
 
-    def __init__(self, binary, directory):
+    def __init__(self, binary, directory, lend):
+        """`lend(name)` returns a running engine that others use too, and raises Unavailable if it cannot be had."""
+        self._lend = lend
         self._binary = binary
         self._directory = pathlib.Path(directory)
         self._engines = {}
+        self._own = []  # those that end with the composition
         self._unavailable = {}
         self.document = load()
         self.services = {}
@@ -153,11 +152,21 @@ class Composition:
             raise Unavailable(self._unavailable[name])
         if name not in self._engines:
             try:
-                self._engines[name] = _START[name](self.document["services"][name])
+                self._engines[name] = self._start_engine(name)
             except Unavailable as reason:
                 self._unavailable[name] = str(reason)
                 raise
         return self._engines[name]
+
+    def _start_engine(self, name):
+        if name in _START:
+            engine = _START[name]()
+            self._own.append(engine)
+        else:
+            engine = self._lend(name)
+        if name in _PREPARE:
+            _PREPARE[name](engine, self.document["services"][name])
+        return engine
 
     def close(self):
         problems = []
@@ -166,7 +175,7 @@ class Composition:
                 server.close()
             except AssertionError as problem:
                 problems.append(str(problem))
-        for server in self._engines.values():
+        for server in self._own:
             server.close()
         assert not problems, "\n".join(problems)
 
