@@ -1,7 +1,8 @@
 """What attackers can do to others: nothing. Good clients are served, memory stays bounded, and it passes.
 
-Each test measures good clients before the attack and during it, in the same run. Attackers run in a process of their
-own on the same two cores, so the bound is generous; what it rules out is a wait for a timeout or behind a queue.
+Nobody measures how fast that is, because the attackers' process has the same cores. What would keep attackers for a
+while (a timeout) is set to an hour: had a good client to wait for them, it would be found hanging, and where the attack
+does not end by itself it is seen to be still there after everybody else was served.
 """
 
 import os
@@ -11,7 +12,7 @@ import tempfile
 
 import pytest
 
-from harness.attack import MEASURABLE, Attack, Guests, Peak, resident_kib
+from harness.attack import CLOSED, MEASURABLE, Attack, Guests, Peak, resident_kib
 from harness.counts import action, increase_request
 from harness.http import render
 from harness.problems import assert_problem
@@ -26,6 +27,11 @@ TURN = 32 * 1024  # what a client is sent before the others have their turn, but
 HALF_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 ENDLESS_CHUNKS = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
 GET = render("GET", "/healthz")
+
+
+def sizes(small, large):
+    """Of an attack: a small one in make test, the large one in make test-full."""
+    return pytest.mark.parametrize("size", [small, pytest.param(large, marks=pytest.mark.full)])
 
 
 @pytest.fixture(autouse=True)
@@ -60,17 +66,12 @@ class Stage:
         self.server = server
         self.counts = counts
         self.guests = Guests(server, counts)
-        self.before_s = self.guests.p99(0.5)
+        self.guests.are_served(5)
         self.before_kib = resident_kib(server)
 
-    def check_service(self, seconds=2.0):
-        """Good clients are served about as before."""
-        self.guests.health.clear()
-        during_s = self.guests.p99(seconds)
-        print(f"p99 {self.before_s * 1000:.1f} ms before, {during_s * 1000:.1f} ms during; "
-              f"/healthz {max(self.guests.health) * 1000:.1f} ms at most")
-        assert during_s < 0.5 + 10 * self.before_s
-        assert max(self.guests.health) < 1.0
+    def check_service(self, rounds=20):
+        """Good clients are served, those that have been there before and new ones."""
+        self.guests.are_served(rounds)
 
     def check_memory(self, peak_kib, bytes_allowed):
         grown = peak_kib - self.before_kib
@@ -107,66 +108,72 @@ def stage(serve, client, memory_store):
 
 # ---- slow ones
 
+SLOW = {"head": "--head-timeout", "body": "--body-timeout", "empty lines": "--idle-timeout"}
 
-def test_heads_that_come_a_byte_at_a_time_are_cut_off(stage):
-    here = stage("--head-timeout", "2s")
-    with Attack(here.server, 2000, first=HALF_HEAD, again=b"x", pause=0.5) as attack:
+
+def slow_attack(here, kind, size):
+    """A byte at a time. Empty lines may stand before a request, and are none."""
+    if kind == "empty lines":
+        return Attack(here.server, size, again=b"\r\n", pause=0.2)
+    first = HALF_HEAD if kind == "head" else body_head(here.counts.new_item(), 60000)
+    return Attack(here.server, size, first=first, again=b"x", pause=0.2)
+
+
+@sizes(200, 2000)
+@pytest.mark.parametrize("kind", SLOW)
+def test_nobody_waits_for_slow_clients(stage, kind, size):
+    here = stage(SLOW[kind], "1h")
+    with slow_attack(here, kind, size) as attack:
         here.check_service()
-        wait_until(lambda: attack.open == 0, "every slow head is cut off")
-    assert attack.statuses[408] == 2000
+        assert attack.open == size
 
 
-def test_bodies_that_come_a_byte_at_a_time_are_cut_off(stage):
-    here = stage("--body-timeout", "2s")
+@sizes(200, 2000)
+@pytest.mark.parametrize("kind", SLOW)
+def test_slow_clients_are_cut_off(stage, kind, size):
+    here = stage(SLOW[kind], "1s")
+    with slow_attack(here, kind, size) as attack:
+        wait_until(lambda: attack.open == 0, "every slow client is cut off")
+    assert attack.statuses[408] == (0 if kind == "empty lines" else size)
+
+
+@sizes(200, 2000)
+def test_bodies_that_stop_short_of_their_end_take_no_more_than_their_share(stage, size):
+    """Together they would be seven times their share; the oldest make room for the newest before their time is over."""
+    share = size * 8192
+    here = stage("--client-bytes", share, "--body-timeout", "1h")
     head = body_head(here.counts.new_item(), 60000)
-    with Attack(here.server, 2000, first=head, again=b"x", pause=0.5) as attack:
+    with Peak(here.server) as peak, Attack(here.server, size, first=head + b"x" * 59000):
         here.check_service()
-        wait_until(lambda: attack.open == 0, "every slow body is cut off")
-    assert attack.statuses[408] == 2000
-
-
-def test_empty_lines_do_not_keep_a_connection(stage):
-    """They may stand before a request, and are none."""
-    here = stage("--idle-timeout", "2s")
-    with Attack(here.server, 500, again=b"\r\n", pause=0.2) as attack:
-        here.check_service()
-        wait_until(lambda: attack.open == 0, "every idle connection is closed")
-
-
-def test_bodies_that_stop_short_of_their_end_take_no_more_than_their_share(stage):
-    """2,000 times 60 KB are 120 MB; the oldest make room for the newest long before their time is over."""
-    share = 16 << 20
-    here = stage("--client-bytes", share, "--body-timeout", "60s")
-    head = body_head(here.counts.new_item(), 60000)
-    with Peak(here.server) as peak, Attack(here.server, 2000, first=head + b"x" * 59000):
-        here.check_service()
-        assert here.server.metric("quipu_http_connections") < 2000
+        wait_until(lambda: here.server.metric("quipu_http_connections") < size, "some made room")
     here.check_memory(peak.kib, share)
 
 
 # ---- many
 
 
-def test_ten_thousand_idle_connections(stage):
-    here = stage()
-    with Peak(here.server) as peak, Attack(here.server, 10000) as attack:
+@sizes(1000, 10000)
+def test_idle_connections(stage, size):
+    here = stage("--idle-timeout", "1h")
+    with Peak(here.server) as peak, Attack(here.server, size) as attack:
         here.check_service()
-        assert attack.open == 10000
-        assert here.server.metric("quipu_http_connections") >= 10000
-    here.check_memory(peak.kib, 10000 * 2048)
+        assert attack.open == size
+        assert here.server.metric("quipu_http_connections") >= size
+    here.check_memory(peak.kib, size * 2048)
 
 
+@sizes(50, 500)
 @pytest.mark.parametrize("sent", [b"", HALF_HEAD, GET], ids=["silent", "half a head", "one request"])
-def test_a_full_table_makes_room_for_who_comes(stage, sent):
+def test_a_full_table_makes_room_for_who_comes(stage, sent, size):
     """Attackers come back as often as they are closed, and still everybody else gets in at once."""
-    here = stage("--max-connections", "500", "--head-timeout", "60s")
-    with Attack(here.server, 700, first=sent, returns=True):
-        here.check_service(seconds=1.0)
-        assert here.server.metric("quipu_http_connections") <= 501
+    here = stage("--max-connections", size, "--head-timeout", "1h", "--idle-timeout", "1h")
+    with Attack(here.server, size * 7 // 5, first=sent, returns=True):
+        here.check_service()
+        assert here.server.metric("quipu_http_connections") <= size + 1
 
 
 def test_the_connection_that_is_idle_longest_makes_room(serve, sqlite_store):
-    server = serve(sqlite_store, "--max-connections", "3", "--loops", "1")
+    server = serve(sqlite_store, "--max-connections", "3", "--loops", "1", "--idle-timeout", "1h")
     wait_until(lambda: server.metric("quipu_http_connections") == 1, "only this look at the metrics is connected")
     oldest, middle, newest = [server.connect() for _ in range(3)]
     for connection in (oldest, middle, newest, oldest):
@@ -180,34 +187,39 @@ def test_the_connection_that_is_idle_longest_makes_room(serve, sqlite_store):
         connection.close()
 
 
-def test_streams_that_are_opened_and_left_keep_nobody_out(serve, client, memory_store):
-    server = serve(memory_store, "--roles", "counts,dialogs,counters", "--max-connections", "800", env=MEASURABLE)
+STREAMS = ["--roles", "counts,dialogs,counters", "--stream-stall", "1h"]
+
+
+@sizes(80, 800)
+def test_streams_that_are_opened_and_left_keep_nobody_out(serve, client, memory_store, size):
+    server, streams = serve(memory_store, *STREAMS, "--max-connections", size, env=MEASURABLE), size * 7 // 8
     here = Stage(server, client(server))
     follow = render("GET", "/counters/user/u/stream")
-    with Attack(server, 700, first=follow, reads=False):
-        wait_until(lambda: server.metric("quipu_http_streams") == 700, "streams have all that streams may have")
-        with Attack(server, 200, first=follow) as refused:
+    with Attack(server, streams, first=follow, reads=False):
+        wait_until(lambda: server.metric("quipu_http_streams") == streams, "streams have all that streams may have")
+        with Attack(server, size // 4, first=follow) as refused:
             here.check_service()
-        assert refused.statuses[503] == 200
-        assert server.metric("quipu_http_streams") == 700
+            wait_until(lambda: refused.answers(503) == size // 4, "every further stream is refused")
+        assert server.metric("quipu_http_streams") == streams
         assert_problem(server.ask("GET", "/counters/user/u/stream"), 503, "OVERLOADED")
     here.check_afterwards()
 
 
-def test_a_burst_of_streams_does_not_take_what_is_kept_from_streams(serve, client, memory_store):
+@sizes(80, 800)
+def test_a_burst_of_streams_does_not_take_what_is_kept_from_streams(serve, client, memory_store, size):
     """All of them ask before any of them has begun."""
-    server = serve(memory_store, "--roles", "counts,dialogs,counters", "--max-connections", "800", env=MEASURABLE)
+    server, streams = serve(memory_store, *STREAMS, "--max-connections", size, env=MEASURABLE), size * 7 // 8
     here = Stage(server, client(server))
-    with Attack(server, 790, first=render("GET", "/counters/user/u/stream"), reads=False):
-        wait_until(lambda: server.metric("quipu_http_streams") == 700, "streams have all that streams may have")
+    with Attack(server, streams + size // 10, first=render("GET", "/counters/user/u/stream"), reads=False):
+        wait_until(lambda: server.metric("quipu_http_streams") == streams, "streams have all that streams may have")
         here.check_service()
-        assert server.metric("quipu_http_streams") == 700
+        assert server.metric("quipu_http_streams") == streams
     here.check_afterwards()
 
 
 def test_streams_whose_clients_do_not_read_give_way_to_who_sends(serve, client, memory_store):
     """What they do not read fills --client-bytes; a request in two pieces is not closed for it."""
-    server = serve(memory_store, "--roles", "counts,dialogs,counters", "--client-bytes", "8388608", env=MEASURABLE)
+    server = serve(memory_store, *STREAMS, "--client-bytes", "8388608", "--head-timeout", "1h", env=MEASURABLE)
     here = Stage(server, client(server))
     unread = 5 * render("GET", "/openapi.json") + render("GET", "/counters/user/u/stream")
     with Attack(server, 80, first=unread, reads=False):
@@ -215,7 +227,7 @@ def test_streams_whose_clients_do_not_read_give_way_to_who_sends(serve, client, 
         for _ in range(10):
             with server.connect() as guest:
                 guest.send(GET[:20])
-                here.check_service(seconds=0.1)
+                here.check_service(rounds=1)
                 guest.send(GET[20:])
                 assert guest.read_answer().status == 200
 
@@ -231,7 +243,7 @@ def test_endless_bodies_are_refused_and_not_kept(stage, kind):
     again = b"x" * 65536 if kind.startswith("a length") else ENDLESS_CHUNKS
     with Peak(here.server) as peak, Attack(here.server, 100, first=first, again=again, returns=True) as attack:
         here.check_service()
-    assert attack.statuses[413] >= 100
+        wait_until(lambda: attack.answers(413) >= 100, "each was refused")
     here.check_memory(peak.kib, 100 * 2 * 65536)
 
 
@@ -240,8 +252,8 @@ def test_pipelined_floods(stage, reads):
     share = 16 << 20
     here = stage("--client-bytes", share)
     with Peak(here.server) as peak, Attack(here.server, 40, again=GET * 200, reads=reads) as attack:
-        here.check_service()
-    assert not reads or attack.statuses[200] > 1000
+        here.check_service(rounds=5)
+        wait_until(lambda: not reads or attack.answers(200) > 1000, "a thousand answers")
     here.check_memory(peak.kib, share)
 
 
@@ -251,7 +263,7 @@ def test_answers_that_nobody_reads_take_no_more_than_their_share(stage):
     page = render("GET", "/openapi.json")
     with Peak(here.server) as peak, Attack(here.server, 400, again=page * 50, reads=False) as attack:
         here.check_service()
-        assert attack.open < 400
+        wait_until(lambda: attack.open < 400, "some are closed")
     one_answer = len(here.server.ask("GET", "/openapi.json").body)
     here.check_memory(peak.kib, share + 400 * (TURN + one_answer))
 
@@ -268,8 +280,9 @@ HEAD_BOMBS = {
 def test_head_bombs_are_refused(stage, bomb):
     here = stage()
     with Peak(here.server) as peak, Attack(here.server, 200, first=HEAD_BOMBS[bomb], returns=True) as attack:
-        here.check_service(seconds=1.0)
-    assert set(attack.statuses) <= {400, 414, 431, "closed"} and attack.statuses["closed"] > 0
+        here.check_service()
+        wait_until(lambda: attack.closed > 0, "some are closed")
+    assert set(attack.statuses) <= {400, 414, 431, CLOSED}
     here.check_memory(peak.kib, 200 * 200000)
 
 
@@ -282,5 +295,6 @@ def test_a_flooded_item_leaves_the_lane_to_others(stage):
     item = here.counts.new_item()
     with Attack(here.server, 300, again=increase_request(item)) as attack:
         here.check_service()
+        wait_until(lambda: attack.answers(200) > 1000 and attack.answers(503) > 0, "more than there is room for")
     assert set(attack.statuses) == {200, 503}
-    assert here.counts.value(item) >= attack.statuses[200] > 1000
+    assert here.counts.value(item) >= attack.statuses[200]

@@ -114,9 +114,17 @@ def test_the_settings_are_accepted_as_they_stand_there(document, binary, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def composition(binary, tmp_path_factory):
+def composition(binary, tmp_path_factory, request):
     """All engines and all roles, as `docker compose up` would have them."""
-    composition = compose.Composition(binary, tmp_path_factory.mktemp("composition"))
+
+    def lend(name):
+        """An engine of the run, in which nobody else uses what the image makes: its user, database, virtual host."""
+        try:
+            return request.getfixturevalue(f"{name}_server")
+        except pytest.skip.Exception as reason:
+            raise compose.Unavailable(str(reason)) from None
+
+    composition = compose.Composition(binary, tmp_path_factory.mktemp("composition"), lend)
     try:
         yield composition.start()
     finally:

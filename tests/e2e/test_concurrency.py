@@ -1,17 +1,15 @@
 """Combined batches answer as one by one would, in one process and in two that share one PostgreSQL."""
 
-import contextlib
 import os
 import random
-import signal
 import threading
 import time
 
 import pytest
 
 from harness.counts import INT64_MAX, action, increase_request, new_id
-from harness.http import Connection, ask_all, render
-from harness.waiting import HANG_S, wait_until
+from harness.http import Connection, ask_all, ask_at_once, render
+from harness.waiting import HANG_S
 
 LONG_SECONDS = float(os.environ.get("QUIPU_LONG_SECONDS", "2"))
 
@@ -103,18 +101,6 @@ def test_the_result_does_not_depend_on_how_batches_are_cut(serve, client, store,
     answers = ask_all((server.port, increase_request(items[number % 4])) for number in range(200))
     assert {answer.status for answer in answers} == {200}
     assert [counts.value(item) for item in items] == [50] * 4
-
-
-def ask_at_once(server, requests):
-    """All requests have arrived before the server looks at the first."""
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(server.connect()) for _ in requests]
-        server.signal(signal.SIGSTOP)
-        wait_until(server.stopped, "the process is held")
-        for connection, request in zip(connections, requests):
-            connection.send(request)
-        server.signal(signal.SIGCONT)
-        return [connection.read_answer() for connection in connections]
 
 
 def test_concurrent_requests_share_transactions(serve, client, store):

@@ -11,8 +11,9 @@ from harness.waiting import wait_until
 
 POINTS = ["relay.claimed", "relay.published", "relay.ended", "intake.applied", "intake.committed", "notify.claimed",
           "notify.sent", "notify.recorded"]
-SHORT = ["--outbox-lease", "1s", "--notify-lease", "1s", "--notify-timeout", "500ms"]
-LATER = {"QUIPU_TEST_CLOCK_OFFSET": "2s"}  # the dead owner's leases are over
+SHORT = ["--outbox-lease", "1s", "--notify-lease", "1s", "--notify-timeout", "500ms"]  # of who is to lose its claims
+LONG = ["--outbox-lease", "1h", "--notify-lease", "1h"]  # of who is to keep them, however slow the machine is
+LATER = {"QUIPU_TEST_CLOCK_OFFSET": "2h"}  # the dead owner's leases are over
 PASSES = {"relay.ended": 3}  # it is passed by every look at the outbox; by the third there may be something in it
 
 
@@ -42,9 +43,9 @@ def grant_once(server):
 def test_after_kill_9_every_event_is_delivered_and_recorded_once(serve, entitlements_client, entitlement_stack, point):
     if entitlement_stack.engine == "postgres":
         entitlement_stack.options = "?ack-wait=1s"
-    crashed = serve(entitlement_stack, *SHORT, env={"QUIPU_FAILPOINTS": f"{point}=kill@{PASSES.get(point, 1)}"})
+    crashed = serve(entitlement_stack, *LONG, env={"QUIPU_FAILPOINTS": f"{point}=kill@{PASSES.get(point, 1)}"})
     granted = grant_until_killed(crashed)
-    client = entitlements_client(serve(entitlement_stack, *SHORT, env=LATER))
+    client = entitlements_client(serve(entitlement_stack, *LONG, env=LATER))
     last = client.granted()
     count = entitlement_stack.count("entitlement_audit")
     assert count >= len(granted) + 1
@@ -69,7 +70,7 @@ def test_a_dead_relays_events_are_left_alone_until_its_lease_is_over_and_then_ta
     grant_once(crashed)
     (row,) = nats_stack.rows("outbox_events", "*, lease_until - locked_at AS lease", "status = 'IN_FLIGHT'")
     assert (row["claim_epoch"], row["lease"].total_seconds()) == (1, 1.0)
-    other = serve(nats_stack.beside(), *SHORT, "--outbox-poll", "20ms")
+    other = serve(nats_stack.beside(), *LONG, "--outbox-poll", "20ms")
     nats_stack.wait_published()
     (after,) = nats_stack.rows("outbox_events", where=f"event_id = '{row['event_id']}'")
     assert after["claim_epoch"] == 2 and after["locked_by"] != row["locked_by"]
@@ -85,7 +86,7 @@ def test_a_relay_that_is_paused_past_its_lease_changes_nothing_when_it_wakes(
     with Connection(sleeper.port) as connection:
         connection.send(request_bytes(GRANTS, change(new_user())))
         wait_until(sleeper.stopped, "the relay is paused")
-        other = serve(nats_stack, *SHORT, "--outbox-poll", "20ms")
+        other = serve(nats_stack, *LONG, "--outbox-poll", "20ms")
         nats_stack.wait_all_sent(1)
         (left,) = nats_stack.rows("outbox_events")
         assert left["claim_epoch"] == 2
@@ -95,9 +96,9 @@ def test_a_relay_that_is_paused_past_its_lease_changes_nothing_when_it_wakes(
             wait_until(lambda: sleeper.metric("quipu_outbox_lost_claims_total") == 1, "it sees that it has lost")
             assert tap.take_all() == [], "it publishes nothing"
     assert nats_stack.rows("outbox_events") == [left]
-    user = entitlements_client(sleeper).granted()
-    entitlements_client(other).wait_sent(user)
-    nats_stack.wait_all_sent(2)
+    other.stop()  # which might take further claims from a sleeper that is slow
+    entitlements_client(sleeper).granted()
+    nats_stack.wait_published()
     assert sleeper.metric("quipu_outbox_lost_claims_total") == 1
 
 
@@ -107,7 +108,7 @@ def test_a_worker_that_is_paused_past_its_lease_changes_nothing_when_it_wakes(se
     with Connection(sleeper.port) as connection:
         connection.send(request_bytes(GRANTS, change(new_user())))
         wait_until(sleeper.stopped, "the worker is paused")
-        serve(nats_stack.beside(), *SHORT, "--outbox-poll", "20ms")
+        serve(nats_stack.beside(), *LONG, "--outbox-poll", "20ms")
         nats_stack.wait_all_sent(1)
         (left,) = nats_stack.rows("notifications")
         assert left["claim_epoch"] == 2
@@ -121,9 +122,9 @@ def test_a_worker_that_is_paused_past_its_lease_changes_nothing_when_it_wakes(se
 def test_kill_9_under_load_loses_nothing_and_repeats_no_notification(serve, entitlements_client, entitlement_stack):
     if entitlement_stack.engine == "postgres":
         entitlement_stack.options = "?ack-wait=1s"
-    server = serve(entitlement_stack, *SHORT, env={"QUIPU_FAILPOINTS": "relay.published=kill@25"})
+    server = serve(entitlement_stack, *LONG, env={"QUIPU_FAILPOINTS": "relay.published=kill@25"})
     granted = grant_until_killed(server)
-    client = entitlements_client(serve(entitlement_stack, *SHORT, env=LATER))
+    client = entitlements_client(serve(entitlement_stack, *LONG, env=LATER))
     count = entitlement_stack.count("entitlement_audit")
     assert len(granted) <= count <= len(granted) + 1
     entitlement_stack.wait_all_sent(count)
@@ -131,9 +132,9 @@ def test_kill_9_under_load_loses_nothing_and_repeats_no_notification(serve, enti
 
 
 def test_the_payload_that_is_published_after_a_crash_is_the_one_of_the_change(serve, nats_stack, nats):
-    crashed = serve(nats_stack, *SHORT, env={"QUIPU_FAILPOINTS": "relay.claimed=kill"})
+    crashed = serve(nats_stack, *LONG, env={"QUIPU_FAILPOINTS": "relay.claimed=kill"})
     grant_once(crashed)
-    serve(nats_stack, *SHORT, env=LATER)
+    serve(nats_stack, *LONG, env=LATER)
     nats_stack.wait_published()
     (row,) = nats_stack.rows("outbox_events")
     (message,) = nats.messages()

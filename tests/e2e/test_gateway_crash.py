@@ -3,6 +3,7 @@
 import pytest
 
 from harness.gateway import new_text, texts_sent
+from harness.gateway_stacks import on_each_engine
 from harness.http import ConnectionLost
 from harness.sends import Sends
 from harness.waiting import wait_until
@@ -31,12 +32,13 @@ def assert_exact(limit, rounds, printed):
     assert len(ids) == len(set(ids))
 
 
+@on_each_engine
 def test_after_kill_9_under_load_every_200_is_sent_and_never_more_than_the_limit(serve, gateway_client, stack):
-    limit, rounds, servers = 200, [], [serve(stack)]
+    limit, rounds, servers = 100, [], [serve(stack)]
     user = gateway_client(servers[0]).new_user(limit)
-    for _ in range(3):
+    for _ in range(2):
         with Sends(user, servers[-1], threads=6) as sends:
-            sends.wait_admitted(25)
+            sends.wait_admitted(20)
             servers[-1].kill()
             sends.join()
         rounds.append(sends)
@@ -93,6 +95,7 @@ def test_one_of_two_processes_is_killed_and_the_other_goes_on(serve, gateway_cli
     assert_exact(limit, [first, second], texts_sent(doomed, other, restarted))
 
 
+@on_each_engine
 def test_a_restart_keeps_configurations_and_counts(serve, gateway_client, stack):
     server = serve(stack)
     gateway = gateway_client(server)

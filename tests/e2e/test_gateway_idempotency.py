@@ -4,6 +4,7 @@ import pytest
 
 from harness.counts import new_key
 from harness.gateway import new_text, new_user, send_request, texts_sent
+from harness.gateway_stacks import on_each_engine
 from harness.http import ConnectionLost, ask_all
 from harness.problems import assert_bad_request, assert_problem
 from harness.waiting import wait_until
@@ -127,6 +128,7 @@ def test_one_key_at_one_moment_on_two_processes_takes_one_slot_and_gives_one_ans
         assert_sent_once(answers, postgres_stack, user)
 
 
+@on_each_engine
 @pytest.mark.parametrize("point", ["commit.before", "commit.after", "gateway.reserved", "gateway.published"])
 def test_a_keyed_send_that_is_retried_after_a_crash_is_one_message_one_answer_one_line(
     serve, gateway_client, stack, point
@@ -150,6 +152,7 @@ def test_a_keyed_send_that_is_retried_after_a_crash_is_one_message_one_answer_on
     assert len(gateway.use_up(user)) == 1
 
 
+@on_each_engine
 def test_a_key_that_was_pending_conflicts_with_another_request(serve, gateway_client, stack):
     server = serve(stack)
     user, text, key = gateway_client(server).new_user(2), new_text(), new_key()

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 
 import pytest
 
@@ -197,7 +196,8 @@ def test_r4_2_r11_6_2_without_a_broker_it_is_a_503_at_once_and_back_again_it_wor
     """Nothing is counted without a cache; on the cache path it is counted in Redis and not given back."""
     redis = request.getfixturevalue("own_redis") if cache == "redis" else None
     stack = KafkaStack(tmp_path, redis.url if redis else "none", database, failing_broker)
-    server = serve(stack)
+    stack.options = "?message.timeout.ms=3600000"
+    server = serve(stack, "--deadline", "1h")
     gateway = gateway_client(server)
     user = gateway.new_user(10)
     assert gateway.send(user).status == 200
@@ -205,10 +205,8 @@ def test_r4_2_r11_6_2_without_a_broker_it_is_a_503_at_once_and_back_again_it_wor
     wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "down", "/readyz names the bus")
     row = stack.row(user)
     counted = int(redis.hash(user)["currentCount"]) if redis else None
-    started = time.monotonic()
-    for _ in range(3):
+    for _ in range(3):  # at once: what would end a wait for the broker lasts an hour
         assert_problem(gateway.send(user), 503, "BUS_UNAVAILABLE")
-    assert time.monotonic() - started < 2.0
     assert stack.row(user) == row
     if redis:
         assert int(redis.hash(user)["currentCount"]) == counted + 3

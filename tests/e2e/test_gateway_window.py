@@ -5,6 +5,7 @@ import collections
 import pytest
 
 from harness.gateway import YEAR, new_user
+from harness.gateway_stacks import on_each_engine
 from harness.redis import hash_key
 from harness.sends import Sends
 from harness.waiting import wait_until
@@ -29,6 +30,7 @@ def at_offset(serve, gateway_client, stack, request):
     return start
 
 
+@on_each_engine
 def test_r2_2_r3_3_r10_2_an_elapsed_window_is_refreshed_by_the_send_that_finds_it(at_offset, stack):
     gateway, user = at_offset("0s"), new_user()
     gateway.configure(user, 2, HOUR)
@@ -50,6 +52,7 @@ def test_r2_2_r3_3_r10_2_an_elapsed_window_is_refreshed_by_the_send_that_finds_i
     assert len(gateway.use_up(user)) == 1
 
 
+@on_each_engine
 @pytest.mark.parametrize("back", ["-10s", "-7200s"])
 def test_a_clock_that_steps_back_frees_nothing(at_offset, stack, back):
     gateway, user = at_offset("0s"), new_user()
@@ -62,6 +65,7 @@ def test_a_clock_that_steps_back_frees_nothing(at_offset, stack, back):
     assert stack.row(user) == before
 
 
+@on_each_engine
 def test_a_configuration_made_after_the_clock_stepped_back_starts_a_window_of_its_own(at_offset, stack):
     gateway, user = at_offset("0s"), new_user()
     gateway.configure(user, 2, HOUR)
@@ -72,6 +76,7 @@ def test_a_configuration_made_after_the_clock_stepped_back_starts_a_window_of_it
     assert gateway.send(user).status == 429
 
 
+@on_each_engine
 def test_r11_3_under_steady_load_every_window_admits_up_to_the_limit_and_never_more(serve, gateway_client, stack):
     server = serve(stack, "--gateway-window-unit", "100ms")
     user = gateway_client(server).new_user(3, 2)

@@ -1,4 +1,4 @@
-"""Clients that mean harm, in a process of their own, and good ones whose service is measured meanwhile."""
+"""Clients that mean harm, in a process of their own, and good ones that are served meanwhile."""
 
 import collections
 import contextlib
@@ -16,6 +16,7 @@ from .counts import action
 from .http import ConnectionLost
 from .waiting import HANG_S
 
+CLOSED = 0  # among statuses: the server has closed the connection
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
 # A sanitizer keeps what was freed for a while, to find its use: memory would tell of that, not of the server.
@@ -44,7 +45,7 @@ class Attack:
         self._begun = context.Event()
         self._over = context.Event()
         self._open = context.Value("q", 0)
-        self._sent = context.Value("q", 0)
+        self._answers = context.RawArray("q", 600)  # by status; at CLOSED: connections that the server has closed
         self._pipe, child = context.Pipe(duplex=False)
         self._process = context.Process(target=self._run, args=(child,))
         self.statuses = None
@@ -71,10 +72,14 @@ class Attack:
         """How many connections the server has not closed."""
         return self._open.value
 
+    def answers(self, status):
+        """How many answers of a status have come so far."""
+        return self._answers[status]
+
     @property
-    def sent(self):
-        """Bytes that the server, or the kernel for it, has taken."""
-        return self._sent.value
+    def closed(self):
+        """How many connections the server has closed so far."""
+        return self._answers[CLOSED]
 
     # ---- in the process of its own
 
@@ -128,9 +133,14 @@ class Attack:
         data = b""
         with contextlib.suppress(OSError):
             data = self._clients[descriptor][0].recv(262144)
-        self._found.update(int(status) for status in STATUS.findall(data))
+        for status in STATUS.findall(data):
+            self._note(int(status))
         if not data:
             self._end(descriptor)
+
+    def _note(self, status):
+        self._found[status] += 1
+        self._answers[status] += 1
 
     def _write(self, descriptor):
         client, left = self._clients[descriptor]
@@ -147,12 +157,11 @@ class Attack:
             if descriptor in self._clients:
                 self._end(descriptor)
             return
-        self._sent.value += taken
         self._clients[descriptor][1] = left[taken:]
         self._epoll.modify(descriptor, self._events(descriptor))
 
     def _end(self, descriptor):
-        self._found["closed"] += 1
+        self._note(CLOSED)
         client, _ = self._clients.pop(descriptor)
         self._epoll.unregister(client)
         client.close()
@@ -168,7 +177,6 @@ class Guests:
         self._server = server
         self._items = [counts.new_item() for _ in range(number)]
         self._connections = [None] * number
-        self.health = []
 
     def close(self):
         for connection in self._connections:
@@ -180,7 +188,7 @@ class Guests:
         for _ in range(2):
             kept = self._connections[number] is not None
             if not kept:
-                self._connections[number] = self._server.connect(timeout=HANG_S)
+                self._connections[number] = self._server.connect()
             try:
                 answer = self._connections[number].ask("POST", action(self._items[number], "increase"), {"amount": 1})
                 assert answer.status == 200, answer
@@ -190,23 +198,12 @@ class Guests:
                 assert kept, "a new connection was not served"
         raise AssertionError("two connections were lost")
 
-    def _look(self):
-        start = time.monotonic()
-        assert self._server.ask("GET", "/healthz").status == 200
-        self.health.append(time.monotonic() - start)
-
-    def p99(self, seconds):
-        """The 99th percentile of their waiting, in seconds."""
-        took = []
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def are_served(self, rounds):
+        """In each round everybody gets an answer."""
+        for _ in range(rounds):
             for number in range(len(self._items)):
-                start = time.monotonic()
                 self._increase(number)
-                took.append(time.monotonic() - start)
-            self._look()
-        took.sort()
-        return took[min(len(took) - 1, len(took) * 99 // 100)]
+            assert self._server.ask("GET", "/healthz").status == 200
 
 
 def resident_kib(server):

@@ -7,11 +7,8 @@ import re
 
 import yaml
 
-from engines import shared
 from engines.kafka import Kafka
 from engines.nats import Nats
-from engines.rabbitmq import RabbitMQ
-from engines.redis import Redis
 from engines.server import Unavailable
 
 from .quipu import Quipu
@@ -64,30 +61,30 @@ def hosts(settings):
     return {name for value in settings.values() for name in PORTS if re.search(rf"[/@,]{name}:{PORTS[name]}\b", value)}
 
 
-def _start_postgres(service):
-    """With the user and the database of the image; a private server trusts everybody."""
+def prepare_postgres(server, service):
+    """The user and the database of the image, new; a private server trusts everybody."""
     given = service["environment"]
-    server = shared.own_postgres().start()
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {given['POSTGRES_DB']} WITH (FORCE)")
+        cursor.execute(f"DROP ROLE IF EXISTS {given['POSTGRES_USER']}")
         cursor.execute(f"CREATE ROLE {given['POSTGRES_USER']} LOGIN")
         cursor.execute(f"CREATE DATABASE {given['POSTGRES_DB']} OWNER {given['POSTGRES_USER']}")
-    return server
 
 
-def _start_rabbitmq(service):
+def prepare_rabbitmq(server, service):
+    """The user of the image, by one call: rabbitmqctl takes seconds to start."""
     given = service["environment"]
-    server = RabbitMQ().start()
-    server.ctl("add_user", given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"])
-    server.ctl("set_permissions", given["RABBITMQ_DEFAULT_USER"], ".*", ".*", ".*")
-    return server
+    name, password = given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"]
+    server.ctl("eval", f'''
+        catch rabbit_auth_backend_internal:add_user(<<"{name}">>, <<"{password}">>, <<"tests">>),
+        rabbit_auth_backend_internal:set_permissions(
+            <<"{name}">>, <<"/">>, <<".*">>, <<".*">>, <<".*">>, <<"tests">>).''')
 
 
+_PREPARE = {"postgres": prepare_postgres, "rabbitmq": prepare_rabbitmq}
 _START = {
-    "postgres": _start_postgres,
-    "redis": lambda _: Redis().start(),
-    "kafka": lambda _: Kafka().start(),
-    "nats": lambda _: Nats().start(),
-    "rabbitmq": _start_rabbitmq,
+    "kafka": lambda: Kafka(real=False).start(),  # in seconds; the gateway has tests on a real one
+    "nats": lambda: Nats().start(),
 }
 
 
@@ -100,10 +97,13 @@ class Service(Quipu):
 class Composition:
     """Engines that some role needs and can be had, and the roles on them. `missing` says why a role does not run."""
 
-    def __init__(self, binary, directory):
+    def __init__(self, binary, directory, lend):
+        """`lend(name)` returns a running engine that others use too, and raises Unavailable if it cannot be had."""
+        self._lend = lend
         self._binary = binary
         self._directory = pathlib.Path(directory)
         self._engines = {}
+        self._own = []  # those that end with the composition
         self._unavailable = {}
         self.document = load()
         self.services = {}
@@ -137,11 +137,21 @@ class Composition:
             raise Unavailable(self._unavailable[name])
         if name not in self._engines:
             try:
-                self._engines[name] = _START[name](self.document["services"][name])
+                self._engines[name] = self._start_engine(name)
             except Unavailable as reason:
                 self._unavailable[name] = str(reason)
                 raise
         return self._engines[name]
+
+    def _start_engine(self, name):
+        if name in _START:
+            engine = _START[name]()
+            self._own.append(engine)
+        else:
+            engine = self._lend(name)
+        if name in _PREPARE:
+            _PREPARE[name](engine, self.document["services"][name])
+        return engine
 
     def close(self):
         problems = []
@@ -150,7 +160,7 @@ class Composition:
                 server.close()
             except AssertionError as problem:
                 problems.append(str(problem))
-        for server in self._engines.values():
+        for server in self._own:
             server.close()
         assert not problems, "\n".join(problems)
 

@@ -10,7 +10,15 @@ import itertools
 import pathlib
 import sqlite3
 
+import pytest
+
 from .stores import open_to_read
+
+# For tests that restart a server several times. The store is the same with and without a cache, and both of these pass
+# it: without one, which costs as much again, they run in make test-full.
+on_each_engine = pytest.mark.parametrize(
+    "stack", ["sqlite-memory", "postgres-redis", *(pytest.param(name, marks=pytest.mark.full)
+                                                   for name in ("sqlite-none", "postgres-none"))], indirect=True)
 
 COLUMNS = "rate_limit, time_window, current_count, reserved_count, last_refresh_time"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

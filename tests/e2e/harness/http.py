@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import selectors
+import signal
 import socket
 import ssl
 import struct
@@ -203,4 +204,16 @@ def ask_all(requests):
         connections = [stack.enter_context(Connection(port)) for port, _ in requests]
         for connection, (_, data) in zip(connections, requests):
             connection.send(data)
+        return [connection.read_answer() for connection in connections]
+
+
+def ask_at_once(server, requests):
+    """All requests have arrived before the server looks at the first."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(server.connect()) for _ in requests]
+        server.signal(signal.SIGSTOP)
+        wait_until(server.stopped, "the process is held")
+        for connection, request in zip(connections, requests):
+            connection.send(request)
+        server.signal(signal.SIGCONT)
         return [connection.read_answer() for connection in connections]
