@@ -7,44 +7,48 @@ import pytest
 from harness.counts import action, increase_request
 from harness.http import Connection, ConnectionLost, ask_all, render
 from harness.problems import assert_problem
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 
-def drip(connection, data, pause=0.05):
-    """Sends a byte at a time, each in good time, until the server has had enough. Returns the seconds that took."""
-    start = time.monotonic()
+NEVER = "1h"  # for the deadlines that a test is not about
+
+
+def drip(connection, data, pause=0.02):
+    """Sends a byte at a time, each in good time, until the server has had enough."""
     for byte in data:
         if connection.readable(pause):
-            return time.monotonic() - start
+            return
         connection.try_send(bytes([byte]))
     raise AssertionError("the server read all of it")
 
 
 def test_a_slow_head_is_cut_off_at_its_deadline_however_steadily_it_drips(serve, sqlite_store):
-    server = serve(sqlite_store, "--head-timeout", "1s", "--body-timeout", "30s")
+    server = serve(sqlite_store, "--head-timeout", "300ms", "--body-timeout", NEVER, "--idle-timeout", NEVER)
+    start = time.monotonic()
     with server.connect() as connection:
-        elapsed = drip(connection, render("GET", "/healthz", headers={"X-Long": "x" * 1000}))
+        drip(connection, render("GET", "/healthz", headers={"X-Long": "x" * 1000}))
+        assert time.monotonic() - start >= 0.3
         assert_problem(connection.read_answer(), 408, "REQUEST_TIMEOUT")
         connection.assert_closed()
-    assert 0.9 <= elapsed < 5
 
 
 def test_a_slow_body_is_cut_off_at_its_deadline_however_steadily_it_drips(serve, client, sqlite_store):
-    server = serve(sqlite_store, "--head-timeout", "30s", "--body-timeout", "1s")
+    server = serve(sqlite_store, "--head-timeout", NEVER, "--body-timeout", "300ms", "--idle-timeout", NEVER)
     item = client(server).new_item()
     with server.connect() as connection:
         body = b'{"amount":1,"pad":"' + b"x" * 1000 + b'"}'
         request = render("POST", action(item, "increase"), body)
+        start = time.monotonic()
         connection.send(request[: -len(body)])
-        elapsed = drip(connection, body)
+        drip(connection, body)
+        assert time.monotonic() - start >= 0.3
         assert_problem(connection.read_answer(), 408, "REQUEST_TIMEOUT")
         connection.assert_closed()
-    assert 0.9 <= elapsed < 5
     assert client(server).value(item) == 0
 
 
 def test_a_slow_head_after_a_good_request_is_cut_off_too(serve, sqlite_store):
-    server = serve(sqlite_store, "--head-timeout", "1s", "--idle-timeout", "60s")
+    server = serve(sqlite_store, "--head-timeout", "300ms", "--idle-timeout", NEVER)
     with server.connect() as connection:
         assert connection.ask("GET", "/healthz").status == 200
         drip(connection, render("GET", "/healthz", headers={"X-Long": "x" * 1000}))
@@ -53,16 +57,16 @@ def test_a_slow_head_after_a_good_request_is_cut_off_too(serve, sqlite_store):
 
 
 def test_an_idle_connection_is_closed_without_a_word(serve, sqlite_store):
-    server = serve(sqlite_store, "--idle-timeout", "1s")
+    server = serve(sqlite_store, "--head-timeout", NEVER, "--idle-timeout", "300ms")
     with server.connect() as connection:
-        assert connection.ask("GET", "/healthz").status == 200
         start = time.monotonic()
-        connection.assert_closed(timeout=10.0)
-        assert time.monotonic() - start >= 0.9
+        assert connection.ask("GET", "/healthz").status == 200
+        connection.assert_closed(timeout=HANG_S)
+        assert time.monotonic() - start >= 0.3
 
 
 def test_a_connection_that_never_says_anything_is_closed(serve, sqlite_store):
-    server = serve(sqlite_store, "--head-timeout", "1s", "--idle-timeout", "1s")
+    server = serve(sqlite_store, "--head-timeout", "300ms", "--idle-timeout", "300ms")
     with server.connect() as connection:
         with pytest.raises(ConnectionLost):
             assert connection.read_answer().status == 408
@@ -70,25 +74,25 @@ def test_a_connection_that_never_says_anything_is_closed(serve, sqlite_store):
 
 
 def test_other_clients_do_not_feel_slow_ones(serve, client, sqlite_store):
-    server = serve(sqlite_store, "--loops", "1")
+    """On the one loop that has the slow ones too, which nothing but their end would free."""
+    server = serve(sqlite_store, "--loops", "1", "--head-timeout", NEVER, "--idle-timeout", NEVER)
     counts = client(server)
     item = counts.new_item()
     slow = [server.connect() for _ in range(50)]
     for connection in slow:
         connection.send(b"POST /api/v1/cou")
-    start = time.monotonic()
     assert [counts.increase(item).json()["value"] for _ in range(50)] == list(range(1, 51))
-    assert time.monotonic() - start < 5
+    assert not any(connection.readable(0) for connection in slow), "a slow one was cut off"
     for connection in slow:
         connection.close()
 
 
 def served(port):
-    """Whether a new connection gets an answer of 200."""
+    """Whether a new connection gets an answer of 200, and not a refusal or an end."""
     try:
-        with Connection(port, timeout=0.5) as connection:
+        with Connection(port, timeout=HANG_S) as connection:
             return connection.ask("GET", "/healthz").status == 200
-    except (ConnectionLost, ConnectionError, TimeoutError):
+    except (ConnectionLost, ConnectionError):
         return False
 
 
@@ -101,7 +105,7 @@ def nothing_unread(port):
 
 
 def test_connections_past_the_cap_are_not_served_while_all_others_are_worked_on(serve, client, database, postgres_store):
-    server = serve(postgres_store, "--max-connections", "10", "--deadline", "20s")
+    server = serve(postgres_store, "--max-connections", "10", "--deadline", "1h")
     item = client(server).new_item()
     wait_until(lambda: server.metric("quipu_http_connections") <= 2, "only its client and this look are connected")
     with database.locked_row(item) as release:
@@ -119,7 +123,7 @@ def test_connections_past_the_cap_are_not_served_while_all_others_are_worked_on(
 
 
 def test_a_thousand_connections_at_once_are_all_served(serve, client, store):
-    server = serve(store, "--max-connections", "2000")
+    server = serve(store, "--max-connections", "2000", "--deadline", "1h")
     counts = client(server)
     item = counts.new_item()
     answers = ask_all((server.port, increase_request(item)) for _ in range(1000))

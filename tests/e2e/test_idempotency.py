@@ -240,12 +240,13 @@ def test_a_second_process_waits_for_the_first_to_decide(serve, client, postgres_
     item, key = client(first).new_item(), new_key()
     first.stop()
     first = serve(postgres_store, env={"QUIPU_FAILPOINTS": "commit.before=stop"})
-    second = serve(postgres_store, "--deadline", "20s")
+    second = serve(postgres_store, "--deadline", "1h")
     with first.connect() as one, second.connect() as two:
         one.send(increase_request(item, key=key))
         wait_until(first.stopped, "the first process stops before its commit")
         two.send(increase_request(item, key=key))
-        assert not two.readable(1.0), "the second process answered before the first had decided"
+        wait_until(lambda: second.metric("quipu_parked_commands") == 1, "the second process waits")
+        assert not two.readable(0.1), "the second process answered before the first had decided"
         first.signal(signal.SIGCONT)
         answers = [one.read_answer(), two.read_answer()]
     assert_one_effect(answers)

@@ -4,9 +4,30 @@ import pytest
 
 from harness.counts import new_id
 from harness.load import Load
+from engines import shared
 from harness.problems import assert_problem
 from harness.stores import PostgresStore
 from harness.waiting import wait_until
+
+
+KEYED = pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest.mark.full)], ids=["keyed", "unkeyed"])
+
+
+@pytest.fixture(scope="module")
+def outage_postgres(postgres_server):
+    """For all tests of this file; each has a database of its own. Skips where there is no PostgreSQL."""
+    server = shared.own_postgres()
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_postgres(outage_postgres):
+    if outage_postgres.pid is None:  # a test has left it stopped
+        outage_postgres.start()
+    return outage_postgres
 
 
 @pytest.fixture
@@ -25,7 +46,7 @@ UP = (200, "ready", [{"name": "counts-store", "engine": "postgres", "status": "u
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+@KEYED
 def test_postgres_stopped_under_load_is_a_503_and_recovery_loses_nothing(
     serve, client, own_postgres, store, mode, keyed
 ):
@@ -46,7 +67,7 @@ def test_postgres_stopped_under_load_is_a_503_and_recovery_loses_nothing(
     assert server.metric("quipu_store_errors_total") >= 1
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+@KEYED
 def test_a_postgres_that_falls_silent_under_load_is_a_503_and_every_answer_proves_true(
     serve, client, own_postgres, store, keyed
 ):
@@ -64,7 +85,7 @@ def test_a_postgres_that_falls_silent_under_load_is_a_503_and_every_answer_prove
     load.assert_settled(counts)
 
 
-@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "unkeyed"])
+@KEYED
 def test_sessions_terminated_under_load_lose_nothing(serve, client, store, keyed):
     server = serve(store)
     counts = client(server)

@@ -11,23 +11,19 @@ from harness.pots import (
 )
 from harness.waiting import wait_until
 
-USUAL_SECONDS = 0.5
 ROLES = ["--roles", "pots"]
+PATIENT = ["--deadline", "1h"]  # no request is given up while it waits for a lock
 
 
 def add_one(pot_id, key=None):
     return request("AddCoins", {"pot_id": pot_id, "coins": coins(gold=1)}, key=key)
 
 
-def timed_adds(pots, pot_ids, seconds):
-    """Adds to the pots in turn for that long; returns how long each took, sorted."""
-    took = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        start = time.monotonic()
-        pots.get("AddCoins", {"pot_id": pot_ids[len(took) % len(pot_ids)], "coins": coins(bronze=1)})
-        took.append(time.monotonic() - start)
-    return sorted(took)
+def add_to_all(pots, pot_ids, rounds):
+    """Adds to every pot that often, one request after the other."""
+    for _ in range(rounds):
+        for pot_id in pot_ids:
+            pots.get("AddCoins", {"pot_id": pot_id, "coins": coins(bronze=1)})
 
 
 def locked_by_another(serve, pots_client, store, seconds, *arguments):
@@ -42,25 +38,33 @@ def locked_by_another(serve, pots_client, store, seconds, *arguments):
     return server, pots_client(server), pot_id, tables
 
 
-def test_a_locked_pot_waits_and_is_aborted_while_others_are_served_in_their_usual_time(serve, pots_client, store):
+def test_while_requests_wait_for_a_locked_pot_others_are_served(serve, pots_client, store):
+    """There are more retries than the test has time for: who is answered did not wait for them."""
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, store, 3600, "--deadline", "30s", "--pots-lock-wait", "50ms", "--pots-lock-retries", "50")
+        serve, pots_client, store, 3600, *PATIENT, "--pots-lock-wait", "50ms", "--pots-lock-retries", "1000000")
     others = [pots.new_pot(max_coins=10**6) for _ in range(10)]
-    key = new_key()
     waiting = [server.connect() for _ in range(6)]
-    start = time.monotonic()
-    for connection in waiting[1:]:
+    for connection in waiting:
         connection.send(add_one(pot_id))
-    waiting[0].send(request("RemoveCoins", {"pot_id": pot_id, "count": 1}, key=key))
-    took = timed_adds(pots, others, seconds=0.5)
+    wait_until(lambda: server.metric("quipu_parked_commands") == 6, "all are parked")
+    add_to_all(pots, others, rounds=10)
     assert not any(connection.readable(0) for connection in waiting), "answered while there were retries left"
     assert server.metric("quipu_parked_commands") == 6
+    tables.unlock(pot_id)
     for connection in waiting:
-        assert_error(connection.read_answer(), "aborted", "POT_LOCKED")
+        assert connection.read_answer().status == 200
         connection.close()
-    assert 1.25 <= time.monotonic() - start < 15, "50 times 50 ms, give or take half"
-    p99 = took[int(len(took) * 0.99)]
-    assert p99 < USUAL_SECONDS, f"p99 {p99:.3f} s over {len(took)} requests"
+    assert stored_coins(tables, pot_id) == {"SILVER": 5, "GOLD": 6}
+
+
+def test_a_pot_that_stays_locked_is_aborted_after_its_retries(serve, pots_client, store):
+    server, pots, pot_id, tables = locked_by_another(
+        serve, pots_client, store, 3600, *PATIENT, "--pots-lock-wait", "50ms", "--pots-lock-retries", "10")
+    key = new_key()
+    start = time.monotonic()
+    answer = pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}, key=key)
+    assert_error(answer, "aborted", "POT_LOCKED")
+    assert time.monotonic() - start >= 0.25, "10 times 50 ms, give or take half"
     assert stored_coins(tables, pot_id) == {"SILVER": 5}
     assert stored_lock(tables, pot_id) == FOREIGN
     wait_until(lambda: server.metric("quipu_parked_commands") == 0, "nothing is parked")
@@ -72,11 +76,12 @@ def test_a_locked_pot_waits_and_is_aborted_while_others_are_served_in_their_usua
 
 def test_once_the_lock_expires_the_requests_go_through(serve, pots_client, store):
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, store, 2.5, "--deadline", "30s", "--pots-lock-retries", "1000")
+        serve, pots_client, store, 3600, *PATIENT, "--pots-lock-retries", "1000000")
     waiting = [server.connect() for _ in range(5)]
     for connection in waiting:
         connection.send(add_one(pot_id))
-    assert not waiting[0].readable(0.1)
+    wait_until(lambda: server.metric("quipu_parked_commands") == 5, "all wait")
+    tables.lock(pot_id, 0.1)
     for connection in waiting:
         assert connection.read_answer().status == 200
         connection.close()
@@ -85,10 +90,8 @@ def test_once_the_lock_expires_the_requests_go_through(serve, pots_client, store
 
 
 def test_a_lock_that_has_expired_long_ago_is_taken_over_at_once(serve, pots_client, store):
-    server, pots, pot_id, tables = locked_by_another(serve, pots_client, store, -1)
-    start = time.monotonic()
+    server, pots, pot_id, tables = locked_by_another(serve, pots_client, store, -1, "--pots-lock-retries", "0")
     assert pots.get("RemoveCoins", {"pot_id": pot_id, "coins": coins(silver=2)}) == {"coins": coins(silver=2)}
-    assert time.monotonic() - start < USUAL_SECONDS
     assert stored_lock(tables, pot_id) is None
 
 
@@ -100,32 +103,30 @@ def test_a_lock_without_an_end_never_expires(serve, pots_client, store):
 
 
 def test_looking_takes_no_lock_and_waits_for_none(serve, pots_client, store):
-    server, pots, pot_id, tables = locked_by_another(serve, pots_client, store, 3600)
-    start = time.monotonic()
+    """The lock stays for an hour, and so would who waited for it."""
+    server, pots, pot_id, tables = locked_by_another(
+        serve, pots_client, store, 3600, *PATIENT, "--pots-lock-retries", "1000000")
     assert pots.content(pot_id) == {"SILVER": 5}
     assert pots.get("ViewPot", {"pot_id": pot_id})["pot_id"] == pot_id
-    assert time.monotonic() - start < USUAL_SECONDS
     assert stored_lock(tables, pot_id) == FOREIGN
 
 
 def test_no_retries_is_aborted_at_once(serve, pots_client, store):
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, store, 3600, "--pots-lock-wait", "10s", "--pots-lock-retries", "0")
-    start = time.monotonic()
+        serve, pots_client, store, 3600, *PATIENT, "--pots-lock-wait", "1h", "--pots-lock-retries", "0")
     assert_error(pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}), "aborted", "POT_LOCKED")
-    assert time.monotonic() - start < USUAL_SECONDS
 
 
 def test_at_the_deadline_a_waiting_request_is_unavailable(serve, pots_client, store):
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, store, 3600, "--deadline", "300ms", "--pots-lock-retries", "1000")
+        serve, pots_client, store, 3600, "--deadline", "300ms", "--pots-lock-retries", "1000000")
     assert_error(pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}), "unavailable", "OVERLOADED")
     assert stored_coins(tables, pot_id) == {"SILVER": 5}
 
 
 def test_requests_that_waited_together_are_served_under_one_taking_of_the_lock(serve, pots_client, postgres_store):
     server, pots, pot_id, tables = locked_by_another(
-        serve, pots_client, postgres_store, 3600, "--deadline", "30s", "--pots-lock-retries", "1000")
+        serve, pots_client, postgres_store, 3600, *PATIENT, "--pots-lock-retries", "1000000")
     connections = [server.connect() for _ in range(30)]
     for connection in connections:
         connection.send(add_one(pot_id))
@@ -157,25 +158,23 @@ def test_only_changed_kinds_are_written(serve, pots_client, postgres_store):
 
 
 def test_a_row_that_another_transaction_holds_stops_only_its_pot(serve, pots_client, postgres_store):
-    server = serve(postgres_store, *ROLES, "--pots-lock-retries", "20")
+    server = serve(postgres_store, *ROLES, *PATIENT, "--pots-lock-retries", "1000000")
     pots, tables = pots_client(server), tables_of(postgres_store)
     held, other = pots.new_pot(), pots.new_pot(max_coins=10**6)
     with contextlib.closing(tables.connect()) as session, server.connect() as connection:
         session.autocommit = False
         session.cursor().execute("SELECT 1 FROM pot WHERE id = %s FOR UPDATE", (held,))
         connection.send(add_one(held))
-        took = timed_adds(pots, [other], seconds=0.3)
-        assert took[len(took) // 2] < USUAL_SECONDS
-        assert_error(connection.read_answer(), "aborted", "POT_LOCKED")
-        connection.send(add_one(held))
         wait_until(lambda: server.metric("quipu_parked_commands") == 1, "the request is parked")
+        add_to_all(pots, [other], rounds=20)
+        assert not connection.readable(0), "answered while the row was held"
         session.rollback()
         assert connection.read_answer().status == 200
     assert stored_coins(tables, held) == {"GOLD": 1}
 
 
 def test_a_name_that_another_transaction_is_taking_is_waited_for(serve, pots_client, postgres_store):
-    server = serve(postgres_store, *ROLES, "--deadline", "30s", "--pots-lock-retries", "1000")
+    server = serve(postgres_store, *ROLES, *PATIENT, "--pots-lock-retries", "1000000")
     pots, tables = pots_client(server), tables_of(postgres_store)
     name = new_name()
     for commits, code in ((False, 200), (True, 409)):
@@ -197,10 +196,8 @@ def test_a_crash_leaves_no_lock_behind(serve, pots_client, store):
     with doomed.connect() as connection:
         connection.send(add_one(pot_id))
         doomed.expect_to_be_killed()
-    pots = pots_client(serve(store, *ROLES))
-    start = time.monotonic()
+    pots = pots_client(serve(store, *ROLES, "--pots-lock-retries", "0"))
     pots.get("AddCoins", {"pot_id": pot_id, "coins": coins(gold=1)})
-    assert time.monotonic() - start < USUAL_SECONDS
     assert pots.content(pot_id) == {"SILVER": 5, "GOLD": 1}
 
 

@@ -1,6 +1,7 @@
 """A Twirp client that shares nothing with Quipu: protobuf-ts from npm, generated from proto/ and run by Node.
 
-It is not among Debian's packages, so where Node, npm or its registry is not there, this is skipped and says so.
+It is not among Debian's packages, so where Node, npm or its registry is not there, this is skipped and says so. As it
+comes from the network, it runs in make test-full; google.protobuf is the other side in test_pots_wire.py.
 """
 
 import pathlib
@@ -41,6 +42,7 @@ def node_client(tmp_path_factory):
     return folder / "client.js"
 
 
+@pytest.mark.full
 def test_an_independent_client_makes_every_call_in_both_encodings(node_client, serve, store):
     server = serve(store, "--roles", "pots")
     done = subprocess.run(

@@ -13,6 +13,7 @@ from harness.waiting import wait_until
 from harness.webhook import Webhook
 
 SECRET = "s3cr3t"
+HASTY = ["--roles", "all", "--log-level", "debug", "--deadline", "100ms"]  # no answer is waited for that cannot come
 PAGES = ["/metrics", "/readyz", "/healthz", "/openapi.json", "/operator/dlq/outbox", "/operator/dlq/notification"]
 
 
@@ -89,7 +90,7 @@ def test_the_same_urls_are_taken_from_variables_and_files(binary, tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "nowhere.invalid:1"], ids=["refused", "unknown"])
 def test_engines_that_are_not_there(serve, sqlite_store, host):
-    server = serve(sqlite_store, "--roles", "all", "--log-level", "debug", env=urls(host), ready=False)
+    server = serve(sqlite_store, *HASTY, env=urls(host), ready=False)
     wait_until(lambda: "store" in server.log_text(), "the trouble is logged")
     assert server.ask("GET", "/readyz").status == 503
     check_server(server)
@@ -102,7 +103,7 @@ def test_engines_that_refuse_the_password(serve, sqlite_store, own_postgres, own
         "QUIPU_CACHE": f"redis://:{SECRET}@127.0.0.1:{own_redis.port}",
         "QUIPU_UNREAD_BUS": f"amqp://guest:{SECRET}@127.0.0.1:{rabbitmq_server.port}",
     }
-    server = serve(sqlite_store, "--roles", "all", "--log-level", "debug", env=env, ready=False)
+    server = serve(sqlite_store, *HASTY, env=env, ready=False)
     for part in ("cache", "unread"):
         wait_until(lambda part=part: part in server.log_text(), f"trouble with {part} is logged")
     check_server(server)

@@ -24,7 +24,6 @@ from harness.stores import SqliteStore
 from harness.tls import Certificate, Wire
 from harness.waiting import HANG_S, wait_until
 
-MANY = 2000
 KIB_PER_CONNECTION = 32  # with what AddressSanitizer puts around every piece of memory
 # AddressSanitizer keeps 256 MB of what was freed: far more than all connections take
 LITTLE_QUARANTINE = {"ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=4"}
@@ -300,7 +299,8 @@ def test_garbage_instead_of_a_hello_is_ended_and_counted(server, garbage):
 
 
 def test_a_slow_handshake_is_cut_off(serve, sqlite_store, certificate):
-    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "500ms", tls=certificate.trust())
+    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "300ms", "--idle-timeout", "1h",
+                   tls=certificate.trust())
     start = time.monotonic()
     with Connection(server.port) as silent, Wire(server.port, certificate.trust()) as slow:
         slow.try_handshake()
@@ -312,7 +312,7 @@ def test_a_slow_handshake_is_cut_off(serve, sqlite_store, certificate):
                     break
             assert slow.socket.recv(1) == b""
         silent.assert_closed()
-    assert 0.4 < time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.3
     assert handshakes(server, "timeout") == 2
     assert server.ask("GET", "/healthz").status == 200
 
@@ -395,7 +395,8 @@ def test_api_keys_are_asked_for_under_tls(serve, sqlite_store, certificate, tmp_
 
 
 def test_sigterm_finishes_what_has_begun_and_ends_the_rest(serve, sqlite_store, certificate):
-    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "2s", tls=certificate.trust())
+    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "1h", "--idle-timeout", "1h",
+                   "--drain-timeout", "1h", tls=certificate.trust())
     item = create(server)
     with server.connect() as begun, server.connect() as idle, Connection(server.port) as silent, \
             Wire(server.port, certificate.trust()) as greeting:
@@ -405,7 +406,6 @@ def test_sigterm_finishes_what_has_begun_and_ends_the_rest(serve, sqlite_store, 
         greeting.flush()
         greeting.receive()
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") == 2, "the request has begun")
-        start = time.monotonic()
         server.signal(signal.SIGTERM)
         idle.assert_closed()
         silent.assert_closed()
@@ -418,22 +418,23 @@ def test_sigterm_finishes_what_has_begun_and_ends_the_rest(serve, sqlite_store, 
         greeting.flush()
         assert b'"value":2' in greeting.read_all()
     assert server.wait_exit() == 0
-    assert time.monotonic() - start < 5
 
 
-def test_thousands_of_idle_connections_are_small(serve, sqlite_store, certificate):
+@pytest.mark.parametrize("many", [400, pytest.param(2000, marks=pytest.mark.full)])
+def test_many_idle_connections_are_small(serve, sqlite_store, certificate, many):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    server = serve(sqlite_store, *certificate.arguments(), tls=certificate.trust(), env=LITTLE_QUARANTINE)
+    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "1h", "--idle-timeout", "1h",
+                   tls=certificate.trust(), env=LITTLE_QUARANTINE)
     try:
         with contextlib.ExitStack() as stack:
             for _ in range(100):  # what the first connections cost is not for each
                 stack.enter_context(server.connect())
             before = server.resident_kib()
-            connections = [stack.enter_context(server.connect()) for _ in range(MANY)]
+            connections = [stack.enter_context(server.connect()) for _ in range(many)]
             for connection in connections:
                 assert connection.ask("GET", "/healthz").status == 200
-            each = (server.resident_kib() - before) / MANY
+            each = (server.resident_kib() - before) / many
             print(f"{each:.1f} KiB for each idle connection")
             assert each < KIB_PER_CONNECTION
             assert server.ask("GET", "/healthz").status == 200

@@ -58,14 +58,14 @@ def test_sighup_takes_the_new_certificate_under_load_and_no_request_fails(renewe
     for thread in threads:
         thread.start()
     with server.connect() as old, Load(server.port, items, threads=4, tls=server.tls) as load:
-        load.wait_acknowledged(50)
+        load.wait_acknowledged(20)
         assert shown(server) == end[0]
         now.install(later)
         server.signal(signal.SIGHUP)
         wait_until(lambda: shown(server) == end[1], "new connections see the new certificate")
         for _ in range(5):
             server.signal(signal.SIGHUP)
-            load.wait_acknowledged(50)
+            load.wait_acknowledged(20)
         assert old.ask("GET", "/healthz").status == 200
         assert old.socket.getpeercert(binary_form=True) == end[0]
     stop.set()

@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import random
 import threading
-import time
 
 from .http import Connection, ConnectionLost
 from .pots import KINDS, counts_of, new_key, request
@@ -40,14 +39,13 @@ def random_change(choose, pot_ids):
 
 
 class PotLoad(threading.Thread):
-    """Keeps a burst of random changes under way on connections to one server, for a time, or until it is gone."""
+    """Keeps a burst of random changes under way on connections to one server, until it is stopped or that is gone."""
 
-    def __init__(self, port, pot_ids, seed, connections=24, keyed=True, until=None):
+    def __init__(self, port, pot_ids, seed, connections=24, keyed=True):
         super().__init__(daemon=True)
         self._port, self._pot_ids, self._keyed = port, pot_ids, keyed
         self._choose = random.Random(seed)
         self._size = connections
-        self._until = until or float("inf")  # time.monotonic()
         self._stopping = threading.Event()
         self.balance = collections.Counter()  # (pot_id, kind) -> added less removed, as acknowledged
         self.acknowledged = 0
@@ -69,7 +67,7 @@ class PotLoad(threading.Thread):
             connections = [Connection(self._port, timeout=HANG_S) for _ in range(self._size)]
         except ConnectionError:
             return
-        while not self._stopping.is_set() and time.monotonic() < self._until and self._burst(connections):
+        while not self._stopping.is_set() and self._burst(connections):
             pass
         for connection in connections:
             connection.close()

@@ -1,0 +1,156 @@
+"""A server that plays the routes of the operator's commands, and what those commands say when they refuse or fail."""
+
+import base64
+import contextlib
+import http.server
+import json
+import socket
+import threading
+import urllib.parse
+
+KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
+
+
+def letter(kind, number, **more):
+    return {
+        "id": f"id-{number}", "kind": kind, "event_type": "EntitlementGranted", "aggregate_key": f"user-{number}:gold",
+        "position": "", "error": "HTTP 500", "attempt_count": 10, "created_at": "2026-01-08T07:10:00Z", **more,
+    }
+
+
+class Problem(Exception):
+    def __init__(self, status, code, detail):
+        super().__init__(detail)
+        self.status = status
+        self.body = {"type": "about:blank", "title": "Title", "status": status, "code": code, "detail": detail}
+
+
+class Operator(http.server.BaseHTTPRequestHandler):
+    """The routes of the server, on letters that a test puts into `self.server.letters`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.serve()
+
+    def do_POST(self):
+        self.serve()
+
+    def serve(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.requests.append((self.command, self.path, dict(self.headers.items()), body))
+        with self.server.lock:
+            override = self.server.overrides.get(urllib.parse.urlsplit(self.path).path)
+        if override:
+            override(self)
+            return
+        try:
+            answer, headers = self.route(json.loads(body) if body else None)
+            self.send(200, answer, headers)
+        except Problem as problem:
+            self.send(problem.status, problem.body, {}, "application/problem+json")
+
+    def send(self, status, answer, headers=None, content_type="application/json"):
+        data = answer if isinstance(answer, bytes) else json.dumps(answer, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def route(self, body):
+        path, _, query = self.path.partition("?")
+        query = dict(urllib.parse.parse_qsl(query))
+        match [urllib.parse.unquote(part) for part in path.split("/")[1:]]:
+            case ["operator", "dlq", kind] if kind in self.server.letters and self.command == "GET":
+                return self.list(kind, query)
+            case ["operator", "dlq", kind, name] if kind in self.server.letters and self.command == "GET":
+                found = self.find(kind, name)
+                return {**found, "payload": base64.b64encode(b"\x00\x01").decode(), "event": {"user_id": "ü"}}, {}
+            case ["operator", "dlq", kind, name, "replay"] if kind in self.server.letters and body is None:
+                return self.settle(kind, name, "REPLAYED", {})
+            case ["operator", "dlq", kind, name, "discard"] if kind in self.server.letters and body["why"]:
+                return self.settle(kind, name, "DISCARDED", body)
+            case ["operator", "outbox", "resend"] if "outbox" in self.server.letters:
+                self.server.since = body["since"]
+                return {"resent": self.server.resent}, {}
+        raise Problem(404, "ROUTE_NOT_FOUND", "nothing is served here")
+
+    def list(self, kind, query):
+        letters = self.server.letters[kind]
+        size = min(int(query.get("limit", 50)), self.server.page)
+        start = int(query.get("after", 0))
+        headers = {}
+        if start + size < len(letters):
+            headers["Link"] = f'</operator/dlq/{kind}?limit={size}&after={start + size}>; rel="next"'
+        return {"letters": letters[start : start + size]}, headers
+
+    def find(self, kind, name):
+        for one in self.server.letters[kind]:
+            if one["id"] == name:
+                return one
+        raise Problem(404, "DEAD_LETTER_NOT_FOUND", f'no dead letter of the kind {kind} has the id "{name}"')
+
+    def settle(self, kind, name, resolution, body):
+        found = self.find(kind, name)
+        if found["event_type"] is None and resolution == "REPLAYED":
+            raise Problem(409, "DEAD_LETTER_UNREADABLE", "its event cannot be read, so it cannot be sent again")
+        self.server.letters[kind].remove(found)
+        self.server.settled.append((kind, name, resolution, body.get("why")))
+        return {"id": name, "kind": kind, "resolution": resolution}, {}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address=("127.0.0.1", 0)):
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Operator)
+        self.lock = threading.Lock()
+        self.letters = {kind: [] for kind in KINDS}
+        self.requests = []
+        self.overrides = {}
+        self.settled = []
+        self.page = 50
+        self.resent = 0
+        self.since = None
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_):
+        """A client that hangs up is no error of the test."""
+
+    def override(self, path, answer):
+        with self.lock:
+            self.overrides[path] = answer
+
+
+@contextlib.contextmanager
+def running(server):
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def refused(done, *words):
+    """A wrong use: exit 2, a sentence, nothing on standard output."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    for word in words:
+        assert word in done.stderr
+    return done.stderr.startswith("quipu: ")
+
+
+def failed(done, message):
+    assert done.returncode == 1
+    assert done.stderr == f"quipu: {message}\n"
