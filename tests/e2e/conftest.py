@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from engines import shared  # noqa: E402  (the folders are named above)
 from engines.rabbitmq import RabbitMQ  # noqa: E402
-from engines.server import Unavailable  # noqa: E402
+from harness.available import available  # noqa: E402
 from harness import nats as nt  # noqa: E402
 from harness import redis as rd  # noqa: E402
 from harness.counts import Counts  # noqa: E402
@@ -74,25 +74,14 @@ def openapi():
 @pytest.fixture(scope="session")
 def postgres_server():
     """The PostgreSQL of the run, to create databases in. Tests that stop or kill one use `own_postgres`."""
-    with _available(shared.databases) as server:
+    with available(shared.databases) as server:
         yield server
 
 
 @pytest.fixture
 def own_postgres(request):
-    with _available(shared.own_postgres) as server:
+    with available(shared.own_postgres) as server:
         show_on_failure(request.node, "PostgreSQL's log", server.log_tail)
-        yield server
-
-
-@contextlib.contextmanager
-def _available(start):
-    """The server that `start` starts; the test is skipped, with the reason, if it cannot be had."""
-    with contextlib.ExitStack() as resources:
-        try:
-            server = resources.enter_context(start())
-        except Unavailable as reason:
-            pytest.skip(str(reason))
         yield server
 
 
@@ -247,13 +236,13 @@ def http_counts(http_server, client):
 @pytest.fixture(scope="session")
 def redis_server():
     """A Redis for all tests of this process. Tests that stop it or flush it use `own_redis`."""
-    with _available(rd.Redis) as server:
+    with available(rd.Redis) as server:
         yield server
 
 
 @pytest.fixture
 def own_redis(request):
-    with _available(rd.Redis) as server:
+    with available(rd.Redis) as server:
         show_on_failure(request.node, "Redis's log", server.log_tail)
         yield server
 
@@ -386,7 +375,7 @@ def pots(pots_server, pots_client):
 
 @contextlib.contextmanager
 def _running_nats(node):
-    with _available(nt.Nats) as server:
+    with available(nt.Nats) as server:
         show_on_failure(node, "NATS's log", server.log_tail)
         yield server
 
@@ -484,14 +473,14 @@ def entitlements(entitlements_server, entitlements_client):
 @pytest.fixture(scope="session")
 def rabbitmq_server():
     """The RabbitMQ of the run, to create virtual hosts in. Files whose tests stop it have one of their own."""
-    with _available(shared.hosts) as server:
+    with available(shared.hosts) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def own_rabbitmq():
     """A RabbitMQ that belongs to one file."""
-    with _available(RabbitMQ) as server:
+    with available(RabbitMQ) as server:
         yield server
 
 

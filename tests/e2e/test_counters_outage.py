@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from engines import shared
+from harness.available import available
 from harness.counts import new_key
 from harness.http import Connection, ConnectionLost
 from harness.rabbitmq import NEW_QUEUE, READ_QUEUE, Host
@@ -128,13 +129,10 @@ def test_a_start_without_redis_serves(serve, unread_client, own_redis_unread, ow
 
 
 @pytest.fixture(scope="module")
-def outage_postgres(postgres_server):
+def outage_postgres():
     """For all tests of this file that stop it; each has a database of its own. Skips where there is no PostgreSQL."""
-    server = shared.own_postgres()
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    with available(shared.own_postgres) as server:
+        yield server
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ import signal
 import pytest
 
 from harness.counts import new_key
+from harness.available import available
 from harness.gateway import new_user, send_request
 from harness.gateway_stacks import PostgresStack
 from harness.http import ask_all, ask_at_once
-from harness.redis import Redis, Tap, Unavailable, hash_key
+from harness.redis import Redis, Tap, hash_key
 from harness.waiting import wait_until
 
 NEEDED = {"rateLimit", "currentCount", "windowStart"}
@@ -28,11 +29,7 @@ def serve(serve):
 @pytest.fixture(scope="module")
 def module_redis():
     """Of this file: its tests empty it and look at all that it holds."""
-    try:
-        server = Redis()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with server:
+    with available(Redis) as server:
         yield server
 
 

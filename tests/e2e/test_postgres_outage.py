@@ -2,9 +2,10 @@
 
 import pytest
 
+from engines import shared
+from harness.available import available
 from harness.counts import new_id
 from harness.load import Load
-from engines import shared
 from harness.problems import assert_problem
 from harness.stores import PostgresStore
 from harness.waiting import wait_until
@@ -14,13 +15,10 @@ KEYED = pytest.mark.parametrize("keyed", [True, pytest.param(False, marks=pytest
 
 
 @pytest.fixture(scope="module")
-def outage_postgres(postgres_server):
+def outage_postgres():
     """For all tests of this file; each has a database of its own. Skips where there is no PostgreSQL."""
-    server = shared.own_postgres()
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    with available(shared.own_postgres) as server:
+        yield server
 
 
 @pytest.fixture
