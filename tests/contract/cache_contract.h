@@ -4,6 +4,7 @@
 
 /* Each returns how many have failed. */
 int cache_counter_tests(void);
+int cache_counter_batch_tests(void);
 int cache_counter_rule_tests(void);
 
 #endif

@@ -11,15 +11,12 @@ static struct key_record make_record(struct engine *engine, const char *scope, c
 	struct key_record record = {
 		.scope = engine_name(engine, scope),
 		.key = slice_of(key),
-		.answer =
-			{
-				.http_status = 201,
-				.content_type = SLICE("application/json"),
-				.location = SLICE("/api/v1/internal/counts/a"),
-				.body = SLICE("{\"itemId\":\"a\",\"value\":1}"),
-			},
 	};
+	struct answer answer = {.http_status = 201, .content_type = SLICE("application/json")};
 
+	answer.location = slice_of("/api/v1/internal/counts/a");
+	answer.body = slice_of("{\"itemId\":\"a\",\"value\":1}");
+	record.answer = answer;
 	memset(record.fingerprint, 7, sizeof(record.fingerprint));
 	return record;
 }

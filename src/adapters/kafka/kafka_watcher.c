@@ -18,6 +18,7 @@
 #define PROBE_UP_INTERVAL_MS 1000
 #define PROBE_DOWN_INTERVAL_MS 100
 #define CREATE_TIMEOUT_MS 10000
+#define LEADER_TIMEOUT_MS 2000
 
 /* So that what one producer could send, a dead letter with more headers can still hold. */
 #define MESSAGE_BYTES_MAX "2097152"
@@ -113,6 +114,31 @@ static void ask_for(struct kafka_bus *bus, const char *name)
 	rd_kafka_topic_destroy(topic);
 }
 
+/*
+ * A broker names itself as the leader of a new partition a moment before it takes messages for it.
+ * It refuses those of that moment, which are sent again, and takes the next: then the first
+ * messages of a producer, whose numbers the broker does not know yet, come out of order. So nobody
+ * publishes before every leader has answered; each is asked until it does, or its time is over.
+ */
+static void await_leaders(struct kafka_bus *bus, const char *name)
+{
+	int partitions = 0;
+
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (!strcmp(bus->channels[i].name, name))
+			partitions = bus->channels[i].partitions;
+	}
+	for (int i = 0; i < partitions && !atomic_load(&bus->stopping); i++) {
+		int64_t low, high;
+		rd_kafka_resp_err_t err = rd_kafka_query_watermark_offsets(
+			bus->watch.rk, name, i, &low, &high, LEADER_TIMEOUT_MS);
+
+		if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			log_line(LOG_DEBUG, "bus", "%s: the leader of %s/%d does not answer: %s",
+				bus->base.name, name, i, rd_kafka_err2str(err));
+	}
+}
+
 static void note_topic(struct kafka_bus *bus, const rd_kafka_topic_result_t *result)
 {
 	rd_kafka_resp_err_t err = rd_kafka_topic_result_error(result);
@@ -124,7 +150,9 @@ static void note_topic(struct kafka_bus *bus, const rd_kafka_topic_result_t *res
 		log_line(LOG_WARN, "bus", "%s: cannot make topic %s: %s", bus->base.name, name,
 			rd_kafka_err2str(err));
 		ask_for(bus, name);
+		return;
 	}
+	await_leaders(bus, name);
 }
 
 static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
