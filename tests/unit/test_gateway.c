@@ -540,7 +540,7 @@ static void run_storm(uint64_t seed)
 static void test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus(void **unused)
 {
 	(void)unused;
-	for (uint64_t seed = 1; seed <= effort(1000, 50000); seed++) {
+	for (uint64_t seed = 1; seed <= effort(1000, 20000); seed++) {
 		seed_begin(seed);
 		run_storm(seed);
 	}
