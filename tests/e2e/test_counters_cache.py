@@ -30,7 +30,7 @@ def stack(postgres_server, rabbitmq_server, redis, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def module_writer(module_serve, stack):
+def module_writer(stack, module_serve):
     return serve_counters(module_serve, stack)
 
 

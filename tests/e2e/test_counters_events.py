@@ -31,7 +31,7 @@ def stack(postgres_server, rabbitmq_server, redis_server, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def module_counters(module_serve, stack):
+def module_counters(stack, module_serve):
     server = module_serve(stack.play("counters"))
     wait_until(lambda: stack.host.depth(READ_QUEUE) is not None, "the queues are declared")
     return server
