@@ -48,7 +48,7 @@ def shared_stack(postgres_server, module_redis, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def module_server(module_serve, shared_stack):
+def module_server(shared_stack, module_serve):
     return wait_redis(module_serve(shared_stack))
 
 
