@@ -55,6 +55,10 @@ TSAN_FAULTS = ["nats_faults", "nats_delivery_faults", "redis_waker_faults"]
 TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py",
             "test_tls_certificates.py"]
 
+# Tests with random cases, whose number QUIPU_EFFORT decides (tests/support/effort.h).
+RANDOM_UNIT = ["counts", "gateway", "limits", "pot_draw", "tls", "unread"]
+FULL_EFFORT = {"QUIPU_EFFORT": "full"}
+
 
 @dataclasses.dataclass
 class Job:
@@ -143,7 +147,7 @@ def tsan():
     return (unit(TSAN, "tsan", TSAN_UNIT, TSAN_OPTIONS) + faults(TSAN, "tsan", TSAN_FAULTS, TSAN_OPTIONS)
             + contract(TSAN, "tsan", TSAN_CONTRACTS, TSAN_OPTIONS)
             + [pytest("tsan/e2e", "tsan", ["-n", "2", "--dist", "loadfile", *files], TSAN,
-                      {**TSAN_OPTIONS, "QUIPU_LONG_SECONDS": "5"}, slots=2)])
+                      {**TSAN_OPTIONS, **FULL_EFFORT}, slots=2)])
 
 
 def quick():
@@ -155,10 +159,15 @@ def coverage():
     return [e2e(COVERAGE, "coverage"), *contract(COVERAGE, "coverage"), *unit(COVERAGE, "coverage")]
 
 
+def random():
+    """Tests with random cases, with many times the cases that make test has."""
+    return unit(ASAN, "random", RANDOM_UNIT, FULL_EFFORT)
+
+
 def rest():
     alone = e2e(kind="e2e-full", marked="full", workers=1)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
-    return [alone, image, *faults(), *tsan(), *coverage()]
+    return [alone, image, *faults(), *random(), *tsan(), *coverage()]
 
 
 SETS = {"quick": quick, "rest": rest, "full": lambda: quick() + rest(), "coverage": coverage}
