@@ -103,6 +103,8 @@ def run(jobs, slots):
     report.print_table(cases)
     report.print_times(execution.seconds, cases, 8)
     report.print_skips(cases, execution.notes + servers.notes)
+    if interrupted:
+        print("interrupted: this is what had run")
     status = report.print_totals(cases, progress.elapsed_s)
     return INTERRUPTED if interrupted else status
 

@@ -19,6 +19,10 @@ TREES = {
 }
 TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
 E2E_WORKERS = 3  # most tests wait most of the time: for servers, commits, leases
+# The files that take longest begin first, so that none of them is left alone at the end.
+E2E_FIRST = ["counters_outage", "counters_events", "verify", "gateway_kafka", "counters_cache", "postgres_outage",
+             "entitlements_crash", "sender", "verify_plans", "entitlements_outage", "pots_locks", "gateway_crash",
+             "unread_plans", "startup", "idempotency", "counters_stream", "access_tokens", "tls", "secrets"]
 
 # Each port's suite and the engines it runs on.
 CONTRACTS = {
@@ -131,9 +135,14 @@ def pytest(name, kind, arguments, tree=ASAN, env=None, slots=1):
     return Job(name, kind, "pytest", list(arguments), tree, env=env, needs=SHARED if tree else (), slots=slots)
 
 
+def e2e_files():
+    first = [f"tests/e2e/test_{name}.py" for name in E2E_FIRST]
+    return first + sorted({str(path.relative_to(ROOT)) for path in ROOT.glob("tests/e2e/test_*.py")} - set(first))
+
+
 def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
     return pytest(kind if kind != "coverage" else "coverage/e2e", kind,
-                  ["-n", str(workers), "--dist", "loadfile", "-m", marked, "tests/e2e"], tree, slots=workers)
+                  ["-n", str(workers), "--dist", "loadfile", "-m", marked, *e2e_files()], tree, slots=workers)
 
 
 def targets(jobs, tree):
