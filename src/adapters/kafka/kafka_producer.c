@@ -200,14 +200,21 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 	producer->outstanding++;
 }
 
+/*
+ * Waits until the library's threads have dropped what they hold: one that comes to it later would
+ * drop messages of the next publish. While no broker answers such a thread may be stuck in looking
+ * up a name; then nobody waits for it, and the next publish has a client of its own.
+ */
 static void take_back(struct kafka_producer *producer)
 {
-	rd_kafka_resp_err_t err = rd_kafka_purge(producer->client->rk,
-		RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+	bool waits = atomic_load(&producer->bus->up);
+	int how = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT;
+	rd_kafka_resp_err_t err = rd_kafka_purge(
+		producer->client->rk, waits ? how : how | RD_KAFKA_PURGE_F_NON_BLOCKING);
 
 	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 	serve_until(producer, clock_steady_ns(&clock_system) + PURGE_GRACE_NS);
-	producer->lost |= producer->outstanding > 0;
+	producer->lost |= producer->outstanding > 0 || !waits;
 }
 
 static void replace_client(struct kafka_producer *producer)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "adapters/kafka/kafka_internal.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #define PROBE_UP_TIMEOUT_MS 3000
@@ -18,7 +19,7 @@
 #define PROBE_UP_INTERVAL_MS 1000
 #define PROBE_DOWN_INTERVAL_MS 100
 #define CREATE_TIMEOUT_MS 10000
-#define LEADER_TIMEOUT_MS 2000
+#define LEADER_PAUSE_MS 10
 
 /* So that what one producer could send, a dead letter with more headers can still hold. */
 #define MESSAGE_BYTES_MAX "2097152"
@@ -114,28 +115,38 @@ static void ask_for(struct kafka_bus *bus, const char *name)
 	rd_kafka_topic_destroy(topic);
 }
 
+static int partitions_of(const struct kafka_bus *bus, const char *name)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (!strcmp(bus->channels[i].name, name))
+			return bus->channels[i].partitions;
+	}
+	return 0;
+}
+
 /*
  * A broker names itself as the leader of a new partition a moment before it takes messages for it.
  * It refuses those of that moment, which are sent again, and takes the next: then the first
  * messages of a producer, whose numbers the broker does not know yet, come out of order. So nobody
- * publishes before every leader has answered; each is asked until it does, or its time is over.
+ * publishes before every leader has answered; each is asked again and again until it does, for as
+ * long as making topics may take.
  */
 static void await_leaders(struct kafka_bus *bus, const char *name)
 {
-	int partitions = 0;
+	int64_t until_ns = clock_steady_ns(&clock_system) + CREATE_TIMEOUT_MS * NS_PER_MS;
+	int partitions = partitions_of(bus, name);
 
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (!strcmp(bus->channels[i].name, name))
-			partitions = bus->channels[i].partitions;
-	}
-	for (int i = 0; i < partitions && !atomic_load(&bus->stopping); i++) {
+	for (int i = 0; i < partitions && !atomic_load(&bus->stopping);) {
 		int64_t low, high;
 		rd_kafka_resp_err_t err = rd_kafka_query_watermark_offsets(
-			bus->watch.rk, name, i, &low, &high, LEADER_TIMEOUT_MS);
+			bus->watch.rk, name, i, &low, &high, PROBE_UP_TIMEOUT_MS);
 
-		if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
-			log_line(LOG_DEBUG, "bus", "%s: the leader of %s/%d does not answer: %s",
-				bus->base.name, name, i, rd_kafka_err2str(err));
+		if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+			i++;
+		else if (clock_steady_ns(&clock_system) < until_ns)
+			wait_for_news(bus, LEADER_PAUSE_MS);
+		else
+			break;
 	}
 }
 
