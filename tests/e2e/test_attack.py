@@ -198,19 +198,19 @@ def test_streams_that_are_opened_and_left_keep_nobody_out(serve, client, memory_
     with Attack(server, streams, first=follow, reads=False):
         wait_until(lambda: server.metric("quipu_http_streams") == streams, "streams have all that streams may have")
         with Attack(server, size // 4, first=follow) as refused:
-            here.check_service()
             wait_until(lambda: refused.answers(503) == size // 4, "every further stream is refused")
+            here.check_service()
         assert server.metric("quipu_http_streams") == streams
         assert_problem(server.ask("GET", "/counters/user/u/stream"), 503, "OVERLOADED")
     here.check_afterwards()
 
 
-@sizes(80, 800)
+@sizes(160, 800)
 def test_a_burst_of_streams_does_not_take_what_is_kept_from_streams(serve, client, memory_store, size):
     """All of them ask before any of them has begun."""
     server, streams = serve(memory_store, *STREAMS, "--max-connections", size, env=MEASURABLE), size * 7 // 8
     here = Stage(server, client(server))
-    with Attack(server, streams + size // 10, first=render("GET", "/counters/user/u/stream"), reads=False):
+    with Attack(server, size - 10, first=render("GET", "/counters/user/u/stream"), reads=False):
         wait_until(lambda: server.metric("quipu_http_streams") == streams, "streams have all that streams may have")
         here.check_service()
         assert server.metric("quipu_http_streams") == streams

@@ -95,7 +95,7 @@ def test_every_answer_of_a_mixed_burst_on_one_item_fits_some_order(counts, share
     "arguments", [["--batch-max", "1"], ["--batch-max", "3"], ["--lanes", "4", "--loops", "4"]], ids=" ".join
 )
 def test_the_result_does_not_depend_on_how_batches_are_cut(serve, client, store, arguments):
-    server = serve(store, *arguments)
+    server = serve(store, "--deadline", "1h", *arguments)
     counts = client(server)
     items = [counts.new_item() for _ in range(4)]
     answers = ask_all((server.port, increase_request(items[number % 4])) for number in range(200))
@@ -107,7 +107,7 @@ def test_concurrent_requests_share_transactions(serve, client, store):
     """The one idea: a burst takes far fewer commits than requests, with --batch-max 1 as many."""
     commits = {}
     for batch_max in ("1", "1024"):
-        server = serve(store, "--batch-max", batch_max)
+        server = serve(store, "--batch-max", batch_max, "--deadline", "1h")
         counts = client(server)
         item = counts.new_item()
         before = server.metric("quipu_commit_duration_seconds_count")
@@ -157,7 +157,7 @@ class Worker(threading.Thread):
 
 def test_two_processes_with_overlapping_batches_make_no_error_and_exact_sums(serve, client, database, postgres_store):
     """For LONG_SECONDS: batches over the same rows, in random order, in both processes."""
-    servers = [serve(postgres_store), serve(postgres_store)]
+    servers = [serve(postgres_store, "--deadline", "1h") for _ in range(2)]
     counts = client(servers[0])
     items = [counts.new_item() for _ in range(40)]
     until = time.monotonic() + LONG_SECONDS
