@@ -41,8 +41,8 @@ static void be_the_keeper(const int input[2], const int output[2])
 	close(input[1]);
 	close(output[0]);
 	close(output[1]);
-	execl("/usr/bin/python3", "python3", QUIPU_CONTRACT_FOLDER "/../engines/rabbitmq_control.py",
-		(char *)NULL);
+	execl("/usr/bin/python3", "python3",
+		QUIPU_CONTRACT_FOLDER "/../engines/rabbitmq_control.py", (char *)NULL);
 	_exit(127);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Lets one test of a program run alone: QUIPU_TEST_FILTER is a name, which may have * and ?. Debian's
- * cmocka reads no variable of its own for that.
+ * Lets one test of a program run alone: QUIPU_TEST_FILTER is a name, which may have * and ?.
+ * Debian's cmocka reads no variable of its own for that.
  */
 #include <stdlib.h>
 
