@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 
@@ -24,11 +25,11 @@ sys.path.insert(0, str(HERE))
 from runner import coverage, plan, report  # noqa: E402  (their folder is named above)
 from runner.execute import Execution  # noqa: E402
 from runner.progress import Progress  # noqa: E402
-from runner.servers import Servers  # noqa: E402
+from runner.servers import Servers, use_scratch  # noqa: E402
 
 TIMES = "build-times.json"  # how long each job took the last time, to run the longest first
 INTERRUPTED = 130
-SLOTS = 2 * (os.cpu_count() or 2) + 1
+SLOTS = 7
 
 
 def arguments_of(words):
@@ -83,6 +84,7 @@ def run(jobs, slots):
     times = times_of_last_run()
     order = list(plan.TREES)
     jobs.sort(key=lambda job: (order.index(job.tree) if job.tree else 0, -times.get(job.name, job.slots * 10)))
+    scratch = use_scratch()
     progress = Progress(jobs, times)
     servers = Servers(sorted({name for job in jobs for name in job.needs}))
     execution = Execution(jobs, slots, servers, progress)
@@ -96,6 +98,7 @@ def run(jobs, slots):
         interrupted = True
     finally:
         servers.close()
+        shutil.rmtree(scratch, ignore_errors=True)
         progress.end()
     remember_times(times, execution.seconds)
     cases = execution.cases + (coverage.report() if measured and not interrupted else [])

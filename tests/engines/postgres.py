@@ -26,6 +26,7 @@ SETTINGS = {
     "full_page_writes": "off",
     "max_connections": "400",
     "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
     "deadlock_timeout": "100ms",
     "log_lock_waits": "on",
     "log_line_prefix": "%m [%p] %d ",

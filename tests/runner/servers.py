@@ -1,11 +1,30 @@
-"""Starts the servers that a run shares while the trees are being built, and ends them at its end."""
+"""The place of a run's temporary files, and the servers that it shares, which start while the trees are being built.
 
+Temporary files are kept in memory if there is room: tests end processes, not machines, and PostgreSQL creates and
+deletes hundreds of files for every database, which is most of its work on a disk.
+"""
+
+import os
+import pathlib
 import shutil
 import tempfile
 import threading
 
 from engines import shared
 from engines.server import Unavailable
+
+
+MEMORY = pathlib.Path("/dev/shm")
+MEMORY_MIN = 4 << 30  # bytes that must be free there
+
+
+def use_scratch():
+    """Creates a folder for all temporary files of this process and those it starts; returns it."""
+    roomy = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_MIN
+    folder = tempfile.mkdtemp(prefix="quipu-tests-", dir=MEMORY if roomy else None)
+    os.chmod(folder, 0o755)  # PostgreSQL runs as another user
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    return folder
 
 
 class Servers:
