@@ -32,7 +32,7 @@ enum status claim_fixture_outbox_put(struct engine *engine, struct session *sess
 	"INSERT INTO " table " (event_id, event_type, aggregate_key, trace_id, "                   \
 	"payload, status, created_at, published_at) SELECT gen_random_uuid(), 'x', "               \
 	"'x', '', '', 'PUBLISHED', clock_timestamp(), clock_timestamp() "                          \
-	"FROM generate_series(1, 10000)"
+	"FROM generate_series(1, 20000)"
 
 #define OUTBOX(name, dialogs)                                                                      \
 	{                                                                                          \
@@ -84,7 +84,7 @@ const struct subject claims_of_notifications = {
 		    "stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, "
 		    "status, created_at, sent_at) SELECT gen_random_uuid(), 'x', 'x', 'x', 'x', 1, "
 		    "'x', '', '', clock_timestamp(), 'SENT', clock_timestamp(), clock_timestamp() "
-		    "FROM generate_series(1, 10000)",
+		    "FROM generate_series(1, 20000)",
 };
 
 /* ---- a fixture for each test --------------------------------------------------------------- */

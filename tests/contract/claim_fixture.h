@@ -35,7 +35,7 @@ struct fixture {
 	size_t count;
 };
 
-#define CLAIMS_KEPT 10000
+#define CLAIMS_KEPT 20000
 
 extern const struct subject claims_of_outbox;
 extern const struct subject claims_of_dialog_outbox;

@@ -147,7 +147,8 @@ static void sweep_takes_what_was_given_up_too(void **state)
 
 /* ---- what is done costs nothing ---------------------------------------------------------- */
 
-/* Rows and index entries of the table that were read so far, on PostgreSQL. */
+/* Rows and index entries of the table that were read so far, on PostgreSQL. The work below reads
+ * some thousands of its own; a statement that goes through the kept rows reads CLAIMS_KEPT more. */
 static int64_t reads_of(struct fixture *fixture)
 {
 	return engine_count(fixture->engine,
@@ -210,7 +211,7 @@ static void done_rows_are_never_read(struct fixture *fixture)
 	int64_t before = settled_reads_of(fixture);
 
 	work_on_all_statements(fixture, "a");
-	assert_in_range(settled_reads_of(fixture) - before, 1, CLAIMS_KEPT / 2);
+	assert_in_range(settled_reads_of(fixture) - before, 1, CLAIMS_KEPT - 1);
 }
 
 static void rows_that_are_done_are_not_read_by_any_statement(void **state)
@@ -246,7 +247,7 @@ static void nor_where_they_came_after_the_statements_were_planned(void **state)
 	work_on_all_statements(fixture, "a");
 	keep_many(fixture);
 	work_on_all_statements(fixture, "b");
-	assert_in_range(settled_reads_of(fixture) - before, 1, CLAIMS_KEPT / 2);
+	assert_in_range(settled_reads_of(fixture) - before, 1, CLAIMS_KEPT - 1);
 }
 
 int claim_work_tests(const struct subject *subject, const char *name)
