@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,10 @@ SETTINGS = {
     "log_lock_waits": "on",
     "log_line_prefix": "%m [%p] %d ",
 }
+
+# A record begins with SETTINGS' log_line_prefix; its further lines begin with a tab.
+RECORD_HEAD = r"\d{4}-\d\d-\d\d [\d:.]+ \w+ \[\d+\] "
+RECORD_START = rf"(?m)^(?={RECORD_HEAD})"
 
 
 def _programs():
@@ -216,10 +221,9 @@ class Database:
             return cursor.fetchone()[0]
 
     def log_since(self, offset):
-        """The lines of the server's log about this database."""
-        marker = f" {self.name} "
-        return "".join(line for line in self.server.log_since(offset).splitlines(True)
-                       if marker in line or line[:1] in "\t ")
+        """What the server's log says about this database: others use the server too."""
+        records = re.split(RECORD_START, self.server.log_since(offset))
+        return "".join(record for record in records if re.match(rf"{RECORD_HEAD}{self.name} ", record))
 
     def drop(self):
         with contextlib.closing(self.server.connect()) as connection:

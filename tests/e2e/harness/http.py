@@ -180,18 +180,26 @@ class Connection:
 
     def wait_read_by_server(self):
         """Returns when the server's side has nothing left to read, so that the next bytes are a read of their own."""
-        wait_until(lambda: _receive_queue(self.port, self.socket.getsockname()[1]) == 0, "the server reads")
+        wait_until(lambda: self._unread_by_server() == 0, "the server reads")
+
+    def _unread_by_server(self):
+        """Raises ConnectionLost if the server has closed. A connection may be missing from the kernel's table while that
+        is read and others come and go; then nothing is known yet."""
+        unread = _receive_queue(self.port, self.socket.getsockname()[1])
+        if unread is None and self.readable(0) and not self.socket.recv(1, socket.MSG_PEEK):
+            raise ConnectionLost("the connection is gone")
+        return unread
 
 
 def _receive_queue(server_port, client_port):
-    """How many bytes lie unread at the server's end of a loopback connection."""
+    """How many bytes lie unread at the server's end of a loopback connection; None if the table does not show it."""
     ends = (f":{server_port:04X}", f":{client_port:04X}")
     with open("/proc/net/tcp", encoding="ascii") as table:
         for line in table:
             fields = line.split()
             if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
                 return int(fields[4].split(":")[1], 16)
-    raise ConnectionLost("the connection is gone")
+    return None
 
 
 def ask_all(requests):

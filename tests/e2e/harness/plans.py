@@ -19,7 +19,7 @@ def explained(database, *tables):
     start = database.server.log_size()
     plans = []
     yield plans
-    text = database.server.log_since(start)
+    text = database.log_since(start)
     plans += [plan for plan in PLAN.findall(text) if any(re.search(rf"\b{table}\b", plan) for table in tables)]
 
 
