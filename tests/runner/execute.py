@@ -148,6 +148,7 @@ class Execution:
             status, text = self._run_program(job, report)
             cases = [case for path in sorted(pathlib.Path(folder).glob("*.xml"))
                      for case in results.read_cmocka(path, job)]
+        results.explain_skips(cases, text)
         self.notes += [f"{job.name}: {line}" for line in text.splitlines() if STAND_IN in line]
         if status == ENGINE_MISSING:
             cases = [Case(job.kind, job.engine, job.name, SKIPPED, text=text.strip().splitlines()[-1])]

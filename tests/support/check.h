@@ -48,6 +48,14 @@ static inline void must(bool holds, const char *what)
 	abort();
 }
 
+/* cmocka's skip() with a reason, which the report of a run shows. */
+static inline void check_skip(const char *reason, const char *file, int line)
+{
+	print_message("skipped because %s\n", reason);
+	_skip(file, line);
+}
+
+#define skip_because(reason) check_skip((reason), __FILE__, __LINE__)
 #define assert_contains(whole, part) check_contains((whole), (part), __FILE__, __LINE__)
 #define assert_slice(actual, expected) check_slice((actual), (expected), __FILE__, __LINE__)
 

@@ -26,8 +26,12 @@ void wait_a_moment(void);
 
 /* The same without a function: waits until the condition, evaluated again and again, is true. */
 #define WAIT_UNTIL(condition)                                                                      \
-	for (int64_t until_ns_ = hang_deadline_ns(); !(condition);)                                \
-	wait_on(until_ns_, #condition)
+	do {                                                                                       \
+		int64_t until_ns_ = hang_deadline_ns();                                            \
+                                                                                                   \
+		while (!(condition))                                                               \
+			wait_on(until_ns_, #condition);                                            \
+	} while (0)
 
 /* One round of WAIT_UNTIL. */
 void wait_on(int64_t deadline_ns, const char *what);
