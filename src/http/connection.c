@@ -267,11 +267,22 @@ static bool is_idle(const struct connection *connection)
 	       connection->write_backlog == 0 && !is_greeting(connection);
 }
 
+/* Bytes that have arrived and that the loop has not come to read yet. */
+static bool has_unread_input(const struct connection *connection)
+{
+	int fd, len = 0;
+
+	return uv_fileno((const uv_handle_t *)&connection->tcp, &fd) == 0 &&
+	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
+}
+
+/* In a drain a request that has arrived is still served, whether or not it was read before. */
 static bool is_finished(const struct connection *connection)
 {
 	bool nothing_follows =
 		connection->last_request_seen || connection->input_ended ||
-		(connection->worker->draining && connection->parser.stage == STAGE_IDLE);
+		(connection->worker->draining && connection->parser.stage == STAGE_IDLE &&
+			!has_unread_input(connection));
 
 	return nothing_follows && is_idle(connection) && connection->input.len == 0;
 }
@@ -612,14 +623,6 @@ void worker_serve(struct http_worker *worker, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
 	note_turn(connection);
-}
-
-static bool has_unread_input(const struct connection *connection)
-{
-	int fd, len = 0;
-
-	return uv_fileno((const uv_handle_t *)&connection->tcp, &fd) == 0 &&
-	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
 }
 
 bool worker_make_room(struct http_worker *worker)

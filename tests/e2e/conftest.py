@@ -36,6 +36,8 @@ STORES = ["sqlite", "postgres"]
 ENTITLEMENT_STACKS = ["sqlite-local", "postgres-nats"]
 STACKS = ["sqlite-memory", "sqlite-none", "postgres-none", "postgres-redis"]  # of the gateway: store and cache
 UNREAD_STACKS = ["sqlite-local-memory", "postgres-rabbitmq-redis"]  # of dialogs and counters
+# For clients that send a request in many pieces: however long that takes, no deadline of the server ends it.
+PATIENT = ["--head-timeout", "1h", "--body-timeout", "1h", "--idle-timeout", "1h", "--deadline", "1h"]
 LOGS = pytest.StashKey()
 
 
@@ -184,7 +186,7 @@ def module_http_server(binary, tmp_path_factory, request):
     directory = tmp_path_factory.mktemp("shared-http")
     servers = Servers(binary, directory, request.node)
     try:
-        yield servers(SqliteStore(directory / "data"))
+        yield servers(SqliteStore(directory / "data"), *PATIENT)
     finally:
         servers.close()
 

@@ -183,11 +183,11 @@ class Connection:
         wait_until(lambda: self._unread_by_server() == 0, "the server reads")
 
     def _unread_by_server(self):
-        """Raises ConnectionLost if the server has closed. A connection may be missing from the kernel's table while that
-        is read and others come and go; then nothing is known yet."""
+        """A connection may be missing from the kernel's table while that is read and others come and go; then nothing is
+        known yet. Raises ConnectionLost if the server has answered or closed, instead of reading on."""
         unread = _receive_queue(self.port, self.socket.getsockname()[1])
-        if unread is None and self.readable(0) and not self.socket.recv(1, socket.MSG_PEEK):
-            raise ConnectionLost("the connection is gone")
+        if unread is None and self.readable(0):
+            raise ConnectionLost(f"instead of reading, the server said {self.socket.recv(4096)!r}")
         return unread
 
 
