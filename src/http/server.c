@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,9 +29,9 @@ struct server {
 
 	int listen_fd;
 	char address[128];
-	uv_poll_t acceptor; /* on the loop of the first worker, like the two below */
-	bool accepting;
-	bool acceptor_paused; /* out of file descriptors */
+	uv_poll_t acceptor;    /* on the loop of the first worker, like the two below */
+	atomic_bool accepting; /* written on that loop */
+	bool acceptor_paused;  /* out of file descriptors */
 	struct counter refused_connections;
 };
 
@@ -227,12 +228,10 @@ static void hand_out(struct server *server, int fd)
 		post_socket(worker, fd, 0);
 }
 
-static void on_connectable(uv_poll_t *acceptor, int failed, int events)
+/* Returns whether more may wait. */
+static bool accept_round(struct server *server)
 {
-	struct server *server = acceptor->data;
-
-	(void)events;
-	for (int i = 0; i < ACCEPT_ROUND_MAX && !failed; i++) {
+	for (int i = 0; i < ACCEPT_ROUND_MAX; i++) {
 		int fd = accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
@@ -242,12 +241,21 @@ static void on_connectable(uv_poll_t *acceptor, int failed, int events)
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			log_line(LOG_WARN, "http", "cannot accept a connection: %s",
 				strerror(errno));
-			uv_poll_stop(acceptor);
+			uv_poll_stop(&server->acceptor);
 			server->acceptor_paused = true;
+			return false;
 		}
 		if (errno != ECONNABORTED && errno != EINTR)
-			return;
+			return false;
 	}
+	return true;
+}
+
+static void on_connectable(uv_poll_t *acceptor, int failed, int events)
+{
+	(void)events;
+	if (!failed)
+		accept_round(acceptor->data);
 }
 
 static void resume_accepting(struct server *server)
@@ -273,7 +281,8 @@ static void stop_accepting(struct http_worker *worker)
 
 	if (!server->accepting)
 		return;
-	on_connectable(&server->acceptor, 0, UV_READABLE);
+	for (int i = 0; i < LISTEN_BACKLOG / ACCEPT_ROUND_MAX && accept_round(server); i++)
+		;
 	server->accepting = false;
 	uv_close((uv_handle_t *)&server->acceptor, on_acceptor_closed);
 }
@@ -471,9 +480,16 @@ static int64_t in_flight(const struct server *server)
 	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
+/* While it still accepts, connections may wait in the kernel that nobody has counted yet. */
+static bool is_idle(const struct server *server)
+{
+	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&
+	       connection_total(server) == 0;
+}
+
 bool server_wait_idle(struct server *server, int64_t until_ns)
 {
-	while (in_flight(server) > 0 || connection_total(server) > 0) {
+	while (!is_idle(server)) {
 		struct timespec pause = {.tv_nsec = IDLE_POLL_NS};
 
 		if (clock_steady_ns(&clock_system) >= until_ns)

@@ -10,6 +10,8 @@ from harness.load import Load
 from harness.problems import assert_problem
 from harness.waiting import wait_until
 
+LATE = 300  # more than the server accepts at once
+
 
 def refuses_connections(port):
     """Whether the listener is gone. A connection that is still accepted is closed again."""
@@ -41,16 +43,20 @@ def test_requests_under_way_are_answered_before_the_end(serve, client, database,
     assert database.value(item) == 50
 
 
-def test_requests_that_arrived_before_the_signal_are_answered(serve, client, store):
+@pytest.mark.parametrize("open_before", [0, 20])
+def test_requests_that_arrived_before_the_signal_are_answered(serve, client, store, open_before):
     """The process is held, requests arrive on open and on new connections, then it is told to end and let go."""
     server = serve(store)
-    item = client(server).new_item()
-    early = [server.connect() for _ in range(20)]
+    counts = client(server)
+    item = counts.new_item()
+    counts.close()
+    wait_until(lambda: server.metric("quipu_http_connections") == 1, "only the connection that asks is open")
+    early = [server.connect() for _ in range(open_before)]
     for connection in early:
         assert connection.ask("GET", "/healthz").status == 200
     server.signal(signal.SIGSTOP)
     wait_until(server.stopped, "the process is held")
-    late = [server.connect() for _ in range(20)]
+    late = [server.connect() for _ in range(LATE)]
     for connection in early + late:
         connection.send(increase_request(item))
     server.signal(signal.SIGTERM)
@@ -60,7 +66,7 @@ def test_requests_that_arrived_before_the_signal_are_answered(serve, client, sto
         connection.close()
     assert server.wait_exit() == 0
     assert {answer.status for answer in answers} == {200}
-    assert client(serve(store)).value(item) == 40
+    assert client(serve(store)).value(item) == LATE + open_before
 
 
 def test_a_drain_under_load_loses_no_acknowledged_change_and_runs_nothing_unanswered(serve, client, store):
