@@ -48,8 +48,13 @@ def test_a_full_lane_refuses_at_once_while_a_row_is_locked(serve, client, databa
         assert server.ask("GET", "/healthz").status == 200
         release()
         answers = [connection.read_answer() for connection in waiting]
-    assert {answer.status for answer in answers} == {200}
-    assert counts.value(item) == len(answers)
+    # what still waited in the lane may have been refused when it met those that wait for the row
+    for answer in answers:
+        if answer.status != 200:
+            assert_problem(answer, 503, "OVERLOADED")
+    changed = [answer.status for answer in answers].count(200)
+    assert changed >= DEPTH
+    assert counts.value(item) == changed
     for connection in connections:
         connection.close()
 
