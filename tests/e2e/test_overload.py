@@ -53,7 +53,7 @@ def test_a_full_lane_refuses_at_once_while_a_row_is_locked(serve, client, databa
         if answer.status != 200:
             assert_problem(answer, 503, "OVERLOADED")
     changed = [answer.status for answer in answers].count(200)
-    assert changed >= DEPTH
+    assert changed >= DEPTH * 3 // 4, "one key has three quarters of a lane"
     assert counts.value(item) == changed
     for connection in connections:
         connection.close()
