@@ -29,7 +29,7 @@ from runner.servers import Servers, use_scratch  # noqa: E402
 
 TIMES = "build-times.json"  # how long each job took the last time, to run the longest first
 INTERRUPTED = 130
-SLOTS = 7
+SLOTS = 6  # jobs at once, of which most wait most of the time
 
 
 def arguments_of(words):

@@ -18,7 +18,7 @@ TREES = {
     COVERAGE: ["-Db_coverage=true", "-Ddebug=false", "-Doptimization=0"],
 }
 TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
-E2E_WORKERS = 5  # most tests wait most of the time: for servers, commits, leases
+E2E_WORKERS = 4  # most tests wait most of the time: for servers, commits, leases
 # The files that take longest begin first, so that none of them is left alone at the end.
 E2E_FIRST = ["counters_outage", "counters_events", "verify", "gateway_kafka", "counters_cache", "postgres_outage",
              "entitlements_crash", "sender", "verify_plans", "entitlements_outage", "pots_locks", "gateway_crash",
