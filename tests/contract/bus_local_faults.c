@@ -88,7 +88,7 @@ static void be_the_child(int pipe, long next)
 	_exit(0);
 }
 
-/* Notes what the child tells: so many lines of it, or all where it ends before. */
+/* Notes that many lines of what the child says, or all of them if it ends first. */
 static void hear(unsigned char *told, FILE *from, long *highest, long lines)
 {
 	char line[32];

@@ -36,7 +36,7 @@ int hook_server_port(const struct hook_server *server);
 /* How many requests have been read so far. */
 size_t hook_server_count(struct hook_server *server);
 
-/* Waits until so many have been read; fails the test if they never are. */
+/* Waits until that many have been read; fails the test if they never are. */
 void hook_server_wait(struct hook_server *server, size_t count);
 
 /* In the order in which they were read. Valid until the server stops. */

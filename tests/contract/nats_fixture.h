@@ -84,12 +84,12 @@ size_t nats_fixture_fetch(
 void nats_fixture_fetch_one(struct consumer *consumer, struct bus_delivery *delivery);
 void nats_fixture_fetch_nothing(struct consumer *consumer, int64_t during_ms);
 
-/* Fetches all of so many, which must come. A fetch that waits may be given the first alone; what is
- * not acknowledged comes again with the rest. */
+/* Fetches exactly that many messages, which must come. A fetch that waits may be given the first
+ * alone; what is not acknowledged comes again with the rest. */
 void nats_fixture_fetch_all(
 	struct consumer *consumer, struct bus_delivery *deliveries, size_t wanted);
 
-/* Fetches and acknowledges until so many have come. */
+/* Fetches and acknowledges until that many have come. */
 void nats_fixture_consume(struct consumer *consumer, size_t wanted);
 
 /* What a test that fails leaves open is closed with the bus. */

@@ -85,7 +85,7 @@ size_t rabbitmq_fixture_count(const struct rabbitmq_fixture *fixture, enum bus_f
 void rabbitmq_fixture_log_begin(void);
 void rabbitmq_fixture_log_end(void);
 
-/* Waits until a bus has failed to use the broker so many times, which the log says of each. */
+/* Waits until a bus has failed to use the broker that many times; the log has a line for each. */
 void rabbitmq_fixture_wait_for_failures(int count);
 
 #endif

@@ -12,7 +12,7 @@ GRANTED = "entitlements.events.granted"
 
 
 def wait_waiting(nats, members=2):
-    """Returns when so many wait for messages."""
+    """Returns when that many wait for messages."""
     wait_until(lambda: (nats.consumer() or {"num_waiting": 0})["num_waiting"] >= members, f"{members} wait for messages")
 
 

@@ -57,7 +57,7 @@ def make_due(stack, user, attempts=None):
 
 
 def wait_failed(stack, user, attempts):
-    """The row when at least so many tries have failed and the next is waited for."""
+    """The row when at least that many tries have failed and the next is waited for."""
     return wait_row(stack, user, f"try {attempts} has failed",
                     lambda r: r["attempt_count"] >= attempts and r["status"] == "PENDING")
 

@@ -8,32 +8,11 @@ import subprocess
 import pytest
 
 from harness import quipu
+from harness.operator import ask, run, server  # noqa: F401  (fixtures)
 from harness.operator import KINDS, Server, failed, letter, refused, running
 from harness.waiting import HANG_S
 
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-
-
-@pytest.fixture
-def server():
-    with running(Server()) as one:
-        yield one
-
-
-@pytest.fixture
-def run(binary, tmp_path):
-    """Runs a command of the program, in the test's folder."""
-
-    def command(*arguments, **more):
-        return quipu.run(binary, *arguments, cwd=tmp_path, **more)
-
-    return command
-
-
-@pytest.fixture
-def ask(run, server):
-    """Runs a command against the test's server."""
-    return lambda *arguments, **more: run(*arguments, "--server", server.url, **more)
 
 
 # ---- list

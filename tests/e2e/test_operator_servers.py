@@ -8,31 +8,10 @@ import threading
 import pytest
 
 from harness import quipu
+from harness.operator import ask, run, server  # noqa: F401  (fixtures)
 from harness.operator import Server, failed, letter, refused, running
 from engines.server import free_port
 from harness.waiting import HANG_S
-
-
-@pytest.fixture
-def server():
-    with running(Server()) as one:
-        yield one
-
-
-@pytest.fixture
-def run(binary, tmp_path):
-    """Runs a command of the program, in the test's folder."""
-
-    def command(*arguments, **more):
-        return quipu.run(binary, *arguments, cwd=tmp_path, **more)
-
-    return command
-
-
-@pytest.fixture
-def ask(run, server):
-    """Runs a command against the test's server."""
-    return lambda *arguments, **more: run(*arguments, "--server", server.url, **more)
 
 
 @pytest.fixture(scope="module", autouse=True)

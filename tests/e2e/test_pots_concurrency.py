@@ -57,7 +57,7 @@ def ledger(loads):
 
 
 def run_loads(loads, changes):
-    """Until all together have made so many changes, and each of them some."""
+    """Until all together have made that many changes, and each of them some."""
     for load in loads:
         load.start()
     wait_until(lambda: sum(load.acknowledged for load in loads) >= changes and all(load.acknowledged for load in loads),

@@ -96,7 +96,7 @@ class Entitlements:
         return answer.json()["notifications"]
 
     def wait_sent(self, *users, count=1):
-        """Returns when each user has so many notifications, all SENT."""
+        """Returns when each user has that many notifications, all SENT."""
         for user in users:
             wait_until(
                 lambda user=user: [n["status"] for n in self.inbox(user)] == ["SENT"] * count,
@@ -129,7 +129,7 @@ class EntitlementStack:
         wait_until(lambda: self.open_events() == 0, "the outbox is drained")
 
     def wait_all_sent(self, count):
-        """Returns when so many events are PUBLISHED and each has become one notification, SENT."""
+        """Returns when that many events are PUBLISHED and each has become one notification, SENT."""
         wait_until(lambda: self.count("outbox_events", "status = 'PUBLISHED'") == count, f"{count} are published")
         wait_until(lambda: self.count("notifications", "status = 'SENT'") >= count, f"{count} are sent")
         assert self.count("notifications") == self.count("processed_events") == count

@@ -8,6 +8,10 @@ import socket
 import threading
 import urllib.parse
 
+import pytest
+
+from . import quipu
+
 KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
 
 
@@ -154,3 +158,28 @@ def refused(done, *words):
 def failed(done, message):
     assert done.returncode == 1
     assert done.stderr == f"quipu: {message}\n"
+
+
+# ---- fixtures of the files that import them
+
+
+@pytest.fixture
+def server():
+    with running(Server()) as one:
+        yield one
+
+
+@pytest.fixture
+def run(binary, tmp_path):
+    """Runs a command of the program, in the test's folder."""
+
+    def command(*arguments, **more):
+        return quipu.run(binary, *arguments, cwd=tmp_path, **more)
+
+    return command
+
+
+@pytest.fixture
+def ask(run, server):
+    """Runs a command against the test's server."""
+    return lambda *arguments, **more: run(*arguments, "--server", server.url, **more)

@@ -60,7 +60,7 @@ class Host:
         return name
 
     def take(self, queue, count=1):
-        """Waits for so many messages of a queue and takes them: [(method, properties, body), …]."""
+        """Waits for that many messages of a queue and takes them: [(method, properties, body), …]."""
         taken = []
         wait_until(lambda: self.depth(queue) is not None, f"there is a queue {queue}")
         with self.channel() as channel:
