@@ -258,7 +258,7 @@ static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 	for (int i = 1; i <= 30; i++) {
 		struct cached_counter counter;
 
-		redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
+		redis_server_end_sessions();
 		counter_fixture_refresh(scene->writer, scene->user, i);
 		counter = counter_fixture_get(scene->reader, scene->user);
 		assert_true(counter_fixture_is(&counter, i));

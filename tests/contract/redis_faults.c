@@ -161,7 +161,7 @@ static void a_connection_that_redis_has_ended_is_made_anew(void **state)
 
 	cache_fixture_fill(fixture, user, 50, 0);
 	for (int i = 1; i <= 50; i++) {
-		redis_server_tell("CLIENT KILL TYPE normal SKIPME yes");
+		redis_server_end_sessions();
 		assert_true(cache_fixture_take(fixture, user, 1).current_count == i);
 	}
 	assert_int_equal(captured_log_count(DOWN), 0);

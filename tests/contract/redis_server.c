@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,4 +154,28 @@ long long redis_server_tell(const char *command)
 	answer = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 1;
 	freeReplyObject(reply);
 	return answer;
+}
+
+static void end_client_of(const char *line)
+{
+	long long id;
+	char command[64];
+
+	if (!strstr(line, " cmd=evalsha "))
+		return;
+	assert_int_equal(sscanf(line, "id=%lld ", &id), 1);
+	snprintf(command, sizeof(command), "CLIENT KILL ID %lld", id);
+	redis_server_tell(command);
+}
+
+void redis_server_end_sessions(void)
+{
+	redisReply *reply = try_to_tell("CLIENT LIST");
+	char *rest = NULL;
+
+	assert_non_null(reply);
+	for (char *line = strtok_r(reply->str, "\n", &rest); line;
+		line = strtok_r(NULL, "\n", &rest))
+		end_client_of(line);
+	freeReplyObject(reply);
 }

@@ -63,9 +63,11 @@ def test_configuring_and_sending_at_once_never_admits_more_than_both_windows(ser
     gateway, limit = gateway_client(servers[0]), 10
     user = gateway.new_user(limit)
     with Sends(user, *servers, threads=4) as sends:
+        sends.wait_admitted(limit // 2)
         for _ in range(10):
-            sends.wait_admitted(limit // 2)
+            admitted = len(sends.admitted)
             assert gateway.configure(user, limit).status == 200
+            sends.wait_admitted(limit // 2, since=admitted)
         sends.wait_refused(20)
     windows = [body["resetAt"] for body in sends.admitted.values()]
     assert sends.unexpected == [] and not sends.failed

@@ -219,17 +219,25 @@ static void try_to_come_back(struct redis_cache *cache)
 	pthread_mutex_unlock(&cache->lock);
 }
 
-static bool is_answered(struct redis_cache *cache)
+static bool answers_ping(struct redis_cache *cache)
 {
 	const struct slice words[] = {SLICE("PING")};
 
-	if (!redis_connection_is_quiet(&cache->connection)) {
-		redis_connection_close(&cache->connection);
-		return reach(cache);
-	}
+	if (!redis_connection_is_quiet(&cache->connection))
+		return false;
 	redis_begin(&cache->connection);
 	return redis_send(&cache->connection, words, 1) &&
 	       redis_receive_ok(&cache->connection, "PING", 1);
+}
+
+/* A connection that was ended, even in the middle of a PING, says nothing about the server: only a
+ * new one does. */
+static bool is_answered(struct redis_cache *cache)
+{
+	if (answers_ping(cache))
+		return true;
+	redis_connection_close(&cache->connection);
+	return reach(cache);
 }
 
 /* While in use: so that an outage is known, also to /readyz, when nobody asks for anything. */

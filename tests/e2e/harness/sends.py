@@ -51,8 +51,9 @@ class Sends:
     def running(self):
         return any(thread.is_alive() for thread in self._threads)
 
-    def wait_admitted(self, more):
-        goal = len(self.admitted) + more
+    def wait_admitted(self, more, since=None):
+        """Until `more` sends were admitted after the first `since`, or from now on."""
+        goal = (len(self.admitted) if since is None else since) + more
         wait_until(lambda: len(self.admitted) >= goal, f"{more} more admitted sends")
 
     def wait_refused(self, more=1):
