@@ -14,10 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "adapters/postgres/postgres_outbox.h"
-#include "adapters/postgres/postgres_store.h"
-#include "adapters/sqlite/sqlite_outbox.h"
-#include "adapters/sqlite/sqlite_store.h"
+#include "adapters/store/postgres/postgres_outbox.h"
+#include "adapters/store/postgres/postgres_store.h"
+#include "adapters/store/sqlite/sqlite_outbox.h"
+#include "adapters/store/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/uuid.h"

@@ -1,6 +1,6 @@
 /* counts on its store. */
-#include "adapters/postgres/postgres_counts.h"
-#include "adapters/sqlite/sqlite_counts.h"
+#include "adapters/store/postgres/postgres_counts.h"
+#include "adapters/store/sqlite/sqlite_counts.h"
 #include "app/app.h"
 #include "services/counts/count_verify.h"
 #include "services/counts/counts.h"

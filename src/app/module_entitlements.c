@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "adapters/console/console_channel.h"
-#include "adapters/postgres/postgres_entitlements.h"
-#include "adapters/postgres/postgres_notifications.h"
-#include "adapters/postgres/postgres_outbox.h"
-#include "adapters/sqlite/sqlite_entitlements.h"
-#include "adapters/sqlite/sqlite_notifications.h"
-#include "adapters/sqlite/sqlite_outbox.h"
+#include "adapters/store/postgres/postgres_entitlements.h"
+#include "adapters/store/postgres/postgres_notifications.h"
+#include "adapters/store/postgres/postgres_outbox.h"
+#include "adapters/store/sqlite/sqlite_entitlements.h"
+#include "adapters/store/sqlite/sqlite_notifications.h"
+#include "adapters/store/sqlite/sqlite_outbox.h"
 #include "adapters/webhook/webhook_channel.h"
 #include "app/app.h"
 #include "base/clock.h"

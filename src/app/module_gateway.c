@@ -1,8 +1,8 @@
 /* gateway and sender on their store, bus and cache. */
-#include "adapters/postgres/postgres_limits.h"
-#include "adapters/postgres/postgres_sent.h"
-#include "adapters/sqlite/sqlite_limits.h"
-#include "adapters/sqlite/sqlite_sent.h"
+#include "adapters/store/postgres/postgres_limits.h"
+#include "adapters/store/postgres/postgres_sent.h"
+#include "adapters/store/sqlite/sqlite_limits.h"
+#include "adapters/store/sqlite/sqlite_sent.h"
 #include "app/app.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/limit_verify.h"

@@ -1,6 +1,6 @@
 /* pots on its store. */
-#include "adapters/postgres/postgres_pots.h"
-#include "adapters/sqlite/sqlite_pots.h"
+#include "adapters/store/postgres/postgres_pots.h"
+#include "adapters/store/sqlite/sqlite_pots.h"
 #include "app/app.h"
 #include "services/pots/pot_verify.h"
 #include "services/pots/pots.h"

@@ -8,14 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "adapters/kafka/kafka_bus.h"
-#include "adapters/local/local_bus.h"
-#include "adapters/memory/memory_cache.h"
-#include "adapters/nats/nats_bus.h"
-#include "adapters/postgres/postgres_store.h"
-#include "adapters/rabbitmq/rabbitmq_bus.h"
-#include "adapters/redis/redis_cache.h"
-#include "adapters/sqlite/sqlite_store.h"
+#include "adapters/bus/kafka/kafka_bus.h"
+#include "adapters/bus/local/local_bus.h"
+#include "adapters/bus/nats/nats_bus.h"
+#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
+#include "adapters/cache/memory/memory_cache.h"
+#include "adapters/cache/redis/redis_cache.h"
+#include "adapters/store/postgres/postgres_store.h"
+#include "adapters/store/sqlite/sqlite_store.h"
 #include "app/app.h"
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 /*
  * A message bus: what leaves one service and arrives in another, at least once. Implemented by
- * adapters/local (a durable queue in an SQLite file), adapters/kafka, adapters/nats and
- * adapters/rabbitmq; one contract suite runs on all of them.
+ * adapters/bus/local (a durable queue in an SQLite file), adapters/bus/kafka, adapters/bus/nats and
+ * adapters/bus/rabbitmq; one contract suite runs on all of them.
  *
  * A channel is a Kafka topic, a JetStream stream, a RabbitMQ exchange, a local queue. A message has
  * a channel, a subject within it (routing key; Kafka carries it as a header), a key (messages with

@@ -1,6 +1,6 @@
 /*
  * A cache: may forget anything at any time, may be away, and is never asked to be right.
- * Implemented by adapters/memory and adapters/redis. (No cache is a NULL pointer.)
+ * Implemented by adapters/cache/memory and adapters/cache/redis. (No cache is a NULL pointer.)
  *
  * A session is used by one thread at a time; its functions block, each for one round trip whatever
  * the number of entries, and are bounded by a short timeout. CACHE_AWAY: the cache cannot be used

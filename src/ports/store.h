@@ -1,6 +1,6 @@
 /*
  * What every service needs from a relational store: sessions, transactions, idempotency keys.
- * Implemented by adapters/sqlite and adapters/postgres, and by a fake in the tests.
+ * Implemented by adapters/store/sqlite and adapters/store/postgres, and by a fake in the tests.
  *
  * A session is one connection, used by one thread at a time; all of its functions block. A
  * transaction is begin … commit or rollback on one session of the kind SESSION_WRITE; any function

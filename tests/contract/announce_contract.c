@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "adapters/postgres/postgres_store.h"
+#include "adapters/store/postgres/postgres_store.h"
 #include "base/clock.h"
 #include "engine.h"
 #include "waiting.h"

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/kafka/kafka_bus.h"
-#include "adapters/local/local_bus.h"
-#include "adapters/nats/nats_bus.h"
-#include "adapters/rabbitmq/rabbitmq_bus.h"
+#include "adapters/bus/kafka/kafka_bus.h"
+#include "adapters/bus/local/local_bus.h"
+#include "adapters/bus/nats/nats_bus.h"
+#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/log.h"

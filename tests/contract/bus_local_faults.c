@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "adapters/local/local_bus.h"
+#include "adapters/bus/local/local_bus.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/hash.h"

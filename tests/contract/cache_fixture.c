@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/memory/memory_cache.h"
-#include "adapters/redis/redis_cache.h"
-#include "adapters/redis/redis_internal.h"
+#include "adapters/cache/memory/memory_cache.h"
+#include "adapters/cache/redis/redis_cache.h"
+#include "adapters/cache/redis/redis_internal.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/random.h"

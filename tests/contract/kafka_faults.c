@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/kafka/kafka_bus.h"
+#include "adapters/bus/kafka/kafka_bus.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"

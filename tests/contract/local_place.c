@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/local/local_bus.h"
+#include "adapters/bus/local/local_bus.h"
 #include "waiting.h"
 
 static const struct bus_group groups[] = {{.name = "reads", .subjects = "read"}};

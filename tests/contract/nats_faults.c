@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/nats/nats_bus.h"
+#include "adapters/bus/nats/nats_bus.h"
 #include "base/arena.h"
 #include "base/log.h"
 #include "captured_log.h"

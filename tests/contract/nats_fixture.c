@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/nats/nats_bus.h"
+#include "adapters/bus/nats/nats_bus.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "captured_log.h"

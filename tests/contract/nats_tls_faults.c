@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/nats/nats_bus.h"
+#include "adapters/bus/nats/nats_bus.h"
 #include "base/log.h"
 #include "captured_log.h"
 #include "nats_fixture.h"

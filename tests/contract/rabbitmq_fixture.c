@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/rabbitmq/rabbitmq_bus.h"
+#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"

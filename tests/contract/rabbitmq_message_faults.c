@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/rabbitmq/rabbitmq_bus.h"
+#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
 #include "captured_log.h"
 #include "check.h"
 #include "rabbitmq_fixture.h"

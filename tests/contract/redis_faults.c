@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/redis/redis_cache.h"
+#include "adapters/cache/redis/redis_cache.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache_fixture.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/redis/redis_cache.h"
+#include "adapters/cache/redis/redis_cache.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache_fixture.h"

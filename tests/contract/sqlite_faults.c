@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/sqlite/sqlite_counts.h"
-#include "adapters/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_counts.h"
+#include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
 #include "engine.h"
 #include "faulty_disk.h"

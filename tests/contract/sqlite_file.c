@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "adapters/sqlite/sqlite_counts.h"
-#include "adapters/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_counts.h"
+#include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
 #include "engine.h"
 #include "waiting.h"

@@ -25,16 +25,16 @@ SEES_ALL = {"app", "main.c"}
 
 # Headers of client libraries, and the only folders that may see them.
 MAY_SEE = {
-    "libpq-fe.h": {"adapters/postgres"},
-    "sqlite3.h": {"adapters/sqlite", "adapters/local"},
-    "hiredis/hiredis.h": {"adapters/redis"},
-    "librdkafka/rdkafka.h": {"adapters/kafka"},
+    "libpq-fe.h": {"adapters/store/postgres"},
+    "sqlite3.h": {"adapters/store/sqlite", "adapters/bus/local"},
+    "hiredis/hiredis.h": {"adapters/cache/redis"},
+    "librdkafka/rdkafka.h": {"adapters/bus/kafka"},
     "curl/curl.h": {"adapters/webhook", "cli"},
     "entitlements.pb-c.h": {"services/entitlements"},
-    "nats/nats.h": {"adapters/nats"},
-    "amqp.h": {"adapters/rabbitmq"},
-    "amqp_ssl_socket.h": {"adapters/rabbitmq"},
-    "amqp_tcp_socket.h": {"adapters/rabbitmq"},
+    "nats/nats.h": {"adapters/bus/nats"},
+    "amqp.h": {"adapters/bus/rabbitmq"},
+    "amqp_ssl_socket.h": {"adapters/bus/rabbitmq"},
+    "amqp_tcp_socket.h": {"adapters/bus/rabbitmq"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "services/system", "app"},
@@ -56,11 +56,10 @@ def files():
 
 
 def place(path):
-    """base/slice.h -> "base"; adapters/sqlite/x.c -> "adapters/sqlite"; main.c -> "main.c"."""
+    """base/slice.h -> "base"; adapters/store/sqlite/x.c -> "adapters/store/sqlite"; main.c -> "main.c"."""
     parts = path.relative_to(SRC).parts
-    if parts[0] in {"adapters", "services"} and len(parts) > 2:
-        return "/".join(parts[:2])
-    return parts[0]
+    deep = {"adapters": 3, "services": 2}.get(parts[0], 1)
+    return "/".join(parts[: min(deep, len(parts) - 1)]) or parts[0]
 
 
 def includes():

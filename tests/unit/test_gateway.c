@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "adapters/memory/memory_cache.h"
+#include "adapters/cache/memory/memory_cache.h"
 #include "base/random.h"
 #include "effort.h"
 #include "fake_store.h"

@@ -1,0 +1,109 @@
+#include "adapters/bus/kafka/kafka_bus.h"
+
+#include <stdlib.h>
+
+#include "adapters/bus/kafka/kafka_internal.h"
+
+static const struct bus_ops bus_ops;
+
+struct kafka_bus *kafka_bus_of(struct bus *base)
+{
+	assert(base->ops == &bus_ops);
+	return (struct kafka_bus *)base;
+}
+
+const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (slice_is(name, bus->channels[i].name))
+			return &bus->channels[i];
+	}
+	return NULL;
+}
+
+void kafka_bus_enter(struct kafka_bus *bus)
+{
+	pthread_mutex_lock(&bus->lock);
+	bus->users++;
+	pthread_mutex_unlock(&bus->lock);
+}
+
+void kafka_bus_leave(struct kafka_bus *bus)
+{
+	pthread_mutex_lock(&bus->lock);
+	assert(bus->users > 0);
+	bus->users--;
+	pthread_mutex_unlock(&bus->lock);
+}
+
+int kafka_ms_until(int64_t until_ns, int most)
+{
+	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
+
+	if (left_ns <= 0)
+		return 0;
+	if (left_ns >= most * NS_PER_MS)
+		return most;
+	return (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static void init_condition(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+struct bus *kafka_bus_new(
+	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
+{
+	struct kafka_bus *bus = qp_calloc(1, sizeof(*bus));
+
+	bus->base.ops = &bus_ops;
+	bus->base.name = name;
+	bus->base.engine = "kafka";
+	bus->url_text = url;
+	bus->channels = channels;
+	bus->channel_count = channel_count;
+	bus->watch.bus = bus;
+	arena_init(&bus->arena, 4096);
+	pthread_mutex_init(&bus->lock, NULL);
+	init_condition(&bus->changed);
+	return &bus->base;
+}
+
+static bool start(struct bus *base, char *why, size_t size)
+{
+	struct kafka_bus *bus = kafka_bus_of(base);
+
+	return kafka_url_parse(bus->url_text, &bus->arena, &bus->url, why, size) &&
+	       kafka_watcher_start(bus, why, size);
+}
+
+static bool is_up(struct bus *base)
+{
+	return atomic_load(&kafka_bus_of(base)->up);
+}
+
+static void free_bus(struct bus *base)
+{
+	struct kafka_bus *bus = kafka_bus_of(base);
+
+	assert(bus->users == 0);
+	kafka_watcher_stop(bus);
+	pthread_cond_destroy(&bus->changed);
+	pthread_mutex_destroy(&bus->lock);
+	arena_release(&bus->arena);
+	free(bus);
+}
+
+static const struct bus_ops bus_ops = {
+	.start = start,
+	.is_up = is_up,
+	.open_producer = kafka_producer_open,
+	.open_consumer = kafka_consumer_open,
+	.free = free_bus,
+};

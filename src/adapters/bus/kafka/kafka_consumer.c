@@ -1,0 +1,515 @@
+/*
+ * Consumers. What a fetch has given and nobody has acknowledged is held here and given again by the
+ * next fetch, before anything newer: no seek, nothing to go wrong. So again() has nothing to do,
+ * and a commit never passes over a message that was not acknowledged.
+ *
+ * Messages that the group does not want are dropped as they come. A commit of what came after them
+ * covers them; while nothing does, they are committed by themselves, once a second at most.
+ *
+ * Rebalances happen inside a fetch (or the close), when librdkafka is polled. What is held of a
+ * partition that is taken away is dropped then.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "adapters/bus/kafka/kafka_internal.h"
+#include "base/log.h"
+
+/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+#define FETCH_BYTES_MAX (16 * 1024 * 1024)
+
+#define COMMIT_TIMEOUT_MS 5000
+#define PASS_INTERVAL_NS NS_PER_S
+
+struct kafka_consumer {
+	struct consumer base;
+	struct kafka_client client;
+	const char *topic;
+	char *group;
+	const char *subjects; /* that the group wants; NULL: all */
+	struct arena arena;   /* the positions of the last fetch */
+
+	rd_kafka_message_t **held; /* in the order in which they came */
+	size_t held_size;
+	size_t held_count;
+	size_t given; /* so many of them by the last fetch */
+	size_t acked; /* so many of those are acknowledged */
+
+	rd_kafka_topic_partition_list_t *passed; /* how far messages were passed over */
+	int64_t pass_due_ns;                     /* when that may be committed */
+
+	_Atomic bool woken;
+	rd_kafka_queue_t
+		*queue; /* under the bus's lock: where a fetch waits; NULL: no client yet */
+};
+
+static const struct consumer_ops consumer_ops;
+
+static const struct kafka_setting settings[] = {
+	{"enable.auto.commit", "false"},
+	{"enable.auto.offset.store", "false"},
+	{"auto.offset.reset", "earliest"},
+	{"enable.partition.eof", "false"},
+	{"fetch.error.backoff.ms", "100"},
+	{"queued.min.messages", "10000"},
+	{"queued.max.messages.kbytes", "16384"},
+	{NULL, NULL},
+};
+
+static struct kafka_consumer *consumer_of(struct consumer *base)
+{
+	assert(base->ops == &consumer_ops);
+	return (struct kafka_consumer *)base;
+}
+
+/* ---- what is held ------------------------------------------------------------------------ */
+
+static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
+{
+	if (consumer->held_count == consumer->held_size) {
+		size_t size = consumer->held_size ? consumer->held_size * 2 : 64;
+		rd_kafka_message_t **held = qp_calloc(size, sizeof(held[0]));
+
+		for (size_t i = 0; i < consumer->held_count; i++)
+			held[i] = consumer->held[i];
+		free(consumer->held);
+		consumer->held = held;
+		consumer->held_size = size;
+	}
+	consumer->held[consumer->held_count++] = message;
+
+	/* Its commit covers what was passed over before it. */
+	rd_kafka_topic_partition_list_del(consumer->passed, consumer->topic, message->partition);
+}
+
+/* Keeps those that are not chosen, in their order. `partitions` NULL: the first `count`. */
+static void drop(struct kafka_consumer *consumer, size_t count,
+	const rd_kafka_topic_partition_list_t *partitions)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < consumer->held_count; i++) {
+		rd_kafka_message_t *message = consumer->held[i];
+		bool chosen = i < count;
+
+		for (int p = 0; partitions && !chosen && p < partitions->cnt; p++)
+			chosen = partitions->elems[p].partition == message->partition;
+		if (chosen)
+			rd_kafka_message_destroy(message);
+		else
+			consumer->held[kept++] = message;
+	}
+	consumer->held_count = kept;
+}
+
+/* What is acknowledged stays until the next fetch, whose deliveries point into it. */
+static void forget_acked(struct kafka_consumer *consumer)
+{
+	drop(consumer, consumer->acked, NULL);
+	consumer->acked = 0;
+	consumer->given = 0;
+}
+
+/* ---- what is passed over ----------------------------------------------------------------- */
+
+static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_message_t *message)
+{
+	rd_kafka_headers_t *headers;
+	const void *value = NULL;
+	size_t size = 0;
+
+	if (!consumer->subjects)
+		return true;
+	if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR ||
+		rd_kafka_header_get(headers, 0, "subject", &value, &size) !=
+			RD_KAFKA_RESP_ERR_NO_ERROR)
+		size = 0;
+	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
+}
+
+static void note_offset(rd_kafka_topic_partition_list_t *offsets, const char *topic,
+	const rd_kafka_message_t *message)
+{
+	rd_kafka_topic_partition_t *entry =
+		rd_kafka_topic_partition_list_find(offsets, topic, message->partition);
+
+	if (!entry)
+		entry = rd_kafka_topic_partition_list_add(offsets, topic, message->partition);
+	entry->offset = message->offset + 1;
+}
+
+static void pass(struct kafka_consumer *consumer, rd_kafka_message_t *message)
+{
+	note_offset(consumer->passed, consumer->topic, message);
+	rd_kafka_message_destroy(message);
+}
+
+static void forget_passed(struct kafka_consumer *consumer)
+{
+	rd_kafka_topic_partition_list_destroy(consumer->passed);
+	consumer->passed = rd_kafka_topic_partition_list_new(4);
+}
+
+/* ---- the client -------------------------------------------------------------------------- */
+
+static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
+	rd_kafka_topic_partition_list_t *partitions, void *opaque)
+{
+	struct kafka_consumer *consumer = ((struct kafka_client *)opaque)->consumer;
+	rd_kafka_resp_err_t done;
+
+	if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		done = rd_kafka_assign(rk, partitions);
+	} else {
+		drop(consumer, 0, partitions);
+		forget_passed(consumer);
+		done = rd_kafka_assign(rk, NULL);
+	}
+	log_line(LOG_DEBUG, "bus", "%s: %s %d partitions of %s (%s)",
+		consumer->client.bus->base.name,
+		err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS ? "got" : "lost", partitions->cnt,
+		consumer->topic, rd_kafka_err2name(done));
+}
+
+static void subscribe(struct kafka_consumer *consumer)
+{
+	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_resp_err_t err;
+
+	rd_kafka_topic_partition_list_add(topics, consumer->topic, RD_KAFKA_PARTITION_UA);
+	err = rd_kafka_subscribe(consumer->client.rk, topics);
+	rd_kafka_topic_partition_list_destroy(topics);
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it only takes note */
+}
+
+static bool set_group(struct kafka_consumer *consumer, rd_kafka_conf_t *conf)
+{
+	char ignored[256];
+
+	rd_kafka_conf_set_rebalance_cb(conf, rebalance);
+	return rd_kafka_conf_set(conf, "group.id", consumer->group, ignored, sizeof(ignored)) ==
+	       RD_KAFKA_CONF_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+static bool open_client(struct kafka_consumer *consumer)
+{
+	struct kafka_client *client = &consumer->client;
+	struct kafka_bus *bus = client->bus;
+	char why[512] = "the group has no usable name";
+	rd_kafka_conf_t *conf =
+		kafka_conf_new(client, RD_KAFKA_CONSUMER, settings, why, sizeof(why));
+	bool opened = conf && set_group(consumer, conf);
+
+	if (conf && !opened)
+		rd_kafka_conf_destroy(conf);
+	opened = opened && kafka_client_open(client, RD_KAFKA_CONSUMER, conf, why, sizeof(why));
+	if (!opened) {
+		log_line(LOG_ERROR, "bus", "%s: no consumer of %s: %s", bus->base.name,
+			consumer->topic, why);
+		return false;
+	}
+	rd_kafka_poll_set_consumer(client->rk);
+	pthread_mutex_lock(&bus->lock);
+	consumer->queue = rd_kafka_queue_get_consumer(client->rk);
+	pthread_mutex_unlock(&bus->lock);
+	subscribe(consumer);
+	return true;
+}
+
+/* With the lock, until `until_ns` or until it is woken, as long as `condition` is false. */
+static void wait_for(struct kafka_consumer *consumer, const bool *condition, int64_t until_ns)
+{
+	struct kafka_bus *bus = consumer->client.bus;
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S),
+		.tv_nsec = (long)(until_ns % NS_PER_S),
+	};
+	int timed_out = 0;
+
+	while (!*condition && !atomic_load(&consumer->woken) && timed_out == 0)
+		timed_out = pthread_cond_timedwait(&bus->changed, &bus->lock, &until);
+}
+
+/* A client needs the topics; one that cannot be made is tried again by the next fetch. */
+static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
+{
+	struct kafka_bus *bus = consumer->client.bus;
+	const bool never = false;
+	bool ready;
+
+	if (consumer->client.rk)
+		return true;
+	pthread_mutex_lock(&bus->lock);
+	wait_for(consumer, &bus->has_topics, until_ns);
+	ready = bus->has_topics;
+	pthread_mutex_unlock(&bus->lock);
+	if (!ready)
+		return false;
+	if (open_client(consumer))
+		return true;
+	pthread_mutex_lock(&bus->lock);
+	wait_for(consumer, &never, until_ns);
+	pthread_mutex_unlock(&bus->lock);
+	return false;
+}
+
+/* ---- polling ----------------------------------------------------------------------------- */
+
+/* One poll. false: nothing came. */
+static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *bytes)
+{
+	rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->client.rk, timeout_ms);
+
+	if (!message)
+		return false;
+	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+		log_line(LOG_DEBUG, "bus", "%s: %s: %s", consumer->client.bus->base.name,
+			consumer->topic, rd_kafka_message_errstr(message));
+		rd_kafka_message_destroy(message);
+		return true;
+	}
+	*bytes += message->len + message->key_len;
+	if (is_wanted(consumer, message))
+		hold(consumer, message);
+	else
+		pass(consumer, message);
+	return true;
+}
+
+static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, size_t *bytes)
+{
+	bool in_time = true;
+
+	while (consumer->held_count == 0 && in_time && !atomic_load(&consumer->woken)) {
+		poll_one(consumer, kafka_ms_until(until_ns, 1000), bytes);
+		in_time = clock_steady_ns(&clock_system) < until_ns;
+	}
+}
+
+/*
+ * What is held is given again; a poll is due all the same, since rebalances happen there. One
+ * message more than can be given may come of it.
+ */
+static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
+{
+	size_t bytes = 0;
+	bool more = true;
+
+	if (consumer->held_count == 0)
+		wait_for_first(consumer, until_ns, &bytes);
+	if (consumer->held_count == max)
+		more = poll_one(consumer, 0, &bytes);
+	while (more && consumer->held_count < max && bytes < FETCH_BYTES_MAX)
+		more = poll_one(consumer, 0, &bytes);
+}
+
+static void read_headers(const rd_kafka_message_t *message, struct bus_delivery *delivery)
+{
+	rd_kafka_headers_t *headers;
+	const char *name;
+	const void *value;
+	size_t size;
+
+	if (rd_kafka_message_headers(message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	for (size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) ==
+			   RD_KAFKA_RESP_ERR_NO_ERROR;
+		i++) {
+		struct bus_header header = {slice_of(name), slice_make(value, value ? size : 0)};
+
+		if (slice_is(header.name, "event-id") && delivery->id.len == 0)
+			delivery->id = header.value;
+		else if (slice_is(header.name, "subject") && delivery->subject.len == 0)
+			delivery->subject = header.value;
+		else if (delivery->header_count < BUS_HEADERS_MAX)
+			delivery->headers[delivery->header_count++] = header;
+	}
+}
+
+static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *message,
+	struct bus_delivery *delivery)
+{
+	struct buffer position = buffer_make(&consumer->arena, 64);
+
+	memset(delivery, 0, sizeof(*delivery));
+	buffer_format(&position, "%s/%" PRId32 "/%" PRId64, consumer->topic, message->partition,
+		message->offset);
+	delivery->channel = slice_of(consumer->topic);
+	delivery->key = slice_make(message->key, message->key_len);
+	delivery->value = slice_make(message->payload, message->len);
+	delivery->position = buffer_slice(&position);
+	delivery->handle = (uint64_t)message->offset;
+	read_headers(message, delivery);
+}
+
+/* ---- commit ------------------------------------------------------------------------------ */
+
+static rd_kafka_topic_partition_list_t *offsets_of(
+	const struct kafka_consumer *consumer, size_t from, size_t to)
+{
+	rd_kafka_topic_partition_list_t *offsets = rd_kafka_topic_partition_list_new(8);
+
+	for (size_t i = from; i < to; i++)
+		note_offset(offsets, consumer->topic, consumer->held[i]);
+	return offsets;
+}
+
+/* The group has moved on without us: somebody gets the messages again, whatever we do. */
+static bool is_overtaken(rd_kafka_resp_err_t err)
+{
+	switch (err) {
+	case RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION:
+	case RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID:
+	case RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS:
+	case RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID:
+	case RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* rd_kafka_commit() would wait for a coordinator that is away for as long as the session lasts. */
+static rd_kafka_resp_err_t commit(
+	struct kafka_consumer *consumer, const rd_kafka_topic_partition_list_t *offsets)
+{
+	rd_kafka_t *rk = consumer->client.rk;
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+	rd_kafka_resp_err_t err = rd_kafka_commit_queue(rk, offsets, queue, NULL, NULL);
+
+	if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		rd_kafka_event_t *event = rd_kafka_queue_poll(queue, COMMIT_TIMEOUT_MS);
+
+		err = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
+		if (event)
+			rd_kafka_event_destroy(event);
+	}
+	rd_kafka_queue_destroy(queue);
+	return err;
+}
+
+/* Only where nothing is held that would be passed over too. */
+static void commit_passed(struct kafka_consumer *consumer)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (consumer->passed->cnt == 0 || consumer->held_count > 0 ||
+		now_ns < consumer->pass_due_ns)
+		return;
+	consumer->pass_due_ns = now_ns + PASS_INTERVAL_NS;
+	if (commit(consumer, consumer->passed) == RD_KAFKA_RESP_ERR_NO_ERROR)
+		forget_passed(consumer);
+}
+
+/* ---- fetch and ack ----------------------------------------------------------------------- */
+
+static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+
+	forget_acked(consumer);
+	commit_passed(consumer);
+	arena_reset(&consumer->arena);
+	if (wait_for_client(consumer, until_ns))
+		gather(consumer, max, until_ns);
+	atomic_store(&consumer->woken, false);
+	consumer->given = consumer->held_count < max ? consumer->held_count : max;
+	for (size_t i = 0; i < consumer->given; i++)
+		deliver(consumer, consumer->held[i], &deliveries[i]);
+	*count = consumer->given;
+	return STATUS_OK;
+}
+
+static enum status ack(struct consumer *base, size_t count)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+	rd_kafka_topic_partition_list_t *offsets;
+	rd_kafka_resp_err_t err;
+
+	if (count > consumer->given)
+		count = consumer->given;
+	if (count <= consumer->acked)
+		return STATUS_OK;
+	offsets = offsets_of(consumer, consumer->acked, count);
+	err = commit(consumer, offsets);
+	rd_kafka_topic_partition_list_destroy(offsets);
+	if (err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_overtaken(err)) {
+		log_line(LOG_DEBUG, "bus", "%s: %s: cannot commit: %s",
+			consumer->client.bus->base.name, consumer->topic, rd_kafka_err2str(err));
+		return STATUS_BUS_UNAVAILABLE;
+	}
+	consumer->acked = count;
+	return STATUS_OK;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------- */
+
+static void again(struct consumer *base)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+
+	assert(consumer->acked <= consumer->given); /* the next fetch gives the difference again */
+}
+
+static void wake(struct consumer *base)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+	struct kafka_bus *bus = consumer->client.bus;
+
+	pthread_mutex_lock(&bus->lock);
+	atomic_store(&consumer->woken, true);
+	pthread_cond_broadcast(&bus->changed);
+	if (consumer->queue)
+		rd_kafka_queue_yield(consumer->queue);
+	pthread_mutex_unlock(&bus->lock);
+}
+
+static void close_consumer(struct consumer *base)
+{
+	struct kafka_consumer *consumer = consumer_of(base);
+	struct kafka_bus *bus = consumer->client.bus;
+
+	drop(consumer, consumer->held_count, NULL);
+	if (consumer->client.rk) {
+		rd_kafka_queue_destroy(consumer->queue);
+		rd_kafka_consumer_close(consumer->client.rk);
+		rd_kafka_destroy(consumer->client.rk);
+	}
+	kafka_bus_leave(bus);
+	rd_kafka_topic_partition_list_destroy(consumer->passed);
+	arena_release(&consumer->arena);
+	free(consumer->held);
+	free(consumer->group);
+	free(consumer);
+}
+
+static const struct consumer_ops consumer_ops = {
+	.fetch = fetch,
+	.ack = ack,
+	.again = again,
+	.wake = wake,
+	.close = close_consumer,
+};
+
+struct consumer *kafka_consumer_open(struct bus *base, const char *channel, const char *group)
+{
+	struct kafka_bus *bus = kafka_bus_of(base);
+	struct kafka_consumer *consumer = qp_calloc(1, sizeof(*consumer));
+	const struct bus_channel *found;
+
+	consumer->base.ops = &consumer_ops;
+	consumer->client.bus = bus;
+	consumer->client.consumer = consumer;
+	found = kafka_bus_channel(bus, slice_of(channel));
+	assert(found);
+	consumer->topic = found->name;
+	consumer->group = qp_strdup(group);
+	consumer->subjects = bus_group_subjects(found, group);
+	consumer->passed = rd_kafka_topic_partition_list_new(4);
+	arena_init(&consumer->arena, 64 * 1024);
+	kafka_bus_enter(bus);
+	return &consumer->base;
+}

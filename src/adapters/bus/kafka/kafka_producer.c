@@ -1,0 +1,286 @@
+/*
+ * Producers. A publish hands its messages to the library, waits for the report of each, and at its
+ * deadline takes back what has not been reported: afterwards nothing of it is left in the client.
+ * The fate of a message is what librdkafka knows of it, and UNKNOWN wherever it does not.
+ *
+ * The client is replaced when the fate of something taken back is unknown, and after a fatal error:
+ * the broker's numbering of an idempotent producer and the client's may then disagree. Messages
+ * that were taken back before they were sent leave only a gap, from which the client recovers by
+ * itself.
+ */
+#include <stdlib.h>
+
+#include "adapters/bus/kafka/kafka_internal.h"
+#include "base/log.h"
+
+/* How long after the deadline to wait for the reports of what was taken back. */
+#define PURGE_GRACE_NS (500 * NS_PER_MS)
+
+struct kafka_producer {
+	struct producer base;
+	struct kafka_bus *bus;
+	struct kafka_client *client; /* NULL: to be made */
+	rd_kafka_queue_t *reports;
+	size_t outstanding; /* messages of this publish without a report */
+	bool lost;          /* some of those that were taken back may have been sent */
+};
+
+static const struct producer_ops producer_ops;
+
+static const struct kafka_setting settings[] = {
+	{"enable.idempotence", "true"},
+	{"acks", "all"},
+	{"linger.ms", "0.5"},
+	{"retry.backoff.ms", "50"},
+	{"message.timeout.ms", "30000"},
+	{"topic.metadata.refresh.interval.ms", "10000"}, /* a topic that was refused may be there */
+	{"request.timeout.ms", "10000"},
+	{"message.max.bytes", "2097152"},
+	{"partitioner", "murmur2_random"}, /* as the Java client does */
+	{NULL, NULL},
+};
+
+static struct kafka_producer *producer_of(struct producer *base)
+{
+	assert(base->ops == &producer_ops);
+	return (struct kafka_producer *)base;
+}
+
+/* ---- the client -------------------------------------------------------------------------- */
+
+static bool open_client(struct kafka_producer *producer)
+{
+	struct kafka_client *client = qp_calloc(1, sizeof(*client));
+	char why[512] = "";
+	rd_kafka_conf_t *conf;
+
+	client->bus = producer->bus;
+	conf = kafka_conf_new(client, RD_KAFKA_PRODUCER, settings, why, sizeof(why));
+	if (conf)
+		rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR);
+	if (!conf || !kafka_client_open(client, RD_KAFKA_PRODUCER, conf, why, sizeof(why))) {
+		log_line(LOG_ERROR, "bus", "%s: no producer: %s", producer->bus->base.name, why);
+		free(client);
+		return false;
+	}
+	producer->client = client;
+	producer->reports = rd_kafka_queue_get_main(client->rk);
+	return true;
+}
+
+static void retire_client(struct kafka_producer *producer)
+{
+	rd_kafka_queue_destroy(producer->reports);
+	kafka_watcher_retire(producer->bus, producer->client);
+	producer->client = NULL;
+	producer->reports = NULL;
+}
+
+static bool is_broken(const struct kafka_producer *producer)
+{
+	char words[256];
+
+	return rd_kafka_fatal_error(producer->client->rk, words, sizeof(words)) !=
+	       RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+static void add_header(rd_kafka_headers_t *headers, struct slice name, struct slice value)
+{
+	rd_kafka_resp_err_t err = rd_kafka_header_add(headers, name.len ? name.data : "",
+		(ssize_t)name.len, value.len ? value.data : "", (ssize_t)value.len);
+
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it has no way to fail here */
+}
+
+static rd_kafka_headers_t *make_headers(const struct bus_message *message)
+{
+	rd_kafka_headers_t *headers = rd_kafka_headers_new(message->header_count + 2);
+
+	if (message->id.len > 0)
+		add_header(headers, slice_of("event-id"), message->id);
+	if (message->subject.len > 0)
+		add_header(headers, slice_of("subject"), message->subject);
+	for (size_t i = 0; i < message->header_count; i++)
+		add_header(headers, message->headers[i].name, message->headers[i].value);
+	return headers;
+}
+
+/* No key: any partition. An empty value is not the same as none. */
+static rd_kafka_resp_err_t enqueue(
+	struct kafka_producer *producer, const char *topic, struct bus_message *message)
+{
+	rd_kafka_headers_t *headers = make_headers(message);
+	struct slice key = message->key;
+	struct slice value = message->value;
+	rd_kafka_vu_t parts[] = {
+		{.vtype = RD_KAFKA_VTYPE_TOPIC, .u.cstr = topic},
+		{.vtype = RD_KAFKA_VTYPE_KEY,
+			.u.mem = {key.len ? (void *)(uintptr_t)key.data : NULL, key.len}},
+		{.vtype = RD_KAFKA_VTYPE_VALUE,
+			.u.mem = {(void *)(uintptr_t)(value.len ? value.data : ""), value.len}},
+		{.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers},
+		{.vtype = RD_KAFKA_VTYPE_MSGFLAGS, .u.i = RD_KAFKA_MSG_F_COPY},
+		{.vtype = RD_KAFKA_VTYPE_OPAQUE, .u.ptr = message},
+	};
+	rd_kafka_error_t *error =
+		rd_kafka_produceva(producer->client->rk, parts, sizeof(parts) / sizeof(parts[0]));
+	rd_kafka_resp_err_t code;
+
+	if (!error)
+		return RD_KAFKA_RESP_ERR_NO_ERROR;
+	code = rd_kafka_error_code(error);
+	rd_kafka_error_destroy(error);
+	rd_kafka_headers_destroy(headers); /* they are ours unless it was accepted */
+	return code;
+}
+
+/* ---- reports ----------------------------------------------------------------------------- */
+
+/* The code of a server that does not know what happened says nothing about the message. */
+static enum bus_fate fate_of(const rd_kafka_message_t *report)
+{
+	switch (rd_kafka_message_status(report)) {
+	case RD_KAFKA_MSG_STATUS_PERSISTED:
+		return BUS_CONFIRMED;
+	case RD_KAFKA_MSG_STATUS_NOT_PERSISTED:
+		return report->err == RD_KAFKA_RESP_ERR_UNKNOWN ? BUS_UNKNOWN : BUS_NOT_PERSISTED;
+	default:
+		return BUS_UNKNOWN;
+	}
+}
+
+static void serve(struct kafka_producer *producer, int64_t until_ns)
+{
+	rd_kafka_event_t *event =
+		rd_kafka_queue_poll(producer->reports, kafka_ms_until(until_ns, 1000));
+	const rd_kafka_message_t *report;
+
+	if (!event)
+		return;
+	while ((report = rd_kafka_event_message_next(event))) {
+		struct bus_message *message = report->_private;
+
+		assert(producer->outstanding > 0);
+		producer->outstanding--;
+		message->fate = fate_of(report);
+		producer->lost |= message->fate == BUS_UNKNOWN;
+		if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			log_line(LOG_DEBUG, "bus", "%s: a message to %s failed: %s",
+				producer->bus->base.name, rd_kafka_topic_name(report->rkt),
+				rd_kafka_err2str(report->err));
+	}
+	rd_kafka_event_destroy(event);
+}
+
+static void serve_until(struct kafka_producer *producer, int64_t until_ns)
+{
+	while (producer->outstanding > 0 && clock_steady_ns(&clock_system) < until_ns)
+		serve(producer, until_ns);
+}
+
+/* Without a report it stays UNKNOWN. A full queue has room again when something was reported. */
+static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
+{
+	const struct bus_channel *channel = kafka_bus_channel(producer->bus, message->channel);
+	rd_kafka_resp_err_t err;
+
+	if (!channel)
+		return;
+	do {
+		err = enqueue(producer, channel->name, message);
+		if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0)
+			serve(producer, until_ns);
+	} while (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0 &&
+		 clock_steady_ns(&clock_system) < until_ns);
+	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		return;
+	message->fate = BUS_UNKNOWN;
+	producer->outstanding++;
+}
+
+/*
+ * Waits until the library's threads have dropped what they hold: one that comes to it later would
+ * drop messages of the next publish. While no broker answers such a thread may be stuck in looking
+ * up a name; then nobody waits for it, and the next publish has a client of its own.
+ */
+static void take_back(struct kafka_producer *producer)
+{
+	bool waits = atomic_load(&producer->bus->up);
+	int how = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT;
+	rd_kafka_resp_err_t err = rd_kafka_purge(
+		producer->client->rk, waits ? how : how | RD_KAFKA_PURGE_F_NON_BLOCKING);
+
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+	serve_until(producer, clock_steady_ns(&clock_system) + PURGE_GRACE_NS);
+	producer->lost |= producer->outstanding > 0 || !waits;
+}
+
+static void replace_client(struct kafka_producer *producer)
+{
+	bool opened;
+
+	retire_client(producer);
+	opened = open_client(producer); /* now, so that it is connected when it is needed */
+	(void)opened;                   /* the next publish tries again */
+}
+
+static void send_all(struct kafka_producer *producer, struct bus_message *messages, size_t count,
+	int64_t until_ns)
+{
+	producer->outstanding = 0;
+	producer->lost = false;
+	for (size_t i = 0; i < count && clock_steady_ns(&clock_system) < until_ns; i++)
+		send_one(producer, &messages[i], until_ns);
+	serve_until(producer, until_ns);
+	if (producer->outstanding > 0)
+		take_back(producer);
+	if (producer->lost || is_broken(producer))
+		replace_client(producer);
+}
+
+static enum status publish(
+	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	struct kafka_producer *producer = producer_of(base);
+
+	for (size_t i = 0; i < count; i++)
+		messages[i].fate = BUS_NOT_PERSISTED;
+	if (count == 0)
+		return STATUS_OK;
+	if (!atomic_load(&producer->bus->up))
+		return STATUS_BUS_UNAVAILABLE;
+	if (!producer->client && !open_client(producer))
+		return STATUS_BUS_UNAVAILABLE;
+	send_all(producer, messages, count, until_ns);
+	return STATUS_OK;
+}
+
+/* ---- opening and closing ----------------------------------------------------------------- */
+
+static void close_producer(struct producer *base)
+{
+	struct kafka_producer *producer = producer_of(base);
+
+	if (producer->client)
+		retire_client(producer);
+	kafka_bus_leave(producer->bus);
+	free(producer);
+}
+
+static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
+
+/* The client is made now, so that it is connected when the first publish comes. */
+struct producer *kafka_producer_open(struct bus *base)
+{
+	struct kafka_producer *producer = qp_calloc(1, sizeof(*producer));
+	bool opened;
+
+	producer->base.ops = &producer_ops;
+	producer->bus = kafka_bus_of(base);
+	kafka_bus_enter(producer->bus);
+	opened = open_client(producer);
+	(void)opened; /* publish() tries again */
+	return &producer->base;
+}

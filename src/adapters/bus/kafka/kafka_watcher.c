@@ -1,0 +1,339 @@
+/*
+ * The watcher: a thread with a client of its own that asks the cluster for its metadata, again and
+ * again. It is the breaker: librdkafka tells at once when the last broker is gone, but never when
+ * one is back, and nothing at all of one that hangs.
+ *
+ *   state   event                                          next
+ *   down    the cluster answers, its topics are there      up
+ *   up      _ALL_BROKERS_DOWN, or no answer for a while    down
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/bus/kafka/kafka_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define PROBE_UP_TIMEOUT_MS 3000
+#define PROBE_DOWN_TIMEOUT_MS 500
+#define PROBE_UP_INTERVAL_MS 1000
+#define PROBE_DOWN_INTERVAL_MS 100
+#define CREATE_TIMEOUT_MS 10000
+#define LEADER_PAUSE_MS 10
+
+/* So that what one producer could send, a dead letter with more headers can still hold. */
+#define MESSAGE_BYTES_MAX "2097152"
+
+/* ---- up and down ------------------------------------------------------------------------- */
+
+static void set_up(struct kafka_bus *bus, bool up, const char *reason)
+{
+	if (atomic_exchange(&bus->up, up) == up)
+		return;
+	if (up)
+		log_line(LOG_INFO, "bus", "%s: Kafka answers", bus->base.name);
+	else
+		log_line(LOG_WARN, "bus", "%s: Kafka does not answer: %s", bus->base.name, reason);
+}
+
+/* Asks about one topic: without any, librdkafka asks about all that the cluster has. */
+static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
+{
+	int timeout_ms = atomic_load(&bus->up) ? PROBE_UP_TIMEOUT_MS : PROBE_DOWN_TIMEOUT_MS;
+	const struct rd_kafka_metadata *metadata;
+	rd_kafka_resp_err_t err =
+		rd_kafka_metadata(bus->watch.rk, 0, bus->probed, &metadata, timeout_ms);
+
+	if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+		rd_kafka_metadata_destroy(metadata);
+	return err;
+}
+
+/* Until something has happened, or for so long. */
+static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
+{
+	rd_kafka_event_t *event = rd_kafka_queue_poll(bus->news, timeout_ms);
+
+	if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR &&
+		rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		set_up(bus, false, "all brokers are down");
+	if (event)
+		rd_kafka_event_destroy(event);
+}
+
+/* ---- topics ------------------------------------------------------------------------------ */
+
+static bool is_there(const struct rd_kafka_metadata *metadata, const char *topic)
+{
+	for (int i = 0; i < metadata->topic_cnt; i++) {
+		if (!strcmp(metadata->topics[i].topic, topic))
+			return true;
+	}
+	return false;
+}
+
+static rd_kafka_NewTopic_t *new_topic(const struct bus_channel *channel)
+{
+	char words[256];
+	rd_kafka_NewTopic_t *topic =
+		rd_kafka_NewTopic_new(channel->name, channel->partitions, -1, words, sizeof(words));
+	rd_kafka_resp_err_t err;
+
+	if (!topic)
+		return NULL;
+	err = rd_kafka_NewTopic_set_config(topic, "max.message.bytes", MESSAGE_BYTES_MAX);
+	(void)err; /* the broker's default then */
+	return topic;
+}
+
+static size_t list_missing(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata,
+	rd_kafka_NewTopic_t **topics)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (is_there(metadata, bus->channels[i].name))
+			continue;
+		topics[count] = new_topic(&bus->channels[i]);
+		if (topics[count])
+			count++;
+	}
+	return count;
+}
+
+/* Brokers that may make topics on demand do so when they are asked about one. */
+static void ask_for(struct kafka_bus *bus, const char *name)
+{
+	rd_kafka_topic_t *topic = rd_kafka_topic_new(bus->watch.rk, name, NULL);
+	const struct rd_kafka_metadata *metadata;
+
+	if (!topic)
+		return;
+	if (rd_kafka_metadata(bus->watch.rk, 0, topic, &metadata, PROBE_UP_TIMEOUT_MS) ==
+		RD_KAFKA_RESP_ERR_NO_ERROR)
+		rd_kafka_metadata_destroy(metadata);
+	rd_kafka_topic_destroy(topic);
+}
+
+static int partitions_of(const struct kafka_bus *bus, const char *name)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (!strcmp(bus->channels[i].name, name))
+			return bus->channels[i].partitions;
+	}
+	return 0;
+}
+
+/*
+ * A broker names itself as the leader of a new partition a moment before it takes messages for it.
+ * It refuses those of that moment, which are sent again, and takes the next: then the first
+ * messages of a producer, whose numbers the broker does not know yet, come out of order. So nobody
+ * publishes before every leader has answered; each is asked again and again until it does, for as
+ * long as making topics may take.
+ */
+static void await_leaders(struct kafka_bus *bus, const char *name)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + CREATE_TIMEOUT_MS * NS_PER_MS;
+	int partitions = partitions_of(bus, name);
+
+	for (int i = 0; i < partitions && !atomic_load(&bus->stopping);) {
+		int64_t low, high;
+		rd_kafka_resp_err_t err = rd_kafka_query_watermark_offsets(
+			bus->watch.rk, name, i, &low, &high, PROBE_UP_TIMEOUT_MS);
+
+		if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+			i++;
+		else if (clock_steady_ns(&clock_system) < until_ns)
+			wait_for_news(bus, LEADER_PAUSE_MS);
+		else
+			break;
+	}
+}
+
+static void note_topic(struct kafka_bus *bus, const rd_kafka_topic_result_t *result)
+{
+	rd_kafka_resp_err_t err = rd_kafka_topic_result_error(result);
+	const char *name = rd_kafka_topic_result_name(result);
+
+	if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+		log_line(LOG_INFO, "bus", "%s: made topic %s", bus->base.name, name);
+	} else if (err != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) {
+		log_line(LOG_WARN, "bus", "%s: cannot make topic %s: %s", bus->base.name, name,
+			rd_kafka_err2str(err));
+		ask_for(bus, name);
+		return;
+	}
+	await_leaders(bus, name);
+}
+
+static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
+{
+	const rd_kafka_CreateTopics_result_t *result = rd_kafka_event_CreateTopics_result(event);
+	size_t count = 0;
+	const rd_kafka_topic_result_t **topics =
+		rd_kafka_CreateTopics_result_topics(result, &count);
+
+	for (size_t i = 0; i < count; i++)
+		note_topic(bus, topics[i]);
+}
+
+/* librdkafka's mock cluster names a controller that is not one of its brokers. */
+static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
+{
+	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
+
+	for (int i = 0; i < metadata->broker_cnt; i++) {
+		if (metadata->brokers[i].id == controller)
+			return true;
+	}
+	return controller < 0; /* there will be one */
+}
+
+/* false: not now. A cluster that refuses is left as it is. */
+static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
+{
+	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
+	rd_kafka_event_t *event;
+	rd_kafka_resp_err_t err;
+
+	rd_kafka_CreateTopics(bus->watch.rk, topics, count, NULL, queue);
+	event = rd_kafka_queue_poll(queue, CREATE_TIMEOUT_MS);
+	err = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
+	if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+		note_topics(bus, event);
+	if (event)
+		rd_kafka_event_destroy(event);
+	rd_kafka_queue_destroy(queue);
+	return err == RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static bool make_missing(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
+{
+	rd_kafka_NewTopic_t **topics = qp_calloc(bus->channel_count, sizeof(topics[0]));
+	size_t count = list_missing(bus, metadata, topics);
+	bool made = true;
+
+	if (count > 0 && has_controller(bus, metadata))
+		made = create(bus, topics, count);
+	else if (count > 0)
+		for (size_t i = 0; i < bus->channel_count; i++)
+			ask_for(bus, bus->channels[i].name);
+	rd_kafka_NewTopic_destroy_array(topics, count);
+	free(topics);
+	return made;
+}
+
+static bool make_topics(struct kafka_bus *bus)
+{
+	const struct rd_kafka_metadata *metadata;
+	bool made;
+
+	if (rd_kafka_metadata(bus->watch.rk, 1, NULL, &metadata, PROBE_UP_TIMEOUT_MS) !=
+		RD_KAFKA_RESP_ERR_NO_ERROR)
+		return false;
+	made = make_missing(bus, metadata);
+	rd_kafka_metadata_destroy(metadata);
+	if (made && bus->channel_count > 0)
+		bus->probed = rd_kafka_topic_new(bus->watch.rk, bus->channels[0].name, NULL);
+	return made;
+}
+
+/* Once; consumers wait for it, since one that subscribes too early looks again only after minutes.
+ */
+static bool has_topics(struct kafka_bus *bus)
+{
+	bool has;
+
+	pthread_mutex_lock(&bus->lock);
+	has = bus->has_topics;
+	pthread_mutex_unlock(&bus->lock);
+	if (has || !make_topics(bus))
+		return has;
+	pthread_mutex_lock(&bus->lock);
+	bus->has_topics = true;
+	pthread_cond_broadcast(&bus->changed);
+	pthread_mutex_unlock(&bus->lock);
+	return true;
+}
+
+/* ---- old clients ------------------------------------------------------------------------- */
+
+static void bury(struct kafka_bus *bus)
+{
+	struct kafka_client *client;
+
+	pthread_mutex_lock(&bus->lock);
+	client = bus->retired;
+	bus->retired = NULL;
+	pthread_mutex_unlock(&bus->lock);
+	while (client) {
+		struct kafka_client *next = client->next;
+
+		rd_kafka_destroy(client->rk);
+		free(client);
+		client = next;
+	}
+}
+
+void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client)
+{
+	pthread_mutex_lock(&bus->lock);
+	client->next = bus->retired;
+	bus->retired = client;
+	pthread_mutex_unlock(&bus->lock);
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+static void *watch(void *context)
+{
+	struct kafka_bus *bus = context;
+
+	while (!atomic_load(&bus->stopping)) {
+		rd_kafka_resp_err_t err = probe(bus);
+
+		if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			set_up(bus, false, rd_kafka_err2str(err));
+		else if (has_topics(bus))
+			set_up(bus, true, NULL);
+		bury(bus);
+		wait_for_news(
+			bus, atomic_load(&bus->up) ? PROBE_UP_INTERVAL_MS : PROBE_DOWN_INTERVAL_MS);
+	}
+	return NULL;
+}
+
+bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t size)
+{
+	static const struct kafka_setting settings[] = {{NULL, NULL}};
+	rd_kafka_conf_t *conf = kafka_conf_new(&bus->watch, RD_KAFKA_PRODUCER, settings, why, size);
+
+	if (!conf)
+		return false;
+	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_ERROR);
+	if (!kafka_client_open(&bus->watch, RD_KAFKA_PRODUCER, conf, why, size))
+		return false;
+	bus->news = rd_kafka_queue_get_main(bus->watch.rk);
+	if (pthread_create(&bus->thread, NULL, watch, bus) != 0) {
+		snprintf(why, size, "no thread could be started for %s", bus->base.name);
+		return false;
+	}
+	bus->running = true;
+	return true;
+}
+
+void kafka_watcher_stop(struct kafka_bus *bus)
+{
+	if (bus->running) {
+		atomic_store(&bus->stopping, true);
+		rd_kafka_queue_yield(bus->news);
+		pthread_join(bus->thread, NULL);
+	}
+	bury(bus);
+	if (bus->news)
+		rd_kafka_queue_destroy(bus->news);
+	if (bus->probed)
+		rd_kafka_topic_destroy(bus->probed);
+	if (bus->watch.rk)
+		rd_kafka_destroy(bus->watch.rk);
+}

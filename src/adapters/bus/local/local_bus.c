@@ -1,0 +1,293 @@
+#include "adapters/bus/local/local_bus.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/bus/local/local_internal.h"
+
+/* After a failure the bus is down until something works, and at the latest for so long. */
+#define DOWN_NS (5 * NS_PER_S)
+
+#define EXPIRY_INTERVAL_NS (60 * NS_PER_S)
+
+/* SQLite holds rows up to 1 GB; nothing that comes near is meant to be a message. */
+#define MESSAGE_BYTES_MAX (64u * 1024 * 1024)
+
+static const struct bus_ops bus_ops;
+
+struct local_bus *local_bus_of(struct bus *base)
+{
+	assert(base->ops == &bus_ops);
+	return (struct local_bus *)base;
+}
+
+struct local_channel *local_bus_channel(struct local_bus *bus, struct slice name)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (slice_is(name, bus->channels[i].name))
+			return &bus->channels[i];
+	}
+	return NULL;
+}
+
+void local_channel_changed(struct local_channel *channel)
+{
+	channel->changes++;
+	pthread_cond_broadcast(&channel->changed);
+}
+
+void local_condition_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+bool local_wait(struct local_bus *bus, pthread_cond_t *condition, int64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S),
+		.tv_nsec = (long)(until_ns % NS_PER_S),
+	};
+
+	if (until_ns <= clock_steady_ns(&clock_system))
+		return false;
+	return pthread_cond_timedwait(condition, &bus->lock, &until) == 0;
+}
+
+/* ---- producers --------------------------------------------------------------------------- */
+
+struct local_producer {
+	struct producer base;
+	struct local_bus *bus;
+};
+
+struct publish_work {
+	struct local_work base;
+	struct bus_message *messages;
+	size_t count;
+};
+
+static const struct producer_ops producer_ops;
+
+static struct local_producer *producer_of(struct producer *base)
+{
+	assert(base->ops == &producer_ops);
+	return (struct local_producer *)base;
+}
+
+static bool is_acceptable(const struct bus_message *message)
+{
+	size_t bytes = message->value.len + message->key.len + message->subject.len;
+
+	assert(message->header_count <= BUS_HEADERS_MAX);
+	for (size_t i = 0; i < message->header_count; i++)
+		bytes += message->headers[i].name.len + message->headers[i].value.len;
+	return bytes <= MESSAGE_BYTES_MAX;
+}
+
+static int expire_sometimes(struct local_bus *bus)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	int deleted;
+
+	if (now_ns < bus->next_expiry_ns)
+		return SQLITE_OK;
+	bus->next_expiry_ns = now_ns + EXPIRY_INTERVAL_NS;
+	return local_messages_expire(bus, &deleted);
+}
+
+static int run_publish(struct local_bus *bus, struct local_work *base)
+{
+	struct publish_work *work = (struct publish_work *)base;
+	int rc = expire_sometimes(bus);
+
+	for (size_t i = 0; i < work->count && rc == SQLITE_OK; i++) {
+		struct bus_message *message = &work->messages[i];
+		struct local_channel *channel = local_bus_channel(bus, message->channel);
+
+		if (channel && is_acceptable(message))
+			rc = local_messages_add(bus, channel, message);
+	}
+	return rc;
+}
+
+static void settle_publish(
+	struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+{
+	struct publish_work *work = (struct publish_work *)base;
+	enum bus_fate fate = outcome == LOCAL_DONE      ? BUS_CONFIRMED
+			     : outcome == LOCAL_UNKNOWN ? BUS_UNKNOWN
+							: BUS_NOT_PERSISTED;
+
+	for (size_t i = 0; i < work->count; i++) {
+		struct bus_message *message = &work->messages[i];
+		struct local_channel *channel = local_bus_channel(bus, message->channel);
+
+		if (!channel || !is_acceptable(message))
+			continue;
+		message->fate = fate;
+		if (fate != BUS_NOT_PERSISTED)
+			local_channel_changed(channel);
+	}
+}
+
+static enum status publish(
+	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	struct publish_work work = {
+		.base = {.writes = true, .run = run_publish, .settle = settle_publish},
+		.messages = messages,
+		.count = count,
+	};
+
+	for (size_t i = 0; i < count; i++)
+		messages[i].fate = BUS_NOT_PERSISTED;
+	if (count == 0)
+		return STATUS_OK;
+	if (local_work_do(producer_of(base)->bus, &work.base, until_ns) == LOCAL_FAILED)
+		return STATUS_BUS_UNAVAILABLE;
+	return STATUS_OK;
+}
+
+static void close_producer(struct producer *base)
+{
+	struct local_producer *producer = producer_of(base);
+
+	pthread_mutex_lock(&producer->bus->lock);
+	producer->bus->users--;
+	pthread_mutex_unlock(&producer->bus->lock);
+	free(producer);
+}
+
+static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
+
+static struct producer *open_producer(struct bus *base)
+{
+	struct local_bus *bus = local_bus_of(base);
+	struct local_producer *producer = qp_calloc(1, sizeof(*producer));
+
+	producer->base.ops = &producer_ops;
+	producer->bus = bus;
+	pthread_mutex_lock(&bus->lock);
+	bus->users++;
+	pthread_mutex_unlock(&bus->lock);
+	return &producer->base;
+}
+
+/* ---- the bus ----------------------------------------------------------------------------- */
+
+struct bus *local_bus_new(const char *name, const char *path, const struct bus_channel *channels,
+	size_t channel_count)
+{
+	struct local_bus *bus = qp_calloc(1, sizeof(*bus));
+
+	bus->base.ops = &bus_ops;
+	bus->base.name = name;
+	bus->base.engine = "local";
+	bus->file.path = path;
+	bus->channels = qp_calloc(channel_count, sizeof(bus->channels[0]));
+	bus->channel_count = channel_count;
+	for (size_t i = 0; i < channel_count; i++) {
+		bus->channels[i].name = channels[i].name;
+		bus->channels[i].declared = &channels[i];
+		local_condition_init(&bus->channels[i].changed);
+	}
+	arena_init(&bus->scratch, 64 * 1024);
+	pthread_mutex_init(&bus->lock, NULL);
+	local_condition_init(&bus->worked);
+	bus->queue_last = &bus->queue_first;
+	return &bus->base;
+}
+
+static void explain(const struct local_bus *bus, int rc, char *why, size_t size)
+{
+	const char *path = bus->file.path;
+	char words[LOCAL_WORDS_SIZE];
+
+	switch (rc & 0xff) {
+	case SQLITE_NOTADB:
+		snprintf(why, size, "%s is not an SQLite database", path);
+		break;
+	case SQLITE_READONLY:
+	case SQLITE_PERM:
+		snprintf(why, size, "%s cannot be written: check its owner and permissions", path);
+		break;
+	case SQLITE_BUSY:
+		snprintf(why, size, "%s is in use by another program", path);
+		break;
+	default:
+		local_file_explain(&bus->file, rc, words);
+		snprintf(why, size, "%s cannot be used: %s", path, words);
+		break;
+	}
+}
+
+/* What the run before had no time to delete. Not doing it does not stop anybody. */
+static void tidy(struct local_bus *bus)
+{
+	int deleted;
+
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		while (local_messages_trim(bus, &bus->channels[i], &deleted) == SQLITE_OK &&
+			deleted > 0)
+			continue;
+	}
+	while (local_messages_expire(bus, &deleted) == SQLITE_OK && deleted > 0)
+		continue;
+	bus->next_expiry_ns = clock_steady_ns(&clock_system) + EXPIRY_INTERVAL_NS;
+}
+
+static bool start(struct bus *base, char *why, size_t size)
+{
+	struct local_bus *bus = local_bus_of(base);
+	int rc = local_file_open(&bus->file, SQLITE_OPEN_CREATE);
+
+	if (rc != SQLITE_OK) {
+		explain(bus, rc, why, size);
+		return false;
+	}
+	if (!local_messages_prepare(bus, why, size)) {
+		local_file_close(&bus->file);
+		return false;
+	}
+	tidy(bus);
+	atomic_store(&bus->started, true);
+	return true;
+}
+
+static bool is_up(struct bus *base)
+{
+	struct local_bus *bus = local_bus_of(base);
+	int64_t failed_at_ns = atomic_load(&bus->failed_at_ns);
+
+	if (!atomic_load(&bus->started))
+		return false;
+	return failed_at_ns == 0 || clock_steady_ns(&clock_system) - failed_at_ns >= DOWN_NS;
+}
+
+static void free_bus(struct bus *base)
+{
+	struct local_bus *bus = local_bus_of(base);
+
+	assert(bus->users == 0 && !bus->groups && !bus->queue_first);
+	local_file_close(&bus->file);
+	for (size_t i = 0; i < bus->channel_count; i++)
+		pthread_cond_destroy(&bus->channels[i].changed);
+	pthread_cond_destroy(&bus->worked);
+	pthread_mutex_destroy(&bus->lock);
+	arena_release(&bus->scratch);
+	free(bus->channels);
+	free(bus);
+}
+
+static const struct bus_ops bus_ops = {
+	.start = start,
+	.is_up = is_up,
+	.open_producer = open_producer,
+	.open_consumer = local_consumer_open,
+	.free = free_bus,
+};

@@ -1,0 +1,447 @@
+/*
+ * Consumers. What a fetch gives stays in hand until it is acknowledged or given back; a fetch first
+ * gives back what is left of the one before, since nothing could acknowledge it any more.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "adapters/bus/local/local_internal.h"
+
+/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+#define FETCH_BYTES_MAX (16 * 1024 * 1024)
+
+/* How long a fetch waits before it tries a file that failed again. */
+#define RETRY_NS NS_PER_S
+
+struct local_consumer {
+	struct consumer base;
+	struct local_bus *bus;
+	struct local_group *group;
+	struct arena arena; /* the deliveries of the last fetch */
+
+	int64_t *in_hand; /* offsets of the last fetch */
+	size_t in_hand_size;
+	size_t in_hand_count;
+	size_t acked; /* so many of them, from the first */
+
+	bool woken; /* under the bus's lock */
+};
+
+static const struct consumer_ops consumer_ops;
+
+static struct local_consumer *consumer_of(struct consumer *base)
+{
+	assert(base->ops == &consumer_ops);
+	return (struct local_consumer *)base;
+}
+
+/* ---- joining ----------------------------------------------------------------------------- */
+
+struct join_work {
+	struct local_work base;
+	struct local_group *group;
+};
+
+static int run_join(struct local_bus *bus, struct local_work *base)
+{
+	return local_messages_join(bus, ((struct join_work *)base)->group);
+}
+
+/* The row is read in the transaction that makes it; if that fails, it may be none. */
+static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+{
+	struct local_group *group = ((struct join_work *)base)->group;
+
+	(void)bus;
+	if (outcome != LOCAL_DONE && group->count == 0)
+		group->id = 0;
+}
+
+static bool join(struct local_consumer *consumer)
+{
+	struct join_work work = {
+		.base = {.writes = true, .run = run_join, .settle = settle_join},
+		.group = consumer->group,
+	};
+	bool joined;
+
+	pthread_mutex_lock(&consumer->bus->lock);
+	joined = consumer->group->id != 0;
+	pthread_mutex_unlock(&consumer->bus->lock);
+	return joined || local_work_do(consumer->bus, &work.base, INT64_MAX) == LOCAL_DONE;
+}
+
+/* ---- fetch ------------------------------------------------------------------------------- */
+
+/* With the lock. */
+static void give_back(struct local_consumer *consumer)
+{
+	if (consumer->acked == consumer->in_hand_count)
+		return;
+	for (size_t i = consumer->acked; i < consumer->in_hand_count; i++)
+		local_group_give_back(consumer->group, consumer->in_hand[i]);
+	consumer->in_hand_count = consumer->acked;
+	local_channel_changed(consumer->group->channel);
+}
+
+struct fetch_work {
+	struct local_work base;
+	struct local_consumer *consumer;
+	struct bus_delivery *deliveries;
+	size_t max;
+	size_t count;
+};
+
+static struct slice position_of(struct local_consumer *consumer, int64_t offset)
+{
+	struct buffer text = buffer_make(&consumer->arena, 64);
+
+	buffer_format(&text, "%s/0/%" PRId64, consumer->group->channel->name, offset);
+	return buffer_slice(&text);
+}
+
+static int read_one(struct fetch_work *work, int64_t offset)
+{
+	struct local_consumer *consumer = work->consumer;
+	struct bus_delivery *delivery = &work->deliveries[work->count];
+	int rc = local_messages_read(consumer->bus, offset, &consumer->arena, delivery);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	delivery->channel = slice_of(consumer->group->channel->name);
+	delivery->position = position_of(consumer, offset);
+	delivery->handle = (uint64_t)offset;
+	return SQLITE_OK;
+}
+
+static size_t delivery_size(const struct bus_delivery *delivery)
+{
+	return delivery->value.len + delivery->key.len;
+}
+
+/* One that is gone was acknowledged by a transaction whose outcome we did not learn. */
+static void skip_missing(struct local_consumer *consumer, int64_t offset)
+{
+	pthread_mutex_lock(&consumer->bus->lock);
+	local_group_acknowledge(consumer->group, offset);
+	pthread_mutex_unlock(&consumer->bus->lock);
+}
+
+/* Reads what was taken; puts back what is too much, or everything if it fails. */
+static int read_taken(struct fetch_work *work, size_t taken)
+{
+	struct local_consumer *consumer = work->consumer;
+	int64_t *offsets = consumer->in_hand;
+	size_t bytes = 0;
+	size_t next = 0;
+	int rc = SQLITE_OK;
+
+	for (; next < taken && bytes < FETCH_BYTES_MAX; next++) {
+		int64_t offset = offsets[next];
+
+		rc = read_one(work, offset);
+		if (rc == SQLITE_DONE) {
+			skip_missing(consumer, offset);
+			continue;
+		}
+		if (rc != SQLITE_OK)
+			break;
+		bytes += delivery_size(&work->deliveries[work->count]);
+		offsets[work->count++] = offset;
+	}
+	pthread_mutex_lock(&consumer->bus->lock);
+	for (size_t i = next; i < taken; i++)
+		local_group_give_back(consumer->group, offsets[i]);
+	consumer->in_hand_count = work->count;
+	pthread_mutex_unlock(&consumer->bus->lock);
+	return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int run_fetch(struct local_bus *bus, struct local_work *base)
+{
+	struct fetch_work *work = (struct fetch_work *)base;
+	struct local_consumer *consumer = work->consumer;
+	int rc = local_group_read_ahead(bus, consumer->group, consumer, work->max);
+	size_t taken;
+
+	if (rc != SQLITE_OK)
+		return rc;
+	pthread_mutex_lock(&bus->lock);
+	taken = local_group_take(consumer->group, consumer, consumer->in_hand, work->max);
+	pthread_mutex_unlock(&bus->lock);
+	return read_taken(work, taken);
+}
+
+/* ---- what is passed over ----------------------------------------------------------------- */
+
+static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, size_t done)
+{
+	int deleted;
+
+	channel->acked_since_trim += done;
+	if (channel->acked_since_trim < LOCAL_TRIM_CHUNK / 2)
+		return SQLITE_OK;
+	channel->acked_since_trim -= LOCAL_TRIM_CHUNK / 2;
+	return local_messages_trim(bus, channel, &deleted);
+}
+
+struct pass_work {
+	struct local_work base;
+	struct local_group *group;
+	size_t passed;
+};
+
+static int run_pass(struct local_bus *bus, struct local_work *base)
+{
+	struct pass_work *work = (struct pass_work *)base;
+	int64_t position;
+	int rc;
+
+	pthread_mutex_lock(&bus->lock);
+	position = local_group_position(work->group, NULL, 0);
+	work->passed = work->group->passed;
+	pthread_mutex_unlock(&bus->lock);
+	rc = local_messages_move(bus, work->group, position);
+	return rc == SQLITE_OK ? trim_sometimes(bus, work->group->channel, work->passed) : rc;
+}
+
+static void settle_pass(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+{
+	struct pass_work *work = (struct pass_work *)base;
+
+	(void)bus;
+	if (outcome == LOCAL_DONE && work->group->passed >= work->passed)
+		work->group->passed -= work->passed; /* less: another member has just done it */
+}
+
+/* Else nothing that one group does not want could be deleted before something comes that it does.
+ */
+static void pass_sometimes(struct local_consumer *consumer)
+{
+	struct pass_work work = {
+		.base = {.writes = true, .run = run_pass, .settle = settle_pass},
+		.group = consumer->group,
+	};
+	bool due;
+
+	pthread_mutex_lock(&consumer->bus->lock);
+	due = consumer->group->passed >= LOCAL_PASS_MAX;
+	pthread_mutex_unlock(&consumer->bus->lock);
+	if (due)
+		local_work_do(
+			consumer->bus, &work.base, INT64_MAX); /* the next fetch tries again */
+}
+
+/* ---- fetching ----------------------------------------------------------------------------- */
+
+static void make_room(struct local_consumer *consumer, size_t max)
+{
+	if (consumer->in_hand_size >= max)
+		return;
+	free(consumer->in_hand);
+	consumer->in_hand = qp_calloc(max, sizeof(consumer->in_hand[0]));
+	consumer->in_hand_size = max;
+}
+
+/* false: the file cannot be read now. */
+static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
+{
+	consumer->in_hand_count = 0;
+	consumer->acked = 0;
+	work->count = 0;
+	arena_reset(&consumer->arena);
+	if (!join(consumer) || local_work_do(consumer->bus, &work->base, INT64_MAX) != LOCAL_DONE)
+		return false;
+	pass_sometimes(consumer);
+	return true;
+}
+
+/* With the lock: until there may be more than `seen`. false: the time has come, or it is woken. */
+static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_t until_ns)
+{
+	struct local_channel *channel = consumer->group->channel;
+	bool in_time = clock_steady_ns(&clock_system) < until_ns;
+
+	while (in_time && !consumer->woken && channel->changes == seen)
+		in_time = local_wait(consumer->bus, &channel->changed, until_ns);
+	return in_time && !consumer->woken;
+}
+
+/* The same after a failure: nobody tells when the file works again. */
+static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
+{
+	struct local_channel *channel = consumer->group->channel;
+	int64_t retry_ns = clock_steady_ns(&clock_system) + RETRY_NS;
+	int64_t pause_ns = until_ns < retry_ns ? until_ns : retry_ns;
+
+	while (!consumer->woken && local_wait(consumer->bus, &channel->changed, pause_ns))
+		continue;
+	return !consumer->woken && pause_ns < until_ns;
+}
+
+static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	struct local_consumer *consumer = consumer_of(base);
+	struct local_bus *bus = consumer->bus;
+	struct fetch_work work = {
+		.base = {.run = run_fetch},
+		.consumer = consumer,
+		.deliveries = deliveries,
+		.max = max < LOCAL_WINDOW_MAX ? max : LOCAL_WINDOW_MAX,
+	};
+	bool go_on = true;
+
+	pthread_mutex_lock(&bus->lock);
+	give_back(consumer);
+	make_room(consumer, work.max);
+	while (go_on) {
+		uint64_t seen = consumer->group->channel->changes;
+		bool worked;
+
+		pthread_mutex_unlock(&bus->lock);
+		worked = try_fetch(consumer, &work);
+		pthread_mutex_lock(&bus->lock);
+		if (!worked)
+			work.count = 0;
+		go_on = work.count == 0 && (worked ? wait_for_more(consumer, seen, until_ns)
+						   : wait_for_recovery(consumer, until_ns));
+	}
+	consumer->woken = false;
+	pthread_mutex_unlock(&bus->lock);
+	*count = work.count;
+	return STATUS_OK;
+}
+
+/* ---- ack --------------------------------------------------------------------------------- */
+
+struct ack_work {
+	struct local_work base;
+	struct local_consumer *consumer;
+	const int64_t *offsets;
+	size_t count;
+};
+
+static int run_ack(struct local_bus *bus, struct local_work *base)
+{
+	struct ack_work *work = (struct ack_work *)base;
+	struct local_group *group = work->consumer->group;
+	int64_t position;
+	int rc = SQLITE_OK;
+
+	pthread_mutex_lock(&bus->lock);
+	position = local_group_position(group, work->offsets, work->count);
+	pthread_mutex_unlock(&bus->lock);
+	for (size_t i = 0; i < work->count && rc == SQLITE_OK; i++) {
+		if (work->offsets[i] > position)
+			rc = local_messages_mark(bus, group, work->offsets[i]);
+	}
+	if (rc == SQLITE_OK && work->offsets[0] <= position)
+		rc = local_messages_move(bus, group, position);
+	return rc == SQLITE_OK ? trim_sometimes(bus, group->channel, work->count) : rc;
+}
+
+static void settle_ack(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+{
+	struct ack_work *work = (struct ack_work *)base;
+	struct local_group *group = work->consumer->group;
+
+	(void)bus;
+	if (outcome != LOCAL_DONE)
+		return;
+	for (size_t i = 0; i < work->count; i++)
+		local_group_acknowledge(group, work->offsets[i]);
+	local_group_shrink(group);
+	work->consumer->acked += work->count;
+	if (group->members > 1)
+		local_channel_changed(group->channel); /* what had the same keys is free now */
+}
+
+static enum status ack(struct consumer *base, size_t count)
+{
+	struct local_consumer *consumer = consumer_of(base);
+	struct ack_work work = {
+		.base = {.writes = true, .run = run_ack, .settle = settle_ack},
+		.consumer = consumer,
+	};
+
+	if (count > consumer->in_hand_count)
+		count = consumer->in_hand_count;
+	if (count <= consumer->acked)
+		return STATUS_OK;
+	work.offsets = &consumer->in_hand[consumer->acked];
+	work.count = count - consumer->acked;
+	switch (local_work_do(consumer->bus, &work.base, INT64_MAX)) {
+	case LOCAL_DONE:
+		return STATUS_OK;
+	case LOCAL_UNKNOWN:
+		return STATUS_OUTCOME_UNKNOWN;
+	default:
+		return STATUS_BUS_UNAVAILABLE;
+	}
+}
+
+/* ---- the rest ---------------------------------------------------------------------------- */
+
+static void again(struct consumer *base)
+{
+	struct local_consumer *consumer = consumer_of(base);
+
+	pthread_mutex_lock(&consumer->bus->lock);
+	give_back(consumer);
+	pthread_mutex_unlock(&consumer->bus->lock);
+}
+
+static void wake(struct consumer *base)
+{
+	struct local_consumer *consumer = consumer_of(base);
+
+	pthread_mutex_lock(&consumer->bus->lock);
+	consumer->woken = true;
+	pthread_cond_broadcast(&consumer->group->channel->changed);
+	pthread_mutex_unlock(&consumer->bus->lock);
+}
+
+static void close_consumer(struct consumer *base)
+{
+	struct local_consumer *consumer = consumer_of(base);
+	struct local_bus *bus = consumer->bus;
+
+	pthread_mutex_lock(&bus->lock);
+	give_back(consumer);
+	local_group_leave(bus, consumer->group);
+	bus->users--;
+	pthread_mutex_unlock(&bus->lock);
+	arena_release(&consumer->arena);
+	free(consumer->in_hand);
+	free(consumer);
+}
+
+static const struct consumer_ops consumer_ops = {
+	.fetch = fetch,
+	.ack = ack,
+	.again = again,
+	.wake = wake,
+	.close = close_consumer,
+};
+
+/* Joins at once, so that what comes from now on waits for the group; a fetch would do it too. */
+struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group)
+{
+	struct local_bus *bus = local_bus_of(base);
+	struct local_consumer *consumer = qp_calloc(1, sizeof(*consumer));
+	struct local_channel *found = local_bus_channel(bus, slice_of(channel));
+	bool joined;
+
+	assert(found);
+	consumer->base.ops = &consumer_ops;
+	consumer->bus = bus;
+	arena_init(&consumer->arena, 64 * 1024);
+	pthread_mutex_lock(&bus->lock);
+	consumer->group = local_group_enter(bus, found, group);
+	bus->users++;
+	pthread_mutex_unlock(&bus->lock);
+	joined = join(consumer);
+	(void)joined;
+	return &consumer->base;
+}

@@ -1,0 +1,191 @@
+/*
+ * Combining: a thread that wants something done with the file puts it into a queue. If nobody has
+ * the file, it leads: it takes all that waits, runs what only reads, then everything that writes in
+ * ONE transaction, and tells the others. So a hundred publishers cost one fsync, and nobody who
+ * waits is overtaken by more than one round.
+ */
+#include "adapters/bus/local/local_internal.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+
+static const char begin_sql[] = "BEGIN IMMEDIATE";
+static const char commit_sql[] = "COMMIT";
+
+/* ---- up or down, for is_up() and the log -------------------------------------------------- */
+
+static void note_failure(struct local_bus *bus, int rc)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	char words[LOCAL_WORDS_SIZE];
+
+	if (atomic_exchange(&bus->failed_at_ns, now_ns ? now_ns : 1) != 0)
+		return;
+	local_file_explain(&bus->file, rc, words);
+	log_line(LOG_ERROR, "bus", "%s: the local queue cannot be used: %s (code %d)",
+		bus->base.name, words, rc);
+}
+
+static void note_success(struct local_bus *bus)
+{
+	if (atomic_load_explicit(&bus->failed_at_ns, memory_order_relaxed) == 0 ||
+		atomic_exchange(&bus->failed_at_ns, 0) == 0)
+		return;
+	log_line(LOG_INFO, "bus", "%s: the local queue can be used again", bus->base.name);
+}
+
+/* ---- a round ----------------------------------------------------------------------------- */
+
+static int run_reads(struct local_bus *bus, struct local_work *works)
+{
+	int rc = SQLITE_OK;
+
+	for (struct local_work *work = works; work && rc == SQLITE_OK; work = work->next) {
+		if (work->writes)
+			continue;
+		rc = work->run(bus, work);
+		if (rc == SQLITE_OK)
+			work->outcome = LOCAL_DONE;
+	}
+	if (rc != SQLITE_OK)
+		local_file_undo(&bus->file, rc);
+	return rc;
+}
+
+static int run_writes(struct local_bus *bus, struct local_work *works)
+{
+	int rc = local_file_run(&bus->file, begin_sql);
+
+	for (struct local_work *work = works; work && rc == SQLITE_OK; work = work->next) {
+		if (work->writes)
+			rc = work->run(bus, work);
+	}
+	return rc;
+}
+
+/* BUSY comes before the first write; after any other failure a recovery may find the end mark. */
+static int commit(struct local_bus *bus, enum local_outcome *outcome)
+{
+	int rc;
+
+	FAILPOINT("bus.commit.before");
+	rc = local_file_run(&bus->file, commit_sql);
+	if (rc == SQLITE_OK) {
+		FAILPOINT("bus.commit.after");
+		*outcome = LOCAL_DONE;
+		return rc;
+	}
+	if ((rc & 0xff) != SQLITE_BUSY) {
+		*outcome = LOCAL_UNKNOWN;
+		bus->file.in_doubt = true;
+	}
+	return rc;
+}
+
+static int transact(struct local_bus *bus, struct local_work *works)
+{
+	enum local_outcome outcome = LOCAL_FAILED;
+	int rc = run_writes(bus, works);
+
+	if (rc == SQLITE_OK)
+		rc = commit(bus, &outcome);
+	if (rc != SQLITE_OK)
+		local_file_undo(&bus->file, rc);
+	for (struct local_work *work = works; work; work = work->next) {
+		if (work->writes)
+			work->outcome = outcome;
+	}
+	return rc;
+}
+
+static bool any_writes(const struct local_work *works)
+{
+	while (works && !works->writes)
+		works = works->next;
+	return works;
+}
+
+/* What it does not come to has failed, as take_all() has said. */
+static void run_round(struct local_bus *bus, struct local_work *works)
+{
+	int rc = local_file_prepare(&bus->file);
+
+	if (rc == SQLITE_OK)
+		rc = run_reads(bus, works);
+	if (rc == SQLITE_OK && any_writes(works))
+		rc = transact(bus, works);
+	arena_reset(&bus->scratch);
+	if (rc == SQLITE_OK)
+		note_success(bus);
+	else
+		note_failure(bus, rc);
+}
+
+/* ---- the queue --------------------------------------------------------------------------- */
+
+static struct local_work *take_all(struct local_bus *bus)
+{
+	struct local_work *works = bus->queue_first;
+
+	for (struct local_work *work = works; work; work = work->next) {
+		work->taken = true;
+		work->outcome = LOCAL_FAILED;
+	}
+	bus->queue_first = NULL;
+	bus->queue_last = &bus->queue_first;
+	return works;
+}
+
+static void leave_queue(struct local_bus *bus, struct local_work *work)
+{
+	struct local_work **link = &bus->queue_first;
+
+	while (*link != work)
+		link = &(*link)->next;
+	*link = work->next;
+	if (!*link)
+		bus->queue_last = link;
+}
+
+/* With the lock, which is given up in between. */
+static void lead(struct local_bus *bus)
+{
+	struct local_work *works = take_all(bus);
+
+	bus->led = true;
+	pthread_mutex_unlock(&bus->lock);
+	run_round(bus, works);
+	pthread_mutex_lock(&bus->lock);
+	while (works) {
+		struct local_work *next = works->next; /* its thread may be gone after done */
+
+		if (works->settle)
+			works->settle(bus, works, works->outcome);
+		works->done = true;
+		works = next;
+	}
+	bus->led = false;
+	pthread_cond_broadcast(&bus->worked);
+}
+
+enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns)
+{
+	work->next = NULL;
+	work->taken = false;
+	work->done = false;
+	pthread_mutex_lock(&bus->lock);
+	*bus->queue_last = work;
+	bus->queue_last = &work->next;
+	while (!work->done) {
+		if (!bus->led) {
+			lead(bus);
+		} else if (work->taken) {
+			pthread_cond_wait(&bus->worked, &bus->lock);
+		} else if (!local_wait(bus, &bus->worked, until_ns) && !work->taken && bus->led) {
+			leave_queue(bus, work);
+			work->outcome = LOCAL_TOO_LATE;
+			work->done = true;
+		}
+	}
+	pthread_mutex_unlock(&bus->lock);
+	return work->outcome;
+}

@@ -1,0 +1,378 @@
+/*
+ * Consumers. What a fetch has given and nobody has acknowledged or given back is held here and
+ * given again by the next fetch, before anything newer, for as long as the server believes that we
+ * have it. Then it is forgotten, because the server gives it again itself.
+ *
+ * Acknowledgements are answered by the server, each of them; ack() waits for the answers. They may
+ * go over another link than the messages came by: the server knows them by their subjects.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/bus/nats/nats_consuming.h"
+#include "base/log.h"
+
+#define ACK_TIMEOUT_NS (5 * NS_PER_S)
+
+/* While there is no link, or no durable. */
+#define RETRY_NS (50 * NS_PER_MS)
+#define ENSURE_RETRY_NS (200 * NS_PER_MS)
+
+/* How long a fetch waits before it looks for reports of messages that were given up. */
+#define REPORTS_NS NS_PER_S
+
+#define AGAIN_FIRST_NS NS_PER_S
+#define AGAIN_MOST_NS (60 * NS_PER_S)
+
+struct nats_consumer {
+	struct consumer base;
+	struct nats_bus *bus;
+	const struct nats_channel *channel;
+	char *group;
+	struct arena arena; /* of the last fetch */
+
+	struct nats_link *link; /* NULL: none; with it, the next three are open */
+	struct nats_mailbox mailbox;
+	struct nats_pipe pipe;
+	natsSubscription *reports;
+	struct nats_durable durable;
+	bool ready; /* the durable is there, for all we know */
+	int64_t next_ensure_ns;
+	char said[160]; /* why it is not ready, in the last line of the log */
+
+	struct nats_hand hand;
+};
+
+static const struct consumer_ops consumer_ops;
+
+static struct nats_consumer *consumer_of(struct consumer *base)
+{
+	assert(base->ops == &consumer_ops);
+	return (struct nats_consumer *)base;
+}
+
+/* ---- the link and the durable ------------------------------------------------------------ */
+
+static void detach(struct nats_consumer *consumer)
+{
+	if (!consumer->link)
+		return;
+	nats_pipe_close(&consumer->pipe);
+	nats_mailbox_close(&consumer->mailbox);
+	if (consumer->reports)
+		nats_link_unsubscribe(consumer->link, consumer->reports);
+	consumer->reports = NULL;
+	nats_link_release(consumer->link);
+	consumer->link = NULL;
+	consumer->ready = false;
+}
+
+/* false: the bus is down. */
+static bool attach(struct nats_consumer *consumer)
+{
+	if (consumer->link && !atomic_load(&consumer->link->broken))
+		return true;
+	detach(consumer);
+	consumer->link = nats_link_hold(consumer->bus);
+	if (!consumer->link)
+		return false;
+	if (nats_mailbox_open(&consumer->mailbox, consumer->link) &&
+		nats_pipe_open(&consumer->pipe, consumer->link))
+		consumer->reports = nats_durable_listen(&consumer->durable, consumer->link);
+	if (!consumer->reports)
+		detach(consumer);
+	return consumer->link != NULL;
+}
+
+/* That the server is away is the watcher's news; and who is in a hurry has not waited for it. */
+static void say_not_ready(struct nats_consumer *consumer, const char *why)
+{
+	bool news = !atomic_load(&consumer->link->broken) && !atomic_load(&consumer->pipe.woken) &&
+		    strcmp(consumer->said, why) != 0;
+
+	snprintf(consumer->said, sizeof(consumer->said), "%s", why);
+	log_line(news ? LOG_WARN : LOG_DEBUG, "bus", "%s: no messages of %s for %s: %s",
+		consumer->bus->base.name, consumer->durable.stream, consumer->group, why);
+}
+
+static bool ensure(struct nats_consumer *consumer)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	char why[160] = "";
+
+	if (nats_pipe_take_missing(&consumer->pipe))
+		consumer->ready = false;
+	if (consumer->ready || now_ns < consumer->next_ensure_ns)
+		return consumer->ready;
+	consumer->ready = nats_durable_ensure(&consumer->durable, consumer->bus, &consumer->mailbox,
+		&consumer->pipe.woken, why, sizeof(why));
+	if (consumer->ready) {
+		consumer->said[0] = '\0';
+	} else {
+		consumer->next_ensure_ns = clock_steady_ns(&clock_system) + ENSURE_RETRY_NS;
+		say_not_ready(consumer, why);
+	}
+	return consumer->ready;
+}
+
+/* ---- fetch ------------------------------------------------------------------------------- */
+
+/* Asks for what is to come. false: that cannot be done now. */
+static bool ask_for_more(struct nats_consumer *consumer, size_t max)
+{
+	if (!attach(consumer) || !ensure(consumer))
+		return false;
+	nats_hand_read_given_up(
+		&consumer->hand, &consumer->durable, consumer->link, consumer->reports, max);
+	if (consumer->hand.count < max)
+		nats_pipe_request(&consumer->pipe, consumer->durable.stream, consumer->durable.name,
+			max - consumer->hand.count);
+	return true;
+}
+
+static void wait_for_more(struct nats_consumer *consumer, bool asked, int64_t until_ns)
+{
+	int64_t limit_ns = clock_steady_ns(&clock_system) + (asked ? REPORTS_NS : RETRY_NS);
+
+	if (limit_ns > until_ns)
+		limit_ns = until_ns;
+	if (asked)
+		nats_pipe_wait(&consumer->pipe, limit_ns);
+	else
+		nats_pipe_nap(&consumer->pipe, limit_ns);
+}
+
+static void gather(struct nats_consumer *consumer, size_t max, int64_t until_ns)
+{
+	bool asked;
+
+	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
+	asked = ask_for_more(consumer, max);
+	while (consumer->hand.count == 0 && !atomic_load(&consumer->pipe.woken) &&
+		clock_steady_ns(&clock_system) < until_ns) {
+		wait_for_more(consumer, asked, until_ns);
+		nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
+		if (consumer->hand.count == 0)
+			asked = ask_for_more(consumer, max);
+	}
+}
+
+static void deliver(
+	struct nats_consumer *consumer, const struct nats_held *held, struct bus_delivery *delivery)
+{
+	struct buffer position = buffer_make(&consumer->arena, NATS_NAME_SIZE + 24);
+	int64_t limit = consumer->durable.max_deliver;
+
+	nats_message_read(held->message, consumer->channel, &consumer->arena, delivery);
+	buffer_format(
+		&position, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
+	delivery->position = buffer_slice(&position);
+	delivery->is_exhausted =
+		held->given_up || (limit > 0 && held->deliveries >= (uint64_t)limit);
+	delivery->handle = held->sequence;
+}
+
+static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	struct nats_consumer *consumer = consumer_of(base);
+
+	nats_hand_forget(&consumer->hand, &consumer->durable);
+	arena_reset(&consumer->arena);
+	gather(consumer, max, until_ns);
+	nats_pipe_calm(&consumer->pipe);
+	consumer->hand.given = consumer->hand.count < max ? consumer->hand.count : max;
+	for (size_t i = 0; i < consumer->hand.given; i++)
+		deliver(consumer, &consumer->hand.held[i], &deliveries[i]);
+	*count = consumer->hand.given;
+	return STATUS_OK;
+}
+
+/* ---- ack --------------------------------------------------------------------------------- */
+
+static bool waits_for_ack(const struct nats_held *held)
+{
+	return !held->given_up && !held->returned;
+}
+
+/* false: not all could be sent. */
+static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
+{
+	*sent = 0;
+	for (size_t i = consumer->hand.acked; i < to; i++) {
+		const struct nats_held *held = &consumer->hand.held[i];
+		char address[NATS_ADDRESS_SIZE];
+
+		if (!waits_for_ack(held))
+			continue;
+		nats_mailbox_address(&consumer->mailbox, i, address);
+		if (nats_link_post(consumer->link, natsMsg_GetReply(held->message), address,
+			    slice_of(held->poison ? "+TERM" : "+ACK")) != NATS_SENT)
+			return false;
+		++*sent;
+	}
+	return true;
+}
+
+/*
+ * That nobody listens means that the durable is gone, and with it what it knew of the message: the
+ * next one gives it again, whatever we do.
+ */
+static bool hear_acks(struct nats_consumer *consumer, size_t wanted)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS;
+	enum nats_mail mail = NATS_LETTER;
+
+	for (; wanted > 0 && mail != NATS_NOTHING; wanted--) {
+		natsMsg *answer = NULL;
+		size_t number;
+
+		mail = nats_mailbox_next(&consumer->mailbox, &answer, &number, until_ns);
+		if (mail == NATS_LETTER)
+			natsMsg_Destroy(answer);
+		if (mail == NATS_NOBODY)
+			consumer->ready = false;
+	}
+	return mail != NATS_NOTHING;
+}
+
+static bool acknowledge(struct nats_consumer *consumer, size_t to)
+{
+	size_t sent;
+
+	if (!attach(consumer) || !nats_mailbox_begin(&consumer->mailbox))
+		return false;
+	if (send_acks(consumer, to, &sent) && hear_acks(consumer, sent))
+		return true;
+	nats_mailbox_abandon(&consumer->mailbox);
+	return false;
+}
+
+static enum status ack(struct consumer *base, size_t count)
+{
+	struct nats_consumer *consumer = consumer_of(base);
+
+	if (count > consumer->hand.given)
+		count = consumer->hand.given;
+	if (count <= consumer->hand.acked)
+		return STATUS_OK;
+	if (!acknowledge(consumer, count))
+		return STATUS_BUS_UNAVAILABLE;
+	consumer->hand.acked = count;
+	return STATUS_OK;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------- */
+
+/* Without a link, or without an answer, the server gives it again after ack-wait. */
+static void give_back(
+	struct nats_consumer *consumer, const struct nats_held *held, int64_t delay_ns)
+{
+	char words[48] = "-NAK";
+	enum nats_sent sent = NATS_UNSENT;
+
+	if (delay_ns > 0)
+		snprintf(words, sizeof(words), "-NAK {\"delay\":%lld}", (long long)delay_ns);
+	if (consumer->link)
+		sent = nats_link_post(
+			consumer->link, natsMsg_GetReply(held->message), NULL, slice_of(words));
+	(void)sent;
+}
+
+static int64_t delay_after(uint64_t deliveries)
+{
+	int64_t delay_ns = AGAIN_FIRST_NS;
+
+	while (deliveries-- > 1 && delay_ns < AGAIN_MOST_NS)
+		delay_ns *= 2;
+	return delay_ns < AGAIN_MOST_NS ? delay_ns : AGAIN_MOST_NS;
+}
+
+static void again(struct consumer *base)
+{
+	struct nats_consumer *consumer = consumer_of(base);
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	for (size_t i = consumer->hand.acked; i < consumer->hand.given; i++) {
+		struct nats_held *held = &consumer->hand.held[i];
+		int64_t delay_ns = delay_after(held->deliveries);
+
+		if (held->returned)
+			continue;
+		if (held->given_up)
+			nats_hand_read_later(&consumer->hand, held->sequence, held->deliveries,
+				now_ns + delay_ns);
+		else
+			give_back(consumer, held, delay_ns);
+		held->returned = true;
+	}
+}
+
+/* cnats and the server have no room for the reason. */
+static void poison(struct consumer *base, size_t index, const char *why)
+{
+	struct nats_consumer *consumer = consumer_of(base);
+
+	(void)why;
+	assert(index < consumer->hand.given);
+	consumer->hand.held[index].poison = true;
+}
+
+static void wake(struct consumer *base)
+{
+	nats_pipe_wake(&consumer_of(base)->pipe);
+}
+
+/* What arrives until the pipe is closed goes to the other members at once. */
+static void give_all_back(struct nats_consumer *consumer)
+{
+	nats_pipe_close(&consumer->pipe);
+	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, SIZE_MAX);
+	for (size_t i = consumer->hand.acked; i < consumer->hand.count; i++) {
+		if (waits_for_ack(&consumer->hand.held[i]))
+			give_back(consumer, &consumer->hand.held[i], 0);
+	}
+}
+
+static void close_consumer(struct consumer *base)
+{
+	struct nats_consumer *consumer = consumer_of(base);
+
+	give_all_back(consumer);
+	detach(consumer);
+	nats_pipe_destroy(&consumer->pipe);
+	nats_bus_leave(consumer->bus);
+	arena_release(&consumer->arena);
+	nats_hand_release(&consumer->hand);
+	free(consumer->group);
+	free(consumer);
+}
+
+static const struct consumer_ops consumer_ops = {
+	.fetch = fetch,
+	.ack = ack,
+	.again = again,
+	.poison = poison,
+	.wake = wake,
+	.close = close_consumer,
+};
+
+struct consumer *nats_consumer_open(struct bus *base, const char *channel, const char *group)
+{
+	struct nats_bus *bus = nats_bus_of(base);
+	struct nats_consumer *consumer = qp_calloc(1, sizeof(*consumer));
+
+	consumer->base.ops = &consumer_ops;
+	consumer->bus = bus;
+	consumer->channel = nats_bus_channel(bus, slice_of(channel));
+	assert(consumer->channel && nats_name_is_valid(slice_of(group)));
+	consumer->group = qp_strdup(group);
+	consumer->durable = (struct nats_durable){.stream = consumer->channel->stream,
+		.name = consumer->group,
+		.subject = nats_bus_group_subject(bus, channel, group),
+		.ack_wait_ns = bus->url.ack_wait_ns};
+	arena_init(&consumer->arena, 64 * 1024);
+	nats_pipe_init(&consumer->pipe);
+	nats_bus_enter(bus);
+	return &consumer->base;
+}

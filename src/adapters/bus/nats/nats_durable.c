@@ -1,0 +1,140 @@
+/* The server's side of a consumer: made where it is missing, and what the server has given up. */
+#include <stdio.h>
+
+#include "adapters/bus/nats/nats_consuming.h"
+#include "base/log.h"
+
+/* In the hands of all members together; the members ask for far fewer at a time. */
+#define MAX_ACK_PENDING 4096
+
+/* Reports that may wait to be read; more are dropped by the library. */
+#define REPORTS_MAX 4096
+#define REPORTS_BYTES_MAX (4 * 1024 * 1024)
+
+#define READ_TIMEOUT_MS 2000
+
+#define SUBJECT_SIZE (2 * NATS_NAME_SIZE + 80)
+
+static void ask(struct nats_mailbox *mailbox, const char *verb, const struct nats_durable *durable,
+	const char *request, const _Atomic bool *hurry, struct nats_answer *answer)
+{
+	char subject[SUBJECT_SIZE];
+
+	snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.%s.%s.%s", verb, durable->stream,
+		durable->name);
+	nats_api_ask(mailbox, subject, slice_of(request), hurry, answer);
+}
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static void make(const struct nats_durable *durable, struct nats_bus *bus,
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, struct nats_answer *answer)
+{
+	char request[4 * NATS_NAME_SIZE + 320];
+	bool filtered = durable->subject != NULL;
+
+	snprintf(request, sizeof(request),
+		"{\"stream_name\":\"%s\",\"config\":{\"durable_name\":\"%s\",\"deliver_policy\":"
+		"\"all\",\"ack_policy\":\"explicit\",\"replay_policy\":\"instant\",\"ack_wait\":"
+		"%lld,\"max_deliver\":%lld,\"max_ack_pending\":%d%s%s%s}}",
+		durable->stream, durable->name, (long long)bus->url.ack_wait_ns,
+		(long long)bus->url.max_deliver, MAX_ACK_PENDING,
+		filtered ? ",\"filter_subject\":\"" : "", filtered ? durable->subject : "",
+		filtered ? "\"" : "");
+	ask(mailbox, "DURABLE.CREATE", durable, request, hurry, answer);
+	if (answer->error == 0)
+		log_line(LOG_INFO, "bus", "%s: made durable %s of stream %s", bus->base.name,
+			durable->name, durable->stream);
+}
+
+/* false: it is of another kind, and not ours. */
+static bool note_config(struct nats_durable *durable, const json_t *config)
+{
+	if (*nats_json_text(config, "deliver_subject") ||
+		strcmp(nats_json_text(config, "ack_policy"), "explicit") != 0)
+		return false;
+	durable->ack_wait_ns = nats_json_int(config, "ack_wait");
+	durable->max_deliver = nats_json_int(config, "max_deliver");
+	return true;
+}
+
+bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
+	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size)
+{
+	struct nats_answer answer;
+	bool ready;
+
+	ask(mailbox, "INFO", durable, "", hurry, &answer);
+	if (answer.error == JSConsumerNotFoundErr) {
+		nats_answer_release(&answer);
+		make(durable, bus, mailbox, hurry, &answer);
+	}
+	if (answer.error == JSStreamNotFoundErr)
+		atomic_store(&bus->look_soon, true);
+	ready = answer.error == 0 && note_config(durable, json_object_get(answer.body, "config"));
+	if (answer.error != 0)
+		snprintf(why, size, "%s", answer.words);
+	else if (!ready)
+		snprintf(why, size, "it exists, and is not a pull consumer with explicit acks");
+	nats_answer_release(&answer);
+	return ready;
+}
+
+/* ---- what was given up ------------------------------------------------------------------- */
+
+natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct nats_link *link)
+{
+	char subject[SUBJECT_SIZE];
+	natsSubscription *reports;
+
+	snprintf(subject, sizeof(subject), "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.%s.%s",
+		durable->stream, durable->name);
+	reports = nats_link_listen(link, subject, durable->name);
+	if (reports)
+		natsSubscription_SetPendingLimits(reports, REPORTS_MAX, REPORTS_BYTES_MAX);
+	return reports;
+}
+
+/* 0: it cannot be read. */
+static uint64_t sequence_in(natsMsg *report)
+{
+	char why[JSON_WHY_SIZE];
+	int len = natsMsg_GetDataLength(report);
+	json_t *body = json_parse_object(slice_make(natsMsg_GetData(report), (size_t)len), why);
+	int64_t sequence = nats_json_int(body, "stream_seq");
+
+	json_decref(body);
+	return sequence > 0 ? (uint64_t)sequence : 0;
+}
+
+uint64_t nats_durable_given_up(natsSubscription *reports)
+{
+	natsMsg *report = NULL;
+	uint64_t sequence = 0;
+
+	while (sequence == 0 && natsSubscription_NextMsg(&report, reports, 0) == NATS_OK) {
+		sequence = sequence_in(report);
+		natsMsg_Destroy(report);
+	}
+	return sequence;
+}
+
+/* The one call of cnats's JetStream: it decodes what comes in JSON. */
+enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_link *link,
+	uint64_t sequence, natsMsg **message)
+{
+	jsOptions options;
+	jsCtx *context = NULL;
+	jsErrCode code = 0;
+	natsStatus status = jsOptions_Init(&options);
+
+	options.Wait = READ_TIMEOUT_MS;
+	if (status == NATS_OK)
+		status = natsConnection_JetStream(&context, link->connection, &options);
+	if (status == NATS_OK)
+		status = js_GetMsg(message, context, durable->stream, sequence, NULL, &code);
+	jsCtx_Destroy(context);
+	if (status == NATS_OK)
+		return NATS_FOUND;
+	return code == JSNoMessageFoundErr || status == NATS_NOT_FOUND ? NATS_GONE : NATS_NOT_NOW;
+}

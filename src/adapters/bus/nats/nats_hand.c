@@ -1,0 +1,159 @@
+/*
+ * What a consumer has in hand: messages as they arrived, and messages that the server has given up,
+ * which are read from the stream.
+ */
+#include <stdlib.h>
+
+#include "adapters/bus/nats/nats_consuming.h"
+
+#define TAKE_MAX 64
+
+/* Before something given up that could not be read is tried again. */
+#define READ_RETRY_NS NS_PER_S
+
+static void hold(struct nats_hand *hand, const struct nats_held *one)
+{
+	if (hand->count == hand->size) {
+		size_t size = hand->size ? hand->size * 2 : 64;
+		struct nats_held *held = qp_calloc(size, sizeof(held[0]));
+
+		for (size_t i = 0; i < hand->count; i++)
+			held[i] = hand->held[i];
+		free(hand->held);
+		hand->held = held;
+		hand->size = size;
+	}
+	hand->held[hand->count++] = *one;
+}
+
+/* The server has given it to somebody else by now, or is about to. */
+static bool is_stale(const struct nats_durable *durable, int64_t arrived_ns, int64_t now_ns)
+{
+	return now_ns - arrived_ns >= durable->ack_wait_ns;
+}
+
+/* What was settled stays until the next fetch, because deliveries point into it. */
+void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < hand->count; i++) {
+		struct nats_held *held = &hand->held[i];
+		bool stale = !held->given_up && is_stale(durable, held->arrived_ns, now_ns);
+
+		if (i < hand->acked || held->returned || stale)
+			natsMsg_Destroy(held->message);
+		else
+			hand->held[kept++] = *held;
+	}
+	hand->count = kept;
+	hand->acked = 0;
+	hand->given = 0;
+}
+
+/* Takes the message. */
+static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
+	const struct nats_arrival *arrival)
+{
+	struct nats_held one = {.message = arrival->message, .arrived_ns = arrival->arrived_ns};
+	struct nats_metadata metadata = {0};
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (is_stale(durable, arrival->arrived_ns, now_ns) ||
+		!nats_metadata_parse(natsMsg_GetReply(one.message), &metadata)) {
+		natsMsg_Destroy(one.message);
+		return;
+	}
+	one.sequence = metadata.sequence;
+	one.deliveries = metadata.deliveries;
+	hold(hand, &one);
+}
+
+void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
+	struct nats_pipe *pipe, size_t max)
+{
+	struct nats_arrival arrivals[TAKE_MAX];
+	size_t count;
+
+	do {
+		size_t room = max > hand->count ? max - hand->count : 0;
+
+		count = nats_pipe_take(pipe, arrivals, room < TAKE_MAX ? room : TAKE_MAX);
+		for (size_t i = 0; i < count; i++)
+			take_one(hand, durable, &arrivals[i]);
+	} while (count > 0);
+}
+
+void nats_hand_release(struct nats_hand *hand)
+{
+	for (size_t i = 0; i < hand->count; i++)
+		natsMsg_Destroy(hand->held[i].message);
+	free(hand->held);
+	free(hand->late);
+}
+
+/* ---- what the server has given up -------------------------------------------------------- */
+
+void nats_hand_read_later(
+	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns)
+{
+	if (hand->late_count == hand->late_size) {
+		size_t size = hand->late_size ? hand->late_size * 2 : 16;
+		struct nats_late *late = qp_calloc(size, sizeof(late[0]));
+
+		for (size_t i = 0; i < hand->late_count; i++)
+			late[i] = hand->late[i];
+		free(hand->late);
+		hand->late = late;
+		hand->late_size = size;
+	}
+	hand->late[hand->late_count++] = (struct nats_late){sequence, deliveries, due_ns};
+}
+
+/* false: it could not be read now. One that is no longer in the stream is passed over. */
+static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
+	struct nats_link *link, const struct nats_late *late)
+{
+	struct nats_held one = {
+		.sequence = late->sequence, .deliveries = late->deliveries + 1, .given_up = true};
+	enum nats_found found = nats_durable_read(durable, link, late->sequence, &one.message);
+
+	if (found == NATS_FOUND)
+		hold(hand, &one);
+	return found != NATS_NOT_NOW;
+}
+
+/* Those that are due, as long as there is room for them. */
+static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
+	struct nats_link *link, size_t max)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	size_t kept = 0;
+
+	for (size_t i = 0; i < hand->late_count; i++) {
+		struct nats_late late = hand->late[i];
+		bool due = late.due_ns <= now_ns && hand->count < max;
+
+		if (due && read_one(hand, durable, link, &late))
+			continue;
+		if (due)
+			late.due_ns = now_ns + READ_RETRY_NS;
+		hand->late[kept++] = late;
+	}
+	hand->late_count = kept;
+}
+
+void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
+	struct nats_link *link, natsSubscription *reports, size_t max)
+{
+	uint64_t sequence = 1;
+
+	while (hand->count + hand->late_count < max && sequence > 0) {
+		sequence = nats_durable_given_up(reports);
+		if (sequence > 0)
+			nats_hand_read_later(hand, sequence, 0, 0);
+	}
+	if (hand->late_count > 0)
+		read_due(hand, durable, link, max);
+}

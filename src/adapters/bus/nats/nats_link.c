@@ -1,0 +1,372 @@
+/*
+ * One connection, from connect to its end; the watcher makes the next.
+ *
+ * Everything is written in the caller's thread (SendAsap), so that a write that fails is noticed by
+ * whoever wrote, and under `writing`, so that the connection is closed before anybody can write
+ * behind half a message: the server would take what comes next for the rest of it.
+ *
+ * A subscription is not destroyed where it ends. The thread of cnats 3.4 that reads looks one up,
+ * lets go of the lock, and only then locks the subscription: one that is destroyed in between is
+ * used after it was freed. So they are kept until that thread is past whatever it had looked up:
+ * until it has heard the answer to a ping, or has ended. (nats-io/nats.c, issue 637, mended
+ * after 3.5. What cnats subscribes to itself, for js_GetMsg(), it still releases too early where a
+ * connection is closed while such an answer comes.)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "adapters/bus/nats/nats_internal.h"
+#include "base/log.h"
+
+#define CONNECT_TIMEOUT_MS 2000
+
+/* How long one write may wait for a server that reads nothing: what publish() may be late by. */
+#define WRITE_TIMEOUT_MS 400
+
+/* The watcher looks more often; this is for the time in which it prepares streams. */
+#define PING_INTERVAL_MS 5000
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+/* Without a handler, cnats writes to standard error. The texts are about subscriptions and the
+ * server's complaints, which reach those concerned in other ways. */
+static void note_error(natsConnection *connection, natsSubscription *subscription,
+	natsStatus status, void *context)
+{
+	(void)connection;
+	(void)subscription;
+	(void)context;
+	log_line(LOG_DEBUG, "bus", "cnats: %s", natsStatus_GetText(status));
+}
+
+/* The thread that reads has ended, or ends itself and looks at no subscription any more. */
+static void on_closed(natsConnection *connection, void *context)
+{
+	struct nats_link *link = context;
+
+	(void)connection;
+	sem_post(&link->closed);
+}
+
+static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url)
+{
+	natsStatus status = natsOptions_SetServers(
+		options, (const char **)(uintptr_t)url->servers, url->server_count);
+
+	if (status == NATS_OK)
+		status = natsOptions_SetName(options, "quipu");
+	if (status == NATS_OK)
+		status = natsOptions_SetTimeout(options, CONNECT_TIMEOUT_MS);
+	if (status == NATS_OK)
+		status = natsOptions_SetAllowReconnect(options, false);
+	if (status == NATS_OK)
+		status = natsOptions_SetSendAsap(options, true);
+	if (status == NATS_OK)
+		status = natsOptions_SetWriteDeadline(options, WRITE_TIMEOUT_MS);
+	if (status == NATS_OK)
+		status = natsOptions_SetPingInterval(options, PING_INTERVAL_MS);
+	if (status == NATS_OK)
+		status = natsOptions_SetErrorHandler(options, note_error, NULL);
+	return status;
+}
+
+/* NULL: done; else what could not be. */
+static const char *set_secrets(natsOptions *options, const struct nats_url *url)
+{
+	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)
+		return "the user and password";
+	if (url->token && natsOptions_SetToken(options, url->token) != NATS_OK)
+		return "the token";
+	if (url->creds &&
+		(access(url->creds, R_OK) != 0 || natsOptions_SetUserCredentialsFromFiles(
+							  options, url->creds, NULL) != NATS_OK))
+		return "the file that creds names";
+	if (url->secure && natsOptions_SetSecure(options, true) != NATS_OK)
+		return "TLS";
+	if (url->tls_ca && natsOptions_LoadCATrustedCertificates(options, url->tls_ca) != NATS_OK)
+		return "the file that tls-ca names";
+	if (url->tls_cert &&
+		natsOptions_LoadCertificatesChain(options, url->tls_cert, url->tls_key) != NATS_OK)
+		return "the files that tls-cert and tls-key name";
+	return NULL;
+}
+
+static natsOptions *make_options(const struct nats_url *url, char *why, size_t size)
+{
+	natsOptions *options = NULL;
+	natsStatus status = natsOptions_Create(&options);
+	const char *bad = NULL;
+
+	if (status == NATS_OK)
+		status = set_behaviour(options, url);
+	if (status == NATS_OK)
+		bad = set_secrets(options, url);
+	if (status == NATS_OK && !bad)
+		return options;
+	natsOptions_Destroy(options);
+	if (bad)
+		snprintf(why, size, "NATS cannot be used with this URL: %s cannot be read", bad);
+	else
+		snprintf(why, size, "cnats cannot be used: %s", natsStatus_GetText(status));
+	return NULL;
+}
+
+bool nats_link_check(const struct nats_url *url, char *why, size_t size)
+{
+	natsOptions *options = make_options(url, why, size);
+
+	natsOptions_Destroy(options);
+	return options != NULL;
+}
+
+static enum nats_trouble trouble_of(natsStatus status)
+{
+	switch (status) {
+	case NATS_CONNECTION_AUTH_FAILED:
+	case NATS_NOT_PERMITTED:
+	case NATS_SECURE_CONNECTION_WANTED:
+	case NATS_SECURE_CONNECTION_REQUIRED:
+	case NATS_SSL_ERROR:
+	case NATS_PROTOCOL_ERROR:
+		return NATS_REFUSED;
+	default:
+		return NATS_AWAY;
+	}
+}
+
+static bool connect_link(struct nats_link *link, enum nats_trouble *trouble, char *why, size_t size)
+{
+	natsOptions *options = make_options(&link->bus->url, why, size);
+	natsStatus status;
+
+	*trouble = NATS_REFUSED;
+	if (!options)
+		return false;
+	status = natsOptions_SetClosedCB(options, on_closed, link);
+	if (status == NATS_OK)
+		status = natsConnection_Connect(&link->connection, options);
+	natsOptions_Destroy(options);
+	if (status == NATS_OK)
+		return true;
+	*trouble = trouble_of(status);
+	snprintf(why, size, "%s", natsStatus_GetText(status));
+	return false;
+}
+
+static void free_link(struct nats_link *link)
+{
+	sem_destroy(&link->closed);
+	pthread_mutex_destroy(&link->writing);
+	free(link->retired);
+	free(link);
+}
+
+struct nats_link *nats_link_open(
+	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size)
+{
+	struct nats_link *link = qp_calloc(1, sizeof(*link));
+
+	link->bus = bus;
+	link->holders = 1;
+	pthread_mutex_init(&link->writing, NULL);
+	sem_init(&link->closed, 0, 0);
+	if (!connect_link(link, trouble, why, size)) {
+		free_link(link);
+		return NULL;
+	}
+	link->payload_max = natsConnection_GetMaxPayload(link->connection);
+	return link;
+}
+
+/* ---- holding ----------------------------------------------------------------------------- */
+
+struct nats_link *nats_link_hold(struct nats_bus *bus)
+{
+	struct nats_link *link = NULL;
+
+	pthread_mutex_lock(&bus->lock);
+	if (bus->link && atomic_load(&bus->up)) {
+		link = bus->link;
+		link->holders++;
+	}
+	pthread_mutex_unlock(&bus->lock);
+	return link;
+}
+
+/* With `writing`, or by the last who holds it. */
+static void destroy_retired(struct nats_link *link, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		natsSubscription_Destroy(link->retired[i]);
+	link->retired_count -= count;
+	for (size_t i = 0; i < link->retired_count; i++)
+		link->retired[i] = link->retired[i + count];
+}
+
+static void end_link(struct nats_link *link)
+{
+	natsConnection_Close(link->connection);
+	while (sem_wait(&link->closed) != 0)
+		continue;
+	destroy_retired(link, link->retired_count);
+	natsConnection_Destroy(link->connection);
+	free_link(link);
+}
+
+void nats_link_release(struct nats_link *link)
+{
+	struct nats_bus *bus = link->bus;
+	bool last;
+
+	pthread_mutex_lock(&bus->lock);
+	assert(link->holders > 0);
+	last = --link->holders == 0;
+	assert(!last || bus->link != link);
+	pthread_mutex_unlock(&bus->lock);
+	if (last)
+		end_link(link);
+}
+
+void nats_link_break(struct nats_link *link)
+{
+	struct nats_bus *bus = link->bus;
+
+	pthread_mutex_lock(&bus->lock);
+	atomic_store(&link->broken, true);
+	if (bus->link == link)
+		atomic_store(&bus->up, false);
+	pthread_mutex_unlock(&bus->lock);
+	natsConnection_Close(link->connection);
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+/* Those that cnats finds before it writes. */
+static bool was_not_begun(natsStatus status)
+{
+	return status == NATS_MAX_PAYLOAD || status == NATS_INVALID_SUBJECT ||
+	       status == NATS_INVALID_ARG || status == NATS_NO_SERVER_SUPPORT;
+}
+
+/* With `writing`. */
+static enum nats_sent judge(struct nats_link *link, natsStatus status)
+{
+	if (status == NATS_OK)
+		return NATS_SENT;
+	if (was_not_begun(status))
+		return NATS_UNSENT;
+	nats_link_break(link);
+	return NATS_BROKEN;
+}
+
+enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message)
+{
+	enum nats_sent sent = NATS_UNSENT;
+
+	pthread_mutex_lock(&link->writing);
+	if (!atomic_load(&link->broken))
+		sent = judge(link, natsConnection_PublishMsg(link->connection, message));
+	pthread_mutex_unlock(&link->writing);
+	return sent;
+}
+
+enum nats_sent nats_link_post(
+	struct nats_link *link, const char *subject, const char *reply, struct slice data)
+{
+	natsConnection *connection = link->connection;
+	enum nats_sent sent = NATS_UNSENT;
+	int len = (int)data.len;
+
+	pthread_mutex_lock(&link->writing);
+	if (!atomic_load(&link->broken))
+		sent = judge(
+			link, reply ? natsConnection_PublishRequest(
+					      connection, subject, reply, data.data, len)
+				    : natsConnection_Publish(connection, subject, data.data, len));
+	pthread_mutex_unlock(&link->writing);
+	return sent;
+}
+
+/* ---- subscriptions ----------------------------------------------------------------------- */
+
+natsSubscription *nats_link_subscribe(
+	struct nats_link *link, const char *subject, natsMsgHandler handler, void *context)
+{
+	natsSubscription *subscription = NULL;
+	natsStatus status = NATS_CONNECTION_CLOSED;
+
+	pthread_mutex_lock(&link->writing);
+	if (!atomic_load(&link->broken))
+		status = natsConnection_Subscribe(
+			&subscription, link->connection, subject, handler, context);
+	if (status != NATS_OK)
+		nats_link_break(link);
+	pthread_mutex_unlock(&link->writing);
+	return status == NATS_OK ? subscription : NULL;
+}
+
+natsSubscription *nats_link_listen(struct nats_link *link, const char *subject, const char *queue)
+{
+	natsConnection *connection = link->connection;
+	natsSubscription *subscription = NULL;
+	natsStatus status = NATS_CONNECTION_CLOSED;
+
+	pthread_mutex_lock(&link->writing);
+	if (!atomic_load(&link->broken))
+		status = queue ? natsConnection_QueueSubscribeSync(
+					 &subscription, connection, subject, queue)
+			       : natsConnection_SubscribeSync(&subscription, connection, subject);
+	if (status != NATS_OK)
+		nats_link_break(link);
+	pthread_mutex_unlock(&link->writing);
+	return status == NATS_OK ? subscription : NULL;
+}
+
+/* With `writing`. */
+static void retire(struct nats_link *link, natsSubscription *subscription)
+{
+	if (link->retired_count == link->retired_size) {
+		size_t size = link->retired_size ? link->retired_size * 2 : 8;
+		natsSubscription **retired = qp_calloc(size, sizeof(natsSubscription *));
+
+		for (size_t i = 0; i < link->retired_count; i++)
+			retired[i] = link->retired[i];
+		free(link->retired);
+		link->retired = retired;
+		link->retired_size = size;
+	}
+	link->retired[link->retired_count++] = subscription;
+}
+
+/* On a connection that is closed it writes nothing. */
+void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription)
+{
+	pthread_mutex_lock(&link->writing);
+	natsSubscription_Unsubscribe(subscription);
+	retire(link, subscription);
+	pthread_mutex_unlock(&link->writing);
+}
+
+static size_t count_retired(struct nats_link *link)
+{
+	size_t count;
+
+	pthread_mutex_lock(&link->writing);
+	count = link->retired_count;
+	pthread_mutex_unlock(&link->writing);
+	return count;
+}
+
+natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_ms)
+{
+	size_t retired = count_retired(link);
+	natsStatus status = natsConnection_FlushTimeout(link->connection, timeout_ms);
+
+	if (status != NATS_OK)
+		return status;
+	pthread_mutex_lock(&link->writing);
+	destroy_retired(link, retired);
+	pthread_mutex_unlock(&link->writing);
+	return status;
+}

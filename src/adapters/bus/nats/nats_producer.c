@@ -1,0 +1,249 @@
+/*
+ * Producers. A publish sends its messages, each with an address of the producer's mailbox to answer
+ * to, and reads the mailbox until all are answered.
+ *
+ * Answers that come after the deadline, or after the publish has returned for another reason, are
+ * letters of an earlier round: they wait in the library's queue until the mailbox is read again and
+ * are thrown away there, or with the mailbox. Nothing of a publish is known to anybody but the
+ * thread that is in it, so there is nothing that a late answer could touch.
+ */
+#include <stdlib.h>
+
+#include "adapters/bus/nats/nats_internal.h"
+#include "base/log.h"
+
+/*
+ * What may be under way at once: enough to keep the server busy, and little enough to fit into the
+ * buffers of a socket, so that writing does not have to wait for the server. Of one message at
+ * least.
+ */
+#define IN_FLIGHT_MAX 512
+#define IN_FLIGHT_BYTES_MAX (1024 * 1024)
+
+struct nats_producer {
+	struct producer base;
+	struct nats_bus *bus;
+	struct nats_mailbox mailbox; /* of `link`; open when there is one */
+	struct nats_link *link;      /* NULL: none yet */
+	struct arena scratch;        /* of one message */
+};
+
+/* One call of publish(). */
+struct round {
+	struct nats_producer *producer;
+	struct bus_message *messages;
+	int64_t until_ns;
+	size_t sent;      /* so many have been tried */
+	size_t under_way; /* so many of them, without an answer that names them */
+	size_t bytes_under_way;
+	size_t unheard; /* so many of those have no stream */
+};
+
+static const struct producer_ops producer_ops;
+
+static struct nats_producer *producer_of(struct producer *base)
+{
+	assert(base->ops == &producer_ops);
+	return (struct nats_producer *)base;
+}
+
+/* ---- the link ---------------------------------------------------------------------------- */
+
+static void detach(struct nats_producer *producer)
+{
+	if (!producer->link)
+		return;
+	nats_mailbox_close(&producer->mailbox);
+	nats_link_release(producer->link);
+	producer->link = NULL;
+}
+
+/* false: the bus is down. */
+static bool attach(struct nats_producer *producer)
+{
+	if (!atomic_load(&producer->bus->up))
+		return false;
+	if (producer->link && !atomic_load(&producer->link->broken))
+		return true;
+	detach(producer);
+	producer->link = nats_link_hold(producer->bus);
+	if (producer->link && nats_mailbox_open(&producer->mailbox, producer->link))
+		return true;
+	detach(producer);
+	return false;
+}
+
+/* ---- answers ----------------------------------------------------------------------------- */
+
+/* A duplicate is in the stream as well. UNKNOWN: this is no answer of JetStream. */
+static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
+{
+	struct slice text =
+		slice_make(natsMsg_GetData(answer), (size_t)natsMsg_GetDataLength(answer));
+	enum bus_fate fate = BUS_UNKNOWN;
+	char why[JSON_WHY_SIZE];
+	const json_t *error;
+	json_t *body;
+
+	body = json_parse_object(text, why);
+	error = json_object_get(body, "error");
+	if (error) {
+		log_line(LOG_DEBUG, "bus", "%s: a message was refused: %s",
+			producer->bus->base.name, nats_json_text(error, "description"));
+		fate = BUS_NOT_PERSISTED;
+	} else if (nats_json_int(body, "seq") > 0) {
+		fate = BUS_CONFIRMED;
+	}
+	json_decref(body);
+	return fate;
+}
+
+static size_t size_of(const struct bus_message *message)
+{
+	return message->value.len + message->key.len;
+}
+
+/* Whoever listens to the subject may answer too: only the first answer of JetStream counts. */
+static void settle(struct round *round, size_t number, natsMsg *answer)
+{
+	struct bus_message *message = &round->messages[number];
+	enum bus_fate fate;
+
+	if (number >= round->sent || message->fate != BUS_UNKNOWN)
+		return;
+	fate = fate_of(round->producer, answer);
+	if (fate == BUS_UNKNOWN)
+		return;
+	message->fate = fate;
+	assert(round->under_way > 0);
+	round->under_way--;
+	round->bytes_under_way -= size_of(message);
+}
+
+/* false: nothing came in time. */
+static bool hear(struct round *round)
+{
+	struct nats_producer *producer = round->producer;
+	natsMsg *answer = NULL;
+	size_t number;
+
+	switch (nats_mailbox_next(&producer->mailbox, &answer, &number, round->until_ns)) {
+	case NATS_LETTER:
+		settle(round, number, answer);
+		natsMsg_Destroy(answer);
+		return true;
+	case NATS_NOBODY: /* no stream has the subject: perhaps it was deleted */
+		round->unheard++;
+		atomic_store(&producer->bus->look_soon, true);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Which of them nobody heard is known only when all others are settled. */
+static void settle_unheard(struct round *round)
+{
+	if (round->under_way != round->unheard) {
+		nats_mailbox_abandon(&round->producer->mailbox);
+		return;
+	}
+	for (size_t i = 0; i < round->sent; i++) {
+		if (round->messages[i].fate == BUS_UNKNOWN)
+			round->messages[i].fate = BUS_NOT_PERSISTED;
+	}
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+static bool is_full(const struct round *round, const struct bus_message *message)
+{
+	return round->under_way - round->unheard >= IN_FLIGHT_MAX ||
+	       (round->under_way > round->unheard &&
+		       round->bytes_under_way + size_of(message) > IN_FLIGHT_BYTES_MAX);
+}
+
+/* Without an answer it stays UNKNOWN. false: no more can be sent. */
+static bool send_one(struct round *round, size_t number)
+{
+	struct nats_producer *producer = round->producer;
+	struct bus_message *message = &round->messages[number];
+	const struct nats_channel *channel = nats_bus_channel(producer->bus, message->channel);
+	char address[NATS_ADDRESS_SIZE];
+	natsMsg *made = NULL;
+	enum nats_sent sent;
+
+	round->sent = number + 1;
+	nats_mailbox_address(&producer->mailbox, number, address);
+	arena_reset(&producer->scratch);
+	if (channel)
+		made = nats_message_make(
+			channel, message, address, producer->link->payload_max, &producer->scratch);
+	if (!made)
+		return true;
+	sent = nats_link_send(producer->link, made);
+	natsMsg_Destroy(made);
+	if (sent != NATS_UNSENT)
+		message->fate = BUS_UNKNOWN;
+	if (sent == NATS_SENT) {
+		round->under_way++;
+		round->bytes_under_way += size_of(message);
+	}
+	return !atomic_load(&producer->link->broken);
+}
+
+static void send_all(struct round *round, size_t count)
+{
+	bool going_on = nats_mailbox_begin(&round->producer->mailbox);
+
+	for (size_t i = 0; i < count && going_on; i++) {
+		while (going_on && is_full(round, &round->messages[i]))
+			going_on = hear(round);
+		going_on = going_on && clock_steady_ns(&clock_system) < round->until_ns &&
+			   send_one(round, i);
+	}
+	while (round->under_way > round->unheard && hear(round))
+		continue;
+	settle_unheard(round);
+}
+
+static enum status publish(
+	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	struct nats_producer *producer = producer_of(base);
+	struct round round = {.producer = producer, .messages = messages, .until_ns = until_ns};
+
+	for (size_t i = 0; i < count; i++)
+		messages[i].fate = BUS_NOT_PERSISTED;
+	if (count == 0)
+		return STATUS_OK;
+	if (!attach(producer))
+		return STATUS_BUS_UNAVAILABLE;
+	send_all(&round, count);
+	return STATUS_OK;
+}
+
+/* ---- opening and closing ----------------------------------------------------------------- */
+
+static void close_producer(struct producer *base)
+{
+	struct nats_producer *producer = producer_of(base);
+
+	detach(producer);
+	nats_bus_leave(producer->bus);
+	arena_release(&producer->scratch);
+	free(producer);
+}
+
+static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
+
+struct producer *nats_producer_open(struct bus *base)
+{
+	struct nats_producer *producer = qp_calloc(1, sizeof(*producer));
+
+	producer->base.ops = &producer_ops;
+	producer->bus = nats_bus_of(base);
+	arena_init(&producer->scratch, 16 * 1024);
+	nats_bus_enter(producer->bus);
+	return &producer->base;
+}

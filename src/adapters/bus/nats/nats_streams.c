@@ -1,0 +1,192 @@
+/*
+ * A stream for each channel. One that exists keeps what an operator has set, but for what the port
+ * and the contracts need: our subjects are in it, messages are kept for seven days, ids are
+ * remembered for ten minutes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/bus/nats/nats_internal.h"
+#include "base/log.h"
+
+#define MAX_AGE_NS (7 * 24 * 3600 * NS_PER_S)
+#define DUPLICATES_NS (600 * NS_PER_S)
+
+#define SUBJECT_SIZE (NATS_NAME_SIZE + 64)
+
+static void ask(struct nats_mailbox *mailbox, const char *verb, const struct nats_channel *channel,
+	struct slice request, struct nats_answer *answer)
+{
+	char subject[SUBJECT_SIZE];
+
+	snprintf(subject, sizeof(subject), "$JS.API.STREAM.%s.%s", verb, channel->stream);
+	nats_api_ask(mailbox, subject, request, NULL, answer);
+}
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static void write_config(struct buffer *out, const struct nats_channel *channel, int64_t replicas)
+{
+	buffer_format(out, "{\"name\":\"%s\",\"subjects\":[", channel->stream);
+	for (size_t i = 0; i < channel->subject_count; i++) {
+		if (i > 0)
+			buffer_char(out, ',');
+		buffer_json_string(out, channel->subjects[i]);
+	}
+	buffer_format(out,
+		"],\"retention\":\"limits\",\"storage\":\"file\",\"discard\":\"old\","
+		"\"num_replicas\":%lld,\"max_age\":%lld,\"duplicate_window\":%lld}",
+		(long long)replicas, MAX_AGE_NS, DUPLICATES_NS);
+}
+
+static bool make(struct nats_bus *bus, struct nats_mailbox *mailbox, struct nats_channel *channel,
+	char *why, size_t size)
+{
+	struct arena arena;
+	struct buffer request;
+	struct nats_answer answer;
+	bool made;
+
+	arena_init(&arena, 1024);
+	request = buffer_make(&arena, 512);
+	write_config(&request, channel, bus->url.replicas);
+	ask(mailbox, "CREATE", channel, buffer_slice(&request), &answer);
+	arena_release(&arena);
+	made = answer.error == 0;
+	if (made)
+		log_line(LOG_INFO, "bus", "%s: made stream %s", bus->base.name, channel->stream);
+	else
+		snprintf(why, size, "the stream %s cannot be made: %s", channel->stream,
+			answer.words);
+	nats_answer_release(&answer);
+	return made;
+}
+
+/* ---- changing ---------------------------------------------------------------------------- */
+
+static bool is_covered(const json_t *subjects, struct slice subject)
+{
+	for (size_t i = 0; i < json_array_size(subjects); i++) {
+		const char *pattern = json_string_value(json_array_get(subjects, i));
+
+		if (pattern && nats_subject_covers(slice_of(pattern), subject))
+			return true;
+	}
+	return false;
+}
+
+static bool covers_all(const json_t *config, const struct nats_channel *channel)
+{
+	const json_t *subjects = json_object_get(config, "subjects");
+
+	for (size_t i = 0; i < channel->subject_count; i++) {
+		if (!is_covered(subjects, channel->subjects[i]))
+			return false;
+	}
+	return true;
+}
+
+/* A stream's subjects must not overlap: those of an operator that ours cover go. */
+static void add_subjects(json_t *config, const struct nats_channel *channel)
+{
+	json_t *subjects = json_object_get(config, "subjects");
+	json_t *wanted = json_array();
+
+	for (size_t i = 0; i < channel->subject_count; i++) {
+		if (!is_covered(subjects, channel->subjects[i]))
+			json_array_append_new(wanted,
+				json_stringn(channel->subjects[i].data, channel->subjects[i].len));
+	}
+	for (size_t i = 0; i < json_array_size(subjects); i++) {
+		json_t *old = json_array_get(subjects, i);
+		const char *text = json_string_value(old);
+
+		if (text && !is_covered(wanted, slice_of(text)))
+			json_array_append(wanted, old);
+	}
+	json_object_set_new(config, "subjects", wanted);
+}
+
+/* false: nothing has to change. */
+static bool change_config(json_t *config, const struct nats_channel *channel)
+{
+	bool covered = covers_all(config, channel);
+
+	if (covered && nats_json_int(config, "max_age") == MAX_AGE_NS &&
+		nats_json_int(config, "duplicate_window") == DUPLICATES_NS)
+		return false;
+	if (!covered)
+		add_subjects(config, channel);
+	json_object_set_new(config, "max_age", json_integer(MAX_AGE_NS));
+	json_object_set_new(config, "duplicate_window", json_integer(DUPLICATES_NS));
+	return true;
+}
+
+/* A server that refuses to change a stream which has our subjects may keep it as it is. */
+static bool accept_refusal(struct nats_bus *bus, struct nats_channel *channel, bool usable,
+	const struct nats_answer *answer, char *why, size_t size)
+{
+	if (answer->error < 0 || !usable) {
+		snprintf(why, size, "the stream %s cannot be changed: %s", channel->stream,
+			answer->words);
+		return false;
+	}
+	if (!channel->refused)
+		log_line(LOG_WARN, "bus", "%s: the stream %s is used as it is, because: %s",
+			bus->base.name, channel->stream, answer->words);
+	channel->refused = true;
+	return true;
+}
+
+static bool update(struct nats_bus *bus, struct nats_mailbox *mailbox, struct nats_channel *channel,
+	json_t *config, char *why, size_t size)
+{
+	bool usable = covers_all(config, channel);
+	struct nats_answer answer;
+	char *request;
+	bool done;
+
+	if (!change_config(config, channel))
+		return true;
+	request = json_dumps(config, JSON_COMPACT);
+	assert(request);
+	ask(mailbox, "UPDATE", channel, slice_of(request), &answer);
+	free(request);
+	done = answer.error == 0;
+	if (done)
+		log_line(LOG_INFO, "bus", "%s: changed stream %s", bus->base.name, channel->stream);
+	else
+		done = accept_refusal(bus, channel, usable, &answer, why, size);
+	nats_answer_release(&answer);
+	return done;
+}
+
+/* ---- one after the other ----------------------------------------------------------------- */
+
+static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
+	struct nats_channel *channel, char *why, size_t size)
+{
+	struct nats_answer answer;
+	bool done = false;
+
+	ask(mailbox, "INFO", channel, slice_of(""), &answer);
+	if (answer.error == 0)
+		done = update(
+			bus, mailbox, channel, json_object_get(answer.body, "config"), why, size);
+	else if (answer.error == JSStreamNotFoundErr)
+		done = make(bus, mailbox, channel, why, size);
+	else
+		snprintf(why, size, "%s", answer.words);
+	nats_answer_release(&answer);
+	return done;
+}
+
+bool nats_streams_prepare(
+	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (!prepare(bus, mailbox, &bus->channels[i], why, size))
+			return false;
+	}
+	return true;
+}

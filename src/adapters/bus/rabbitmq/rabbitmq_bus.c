@@ -1,0 +1,135 @@
+#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
+
+#include <stdlib.h>
+
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+
+static const struct bus_ops bus_ops;
+
+struct rabbitmq_bus *rabbitmq_bus_of(struct bus *base)
+{
+	assert(base->ops == &bus_ops);
+	return (struct rabbitmq_bus *)base;
+}
+
+const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, struct slice name)
+{
+	for (size_t i = 0; i < bus->channel_count; i++) {
+		if (slice_is(name, bus->channels[i].name))
+			return &bus->channels[i];
+	}
+	return NULL;
+}
+
+/* ---- links ------------------------------------------------------------------------------- */
+
+void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link)
+{
+	pthread_mutex_lock(&bus->lock);
+	link->next = bus->links;
+	bus->links = link;
+	pthread_mutex_unlock(&bus->lock);
+	rabbitmq_link_wake(link); /* the bus may just have come up */
+}
+
+void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link)
+{
+	struct rabbitmq_link **place = &bus->links;
+
+	pthread_mutex_lock(&bus->lock);
+	while (*place != link)
+		place = &(*place)->next;
+	*place = link->next;
+	pthread_mutex_unlock(&bus->lock);
+}
+
+void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus)
+{
+	pthread_mutex_lock(&bus->lock);
+	for (struct rabbitmq_link *link = bus->links; link; link = link->next)
+		rabbitmq_link_wake(link);
+	pthread_mutex_unlock(&bus->lock);
+}
+
+/* ---- conditions -------------------------------------------------------------------------- */
+
+void rabbitmq_condition_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+bool rabbitmq_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S),
+		.tv_nsec = (long)(until_ns % NS_PER_S),
+	};
+
+	if (until_ns <= clock_steady_ns(&clock_system))
+		return false;
+	return pthread_cond_timedwait(condition, lock, &until) == 0;
+}
+
+/* ---- the port's functions ---------------------------------------------------------------- */
+
+struct bus *rabbitmq_bus_new(
+	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
+{
+	struct rabbitmq_bus *bus = qp_calloc(1, sizeof(*bus));
+
+	bus->base.ops = &bus_ops;
+	bus->base.name = name;
+	bus->base.engine = "rabbitmq";
+	bus->url_text = url;
+	bus->channels = channels;
+	bus->channel_count = channel_count;
+	atomic_store(&bus->frame_max, AMQP_DEFAULT_FRAME_SIZE);
+	arena_init(&bus->arena, 1024);
+	pthread_mutex_init(&bus->lock, NULL);
+	return &bus->base;
+}
+
+static bool start(struct bus *base, char *why, size_t size)
+{
+	struct rabbitmq_bus *bus = rabbitmq_bus_of(base);
+
+	if (!rabbitmq_url_parse(bus->url_text, &bus->arena, &bus->url, why, size) ||
+		!rabbitmq_socket_check(&bus->url, why, size))
+		return false;
+	rabbitmq_watcher_start(bus);
+	return true;
+}
+
+bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus)
+{
+	return atomic_load(&bus->up) && atomic_load(&bus->blocked) == 0;
+}
+
+static bool is_up(struct bus *base)
+{
+	return rabbitmq_bus_is_up(rabbitmq_bus_of(base));
+}
+
+static void free_bus(struct bus *base)
+{
+	struct rabbitmq_bus *bus = rabbitmq_bus_of(base);
+
+	assert(!bus->links);
+	rabbitmq_watcher_stop(bus);
+	pthread_mutex_destroy(&bus->lock);
+	arena_release(&bus->arena);
+	free(bus);
+}
+
+static const struct bus_ops bus_ops = {
+	.start = start,
+	.is_up = is_up,
+	.open_producer = rabbitmq_producer_open,
+	.open_consumer = rabbitmq_consumer_open,
+	.free = free_bus,
+};

@@ -1,0 +1,285 @@
+/*
+ * Consumers. What a fetch has given and nobody has acknowledged stays in the list and is given
+ * again by the next fetch, before anything newer, as long as its connection lives. Afterwards the
+ * broker gives it again, so it is dropped here.
+ */
+#include <stdlib.h>
+
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+
+/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+#define FETCH_BYTES_MAX (16 * 1024 * 1024)
+
+#define ACK_TIMEOUT_NS (5 * NS_PER_S)
+
+static const struct consumer_ops consumer_ops;
+
+static struct rabbitmq_consumer *consumer_of(struct consumer *base)
+{
+	assert(base->ops == &consumer_ops);
+	return (struct rabbitmq_consumer *)base;
+}
+
+/* ---- the list; with the lock, or where only this thread reads it ---------------------------- */
+
+/* Those that are acknowledged, and those whose connection is gone. */
+static void drop_done(struct rabbitmq_consumer *consumer)
+{
+	struct rabbitmq_delivery **link = &consumer->first;
+
+	for (size_t i = 0; *link; i++) {
+		struct rabbitmq_delivery *delivery = *link;
+
+		if (i >= consumer->acked && delivery->serial == consumer->serial) {
+			link = &delivery->next;
+			continue;
+		}
+		*link = delivery->next;
+		rabbitmq_delivery_free(delivery);
+	}
+	consumer->last = link;
+	consumer->acked = consumer->given = 0;
+}
+
+/* One that was given; also without the lock, since the reader changes only what is behind them. */
+static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer, size_t index)
+{
+	struct rabbitmq_delivery *delivery = consumer->first;
+
+	assert(index < consumer->given);
+	while (index-- > 0)
+		delivery = delivery->next;
+	return delivery;
+}
+
+/* ---- fetch ------------------------------------------------------------------------------- */
+
+/* With the lock. What waited may be of a connection that is lost meanwhile. */
+static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
+{
+	bool in_time = true;
+
+	drop_done(consumer);
+	while (!consumer->first && !consumer->woken && in_time) {
+		in_time = rabbitmq_wait(&consumer->changed, &consumer->lock, until_ns);
+		drop_done(consumer);
+	}
+	consumer->woken = false;
+}
+
+/* With the lock. */
+static void give(struct rabbitmq_consumer *consumer, struct bus_delivery *deliveries, size_t max)
+{
+	struct rabbitmq_delivery *from = consumer->first;
+	size_t bytes = 0;
+
+	for (; from && consumer->given < max && bytes < FETCH_BYTES_MAX; from = from->next) {
+		from->why = NULL;
+		rabbitmq_delivery_read(
+			&deliveries[consumer->given++], &consumer->arena, consumer->channel, from);
+		bytes += from->message.body.len;
+	}
+}
+
+static enum status fetch(struct consumer *base, struct bus_delivery *deliveries, size_t max,
+	size_t *count, int64_t until_ns)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	arena_reset(&consumer->arena);
+	pthread_mutex_lock(&consumer->lock);
+	wait_for_some(consumer, until_ns);
+	give(consumer, deliveries, max);
+	pthread_mutex_unlock(&consumer->lock);
+	*count = consumer->given;
+	return STATUS_OK;
+}
+
+/* ---- poison ------------------------------------------------------------------------------ */
+
+static void poison(struct consumer *base, size_t index, const char *why)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	delivery_at(consumer, index)->why = arena_copy(&consumer->arena, slice_of(why)).data;
+}
+
+static struct rabbitmq_publisher *burier_of(struct rabbitmq_consumer *consumer)
+{
+	if (!consumer->burier)
+		consumer->burier =
+			rabbitmq_publisher_new(consumer->link.bus, consumer->error_queue);
+	return consumer->burier;
+}
+
+static size_t write_letters(
+	struct rabbitmq_consumer *consumer, size_t to, struct rabbitmq_letter *letters)
+{
+	struct rabbitmq_delivery *from;
+	size_t count = 0;
+
+	pthread_mutex_lock(&consumer->lock);
+	from = delivery_at(consumer, consumer->acked);
+	for (size_t i = consumer->acked; i < to; i++, from = from->next) {
+		if (from->why)
+			rabbitmq_letter_bury(&letters[count++], &consumer->arena,
+				consumer->link.bus, from, consumer->error_queue);
+	}
+	pthread_mutex_unlock(&consumer->lock);
+	return count;
+}
+
+/* Those that are poisoned, of the first `to`. false: they are not all in the queue of errors. */
+static bool bury(struct rabbitmq_consumer *consumer, size_t to)
+{
+	struct rabbitmq_letter *letters =
+		arena_array(&consumer->arena, struct rabbitmq_letter, to - consumer->acked);
+	size_t count = write_letters(consumer, to, letters);
+
+	if (count == 0)
+		return true;
+	if (rabbitmq_publisher_publish(burier_of(consumer), letters, count,
+		    clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS) != STATUS_OK)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (letters[i].fate != BUS_CONFIRMED)
+			return false;
+	}
+	return true;
+}
+
+/* ---- ack --------------------------------------------------------------------------------- */
+
+/*
+ * With the lock. A reader that cannot write would acknowledge at some time that nobody knows of:
+ * its connection is cut, so that what is not acknowledged comes again.
+ */
+static bool have_acked(struct rabbitmq_consumer *consumer, uint64_t tag)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS;
+	bool in_time = true;
+
+	consumer->ack_tag = tag;
+	consumer->ack = RABBITMQ_ACK_WANTED;
+	rabbitmq_link_wake(&consumer->link);
+	while (consumer->ack == RABBITMQ_ACK_WANTED && in_time)
+		in_time = rabbitmq_wait(&consumer->changed, &consumer->lock, until_ns);
+	if (consumer->ack == RABBITMQ_ACK_WANTED)
+		rabbitmq_link_cut(&consumer->link);
+	while (consumer->ack == RABBITMQ_ACK_WANTED)
+		pthread_cond_wait(&consumer->changed, &consumer->lock);
+	return consumer->ack == RABBITMQ_ACK_SENT;
+}
+
+/* With the lock: whether the connection is still the one that the delivery came on. */
+static bool is_current(
+	const struct rabbitmq_consumer *consumer, const struct rabbitmq_delivery *delivery)
+{
+	return delivery->serial == consumer->serial;
+}
+
+static bool bury_and_ack(struct rabbitmq_consumer *consumer, size_t count)
+{
+	struct rabbitmq_delivery *last = delivery_at(consumer, count - 1);
+	bool acked;
+
+	pthread_mutex_lock(&consumer->lock);
+	acked = is_current(consumer, last);
+	pthread_mutex_unlock(&consumer->lock);
+	if (!acked || !bury(consumer, count))
+		return false;
+	pthread_mutex_lock(&consumer->lock);
+	acked = is_current(consumer, last) && have_acked(consumer, last->tag);
+	consumer->ack = RABBITMQ_ACK_NONE;
+	pthread_mutex_unlock(&consumer->lock);
+	return acked;
+}
+
+static enum status ack(struct consumer *base, size_t count)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	if (count > consumer->given)
+		count = consumer->given;
+	if (count <= consumer->acked)
+		return STATUS_OK;
+	if (!bury_and_ack(consumer, count))
+		return STATUS_BUS_UNAVAILABLE;
+	consumer->acked = count;
+	return STATUS_OK;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------- */
+
+static void again(struct consumer *base)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	assert(consumer->acked <= consumer->given); /* the next fetch gives the difference again */
+}
+
+static void wake(struct consumer *base)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	pthread_mutex_lock(&consumer->lock);
+	consumer->woken = true;
+	pthread_cond_broadcast(&consumer->changed);
+	pthread_mutex_unlock(&consumer->lock);
+}
+
+static void close_consumer(struct consumer *base)
+{
+	struct rabbitmq_consumer *consumer = consumer_of(base);
+
+	rabbitmq_bus_leave(consumer->link.bus, &consumer->link);
+	rabbitmq_link_stop(&consumer->link);
+	if (consumer->burier)
+		rabbitmq_publisher_free(consumer->burier);
+	drop_done(consumer); /* all: the connection is gone */
+	assert(!consumer->first);
+	pthread_cond_destroy(&consumer->changed);
+	pthread_mutex_destroy(&consumer->lock);
+	arena_release(&consumer->arena);
+	free(consumer->error_queue);
+	free(consumer->queue);
+	free(consumer);
+}
+
+static const struct consumer_ops consumer_ops = {
+	.fetch = fetch,
+	.ack = ack,
+	.again = again,
+	.poison = poison,
+	.wake = wake,
+	.close = close_consumer,
+};
+
+static char *with_ending(const char *name, const char *ending)
+{
+	size_t size = strlen(name) + strlen(ending) + 1;
+	char *text = qp_malloc(size);
+
+	memcpy(text, name, strlen(name));
+	memcpy(text + strlen(name), ending, strlen(ending) + 1);
+	return text;
+}
+
+struct consumer *rabbitmq_consumer_open(struct bus *base, const char *channel, const char *group)
+{
+	struct rabbitmq_bus *bus = rabbitmq_bus_of(base);
+	struct rabbitmq_consumer *consumer = qp_calloc(1, sizeof(*consumer));
+
+	consumer->base.ops = &consumer_ops;
+	consumer->channel = rabbitmq_bus_channel(bus, slice_of(channel));
+	assert(consumer->channel);
+	consumer->queue = with_ending(group, "");
+	consumer->error_queue = with_ending(group, "_error");
+	consumer->last = &consumer->first;
+	arena_init(&consumer->arena, 64 * 1024);
+	pthread_mutex_init(&consumer->lock, NULL);
+	rabbitmq_condition_init(&consumer->changed);
+	rabbitmq_link_start(&consumer->link, bus, &rabbitmq_reader, "consumer of ", group);
+	rabbitmq_bus_enter(bus, &consumer->link);
+	return &consumer->base;
+}

@@ -1,0 +1,181 @@
+/*
+ * A link: one connection and the thread that owns it. rabbitmq-c blocks and belongs to one thread,
+ * and a write may block for ever when the broker does not read. So nobody who has a deadline calls
+ * it: they hand their work to the link's thread, wait as long as they can, and then cut the
+ * connection, upon which the thread returns from wherever it is.
+ */
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+#include "base/log.h"
+
+#define STOP_TIMEOUT_NS (2 * NS_PER_S)
+
+/* A link that was served for so long counts as one that works. */
+#define STEADY_NS NS_PER_S
+
+#define PAUSE_MIN_MS 20
+#define PAUSE_MAX_MS 1000
+#define WAITING_MS 5000 /* for the bus to come up; it tells */
+
+/* Failures in a row before a line says that a link fails though the bus is up. */
+#define FAILURES_TO_TELL 4
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+static void tell(struct rabbitmq_link *link)
+{
+	if (link->duty->tell)
+		link->duty->tell(link);
+}
+
+/* While the broker is away, the watcher alone says so. */
+static void note_failure(struct rabbitmq_link *link)
+{
+	int failures = atomic_fetch_add(&link->failures, 1) + 1;
+	bool is_news = strcmp(link->words, link->told) != 0;
+
+	if (rabbitmq_link_is_stopped(link))
+		return;
+	if (!link->duty->is_watcher)
+		is_news = is_news && failures >= FAILURES_TO_TELL && atomic_load(&link->bus->up);
+	if (is_news)
+		snprintf(link->told, sizeof(link->told), "%s", link->words);
+	log_line(is_news ? LOG_WARN : LOG_DEBUG, "bus", "%s: RabbitMQ cannot be used: %s",
+		link->who, link->words);
+	tell(link);
+}
+
+static void note_success(struct rabbitmq_link *link)
+{
+	if (*link->told || link->duty->is_watcher)
+		log_line(LOG_INFO, "bus", "%s: connected to RabbitMQ", link->who);
+	link->told[0] = '\0';
+}
+
+static void live(struct rabbitmq_link *link)
+{
+	int64_t began_ns = clock_steady_ns(&clock_system);
+	enum rabbitmq_end end;
+
+	note_success(link);
+	end = link->duty->serve(link);
+	rabbitmq_link_disconnect(link, end == RABBITMQ_STOPPED);
+	if (end != RABBITMQ_LOST || clock_steady_ns(&clock_system) - began_ns >= STEADY_NS)
+		atomic_store(&link->failures, 0);
+	if (end == RABBITMQ_LOST)
+		note_failure(link);
+}
+
+static void try_to_live(struct rabbitmq_link *link)
+{
+	if (rabbitmq_link_connect(link)) {
+		live(link);
+	} else {
+		rabbitmq_link_disconnect(link, false);
+		note_failure(link);
+	}
+}
+
+/* None after the first failure, since that is how a connection ends that worked until now. */
+static int pause_ms(struct rabbitmq_link *link)
+{
+	int failures = atomic_load(&link->failures);
+
+	if (failures <= 1)
+		return 0;
+	return failures > 6 ? PAUSE_MAX_MS : PAUSE_MIN_MS << (failures - 2);
+}
+
+static void *run(void *context)
+{
+	struct rabbitmq_link *link = context;
+
+	pthread_setname_np(pthread_self(), "rabbitmq");
+	while (!rabbitmq_link_is_stopped(link)) {
+		if (link->duty->is_watcher || atomic_load(&link->bus->up)) {
+			try_to_live(link);
+			if (!rabbitmq_link_is_stopped(link))
+				rabbitmq_link_pause(link, pause_ms(link));
+		} else {
+			atomic_store(&link->failures, 0); /* it was the bus's */
+			rabbitmq_link_pause(link, WAITING_MS);
+			tell(link);
+		}
+	}
+	pthread_mutex_lock(&link->lock);
+	link->has_ended = true;
+	pthread_cond_broadcast(&link->ended);
+	pthread_mutex_unlock(&link->lock);
+	return NULL;
+}
+
+/* ---- from other threads ------------------------------------------------------------------ */
+
+void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
+	const struct rabbitmq_duty *duty, const char *role, const char *name)
+{
+	int failed;
+
+	link->bus = bus;
+	link->duty = duty;
+	snprintf(link->who, sizeof(link->who), "%s%s%s%s", bus->base.name, *role ? ", " : "", role,
+		name);
+	link->cut_fd = -1;
+	link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	assert(link->wake_fd >= 0);
+	pthread_mutex_init(&link->lock, NULL);
+	rabbitmq_condition_init(&link->ended);
+	failed = pthread_create(&link->thread, NULL, run, link);
+	assert(!failed);
+}
+
+/* With the lock. */
+static void cut(struct rabbitmq_link *link)
+{
+	if (link->cut_fd >= 0)
+		shutdown(link->cut_fd, SHUT_RDWR);
+}
+
+/* A link that is served says goodbye to the broker, if that does not take long. */
+void rabbitmq_link_stop(struct rabbitmq_link *link)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + STOP_TIMEOUT_NS;
+
+	atomic_store(&link->stopped, true);
+	rabbitmq_link_wake(link);
+	pthread_mutex_lock(&link->lock);
+	if (!link->is_served)
+		cut(link);
+	while (!link->has_ended && rabbitmq_wait(&link->ended, &link->lock, until_ns))
+		continue;
+	cut(link);
+	pthread_mutex_unlock(&link->lock);
+	pthread_join(link->thread, NULL);
+	pthread_cond_destroy(&link->ended);
+	pthread_mutex_destroy(&link->lock);
+	close(link->wake_fd);
+}
+
+void rabbitmq_link_wake(struct rabbitmq_link *link)
+{
+	const uint64_t once = 1;
+	ssize_t written = write(link->wake_fd, &once, sizeof(once));
+
+	(void)written; /* it fails only where it has been woken very often */
+}
+
+void rabbitmq_link_cut(struct rabbitmq_link *link)
+{
+	pthread_mutex_lock(&link->lock);
+	cut(link);
+	pthread_mutex_unlock(&link->lock);
+}
+
+bool rabbitmq_link_is_stopped(struct rabbitmq_link *link)
+{
+	return atomic_load(&link->stopped);
+}

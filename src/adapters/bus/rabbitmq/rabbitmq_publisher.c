@@ -1,0 +1,399 @@
+/*
+ * Publishers. A caller hands over a job and waits; the link's thread writes all letters, then takes
+ * the broker's answers until it has them all or the time has come. The fate of a letter:
+ *
+ *   not written                                NOT_PERSISTED
+ *   written, no answer (yet)                   UNKNOWN
+ *   acknowledged                               CONFIRMED
+ *   returned, which comes before the answer    NOT_PERSISTED
+ *   refused                                    NOT_PERSISTED; UNKNOWN where one of several queues
+ *                                              may have taken it
+ *
+ * Answers carry the number of a letter on its connection, but what is returned carries none. It is
+ * the next one of the job that looks the same, since they come back in order. For that to be true,
+ * nothing of an earlier job may be on its way: a connection with an answer missing is replaced.
+ *
+ * A broker under an alarm stops reading from connections that publish, and says so. Such a
+ * connection is kept, to learn when the alarm is over; until then nothing is published.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+#include "base/log.h"
+
+/* After the deadline, for the thread to see it too; then the connection is cut. */
+#define GRACE_NS (50 * NS_PER_MS)
+
+/* After so many failures in a row nobody waits for the connection. */
+#define FAILURES_MAX 2
+
+static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
+{
+	return (struct rabbitmq_publisher *)link; /* its first member */
+}
+
+/* ---- answers; by the thread, as all until "the caller" ------------------------------------- */
+
+static void settle(struct rabbitmq_publisher *publisher, struct rabbitmq_letter *letter, bool taken)
+{
+	if (letter->is_settled)
+		return;
+	letter->is_settled = true;
+	publisher->outstanding--;
+	if (letter->is_returned)
+		letter->fate = BUS_NOT_PERSISTED;
+	else if (taken)
+		letter->fate = BUS_CONFIRMED;
+	else if (!letter->is_shared)
+		letter->fate = BUS_NOT_PERSISTED;
+}
+
+/* Numbers of earlier jobs cannot come: their connections are gone, or they were all answered. */
+static void take_answer(
+	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool taken)
+{
+	size_t last = (size_t)(tag - publisher->first_tag);
+
+	if (!publisher->current || tag < publisher->first_tag || last >= publisher->written)
+		return;
+	for (size_t i = multiple ? publisher->settled : last; i <= last; i++)
+		settle(publisher, &publisher->current->letters[i], taken);
+	if (multiple)
+		publisher->settled = last + 1;
+}
+
+static bool looks_like(const struct rabbitmq_letter *letter, const amqp_basic_return_t *method,
+	const amqp_basic_properties_t *properties)
+{
+	bool has_id = properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG;
+	struct slice id = has_id ? rabbitmq_slice(properties->message_id) : slice_make(NULL, 0);
+
+	return slice_equal(rabbitmq_slice(letter->exchange), rabbitmq_slice(method->exchange)) &&
+	       slice_equal(
+		       rabbitmq_slice(letter->routing_key), rabbitmq_slice(method->routing_key)) &&
+	       slice_equal(rabbitmq_slice(letter->properties.message_id), id);
+}
+
+/* Whatever was there has to be declared again. */
+static void note_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
+{
+	publisher->is_stale |= publisher->queue != NULL;
+	rabbitmq_watcher_doubt(publisher->link.bus);
+	if (publisher->next_return == 0) /* once a job */
+		log_line(LOG_WARN, "bus",
+			"%s: a message to exchange \"%.*s\" was returned: no "
+			"queue is bound for routing key \"%.*s\"",
+			publisher->link.who, (int)method->exchange.len,
+			(const char *)method->exchange.bytes, (int)method->routing_key.len,
+			(const char *)method->routing_key.bytes);
+}
+
+static void take_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method,
+	const amqp_basic_properties_t *properties)
+{
+	size_t i = publisher->next_return;
+
+	if (!publisher->current)
+		return;
+	while (i < publisher->written &&
+		!looks_like(&publisher->current->letters[i], method, properties))
+		i++;
+	if (i == publisher->written)
+		return;
+	note_return(publisher, method);
+	publisher->current->letters[i].is_returned = true;
+	publisher->next_return = i + 1;
+}
+
+/* The content follows the method. false: the link is lost. */
+static bool read_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
+{
+	struct rabbitmq_link *link = &publisher->link;
+	amqp_message_t message;
+
+	if (!rabbitmq_link_agreed(link,
+		    amqp_read_message(link->state, RABBITMQ_CHANNEL, &message, 0), "return", ""))
+		return false;
+	take_return(publisher, method, &message.properties);
+	amqp_destroy_message(&message);
+	return true;
+}
+
+static void set_readiness(struct rabbitmq_publisher *publisher, enum rabbitmq_readiness readiness)
+{
+	pthread_mutex_lock(&publisher->lock);
+	publisher->readiness = readiness;
+	pthread_cond_broadcast(&publisher->changed);
+	pthread_mutex_unlock(&publisher->lock);
+}
+
+static void set_blocked(struct rabbitmq_publisher *publisher, bool is_blocked)
+{
+	struct rabbitmq_bus *bus = publisher->link.bus;
+
+	if (publisher->is_blocked == is_blocked)
+		return;
+	publisher->is_blocked = is_blocked;
+	atomic_fetch_add(&bus->blocked, is_blocked ? 1 : -1);
+	if (is_blocked || !publisher->is_stale)
+		set_readiness(publisher, is_blocked ? RABBITMQ_BLOCKED : RABBITMQ_READY);
+	log_line(is_blocked ? LOG_WARN : LOG_INFO, "bus", "%s: RabbitMQ %s", publisher->link.who,
+		is_blocked ? "takes no messages: it is short of memory or disk"
+			   : "takes messages again");
+}
+
+/* false: the link is lost. */
+static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t *frame)
+{
+	const amqp_method_t *method = &frame->payload.method;
+	const amqp_basic_ack_t *ack = method->decoded;
+	const amqp_basic_nack_t *nack = method->decoded;
+
+	if (frame->frame_type != AMQP_FRAME_METHOD)
+		return true;
+	switch (method->id) {
+	case AMQP_BASIC_ACK_METHOD:
+		take_answer(publisher, ack->delivery_tag, ack->multiple, true);
+		return true;
+	case AMQP_BASIC_NACK_METHOD:
+		take_answer(publisher, nack->delivery_tag, nack->multiple, false);
+		return true;
+	case AMQP_BASIC_RETURN_METHOD:
+		return read_return(publisher, method->decoded);
+	case AMQP_CONNECTION_BLOCKED_METHOD:
+	case AMQP_CONNECTION_UNBLOCKED_METHOD:
+		set_blocked(publisher, method->id == AMQP_CONNECTION_BLOCKED_METHOD);
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* ---- a job ------------------------------------------------------------------------------- */
+
+/* What has come, and as long as answers are missing what comes until steady time `until_ns`. */
+static bool take_answers(struct rabbitmq_publisher *publisher, int64_t until_ns)
+{
+	enum rabbitmq_event event = RABBITMQ_FRAME;
+	amqp_frame_t frame;
+
+	while (event != RABBITMQ_QUIET) {
+		event = rabbitmq_link_wait(
+			&publisher->link, &frame, publisher->outstanding > 0 ? until_ns : 0);
+		if (event == RABBITMQ_GONE ||
+			(event == RABBITMQ_FRAME && !take_frame(publisher, &frame)))
+			return false;
+	}
+	return true;
+}
+
+static bool write_letter(struct rabbitmq_publisher *publisher, struct rabbitmq_letter *letter)
+{
+	struct rabbitmq_link *link = &publisher->link;
+
+	letter->fate = BUS_UNKNOWN;
+	publisher->written++;
+	publisher->outstanding++;
+	publisher->next_tag++;
+	return rabbitmq_link_went(link,
+		amqp_basic_publish(link->state, RABBITMQ_CHANNEL, letter->exchange,
+			letter->routing_key, true, false, &letter->properties, letter->body),
+		"publish");
+}
+
+/*
+ * While it is corked the socket sends full segments only, so that the letters of a job reach the
+ * broker in as few reads as may be. A socket that cannot do it sends each letter at once.
+ */
+static void cork(struct rabbitmq_publisher *publisher, bool corked)
+{
+	const int value = corked;
+
+	setsockopt(amqp_get_sockfd(publisher->link.state), IPPROTO_TCP, TCP_CORK, &value,
+		sizeof(value));
+}
+
+static bool write_letters(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
+{
+	bool works = true;
+
+	for (size_t i = 0; i < job->count && works; i++) {
+		if (publisher->is_blocked || clock_steady_ns(&clock_system) >= job->until_ns)
+			return true;
+		works = write_letter(publisher, &job->letters[i]) && take_answers(publisher, 0);
+	}
+	return works;
+}
+
+static void finish(struct rabbitmq_publisher *publisher)
+{
+	pthread_mutex_lock(&publisher->lock);
+	if (publisher->job)
+		publisher->job->done = true;
+	publisher->job = NULL;
+	pthread_cond_broadcast(&publisher->changed);
+	pthread_mutex_unlock(&publisher->lock);
+}
+
+static bool run_job(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
+{
+	bool works;
+
+	publisher->current = job;
+	publisher->first_tag = publisher->next_tag;
+	publisher->written = publisher->outstanding = publisher->settled = 0;
+	publisher->next_return = 0;
+	cork(publisher, job->count > 1);
+	works = write_letters(publisher, job);
+	cork(publisher, false);
+	works = works && take_answers(publisher, job->until_ns);
+	publisher->is_stale |= publisher->outstanding > 0;
+	publisher->current = NULL;
+	if ((publisher->is_stale || !works) && !publisher->is_blocked)
+		set_readiness(publisher, RABBITMQ_AWAY); /* before the next job comes */
+	finish(publisher);
+	return works;
+}
+
+/* ---- the link ---------------------------------------------------------------------------- */
+
+static bool set_up(struct rabbitmq_link *link)
+{
+	struct rabbitmq_publisher *publisher = publisher_of(link);
+
+	publisher->next_tag = 1;
+	publisher->is_stale = false;
+	if (publisher->queue && !rabbitmq_declare_queue(link, publisher->queue))
+		return false;
+	amqp_confirm_select(link->state, RABBITMQ_CHANNEL);
+	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "confirms", "");
+}
+
+static struct rabbitmq_job *next_job(struct rabbitmq_publisher *publisher)
+{
+	struct rabbitmq_job *job;
+
+	pthread_mutex_lock(&publisher->lock);
+	job = publisher->is_blocked ? NULL : publisher->job;
+	pthread_mutex_unlock(&publisher->lock);
+	return job;
+}
+
+/* One job, or something that came in between. false: the link is lost. */
+static bool work(struct rabbitmq_publisher *publisher)
+{
+	struct rabbitmq_job *job = next_job(publisher);
+	enum rabbitmq_event event;
+	amqp_frame_t frame;
+
+	if (job)
+		return run_job(publisher, job);
+	event = rabbitmq_link_wait(&publisher->link, &frame, INT64_MAX);
+	return event != RABBITMQ_GONE && (event != RABBITMQ_FRAME || take_frame(publisher, &frame));
+}
+
+static enum rabbitmq_end serve(struct rabbitmq_link *link)
+{
+	struct rabbitmq_publisher *publisher = publisher_of(link);
+	bool works = true;
+
+	set_readiness(publisher, RABBITMQ_READY);
+	while (works && !rabbitmq_link_is_stopped(link) &&
+		(!publisher->is_stale || publisher->is_blocked))
+		works = work(publisher);
+	if (!works)
+		rabbitmq_watcher_doubt(link->bus); /* a channel that is closed may miss something */
+	if (publisher->is_blocked)
+		atomic_fetch_sub(&link->bus->blocked, 1);
+	publisher->is_blocked = false;
+	set_readiness(publisher, RABBITMQ_AWAY);
+	finish(publisher);
+	if (!works)
+		return RABBITMQ_LOST;
+	return publisher->is_stale ? RABBITMQ_REPLACED : RABBITMQ_STOPPED;
+}
+
+/* The bus has come up or gone down, or a connection was tried in vain. */
+static void tell(struct rabbitmq_link *link)
+{
+	struct rabbitmq_publisher *publisher = publisher_of(link);
+
+	pthread_mutex_lock(&publisher->lock);
+	pthread_cond_broadcast(&publisher->changed);
+	pthread_mutex_unlock(&publisher->lock);
+}
+
+static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .tell = tell};
+
+/* ---- the caller -------------------------------------------------------------------------- */
+
+/* With the lock. OK: it is ready, or the time has come before it was. */
+static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_t until_ns)
+{
+	struct rabbitmq_bus *bus = publisher->link.bus;
+	bool in_time = true;
+
+	while (publisher->readiness != RABBITMQ_READY && in_time) {
+		if (!rabbitmq_bus_is_up(bus) ||
+			atomic_load(&publisher->link.failures) >= FAILURES_MAX)
+			return STATUS_BUS_UNAVAILABLE;
+		in_time = rabbitmq_wait(&publisher->changed, &publisher->lock, until_ns);
+	}
+	return rabbitmq_bus_is_up(bus) ? STATUS_OK : STATUS_BUS_UNAVAILABLE;
+}
+
+/* With the lock. After the cut the thread is done with the letters in no time. */
+static void have_done(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
+{
+	bool has_end = job->until_ns < INT64_MAX - GRACE_NS;
+	int64_t late_ns = has_end ? job->until_ns + GRACE_NS : INT64_MAX;
+
+	publisher->job = job;
+	rabbitmq_link_wake(&publisher->link);
+	while (!job->done && rabbitmq_wait(&publisher->changed, &publisher->lock, late_ns))
+		continue;
+	if (!job->done)
+		rabbitmq_link_cut(&publisher->link);
+	while (!job->done)
+		pthread_cond_wait(&publisher->changed, &publisher->lock);
+}
+
+enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
+	struct rabbitmq_letter *letters, size_t count, int64_t until_ns)
+{
+	struct rabbitmq_job job = {.letters = letters, .count = count, .until_ns = until_ns};
+	enum status status;
+
+	pthread_mutex_lock(&publisher->lock);
+	status = wait_until_ready(publisher, until_ns);
+	if (status == STATUS_OK && publisher->readiness == RABBITMQ_READY &&
+		clock_steady_ns(&clock_system) < until_ns)
+		have_done(publisher, &job);
+	pthread_mutex_unlock(&publisher->lock);
+	return status;
+}
+
+struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue)
+{
+	struct rabbitmq_publisher *publisher = qp_calloc(1, sizeof(*publisher));
+
+	publisher->queue = queue;
+	pthread_mutex_init(&publisher->lock, NULL);
+	rabbitmq_condition_init(&publisher->changed);
+	rabbitmq_link_start(&publisher->link, bus, &duty, queue ? "errors to " : "producer",
+		queue ? queue : "");
+	rabbitmq_bus_enter(bus, &publisher->link);
+	return publisher;
+}
+
+void rabbitmq_publisher_free(struct rabbitmq_publisher *publisher)
+{
+	rabbitmq_bus_leave(publisher->link.bus, &publisher->link);
+	rabbitmq_link_stop(&publisher->link);
+	pthread_cond_destroy(&publisher->changed);
+	pthread_mutex_destroy(&publisher->lock);
+	free(publisher);
+}

@@ -1,0 +1,60 @@
+/*
+ * What is declared at the broker. Declaring what is there already changes nothing, and fails where
+ * it has other properties: then the broker closes the channel and says what differs.
+ */
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+
+/* Matches every routing key. */
+#define ALL "#"
+
+static bool declare_exchange(struct rabbitmq_link *link, const char *name, bool passive)
+{
+	amqp_exchange_declare(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(name),
+		amqp_cstring_bytes("topic"), passive, true, false, false, amqp_empty_table);
+	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "exchange ", name);
+}
+
+bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel *channel)
+{
+	return declare_exchange(link, channel->name, true);
+}
+
+bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue)
+{
+	amqp_queue_declare(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(queue), false, true,
+		false, false, amqp_empty_table);
+	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "queue ", queue);
+}
+
+static bool bind(struct rabbitmq_link *link, const char *queue, const char *exchange,
+	struct slice routing_key)
+{
+	amqp_queue_bind(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(queue),
+		amqp_cstring_bytes(exchange), rabbitmq_bytes(routing_key), amqp_empty_table);
+	return rabbitmq_link_agreed(
+		link, amqp_get_rpc_reply(link->state), "binding of queue ", queue);
+}
+
+bool rabbitmq_declare_group(
+	struct rabbitmq_link *link, const struct bus_channel *channel, const char *group)
+{
+	const char *subjects = bus_group_subjects(channel, group);
+	struct slice rest = slice_of(subjects ? subjects : ALL);
+	bool declared = rabbitmq_declare_queue(link, group);
+
+	while (declared && rest.data)
+		declared = bind(link, group, channel->name, slice_cut(&rest, ' '));
+	return declared;
+}
+
+/* Without a group, what is published would have no place to lie. */
+bool rabbitmq_declare_channel(struct rabbitmq_link *link, const struct bus_channel *channel)
+{
+	bool declared = declare_exchange(link, channel->name, false);
+
+	if (declared && channel->group_count == 0)
+		return rabbitmq_declare_group(link, channel, channel->name);
+	for (size_t i = 0; declared && i < channel->group_count; i++)
+		declared = rabbitmq_declare_group(link, channel, channel->groups[i].name);
+	return declared;
+}

@@ -1,0 +1,210 @@
+/*
+ * amqp://user:password@host:port/vhost?option=value&… Values may be secrets, so no message here
+ * repeats one. The library's own parser is not used: it knows neither options nor what is wrong.
+ */
+#include <stdio.h>
+
+#include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+#include "base/text.h"
+
+#define PLAIN_SCHEME "amqp://"
+#define TLS_SCHEME "amqps://"
+#define PLAIN_PORT 5672
+#define TLS_PORT 5671
+#define HEARTBEAT_DEFAULT_S 10
+#define HEARTBEAT_MAX_S 3600
+#define CACERT_DEFAULT "/etc/ssl/certs/ca-certificates.crt"
+
+/* What AMQP's short strings can hold. */
+#define VHOST_MAX 255
+
+static const char *parse_scheme(struct rabbitmq_url *url, struct slice *rest)
+{
+	const char *scheme = PLAIN_SCHEME;
+
+	url->port = PLAIN_PORT;
+	if (slice_starts_with(*rest, TLS_SCHEME)) {
+		scheme = TLS_SCHEME;
+		url->tls = true;
+		url->port = TLS_PORT;
+	}
+	if (!slice_starts_with(*rest, scheme))
+		return "it must begin with " PLAIN_SCHEME " or " TLS_SCHEME;
+	*rest = slice_make(rest->data + strlen(scheme), rest->len - strlen(scheme));
+	return NULL;
+}
+
+static const char *parse_user(struct rabbitmq_url *url, struct arena *arena, struct slice text)
+{
+	struct slice user = slice_cut(&text, ':');
+
+	if (user.len == 0 || !text.data)
+		return "the part before @ must be user:password";
+	url->user = text_unescape(arena, user);
+	url->password = text_unescape(arena, text);
+	if (!url->user || !url->password)
+		return "the user or the password has a broken %XX";
+	return NULL;
+}
+
+static const char *parse_port(struct rabbitmq_url *url, struct slice text)
+{
+	int64_t port;
+
+	if (!text.data)
+		return NULL;
+	if (!text_to_int(text, &port) || port < 1 || port > 65535)
+		return "the port must be a number from 1 to 65535";
+	url->port = (int)port;
+	return NULL;
+}
+
+static bool is_host(const char *host)
+{
+	for (const char *c = host; *c; c++) {
+		if (*c <= ' ' || *c >= 0x7f || strchr("/@#,[]", *c))
+			return false;
+	}
+	return *host;
+}
+
+/* host, host:port, [::1] or [::1]:port */
+static const char *parse_place(struct rabbitmq_url *url, struct arena *arena, struct slice text)
+{
+	struct slice host;
+
+	if (slice_starts_with(text, "[")) {
+		text = slice_make(text.data + 1, text.len - 1);
+		host = slice_cut(&text, ']');
+		if (!text.data || (text.len > 0 && text.data[0] != ':'))
+			return "an address in [] must be followed by :port or nothing";
+		text = text.len > 0 ? slice_make(text.data + 1, text.len - 1) : (struct slice){0};
+	} else {
+		host = slice_cut(&text, ':');
+	}
+	url->host = text_unescape(arena, host);
+	if (!url->host || !is_host(url->host))
+		return "there must be one host";
+	return parse_port(url, text);
+}
+
+static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena, struct slice text)
+{
+	struct slice place = text;
+	struct slice user = slice_cut(&place, '@');
+	const char *problem = NULL;
+
+	url->user = url->password = "guest";
+	if (!place.data)
+		return parse_place(url, arena, text);
+	if (memchr(place.data, '@', place.len))
+		return "there is more than one @; in a user or password it is written %40";
+	problem = parse_user(url, arena, user);
+	return problem ? problem : parse_place(url, arena, place);
+}
+
+/* By the letter of the AMQP URI, a / with nothing behind it is a vhost without a name: nobody means
+ * that. */
+static const char *parse_vhost(struct rabbitmq_url *url, struct arena *arena, struct slice text)
+{
+	url->vhost = "/";
+	if (text.len == 0)
+		return NULL;
+	url->vhost = text_unescape(arena, text);
+	if (!url->vhost || memchr(text.data, '/', text.len))
+		return "the vhost has a broken %XX, or a / that is not written %2F";
+	return strlen(url->vhost) <= VHOST_MAX ? NULL : "the vhost is too long";
+}
+
+/* ---- options ----------------------------------------------------------------------------- */
+
+static const char *set_heartbeat(struct rabbitmq_url *url, const char *value)
+{
+	int64_t seconds;
+
+	if (!text_to_int(slice_of(value), &seconds) || seconds < 1 || seconds > HEARTBEAT_MAX_S)
+		return "the option heartbeat must be a number of seconds from 1 to 3600";
+	url->heartbeat_s = (int)seconds;
+	return NULL;
+}
+
+static const char *set_verify(struct rabbitmq_url *url, const char *value)
+{
+	url->verify = strcmp(value, "none") != 0;
+	return url->verify && strcmp(value, "peer") ? "the option verify must be peer or none"
+						    : NULL;
+}
+
+static const char *set_option(struct rabbitmq_url *url, struct slice name, const char *value)
+{
+	if (slice_is(name, "heartbeat"))
+		return set_heartbeat(url, value);
+	if (!url->tls)
+		return "it has an option that amqp:// does not have; there is heartbeat, and for "
+		       "amqps:// also cacert, cert, key and verify";
+	if (slice_is(name, "cacert"))
+		url->cacert = value;
+	else if (slice_is(name, "cert"))
+		url->cert = value;
+	else if (slice_is(name, "key"))
+		url->key = value;
+	else if (slice_is(name, "verify"))
+		return set_verify(url, value);
+	else
+		return "it has an unknown option; there are heartbeat, cacert, cert, key and "
+		       "verify";
+	return NULL;
+}
+
+static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, struct slice rest)
+{
+	const char *problem = NULL;
+
+	url->heartbeat_s = HEARTBEAT_DEFAULT_S;
+	url->cacert = CACERT_DEFAULT;
+	url->verify = true;
+	while (!problem && rest.len > 0) {
+		struct slice value = slice_cut(&rest, '&');
+		struct slice name = slice_cut(&value, '=');
+		const char *decoded = value.len > 0 ? text_unescape(arena, value) : NULL;
+
+		problem = decoded ? set_option(url, name, decoded)
+				  : "an option has no value, or one with a broken %XX";
+	}
+	if (!problem && !url->cert != !url->key)
+		problem = "the options cert and key go together";
+	return problem;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static const char *parse(struct rabbitmq_url *url, struct arena *arena, struct slice rest)
+{
+	const char *problem = parse_scheme(url, &rest);
+	struct slice path;
+	struct slice authority;
+
+	if (problem)
+		return problem;
+	path = slice_cut(&rest, '?');
+	authority = slice_cut(&path, '/');
+	problem = parse_authority(url, arena, authority);
+	if (!problem)
+		problem = parse_vhost(url, arena, path);
+	return problem ? problem : parse_options(url, arena, rest);
+}
+
+bool rabbitmq_url_parse(
+	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size)
+{
+	const char *problem;
+
+	memset(url, 0, sizeof(*url));
+	problem = parse(url, arena, slice_of(text));
+	if (problem)
+		snprintf(why, size,
+			"the URL of RabbitMQ, amqp://user:password@host:port/vhost, is not valid: "
+			"%s",
+			problem);
+	return !problem;
+}

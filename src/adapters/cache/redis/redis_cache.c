@@ -1,0 +1,398 @@
+/*
+ * Whether Redis is in use, and the thread that finds out.
+ *
+ *   phase     event                                           next      said
+ *   away      the thread reaches Redis                        returns
+ *   away      it does not                                     away      REDIS DOWN, if at start
+ *   returns   what was owed is deleted                        in use    in use
+ *   returns   that fails, or a new deletion does              away
+ *   in use    a call or a ping of this round fails,           away      REDIS DOWN
+ *             or a deletion of any round
+ *
+ * Calls read one atomic to know the phase; only the changes take the lock. What is said is said
+ * with the lock held, so that the log tells the changes in their order.
+ */
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "adapters/cache/redis/redis_internal.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+struct redis_cache {
+	struct cache base;
+	const char *url_text;
+	struct redis_url url;
+	int timeout_ms;          /* of every connection */
+	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
+	atomic_int sessions;
+	struct listeners listeners;
+	_Atomic(struct redis_waker *) waker; /* NULL: nobody has listened yet */
+
+	/* The background thread's own. */
+	pthread_t prober;
+	struct redis_connection connection;
+	struct redis_drops *making_up;
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t stop_asked;
+	char address[NI_MAXHOST]; /* numeric: where Redis was last reached */
+	struct redis_drops *owed;
+	bool has_said_away;
+	bool has_prober;
+	bool stopping;
+};
+
+static const struct cache_ops cache_ops;
+
+struct redis_cache *redis_cache_of(struct cache *cache)
+{
+	assert(cache->ops == &cache_ops);
+	return (struct redis_cache *)cache;
+}
+
+void redis_cache_set_timeout_ms(struct cache *cache, int timeout_ms)
+{
+	redis_cache_of(cache)->timeout_ms = timeout_ms;
+}
+
+/* ---- the phase --------------------------------------------------------------------------- */
+
+uint64_t redis_cache_moment(const struct redis_cache *cache)
+{
+	return atomic_load(&cache->moment);
+}
+
+static enum redis_phase phase_of(const struct redis_cache *cache)
+{
+	return redis_phase_at(redis_cache_moment(cache));
+}
+
+/* With the lock held. The only place where the phase changes. */
+static void enter(struct redis_cache *cache, enum redis_phase phase)
+{
+	uint64_t moment = redis_cache_moment(cache);
+	uint64_t steps = REDIS_PHASES + (uint64_t)phase - (uint64_t)redis_phase_at(moment);
+
+	atomic_fetch_add(&cache->moment, steps % REDIS_PHASES);
+}
+
+/* With the lock held. */
+static void say_away(struct redis_cache *cache, const char *why)
+{
+	const struct log_field fields[] = {
+		{"cache", slice_of(cache->base.name)}, {"reason", slice_of(why)}};
+
+	if (cache->has_said_away)
+		return;
+	cache->has_said_away = true;
+	log_line_with(LOG_WARN, "cache", fields, 2, "REDIS DOWN — Falling back to Postgres");
+}
+
+/* With the lock held. */
+static void go_away(struct redis_cache *cache, const char *why)
+{
+	enter(cache, REDIS_AWAY);
+	say_away(cache, why);
+}
+
+/* With the lock held. */
+static void come_back(struct redis_cache *cache)
+{
+	const struct log_field fields[] = {{"cache", slice_of(cache->base.name)}};
+
+	assert(phase_of(cache) == REDIS_RETURNS && redis_drops_is_empty(cache->owed));
+	enter(cache, REDIS_IN_USE);
+	cache->has_said_away = false;
+	log_line_with(LOG_INFO, "cache", fields, 1, "Redis is in use");
+}
+
+void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (redis_is_same_round(redis_cache_moment(cache), moment))
+		go_away(cache, why);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* With the lock held. */
+static void owe(struct redis_cache *cache, const struct redis_debt *debt)
+{
+	for (size_t i = 0; i < debt->count; i++)
+		redis_drops_add(cache->owed, debt->kind, debt->user_ids[i]);
+}
+
+bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt *debt)
+{
+	bool is_away;
+
+	pthread_mutex_lock(&cache->lock);
+	is_away = phase_of(cache) == REDIS_AWAY;
+	if (is_away)
+		owe(cache, debt);
+	pthread_mutex_unlock(&cache->lock);
+	return is_away;
+}
+
+/* Also of an old round: what should be gone is there, and the cache may be in use by now. */
+void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
+{
+	pthread_mutex_lock(&cache->lock);
+	owe(cache, debt);
+	go_away(cache, why);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+bool redis_cache_connect(struct redis_cache *cache, struct redis_connection *connection)
+{
+	char address[NI_MAXHOST];
+
+	pthread_mutex_lock(&cache->lock);
+	memcpy(address, cache->address, sizeof(address));
+	pthread_mutex_unlock(&cache->lock);
+	connection->timeout_ms = cache->timeout_ms;
+	return redis_connection_open(connection, address, &cache->url);
+}
+
+/* ---- the background thread --------------------------------------------------------------- */
+
+/* From here on deletions go to Redis directly; what is owed until now is in `making_up`. */
+static void begin_return(struct redis_cache *cache)
+{
+	struct redis_drops *empty = cache->making_up;
+
+	assert(redis_drops_is_empty(empty));
+	pthread_mutex_lock(&cache->lock);
+	enter(cache, REDIS_RETURNS);
+	cache->making_up = cache->owed;
+	cache->owed = empty;
+	pthread_mutex_unlock(&cache->lock);
+}
+
+static void end_return(struct redis_cache *cache, bool is_made_up)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (!is_made_up) {
+		redis_drops_add_all(cache->owed, cache->making_up);
+		go_away(cache, cache->connection.why);
+	} else if (phase_of(cache) == REDIS_RETURNS) {
+		come_back(cache);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	redis_drops_clear(cache->making_up);
+}
+
+static bool reach(struct redis_cache *cache)
+{
+	char address[NI_MAXHOST];
+
+	cache->connection.timeout_ms = cache->timeout_ms;
+	if (!redis_connection_open(&cache->connection, cache->url.host, &cache->url))
+		return false;
+	if (!redis_connection_address(&cache->connection, address)) {
+		snprintf(cache->connection.why, sizeof(cache->connection.why), "no address");
+		redis_connection_close(&cache->connection);
+		return false;
+	}
+	pthread_mutex_lock(&cache->lock);
+	memcpy(cache->address, address, sizeof(address));
+	pthread_mutex_unlock(&cache->lock);
+	return true;
+}
+
+/* While away. */
+static void try_to_come_back(struct redis_cache *cache)
+{
+	redis_connection_close(&cache->connection);
+	if (reach(cache)) {
+		begin_return(cache);
+		end_return(cache, redis_drops_make_up(cache->making_up, &cache->connection));
+		return;
+	}
+	pthread_mutex_lock(&cache->lock);
+	say_away(cache, cache->connection.why);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+static bool answers_ping(struct redis_cache *cache)
+{
+	const struct slice words[] = {SLICE("PING")};
+
+	if (!redis_connection_is_quiet(&cache->connection))
+		return false;
+	redis_begin(&cache->connection);
+	return redis_send(&cache->connection, words, 1) &&
+	       redis_receive_ok(&cache->connection, "PING", 1);
+}
+
+/* A connection that was ended, even in the middle of a PING, says nothing about the server: only a
+ * new one does. */
+static bool is_answered(struct redis_cache *cache)
+{
+	if (answers_ping(cache))
+		return true;
+	redis_connection_close(&cache->connection);
+	return reach(cache);
+}
+
+/* While in use: so that an outage is known, also to /readyz, when nobody asks for anything. */
+static void ping(struct redis_cache *cache, uint64_t moment)
+{
+	if (!is_answered(cache))
+		redis_cache_failed(cache, moment, cache->connection.why);
+}
+
+/* With the lock held. */
+static void pause_for(struct redis_cache *cache, int ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ms * NS_PER_MS;
+	until.tv_sec += until.tv_nsec / NS_PER_S;
+	until.tv_nsec %= NS_PER_S;
+	while (!cache->stopping &&
+		pthread_cond_timedwait(&cache->stop_asked, &cache->lock, &until) == 0)
+		;
+}
+
+/*
+ * It is not woken by a failure: the rest of the pause is the least time that the cache stays away,
+ * so that a server which fails every other call does not fill the log.
+ */
+static void *probe(void *argument)
+{
+	struct redis_cache *cache = argument;
+
+	pthread_setname_np(pthread_self(), "redis-prober");
+	pthread_mutex_lock(&cache->lock);
+	while (!cache->stopping) {
+		uint64_t moment = redis_cache_moment(cache);
+
+		pthread_mutex_unlock(&cache->lock);
+		if (redis_phase_at(moment) == REDIS_IN_USE)
+			ping(cache, moment);
+		else
+			try_to_come_back(cache);
+		pthread_mutex_lock(&cache->lock);
+		pause_for(cache, REDIS_PROBE_MS);
+	}
+	pthread_mutex_unlock(&cache->lock);
+	redis_connection_close(&cache->connection);
+	return NULL;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static bool start(struct cache *base, char *why, size_t size)
+{
+	struct redis_cache *cache = redis_cache_of(base);
+	int failed;
+
+	if (!redis_url_parse(&cache->url, slice_of(cache->url_text), why, size))
+		return false;
+	failed = pthread_create(&cache->prober, NULL, probe, cache);
+	assert(!failed);
+	cache->has_prober = true;
+	return true;
+}
+
+static void announce(struct cache *base, const char *topic)
+{
+	struct redis_waker *waker = atomic_load(&redis_cache_of(base)->waker);
+
+	if (waker)
+		redis_waker_announce(waker, topic);
+}
+
+/* There is no thread for it where nobody listens. */
+static void listen_to(
+	struct cache *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	struct redis_cache *cache = redis_cache_of(base);
+
+	assert(cache->has_prober);
+	listeners_add(&cache->listeners, topic, heard, context);
+	if (!atomic_load(&cache->waker))
+		atomic_store(
+			&cache->waker, redis_waker_start(cache, cache->url.db, &cache->listeners));
+}
+
+static void unlisten(struct cache *base, void *context)
+{
+	listeners_remove(&redis_cache_of(base)->listeners, context);
+}
+
+static bool is_up(struct cache *base)
+{
+	return phase_of(redis_cache_of(base)) == REDIS_IN_USE;
+}
+
+void redis_cache_session_opened(struct redis_cache *cache)
+{
+	atomic_fetch_add(&cache->sessions, 1);
+}
+
+void redis_cache_session_closed(struct redis_cache *cache)
+{
+	atomic_fetch_sub(&cache->sessions, 1);
+}
+
+static void free_cache(struct cache *base)
+{
+	struct redis_cache *cache = redis_cache_of(base);
+
+	assert(atomic_load(&cache->sessions) == 0);
+	if (atomic_load(&cache->waker))
+		redis_waker_stop(atomic_load(&cache->waker));
+	pthread_mutex_lock(&cache->lock);
+	cache->stopping = true;
+	pthread_cond_broadcast(&cache->stop_asked);
+	pthread_mutex_unlock(&cache->lock);
+	if (cache->has_prober)
+		pthread_join(cache->prober, NULL);
+	redis_drops_clear(cache->owed);
+	redis_drops_clear(cache->making_up);
+	free(cache->owed);
+	free(cache->making_up);
+	pthread_cond_destroy(&cache->stop_asked);
+	pthread_mutex_destroy(&cache->lock);
+	listeners_release(&cache->listeners);
+	free(cache);
+}
+
+static const struct cache_ops cache_ops = {
+	.start = start,
+	.open_session = redis_session_open,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
+	.free = free_cache,
+};
+
+struct cache *redis_cache_new(const char *name, const char *url)
+{
+	struct redis_cache *cache = qp_calloc(1, sizeof(*cache));
+	pthread_condattr_t steady;
+
+	cache->base.ops = &cache_ops;
+	cache->base.name = name;
+	cache->base.engine = "redis";
+	cache->url_text = url;
+	cache->timeout_ms = REDIS_TIMEOUT_MS;
+	cache->owed = qp_calloc(1, sizeof(*cache->owed));
+	cache->making_up = qp_calloc(1, sizeof(*cache->making_up));
+	listeners_init(&cache->listeners);
+	pthread_mutex_init(&cache->lock, NULL);
+	pthread_condattr_init(&steady);
+	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+	pthread_cond_init(&cache->stop_asked, &steady);
+	pthread_condattr_destroy(&steady);
+	return &cache->base;
+}

@@ -1,0 +1,246 @@
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "adapters/cache/redis/redis_internal.h"
+#include "base/clock.h"
+
+static struct timeval timeval_of(int ms)
+{
+	return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+}
+
+void redis_connection_close(struct redis_connection *connection)
+{
+	if (connection->context)
+		redisFree(connection->context);
+	connection->context = NULL;
+}
+
+/* hiredis says "Resource temporarily unavailable" of a silence. */
+static void break_off(struct redis_connection *connection, const char *fallback)
+{
+	const redisContext *context = connection->context;
+	bool is_silence = !context || (context->err == REDIS_ERR_IO && errno == EAGAIN);
+	const char *words = !is_silence && context->errstr[0] ? context->errstr : fallback;
+
+	snprintf(connection->why, sizeof(connection->why), "%s", words);
+	redis_connection_close(connection);
+}
+
+/* ---- one round trip ---------------------------------------------------------------------- */
+
+void redis_begin(struct redis_connection *connection)
+{
+	assert(connection->context);
+	connection->deadline_ns =
+		clock_steady_ns(&clock_system) + connection->timeout_ms * NS_PER_MS;
+}
+
+bool redis_send(struct redis_connection *connection, const struct slice *words, size_t count)
+{
+	const char *data[REDIS_WORDS_MAX];
+	size_t lens[REDIS_WORDS_MAX];
+
+	assert(count > 0 && count <= REDIS_WORDS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		data[i] = words[i].data;
+		lens[i] = words[i].len;
+	}
+	if (redisAppendCommandArgv(connection->context, (int)count, data, lens) == REDIS_OK)
+		return true;
+	break_off(connection, "out of memory");
+	return false;
+}
+
+/*
+ * The socket's own timeout ends a silence; the deadline ends a server that answers drop by drop. A
+ * reply that has arrived is taken however late this thread comes to look.
+ */
+redisReply *redis_receive(struct redis_connection *connection)
+{
+	void *reply = NULL;
+
+	if (redisGetReplyFromReader(connection->context, &reply) != REDIS_OK) {
+		break_off(connection, "not the protocol of Redis");
+		return NULL;
+	}
+	if (reply)
+		return reply;
+	if (clock_steady_ns(&clock_system) > connection->deadline_ns ||
+		redisGetReply(connection->context, &reply) != REDIS_OK) {
+		break_off(connection, "no answer in time");
+		return NULL;
+	}
+	assert(reply);
+	return reply;
+}
+
+bool redis_is_error(const redisReply *reply, const char *code)
+{
+	size_t len = strlen(code);
+
+	return reply->type == REDIS_REPLY_ERROR && reply->len >= len &&
+	       memcmp(reply->str, code, len) == 0 && (reply->len == len || reply->str[len] == ' ');
+}
+
+/* Only the code of an error is passed on: its text may repeat the command, password and all. */
+void redis_connection_refuse(
+	struct redis_connection *connection, const char *what, const redisReply *reply)
+{
+	struct slice text = SLICE("an unexpected reply");
+
+	if (reply->type == REDIS_REPLY_ERROR) {
+		text = slice_make(reply->str, reply->len);
+		text = slice_cut(&text, ' ');
+	}
+	snprintf(connection->why, sizeof(connection->why), "%s: %.*s", what, (int)text.len,
+		text.data);
+	redis_connection_close(connection);
+}
+
+bool redis_receive_ok(struct redis_connection *connection, const char *what, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		redisReply *reply = redis_receive(connection);
+		bool ok = reply && reply->type != REDIS_REPLY_ERROR;
+
+		if (reply && !ok)
+			redis_connection_refuse(connection, what, reply);
+		freeReplyObject(reply);
+		if (!ok)
+			return false;
+	}
+	return true;
+}
+
+/* ---- connecting -------------------------------------------------------------------------- */
+
+static bool send_introduction(struct redis_connection *connection, const struct redis_url *url)
+{
+	const struct slice user = slice_of(url->user), password = slice_of(url->password);
+	const struct slice auth[] = {SLICE("AUTH"), user.len > 0 ? user : password, password};
+	const struct slice select[] = {SLICE("SELECT"), slice_of(url->db)};
+
+	if (password.len > 0 && !redis_send(connection, auth, user.len > 0 ? 3 : 2))
+		return false;
+	return url->db[0] == '\0' || redis_send(connection, select, 2);
+}
+
+static bool receive_introduction(struct redis_connection *connection, const struct redis_url *url)
+{
+	if (url->password[0] != '\0' && !redis_receive_ok(connection, "AUTH", 1))
+		return false;
+	return url->db[0] == '\0' || redis_receive_ok(connection, "SELECT", 1);
+}
+
+static bool send_scripts(struct redis_connection *connection)
+{
+	for (int i = 0; i < REDIS_SCRIPTS; i++) {
+		const struct slice words[] = {
+			SLICE("SCRIPT"), SLICE("LOAD"), slice_of(redis_script_texts[i])};
+
+		if (!redis_send(connection, words, 3))
+			return false;
+	}
+	return true;
+}
+
+static bool receive_script(struct redis_connection *connection, char sha[REDIS_SHA_LEN])
+{
+	redisReply *reply = redis_receive(connection);
+	bool ok = reply && reply->type == REDIS_REPLY_STRING && reply->len == REDIS_SHA_LEN;
+
+	if (ok)
+		memcpy(sha, reply->str, REDIS_SHA_LEN);
+	else if (reply)
+		redis_connection_refuse(connection, "SCRIPT LOAD", reply);
+	freeReplyObject(reply);
+	return ok;
+}
+
+static bool receive_scripts(struct redis_connection *connection)
+{
+	for (int i = 0; i < REDIS_SCRIPTS; i++) {
+		if (!receive_script(connection, connection->shas[i]))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * A server that answers PING but cannot write (out of memory, read-only replica, disk error) would
+ * be taken into use and thrown out again with every request. Writing no bytes at the start of a
+ * string is a write to such checks, and makes no key. The key is that of no user, and inside what
+ * an ACL must allow us; what an ACL or a foreign value says to the trial itself does not matter.
+ */
+static bool send_trial_write(struct redis_connection *connection)
+{
+	char space[REDIS_KEY_SIZE];
+	const struct slice nobody = SLICE("");
+	const struct slice words[] = {SLICE("SETRANGE"), redis_key(REDIS_KEY_LIMIT, nobody, space),
+		SLICE("0"), SLICE("")};
+
+	return redis_send(connection, words, 4);
+}
+
+static bool receive_trial_write(struct redis_connection *connection)
+{
+	redisReply *reply = redis_receive(connection);
+	bool ok = reply && (reply->type == REDIS_REPLY_INTEGER || redis_is_error(reply, "NOPERM") ||
+				   redis_is_error(reply, "WRONGTYPE"));
+
+	if (reply && !ok)
+		redis_connection_refuse(connection, "a write", reply);
+	freeReplyObject(reply);
+	return ok;
+}
+
+/* One round trip, whatever there is to say. */
+static bool shake_hands(struct redis_connection *connection, const struct redis_url *url)
+{
+	redis_begin(connection);
+	return send_introduction(connection, url) && send_scripts(connection) &&
+	       send_trial_write(connection) && receive_introduction(connection, url) &&
+	       receive_scripts(connection) && receive_trial_write(connection);
+}
+
+bool redis_connection_open(
+	struct redis_connection *connection, const char *host, const struct redis_url *url)
+{
+	redisContext *context;
+
+	assert(!connection->context);
+	context = redisConnectWithTimeout(host, url->port, timeval_of(connection->timeout_ms));
+	connection->context = context;
+	if (!context || context->err ||
+		redisSetTimeout(context, timeval_of(connection->timeout_ms)) != REDIS_OK) {
+		break_off(connection, "cannot connect");
+		return false;
+	}
+	return shake_hands(connection, url);
+}
+
+/*
+ * A server that has restarted, or that ends idle connections, has said so by now. To find out here
+ * costs one system call; to find out from a command that got no answer would cost the cache.
+ */
+bool redis_connection_is_quiet(const struct redis_connection *connection)
+{
+	char byte;
+
+	return connection->context &&
+	       recv(connection->context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
+}
+
+bool redis_connection_address(const struct redis_connection *connection, char address[NI_MAXHOST])
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return getpeername(connection->context->fd, (struct sockaddr *)&peer, &len) == 0 &&
+	       getnameinfo((struct sockaddr *)&peer, len, address, NI_MAXHOST, NULL, 0,
+		       NI_NUMERICHOST) == 0;
+}

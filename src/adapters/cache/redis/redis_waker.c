@@ -1,0 +1,227 @@
+/*
+ * One thread with two connections: on one it hears what others publish, on the other it publishes
+ * (a connection that has subscribed may do nothing else). They are made while the cache is in use,
+ * and ended when it no longer is. What is announced while Redis is away is told when it is back;
+ * what others have announced in the meantime is not known, so whoever listens is called then.
+ *
+ *   state           what happens                                          next
+ *   not connected   the cache is in use, and it is time to try            connected
+ *   connected       a connection fails, is refused, or Redis was away     not connected
+ */
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/cache/redis/redis_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/topics.h"
+#include "base/uuid.h"
+
+#define RETRY_NS (200 * NS_PER_MS)
+
+/* How often to see whether the cache is in use. */
+#define PATIENCE_NS NS_PER_S
+
+struct redis_waker {
+	struct redis_cache *cache;
+	struct listeners *listeners;
+	char id[UUID_SIZE]; /* in front of every topic that we publish */
+	char channel[24];   /* channels are not of a database: those of another have another name */
+	pthread_t thread;
+	struct topics topics;
+
+	/* The thread's own. */
+	struct redis_connection in;
+	struct redis_connection out;
+	uint64_t moment; /* of the cache, when `in` was opened */
+	int64_t retry_at_ns;
+	bool has_complained; /* in the log */
+};
+
+static int64_t now_ns(void)
+{
+	return clock_steady_ns(&clock_system);
+}
+
+/* ---- the connections --------------------------------------------------------------------- */
+
+/* That Redis is away is the cache's news. */
+static void lose(struct redis_waker *waker, const char *why)
+{
+	bool is_away = redis_phase_at(redis_cache_moment(waker->cache)) != REDIS_IN_USE;
+
+	if (!is_away && !waker->has_complained) {
+		log_line(LOG_WARN, "cache", "other processes cannot be woken by Redis for now: %s",
+			why);
+		waker->has_complained = true;
+	}
+	redis_connection_close(&waker->in);
+	redis_connection_close(&waker->out);
+	waker->retry_at_ns = now_ns() + RETRY_NS;
+}
+
+static bool subscribe(struct redis_waker *waker)
+{
+	const struct slice words[] = {SLICE("SUBSCRIBE"), slice_of(waker->channel)};
+
+	redis_begin(&waker->in);
+	return redis_send(&waker->in, words, 2) && redis_receive_ok(&waker->in, "SUBSCRIBE", 1);
+}
+
+/* Everybody may have missed something while nobody listened. */
+static void dial(struct redis_waker *waker)
+{
+	waker->moment = redis_cache_moment(waker->cache);
+	waker->retry_at_ns = now_ns() + RETRY_NS;
+	if (redis_phase_at(waker->moment) != REDIS_IN_USE)
+		return;
+	if (!redis_cache_connect(waker->cache, &waker->in) || !subscribe(waker)) {
+		lose(waker, waker->in.why);
+		return;
+	}
+	redisEnableKeepAlive(waker->in.context);
+	if (waker->has_complained)
+		log_line(LOG_INFO, "cache", "other processes can be woken by Redis again");
+	waker->has_complained = false;
+	listeners_call(waker->listeners, NULL);
+}
+
+/* ---- what others say --------------------------------------------------------------------- */
+
+static bool is_text(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_STRING;
+}
+
+/* "message", the channel, and "<id> <topic>"; whoever publishes something else is not heard. */
+static void take(struct redis_waker *waker, const redisReply *reply)
+{
+	const char *topic;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+		!is_text(reply->element[0]) || strcmp(reply->element[0]->str, "message") != 0 ||
+		!is_text(reply->element[2]))
+		return;
+	topic = strchr(reply->element[2]->str, ' ');
+	if (topic && strncmp(reply->element[2]->str, waker->id, strlen(waker->id)) != 0)
+		listeners_call(waker->listeners, topic + 1);
+}
+
+static void hear(struct redis_waker *waker)
+{
+	redisContext *context = waker->in.context;
+	int rc = redisBufferRead(context);
+	void *reply = NULL;
+
+	while (rc == REDIS_OK) {
+		rc = redisGetReplyFromReader(context, &reply);
+		if (rc != REDIS_OK || !reply)
+			break;
+		take(waker, reply);
+		freeReplyObject(reply);
+	}
+	if (rc != REDIS_OK)
+		lose(waker, context->errstr);
+}
+
+/* ---- what is announced ------------------------------------------------------------------- */
+
+static bool publish(struct redis_waker *waker, const char *topic)
+{
+	char text[UUID_SIZE + 64];
+	int len = snprintf(text, sizeof(text), "%s %s", waker->id, topic);
+	const struct slice words[] = {
+		SLICE("PUBLISH"), slice_of(waker->channel), slice_make(text, (size_t)len)};
+
+	assert((size_t)len < sizeof(text));
+	if (!redis_connection_is_quiet(&waker->out)) {
+		redis_connection_close(&waker->out);
+		if (!redis_cache_connect(waker->cache, &waker->out))
+			return false;
+	}
+	redis_begin(&waker->out);
+	return redis_send(&waker->out, words, 3) && redis_receive_ok(&waker->out, "PUBLISH", 1);
+}
+
+static void publish_due(struct redis_waker *waker)
+{
+	int64_t due_ns;
+	const char *topic = topics_next(&waker->topics, &due_ns);
+
+	if (!topic || due_ns > now_ns())
+		return;
+	topics_tell(&waker->topics, topic, now_ns());
+	if (!publish(waker, topic))
+		lose(waker, waker->out.why);
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+/* Returns whether others have said something, or the connection has ended. */
+static bool wait_for_something(struct redis_waker *waker)
+{
+	int64_t until_ns = now_ns() + PATIENCE_NS;
+	int64_t due_ns;
+
+	if (!waker->in.context)
+		return topics_wait(&waker->topics, -1, 0, waker->retry_at_ns);
+	if (topics_next(&waker->topics, &due_ns) && due_ns < until_ns)
+		until_ns = due_ns;
+	return topics_wait(&waker->topics, waker->in.context->fd, POLLIN, until_ns);
+}
+
+static void step(struct redis_waker *waker, bool is_readable)
+{
+	if (is_readable)
+		hear(waker);
+	if (waker->in.context &&
+		!redis_is_same_round(waker->moment, redis_cache_moment(waker->cache)))
+		lose(waker, "Redis was away");
+	if (waker->in.context)
+		publish_due(waker);
+	else if (now_ns() >= waker->retry_at_ns)
+		dial(waker);
+}
+
+static void *run(void *argument)
+{
+	struct redis_waker *waker = argument;
+
+	pthread_setname_np(pthread_self(), "redis-waker");
+	while (!waker->topics.is_stopping)
+		step(waker, wait_for_something(waker));
+	redis_connection_close(&waker->in);
+	redis_connection_close(&waker->out);
+	return NULL;
+}
+
+struct redis_waker *redis_waker_start(
+	struct redis_cache *cache, const char *db, struct listeners *listeners)
+{
+	struct redis_waker *waker = qp_calloc(1, sizeof(*waker));
+	int failed;
+
+	waker->cache = cache;
+	waker->listeners = listeners;
+	uuid_random(waker->id);
+	snprintf(waker->channel, sizeof(waker->channel), "quipu:%s", db[0] ? db : "0");
+	topics_init(&waker->topics);
+	failed = pthread_create(&waker->thread, NULL, run, waker);
+	assert(!failed);
+	return waker;
+}
+
+void redis_waker_announce(struct redis_waker *waker, const char *topic)
+{
+	topics_add(&waker->topics, topic);
+}
+
+void redis_waker_stop(struct redis_waker *waker)
+{
+	topics_stop(&waker->topics);
+	pthread_join(waker->thread, NULL);
+	topics_release(&waker->topics);
+	free(waker);
+}

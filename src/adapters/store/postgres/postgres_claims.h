@@ -1,0 +1,174 @@
+/*
+ * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL: the statements are
+ * templates over the names that differ, the functions are shared. The columns of such a table, and
+ * what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. A further table is
+ *
+ *     static const struct pg_claim_table table = PG_CLAIM_TABLE("table", "id", …);
+ *     PG_CLAIM_FUNCTIONS(table_claims, &table)
+ *     … .claims = PG_CLAIMS(table_claims)
+ */
+#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CLAIMS_H
+#define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CLAIMS_H
+
+#include "adapters/store/postgres/postgres_internal.h"
+#include "ports/claim_repository.h"
+
+struct pg_claim_table {
+	struct pg_statement claim;
+	struct pg_statement oldest;
+	struct pg_statement end;
+	struct pg_statement renew;
+	struct pg_statement count;
+	struct pg_statement sweep;
+	struct pg_statement list;
+};
+
+/* The time, once for a statement: WITH clock … (SELECT now FROM clock). */
+#define PG_CLOCK "clock AS MATERIALIZED (SELECT quipu_now() AS now)"
+#define PG_CLOCK_NOW "(SELECT now FROM clock)"
+
+/*
+ * The seed's claim. $1 how many, $2 owner, $3 lease, $4 the created_at to start at (see
+ * postgres_claims.c). The chosen ids go into an array and not into a join: a plan that was made
+ * while the table was empty would take the table for the smaller side, and read all of it.
+ */
+#define PG_CLAIM_SQL(table, id, occurred_at, busy)                                                 \
+	"WITH " PG_CLOCK ", taken AS (UPDATE " table " AS e SET status = '" busy "', "             \
+	"locked_by = $2::text, locked_at = " PG_CLOCK_NOW ", "                                     \
+	"lease_until = " PG_CLOCK_NOW " + $3::int8 * interval '1 microsecond', "                   \
+	"last_error = NULL, claim_epoch = e.claim_epoch + 1 "                                      \
+	"WHERE e." id " = ANY (ARRAY(SELECT " id " FROM " table                                    \
+	" WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US(                                     \
+		"$4::int8") " AND ((status = 'PENDING' "                                           \
+			    "AND (next_retry_at IS NULL OR next_retry_at <= " PG_CLOCK_NOW ")) "   \
+			    "OR (status = '" busy "' AND lease_until <= " PG_CLOCK_NOW ")) "       \
+			    "ORDER BY created_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED)) "         \
+			    "RETURNING e.*) "                                                      \
+			    "SELECT " id                                                           \
+			    "::text, event_type, aggregate_key, trace_id, payload, " PG_TO_US(     \
+				    occurred_at) ", attempt_count, claim_epoch FROM taken ORDER "  \
+						 "BY created_at"
+
+/* From when on there are open rows, at or after $1. */
+#define PG_CLAIM_OLDEST_SQL(table)                                                                 \
+	"SELECT " PG_TO_US("coalesce((SELECT created_at FROM " table " WHERE stage = 'OPEN' "      \
+			   "AND created_at >= " PG_FROM_US(                                        \
+				   "$1::int8") " ORDER BY created_at LIMIT 1), quipu_now())")
+
+/* $1 owner; ids and epochs of claims with their places, of those that are still this owner's. */
+#define PG_CLAIM_IS_OURS(id, busy)                                                                 \
+	" WHERE e." id " = w.id::uuid AND e.claim_epoch = w.epoch AND e.status = '" busy "' "      \
+	"AND e.locked_by = $1::text RETURNING w.n"
+
+#define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                           \
+	"WITH " PG_CLOCK " UPDATE " table " AS e SET status = CASE w.kind "                        \
+	"WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "             \
+	"attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "                \
+	"next_retry_at = CASE w.kind WHEN 'retry' "                                                \
+	"THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " done_at              \
+	" = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                                   \
+	"lease_until = NULL, last_error = nullif(w.error, '') "                                    \
+	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "                 \
+	"WITH ORDINALITY AS w(id, epoch, kind, delay_us, error, n)" PG_CLAIM_IS_OURS(id, busy)
+
+#define PG_CLAIM_RENEW_SQL(table, id, busy)                                                        \
+	"UPDATE " table " AS e "                                                                   \
+	"SET lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' "            \
+	"FROM unnest($2::text[], $3::int8[]) WITH ORDINALITY AS w(id, epoch, n)" PG_CLAIM_IS_OURS( \
+		id, busy)
+
+#define PG_CLAIM_COUNT_SQL(table, busy)                                                            \
+	"SELECT count(*) FILTER (WHERE status = 'PENDING'), "                                      \
+	"count(*) FILTER (WHERE status = '" busy "'), "                                            \
+	"(SELECT count(*) FROM " table " WHERE stage = 'FAILED'), "                                \
+	"greatest(0, " PG_TO_US("quipu_now() - min(created_at)") ") "                              \
+								 "FROM " table                     \
+								 " WHERE stage = 'OPEN'"
+
+#define PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)                                             \
+	"DELETE FROM " table " WHERE " id " = ANY (ARRAY(SELECT " id " FROM " table                \
+	" WHERE stage IN (" swept ") "                                                             \
+	"AND " ended_at " < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "           \
+	"ORDER BY " ended_at " LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1"
+
+#define PG_CLAIM_HAS                                                                               \
+	"e.next_retry_at IS NOT NULL, e.locked_by IS NOT NULL, e.locked_at IS NOT NULL, "          \
+	"e.lease_until IS NOT NULL, e.last_error IS NOT NULL"
+#define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
+
+/* The id is a text in the answer, and is to be sorted as it is in the index. */
+#define PG_CLAIM_LIST_SQL(table, id, done_at)                                                      \
+	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, " PG_CLAIM_CREATED_US    \
+	", coalesce(" PG_TO_US("e." done_at) ", 0), " PG_CLAIM_HAS " FROM " table                  \
+					     " AS e WHERE e." id                                   \
+					     " > $1::text::uuid ORDER BY e." id " LIMIT $2::int8"
+
+/*
+ * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
+ * `swept` lists the stages that are swept, and `ended_at` says since when a row is in one of them.
+ */
+#define PG_CLAIM_TABLE(table, id, occurred_at, busy, done, done_at, swept, ended_at)               \
+	{                                                                                          \
+		.claim = {"quipu_" table "_claim", PG_CLAIM_SQL(table, id, occurred_at, busy)},    \
+		.oldest = {"quipu_" table "_oldest", PG_CLAIM_OLDEST_SQL(table)},                  \
+		.end = {"quipu_" table "_end", PG_CLAIM_END_SQL(table, id, busy, done, done_at)},  \
+		.renew = {"quipu_" table "_renew", PG_CLAIM_RENEW_SQL(table, id, busy)},           \
+		.count = {"quipu_" table "_count", PG_CLAIM_COUNT_SQL(table, busy)},               \
+		.sweep = {"quipu_" table "_sweep",                                                 \
+			PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)},                           \
+		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
+	}
+
+/* The functions of ports/claim_repository.h on a table. */
+enum status pg_claim(struct session *session, const struct pg_claim_table *table,
+	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count);
+enum status pg_claim_end(struct session *session, const struct pg_claim_table *table,
+	struct slice owner, struct claim *claims, size_t count);
+enum status pg_claim_renew(struct session *session, const struct pg_claim_table *table,
+	const struct claim_terms *terms, struct claim *claims, size_t count);
+enum status pg_claim_count(
+	struct session *session, const struct pg_claim_table *table, struct claim_stats *stats);
+enum status pg_claim_list(struct session *session, const struct pg_claim_table *table,
+	struct arena *arena, struct row_page *page, struct claim_row *rows);
+
+/* There is, or will be, an open row that was created at this time: claims are to find it. */
+void pg_claim_from(struct session *session, const struct pg_claim_table *table, int64_t time_us);
+
+#define PG_CLAIM_FUNCTIONS(name, table)                                                            \
+	static enum status name##_claim(struct session *session, struct arena *arena,              \
+		const struct claim_terms *terms, struct claim *claims, size_t *count)              \
+	{                                                                                          \
+		return pg_claim(session, table, arena, terms, claims, count);                      \
+	}                                                                                          \
+	static enum status name##_end(                                                             \
+		struct session *session, struct slice owner, struct claim *claims, size_t count)   \
+	{                                                                                          \
+		return pg_claim_end(session, table, owner, claims, count);                         \
+	}                                                                                          \
+	static enum status name##_renew(struct session *session, const struct claim_terms *terms,  \
+		struct claim *claims, size_t count)                                                \
+	{                                                                                          \
+		return pg_claim_renew(session, table, terms, claims, count);                       \
+	}                                                                                          \
+	static enum status name##_count(struct session *session, struct claim_stats *stats)        \
+	{                                                                                          \
+		return pg_claim_count(session, table, stats);                                      \
+	}                                                                                          \
+	static enum status name##_sweep(                                                           \
+		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
+	{                                                                                          \
+		return pg_sweep(session, &(table)->sweep, age_us, limit, deleted);                 \
+	}                                                                                          \
+	static enum status name##_list(struct session *session, struct arena *arena,               \
+		struct row_page *page, struct claim_row *rows)                                     \
+	{                                                                                          \
+		return pg_claim_list(session, table, arena, page, rows);                           \
+	}
+
+#define PG_CLAIMS(name)                                                                            \
+	{                                                                                          \
+		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
+		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
+	}
+
+#endif

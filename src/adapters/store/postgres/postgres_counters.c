@@ -1,0 +1,322 @@
+/*
+ * Citus can run all of these on tables that are distributed by user_id (docs/SCALING.md): the rows
+ * of a batch and the time are CTEs, and nothing takes a lock of its own. Instead of locking a
+ * message when it is looked up, put() changes only what is still unread, and counts what it has
+ * changed.
+ */
+#include "adapters/store/postgres/postgres_counters.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+
+#define EVENT_US PG_TO_US("m.event_at")
+#define EVENT_FROM_US PG_FROM_US("w.event_us")
+#define UPDATED_US PG_TO_US("c.last_updated")
+
+#define TYPE "'UnreadMessages'"
+
+static const struct pg_statement lock_statement = {
+	"quipu_counter_messages_find",
+	"WITH w AS MATERIALIZED (SELECT * FROM unnest($1::text[], $2::text[]) "
+	"WITH ORDINALITY AS u(user_id, message_id, n)) "
+	"SELECT w.n, m.state = 'read', " EVENT_US " FROM w JOIN counter_messages m "
+	"ON m.user_id = w.user_id AND m.message_id = w.message_id",
+};
+
+#define PUT_ROWS                                                                                   \
+	"unnest($1::text[], $2::text[], $3::text[], $4::int8[]) "                                  \
+	"AS u(user_id, message_id, state, event_us)"
+
+/* What a row must be comes with the rows, as in ADD_ROWS: else an index of all unread ones would
+ * do. */
+static const struct pg_statement update_statement = {
+	"quipu_counter_messages_update",
+	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
+	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " FROM w "
+	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = w.known "
+	"RETURNING 1",
+};
+
+static const struct pg_statement insert_statement = {
+	"quipu_counter_messages_insert",
+	"INSERT INTO counter_messages (user_id, message_id, state, event_at) "
+	"SELECT w.user_id, w.message_id, w.state, " EVENT_FROM_US " FROM (SELECT * FROM " PUT_ROWS
+	") AS w ON CONFLICT (user_id, message_id) DO NOTHING RETURNING 1",
+};
+
+static const struct pg_statement sweep_statement = {
+	"quipu_counter_messages_sweep",
+	"WITH oldest AS MATERIALIZED "
+	"(SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
+	"chosen AS MATERIALIZED (SELECT user_id, message_id, state FROM counter_messages "
+	"WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "
+	"ORDER BY event_at LIMIT $2::int8) "
+	"DELETE FROM counter_messages AS m USING chosen "
+	"WHERE m.user_id = chosen.user_id AND m.message_id = chosen.message_id "
+	"AND m.state = chosen.state RETURNING 1",
+};
+
+static const struct pg_statement list_unread_statement = {
+	"quipu_counter_messages_list_unread",
+	"SELECT user_id, message_id, " EVENT_US " FROM counter_messages m "
+	"WHERE user_id = $1::text AND message_id > $2::text AND state = 'unread' "
+	"ORDER BY message_id LIMIT $3::int8",
+};
+
+/*
+ * The type comes with the rows: were it compared with a constant, a planner that knows nothing of a
+ * young table would go through all counters of that type and look for each among the rows.
+ */
+#define ADD_ROWS                                                                                   \
+	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type, quipu_now() AS now "                \
+	"FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS u(user_id, delta, n)) "
+
+#define ROW_COLUMNS "c.count, c.version, " UPDATED_US
+
+/*
+ * The planner is pinned to a nested loop over the sorted rows with an index lookup each (see
+ * pg_connect), so rows are locked in the order of their ids. An upsert would not do: what it would
+ * insert is checked before it is found to be there, and a negative delta is no count.
+ */
+static const struct pg_statement add_statement = {
+	"quipu_counters_add",
+	ADD_ROWS "UPDATE counters AS c SET count = c.count + w.delta, version = c.version + 1, "
+		 "last_updated = w.now FROM w WHERE c.user_id = w.user_id AND c.type = w.type "
+		 "RETURNING w.n, " ROW_COLUMNS,
+};
+
+static const struct pg_statement make_statement = {
+	"quipu_counters_make",
+	ADD_ROWS "INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
+		 "SELECT w.user_id, w.type, w.delta, w.now, 1 FROM w "
+		 "ON CONFLICT (user_id, type) DO NOTHING RETURNING c.user_id, " ROW_COLUMNS,
+};
+
+static const struct pg_statement find_statement = {
+	"quipu_counters_find",
+	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type FROM unnest($1::text[]) "
+	"WITH ORDINALITY AS u(user_id, n)) "
+	"SELECT w.n, " ROW_COLUMNS " FROM w JOIN counters c "
+	"ON c.user_id = w.user_id AND c.type = w.type",
+};
+
+static const struct pg_statement list_statement = {
+	"quipu_counters_list",
+	"SELECT c.user_id, " ROW_COLUMNS " FROM counters c "
+	"WHERE c.user_id > $1::text AND c.type = " TYPE " ORDER BY c.user_id LIMIT $2::int8",
+};
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static enum status lock(struct session *base, struct counter_message *messages, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param keys[] = {
+		pg_param_ids(session, &messages->user_id, sizeof(*messages), count),
+		pg_param_ids(session, &messages->message_id, sizeof(*messages), count),
+	};
+	enum status status = pg_run(session, &lock_statement, keys, 2);
+	const PGresult *result = session->results[0];
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++)
+		messages[i].exists = false;
+	for (int i = 0; i < PQntuples(result); i++) {
+		struct counter_message *message = &messages[pg_place(result, i, count)];
+
+		message->exists = true;
+		message->is_read = pg_bool(result, i, 1);
+		message->event_us = pg_int8(result, i, 2);
+	}
+	return STATUS_OK;
+}
+
+#define PUT_COLUMNS 4
+
+/* Writes the messages that exist already, or those that do not. RERUN: others were first. */
+static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
+	bool exists, const struct counter_message *messages, size_t count)
+{
+	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
+	struct pg_array columns[PUT_COLUMNS];
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted += messages[i].exists == exists;
+	if (wanted == 0)
+		return STATUS_OK;
+	pg_arrays_of(session, types, PUT_COLUMNS, wanted, columns);
+	for (size_t i = 0; i < count; i++) {
+		if (messages[i].exists != exists)
+			continue;
+		pg_array_text(&columns[0], messages[i].user_id);
+		pg_array_text(&columns[1], messages[i].message_id);
+		pg_array_text(&columns[2], slice_of(messages[i].is_read ? "read" : "unread"));
+		pg_array_int8(&columns[3], messages[i].event_us);
+	}
+	pg_queue_arrays(session, statement, columns, PUT_COLUMNS);
+	return pg_flush_inserts(session, 0, wanted);
+}
+
+static enum status put(struct session *base, const struct counter_message *messages, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status = put_some(session, &update_statement, true, messages, count);
+
+	if (status == STATUS_OK)
+		status = put_some(session, &insert_statement, false, messages, count);
+	return status;
+}
+
+static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+{
+	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
+}
+
+static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
+	struct slice after, size_t limit, struct counter_message *messages, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
+		pg_param_int8(session, (int64_t)limit)};
+	enum status status = pg_run(session, &list_unread_statement, params, 3);
+	const PGresult *result = session->results[0];
+
+	if (status != STATUS_OK)
+		return status;
+	for (int i = 0; i < PQntuples(result); i++)
+		messages[i] = (struct counter_message){
+			.user_id = pg_keep(arena, result, i, 0),
+			.message_id = pg_keep(arena, result, i, 1),
+			.exists = true,
+			.event_us = pg_int8(result, i, 2),
+		};
+	*count = (size_t)PQntuples(result);
+	return STATUS_OK;
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+/* ROW_COLUMNS. */
+static void fill_row(struct counter_row *row, const PGresult *result, int at)
+{
+	row->exists = true;
+	row->count = pg_int8(result, at, 1);
+	row->version = pg_int8(result, at, 2);
+	row->updated_us = pg_int8(result, at, 3);
+}
+
+static void fill_rows(struct counter_row *rows, size_t count, const PGresult *result)
+{
+	for (size_t i = 0; i < count; i++)
+		rows[i].exists = false;
+	for (int i = 0; i < PQntuples(result); i++)
+		fill_row(&rows[pg_place(result, i, count)], result, i);
+}
+
+static void queue_rows(struct pg_session *session, const struct pg_statement *statement,
+	const struct counter_row *rows, size_t count, size_t wanted, bool new_only)
+{
+	static const Oid types[] = {PG_OID_TEXT, PG_OID_INT8};
+	struct pg_array columns[2];
+
+	pg_arrays_of(session, types, 2, wanted, columns);
+	for (size_t i = 0; i < count; i++) {
+		if (new_only && rows[i].exists)
+			continue;
+		pg_array_text(&columns[0], rows[i].user_id);
+		pg_array_int8(&columns[1], rows[i].delta);
+	}
+	pg_queue_arrays(session, statement, columns, 2);
+}
+
+static int compare_user(const void *key, const void *element)
+{
+	return slice_compare(
+		*(const struct slice *)key, ((const struct counter_row *)element)->user_id);
+}
+
+/* What came back, in whatever order. */
+static void fill_made(struct counter_row *rows, size_t count, const PGresult *made)
+{
+	for (int i = 0; i < PQntuples(made); i++) {
+		struct slice user_id = pg_slice(made, i, 0);
+		struct counter_row *row =
+			bsearch(&user_id, rows, count, sizeof(*rows), compare_user);
+
+		assert(row && !row->exists);
+		fill_row(row, made, i);
+	}
+}
+
+static enum status make_rows(struct pg_session *session, struct counter_row *rows, size_t count)
+{
+	size_t missing = 0;
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		missing += !rows[i].exists;
+	if (missing == 0)
+		return STATUS_OK;
+	queue_rows(session, &make_statement, rows, count, missing, true);
+	status = pg_flush_inserts(session, 0, missing);
+	if (status == STATUS_OK)
+		fill_made(rows, count, session->results[0]);
+	return status;
+}
+
+static enum status add(struct session *base, struct counter_row *rows, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status;
+
+	queue_rows(session, &add_statement, rows, count, count, false);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	fill_rows(rows, count, session->results[0]);
+	return make_rows(session, rows, count);
+}
+
+static enum status find(struct session *base, struct counter_row *rows, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
+	enum status status = pg_run(session, &find_statement, &ids, 1);
+
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session->results[0]);
+	return status;
+}
+
+static enum status list(struct session *base, struct arena *arena, struct slice after, size_t limit,
+	struct counter_row *rows, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {
+		pg_param_text(after), pg_param_int8(session, (int64_t)limit)};
+	enum status status = pg_run(session, &list_statement, params, 2);
+	const PGresult *result = session->results[0];
+
+	if (status != STATUS_OK)
+		return status;
+	for (int i = 0; i < PQntuples(result); i++) {
+		rows[i] = (struct counter_row){.user_id = pg_keep(arena, result, i, 0)};
+		fill_row(&rows[i], result, i);
+	}
+	*count = (size_t)PQntuples(result);
+	return STATUS_OK;
+}
+
+const struct counter_repository postgres_counter_repository = {
+	.lock = lock,
+	.put = put,
+	.add = add,
+	.find = find,
+	.sweep = sweep,
+	.list = list,
+	.list_unread = list_unread,
+};

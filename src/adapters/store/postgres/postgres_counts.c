@@ -1,0 +1,222 @@
+#include "adapters/store/postgres/postgres_counts.h"
+
+#include "adapters/store/postgres/postgres_internal.h"
+
+/*
+ * The seed's atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the
+ * sorted array with an index lookup each (see pg_connect), so rows are locked in the order of their
+ * ids.
+ */
+static const struct pg_statement add_statement = {
+	"quipu_counts_add",
+	"UPDATE count_values AS c "
+	"SET current_value = c.current_value + a.sum, last_updated_at = (SELECT quipu_now()) "
+	"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) "
+	"WITH ORDINALITY AS a(item_id, sum, least, most, n) "
+	"WHERE c.item_id = a.item_id AND c.current_value BETWEEN a.least AND a.most "
+	"RETURNING a.n, c.current_value",
+};
+
+#define ROWS_SQL                                                                                   \
+	"SELECT w.n, c.current_value, " PG_TO_US(                                                  \
+		"c.last_updated_at") " "                                                           \
+				     "FROM " PG_PLACES " JOIN count_values c ON c.item_id = w.id"
+
+static const struct pg_row_statements row_statements = {
+	.find = {"quipu_counts_find", ROWS_SQL},
+	.lock = {"quipu_counts_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF c"},
+	.lock_free = {"quipu_counts_lock_free",
+		ROWS_SQL " ORDER BY w.n FOR UPDATE OF c SKIP LOCKED"},
+};
+
+static const struct pg_statement update_statement = {
+	"quipu_counts_update",
+	"UPDATE count_values AS c SET current_value = e.value, "
+	"last_updated_at = " PG_FROM_US("$3::int8") " "
+						    "FROM unnest($1::text[], $2::int8[]) AS "
+						    "e(item_id, value) WHERE c.item_id = e.item_id",
+};
+
+static const struct pg_statement insert_statement = {
+	"quipu_counts_insert",
+	"INSERT INTO count_values (item_id, current_value, last_updated_at) "
+	"SELECT item_id, value, " PG_FROM_US(
+		"$3::int8") " "
+			    "FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+			    "ON CONFLICT (item_id) DO NOTHING RETURNING 1",
+};
+
+static const struct pg_statement delete_statement = {
+	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
+
+#define UPDATED_US PG_TO_US("last_updated_at")
+
+static const struct pg_statement list_statement = {
+	"quipu_counts_list",
+	"SELECT item_id, current_value, " UPDATED_US " FROM count_values WHERE item_id > $1::text "
+	"ORDER BY item_id LIMIT $2::int8",
+};
+
+typedef enum status (*pg_runner)(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+static enum status run_add(
+	struct pg_session *session, pg_runner run, struct count_addition *additions, size_t count)
+{
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
+	struct pg_array sums = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array leasts = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array mosts = pg_array_of(session, PG_OID_INT8, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		additions[i].applied = false;
+		pg_array_text(&ids, additions[i].item_id);
+		pg_array_int8(&sums, additions[i].sum);
+		pg_array_int8(&leasts, additions[i].least);
+		pg_array_int8(&mosts, additions[i].most);
+	}
+	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&sums),
+		pg_param_array(&leasts), pg_param_array(&mosts)};
+
+	status = run(session, &add_statement, params, 4);
+	if (status != STATUS_OK)
+		return status;
+	for (int row = 0; row < PQntuples(session->results[0]); row++) {
+		struct count_addition *addition =
+			&additions[pg_place(session->results[0], row, count)];
+
+		addition->applied = true;
+		addition->value = pg_int8(session->results[0], row, 1);
+	}
+	return STATUS_OK;
+}
+
+static enum status add(struct session *session, struct count_addition *additions, size_t count)
+{
+	return run_add(pg_session_of(session), pg_run, additions, count);
+}
+
+static enum status add_alone(
+	struct session *session, struct count_addition *additions, size_t count)
+{
+	return run_add(pg_session_of(session), pg_run_alone, additions, count);
+}
+
+static void forget_rows(struct count_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		rows[i].exists = false;
+		rows[i].busy = false;
+	}
+}
+
+static void fill_rows(struct count_row *rows, size_t count, const struct pg_session *session)
+{
+	const PGresult *found = session->results[0];
+	const PGresult *visible = session->results[2];
+
+	forget_rows(rows, count);
+	for (int i = 0; i < PQntuples(found); i++) {
+		struct count_row *row = &rows[pg_place(found, i, count)];
+
+		row->exists = true;
+		row->value = pg_int8(found, i, 1);
+		row->updated_us = pg_int8(found, i, 2);
+	}
+	for (int i = 0; i < PQntuples(visible); i++) {
+		struct count_row *row = &rows[pg_place(visible, i, count)];
+
+		row->busy = !row->exists;
+	}
+}
+
+static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
+	enum status status = pg_lock_rows(session, &row_statements, &ids, 1, now_us);
+
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session);
+	return status;
+}
+
+static enum status find(struct session *base, struct count_row *rows, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
+	int64_t now_us;
+	enum status status = pg_find_rows(session, &row_statements, &ids, 1, &now_us);
+
+	if (status == STATUS_OK)
+		fill_rows(rows, count, session);
+	return status;
+}
+
+/* Queues the edits of one kind; returns how many there are. */
+static size_t queue_edits(struct pg_session *session, const struct pg_statement *statement,
+	enum count_edit_kind kind, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted += edits[i].kind == kind;
+	if (wanted == 0)
+		return 0;
+
+	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, wanted);
+	struct pg_array values = pg_array_of(session, PG_OID_INT8, wanted);
+
+	for (size_t i = 0; i < count; i++) {
+		if (edits[i].kind != kind)
+			continue;
+		pg_array_text(&ids, edits[i].item_id);
+		pg_array_int8(&values, edits[i].value);
+	}
+	struct pg_param params[3] = {
+		pg_param_array(&ids), pg_param_array(&values), pg_param_int8(session, now_us)};
+
+	pg_queue(session, statement, params, kind == COUNT_DELETE ? 1 : 3);
+	return wanted;
+}
+
+static enum status edit(
+	struct session *base, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	struct pg_session *session = pg_session_of(base);
+	size_t inserts;
+	size_t insert_slot;
+
+	queue_edits(session, &update_statement, COUNT_UPDATE, edits, count, now_us);
+	queue_edits(session, &delete_statement, COUNT_DELETE, edits, count, now_us);
+	insert_slot = session->queued;
+	inserts = queue_edits(session, &insert_statement, COUNT_INSERT, edits, count, now_us);
+	return pg_flush_inserts(session, insert_slot, inserts);
+}
+
+static enum status list(
+	struct session *base, struct arena *arena, struct row_page *page, struct count_row *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = (struct count_row){
+			.item_id = pg_keep(arena, session->results[0], (int)i, 0),
+			.exists = true,
+			.value = pg_int8(session->results[0], (int)i, 1),
+			.updated_us = pg_int8(session->results[0], (int)i, 2),
+		};
+	return status;
+}
+
+const struct count_repository postgres_count_repository = {
+	.add = add,
+	.add_alone = add_alone,
+	.lock = lock,
+	.edit = edit,
+	.find = find,
+	.list = list,
+};

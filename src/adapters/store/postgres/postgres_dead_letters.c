@@ -1,0 +1,129 @@
+#include "adapters/store/postgres/postgres_dead_letters.h"
+
+static const struct pg_statement record_statement = {
+	"quipu_actions_record",
+	"INSERT INTO operator_actions (at, action, target, detail) "
+	"VALUES (quipu_now(), $1::text, $2::text, $3::text)",
+};
+
+enum status pg_record_action(
+	struct session *base, const char *action, struct slice target, struct slice detail)
+{
+	const struct pg_param params[] = {
+		pg_param_text(slice_of(action)), pg_param_text(target), pg_param_text(detail)};
+
+	return pg_run(pg_session_of(base), &record_statement, params, 3);
+}
+
+static void fill_letter(
+	struct dead_letter *letter, struct arena *arena, const PGresult *result, int row)
+{
+	*letter = (struct dead_letter){
+		.id = pg_keep(arena, result, row, 0),
+		.kind = pg_keep(arena, result, row, 1),
+		.type = pg_keep(arena, result, row, 2),
+		.key = pg_keep(arena, result, row, 3),
+		.position = pg_keep(arena, result, row, 4),
+		.error = pg_keep(arena, result, row, 5),
+		.attempt_count = pg_int4(result, row, 6),
+		.created_us = pg_int8(result, row, 7),
+		.payload = pg_keep(arena, result, row, 8),
+	};
+}
+
+enum status pg_dead_list(struct session *base, const struct pg_dead_view *view, struct arena *arena,
+	const struct dead_letter_page *page, struct dead_letter *letters, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {pg_param_text(page->kind), pg_param_uuid(page->after),
+		pg_param_int8(session, (int64_t)page->limit)};
+	enum status status = pg_run(session, &view->list, params, 3);
+
+	if (status != STATUS_OK)
+		return status;
+	*count = (size_t)PQntuples(session->results[0]);
+	for (size_t i = 0; i < *count; i++)
+		fill_letter(&letters[i], arena, session->results[0], (int)i);
+	return STATUS_OK;
+}
+
+enum status pg_dead_find(struct session *base, const struct pg_dead_view *view, struct arena *arena,
+	struct slice kind, struct slice id, struct dead_letter *letter, bool *found)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id)};
+	enum status status;
+
+	if (!pg_is_uuid(id)) {
+		*found = false;
+		return STATUS_OK;
+	}
+	status = pg_run(session, &view->find, params, 2);
+	if (status != STATUS_OK)
+		return status;
+	*found = PQntuples(session->results[0]) == 1;
+	if (*found)
+		fill_letter(letter, arena, session->results[0], 0);
+	return STATUS_OK;
+}
+
+enum status pg_dead_depth(struct session *base, const struct pg_dead_view *view, int64_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status = pg_run(session, &view->depth, NULL, 0);
+
+	if (status == STATUS_OK)
+		*count = pg_int8(session->results[0], 0, 0);
+	return status;
+}
+
+/* "outbox_events/7d44…" */
+static struct slice name_of(
+	struct pg_session *session, const struct pg_dead_view *view, struct slice id)
+{
+	struct buffer name = buffer_make(&session->arena, 80);
+
+	buffer_text(&name, view->target);
+	buffer_char(&name, '/');
+	buffer_add(&name, id);
+	return buffer_slice(&name);
+}
+
+/* Whether there was something to resolve. */
+static enum status change(struct pg_session *session, const struct pg_dead_view *view,
+	const struct pg_param *params, bool *found)
+{
+	size_t last = 0;
+	enum status status;
+
+	pg_queue(session, &view->row, params, 3);
+	if (view->letter.sql) {
+		last = session->queued;
+		pg_queue(session, &view->letter, params, 3);
+	}
+	status = pg_flush(session);
+	if (status == STATUS_OK)
+		*found = PQntuples(session->results[last]) == 1;
+	return status;
+}
+
+enum status pg_dead_resolve(struct session *base, const struct pg_dead_view *view,
+	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
+	bool *found)
+{
+	struct pg_session *session = pg_session_of(base);
+	bool replay = action == DEAD_LETTER_REPLAY;
+	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id),
+		pg_param_text(slice_of(replay ? "PENDING" : "DISCARDED"))};
+	enum status status = STATUS_OK;
+
+	*found = false;
+	if (pg_is_uuid(id))
+		status = change(session, view, params, found);
+	if (status != STATUS_OK || !*found)
+		return status;
+	if (replay)
+		pg_claim_from(base, view->reopens, 0);
+	return pg_record_action(
+		base, replay ? "replay" : "discard", name_of(session, view, id), why);
+}

@@ -1,0 +1,247 @@
+/*
+ * What the files of this adapter share: the session, and how a batch becomes statements.
+ *
+ * Statements go out in libpq's pipeline mode: several are queued with pg_queue(), then pg_flush()
+ * sends them with one sync, so that they cost one round trip together. BEGIN rides along with the
+ * first. Batches travel as binary arrays, one for each column, and are taken apart with unnest().
+ */
+#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
+#define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
+
+#include <libpq-fe.h>
+#include <stdatomic.h>
+
+#include "adapters/store/postgres/postgres_store.h"
+#include "base/buffer.h"
+
+#define PG_STATEMENTS_MAX 64
+#define PG_PARAMS_MAX 12
+#define PG_QUEUE_MAX 6
+
+/* Written once as a static; prepared on each connection the first time it is used. */
+struct pg_statement {
+	const char *name;
+	const char *sql;
+};
+
+/* One message of a round whose result is still to be read. */
+struct pg_sent {
+	const struct pg_statement *preparing; /* a Parse in front of a statement's first use */
+	PGresult **keep;                      /* where the result goes; NULL: nobody wants it */
+};
+
+struct pg_session {
+	struct session base;
+	enum session_kind kind;
+	PGconn *connection; /* NULL: not connected */
+	bool is_dead; /* the server said farewell, nothing for too long, or nothing we understand */
+	int64_t logged_ns; /* when an error was last logged */
+	int64_t replan_at_ns;
+	int64_t asked_ns; /* when a statement was last sent */
+	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
+	size_t prepared_count;
+
+	struct arena arena; /* parameters of what is queued */
+	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
+	size_t sent_count;
+	PGresult *results[PG_QUEUE_MAX]; /* of the last flush; cleared when the next begins */
+	size_t queued;                   /* caller's statements in this round */
+	enum status failed;              /* queueing went wrong; reported by flush */
+
+	bool in_transaction;
+	bool must_begin; /* BEGIN rides along with the next statement */
+	bool is_alone;   /* but not with this one: it commits by itself */
+	enum lock_mode mode;
+};
+
+/* Checked downcast. */
+struct pg_session *pg_session_of(struct session *session);
+
+/* ---- parameters, in the session's arena until the next flush ---- */
+
+struct pg_param {
+	const char *data;
+	int len;
+};
+
+struct pg_array {
+	struct buffer bytes;
+};
+
+struct pg_array pg_array_of(struct pg_session *session, Oid element, size_t count);
+void pg_array_text(struct pg_array *array, struct slice text);
+void pg_array_bytes(struct pg_array *array, const void *data, size_t len);
+void pg_array_int8(struct pg_array *array, int64_t value);
+void pg_array_int4(struct pg_array *array, int32_t value);
+struct pg_param pg_param_array(const struct pg_array *array);
+
+/* One for each column of a batch. */
+void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column_count,
+	size_t count, struct pg_array *columns);
+
+struct pg_param pg_param_int8(struct pg_session *session, int64_t value);
+struct pg_param pg_param_text(struct slice text); /* not copied: must live until the flush */
+
+#define PG_OID_BYTEA 17
+#define PG_OID_INT8 20
+#define PG_OID_INT4 23
+#define PG_OID_TEXT 25
+
+/* ---- statements ---- */
+
+/* Queues a statement. A failure is remembered and reported by pg_flush(). */
+void pg_queue(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+/* The same with an array for each parameter. */
+void pg_queue_arrays(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_array *columns, size_t column_count);
+
+/*
+ * Sends what is queued and waits for every result: session->results[i] is the i-th. On failure the
+ * transaction is rolled back, and the status is one of ports/store.h.
+ */
+QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
+
+/* The one-statement case: queue and flush. */
+QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count);
+
+/*
+ * The same in a transaction in which nothing was done yet: the server commits it with the
+ * statement, in the same round trip, and commit() has nothing left to do. Where something was done,
+ * or the connection was idle, it is pg_run(). OUTCOME_UNKNOWN: the connection was lost before the
+ * server said how it ended.
+ */
+QP_MUST_CHECK enum status pg_run_alone(struct pg_session *session,
+	const struct pg_statement *statement, const struct pg_param *params, size_t param_count);
+
+/*
+ * Flushes. If the statement at `slot` returned fewer rows than it was to insert, others were first
+ * with some of them: rolled back, RERUN. `slot` does not count where `inserts` is 0.
+ */
+QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
+
+/* A binary int8, int4 or bool column; the value must not be NULL. */
+int64_t pg_int8(const PGresult *result, int row, int column);
+int32_t pg_int4(const PGresult *result, int row, int column);
+bool pg_bool(const PGresult *result, int row, int column);
+
+/* A text or bytea column; valid until the next queue. */
+struct slice pg_slice(const PGresult *result, int row, int column);
+
+/* SQL that turns a timestamptz into microseconds since 1970, and back. */
+#define PG_TO_US(expression) "(extract(epoch from " expression ") * 1000000)::int8"
+#define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
+
+/*
+ * Whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked for once for each row of the
+ * statement around it. EXISTS the planner may answer by reading the whole table into a hash.
+ */
+#define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
+
+/* ---- rows by id: what all repositories do ---- */
+
+/*
+ * Each takes an array of ids (or one for each column of the key) and returns first the place of a
+ * row in it, from 1: see PG_PLACES. `lock` locks in the order of the places, `lock_free` passes
+ * over what others hold.
+ */
+struct pg_row_statements {
+	struct pg_statement find;
+	struct pg_statement lock;
+	struct pg_statement lock_free;
+};
+
+/* The ids as a table with their places: FROM … JOIN … ON … = w.id */
+#define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
+
+/* One slice out of each of `count` structs of `size` bytes, from the first one's on. */
+struct pg_param pg_param_ids(
+	struct pg_session *session, const struct slice *first, size_t size, size_t count);
+
+/* Finds rows without a lock: results[0]. Also the store's time. */
+QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
+	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
+	int64_t *now_us);
+
+/*
+ * Locks rows, as the mode of the transaction says: results[0]. Also the store's time. Under
+ * LOCK_SKIP results[2] has every row that can be seen; what is only there is held by others. Else
+ * it is NULL.
+ */
+QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
+	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
+	int64_t *now_us);
+
+/*
+ * Runs a statement that returns a page: results[0]. Its parameters are `params` and behind them
+ * page->limit, for which the caller leaves room. Also fills in page->count and the store's time.
+ */
+QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
+	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
+	struct row_page *page);
+
+/* The place of a row of a result among `count` ids, from 0. */
+size_t pg_place(const PGresult *result, int row, size_t count);
+
+/* ---- small things that repositories share ---- */
+
+/* A text or bytea column, copied. */
+struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column);
+
+/* Runs a statement that returns a row for each one that it deletes, with these two parameters. */
+QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
+	int64_t age_us, size_t limit, size_t *deleted);
+
+/* Whether PostgreSQL can read it as a uuid; what it cannot read is an error there. */
+bool pg_is_uuid(struct slice text);
+
+/* It, or the least of all where it is none; to be cast from text. Must live until the flush. */
+struct pg_param pg_param_uuid(struct slice text);
+
+/* ---- the store ---- */
+
+struct pg_store;
+
+struct pg_store *pg_store_of(struct store *store);
+
+/* A new, configured connection, or NULL; then `why` says what the server said. */
+PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
+
+/* Begins to connect, as PQconnectStart() does. */
+PGconn *pg_dial_start(const char *url);
+
+/* Applies what is missing, under a lock that other processes respect. false: `why`. */
+bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
+
+/* A session could not connect: requests are refused until the watcher gets through. */
+void pg_store_lost(struct pg_store *store, const char *why);
+
+void pg_store_count_error(struct pg_store *store, enum status kind);
+
+/* Where claims on a table start; see postgres_claims.c. */
+struct pg_floor {
+	const void *table;
+	_Atomic int64_t from_us;    /* created_at */
+	_Atomic int64_t look_at_ns; /* steady time of the next look at the whole index */
+};
+
+/* The one of this table, which is known by its address. Any thread. */
+struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
+
+/* Session functions that live in files of their own. */
+enum status pg_keys_find(
+	struct session *session, struct arena *arena, struct key_record *records, size_t count);
+enum status pg_keys_put(
+	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
+enum status pg_keys_claim(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_list(struct session *session, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys);
+enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
+struct session *pg_session_open(struct store *store, enum session_kind kind);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * Citus can run all of these on a table that is distributed by receiver_id (docs/SCALING.md). So
+ * the rows of a batch are a CTE where they are joined with the table, nothing takes a lock of its
+ * own (FOR UPDATE is refused across shards), and a dialog is a statement: Citus refuses one that
+ * has a LIMIT for each row of a batch. Several travel in one round trip.
+ */
+#include "adapters/store/postgres/postgres_messages.h"
+
+#include "adapters/store/postgres/postgres_internal.h"
+
+#define CREATED_US PG_TO_US("created_at")
+#define CREATED_FROM_US PG_FROM_US("w.created_us")
+
+/* Behind every id. */
+static const char last_id[] = "\xF4\x8F\xBF\xBF";
+
+static const struct pg_statement put_statement = {
+	"quipu_messages_put",
+	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
+	"SELECT w.receiver_id, w.id, w.sender_id, w.text, " CREATED_FROM_US " "
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[]) "
+	"AS w(receiver_id, id, sender_id, text, created_us)",
+};
+
+#define MARKS_SQL                                                                                  \
+	"WITH w AS MATERIALIZED (SELECT u.*, false AS is_read FROM unnest($1::text[], "            \
+	"$2::text[]) "                                                                             \
+	"WITH ORDINALITY AS u(receiver_id, id, n)) "
+
+/*
+ * The planner is pinned to a nested loop over the sorted marks with an index lookup each (see
+ * pg_connect), so rows are locked in the order of their keys. That a message is unread comes with
+ * the marks: else a planner that knows nothing of a young table would go through the index of all
+ * unread ones.
+ */
+static const struct pg_statement mark_statement = {
+	"quipu_messages_mark",
+	MARKS_SQL "UPDATE messages AS m SET is_read = true FROM w "
+		  "WHERE m.receiver_id = w.receiver_id AND m.id = w.id AND m.is_read = w.is_read "
+		  "RETURNING w.n",
+};
+
+static const struct pg_statement exist_statement = {
+	"quipu_messages_exist",
+	MARKS_SQL "SELECT w.n FROM w JOIN messages m ON m.receiver_id = w.receiver_id "
+		  "AND m.id = w.id",
+};
+
+/* $1 and $2 are the users, $3 the id before which to begin, $4 how many. */
+#define DIRECTION_SQL(receiver, sender)                                                            \
+	"(SELECT receiver_id, id, sender_id, text, created_at, is_read FROM messages "             \
+	"WHERE receiver_id = " receiver "::text AND sender_id = " sender                           \
+	"::text AND id < $3::text ORDER BY id DESC LIMIT $4::int8)"
+
+#define LIST_SQL(directions)                                                                       \
+	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read FROM (" directions       \
+	") AS m ORDER BY id DESC LIMIT $4::int8"
+
+static const struct pg_statement list_statement = {
+	"quipu_messages_list",
+	LIST_SQL(DIRECTION_SQL("$1", "$2") " UNION ALL " DIRECTION_SQL("$2", "$1")),
+};
+
+/* Of a user with himself. */
+static const struct pg_statement list_own_statement = {
+	"quipu_messages_list_own",
+	LIST_SQL(DIRECTION_SQL("$1", "$2")),
+};
+
+static const struct pg_statement count_unread_statement = {
+	"quipu_messages_count_unread",
+	"SELECT receiver_id, count(*) FROM messages WHERE NOT is_read AND receiver_id > $1::text "
+	"GROUP BY receiver_id ORDER BY receiver_id LIMIT $2::int8",
+};
+
+static const struct pg_statement list_unread_statement = {
+	"quipu_messages_list_unread",
+	"SELECT receiver_id, id, sender_id, " CREATED_US " FROM messages "
+	"WHERE receiver_id = $1::text AND id > $2::text AND NOT is_read ORDER BY id LIMIT $3::int8",
+};
+
+/* ---- changes ----------------------------------------------------------------------------- */
+
+#define PUT_COLUMNS 5
+
+static enum status put(struct session *base, const struct message *messages, size_t count)
+{
+	static const Oid types[PUT_COLUMNS] = {
+		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array columns[PUT_COLUMNS];
+
+	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&columns[0], messages[i].receiver_id);
+		pg_array_text(&columns[1], messages[i].id);
+		pg_array_text(&columns[2], messages[i].sender_id);
+		pg_array_text(&columns[3], messages[i].text);
+		pg_array_int8(&columns[4], messages[i].created_us);
+	}
+	pg_queue_arrays(session, &put_statement, columns, PUT_COLUMNS);
+	return pg_flush(session);
+}
+
+static void fill_marks(
+	struct message_mark *marks, size_t count, const PGresult *marked, const PGresult *there)
+{
+	for (size_t i = 0; i < count; i++) {
+		marks[i].exists = false;
+		marks[i].was_unread = false;
+	}
+	for (int i = 0; i < PQntuples(marked); i++)
+		marks[pg_place(marked, i, count)].was_unread = true;
+	for (int i = 0; i < PQntuples(there); i++)
+		marks[pg_place(there, i, count)].exists = true;
+}
+
+static enum status mark(struct session *base, struct message_mark *marks, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param keys[] = {
+		pg_param_ids(session, &marks->receiver_id, sizeof(*marks), count),
+		pg_param_ids(session, &marks->id, sizeof(*marks), count),
+	};
+	enum status status;
+
+	pg_queue(session, &mark_statement, keys, 2);
+	pg_queue(session, &exist_statement, keys, 2);
+	status = pg_flush(session);
+	if (status == STATUS_OK)
+		fill_marks(marks, count, session->results[0], session->results[1]);
+	return status;
+}
+
+/* ---- dialogs ----------------------------------------------------------------------------- */
+
+static void queue_query(struct pg_session *session, const struct message_query *query)
+{
+	struct slice before = query->before.len > 0 ? query->before : slice_of(last_id);
+	bool own = slice_equal(query->user_id, query->other_id);
+	const struct pg_param params[] = {
+		pg_param_text(query->user_id),
+		pg_param_text(query->other_id),
+		pg_param_text(before),
+		pg_param_int8(session, (int64_t)query->limit),
+	};
+
+	pg_queue(session, own ? &list_own_statement : &list_statement, params, 4);
+}
+
+static void fill_query(struct message_query *query, struct arena *arena, const PGresult *result)
+{
+	query->message_count = (size_t)PQntuples(result);
+	query->messages = arena_array(arena, struct message, query->message_count);
+	for (int i = 0; i < PQntuples(result); i++)
+		query->messages[i] = (struct message){
+			.receiver_id = pg_keep(arena, result, i, 0),
+			.id = pg_keep(arena, result, i, 1),
+			.sender_id = pg_keep(arena, result, i, 2),
+			.text = pg_keep(arena, result, i, 3),
+			.created_us = pg_int8(result, i, 4),
+			.is_read = pg_bool(result, i, 5),
+		};
+}
+
+/* One round trip. */
+static enum status list_some(struct pg_session *session, struct arena *arena,
+	struct message_query *queries, size_t count)
+{
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		queue_query(session, &queries[i]);
+	status = pg_flush(session);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		fill_query(&queries[i], arena, session->results[i]);
+	return status;
+}
+
+static enum status list(
+	struct session *base, struct arena *arena, struct message_query *queries, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status = STATUS_OK;
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i += PG_QUEUE_MAX) {
+		size_t left = count - i;
+
+		status = list_some(
+			session, arena, &queries[i], left < PG_QUEUE_MAX ? left : PG_QUEUE_MAX);
+	}
+	return status;
+}
+
+/* ---- what is unread ---------------------------------------------------------------------- */
+
+static enum status count_unread(struct session *base, struct arena *arena, struct slice after,
+	size_t limit, struct unread_count *counts, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {
+		pg_param_text(after), pg_param_int8(session, (int64_t)limit)};
+	enum status status = pg_run(session, &count_unread_statement, params, 2);
+	const PGresult *result = session->results[0];
+
+	if (status != STATUS_OK)
+		return status;
+	for (int i = 0; i < PQntuples(result); i++) {
+		counts[i].user_id = pg_keep(arena, result, i, 0);
+		counts[i].count = pg_int8(result, i, 1);
+	}
+	*count = (size_t)PQntuples(result);
+	return STATUS_OK;
+}
+
+static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
+	struct slice after, size_t limit, struct message *messages, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
+		pg_param_int8(session, (int64_t)limit)};
+	enum status status = pg_run(session, &list_unread_statement, params, 3);
+	const PGresult *result = session->results[0];
+
+	if (status != STATUS_OK)
+		return status;
+	for (int i = 0; i < PQntuples(result); i++)
+		messages[i] = (struct message){
+			.receiver_id = pg_keep(arena, result, i, 0),
+			.id = pg_keep(arena, result, i, 1),
+			.sender_id = pg_keep(arena, result, i, 2),
+			.created_us = pg_int8(result, i, 3),
+		};
+	*count = (size_t)PQntuples(result);
+	return STATUS_OK;
+}
+
+const struct message_repository postgres_message_repository = {
+	.put = put,
+	.mark = mark,
+	.list = list,
+	.count_unread = count_unread,
+	.list_unread = list_unread,
+};

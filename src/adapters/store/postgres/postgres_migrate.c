@@ -1,0 +1,117 @@
+/* Applies the embedded migrations. Processes that start together take turns by an advisory lock. */
+#include <stdlib.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+#include "base/log.h"
+#include "ports/migration.h"
+
+/* Any number will do, as long as every Quipu uses the same. */
+#define MIGRATION_LOCK "7310579611"
+
+static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
+{
+	PGresult *result = PQexec(connection, sql);
+	ExecStatusType status = PQresultStatus(result);
+
+	PQclear(result);
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		return true;
+	snprintf(why, size, "%s", PQerrorMessage(connection));
+	return false;
+}
+
+/* The highest version of a component that is applied, 0 for none, -1 on failure. */
+static int applied_version(PGconn *connection, const char *component, char *why, size_t size)
+{
+	PGresult *result = PQexecParams(connection,
+		"SELECT coalesce(max(version), 0) FROM schema_migrations WHERE component = $1", 1,
+		NULL, &component, NULL, NULL, 0);
+	int version = -1;
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		version = atoi(PQgetvalue(result, 0, 0));
+	else
+		snprintf(why, size, "%s", PQerrorMessage(connection));
+	PQclear(result);
+	return version;
+}
+
+static bool record(PGconn *connection, const struct migration *migration, char *why, size_t size)
+{
+	char version[16];
+	const char *values[3] = {migration->component, version, migration->name};
+	PGresult *result;
+	bool ok;
+
+	snprintf(version, sizeof(version), "%d", migration->version);
+	result = PQexecParams(connection,
+		"INSERT INTO schema_migrations (component, version, name) VALUES ($1, $2, $3)", 3,
+		NULL, values, NULL, NULL, 0);
+	ok = PQresultStatus(result) == PGRES_COMMAND_OK;
+	if (!ok)
+		snprintf(why, size, "%s", PQerrorMessage(connection));
+	PQclear(result);
+	return ok;
+}
+
+static bool apply(PGconn *connection, const struct migration *migration, char *why, size_t size)
+{
+	char ignored[256];
+
+	if (execute(connection, "BEGIN", why, size) &&
+		execute(connection, migration->sql, why, size) &&
+		record(connection, migration, why, size) &&
+		execute(connection, "COMMIT", why, size)) {
+		log_line(LOG_INFO, "store", "migration %s/%04d %s applied", migration->component,
+			migration->version, migration->name);
+		return true;
+	}
+	if (!execute(connection, "ROLLBACK", ignored, sizeof(ignored)))
+		log_line(LOG_WARN, "store", "a failed migration could not be rolled back: %s",
+			ignored);
+	return false;
+}
+
+static bool migrate_component(PGconn *connection, const char *component, char *why, size_t size)
+{
+	int applied = applied_version(connection, component, why, size);
+	int known = 0;
+
+	if (applied < 0)
+		return false;
+	for (size_t i = 0; i < migration_count; i++) {
+		const struct migration *migration = &migrations[i];
+
+		if (strcmp(migration->engine, "postgres") != 0 ||
+			strcmp(migration->component, component) != 0)
+			continue;
+		known = migration->version;
+		if (migration->version > applied && !apply(connection, migration, why, size))
+			return false;
+	}
+	if (applied > known) {
+		snprintf(why, size,
+			"the schema of %s is version %d, newer than this program knows (%d)",
+			component, applied, known);
+		return false;
+	}
+	return true;
+}
+
+bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size)
+{
+	bool ok = execute(connection,
+			  "SET lock_timeout = 0; SET statement_timeout = 0; "
+			  "SELECT pg_advisory_lock(" MIGRATION_LOCK ")",
+			  why, size) &&
+		  execute(connection,
+			  "CREATE TABLE IF NOT EXISTS schema_migrations (component text NOT NULL, "
+			  "version integer NOT NULL, name text NOT NULL, "
+			  "applied_at timestamptz NOT NULL DEFAULT now(), "
+			  "PRIMARY KEY (component, version))",
+			  why, size);
+
+	for (; ok && *components; components++)
+		ok = migrate_component(connection, *components, why, size);
+	return ok; /* the lock goes with the connection */
+}

@@ -1,0 +1,268 @@
+#include "adapters/store/postgres/postgres_notifications.h"
+
+#include <assert.h>
+
+#include "adapters/store/postgres/postgres_claims.h"
+#include "adapters/store/postgres/postgres_dead_letters.h"
+
+#define OCCURRED_FROM_US PG_FROM_US("occurred_us")
+#define OCCURRED_US PG_TO_US("occurred_at")
+#define CREATED_US PG_TO_US("created_at")
+#define SENT_US PG_TO_US("sent_at")
+#define MADE_US PG_TO_US("n.created_at")
+
+/* ---- notifications ----------------------------------------------------------------------- */
+
+static const struct pg_statement put_statement = {
+	"quipu_notifications_put",
+	"INSERT INTO notifications (notification_id, event_id, event_type, user_id, "
+	"stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, created_at) "
+	"SELECT id::uuid, event_id, type, user_id, unit, version, key, trace, "
+	"payload, " OCCURRED_FROM_US ", (SELECT quipu_now()) "
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int8[], "
+	"$7::text[], $8::text[], $9::bytea[], $10::int8[]) "
+	"AS w(id, event_id, type, user_id, unit, version, key, trace, payload, occurred_us)",
+};
+
+static const struct pg_statement list_statement = {
+	"quipu_notifications_list",
+	"SELECT notification_id::text, event_id, event_type, user_id, stock_keeping_unit, "
+	"aggregate_key, trace_id, version, " OCCURRED_US ", status, attempt_count, " CREATED_US
+	", coalesce(" SENT_US ", 0) FROM notifications WHERE user_id = $1::text "
+	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT $2::int8",
+};
+
+#define WAITING_LETTER                                                                             \
+	"notification_dlq d WHERE d.id = n.notification_id AND d.kind = 'notification' AND "       \
+	"d.resolved_at IS NULL"
+#define HAS_EVENT PG_FINDS("processed_events p WHERE p.event_id = n.event_id")
+#define HAS_LETTER PG_FINDS(WAITING_LETTER)
+
+static const struct pg_statement list_facts_statement = {
+	"quipu_notifications_list_facts",
+	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", " HAS_EVENT
+	", " HAS_LETTER " FROM notifications n WHERE n.notification_id > $1::text::uuid "
+	"ORDER BY n.notification_id LIMIT $2::int8",
+};
+
+static const struct pg_claim_table claim_table =
+	PG_CLAIM_TABLE("notifications", "notification_id", "occurred_at", "PROCESSING", "SENT",
+		"sent_at", "'SENT', 'FAILED', 'DISCARDED'", "coalesce(sent_at, created_at)");
+
+#define PUT_COLUMNS 10
+
+static enum status put(struct session *base, const struct notification *notifications, size_t count)
+{
+	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+		PG_OID_TEXT, PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array columns[PUT_COLUMNS];
+
+	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		const struct notification *notification = &notifications[i];
+
+		pg_array_text(&columns[0], notification->id);
+		pg_array_text(&columns[1], notification->event_id);
+		pg_array_text(&columns[2], notification->event_type);
+		pg_array_text(&columns[3], notification->user_id);
+		pg_array_text(&columns[4], notification->unit);
+		pg_array_int8(&columns[5], notification->version);
+		pg_array_text(&columns[6], notification->key);
+		pg_array_text(&columns[7], notification->trace);
+		pg_array_text(&columns[8], notification->payload);
+		pg_array_int8(&columns[9], notification->occurred_us);
+	}
+	pg_queue_arrays(session, &put_statement, columns, PUT_COLUMNS);
+	return pg_flush(session);
+}
+
+static void fill_notification(
+	struct notification *notification, struct arena *arena, const PGresult *result, int row)
+{
+	*notification = (struct notification){
+		.id = pg_keep(arena, result, row, 0),
+		.event_id = pg_keep(arena, result, row, 1),
+		.event_type = pg_keep(arena, result, row, 2),
+		.user_id = pg_keep(arena, result, row, 3),
+		.unit = pg_keep(arena, result, row, 4),
+		.key = pg_keep(arena, result, row, 5),
+		.trace = pg_keep(arena, result, row, 6),
+		.version = pg_int8(result, row, 7),
+		.occurred_us = pg_int8(result, row, 8),
+		.status = pg_keep(arena, result, row, 9),
+		.attempt_count = pg_int4(result, row, 10),
+		.created_us = pg_int8(result, row, 11),
+		.sent_us = pg_int8(result, row, 12),
+	};
+}
+
+static enum status list(struct session *base, struct arena *arena, struct slice user_id,
+	size_t limit, struct notification *notifications, size_t *count)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {
+		pg_param_text(user_id), pg_param_int8(session, (int64_t)limit)};
+	enum status status = pg_run(session, &list_statement, params, 2);
+
+	if (status != STATUS_OK)
+		return status;
+	*count = (size_t)PQntuples(session->results[0]);
+	for (size_t i = 0; i < *count; i++)
+		fill_notification(&notifications[i], arena, session->results[0], (int)i);
+	return STATUS_OK;
+}
+
+static enum status list_facts(struct session *base, struct arena *arena, struct row_page *page,
+	struct notification_facts *rows)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[2] = {pg_param_uuid(page->after[0])};
+	enum status status = pg_list_rows(session, &list_facts_statement, params, 1, page);
+
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+		rows[i] = (struct notification_facts){
+			.id = pg_keep(arena, session->results[0], (int)i, 0),
+			.is_failed = pg_bool(session->results[0], (int)i, 1),
+			.created_us = pg_int8(session->results[0], (int)i, 2),
+			.has_event = pg_bool(session->results[0], (int)i, 3),
+			.has_letter = pg_bool(session->results[0], (int)i, 4),
+		};
+	return status;
+}
+
+PG_CLAIM_FUNCTIONS(claims, &claim_table)
+
+/* ---- what was given up ------------------------------------------------------------------- */
+
+#define LETTER_COLUMNS 8
+
+#define PUT_LETTERS_SQL                                                                            \
+	"INSERT INTO notification_dlq AS d (id, kind, event_type, aggregate_key, position, "       \
+	"last_error, payload, attempt_count, created_at) "                                         \
+	"SELECT DISTINCT ON (w.id) w.id::uuid, w.kind, w.type, w.key, w.position, w.error, "       \
+	"w.payload, w.attempt_count, (SELECT quipu_now()) "                                        \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], "     \
+	"$7::bytea[], $8::int4[]) "                                                                \
+	"AS w(id, kind, type, key, position, error, payload, attempt_count) "
+
+/* A notification that was replayed and is given up once more waits once more. */
+static const struct pg_statement put_letters_statement = {
+	"quipu_notification_dlq_put",
+	PUT_LETTERS_SQL "WHERE w.kind <> 'poison' ORDER BY w.id ON CONFLICT (id) DO UPDATE SET "
+			"last_error = excluded.last_error, attempt_count = excluded.attempt_count, "
+			"created_at = excluded.created_at, resolved_at = NULL, resolution = NULL "
+			"WHERE d.resolved_at IS NOT NULL",
+};
+
+static const struct pg_statement put_poison_statement = {
+	"quipu_notification_dlq_put_poison",
+	PUT_LETTERS_SQL "WHERE w.kind = 'poison' ORDER BY w.id "
+			"ON CONFLICT (position) WHERE position <> '' DO NOTHING",
+};
+
+#define WAITING_SQL(payload)                                                                       \
+	"SELECT id::text, kind, event_type, aggregate_key, position, last_error, "                 \
+	"attempt_count, " CREATED_US ", " payload " FROM notification_dlq "                        \
+	"WHERE resolved_at IS NULL AND kind = $1::text AND id "
+
+static const struct pg_dead_view dead_view = {
+	.target = "notification_dlq",
+	.reopens = &claim_table,
+	.list = {"quipu_notification_dlq_list",
+		WAITING_SQL("''::bytea") "> $2::text::uuid ORDER BY id LIMIT $3::int8"},
+	.find = {"quipu_notification_dlq_find", WAITING_SQL("payload") "= $2::text::uuid"},
+	.row = {"quipu_notification_dlq_row",
+		"UPDATE notifications SET status = $3::text, next_retry_at = NULL, "
+		"attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "
+		"WHERE stage = 'FAILED' AND notification_id = $2::text::uuid "
+		"AND EXISTS (SELECT 1 FROM notification_dlq WHERE resolved_at IS NULL "
+		"AND kind = 'notification' AND kind = $1::text AND id = $2::text::uuid)"},
+	/* A notification that was swept cannot be replayed any more. */
+	.letter = {"quipu_notification_dlq_letter",
+		"UPDATE notification_dlq SET resolved_at = quipu_now(), "
+		"resolution = CASE $3::text WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
+		"WHERE resolved_at IS NULL AND kind = $1::text AND id = $2::text::uuid "
+		"AND (kind <> 'notification' OR $3::text = 'DISCARDED' "
+		"OR EXISTS (SELECT 1 FROM notifications "
+		"WHERE notification_id = $2::text::uuid AND status = 'PENDING')) RETURNING 1"},
+	.depth = {"quipu_notification_dlq_depth",
+		"SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL"},
+};
+
+static enum status put_letters(
+	struct session *base, const struct dead_letter *letters, size_t count)
+{
+	static const Oid types[LETTER_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4};
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array columns[LETTER_COLUMNS];
+
+	pg_arrays_of(session, types, LETTER_COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&columns[0], letters[i].id);
+		pg_array_text(&columns[1], letters[i].kind);
+		pg_array_text(&columns[2], letters[i].type);
+		pg_array_text(&columns[3], letters[i].key);
+		pg_array_text(&columns[4], letters[i].position);
+		pg_array_text(&columns[5], letters[i].error);
+		pg_array_text(&columns[6], letters[i].payload);
+		pg_array_int4(&columns[7], letters[i].attempt_count);
+	}
+	pg_queue_arrays(session, &put_letters_statement, columns, LETTER_COLUMNS);
+	pg_queue_arrays(session, &put_poison_statement, columns, LETTER_COLUMNS);
+	return pg_flush(session);
+}
+
+PG_DEAD_FUNCTIONS(dead, &dead_view)
+
+/* ---- what was taken in ------------------------------------------------------------------- */
+
+static const struct pg_statement take_in_statement = {
+	"quipu_processed_events_put",
+	"INSERT INTO processed_events (event_id, processed_at) "
+	"SELECT event_id, (SELECT quipu_now()) FROM unnest($1::text[]) AS w(event_id) "
+	"ON CONFLICT (event_id) DO NOTHING RETURNING event_id",
+};
+
+static const struct pg_statement forget_statement = {
+	"quipu_processed_events_sweep",
+	"DELETE FROM processed_events WHERE event_id = ANY (ARRAY(SELECT event_id "
+	"FROM processed_events "
+	"WHERE processed_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
+	"ORDER BY processed_at LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1",
+};
+
+/* The new ones come back in the order in which they were sent. */
+static enum status take_in(struct session *base, struct inbox_event *events, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &events->event_id, sizeof(*events), count);
+	enum status status = pg_run(session, &take_in_statement, &ids, 1);
+	int row = 0;
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++) {
+		events[i].is_new =
+			row < PQntuples(session->results[0]) &&
+			slice_equal(pg_slice(session->results[0], row, 0), events[i].event_id);
+		row += events[i].is_new;
+	}
+	assert(row == PQntuples(session->results[0]));
+	return STATUS_OK;
+}
+
+static enum status forget(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+{
+	return pg_sweep(base, &forget_statement, age_us, limit, deleted);
+}
+
+const struct notification_repository postgres_notification_repository = {
+	.put = put,
+	.list = list,
+	.list_facts = list_facts,
+	.claims = PG_CLAIMS(claims),
+	.dead = PG_DEAD_LETTERS(dead, put_letters),
+	.inbox = {.put = take_in, .sweep = forget},
+};

@@ -1,0 +1,166 @@
+#include "adapters/store/postgres/postgres_outbox.h"
+
+#include "adapters/store/postgres/postgres_claims.h"
+#include "adapters/store/postgres/postgres_dead_letters.h"
+
+/* So many at a time are sent again, so that no statement runs into its timeout. */
+#define RESEND_CHUNK 10000
+
+struct outbox_table {
+	struct pg_claim_table claims;
+	struct pg_dead_view dead;
+	struct pg_statement put;
+	struct pg_statement resend;
+};
+
+#define CREATED_US PG_TO_US("created_at")
+#define CREATED_FROM_US PG_FROM_US("created_us")
+#define SINCE PG_FROM_US("$1::int8")
+#define LAST_US PG_TO_US("max(published_at)")
+
+#define PUT_SQL(table)                                                                             \
+	"INSERT INTO " table                                                                       \
+	" (event_id, event_type, aggregate_key, trace_id, payload, created_at) "                   \
+	"SELECT id::uuid, type, key, trace, payload, " CREATED_FROM_US " "                         \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) "    \
+	"AS w(id, type, key, trace, payload, created_us)"
+
+/* $2 at most. Returns how many, and the published_at of the last one to go on from. */
+#define RESEND_SQL(table)                                                                          \
+	"WITH chosen AS MATERIALIZED (SELECT event_id, published_at FROM " table                   \
+	" WHERE stage = 'PUBLISHED' AND published_at >= " SINCE                                    \
+	" ORDER BY published_at LIMIT $2::int8 FOR UPDATE), "                                      \
+	"reopened AS (UPDATE " table " SET status = 'PENDING', attempt_count = 0, "                \
+	"next_retry_at = NULL, published_at = NULL "                                               \
+	"WHERE event_id = ANY (ARRAY(SELECT event_id FROM chosen)) RETURNING 1) "                  \
+	"SELECT (SELECT count(*) FROM reopened), coalesce(" LAST_US ", $1) FROM chosen"
+
+#define RESOLVE_SQL(table)                                                                         \
+	"UPDATE " table " SET status = $3::text, next_retry_at = NULL, "                           \
+	"attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "              \
+	"WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id = $2::text::uuid RETURNING 1"
+
+#define DEAD_SQL(payload, table)                                                                   \
+	"SELECT event_id::text, 'outbox', event_type, aggregate_key, '', "                         \
+	"coalesce(last_error, ''), attempt_count, " CREATED_US ", " payload " FROM " table         \
+	" WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id "
+
+#define DEAD_LIST_SQL(table)                                                                       \
+	DEAD_SQL("''::bytea", table) "> $2::text::uuid ORDER BY event_id LIMIT $3::int8"
+
+#define DEAD_FIND_SQL(table) DEAD_SQL("payload", table) "= $2::text::uuid"
+
+#define DEPTH_SQL(table) "SELECT count(*) FROM " table " WHERE stage = 'FAILED'"
+
+#define OUTBOX_TABLE(name, table)                                                                  \
+	{                                                                                          \
+		.claims = PG_CLAIM_TABLE(table, "event_id", "created_at", "IN_FLIGHT",             \
+			"PUBLISHED", "published_at", "'PUBLISHED'", "published_at"),               \
+		.dead =                                                                            \
+			{                                                                          \
+				.target = table,                                                   \
+				.reopens = &name.claims,                                           \
+				.list = {"quipu_" table "_dead_list", DEAD_LIST_SQL(table)},       \
+				.find = {"quipu_" table "_dead_find", DEAD_FIND_SQL(table)},       \
+				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
+				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
+			},                                                                         \
+		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \
+		.resend = {"quipu_" table "_resend", RESEND_SQL(table)},                           \
+	}
+
+#define PUT_COLUMNS 6
+
+static enum status put(struct session *base, const struct outbox_table *table,
+	const struct outbox_event *events, size_t count)
+{
+	static const Oid types[PUT_COLUMNS] = {
+		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array columns[PUT_COLUMNS];
+	int64_t first_us = INT64_MAX;
+
+	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&columns[0], events[i].id);
+		pg_array_text(&columns[1], events[i].type);
+		pg_array_text(&columns[2], events[i].key);
+		pg_array_text(&columns[3], events[i].trace);
+		pg_array_text(&columns[4], events[i].payload);
+		pg_array_int8(&columns[5], events[i].occurred_us);
+		if (events[i].occurred_us < first_us)
+			first_us = events[i].occurred_us;
+	}
+	pg_claim_from(base, &table->claims, first_us);
+	pg_queue_arrays(session, &table->put, columns, PUT_COLUMNS);
+	return pg_flush(session);
+}
+
+/* One chunk. */
+static enum status reopen(
+	struct session *base, const struct outbox_table *table, int64_t *since_us, size_t *reopened)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param params[] = {
+		pg_param_int8(session, *since_us), pg_param_int8(session, RESEND_CHUNK)};
+	enum status status = pg_run(session, &table->resend, params, 2);
+
+	if (status == STATUS_OK) {
+		*reopened = (size_t)pg_int8(session->results[0], 0, 0);
+		*since_us = pg_int8(session->results[0], 0, 1);
+	}
+	return status;
+}
+
+static enum status record_resend(
+	struct session *base, const struct outbox_table *table, int64_t since_us, size_t count)
+{
+	struct buffer detail = buffer_make(&pg_session_of(base)->arena, 80);
+
+	buffer_format(&detail, "%zu published since ", count);
+	buffer_time(&detail, since_us);
+	return pg_record_action(
+		base, "resend", slice_of(table->dead.target), buffer_slice(&detail));
+}
+
+static enum status resend(
+	struct session *base, const struct outbox_table *table, int64_t since_us, size_t *count)
+{
+	int64_t from_us = since_us;
+	size_t sum = 0, reopened;
+	enum status status;
+
+	do {
+		status = reopen(base, table, &from_us, &reopened);
+		if (status != STATUS_OK)
+			return status;
+		sum += reopened;
+	} while (reopened == RESEND_CHUNK);
+	pg_claim_from(base, &table->claims, 0);
+	*count = sum;
+	return record_resend(base, table, since_us, sum);
+}
+
+/* A table of this shape is a line here. */
+#define OUTBOX(name, table)                                                                        \
+	static const struct outbox_table name##_table = OUTBOX_TABLE(name##_table, table);         \
+	PG_CLAIM_FUNCTIONS(name##_claims, &name##_table.claims)                                    \
+	PG_DEAD_FUNCTIONS(name##_dead, &name##_table.dead)                                         \
+	static enum status name##_put(                                                             \
+		struct session *session, const struct outbox_event *events, size_t count)          \
+	{                                                                                          \
+		return put(session, &name##_table, events, count);                                 \
+	}                                                                                          \
+	static enum status name##_resend(struct session *session, int64_t since_us, size_t *count) \
+	{                                                                                          \
+		return resend(session, &name##_table, since_us, count);                            \
+	}                                                                                          \
+	const struct outbox_repository name = {                                                    \
+		.put = name##_put,                                                                 \
+		.resend = name##_resend,                                                           \
+		.claims = PG_CLAIMS(name##_claims),                                                \
+		.dead = PG_DEAD_LETTERS(name##_dead, NULL),                                        \
+	};
+
+OUTBOX(postgres_entitlement_outbox, "outbox_events")
+OUTBOX(postgres_dialog_outbox, "dialog_outbox_events")

@@ -1,0 +1,545 @@
+/*
+ * One connection: pipelines, transactions, and the translation of PostgreSQL's errors.
+ *
+ * Between two syncs everything sent shares one fate: the first error skips the rest. The explicit
+ * BEGIN makes several such rounds one transaction.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define SESSION_ARENA_SIZE (64 * 1024)
+#define SILENCE_MAX_MS 10000
+#define REPLAN_NS NS_PER_S
+#define IDLE_NS NS_PER_S
+
+static const struct pg_statement begin_statement = {"quipu_begin", "BEGIN"};
+static const struct pg_statement replan_statement = {"quipu_replan", "DISCARD PLANS"};
+static const struct pg_statement commit_statement = {"quipu_commit", "COMMIT"};
+static const struct pg_statement rollback_statement = {"quipu_rollback", "ROLLBACK"};
+
+static const struct session_ops session_ops;
+
+struct pg_session *pg_session_of(struct session *session)
+{
+	assert(session->ops == &session_ops);
+	return (struct pg_session *)session;
+}
+
+struct session *pg_session_open(struct store *store, enum session_kind kind)
+{
+	struct pg_session *session = qp_calloc(1, sizeof(*session));
+
+	session->base.ops = &session_ops;
+	session->base.store = store;
+	session->kind = kind;
+	arena_init(&session->arena, SESSION_ARENA_SIZE);
+	return &session->base;
+}
+
+/* ---- connecting -------------------------------------------------------------------------- */
+
+static void clear_results(struct pg_session *session)
+{
+	for (size_t i = 0; i < PG_QUEUE_MAX; i++) {
+		PQclear(session->results[i]);
+		session->results[i] = NULL;
+	}
+}
+
+static void end_round(struct pg_session *session)
+{
+	session->sent_count = 0;
+	session->queued = 0;
+	session->failed = STATUS_OK;
+	arena_reset(&session->arena);
+}
+
+static void end_transaction(struct pg_session *session)
+{
+	session->in_transaction = false;
+	session->must_begin = false;
+}
+
+static void disconnect(struct pg_session *session)
+{
+	clear_results(session);
+	end_round(session);
+	end_transaction(session);
+	PQfinish(session->connection);
+	session->connection = NULL;
+	session->is_dead = false;
+	session->prepared_count = 0;
+}
+
+static enum status connect_if_needed(struct pg_session *session)
+{
+	struct store *store = session->base.store;
+	struct pg_store *pg_store = pg_store_of(store);
+	char why[512] = "cannot enter pipeline mode";
+
+	if (session->connection)
+		return STATUS_OK;
+	if (!store->ops->is_up(store))
+		return STATUS_STORE_UNAVAILABLE;
+	session->connection = pg_connect(pg_store, session->kind, why, sizeof(why));
+	if (session->connection && PQenterPipelineMode(session->connection))
+		return STATUS_OK;
+	PQfinish(session->connection);
+	session->connection = NULL;
+	pg_store_lost(pg_store, why);
+	return STATUS_STORE_UNAVAILABLE;
+}
+
+static bool is_broken(const struct pg_session *session)
+{
+	return session->is_dead || PQstatus(session->connection) == CONNECTION_BAD;
+}
+
+/* Waits until the next result can be had without blocking. A server that says nothing for too long
+ * (stopped, or behind a dead network) is given up. */
+static void await_result(struct pg_session *session)
+{
+	while (PQisBusy(session->connection)) {
+		struct pollfd socket = {.fd = PQsocket(session->connection), .events = POLLIN};
+		int ready = poll(&socket, 1, SILENCE_MAX_MS);
+
+		if (ready < 0 && errno == EINTR)
+			continue;
+		if (ready <= 0) {
+			session->is_dead = true;
+			return;
+		}
+		if (!PQconsumeInput(session->connection))
+			return;
+	}
+}
+
+static PGresult *next_result(struct pg_session *session)
+{
+	await_result(session);
+	return session->is_dead ? NULL : PQgetResult(session->connection);
+}
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+static bool state_is(const char *state, const char *const *wanted)
+{
+	for (; *wanted; wanted++) {
+		if (strncmp(state, *wanted, strlen(*wanted)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The server closes this connection: shutting down, crashing, terminated by an operator. */
+static bool is_farewell(const char *state)
+{
+	static const char *const farewells[] = {
+		"57P01", "57P02", "57P03", "57P05", "08", "25P03", NULL};
+
+	return state_is(state, farewells);
+}
+
+static enum status translate(const char *state)
+{
+	/* Deadlock, serialization failure; a prepared statement that a pooler lost. */
+	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
+	static const char *const locked[] = {"55P03", NULL};
+	/* Disk full, out of memory, read-only standby, lost tables or rights, cancelled by an
+	 * operator: nothing about this batch is wrong. */
+	static const char *const away[] = {
+		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", NULL};
+
+	if (state_is(state, by_chance))
+		return STATUS_RERUN;
+	if (state_is(state, locked))
+		return STATUS_LOCK_BUSY;
+	if (state_is(state, away))
+		return STATUS_STORE_UNAVAILABLE;
+	return STATUS_POISON;
+}
+
+/* At most one line a second: a disk that is full fails every batch. */
+static void log_error(struct pg_session *session, const char *state, const PGresult *result)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (session->logged_ns != 0 && now_ns - session->logged_ns < NS_PER_S)
+		return;
+	session->logged_ns = now_ns;
+	log_line(LOG_ERROR, "store", "%s: PostgreSQL says %s: %s", session->base.store->name, state,
+		PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+}
+
+static enum status status_of_error(struct pg_session *session, const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	enum status status;
+
+	/* Without a state it was not the server that refused: the connection is lost, or libpq
+	 * could not read the answer. What the server did then is not known. */
+	if (!state || is_farewell(state))
+		session->is_dead = true;
+	if (is_broken(session))
+		return STATUS_RERUN; /* for who commits with it, see send_commit, pg_run_alone */
+	status = translate(state);
+	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
+		log_error(session, state, result);
+	return status;
+}
+
+/* ---- pipelines --------------------------------------------------------------------------- */
+
+/* Already, or by what is sent before it in this round. */
+static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
+{
+	for (size_t i = 0; i < session->prepared_count; i++) {
+		if (session->prepared[i] == statement)
+			return true;
+	}
+	for (size_t i = 0; i < session->sent_count; i++) {
+		if (session->sent[i].preparing == statement)
+			return true;
+	}
+	return false;
+}
+
+static void note_sent(
+	struct pg_session *session, const struct pg_statement *preparing, PGresult **keep)
+{
+	struct pg_sent *sent = &session->sent[session->sent_count++];
+
+	assert(session->sent_count <= sizeof(session->sent) / sizeof(session->sent[0]));
+	sent->preparing = preparing;
+	sent->keep = keep;
+}
+
+static bool send_parse(struct pg_session *session, const struct pg_statement *statement)
+{
+	if (is_prepared(session, statement))
+		return true;
+	note_sent(session, statement, NULL);
+	return PQsendPrepare(session->connection, statement->name, statement->sql, 0, NULL);
+}
+
+static bool send_statement(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count, PGresult **keep)
+{
+	const char *values[PG_PARAMS_MAX];
+	int lengths[PG_PARAMS_MAX];
+	int formats[PG_PARAMS_MAX];
+
+	assert(param_count <= PG_PARAMS_MAX);
+	for (size_t i = 0; i < param_count; i++) {
+		values[i] = params[i].data;
+		lengths[i] = params[i].len;
+		formats[i] = 1;
+	}
+	if (!send_parse(session, statement))
+		return false;
+	note_sent(session, NULL, keep);
+	return PQsendQueryPrepared(session->connection, statement->name, (int)param_count, values,
+		lengths, formats, 1);
+}
+
+static enum status send_begin(struct pg_session *session)
+{
+	if (!session->must_begin || session->is_alone)
+		return STATUS_OK;
+	session->must_begin = false;
+	return send_statement(session, &begin_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
+}
+
+/*
+ * A plan is kept until the table is analyzed again. One that was made while the table had a few
+ * rows goes through all of them for each of a batch, and a table can grow to any size before
+ * somebody analyzes it; so plans are made anew now and then, for what the table is by then.
+ */
+static enum status send_replan(struct pg_session *session)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	session->asked_ns = now_ns;
+	if (now_ns < session->replan_at_ns)
+		return STATUS_OK;
+	session->replan_at_ns = now_ns + REPLAN_NS;
+	return send_statement(session, &replan_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
+}
+
+void pg_queue(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count)
+{
+	size_t slot = session->queued++;
+
+	assert(slot < PG_QUEUE_MAX);
+	if (slot == 0)
+		clear_results(session);
+	if (session->failed == STATUS_OK)
+		session->failed = connect_if_needed(session);
+	if (session->failed == STATUS_OK)
+		session->failed = send_begin(session);
+	if (session->failed == STATUS_OK)
+		session->failed = send_replan(session);
+	if (session->failed == STATUS_OK &&
+		!send_statement(session, statement, params, param_count, &session->results[slot]))
+		session->failed = STATUS_RERUN;
+}
+
+void pg_queue_arrays(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_array *columns, size_t column_count)
+{
+	struct pg_param params[PG_PARAMS_MAX];
+
+	assert(column_count <= PG_PARAMS_MAX);
+	for (size_t i = 0; i < column_count; i++)
+		params[i] = pg_param_array(&columns[i]);
+	pg_queue(session, statement, params, column_count);
+}
+
+/* Reads the result of one message; in a pipeline each is followed by a NULL. */
+static enum status read_one(struct pg_session *session, PGresult **keep)
+{
+	PGresult *result = next_result(session);
+	ExecStatusType kind = PQresultStatus(result);
+	enum status status = STATUS_OK;
+
+	if (kind == PGRES_PIPELINE_ABORTED)
+		status = STATUS_RERUN; /* something before it failed, and that counts */
+	else if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK)
+		status = status_of_error(session, result);
+	if (result)
+		PQclear(next_result(session));
+	if (status == STATUS_OK && keep)
+		*keep = result;
+	else
+		PQclear(result);
+	return status;
+}
+
+static enum status read_sync(struct pg_session *session)
+{
+	PGresult *result = next_result(session);
+	bool ok = PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	if (!ok && state)
+		log_error(session, state, result);
+	PQclear(result);
+	return ok ? STATUS_OK : STATUS_RERUN;
+}
+
+/* Reads everything up to the sync. The first failure is the one that counts. */
+static enum status read_round(struct pg_session *session)
+{
+	enum status first = STATUS_OK;
+
+	for (size_t i = 0; i < session->sent_count && !is_broken(session); i++) {
+		const struct pg_sent *sent = &session->sent[i];
+		enum status status = read_one(session, sent->keep);
+
+		if (status == STATUS_OK && sent->preparing) {
+			assert(session->prepared_count < PG_STATEMENTS_MAX);
+			session->prepared[session->prepared_count++] = sent->preparing;
+		}
+		if (first == STATUS_OK)
+			first = status;
+	}
+	if (!is_broken(session) && read_sync(session) == STATUS_OK)
+		return first;
+	session->is_dead = true; /* what comes next would be taken for something else's result */
+	return first == STATUS_OK ? STATUS_RERUN : first;
+}
+
+static enum status finish_round(struct pg_session *session)
+{
+	if (PQpipelineSync(session->connection))
+		return read_round(session);
+	session->is_dead = true;
+	return STATUS_RERUN;
+}
+
+static void rollback(struct session *base);
+
+static enum status round_failed(struct pg_session *session, enum status status)
+{
+	pg_store_count_error(pg_store_of(session->base.store), status);
+	if (is_broken(session) || session->failed != STATUS_OK ||
+		status == STATUS_STORE_UNAVAILABLE)
+		disconnect(session);
+	else
+		rollback(&session->base);
+	return status;
+}
+
+enum status pg_flush(struct pg_session *session)
+{
+	enum status status = session->failed;
+
+	if (status == STATUS_OK)
+		status = finish_round(session);
+	if (status != STATUS_OK)
+		return round_failed(session, status);
+	end_round(session);
+	return STATUS_OK;
+}
+
+enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts)
+{
+	enum status status = pg_flush(session);
+
+	if (status != STATUS_OK || inserts == 0)
+		return status;
+	if ((size_t)PQntuples(session->results[slot]) == inserts)
+		return STATUS_OK;
+	rollback(&session->base);
+	return STATUS_RERUN;
+}
+
+enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count)
+{
+	pg_queue(session, statement, params, param_count);
+	return pg_flush(session);
+}
+
+/* ---- transactions ------------------------------------------------------------------------ */
+
+static enum status begin(struct session *base, enum lock_mode mode)
+{
+	struct pg_session *session = pg_session_of(base);
+
+	assert(!session->in_transaction);
+	session->mode = mode;
+	session->must_begin = true;
+	session->in_transaction = true;
+	return STATUS_OK;
+}
+
+/* The server may or may not have done it: nobody knows until somebody looks. */
+static enum status commit_lost(struct pg_session *session)
+{
+	pg_store_count_error(pg_store_of(session->base.store), STATUS_OUTCOME_UNKNOWN);
+	log_line(LOG_ERROR, "store", "%s: the connection was lost during COMMIT; outcome unknown",
+		session->base.store->name);
+	disconnect(session);
+	return STATUS_OUTCOME_UNKNOWN;
+}
+
+/*
+ * A connection that was closed while nobody used it, by a restart or on the way, must not make an
+ * outcome unknown: after a pause, or where the server has said something unasked, BEGIN goes first,
+ * and what comes to nothing with it can be run again.
+ */
+static bool is_surely_open(const struct pg_session *session)
+{
+	struct pollfd socket = {.events = POLLIN};
+
+	if (!session->connection)
+		return true; /* it will be new */
+	socket.fd = PQsocket(session->connection);
+	return clock_steady_ns(&clock_system) - session->asked_ns < IDLE_NS &&
+	       poll(&socket, 1, 0) == 0;
+}
+
+/* Without a BEGIN the server commits at the sync, and what it says there is the end of it. */
+enum status pg_run_alone(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count)
+{
+	enum status status;
+
+	if (!session->must_begin || !is_surely_open(session))
+		return pg_run(session, statement, params, param_count);
+	session->is_alone = true;
+	pg_queue(session, statement, params, param_count);
+	session->is_alone = false;
+	if (session->failed != STATUS_OK)
+		return pg_flush(session); /* there was no sync: nothing is committed */
+	status = finish_round(session);
+	if (status != STATUS_OK && is_broken(session))
+		return commit_lost(session);
+	if (status != STATUS_OK)
+		return round_failed(session, status);
+	end_round(session);
+	return STATUS_OK;
+}
+
+static enum status send_commit(struct pg_session *session)
+{
+	PGresult *result = NULL;
+	bool committed;
+	enum status status;
+
+	if (!send_statement(session, &commit_statement, NULL, 0, &result) ||
+		!PQpipelineSync(session->connection))
+		return commit_lost(session);
+	status = read_round(session);
+	committed = result && strcmp(PQcmdStatus(result), "COMMIT") == 0;
+	PQclear(result);
+	if (committed)
+		return STATUS_OK;
+	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
+		return commit_lost(session);
+	/* The server refused and goes on: the transaction is rolled back. */
+	return status == STATUS_OK ? STATUS_RERUN : status;
+}
+
+static enum status commit(struct session *base)
+{
+	struct pg_session *session = pg_session_of(base);
+	bool anything_sent = !session->must_begin;
+	enum status status = STATUS_OK;
+
+	assert(session->in_transaction);
+	if (anything_sent)
+		status = send_commit(session);
+	if (session->connection && is_broken(session))
+		disconnect(session);
+	end_round(session);
+	end_transaction(session);
+	return status;
+}
+
+static void rollback(struct session *base)
+{
+	struct pg_session *session = pg_session_of(base);
+	bool began = session->in_transaction && !session->must_begin && session->connection;
+
+	end_round(session);
+	end_transaction(session);
+	if (!began)
+		return;
+	if (!send_statement(session, &rollback_statement, NULL, 0, NULL) ||
+		finish_round(session) != STATUS_OK)
+		disconnect(session);
+	end_round(session);
+}
+
+static void close_session(struct session *base)
+{
+	struct pg_session *session = pg_session_of(base);
+
+	disconnect(session);
+	arena_release(&session->arena);
+	free(session);
+}
+
+static const struct session_ops session_ops = {
+	.begin = begin,
+	.commit = commit,
+	.rollback = rollback,
+	.keys_find = pg_keys_find,
+	.keys_put = pg_keys_put,
+	.keys_claim = pg_keys_claim,
+	.keys_finish = pg_keys_finish,
+	.keys_forget = pg_keys_forget,
+	.keys_release = pg_keys_release,
+	.keys_list = pg_keys_list,
+	.keys_sweep = pg_keys_sweep,
+	.close = close_session,
+};

@@ -1,0 +1,342 @@
+#include "adapters/store/postgres/postgres_store.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+#include "adapters/store/postgres/postgres_waker.h"
+#include "base/clock.h"
+#include "base/listeners.h"
+#include "base/log.h"
+#include "base/metrics.h"
+
+#define RETRY_FIRST_MS 50
+#define RETRY_LAST_MS 1000
+#define LANES_DEFAULT 2
+#define FLOORS_MAX 4 /* tables that are claimed from; a store has one or two */
+
+struct pg_store {
+	struct store base;
+	const char *url;
+	const char *const *components;
+	struct counter errors[STATUS_COUNT];
+	atomic_bool is_up;
+	pthread_t watcher;
+	struct listeners listeners;
+	_Atomic(struct pg_waker *) waker; /* NULL: nobody listens or has announced anything yet */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	bool has_watcher;
+	bool stopping;
+	struct pg_floor floors[FLOORS_MAX];
+	size_t floor_count;
+};
+
+static const struct store_ops store_ops;
+
+struct pg_store *pg_store_of(struct store *store)
+{
+	assert(store->ops == &store_ops);
+	return (struct pg_store *)store;
+}
+
+/* ---- connecting -------------------------------------------------------------------------- */
+
+/*
+ * Committers rely on rows being locked in the order of the array that they send, so the planner may
+ * only use nested loops over it with an index lookup each, whatever the statistics say; the tests
+ * check the plans. Sessions that read share the setting: their statements have the same shape.
+ */
+static const char session_settings[] =
+	"SET synchronous_commit = on; SET client_min_messages = warning; SET timezone = 'UTC'; "
+	"SET lock_timeout = '100ms'; SET statement_timeout = '8s'; "
+	"SET idle_in_transaction_session_timeout = '20s'; "
+	"SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; "
+	"SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; "
+	"SET jit = off; SET plan_cache_mode = force_generic_plan";
+
+static bool execute(PGconn *connection, const char *sql)
+{
+	PGresult *result = PQexec(connection, sql);
+	ExecStatusType status = PQresultStatus(result);
+
+	PQclear(result);
+	return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+static bool set_test_clock(PGconn *connection)
+{
+	char sql[96];
+
+	if (clock_test_offset_us() == 0)
+		return true;
+	snprintf(sql, sizeof(sql), "SET quipu.clock_offset = '%lld microseconds'",
+		(long long)clock_test_offset_us());
+	return execute(connection, sql);
+}
+
+static void explain(PGconn *connection, char *why, size_t size)
+{
+	size_t len;
+
+	snprintf(why, size, "%s", PQerrorMessage(connection));
+	len = strlen(why);
+	while (len > 0 && why[len - 1] == '\n')
+		why[--len] = '\0';
+}
+
+/* What the URL says wins over these, because it comes after them. */
+static const char *const dial_names[] = {"fallback_application_name", "connect_timeout",
+	"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "dbname",
+	NULL};
+#define DIAL_VALUES(url) ((const char *[]){"quipu", "3", "5", "2", "3", "10000", (url), NULL})
+
+static PGconn *dial(const char *url)
+{
+	return PQconnectdbParams(dial_names, DIAL_VALUES(url), 1);
+}
+
+PGconn *pg_dial_start(const char *url)
+{
+	return PQconnectStartParams(dial_names, DIAL_VALUES(url), 1);
+}
+
+PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size)
+{
+	PGconn *connection = dial(store->url);
+	bool ok = PQstatus(connection) == CONNECTION_OK && execute(connection, session_settings) &&
+		  set_test_clock(connection);
+
+	if (ok && kind == SESSION_READ)
+		ok = execute(connection, "SET default_transaction_read_only = on");
+	if (ok)
+		return connection;
+	explain(connection, why, size);
+	PQfinish(connection);
+	return NULL;
+}
+
+/* ---- the watcher ------------------------------------------------------------------------- */
+
+static bool is_up(struct store *base)
+{
+	return atomic_load(&pg_store_of(base)->is_up);
+}
+
+void pg_store_lost(struct pg_store *store, const char *why)
+{
+	if (!atomic_exchange(&store->is_up, false))
+		return;
+	log_line(LOG_ERROR, "store", "%s: PostgreSQL is lost: %s", store->base.name, why);
+	pthread_mutex_lock(&store->lock);
+	pthread_cond_broadcast(&store->changed);
+	pthread_mutex_unlock(&store->lock);
+}
+
+void pg_store_count_error(struct pg_store *store, enum status kind)
+{
+	counter_add(&store->errors[kind], 1);
+}
+
+struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
+{
+	struct pg_floor *floor = store->floors;
+
+	pthread_mutex_lock(&store->lock);
+	while (floor < store->floors + store->floor_count && floor->table != table)
+		floor++;
+	if (floor == store->floors + store->floor_count) {
+		assert(store->floor_count < FLOORS_MAX);
+		store->floor_count++;
+		floor->table = table;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return floor;
+}
+
+static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, size_t size)
+{
+	PGconn *connection = pg_connect(store, SESSION_WRITE, why, size);
+	bool ok = connection != NULL;
+
+	if (ok && !*migrated)
+		ok = *migrated = pg_migrate(connection, store->components, why, size);
+	PQfinish(connection);
+	return ok;
+}
+
+/* With the lock held; ends early when something changes. */
+static void pause_for(struct pg_store *store, int ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ms * 1000000;
+	until.tv_sec += until.tv_nsec / NS_PER_S;
+	until.tv_nsec %= NS_PER_S;
+	pthread_cond_timedwait(&store->changed, &store->lock, &until);
+}
+
+static void log_failure(struct pg_store *store, char *last, size_t size, const char *why)
+{
+	if (strcmp(last, why) == 0)
+		return;
+	snprintf(last, size, "%s", why);
+	log_line(LOG_WARN, "store", "%s: cannot reach PostgreSQL, trying again: %s",
+		store->base.name, why);
+}
+
+/* Returns with the lock held, when the store is up or stopping. */
+static void bring_up(struct pg_store *store, bool *migrated)
+{
+	char why[512], last[512] = "";
+	int retry_ms = RETRY_FIRST_MS;
+
+	while (!store->stopping && !atomic_load(&store->is_up)) {
+		bool ok;
+
+		pthread_mutex_unlock(&store->lock);
+		ok = try_to_bring_up(store, migrated, why, sizeof(why));
+		if (ok) {
+			atomic_store(&store->is_up, true);
+			log_line(LOG_INFO, "store", "%s: PostgreSQL is up", store->base.name);
+		} else {
+			log_failure(store, last, sizeof(last), why);
+		}
+		pthread_mutex_lock(&store->lock);
+		if (!ok && !store->stopping)
+			pause_for(store, retry_ms);
+		retry_ms = retry_ms * 2 < RETRY_LAST_MS ? retry_ms * 2 : RETRY_LAST_MS;
+	}
+}
+
+static void *watch(void *argument)
+{
+	struct pg_store *store = argument;
+	bool migrated = false;
+
+	pthread_setname_np(pthread_self(), "pg-watcher");
+	pthread_mutex_lock(&store->lock);
+	while (!store->stopping) {
+		bring_up(store, &migrated);
+		if (!store->stopping && atomic_load(&store->is_up))
+			pthread_cond_wait(&store->changed, &store->lock);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}
+
+/* ---- announcements ----------------------------------------------------------------------- */
+
+static struct pg_waker *waker_of(struct pg_store *store)
+{
+	if (atomic_load(&store->waker))
+		return store->waker;
+	pthread_mutex_lock(&store->lock);
+	if (!store->waker)
+		store->waker = pg_waker_start(store->base.name, store->url, &store->listeners);
+	pthread_mutex_unlock(&store->lock);
+	return store->waker;
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_add(&store->listeners, topic, heard, context);
+	waker_of(store);
+}
+
+static void unlisten(struct store *base, void *context)
+{
+	listeners_remove(&pg_store_of(base)->listeners, context);
+}
+
+static void announce(struct store *base, const char *topic)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	listeners_call(&store->listeners, topic);
+	pg_waker_announce(waker_of(store), topic);
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+static bool start(struct store *base, char *why, size_t size)
+{
+	struct pg_store *store = pg_store_of(base);
+	char *parse_error = NULL;
+	PQconninfoOption *parsed = PQconninfoParse(store->url, &parse_error);
+	int failed;
+
+	if (!parsed) {
+		snprintf(why, size, "%s: the URL is not valid: %s", base->name,
+			parse_error ? parse_error : "out of memory");
+		PQfreemem(parse_error);
+		return false;
+	}
+	PQconninfoFree(parsed);
+	failed = pthread_create(&store->watcher, NULL, watch, store);
+	assert(!failed);
+	store->has_watcher = true;
+	return true;
+}
+
+static int64_t error_count(struct store *base, enum status kind)
+{
+	return counter_read(&pg_store_of(base)->errors[kind]);
+}
+
+static void free_store(struct store *base)
+{
+	struct pg_store *store = pg_store_of(base);
+
+	pthread_mutex_lock(&store->lock);
+	store->stopping = true;
+	pthread_cond_broadcast(&store->changed);
+	pthread_mutex_unlock(&store->lock);
+	if (store->waker)
+		pg_waker_stop(store->waker);
+	if (store->has_watcher)
+		pthread_join(store->watcher, NULL);
+	pthread_cond_destroy(&store->changed);
+	pthread_mutex_destroy(&store->lock);
+	listeners_release(&store->listeners);
+	free(store);
+}
+
+static const struct store_ops store_ops = {
+	.start = start,
+	.open_session = pg_session_open,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
+	.error_count = error_count,
+	.free = free_store,
+};
+
+struct store *postgres_store_new(const char *name, const char *url, const char *const *components)
+{
+	struct pg_store *store = qp_calloc(1, sizeof(*store));
+	pthread_condattr_t steady;
+
+	store->base.ops = &store_ops;
+	store->base.name = name;
+	store->base.engine = "postgres";
+	store->base.lanes_default = LANES_DEFAULT;
+	store->url = url;
+	store->components = components;
+	listeners_init(&store->listeners);
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_condattr_init(&steady);
+	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+	pthread_cond_init(&store->changed, &steady);
+	pthread_condattr_destroy(&steady);
+	return &store->base;
+}

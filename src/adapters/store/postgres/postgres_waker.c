@@ -1,0 +1,262 @@
+/*
+ * One thread, which waits for its connection and for announcements in one poll() and so never
+ * blocks in libpq:
+ *
+ *   state        what happens                    next         function
+ *   DOWN         it is time to try again         CONNECTING   dial
+ *   CONNECTING   connected; LISTEN is sent       BUSY         go_on_connecting, greet
+ *   BUSY         the server has answered         READY        answered
+ *   READY        a topic is due; NOTIFY is sent  BUSY         notify_due
+ *   all but DOWN the connection fails, the server refuses, or says nothing for too long
+ *                                                DOWN         lose
+ */
+#include "adapters/store/postgres/postgres_waker.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/topics.h"
+
+#define CONNECT_MAX_NS (3 * NS_PER_S)
+#define SILENCE_MAX_NS (10 * NS_PER_S)
+#define RETRY_FIRST_NS (50 * NS_PER_MS)
+#define RETRY_LAST_NS NS_PER_S
+#define CHANNEL "quipu" /* of all notifications; what is sent is the topic */
+
+enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
+
+struct pg_waker {
+	const char *store_name;
+	const char *url;
+	struct listeners *listeners;
+	pthread_t thread;
+	struct topics topics;
+
+	/* The thread's own. */
+	enum waker_state state;
+	PGconn *connection;
+	short events;     /* what its socket is to be polled for */
+	int64_t until_ns; /* DOWN: try again then; CONNECTING, BUSY: give up then */
+	int64_t retry_ns;
+	bool is_greeting;    /* BUSY with the first words */
+	bool has_complained; /* in the log */
+};
+
+static int64_t now_ns(void)
+{
+	return clock_steady_ns(&clock_system);
+}
+
+/* ---- the connection ---------------------------------------------------------------------- */
+
+static void lose(struct pg_waker *waker)
+{
+	const char *why = waker->connection ? PQerrorMessage(waker->connection) : "";
+
+	if (!waker->has_complained)
+		log_line(LOG_WARN, "store", "%s: other processes cannot be woken for now: %.*s",
+			waker->store_name, (int)strcspn(why, "\n"), why);
+	waker->has_complained = true;
+	PQfinish(waker->connection);
+	waker->connection = NULL;
+	waker->state = WAKER_DOWN;
+	waker->until_ns = now_ns() + waker->retry_ns;
+	waker->retry_ns = waker->retry_ns * 2 < RETRY_LAST_NS ? waker->retry_ns * 2 : RETRY_LAST_NS;
+}
+
+/* The server's farewell; libpq would print it. */
+static void ignore_notice(void *context, const PGresult *notice)
+{
+	(void)context;
+	(void)notice;
+}
+
+static void dial(struct pg_waker *waker)
+{
+	waker->connection = pg_dial_start(waker->url);
+	PQsetNoticeReceiver(waker->connection, ignore_notice, NULL);
+	waker->state = WAKER_CONNECTING;
+	waker->events = POLLOUT;
+	waker->until_ns = now_ns() + CONNECT_MAX_NS;
+	if (PQstatus(waker->connection) == CONNECTION_BAD)
+		lose(waker);
+}
+
+static void expect_answer(struct pg_waker *waker, int sent)
+{
+	waker->state = WAKER_BUSY;
+	waker->events = POLLIN;
+	waker->until_ns = now_ns() + SILENCE_MAX_NS;
+	if (!sent)
+		lose(waker);
+}
+
+/* A notification that is lost with the server's memory would be lost anyway. */
+static void greet(struct pg_waker *waker)
+{
+	waker->is_greeting = true;
+	expect_answer(waker,
+		PQsendQuery(waker->connection, "SET synchronous_commit = off; LISTEN " CHANNEL));
+}
+
+static void go_on_connecting(struct pg_waker *waker)
+{
+	switch (PQconnectPoll(waker->connection)) {
+	case PGRES_POLLING_READING:
+		waker->events = POLLIN;
+		break;
+	case PGRES_POLLING_WRITING:
+		waker->events = POLLOUT;
+		break;
+	case PGRES_POLLING_OK:
+		greet(waker);
+		break;
+	default:
+		lose(waker);
+		break;
+	}
+}
+
+/* ---- what the server says ---------------------------------------------------------------- */
+
+/* Everybody may have missed something while nobody listened. */
+static void answered(struct pg_waker *waker)
+{
+	waker->state = WAKER_READY;
+	waker->retry_ns = RETRY_FIRST_NS;
+	if (!waker->is_greeting)
+		return;
+	waker->is_greeting = false;
+	if (waker->has_complained)
+		log_line(LOG_INFO, "store", "%s: other processes can be woken again",
+			waker->store_name);
+	waker->has_complained = false;
+	listeners_call(waker->listeners, NULL);
+}
+
+/* Takes the results that have come. false: the server refused. */
+static bool take_results(struct pg_waker *waker)
+{
+	while (waker->state == WAKER_BUSY && !PQisBusy(waker->connection)) {
+		PGresult *result = PQgetResult(waker->connection);
+		ExecStatusType status = PQresultStatus(result);
+
+		if (!result)
+			answered(waker);
+		PQclear(result);
+		if (result && status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+			return false;
+	}
+	return true;
+}
+
+/* What this connection has sent itself was heard when it was announced. */
+static void take_notifications(struct pg_waker *waker)
+{
+	PGnotify *notify;
+
+	while ((notify = PQnotifies(waker->connection)) != NULL) {
+		if (notify->be_pid != PQbackendPID(waker->connection))
+			listeners_call(waker->listeners, notify->extra);
+		PQfreemem(notify);
+	}
+}
+
+static void read_socket(struct pg_waker *waker)
+{
+	if (!PQconsumeInput(waker->connection) || !take_results(waker)) {
+		lose(waker);
+		return;
+	}
+	take_notifications(waker);
+}
+
+/* ---- what is announced ------------------------------------------------------------------- */
+
+void pg_waker_announce(struct pg_waker *waker, const char *topic)
+{
+	topics_add(&waker->topics, topic);
+}
+
+static void notify_due(struct pg_waker *waker)
+{
+	int64_t due_ns;
+	const char *topic = topics_next(&waker->topics, &due_ns);
+
+	if (!topic || due_ns > now_ns())
+		return;
+	topics_tell(&waker->topics, topic, now_ns());
+	expect_answer(
+		waker, PQsendQueryParams(waker->connection, "SELECT pg_notify('" CHANNEL "', $1)",
+			       1, NULL, &topic, NULL, NULL, 0));
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+/* Returns whether the connection's socket has something. */
+static bool wait_for_something(struct pg_waker *waker)
+{
+	int fd = waker->connection ? PQsocket(waker->connection) : -1;
+	int64_t until_ns = waker->until_ns;
+
+	if (waker->state == WAKER_READY && !topics_next(&waker->topics, &until_ns))
+		until_ns = INT64_MAX;
+	return topics_wait(&waker->topics, fd, waker->events, until_ns);
+}
+
+static void step(struct pg_waker *waker, bool is_readable)
+{
+	if (waker->state == WAKER_CONNECTING && is_readable)
+		go_on_connecting(waker);
+	else if (waker->state != WAKER_DOWN && is_readable)
+		read_socket(waker);
+	if (waker->state == WAKER_READY)
+		notify_due(waker);
+	if (waker->state == WAKER_READY || now_ns() < waker->until_ns)
+		return;
+	if (waker->state == WAKER_DOWN)
+		dial(waker);
+	else
+		lose(waker);
+}
+
+static void *run(void *argument)
+{
+	struct pg_waker *waker = argument;
+
+	pthread_setname_np(pthread_self(), "pg-waker");
+	dial(waker);
+	while (!waker->topics.is_stopping)
+		step(waker, wait_for_something(waker));
+	PQfinish(waker->connection);
+	return NULL;
+}
+
+struct pg_waker *pg_waker_start(
+	const char *store_name, const char *url, struct listeners *listeners)
+{
+	struct pg_waker *waker = qp_calloc(1, sizeof(*waker));
+	int failed;
+
+	waker->store_name = store_name;
+	waker->url = url;
+	waker->listeners = listeners;
+	waker->retry_ns = RETRY_FIRST_NS;
+	topics_init(&waker->topics);
+	failed = pthread_create(&waker->thread, NULL, run, waker);
+	assert(!failed);
+	return waker;
+}
+
+void pg_waker_stop(struct pg_waker *waker)
+{
+	topics_stop(&waker->topics);
+	pthread_join(waker->thread, NULL);
+	topics_release(&waker->topics);
+	free(waker);
+}

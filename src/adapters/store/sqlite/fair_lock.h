@@ -1,0 +1,28 @@
+/*
+ * A lock that is given out in the order in which it was asked for. A plain mutex lets the thread
+ * that has just released it take it again at once, so a busy committer could keep the janitor and
+ * the other lanes waiting for as long as it has work.
+ */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+struct fair_lock {
+	pthread_mutex_t mutex; /* guards what follows, for moments only */
+	pthread_cond_t turn;
+	uint64_t next_ticket;
+	uint64_t serving;
+};
+
+void fair_lock_init(struct fair_lock *lock);
+void fair_lock_release(struct fair_lock *lock);
+
+/* Blocks until everybody who asked before is done. Not recursive. */
+void fair_lock_take(struct fair_lock *lock);
+
+/* By any thread, not only the one that took it. */
+void fair_lock_give(struct fair_lock *lock);
+
+#endif

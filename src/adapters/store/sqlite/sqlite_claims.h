@@ -1,0 +1,146 @@
+/*
+ * Tables whose rows are claimed (ports/claim_repository.h), in SQLite: the statements are templates
+ * over the names that differ, the functions are shared. The columns and indexes of such a table see
+ * sql/sqlite/entitlements/0001_entitlements.sql. A further table is
+ *
+ *     static const struct sqlite_claim_table table = SQLITE_CLAIM_TABLE("table", "id", …);
+ *     SQLITE_CLAIM_FUNCTIONS(table_claims, &table)
+ *     … .claims = SQLITE_CLAIMS(table_claims)
+ */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_CLAIMS_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_CLAIMS_H
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+#include "ports/claim_repository.h"
+
+struct sqlite_claim_table {
+	const char *due;
+	const char *take;
+	const char *end;
+	const char *renew;
+	const char *count;
+	const char *sweep;
+	struct sqlite_list list;
+};
+
+/* What the index on open rows is made for, in the words of the schema: else it is not used. */
+#define SQLITE_CLAIM_OPEN(table, busy)                                                             \
+	" FROM " table " INDEXED BY " table "_open WHERE status IN ('PENDING', '" busy "') "
+
+/* ?1 now, ?2 how many. */
+#define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                                         \
+	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at                \
+	", attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(                               \
+		table, busy) "AND ((status = 'PENDING' AND (next_retry_at IS NULL OR "             \
+			     "next_retry_at <= ?1)) "                                              \
+			     "OR (status = '" busy                                                 \
+			     "' AND lease_until <= ?1)) ORDER BY created_at LIMIT ?2"
+
+/* ?1 rowid, ?2 owner, ?3 now, ?4 end of the lease. */
+#define SQLITE_CLAIM_TAKE_SQL(table, busy)                                                         \
+	"UPDATE " table " SET status = '" busy "', locked_by = ?2, locked_at = ?3, "               \
+	"lease_until = ?4, last_error = NULL, claim_epoch = claim_epoch + 1 WHERE rowid = ?1"
+
+/* ?1 id, ?2 owner, ?3 epoch: if the claim is still this owner's. */
+#define SQLITE_CLAIM_IS_OURS(id, busy)                                                             \
+	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' AND locked_by = ?2"
+
+/* ?4 how it ends, ?5 now, ?6 when it is due again, ?7 error. */
+#define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                       \
+	"UPDATE " table " SET status = CASE ?4 "                                                   \
+	"WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "             \
+	"attempt_count = attempt_count + (?4 IN ('retry', 'failed')), "                            \
+	"next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, " done_at                               \
+	" = CASE ?4 WHEN 'done' THEN ?5 END, "                                                     \
+	"lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
+
+/* ?4 end of the lease. */
+#define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                                    \
+	"UPDATE " table " SET lease_until = ?4" SQLITE_CLAIM_IS_OURS(id, busy)
+
+/* ?1 now. */
+#define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                        \
+	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), "     \
+	"(SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                               \
+	"coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
+
+/* ?1 before when, ?2 how many. */
+#define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at)                                             \
+	"DELETE FROM " table " WHERE rowid IN (SELECT rowid FROM " table " INDEXED BY " table      \
+	"_ended WHERE " swept " AND " ended_at " < ?1 ORDER BY " ended_at " LIMIT ?2)"
+
+#define SQLITE_CLAIM_LIST_SQL(table, id, done_at)                                                  \
+	"SELECT " id ", status, attempt_count, claim_epoch, created_at, coalesce(" done_at         \
+	", 0), next_retry_at IS NOT NULL, locked_by IS NOT NULL, locked_at IS NOT NULL, "          \
+	"lease_until IS NOT NULL, last_error IS NOT NULL FROM " table " WHERE " id                 \
+	" > ?1 ORDER BY " id " LIMIT ?4"
+
+/*
+ * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
+ * `swept` is the condition of the rows that are swept, as the index …_ended has it, and `ended_at`
+ * says since when it holds.
+ */
+#define SQLITE_CLAIM_TABLE(table, id, occurred_at, busy, done, done_at, swept, ended_at)           \
+	{                                                                                          \
+		.due = SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy),                         \
+		.take = SQLITE_CLAIM_TAKE_SQL(table, busy),                                        \
+		.end = SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at),                       \
+		.renew = SQLITE_CLAIM_RENEW_SQL(table, id, busy),                                  \
+		.count = SQLITE_CLAIM_COUNT_SQL(table, busy),                                      \
+		.sweep = SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at),                           \
+		.list = {.sql = SQLITE_CLAIM_LIST_SQL(table, id, done_at),                         \
+			.row_size = sizeof(struct claim_row),                                      \
+			.fill = sqlite_claim_fill},                                                \
+	}
+
+/* Of the list; see struct sqlite_list. */
+void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
+
+/* The functions of ports/claim_repository.h on a table. */
+enum status sqlite_claim(struct session *session, const struct sqlite_claim_table *table,
+	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count);
+enum status sqlite_claim_end(struct session *session, const struct sqlite_claim_table *table,
+	struct slice owner, struct claim *claims, size_t count);
+enum status sqlite_claim_renew(struct session *session, const struct sqlite_claim_table *table,
+	const struct claim_terms *terms, struct claim *claims, size_t count);
+enum status sqlite_claim_count(
+	struct session *session, const struct sqlite_claim_table *table, struct claim_stats *stats);
+
+#define SQLITE_CLAIM_FUNCTIONS(name, table)                                                        \
+	static enum status name##_claim(struct session *session, struct arena *arena,              \
+		const struct claim_terms *terms, struct claim *claims, size_t *count)              \
+	{                                                                                          \
+		return sqlite_claim(session, table, arena, terms, claims, count);                  \
+	}                                                                                          \
+	static enum status name##_end(                                                             \
+		struct session *session, struct slice owner, struct claim *claims, size_t count)   \
+	{                                                                                          \
+		return sqlite_claim_end(session, table, owner, claims, count);                     \
+	}                                                                                          \
+	static enum status name##_renew(struct session *session, const struct claim_terms *terms,  \
+		struct claim *claims, size_t count)                                                \
+	{                                                                                          \
+		return sqlite_claim_renew(session, table, terms, claims, count);                   \
+	}                                                                                          \
+	static enum status name##_count(struct session *session, struct claim_stats *stats)        \
+	{                                                                                          \
+		return sqlite_claim_count(session, table, stats);                                  \
+	}                                                                                          \
+	static enum status name##_sweep(                                                           \
+		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
+	{                                                                                          \
+		return sqlite_sweep_age(session, (table)->sweep, age_us, limit, deleted);          \
+	}                                                                                          \
+	static enum status name##_list(struct session *session, struct arena *arena,               \
+		struct row_page *page, struct claim_row *rows)                                     \
+	{                                                                                          \
+		return sqlite_list_rows(session, arena, &(table)->list, page, rows);               \
+	}
+
+#define SQLITE_CLAIMS(name)                                                                        \
+	{                                                                                          \
+		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
+		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
+	}
+
+#endif

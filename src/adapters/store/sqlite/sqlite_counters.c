@@ -1,0 +1,199 @@
+#include "adapters/store/sqlite/sqlite_counters.h"
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+#define TYPE "'UnreadMessages'"
+
+static const char lock_sql[] = "SELECT state = 'read', event_at FROM counter_messages "
+			       "WHERE user_id = ?1 AND message_id = ?2";
+
+static const char put_sql[] =
+	"INSERT INTO counter_messages (user_id, message_id, state, event_at) "
+	"VALUES (?1, ?2, ?3, ?4) ON CONFLICT (user_id, message_id) DO UPDATE SET "
+	"state = excluded.state, event_at = excluded.event_at";
+
+static const char sweep_sql[] =
+	"DELETE FROM counter_messages WHERE (user_id, message_id) IN (SELECT user_id, message_id "
+	"FROM counter_messages INDEXED BY counter_messages_read "
+	"WHERE state = 'read' AND event_at < ?1 ORDER BY event_at LIMIT ?2)";
+
+static const char list_unread_sql[] =
+	"SELECT user_id, message_id, event_at "
+	"FROM counter_messages INDEXED BY counter_messages_unread "
+	"WHERE user_id = ?1 AND message_id > ?2 AND state = 'unread' ORDER BY message_id LIMIT ?3";
+
+/* An upsert would not do: what it would insert is checked first, and a negative delta is no count.
+ */
+static const char add_sql[] =
+	"UPDATE counters SET count = count + ?2, version = version + 1, last_updated = ?3 "
+	"WHERE user_id = ?1 AND type = " TYPE " RETURNING count, version, last_updated";
+
+static const char make_sql[] =
+	"INSERT INTO counters (user_id, type, count, last_updated, version) "
+	"VALUES (?1, " TYPE ", ?2, ?3, 1) RETURNING count, version, last_updated";
+
+static const char find_sql[] =
+	"SELECT count, version, last_updated FROM counters WHERE user_id = ?1 AND type = " TYPE;
+
+static const char list_sql[] = "SELECT count, version, last_updated, user_id FROM counters "
+			       "WHERE user_id > ?1 AND type = " TYPE " ORDER BY user_id LIMIT ?2";
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+static enum status lock(struct session *base, struct counter_message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), lock_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		struct counter_message *message = &messages[i];
+
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(message->user_id),
+						   sqlite_text(message->message_id)));
+		message->exists = sqlite_query_next(&query);
+		if (!message->exists)
+			continue;
+		message->is_read = sqlite_query_int(&query, 0) != 0;
+		message->event_us = sqlite_query_int(&query, 1);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status put(struct session *base, const struct counter_message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct counter_message *message = &messages[i];
+		const char *state = message->is_read ? "read" : "unread";
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(message->user_id),
+				sqlite_text(message->message_id), sqlite_text(slice_of(state)),
+				sqlite_int(message->event_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+{
+	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
+}
+
+static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
+	struct slice after, size_t limit, struct counter_message *messages, size_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+	size_t found = 0;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, list_unread_sql);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(user_id), sqlite_text(after),
+					   sqlite_int((int64_t)limit)));
+	while (sqlite_query_next(&query))
+		messages[found++] = (struct counter_message){
+			.user_id = sqlite_query_keep(&query, arena, 0),
+			.message_id = sqlite_query_keep(&query, arena, 1),
+			.exists = true,
+			.event_us = sqlite_query_int(&query, 2),
+		};
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		*count = found;
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+/* ---- counters ---------------------------------------------------------------------------- */
+
+/* The next row of the run, if there is one. */
+static bool fill_row(struct counter_row *row, struct sqlite_query *query)
+{
+	row->exists = sqlite_query_next(query);
+	if (!row->exists)
+		return false;
+	row->count = sqlite_query_int(query, 0);
+	row->version = sqlite_query_int(query, 1);
+	row->updated_us = sqlite_query_int(query, 2);
+	return true;
+}
+
+static enum status change_row(
+	struct sqlite_session *session, const char *sql, struct counter_row *row, int64_t now_us)
+{
+	struct sqlite_query query = sqlite_query_open(session, sql);
+
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->user_id), sqlite_int(row->delta),
+					   sqlite_int(now_us)));
+	fill_row(row, &query);
+	return sqlite_query_close(&query);
+}
+
+static enum status add(struct session *base, struct counter_row *rows, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	int64_t now_us = sqlite_now_us(session);
+	enum status status = STATUS_OK;
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		status = change_row(session, add_sql, &rows[i], now_us);
+		if (status == STATUS_OK && !rows[i].exists)
+			status = change_row(session, make_sql, &rows[i], now_us);
+	}
+	return status;
+}
+
+static enum status fill_rows(struct sqlite_session *session, struct counter_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(rows[i].user_id)));
+		fill_row(&rows[i], &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status find(struct session *base, struct counter_row *rows, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	bool inside = session->active;
+	enum status status = inside ? STATUS_OK : sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = fill_rows(session, rows, count);
+	if (status == STATUS_OK && !inside)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static enum status list(struct session *base, struct arena *arena, struct slice after, size_t limit,
+	struct counter_row *rows, size_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+	size_t found = 0;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, list_sql);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(after), sqlite_int((int64_t)limit)));
+	while (found < limit && fill_row(&rows[found], &query))
+		rows[found++].user_id = sqlite_query_keep(&query, arena, 3);
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		*count = found;
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+const struct counter_repository sqlite_counter_repository = {
+	.lock = lock,
+	.put = put,
+	.add = add,
+	.find = find,
+	.sweep = sweep,
+	.list = list,
+	.list_unread = list_unread,
+};

@@ -1,0 +1,131 @@
+#include "adapters/store/sqlite/sqlite_counts.h"
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+static const char add_sql[] =
+	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
+	"WHERE item_id = ?3 AND current_value BETWEEN ?4 AND ?5 RETURNING current_value";
+
+static const char find_sql[] =
+	"SELECT current_value, last_updated_at FROM count_values WHERE item_id = ?1";
+
+static const char *const edit_sql[] = {
+	[COUNT_UPDATE] = "UPDATE count_values SET current_value = ?2, last_updated_at = ?3 "
+			 "WHERE item_id = ?1",
+	[COUNT_INSERT] = "INSERT INTO count_values (item_id, current_value, last_updated_at) "
+			 "VALUES (?1, ?2, ?3) ON CONFLICT (item_id) DO NOTHING",
+	[COUNT_DELETE] = "DELETE FROM count_values WHERE item_id = ?1",
+};
+
+static enum status add(struct session *base, struct count_addition *additions, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, add_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		struct count_addition *addition = &additions[i];
+
+		sqlite_query_start(
+			&query, SQLITE_VALUES(sqlite_int(addition->sum), sqlite_int(now_us),
+					sqlite_text(addition->item_id), sqlite_int(addition->least),
+					sqlite_int(addition->most)));
+		addition->applied = sqlite_query_next(&query);
+		if (addition->applied)
+			addition->value = sqlite_query_int(&query, 0);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status fill_rows(struct sqlite_session *session, struct count_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		struct count_row *row = &rows[i];
+
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->item_id)));
+		row->busy = false;
+		row->exists = sqlite_query_next(&query);
+		if (row->exists) {
+			row->value = sqlite_query_int(&query, 0);
+			row->updated_us = sqlite_query_int(&query, 1);
+		}
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = fill_rows(session, rows, count);
+
+	if (status == STATUS_OK)
+		*now_us = sqlite_now_us(session);
+	return status;
+}
+
+static enum status find(struct session *base, struct count_row *rows, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = fill_rows(session, rows, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static enum status edit_one(
+	struct sqlite_session *session, const struct count_edit *edit, int64_t now_us)
+{
+	struct sqlite_query query = sqlite_query_open(session, edit_sql[edit->kind]);
+	const struct sqlite_value values[] = {
+		sqlite_text(edit->item_id), sqlite_int(edit->value), sqlite_int(now_us)};
+
+	sqlite_query_change_one(&query, values, edit->kind == COUNT_DELETE ? 1 : 3);
+	return sqlite_query_close(&query);
+}
+
+static enum status edit(
+	struct session *base, const struct count_edit *edits, size_t count, int64_t now_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = STATUS_OK;
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		status = edit_one(session, &edits[i], now_us);
+	return status;
+}
+
+static void fill_listed(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct count_row *)row = (struct count_row){
+		.item_id = sqlite_query_keep(query, arena, 0),
+		.exists = true,
+		.value = sqlite_query_int(query, 1),
+		.updated_us = sqlite_query_int(query, 2),
+	};
+}
+
+static enum status list(
+	struct session *session, struct arena *arena, struct row_page *page, struct count_row *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT item_id, current_value, last_updated_at FROM count_values "
+		       "WHERE item_id > ?1 ORDER BY item_id LIMIT ?4",
+		.row_size = sizeof(struct count_row),
+		.fill = fill_listed,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
+const struct count_repository sqlite_count_repository = {
+	.add = add,
+	.lock = lock,
+	.edit = edit,
+	.find = find,
+	.list = list,
+};

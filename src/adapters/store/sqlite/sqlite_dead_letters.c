@@ -1,0 +1,144 @@
+#include "adapters/store/sqlite/sqlite_dead_letters.h"
+
+#include <stdio.h>
+
+#define TARGET_SIZE 128 /* the name of a table and a UUID */
+
+static const char record_sql[] =
+	"INSERT INTO operator_actions (at, action, target, detail) VALUES (?1, ?2, ?3, ?4)";
+
+enum status sqlite_record_action(struct sqlite_session *session, const char *action,
+	struct slice target, struct slice detail)
+{
+	struct sqlite_query query = sqlite_query_open(session, record_sql);
+
+	sqlite_query_change_one(&query,
+		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_text(slice_of(action)),
+			sqlite_text(target), sqlite_text(detail)));
+	return sqlite_query_close(&query);
+}
+
+static void fill_letter(
+	struct dead_letter *letter, struct arena *arena, const struct sqlite_query *query)
+{
+	*letter = (struct dead_letter){
+		.id = sqlite_query_keep(query, arena, 0),
+		.kind = sqlite_query_keep(query, arena, 1),
+		.type = sqlite_query_keep(query, arena, 2),
+		.key = sqlite_query_keep(query, arena, 3),
+		.position = sqlite_query_keep(query, arena, 4),
+		.error = sqlite_query_keep(query, arena, 5),
+		.attempt_count = (int32_t)sqlite_query_int(query, 6),
+		.created_us = sqlite_query_int(query, 7),
+		.payload = sqlite_query_keep(query, arena, 8),
+	};
+}
+
+static enum status read_page(struct sqlite_session *session, const char *sql, struct arena *arena,
+	const struct dead_letter_page *page, struct dead_letter *letters, size_t *count)
+{
+	struct sqlite_query query = sqlite_query_open(session, sql);
+
+	*count = 0;
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(page->kind), sqlite_text(page->after),
+					   sqlite_int((int64_t)page->limit)));
+	while (sqlite_query_next(&query))
+		fill_letter(&letters[(*count)++], arena, &query);
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_dead_list(struct session *base, const struct sqlite_dead_view *view,
+	struct arena *arena, const struct dead_letter_page *page, struct dead_letter *letters,
+	size_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = read_page(session, view->list, arena, page, letters, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+enum status sqlite_dead_find(struct session *base, const struct sqlite_dead_view *view,
+	struct arena *arena, struct slice kind, struct slice id, struct dead_letter *letter,
+	bool *found)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	bool alone = !session->active;
+	enum status status = alone ? sqlite_snapshot_begin(session) : STATUS_OK;
+	struct sqlite_query query;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, view->find);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(kind), sqlite_text(id)));
+	*found = sqlite_query_next(&query);
+	if (*found)
+		fill_letter(letter, arena, &query);
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK && alone)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static enum status read_depth(struct sqlite_session *session, const char *sql, int64_t *count)
+{
+	struct sqlite_query query = sqlite_query_open(session, sql);
+
+	sqlite_query_start(&query, NULL, 0);
+	if (sqlite_query_next(&query))
+		*count = sqlite_query_int(&query, 0);
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_dead_depth(
+	struct session *base, const struct sqlite_dead_view *view, int64_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = read_depth(session, view->depth, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+/* "outbox_events/7d44…" */
+static enum status record(struct sqlite_session *session, const struct sqlite_dead_view *view,
+	const char *action, struct slice id, struct slice why)
+{
+	char target[TARGET_SIZE];
+
+	snprintf(target, sizeof(target), "%s/%.*s", view->target, (int)id.len, id.data);
+	return sqlite_record_action(session, action, slice_of(target), why);
+}
+
+static enum status change(struct sqlite_session *session, const char *sql,
+	const struct sqlite_value *values, size_t count, bool *found)
+{
+	struct sqlite_query query = sqlite_query_open(session, sql);
+
+	*found = sqlite_query_change(&query, values, count) == 1;
+	return sqlite_query_close(&query);
+}
+
+enum status sqlite_dead_resolve(struct session *base, const struct sqlite_dead_view *view,
+	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
+	bool *found)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	bool replay = action == DEAD_LETTER_REPLAY;
+	const struct sqlite_value values[] = {sqlite_text(kind), sqlite_text(id),
+		sqlite_text(slice_of(replay ? "PENDING" : "DISCARDED")),
+		sqlite_int(sqlite_now_us(session))};
+	enum status status = change(session, view->row, values, 3, found);
+
+	if (status == STATUS_OK && view->letter)
+		status = change(session, view->letter, values, 4, found);
+	if (status == STATUS_OK && *found)
+		status = record(session, view, replay ? "replay" : "discard", id, why);
+	return status;
+}

@@ -1,0 +1,279 @@
+/*
+ * What the files of this adapter share. The types and codes of sqlite3.h go no further than this
+ * folder.
+ *
+ *   connection   a database handle and the statements prepared on it
+ *   writer       the one connection that writes and checkpoints, and its turn
+ *   session      who uses a connection at the moment
+ *   query        one statement, run for row after row of a batch; repositories are made of these
+ *
+ * Two locks: the writer's turn, held for a write transaction, and the store's gate, held shared for
+ * a read. Whoever has the turn may close the gate; whoever is inside the gate never asks for the
+ * turn.
+ */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "adapters/store/sqlite/fair_lock.h"
+#include "adapters/store/sqlite/sqlite_store.h"
+#include "base/listeners.h"
+#include "base/metrics.h"
+
+#define SQLITE_STATEMENTS_MAX 64
+
+/* How long to wait for a lock of some program outside, e.g. sqlite3 on the command line. */
+#define SQLITE_BUSY_TIMEOUT_MS 2000
+
+/* ---- connections ------------------------------------------------------------------------- */
+
+struct sqlite_connection {
+	sqlite3 *db;  /* NULL: not open */
+	int os_error; /* errno of the last failure before it was closed */
+	struct {
+		const char *sql;
+		sqlite3_stmt *stmt;
+	} statements[SQLITE_STATEMENTS_MAX];
+	size_t statement_count;
+};
+
+/* Opens with `flags` of sqlite3_open_v2(), then runs `pragmas`. A failure leaves it closed. */
+QP_MUST_CHECK int sqlite_connection_open(
+	struct sqlite_connection *connection, const char *path, int flags, const char *pragmas);
+
+/* Also when it is not open. Rolls back what is open; never checkpoints. */
+void sqlite_connection_close(struct sqlite_connection *connection);
+
+/* The statement for `sql`, a static string that is known by its address; prepared once. */
+QP_MUST_CHECK int sqlite_connection_statement(
+	struct sqlite_connection *connection, const char *sql, sqlite3_stmt **stmt);
+
+/* Runs a statement without parameters to its end. */
+QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
+
+/* What went wrong, in words, e.g. "disk I/O error: No space left on device". Never empty. */
+#define SQLITE_WORDS_SIZE 256
+void sqlite_connection_explain(
+	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
+
+/* The code without its details: SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
+static inline int sqlite_primary(int rc)
+{
+	return rc & 0xff;
+}
+
+/* ---- the store --------------------------------------------------------------------------- */
+
+struct sqlite_writer {
+	struct fair_lock turn; /* guards what follows */
+	struct sqlite_connection connection;
+	bool in_doubt;    /* to be opened anew and settled before it is used */
+	int frames_found; /* in the WAL before it was settled; −1: it could not be emptied */
+
+	int wal_frames;       /* in the WAL after the last commit */
+	bool wal_may_restart; /* a checkpoint since: it may be written from its beginning again */
+	int checkpoint_at;    /* so many frames are worth a checkpoint */
+	bool checkpoint_failing;
+
+	int checkpoint_step; /* constants; fields so that tests can lower them */
+	int wal_frames_max;
+};
+
+struct sqlite_store {
+	struct store base;
+	const char *path;
+	const char *const *components;
+	const struct clock *clock;
+	_Atomic bool started;
+	struct listeners listeners;
+	struct sqlite_writer writer;
+
+	/* Shared while a read runs. Exclusive: no read runs, and this list may change. */
+	pthread_rwlock_t gate;
+	struct sqlite_session *readers;
+
+	_Atomic int64_t failed_at_ns[2]; /* by enum session_kind; steady time, 0: it works */
+	struct counter errors[STATUS_COUNT];
+};
+
+/* Checked downcast. */
+struct sqlite_store *sqlite_store_of(struct store *store);
+
+/* What happened to a session of this kind, for is_up() and the log. Any thread. */
+void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
+	int rc, const struct sqlite_connection *connection);
+void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
+
+/* What a code means to the caller, of any call but COMMIT, and of COMMIT. */
+enum status sqlite_status(int rc);
+enum status sqlite_commit_status(int rc);
+
+/* Whether the kernel or the connection can no longer be believed after this code. */
+bool sqlite_is_doubtful(int rc);
+
+/* Applies the migrations of the store's components. false: `why`. */
+QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);
+
+/* ---- the writer; with its turn taken, or before there are threads ------------------------ */
+
+void sqlite_writer_init(struct sqlite_writer *writer);
+
+/* Opens it, in doubt until it is settled. `flags` may say CREATE. A failure leaves it closed. */
+QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
+
+/* Copies what is left in the WAL into the database, syncs that, and empties the WAL. */
+QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
+
+/* Before each transaction: checkpoints when it is time, opens anew after an I/O error. */
+QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
+
+/*
+ * After a COMMIT that failed, with nothing in progress: opens the file anew. true: the transaction
+ * is not there and never will be; false: it may be.
+ */
+QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
+
+/* At the end: leaves one file and no WAL, if it can. */
+void sqlite_writer_close(struct sqlite_writer *writer);
+
+/* ---- sessions ---------------------------------------------------------------------------- */
+
+struct sqlite_session {
+	struct session base;
+	enum session_kind kind;
+	bool active;                  /* in a transaction: has the turn, or is inside the gate */
+	struct sqlite_connection own; /* of a read session */
+	struct sqlite_session *next;  /* in store->readers */
+};
+
+/* Checked downcast. */
+struct sqlite_session *sqlite_session_of(struct session *session);
+
+struct session *sqlite_session_open(struct store *store, enum session_kind kind);
+
+/* The writer's, or its own. */
+struct sqlite_connection *sqlite_session_connection(struct sqlite_session *session);
+
+/* Rolls back, ends the session's turn and tells what to return for `rc`. */
+QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, int rc);
+
+/* The same when SQLite is content and we are not: RERUN. */
+QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
+
+/* A transaction that only reads, on a session of either kind: one view of all that is committed. */
+QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
+QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
+
+/* Session functions that live in files of their own. */
+enum status sqlite_keys_find(
+	struct session *session, struct arena *arena, struct key_record *records, size_t count);
+enum status sqlite_keys_put(
+	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
+enum status sqlite_keys_claim(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_list(struct session *session, struct arena *arena, struct slice prefix,
+	struct row_page *page, struct kept_key *keys);
+enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
+
+/* The time that is stored and compared with what is stored. */
+int64_t sqlite_now_us(const struct sqlite_session *session);
+
+/* ---- queries ----------------------------------------------------------------------------- */
+
+struct sqlite_value {
+	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB } kind;
+	int64_t number;
+	struct slice bytes; /* not copied: lives until the next run or the close */
+};
+
+static inline struct sqlite_value sqlite_int(int64_t number)
+{
+	return (struct sqlite_value){.kind = SQLITE_VALUE_INT, .number = number};
+}
+
+static inline struct sqlite_value sqlite_text(struct slice text)
+{
+	return (struct sqlite_value){.kind = SQLITE_VALUE_TEXT, .bytes = text};
+}
+
+static inline struct sqlite_value sqlite_blob(struct slice bytes)
+{
+	return (struct sqlite_value){.kind = SQLITE_VALUE_BLOB, .bytes = bytes};
+}
+
+/* The values of ?1, ?2, … as the last two arguments of the functions below. */
+#define SQLITE_VALUES(...)                                                                         \
+	(const struct sqlite_value[]){__VA_ARGS__},                                                \
+		sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)
+
+/*
+ * A failure is kept and told by sqlite_query_close(); until then everything else does nothing, so
+ * that a loop over a batch needs no checks.
+ */
+struct sqlite_query {
+	struct sqlite_session *session;
+	sqlite3_stmt *stmt;
+	bool bound; /* since it was last reset */
+	int rc;
+	bool running;
+	bool rerun;
+};
+
+/* In a transaction. `sql` is static. */
+struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char *sql);
+
+/* Ends the run before, and starts one with these values. */
+void sqlite_query_start(
+	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
+
+/* The next row of the run; false: there is none. */
+bool sqlite_query_next(struct sqlite_query *query);
+
+/* A column of the row that next() has moved to. */
+int64_t sqlite_query_int(const struct sqlite_query *query, int column);
+
+/* The same, valid until next() or the next start(). */
+struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);
+
+/* The same, copied. */
+struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *arena, int column);
+
+/* A whole run. Tells how many rows it changed. */
+int sqlite_query_change(
+	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
+
+/* A whole run that must change one row. If it changes none, the transaction is to be run again. */
+void sqlite_query_change_one(
+	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
+
+/* Not OK: the transaction is rolled back. */
+QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
+
+/* How a statement makes a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
+ * page->limit; those that it does not need, it leaves out. */
+struct sqlite_list {
+	const char *sql;
+	size_t row_size;
+	void (*fill)(void *row, struct arena *arena, const struct sqlite_query *query);
+};
+
+/* Outside a transaction: fills `rows`, the page's count and its time. */
+QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
+	const struct sqlite_list *list, struct row_page *page, void *rows);
+
+/* A transaction of its own around one run of `sql`, which takes a time and a limit and deletes
+ * rows.
+ */
+QP_MUST_CHECK enum status sqlite_sweep(
+	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
+
+/* The same for what is older than `age_us`. */
+QP_MUST_CHECK enum status sqlite_sweep_age(
+	struct session *session, const char *sql, int64_t age_us, size_t limit, size_t *deleted);
+
+#endif

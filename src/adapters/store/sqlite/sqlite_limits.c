@@ -1,0 +1,129 @@
+#include "adapters/store/sqlite/sqlite_limits.h"
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+static const char find_sql[] =
+	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time "
+	"FROM rate_limit_store WHERE user_id = ?1";
+
+static const char put_sql[] =
+	"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
+	"reserved_count, last_refresh_time) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+	"ON CONFLICT (user_id) DO UPDATE SET rate_limit = excluded.rate_limit, "
+	"time_window = excluded.time_window, current_count = excluded.current_count, "
+	"reserved_count = excluded.reserved_count, "
+	"last_refresh_time = excluded.last_refresh_time";
+
+static const char settle_sql[] =
+	"UPDATE rate_limit_store SET current_count = current_count + ?3, "
+	"reserved_count = reserved_count - ?4 WHERE user_id = ?1 AND last_refresh_time = ?2";
+
+static void fill_row(struct limit_row *row, const struct sqlite_query *query)
+{
+	row->rate_limit = (int32_t)sqlite_query_int(query, 0);
+	row->time_window = (int32_t)sqlite_query_int(query, 1);
+	row->current_count = (int32_t)sqlite_query_int(query, 2);
+	row->reserved_count = (int32_t)sqlite_query_int(query, 3);
+	row->last_refresh_us = sqlite_query_int(query, 4);
+}
+
+static enum status fill_rows(struct sqlite_session *session, struct limit_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		struct limit_row *row = &rows[i];
+
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->user_id)));
+		row->busy = false;
+		row->exists = sqlite_query_next(&query);
+		if (row->exists)
+			fill_row(row, &query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+
+	*now_us = sqlite_now_us(session);
+	return fill_rows(session, rows, count);
+}
+
+static enum status put(struct session *base, const struct limit_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct limit_row *row = &rows[i];
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(row->user_id), sqlite_int(row->rate_limit),
+				sqlite_int(row->time_window), sqlite_int(row->current_count),
+				sqlite_int(row->reserved_count), sqlite_int(row->last_refresh_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status settle(
+	struct session *base, const struct limit_settlement *settlements, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), settle_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct limit_settlement *settlement = &settlements[i];
+
+		sqlite_query_change(&query, SQLITE_VALUES(sqlite_text(settlement->user_id),
+						    sqlite_int(settlement->window_start_us),
+						    sqlite_int(settlement->confirmed),
+						    sqlite_int(settlement->given_back)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	*now_us = sqlite_now_us(session);
+	if (status == STATUS_OK)
+		status = fill_rows(session, rows, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
+static void fill_listed(void *listed, struct arena *arena, const struct sqlite_query *query)
+{
+	struct limit_row *row = listed;
+
+	*row = (struct limit_row){
+		.user_id = sqlite_query_keep(query, arena, 5),
+		.exists = true,
+	};
+	fill_row(row, query);
+}
+
+static enum status list(
+	struct session *session, struct arena *arena, struct row_page *page, struct limit_row *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = "SELECT rate_limit, time_window, current_count, reserved_count, "
+		       "last_refresh_time, user_id FROM rate_limit_store WHERE user_id > ?1 "
+		       "ORDER BY user_id LIMIT ?4",
+		.row_size = sizeof(struct limit_row),
+		.fill = fill_listed,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
+}
+
+const struct limit_repository sqlite_limit_repository = {
+	.lock = lock,
+	.put = put,
+	.settle = settle,
+	.find = find,
+	.list = list,
+};

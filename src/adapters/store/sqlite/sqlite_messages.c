@@ -1,0 +1,201 @@
+#include "adapters/store/sqlite/sqlite_messages.h"
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+#define MESSAGES_FIRST 8
+
+/* Behind every id. */
+static const char last_id[] = "\xF4\x8F\xBF\xBF";
+
+static const char put_sql[] = "INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
+			      "VALUES (?1, ?2, ?3, ?4, ?5)";
+
+static const char mark_sql[] =
+	"UPDATE messages SET is_read = 1 WHERE receiver_id = ?1 AND id = ?2 AND is_read = 0";
+
+static const char exists_sql[] = "SELECT 1 FROM messages WHERE receiver_id = ?1 AND id = ?2";
+
+/* ?1 and ?2 are the users, ?3 the id before which to begin, ?4 how many. */
+#define DIRECTION_SQL(receiver, sender)                                                            \
+	"SELECT * FROM (SELECT receiver_id, id, sender_id, text, created_at, is_read "             \
+	"FROM messages INDEXED BY messages_dialog WHERE receiver_id = " receiver                   \
+	" AND sender_id = " sender " AND id < ?3 ORDER BY id DESC LIMIT ?4)"
+
+static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION_SQL(
+	"?2", "?1") " ORDER BY id DESC LIMIT ?4";
+
+/* Of a user with himself. */
+static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
+
+static const char count_unread_sql[] =
+	"SELECT receiver_id, count(*) FROM messages INDEXED BY messages_unread "
+	"WHERE is_read = 0 AND receiver_id > ?1 GROUP BY receiver_id ORDER BY receiver_id LIMIT ?2";
+
+static const char list_unread_sql[] =
+	"SELECT receiver_id, id, sender_id, created_at FROM messages INDEXED BY messages_unread "
+	"WHERE receiver_id = ?1 AND id > ?2 AND is_read = 0 ORDER BY id LIMIT ?3";
+
+/* ---- changes ----------------------------------------------------------------------------- */
+
+static enum status put(struct session *base, const struct message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct message *message = &messages[i];
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(message->receiver_id), sqlite_text(message->id),
+				sqlite_text(message->sender_id), sqlite_text(message->text),
+				sqlite_int(message->created_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status mark_unread(
+	struct sqlite_session *session, struct message_mark *marks, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, mark_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		int changed = sqlite_query_change(&query,
+			SQLITE_VALUES(sqlite_text(marks[i].receiver_id), sqlite_text(marks[i].id)));
+
+		marks[i].was_unread = changed == 1;
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status look_for_others(
+	struct sqlite_session *session, struct message_mark *marks, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, exists_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		marks[i].exists = marks[i].was_unread;
+		if (marks[i].exists)
+			continue;
+		sqlite_query_start(&query,
+			SQLITE_VALUES(sqlite_text(marks[i].receiver_id), sqlite_text(marks[i].id)));
+		marks[i].exists = sqlite_query_next(&query);
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status mark(struct session *base, struct message_mark *marks, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = mark_unread(session, marks, count);
+
+	return status == STATUS_OK ? look_for_others(session, marks, count) : status;
+}
+
+/* ---- dialogs ----------------------------------------------------------------------------- */
+
+/* Room for one more; `*room` is how many there is room for. */
+static struct message *add_message(struct message_query *page, struct arena *arena, size_t *room)
+{
+	if (page->message_count == *room) {
+		size_t more = *room ? *room * 2 : MESSAGES_FIRST;
+
+		page->messages = arena_grow(arena, page->messages, *room * sizeof(*page->messages),
+			more * sizeof(*page->messages));
+		*room = more;
+	}
+	return &page->messages[page->message_count++];
+}
+
+static enum status fill_page(
+	struct sqlite_session *session, struct arena *arena, struct message_query *page)
+{
+	bool own = slice_equal(page->user_id, page->other_id);
+	struct slice before = page->before.len > 0 ? page->before : slice_of(last_id);
+	struct sqlite_query query = sqlite_query_open(session, own ? list_own_sql : list_sql);
+	size_t room = 0;
+
+	page->messages = NULL;
+	page->message_count = 0;
+	sqlite_query_start(
+		&query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->other_id),
+				sqlite_text(before), sqlite_int((int64_t)page->limit)));
+	while (sqlite_query_next(&query))
+		*add_message(page, arena, &room) = (struct message){
+			.receiver_id = sqlite_query_keep(&query, arena, 0),
+			.id = sqlite_query_keep(&query, arena, 1),
+			.sender_id = sqlite_query_keep(&query, arena, 2),
+			.text = sqlite_query_keep(&query, arena, 3),
+			.created_us = sqlite_query_int(&query, 4),
+			.is_read = sqlite_query_int(&query, 5) != 0,
+		};
+	return sqlite_query_close(&query);
+}
+
+static enum status list(
+	struct session *base, struct arena *arena, struct message_query *pages, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		status = fill_page(session, arena, &pages[i]);
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+/* ---- what is unread ---------------------------------------------------------------------- */
+
+static enum status count_unread(struct session *base, struct arena *arena, struct slice after,
+	size_t limit, struct unread_count *counts, size_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+	size_t found = 0;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, count_unread_sql);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(after), sqlite_int((int64_t)limit)));
+	while (sqlite_query_next(&query))
+		counts[found++] = (struct unread_count){
+			.user_id = sqlite_query_keep(&query, arena, 0),
+			.count = sqlite_query_int(&query, 1),
+		};
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		*count = found;
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
+	struct slice after, size_t limit, struct message *messages, size_t *count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+	struct sqlite_query query;
+	size_t found = 0;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, list_unread_sql);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(user_id), sqlite_text(after),
+					   sqlite_int((int64_t)limit)));
+	while (sqlite_query_next(&query))
+		messages[found++] = (struct message){
+			.receiver_id = sqlite_query_keep(&query, arena, 0),
+			.id = sqlite_query_keep(&query, arena, 1),
+			.sender_id = sqlite_query_keep(&query, arena, 2),
+			.created_us = sqlite_query_int(&query, 3),
+		};
+	status = sqlite_query_close(&query);
+	if (status == STATUS_OK)
+		*count = found;
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+const struct message_repository sqlite_message_repository = {
+	.put = put,
+	.mark = mark,
+	.list = list,
+	.count_unread = count_unread,
+	.list_unread = list_unread,
+};

@@ -1,0 +1,85 @@
+/*
+ * What SQLite's codes mean, and whether the store is up after them. Reads and writes are told
+ * apart, because on a full disk the ones work and the others do not, and the log is to say so once.
+ */
+#include "adapters/store/sqlite/sqlite_internal.h"
+#include "base/log.h"
+
+enum status sqlite_status(int rc)
+{
+	switch (sqlite_primary(rc)) {
+	case SQLITE_FULL:
+	case SQLITE_IOERR:
+	case SQLITE_CANTOPEN:
+	case SQLITE_READONLY:
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+	case SQLITE_BUSY:
+	case SQLITE_PERM:
+	case SQLITE_NOMEM:
+	case SQLITE_PROTOCOL:
+		return STATUS_STORE_UNAVAILABLE;
+	default:
+		return STATUS_POISON;
+	}
+}
+
+/*
+ * COMMIT writes the pages to the WAL, the last of them marked as the end of the transaction, and
+ * calls fsync. If anything fails on the way, nobody sees the transaction now; but when the mark has
+ * been written, a recovery finds it. A full disk proves nothing either: where the WAL is written
+ * over older frames, what is missing of a write may be there from before. Only two codes are
+ * certain, because they come before the first write.
+ */
+enum status sqlite_commit_status(int rc)
+{
+	switch (sqlite_primary(rc)) {
+	case SQLITE_BUSY:
+		return STATUS_STORE_UNAVAILABLE;
+	case SQLITE_CONSTRAINT:
+		return STATUS_POISON;
+	default:
+		return STATUS_OUTCOME_UNKNOWN;
+	}
+}
+
+bool sqlite_is_doubtful(int rc)
+{
+	int primary = sqlite_primary(rc);
+
+	return primary != SQLITE_FULL && primary != SQLITE_BUSY &&
+	       sqlite_status(rc) == STATUS_STORE_UNAVAILABLE;
+}
+
+static bool is_refusal_of_data(int rc)
+{
+	int primary = sqlite_primary(rc);
+
+	return primary == SQLITE_CONSTRAINT || primary == SQLITE_MISMATCH ||
+	       primary == SQLITE_TOOBIG;
+}
+
+void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
+	int rc, const struct sqlite_connection *connection)
+{
+	int64_t now_ns = clock_steady_ns(store->clock);
+	bool down = status == STATUS_STORE_UNAVAILABLE || status == STATUS_OUTCOME_UNKNOWN;
+	char words[SQLITE_WORDS_SIZE];
+
+	sqlite_connection_explain(connection, rc, words);
+	if (down && atomic_exchange(&store->failed_at_ns[kind], now_ns ? now_ns : 1) == 0)
+		log_line(LOG_ERROR, "store", "%s: SQLite cannot %s: %s (code %d)", store->base.name,
+			kind == SESSION_WRITE ? "write" : "read", words, rc);
+	if (status == STATUS_POISON && !is_refusal_of_data(rc))
+		log_line(LOG_ERROR, "store", "%s: SQLite says: %s (code %d)", store->base.name,
+			words, rc);
+}
+
+void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind)
+{
+	if (atomic_load_explicit(&store->failed_at_ns[kind], memory_order_relaxed) == 0 ||
+		atomic_exchange(&store->failed_at_ns[kind], 0) == 0)
+		return;
+	log_line(LOG_INFO, "store", "%s: SQLite can %s again", store->base.name,
+		kind == SESSION_WRITE ? "write" : "read");
+}

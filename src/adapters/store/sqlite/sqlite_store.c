@@ -1,0 +1,166 @@
+#include "adapters/store/sqlite/sqlite_store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+/*
+ * After a failure the store is down until something works, and at the latest for so long: a process
+ * that is sent no requests because it is down would otherwise never find out.
+ */
+#define DOWN_NS (5 * NS_PER_S)
+
+static const struct store_ops store_ops;
+
+struct sqlite_store *sqlite_store_of(struct store *store)
+{
+	assert(store->ops == &store_ops);
+	return (struct sqlite_store *)store;
+}
+
+/* A waiting writer goes before new readers, or a stream of reads would keep the gate open. */
+static void init_gate(pthread_rwlock_t *gate)
+{
+	pthread_rwlockattr_t attributes;
+
+	pthread_rwlockattr_init(&attributes);
+	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(gate, &attributes);
+	pthread_rwlockattr_destroy(&attributes);
+}
+
+/*
+ * SQLite counts its memory under one lock for all threads, a tenth of what a small statement costs,
+ * and nobody asks. Where a database was opened before, it goes on counting.
+ */
+static void stop_counting_memory(void)
+{
+	sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
+struct store *sqlite_store_new(const char *name, const char *path, const char *const *components,
+	const struct clock *clock)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct sqlite_store *store = qp_calloc(1, sizeof(*store));
+
+	pthread_once(&once, stop_counting_memory);
+	store->base.ops = &store_ops;
+	store->base.name = name;
+	store->base.engine = "sqlite";
+	store->base.lanes_default = 1;
+	store->path = path;
+	store->components = components;
+	store->clock = clock;
+	sqlite_writer_init(&store->writer);
+	init_gate(&store->gate);
+	listeners_init(&store->listeners);
+	return &store->base;
+}
+
+static void explain(const struct sqlite_store *store, int rc, char *why, size_t size)
+{
+	char words[SQLITE_WORDS_SIZE];
+	const char *path = store->path;
+
+	switch (sqlite_primary(rc)) {
+	case SQLITE_NOTADB:
+		snprintf(why, size, "%s is not an SQLite database", path);
+		break;
+	case SQLITE_READONLY:
+	case SQLITE_PERM:
+		snprintf(why, size, "%s cannot be written: check its owner and permissions", path);
+		break;
+	case SQLITE_BUSY:
+		snprintf(why, size, "%s is in use by another program", path);
+		break;
+	default:
+		sqlite_connection_explain(&store->writer.connection, rc, words);
+		snprintf(why, size, "%s cannot be used: %s", path, words);
+		break;
+	}
+}
+
+/* On a full disk there may be no room to settle: then it starts all the same, and can be read. */
+static int open_file(struct sqlite_store *store)
+{
+	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);
+
+	if (rc == SQLITE_OK)
+		rc = sqlite_writer_settle(&store->writer);
+	return sqlite_primary(rc) == SQLITE_FULL ? SQLITE_OK : rc;
+}
+
+static bool start(struct store *base, char *why, size_t size)
+{
+	struct sqlite_store *store = sqlite_store_of(base);
+	int rc = open_file(store);
+
+	if (rc != SQLITE_OK)
+		explain(store, rc, why, size);
+	if (rc == SQLITE_OK && sqlite_migrate(store, why, size)) {
+		store->started = true;
+		return true;
+	}
+	sqlite_connection_close(&store->writer.connection);
+	return false;
+}
+
+static bool works(struct sqlite_store *store, enum session_kind kind)
+{
+	int64_t failed_at_ns = atomic_load(&store->failed_at_ns[kind]);
+
+	return failed_at_ns == 0 || clock_steady_ns(store->clock) - failed_at_ns >= DOWN_NS;
+}
+
+static bool is_up(struct store *base)
+{
+	struct sqlite_store *store = sqlite_store_of(base);
+
+	return store->started && works(store, SESSION_WRITE) && works(store, SESSION_READ);
+}
+
+/* No other process has the file. */
+static void announce(struct store *base, const char *topic)
+{
+	listeners_call(&sqlite_store_of(base)->listeners, topic);
+}
+
+static void listen_to(
+	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+{
+	listeners_add(&sqlite_store_of(base)->listeners, topic, heard, context);
+}
+
+static void unlisten(struct store *base, void *context)
+{
+	listeners_remove(&sqlite_store_of(base)->listeners, context);
+}
+
+static int64_t error_count(struct store *base, enum status kind)
+{
+	return counter_read(&sqlite_store_of(base)->errors[kind]);
+}
+
+static void free_store(struct store *base)
+{
+	struct sqlite_store *store = sqlite_store_of(base);
+
+	assert(!store->readers);
+	sqlite_writer_close(&store->writer);
+	pthread_rwlock_destroy(&store->gate);
+	listeners_release(&store->listeners);
+	free(store);
+}
+
+static const struct store_ops store_ops = {
+	.start = start,
+	.open_session = sqlite_session_open,
+	.is_up = is_up,
+	.announce = announce,
+	.listen = listen_to,
+	.unlisten = unlisten,
+	.error_count = error_count,
+	.free = free_store,
+};
