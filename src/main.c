@@ -11,11 +11,11 @@
 
 #include "app/app.h"
 #include "base/clock.h"
-#include "cli/health.h"
-#include "cli/keys.h"
+#include "cli/api_key_command.h"
+#include "cli/dead_letter_command.h"
+#include "cli/health_command.h"
 #include "cli/manual.h"
-#include "cli/operator.h"
-#include "cli/verify.h"
+#include "cli/verify_command.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
 

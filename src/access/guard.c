@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "access/keys.h"
+#include "access/api_keys.h"
 #include "access/token_cache.h"
 #include "base/clock.h"
 #include "base/metrics.h"

@@ -13,7 +13,10 @@
 #define QUIPU_APP_H
 
 #include "access/guard.h"
-#include "base/roles.h"
+#include "access/roles.h"
+#include "admin/dead_letters.h"
+#include "admin/system.h"
+#include "admin/verify.h"
 #include "cli/options.h"
 #include "flow/intake.h"
 #include "flow/janitor.h"
@@ -23,9 +26,6 @@
 #include "http/tls.h"
 #include "ports/bus.h"
 #include "ports/cache.h"
-#include "services/operator/operator.h"
-#include "services/system/system.h"
-#include "services/verify.h"
 
 #define APP_LANES_MAX 8
 #define APP_BUSES_MAX 4

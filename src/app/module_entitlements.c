@@ -1,17 +1,17 @@
 /* entitlements and notifications on their stores, their bus and their channel. */
 #include <string.h>
 
-#include "adapters/console/console_channel.h"
+#include "adapters/notifier/console/console_notifier.h"
+#include "adapters/notifier/webhook/webhook_notifier.h"
 #include "adapters/store/postgres/postgres_entitlements.h"
 #include "adapters/store/postgres/postgres_notifications.h"
 #include "adapters/store/postgres/postgres_outbox.h"
 #include "adapters/store/sqlite/sqlite_entitlements.h"
 #include "adapters/store/sqlite/sqlite_notifications.h"
 #include "adapters/store/sqlite/sqlite_outbox.h"
-#include "adapters/webhook/webhook_channel.h"
 #include "app/app.h"
 #include "base/clock.h"
-#include "services/entitlements/entitlement_event.h"
+#include "events/entitlement_event.h"
 #include "services/entitlements/entitlement_verify.h"
 #include "services/entitlements/entitlements.h"
 #include "services/entitlements/notification_verify.h"

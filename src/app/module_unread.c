@@ -6,10 +6,11 @@
 #include "adapters/store/sqlite/sqlite_messages.h"
 #include "adapters/store/sqlite/sqlite_outbox.h"
 #include "app/app.h"
-#include "services/unread/counter_feed.h"
-#include "services/unread/counters.h"
-#include "services/unread/dialogs.h"
-#include "services/unread/unread_verify.h"
+#include "events/message_event.h"
+#include "services/counters/counter_feed.h"
+#include "services/counters/counter_verify.h"
+#include "services/counters/counters.h"
+#include "services/dialogs/dialogs.h"
 
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
 
@@ -41,7 +42,6 @@ static void add_routes(struct app *app)
 		app->documents[app->document_count++] = embedded_counters;
 	}
 	if (app_plays(app, ROLE_DIALOGS) && app_plays(app, ROLE_COUNTERS)) {
-		module->unread.dialogs = &module->dialogs;
 		module->unread.counters = &module->counters;
 		module->counters.verifier = &module->unread;
 		module->verifier = unread_verifier(&module->unread);
@@ -69,6 +69,8 @@ static bool open_dialogs_store(struct app *app, char *why)
 	service->repository = postgres ? &postgres_message_repository : &sqlite_message_repository;
 	service->outbox = postgres ? &postgres_dialog_outbox : &sqlite_dialog_outbox;
 	service->name_space = app->settings.masstransit_namespace;
+	app->unread->unread.messages = service->repository;
+	app->unread->unread.messages_store = service->store;
 	return service->store != NULL;
 }
 

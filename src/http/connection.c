@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "http/streaming.h"
+#include "http/stream_internal.h"
 
 #define PIPELINE_MAX 64
 #define PUMP_ROUNDS_MAX 32 /* in each at most one request is read */

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "http/connection.h"
-#include "http/streaming.h"
+#include "http/stream_internal.h"
 
 #define POOL_MAX 1024
 #define ARENA_SIZE 3072

@@ -7,9 +7,9 @@
 #define QUIPU_HTTP_REQUEST_H
 
 #include "access/caller.h"
-#include "base/answer.h"
 #include "base/arena.h"
 #include "http/path.h"
+#include "ports/answer.h"
 #include "runtime/command.h"
 #include "runtime/lane.h"
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "http/streaming.h"
+#include "http/stream_internal.h"
 
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128

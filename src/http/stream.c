@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "http/streaming.h"
+#include "http/stream_internal.h"
 
 #define INPUT_MAX (64 * 1024)
 #define HEARTBEAT ": keep-alive\n\n"

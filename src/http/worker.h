@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "http/client_queues.h"
 #include "http/parser.h"
 #include "http/server.h"
 #include "http/tls.h"
-#include "http/turns.h"
 
 #define READ_BUFFER_SIZE (16 * 1024)
 

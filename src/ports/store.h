@@ -19,11 +19,11 @@
 
 #include <stdint.h>
 
-#include "base/answer.h"
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/slice.h"
 #include "base/status.h"
+#include "ports/answer.h"
 
 enum lock_mode {
 	LOCK_WAIT, /* wait a short while for rows that others hold, then LOCK_BUSY */

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/answer.h"
+#include "ports/answer.h"
 #include "runtime/loop.h"
 
 struct command {

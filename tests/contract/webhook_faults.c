@@ -2,7 +2,7 @@
  * What only a webhook does: the request as the receiver sees it, and receivers that refuse, hang,
  * lie and never end.
  */
-#include "channel_fixture.h"
+#include "notifier_fixture.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -24,17 +24,17 @@ static const struct webhook_limits hasty = {.slots = 16, .total_ns = HASTY_MS * 
 
 static int setup(void **state)
 {
-	struct channel_fixture *fixture = qp_calloc(1, sizeof(*fixture));
+	struct notifier_fixture *fixture = qp_calloc(1, sizeof(*fixture));
 
 	fixture->server = hook_server_start(false);
-	fixture->channel = channel_fixture_webhook(fixture->server, &patient);
+	fixture->channel = notifier_fixture_webhook(fixture->server, &patient);
 	*state = fixture;
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	if (fixture->channel)
 		fixture->channel->ops->free(fixture->channel);
@@ -44,16 +44,16 @@ static int teardown(void **state)
 }
 
 /* Sends one notice and waits for its result. */
-static const struct notice_result *try(struct channel_fixture *fixture, const char *id)
+static const struct notice_result *try(struct notifier_fixture *fixture, const char *id)
 {
 	fixture->result_count = 0;
-	channel_fixture_send(fixture, id, 1);
-	channel_fixture_gather(fixture, 1);
-	return channel_fixture_result(fixture, 1);
+	notifier_fixture_send(fixture, id, 1);
+	notifier_fixture_gather(fixture, 1);
+	return notifier_fixture_result(fixture, 1);
 }
 
 static void assert_fate(
-	struct channel_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
+	struct notifier_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
 {
 	const struct notice_result *result = try(fixture, id);
 
@@ -62,14 +62,14 @@ static void assert_fate(
 }
 
 /* Puts a channel with other limits in the place of the fixture's own. */
-static void limit_to(struct channel_fixture *fixture, const struct webhook_limits *limits)
+static void limit_to(struct notifier_fixture *fixture, const struct webhook_limits *limits)
 {
 	fixture->channel->ops->free(fixture->channel);
-	fixture->channel = channel_fixture_webhook(fixture->server, limits);
+	fixture->channel = notifier_fixture_webhook(fixture->server, limits);
 }
 
 /* Puts a hasty channel to another URL in the place of the fixture's own. */
-static void go_to(struct channel_fixture *fixture, const char *url)
+static void go_to(struct notifier_fixture *fixture, const char *url)
 {
 	char why[256];
 
@@ -142,14 +142,14 @@ static void the_standard_limits_are_64_slots_and_10_seconds(void **state)
 static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 {
 	static const char trace[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.e58ed763-928c-4155-bee9-fdbaaadc15f3"),
 		.trace = slice_of(trace),
 		.body = SLICE("{\"text\":\"h\xc3\xa4llo\"}")};
 	struct hook_request request;
 
 	fixture->channel->ops->send(fixture->channel, &notice);
-	channel_fixture_gather(fixture, 1);
+	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(strncmp(request.head, "POST /hook?from=quipu HTTP/1.1\r\n", 32), 0);
 	assert_header(&request, "Content-Type", "application/json");
@@ -163,14 +163,14 @@ static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 
 static void a_large_body_is_not_announced_first(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	static char body[100 * 1024];
 	struct notice notice = {.id = SLICE("200.a"), .body = slice_make(body, sizeof(body))};
 	struct hook_request request;
 
 	memset(body, 'a', sizeof(body));
 	fixture->channel->ops->send(fixture->channel, &notice);
-	channel_fixture_gather(fixture, 1);
+	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(request.body_len, sizeof(body));
 	assert_header(&request, "Expect", NULL);
@@ -178,7 +178,7 @@ static void a_large_body_is_not_announced_first(void **state)
 
 static void every_try_has_the_same_key(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	for (size_t i = 0; i < 3; i++) {
 		struct hook_request request;
@@ -193,12 +193,12 @@ static void every_try_has_the_same_key(void **state)
 
 static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00-a-b-01")};
 	struct hook_request request;
 
 	fixture->channel->ops->send(fixture->channel, &notice);
-	channel_fixture_gather(fixture, 1);
+	notifier_fixture_gather(fixture, 1);
 	try(fixture, "200.b");
 	request = hook_server_request(fixture->server, 1);
 	assert_header(&request, "traceparent", NULL);
@@ -207,12 +207,12 @@ static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
 
 static void nothing_can_be_smuggled_into_the_head(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00\r\nX-Evil: 1")};
 	struct hook_request request;
 
 	fixture->channel->ops->send(fixture->channel, &notice);
-	channel_fixture_gather(fixture, 1);
+	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_header(&request, "X-Evil", NULL);
 	assert_header(&request, "traceparent", NULL);
@@ -225,7 +225,7 @@ static void nothing_can_be_smuggled_into_the_head(void **state)
 
 static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct hook_request request;
 	char url[128];
 
@@ -240,7 +240,7 @@ static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
 
 static void proxies_of_the_environment_are_not_used(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
 	setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
@@ -288,7 +288,7 @@ static void the_status_decides(void **state)
 
 static void a_redirect_is_not_followed(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	assert_fate(fixture, "moved.a", NOTICE_FAILED, "HTTP 302");
 	assert_int_equal(hook_server_count(fixture->server), 1);
@@ -296,7 +296,7 @@ static void a_redirect_is_not_followed(void **state)
 
 static void what_comes_before_the_answer_is_not_the_answer(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	assert_fate(fixture, "early.a", NOTICE_SENT, "");
 	assert_fate(
@@ -307,7 +307,7 @@ static void what_comes_before_the_answer_is_not_the_answer(void **state)
 
 static void a_connection_is_used_again(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	for (size_t i = 0; i < 5; i++) {
 		try(fixture, i % 2 ? "500.a" : "full.a");
@@ -317,7 +317,7 @@ static void a_connection_is_used_again(void **state)
 
 static void a_connection_that_was_closed_meanwhile_is_made_anew(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	for (int i = 0; i < 5; i++)
 		assert_fate(fixture, "close.a", NOTICE_FAILED,
@@ -327,14 +327,14 @@ static void a_connection_that_was_closed_meanwhile_is_made_anew(void **state)
 
 static void a_hanging_notice_does_not_hold_up_the_others(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	for (uint64_t i = 0; i < patient.slots - 1; i++)
-		channel_fixture_send(fixture, "hang.a", i);
+		notifier_fixture_send(fixture, "hang.a", i);
 	for (uint64_t i = 100; i < 120; i++) {
-		channel_fixture_send(fixture, "200.a", i);
-		channel_fixture_gather(fixture, i - 99);
-		assert_int_equal(channel_fixture_result(fixture, i)->fate, NOTICE_SENT);
+		notifier_fixture_send(fixture, "200.a", i);
+		notifier_fixture_gather(fixture, i - 99);
+		assert_int_equal(notifier_fixture_result(fixture, i)->fate, NOTICE_SENT);
 	}
 }
 
@@ -346,14 +346,14 @@ static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **stat
 		NOTICE_REFUSED, NOTICE_SENT, NOTICE_FAILED, NOTICE_FAILED, NOTICE_SENT,
 		NOTICE_FAILED, NOTICE_SENT};
 	static const struct webhook_limits in_time = {.slots = 16, .total_ns = 3 * NS_PER_S};
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	limit_to(fixture, &in_time);
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
-		channel_fixture_send(fixture, ids[i], i);
-	channel_fixture_gather(fixture, COUNT_OF(ids));
+		notifier_fixture_send(fixture, ids[i], i);
+	notifier_fixture_gather(fixture, COUNT_OF(ids));
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
-		assert_int_equal(channel_fixture_result(fixture, i)->fate, fates[i]);
+		assert_int_equal(notifier_fixture_result(fixture, i)->fate, fates[i]);
 }
 
 /* ---- bad answers ------------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **stat
 static void without_a_complete_head_there_is_no_answer(void **state)
 {
 	static const char lost[] = "the connection was lost before the answer";
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	assert_fate(fixture, "close.a", NOTICE_FAILED, lost);
 	assert_fate(fixture, "cuthead.a", NOTICE_FAILED, lost);
@@ -375,7 +375,7 @@ static void without_a_complete_head_there_is_no_answer(void **state)
 
 static void once_the_head_is_complete_the_status_stands(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	int64_t began_ms;
 
 	assert_fate(fixture, "cutbody.a", NOTICE_SENT, "");
@@ -405,7 +405,7 @@ static int reserve_port(int *port)
 
 static void a_refused_connection_is_told_as_such(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	char url[64];
 	int port, fd = reserve_port(&port);
 
@@ -419,7 +419,7 @@ static void a_refused_connection_is_told_as_such(void **state)
 /* A queue of 0 that holds one connection: Linux drops what else comes. */
 static void a_connection_that_is_not_answered_is_given_up(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int port, fd = reserve_port(&port), first = socket(AF_INET, SOCK_STREAM, 0);
@@ -437,7 +437,7 @@ static void a_connection_that_is_not_answered_is_given_up(void **state)
 
 static void a_certificate_that_is_not_trusted_is_refused(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	struct hook_server *server = hook_server_start(true);
 	char url[64];
 
@@ -449,14 +449,14 @@ static void a_certificate_that_is_not_trusted_is_refused(void **state)
 
 static void a_receiver_without_tls_is_no_receiver_of_https(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(fixture->server));
 	go_to(fixture, url);
 	assert_int_equal(try(fixture, "200.a")->fate, NOTICE_FAILED);
-	assert_string_not_equal(channel_fixture_result(fixture, 1)->error, "");
-	assert_null(strstr(channel_fixture_result(fixture, 1)->error, "127.0.0.1"));
+	assert_string_not_equal(notifier_fixture_result(fixture, 1)->error, "");
+	assert_null(strstr(notifier_fixture_result(fixture, 1)->error, "127.0.0.1"));
 	assert_int_equal(hook_server_count(fixture->server), 0);
 }
 
@@ -483,7 +483,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 
 static void an_unknown_name_is_told_as_such(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	go_to(fixture, "http://nobody.test/");
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "the name of the host is not known");
@@ -492,15 +492,15 @@ static void an_unknown_name_is_told_as_such(void **state)
 /* The libcurl of Debian 12 waits for the name server after all, unless told not to. */
 static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 	int64_t began_ms = steady_ms();
 
 	atomic_store(&name_server_answers, false);
 	go_to(fixture, "http://slow.test/");
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
-	channel_fixture_send(fixture, "200.b", 2);
-	channel_fixture_wait(fixture, 50);
+	notifier_fixture_send(fixture, "200.b", 2);
+	notifier_fixture_wait(fixture, 50);
 	fixture->channel->ops->free(fixture->channel); /* returns before the name server answers */
 	fixture->channel = NULL;
 	assert_true(atomic_load(&resolving) > 0);
@@ -512,12 +512,12 @@ static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 
 static void free_cuts_off_what_is_on_its_way_at_once(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
 	for (uint64_t i = 0; i < patient.slots; i++)
-		channel_fixture_send(fixture, i % 2 ? "hang.a" : "dribble.a", i);
-	channel_fixture_wait(fixture, 50);
-	channel_fixture_wait(fixture, 50);
+		notifier_fixture_send(fixture, i % 2 ? "hang.a" : "dribble.a", i);
+	notifier_fixture_wait(fixture, 50);
+	notifier_fixture_wait(fixture, 50);
 	hook_server_wait(fixture->server, patient.slots);
 	fixture->channel->ops->free(fixture->channel); /* none of them would ever end by itself */
 	fixture->channel = NULL;
@@ -525,10 +525,10 @@ static void free_cuts_off_what_is_on_its_way_at_once(void **state)
 
 static void a_notice_that_was_never_waited_for_is_freed(void **state)
 {
-	struct channel_fixture *fixture = *state;
+	struct notifier_fixture *fixture = *state;
 
-	channel_fixture_send(fixture, "200.a", 1);
-	channel_fixture_send(fixture, "", 2);
+	notifier_fixture_send(fixture, "200.a", 1);
+	notifier_fixture_send(fixture, "", 2);
 }
 
 int main(void)

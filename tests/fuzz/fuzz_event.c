@@ -1,6 +1,6 @@
 /* Entitlement events of anybody's: whatever is accepted is text in its bounds, and packs again. */
 #include "base/text.h"
-#include "services/entitlements/entitlement_event.h"
+#include "events/entitlement_event.h"
 #include "target.h"
 
 static void check_text(struct slice text)

@@ -4,8 +4,8 @@
  * body.
  */
 #include "base/text.h"
-#include "http/input.h"
 #include "http/router.h"
+#include "inbound/input.h"
 #include "target.h"
 
 static const struct int_rule amount_rule = {

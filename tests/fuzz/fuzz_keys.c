@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "access/api_keys.h"
 #include "access/guard.h"
-#include "access/keys.h"
 #include "target.h"
 
 static int make_file(struct slice text)

@@ -39,7 +39,7 @@ CONTRACTS = {
     "verify": ("sqlite", "postgres"),
     "cache": ("memory", "redis"),
     "bus": ("local", "kafka", "nats", "rabbitmq"),
-    "channel": ("log", "webhook"),
+    "notifier": ("log", "webhook"),
 }
 # Engines without a server are named in the environment; the others by tests/engines/with_server.py.
 WITHOUT_SERVER = {

@@ -5,7 +5,7 @@
 #ifndef QUIPU_TESTS_FAKE_STORE_DATA_H
 #define QUIPU_TESTS_FAKE_STORE_DATA_H
 
-#include "base/listeners.h"
+#include "adapters/shared/listeners.h"
 #include "fake_store.h"
 
 #define ROWS_MAX 64

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "http/input.h"
+#include "inbound/input.h"
 #include "waiting.h"
 
 #define BATCH_MAX 64

@@ -1,7 +1,7 @@
 /* The rules of entitlements, and the event that tells of a change. */
 #include "check.h"
 
-#include "services/entitlements/entitlement_event.h"
+#include "events/entitlement_event.h"
 #include "services/entitlements/entitlement_rules.h"
 
 static struct arena arena;

@@ -4,8 +4,8 @@
 #include <every_type.pb-c.h>
 #include <jansson.h>
 
-#include "http/input.h"
 #include "http/twirp.h"
+#include "inbound/input.h"
 
 #define SAME "/twirp/quipu.test.Echo/Same"
 #define REFUSE "/twirp/quipu.test.Echo/Refuse"

@@ -3,9 +3,9 @@
 
 #include "base/random.h"
 #include "effort.h"
-#include "services/unread/counter_rules.h"
-#include "services/unread/counters.h"
-#include "services/unread/message_event.h"
+#include "events/message_event.h"
+#include "services/counters/counter_rules.h"
+#include "services/counters/counters.h"
 
 static struct arena arena;
 

@@ -1,9 +1,9 @@
 #include "services/counts/counts.h"
 
 #include "base/hash.h"
-#include "http/input.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
 #include "services/counts/count_batch.h"
-#include "services/submit.h"
 
 #define QUERY_IDS_MAX 1000
 

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
+#include "admin/verify_keys.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "http/input.h"
-#include "services/verify_keys.h"
+#include "inbound/input.h"
 
 /* ---- counts ------------------------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /*
- * Counts for `quipu verify` (services/verify.h).
+ * Counts for `quipu verify` (admin/verify.h).
  *
  *   id               1 to 128 bytes without control characters
  *   in-the-future    last_updated_at is ahead of the store's time
@@ -13,8 +13,8 @@
 #ifndef QUIPU_SERVICES_COUNTS_VERIFY_H
 #define QUIPU_SERVICES_COUNTS_VERIFY_H
 
+#include "admin/verify.h"
 #include "services/counts/counts.h"
-#include "services/verify.h"
 
 /* `counts` outlives it. */
 struct verifier counts_verifier(const struct counts *counts);

@@ -1,8 +1,8 @@
 #include "services/entitlements/entitlement_batch.h"
 
 #include "base/uuid.h"
+#include "events/entitlement_event.h"
 #include "flow/groups.h"
-#include "services/entitlements/entitlement_event.h"
 
 /* Lower than every character that an id may have, so that the order of pairs is kept. */
 #define KEY_SEPARATOR '\x1f'

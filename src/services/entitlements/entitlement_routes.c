@@ -1,7 +1,7 @@
-#include "http/input.h"
+#include "events/entitlement_event.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
-#include "services/entitlements/entitlement_event.h"
-#include "services/submit.h"
 
 #define LIST_LIMIT 1000
 #define TRACE_ID_AT 3 /* in a traceparent: 00-<32 hex>-<16 hex>-01 */

@@ -1,8 +1,8 @@
 #include "services/entitlements/entitlement_verify.h"
 
-#include "services/entitlements/entitlement_event.h"
-#include "services/verify_claims.h"
-#include "services/verify_keys.h"
+#include "admin/verify_claims.h"
+#include "admin/verify_keys.h"
+#include "events/entitlement_event.h"
 
 #define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL)
 

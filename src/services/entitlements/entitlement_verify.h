@@ -1,5 +1,5 @@
 /*
- * Entitlements for `quipu verify` (services/verify.h): the row, its history and its events are
+ * Entitlements for `quipu verify` (admin/verify.h): the row, its history and its events are
  * written in one transaction, so one statement sees all of them or none. The id is
  * user_id:stock_keeping_unit, of events theirs.
  *
@@ -18,14 +18,14 @@
  *   outbox-differs   the event does not tell what the line tells
  *   in-the-future
  *
- * and what services/verify_claims.h says of the outbox and services/verify_keys.h of keys. That the
+ * and what admin/verify_claims.h says of the outbox and admin/verify_keys.h of keys. That the
  * oldest lines are there cannot be proved: --audit-keep-months may have taken them.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
 #define QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
 
+#include "admin/verify.h"
 #include "services/entitlements/entitlements.h"
-#include "services/verify.h"
 
 /* Published events are kept for so long. */
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)

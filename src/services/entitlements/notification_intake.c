@@ -1,5 +1,5 @@
 #include "base/uuid.h"
-#include "services/entitlements/entitlement_event.h"
+#include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"
 
 void notifications_committed(void *context)

@@ -1,6 +1,6 @@
-#include "http/input.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
 #include "services/entitlements/notifications.h"
-#include "services/submit.h"
 
 #define INBOX_LIMIT 50
 

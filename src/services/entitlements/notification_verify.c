@@ -1,6 +1,6 @@
 #include "services/entitlements/notification_verify.h"
 
-#include "services/verify_claims.h"
+#include "admin/verify_claims.h"
 
 static enum status look_at_states(
 	const void *context, struct session *session, struct verify_page *page)

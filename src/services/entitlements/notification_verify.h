@@ -1,5 +1,5 @@
 /*
- * Notifications for `quipu verify` (services/verify.h): what services/verify_claims.h says of their
+ * Notifications for `quipu verify` (admin/verify.h): what admin/verify_claims.h says of their
  * states, and
  *
  *   event-missing    one of the last 30 days whose event was not taken in, as far as
@@ -9,8 +9,8 @@
 #ifndef QUIPU_SERVICES_NOTIFICATION_VERIFY_H
 #define QUIPU_SERVICES_NOTIFICATION_VERIFY_H
 
+#include "admin/verify.h"
 #include "services/entitlements/notifications.h"
-#include "services/verify.h"
 
 /* Events that were taken in are remembered for so long, and as many attempts are made. */
 #define PROCESSED_KEPT_US (30 * 24 * 3600 * 1000000LL)

@@ -7,8 +7,8 @@
 #include "base/failpoint.h"
 #include "base/metrics.h"
 #include "base/uuid.h"
+#include "events/entitlement_event.h"
 #include "flow/claims.h"
-#include "services/entitlements/entitlement_event.h"
 #include "services/entitlements/notifications.h"
 
 #define RETRY_NS (100 * NS_PER_MS)

@@ -12,8 +12,8 @@
 #include "flow/intake.h"
 #include "flow/lane_set.h"
 #include "http/router.h"
-#include "ports/channel.h"
 #include "ports/notification_repository.h"
+#include "ports/notifier.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
 #define NOTIFICATIONS_TOPIC "notifications" /* announced when some were committed */

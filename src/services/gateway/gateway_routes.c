@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "http/input.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/limit_rules.h"
-#include "services/submit.h"
 
 #define MESSAGE_BYTES_MAX (16 * 1024)
 

@@ -1,7 +1,7 @@
 #include "services/gateway/limit_verify.h"
 
+#include "admin/verify_keys.h"
 #include "services/gateway/limit_rules.h"
-#include "services/verify_keys.h"
 
 static void check_counts(struct verify_page *page, const struct limit_row *row)
 {

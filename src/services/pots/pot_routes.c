@@ -4,10 +4,10 @@
 #include <pot.pb-c.h>
 
 #include "base/clock.h"
-#include "http/input.h"
 #include "http/twirp.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
 #include "services/pots/pot_batch.h"
-#include "services/submit.h"
 
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
 {

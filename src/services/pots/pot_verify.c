@@ -1,7 +1,7 @@
 #include "services/pots/pot_verify.h"
 
+#include "admin/verify_keys.h"
 #include "services/pots/pot_rules.h"
-#include "services/verify_keys.h"
 
 static struct slice number_id(struct verify_page *page, int64_t number)
 {

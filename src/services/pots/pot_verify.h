@@ -1,5 +1,5 @@
 /*
- * Pots for `quipu verify` (services/verify.h). All of a pot's rows are read in one statement, and
+ * Pots for `quipu verify` (admin/verify.h). All of a pot's rows are read in one statement, and
  * every change of a pot is one transaction, so that a sum is never seen half.
  *
  *   name            one that no pot can be given
@@ -11,13 +11,13 @@
  *   kind            coins of a kind that there is none of
  *   no-pot          coins of a pot that there is none of
  *
- * and what services/verify_keys.h says of keys.
+ * and what admin/verify_keys.h says of keys.
  */
 #ifndef QUIPU_SERVICES_POTS_VERIFY_H
 #define QUIPU_SERVICES_POTS_VERIFY_H
 
+#include "admin/verify.h"
 #include "services/pots/pots.h"
-#include "services/verify.h"
 
 /* `pots` outlives it. */
 struct verifier pots_verifier(const struct pots *pots);

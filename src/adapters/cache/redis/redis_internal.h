@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 #include "adapters/cache/redis/redis_cache.h"
+#include "adapters/shared/listeners.h"
 #include "base/arena.h"
-#include "base/listeners.h"
 #include "base/random.h"
 #include "base/slice.h"
 #include "base/status.h"

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 
 #include "adapters/cache/redis/redis_internal.h"
+#include "adapters/shared/announcements.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/topics.h"
 #include "base/uuid.h"
 
 #define RETRY_NS (200 * NS_PER_MS)

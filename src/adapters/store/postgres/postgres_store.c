@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "adapters/shared/listeners.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "adapters/store/postgres/postgres_waker.h"
 #include "base/clock.h"
-#include "base/listeners.h"
 #include "base/log.h"
 #include "base/metrics.h"
 

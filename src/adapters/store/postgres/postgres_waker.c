@@ -17,10 +17,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "adapters/shared/announcements.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/topics.h"
 
 #define CONNECT_MAX_NS (3 * NS_PER_S)
 #define SILENCE_MAX_NS (10 * NS_PER_S)

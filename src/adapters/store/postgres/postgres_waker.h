@@ -10,7 +10,7 @@
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_WAKER_H
 
-#include "base/listeners.h"
+#include "adapters/shared/listeners.h"
 
 struct pg_waker;
 

@@ -18,9 +18,9 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
+#include "adapters/shared/listeners.h"
 #include "adapters/store/sqlite/fair_lock.h"
 #include "adapters/store/sqlite/sqlite_store.h"
-#include "base/listeners.h"
 #include "base/metrics.h"
 
 #define SQLITE_STATEMENTS_MAX 64

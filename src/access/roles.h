@@ -1,0 +1,30 @@
+/*
+ * The roles that a process can play: one list for --roles, for the scopes of API keys and for the
+ * routes. Everything here is pure.
+ */
+#ifndef QUIPU_ACCESS_ROLES_H
+#define QUIPU_ACCESS_ROLES_H
+
+#include "base/slice.h"
+
+enum role {
+	ROLE_COUNTS = 1 << 0,
+	ROLE_GATEWAY = 1 << 1,
+	ROLE_SENDER = 1 << 2,
+	ROLE_ENTITLEMENTS = 1 << 3,
+	ROLE_NOTIFICATIONS = 1 << 4,
+	ROLE_POTS = 1 << 5,
+	ROLE_DIALOGS = 1 << 6,
+	ROLE_COUNTERS = 1 << 7,
+};
+
+#define ROLE_COUNT 8
+#define ROLES_ALL ((1U << ROLE_COUNT) - 1)
+
+/* "counts"; `index` is the place of its bit, below ROLE_COUNT. Static. */
+const char *role_name(size_t index);
+
+/* The bit of the role of that name, 0: there is none. */
+unsigned role_find(struct slice name);
+
+#endif

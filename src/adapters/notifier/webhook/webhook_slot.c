@@ -1,0 +1,227 @@
+#include "adapters/notifier/webhook/webhook_slot.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "adapters/notifier/webhook/webhook_notifier.h"
+#include "base/arena.h"
+
+#define HEADER_VALUE_MAX 512
+
+/* ---- the answer -------------------------------------------------------------------------- */
+
+/* Each line of each head, and of trailers; the empty line ends it. A 1xx is not the answer yet. */
+static size_t on_header(char *line, size_t size, size_t count, void *context)
+{
+	struct webhook_slot *slot = context;
+	long status = 0;
+
+	if (count == 0 || (line[0] != '\r' && line[0] != '\n'))
+		return size * count;
+	curl_easy_getinfo(slot->easy, CURLINFO_RESPONSE_CODE, &status);
+	if (status >= 200)
+		slot->status = status;
+	return size * count;
+}
+
+static size_t on_body(char *data, size_t size, size_t count, void *context)
+{
+	struct webhook_slot *slot = context;
+
+	(void)data;
+	slot->received += size * count;
+	return slot->received <= WEBHOOK_BODY_MAX ? size * count : CURL_WRITEFUNC_ERROR;
+}
+
+/* ---- the handle -------------------------------------------------------------------------- */
+
+#define SET(slot, option, value)                                                                   \
+	do {                                                                                       \
+		CURLcode set_code = curl_easy_setopt((slot)->easy, (option), (value));             \
+		assert(set_code == CURLE_OK);                                                      \
+		(void)set_code;                                                                    \
+	} while (0)
+
+static void set_limits(struct webhook_slot *slot)
+{
+	SET(slot, CURLOPT_TIMEOUT_MS, slot->settings->total_ms);
+	SET(slot, CURLOPT_CONNECTTIMEOUT_MS, slot->settings->connect_ms);
+	SET(slot, CURLOPT_PROTOCOLS_STR, "http,https");
+	SET(slot, CURLOPT_FOLLOWLOCATION, 0L);
+	SET(slot, CURLOPT_PROXY, ""); /* nor what http_proxy in the environment says */
+	SET(slot, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	SET(slot, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+	SET(slot, CURLOPT_NOSIGNAL, 1L);
+	/* Else libcurl would, at the end of the time, wait in curl_multi_perform() for a name
+	 * server that does not answer, and all other notices with it. */
+	SET(slot, CURLOPT_QUICK_EXIT, 1L);
+}
+
+void slot_init(struct webhook_slot *slot, const struct slot_settings *settings)
+{
+	slot->settings = settings;
+	slot->easy = curl_easy_init();
+	assert(slot->easy);
+	SET(slot, CURLOPT_PRIVATE, (void *)slot);
+	SET(slot, CURLOPT_URL, settings->url);
+	SET(slot, CURLOPT_USERAGENT, "quipu/" QUIPU_VERSION);
+	SET(slot, CURLOPT_POST, 1L);
+	SET(slot, CURLOPT_HEADERFUNCTION, on_header);
+	SET(slot, CURLOPT_HEADERDATA, (void *)slot);
+	SET(slot, CURLOPT_WRITEFUNCTION, on_body);
+	SET(slot, CURLOPT_WRITEDATA, (void *)slot);
+	set_limits(slot);
+}
+
+static void free_headers(struct webhook_slot *slot)
+{
+	SET(slot, CURLOPT_HTTPHEADER, NULL);
+	curl_slist_free_all(slot->headers);
+	slot->headers = NULL;
+}
+
+void slot_release(struct webhook_slot *slot)
+{
+	free_headers(slot);
+	curl_easy_cleanup(slot->easy);
+}
+
+struct webhook_slot *slot_of(CURL *easy)
+{
+	char *slot = NULL;
+
+	curl_easy_getinfo(easy, CURLINFO_PRIVATE, &slot);
+	assert(slot && ((struct webhook_slot *)(void *)slot)->easy == easy);
+	return (struct webhook_slot *)(void *)slot;
+}
+
+/* ---- the request ------------------------------------------------------------------------- */
+
+/* What can stand in a header without ending it or being taken apart. */
+static bool fits_header(struct slice value)
+{
+	for (size_t i = 0; i < value.len; i++) {
+		if (value.data[i] <= ' ' || value.data[i] > '~')
+			return false;
+	}
+	return value.len > 0 && value.len <= HEADER_VALUE_MAX;
+}
+
+static void add_header(struct webhook_slot *slot, const char *name, struct slice value)
+{
+	char line[HEADER_VALUE_MAX + 64];
+	struct curl_slist *longer;
+
+	snprintf(line, sizeof(line), "%s: %.*s", name, (int)value.len, value.data);
+	longer = curl_slist_append(slot->headers, line);
+	assert(longer);
+	slot->headers = longer;
+}
+
+bool slot_load(struct webhook_slot *slot, const struct notice *notice)
+{
+	assert(!slot->headers);
+	slot->result = (struct notice_result){.tag = notice->tag};
+	slot->status = 0;
+	slot->received = 0;
+	if (!fits_header(notice->id)) {
+		slot_refuse(slot, NOTICE_REFUSED, "its id cannot be sent in a header");
+		return false;
+	}
+	add_header(slot, "Content-Type", slice_of("application/json"));
+	add_header(slot, "Idempotency-Key", notice->id);
+	if (fits_header(notice->trace))
+		add_header(slot, "traceparent", notice->trace);
+	/* Without a value libcurl leaves the header out: no 100-continue, which costs a second
+	 * with receivers that do not know it. */
+	add_header(slot, "Expect", slice_of(""));
+	SET(slot, CURLOPT_HTTPHEADER, slot->headers);
+	SET(slot, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)notice->body.len);
+	SET(slot, CURLOPT_COPYPOSTFIELDS, notice->body.len > 0 ? notice->body.data : "");
+	return true;
+}
+
+/* ---- the result -------------------------------------------------------------------------- */
+
+static enum notice_fate fate_of(long status)
+{
+	if (status >= 200 && status <= 299)
+		return NOTICE_SENT;
+	if (status < 400 || status > 499 || status == 408 || status == 425 || status == 429)
+		return NOTICE_FAILED;
+	return NOTICE_REFUSED;
+}
+
+static void write_timeout(const struct webhook_slot *slot, char *error)
+{
+	curl_off_t ready_us = 0;
+	long limit_ms;
+
+	curl_easy_getinfo(slot->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+	limit_ms = ready_us > 0 ? slot->settings->total_ms : slot->settings->connect_ms;
+	snprintf(error, NOTICE_ERROR_SIZE, "no %s within %ld%s",
+		ready_us > 0 ? "answer" : "connection",
+		limit_ms % 1000 == 0 ? limit_ms / 1000 : limit_ms,
+		limit_ms % 1000 == 0 ? " s" : " ms");
+}
+
+static void write_unconnected(const struct webhook_slot *slot, char *error)
+{
+	long number = 0;
+
+	curl_easy_getinfo(slot->easy, CURLINFO_OS_ERRNO, &number);
+	if (number == ECONNREFUSED)
+		snprintf(error, NOTICE_ERROR_SIZE, "connection refused");
+	else
+		snprintf(error, NOTICE_ERROR_SIZE, "no connection: %s",
+			number ? strerror((int)number) : "unknown reason");
+}
+
+/* libcurl's own error buffer is not used, because it names host and URL. */
+static void write_error(const struct webhook_slot *slot, CURLcode code, char *error)
+{
+	switch (code) {
+	case CURLE_OPERATION_TIMEDOUT:
+		write_timeout(slot, error);
+		break;
+	case CURLE_COULDNT_CONNECT:
+		write_unconnected(slot, error);
+		break;
+	case CURLE_COULDNT_RESOLVE_HOST:
+		snprintf(error, NOTICE_ERROR_SIZE, "the name of the host is not known");
+		break;
+	case CURLE_PEER_FAILED_VERIFICATION:
+		snprintf(error, NOTICE_ERROR_SIZE, "the certificate is not trusted");
+		break;
+	case CURLE_OK:
+	case CURLE_GOT_NOTHING:
+	case CURLE_PARTIAL_FILE:
+	case CURLE_RECV_ERROR:
+	case CURLE_SEND_ERROR:
+		snprintf(error, NOTICE_ERROR_SIZE, "the connection was lost before the answer");
+		break;
+	default:
+		snprintf(error, NOTICE_ERROR_SIZE, "%s", curl_easy_strerror(code));
+	}
+}
+
+void slot_settle(struct webhook_slot *slot, CURLcode code)
+{
+	struct notice_result *result = &slot->result;
+
+	free_headers(slot);
+	result->fate = fate_of(slot->status);
+	if (slot->status == 0)
+		write_error(slot, code, result->error);
+	else if (result->fate != NOTICE_SENT)
+		snprintf(result->error, sizeof(result->error), "HTTP %ld", slot->status);
+}
+
+void slot_refuse(struct webhook_slot *slot, enum notice_fate fate, const char *error)
+{
+	free_headers(slot);
+	slot->result.fate = fate;
+	snprintf(slot->result.error, sizeof(slot->result.error), "%s", error);
+}

@@ -1,0 +1,38 @@
+/*
+ * Who wants to be told when something happens, by topic. Any thread may do anything with it; what
+ * is called must not block, nor add or remove listeners.
+ */
+#ifndef QUIPU_ADAPTERS_SHARED_LISTENERS_H
+#define QUIPU_ADAPTERS_SHARED_LISTENERS_H
+
+#include <pthread.h>
+#include <stddef.h>
+
+#define LISTENERS_MAX 16
+
+struct listener {
+	const char *topic;
+	void (*heard)(void *context);
+	void *context;
+};
+
+struct listeners {
+	pthread_mutex_t lock; /* guards the rest; held while listeners are called */
+	struct listener items[LISTENERS_MAX];
+	size_t count;
+};
+
+void listeners_init(struct listeners *listeners);
+void listeners_release(struct listeners *listeners);
+
+/* `topic` must live as long as the list. */
+void listeners_add(struct listeners *listeners, const char *topic, void (*heard)(void *context),
+	void *context);
+
+/* When it returns, nothing is called with this context any more. */
+void listeners_remove(struct listeners *listeners, void *context);
+
+/* Calls those of `topic`, or everybody if it is NULL. */
+void listeners_call(struct listeners *listeners, const char *topic);
+
+#endif

@@ -1,0 +1,486 @@
+#include "cli/dead_letter_command.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/table.h"
+
+#define WORDS_ANY SIZE_MAX
+
+#define LIMIT_DEFAULT 100
+#define LIMIT_MAX 1000000
+#define PAGE_MAX 100
+
+const char *const dlq_flags[] = {"limit", "why", NULL};
+const char *const outbox_flags[] = {"since", NULL};
+
+static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison"};
+
+#define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
+
+/* One use of a command. */
+struct call {
+	const struct operands *operands;
+	const char *const *words; /* behind the verb */
+	size_t word_count;
+	struct client *client;
+	struct arena arena;
+};
+
+struct verb {
+	const char *name;
+	const char *usage;
+	size_t words_least;
+	size_t words_most;
+	const char *flag; /* the one of the command's own flags that it takes, NULL: none */
+	bool needs_flag;
+	int (*run)(struct call *call);
+};
+
+/* ---- telling ----------------------------------------------------------------------------- */
+
+/* Prints why something was not done, and returns `code`. What a server says is not trusted. */
+QP_PRINTF(2, 3)
+static int fail(int code, const char *format, ...)
+{
+	char message[4096];
+	struct arena arena;
+	struct buffer line;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	arena_init(&arena, sizeof(message));
+	line = buffer_make(&arena, sizeof(message));
+	text_escape_log(&line, slice_of(message));
+	fprintf(stderr, "quipu: %.*s\n", (int)line.len, line.data);
+	arena_release(&arena);
+	return code;
+}
+
+/* Control characters that JSON itself leaves as they are could still steer a terminal. */
+static void print_json(const json_t *value)
+{
+	char *text = json_dumps(value, JSON_COMPACT);
+	bool odd;
+
+	assert(text);
+	odd = text_has_control(slice_of(text));
+	free(text);
+	json_dumpf(value, stdout, JSON_INDENT(2) | (odd ? JSON_ENSURE_ASCII : 0));
+	putchar('\n');
+}
+
+/* The role that would have the route does not run there. */
+static bool is_missing_route(const struct client_answer *answer)
+{
+	struct slice code = client_text(answer->json, "code");
+
+	return slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
+	       slice_is(code, status_code(STATUS_ROLE_NOT_HERE));
+}
+
+static void write_missing_role(struct call *call, const char *what, char why[CLIENT_WHY_SIZE])
+{
+	snprintf(why, CLIENT_WHY_SIZE, "the quipu at %s runs no role with %s",
+		client_server(call->client), what);
+}
+
+/* ---- names of dead letters --------------------------------------------------------------- */
+
+struct letter_name {
+	const char *kind;
+	const char *id;
+};
+
+static bool read_name(const char *word, struct letter_name *name)
+{
+	for (size_t i = 0; i < KIND_COUNT; i++) {
+		size_t len = strlen(kinds[i]);
+
+		if (strncmp(word, kinds[i], len) == 0 && word[len] == '/' && word[len + 1]) {
+			*name = (struct letter_name){.kind = kinds[i], .id = word + len + 1};
+			return true;
+		}
+	}
+	return false;
+}
+
+/* All words as names; NULL: one is none, and that has been said. */
+static struct letter_name *read_names(struct call *call)
+{
+	struct letter_name *names = arena_array(&call->arena, struct letter_name, call->word_count);
+
+	for (size_t i = 0; i < call->word_count; i++) {
+		if (read_name(call->words[i], &names[i]))
+			continue;
+		fail(EXIT_USAGE,
+			"\"%s\" names no dead letter; one is written as quipu dlq list shows it: "
+			"outbox/ID, notification/ID or poison/ID",
+			call->words[i]);
+		return NULL;
+	}
+	return names;
+}
+
+/* /operator/dlq/outbox/17 and perhaps /replay. */
+static const char *target_of(struct call *call, const struct letter_name *name, const char *action)
+{
+	struct buffer target = buffer_make(&call->arena, 128);
+
+	buffer_format(&target, "/operator/dlq/%s/", name->kind);
+	buffer_percent(&target, slice_of(name->id));
+	buffer_text(&target, action);
+	buffer_char(&target, '\0');
+	return target.data;
+}
+
+/* true: the answer is a success; else `why` says what is the matter. */
+static bool is_success(struct call *call, const struct letter_name *name,
+	const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
+{
+	char what[64];
+
+	if (answer->http_status >= 200 && answer->http_status <= 299)
+		return true;
+	snprintf(what, sizeof(what), "dead letters of the kind %s", name->kind);
+	if (is_missing_route(answer))
+		write_missing_role(call, what, why);
+	else
+		client_read_problem(call->client, answer, why);
+	return false;
+}
+
+/* ---- dlq list ---------------------------------------------------------------------------- */
+
+struct list {
+	struct table table; /* its first row is the head */
+	size_t rows_max;
+	bool is_served; /* by the server, at least one kind */
+};
+
+static void add_head(struct list *list)
+{
+	const struct slice cells[TABLE_COLUMNS] = {SLICE("ID"), SLICE("EVENT TYPE"),
+		SLICE("AGGREGATE KEY"), SLICE("ATTEMPTS"), SLICE("SINCE"), SLICE("ERROR")};
+
+	table_add(&list->table, cells);
+}
+
+static void add_letter(struct list *list, const char *kind, const json_t *letter)
+{
+	struct buffer name = buffer_make(list->table.arena, 64);
+	struct buffer attempts = buffer_make(list->table.arena, 16);
+	json_t *count = json_object_get(letter, "attempt_count");
+	struct slice cells[TABLE_COLUMNS] = {[1] = client_text(letter, "event_type"),
+		[2] = client_text(letter, "aggregate_key"),
+		[4] = client_text(letter, "created_at"),
+		[5] = client_text(letter, "error")};
+
+	buffer_format(&name, "%s/", kind);
+	buffer_add(&name, client_text(letter, "id"));
+	if (json_is_integer(count))
+		buffer_int(&attempts, json_integer_value(count));
+	cells[0] = buffer_slice(&name);
+	cells[3] = buffer_slice(&attempts);
+	table_add(&list->table, cells);
+}
+
+/* Adds a page; false: there is nothing behind it that would be shown. */
+static bool add_page(struct list *list, const char *kind, const struct client_answer *answer)
+{
+	const json_t *letters = json_object_get(answer->json, "letters");
+	size_t count = json_array_size(letters);
+
+	for (size_t i = 0; i < count && list->table.count < list->rows_max; i++)
+		add_letter(list, kind, json_array_get(letters, i));
+	return count > 0 && list->table.count < list->rows_max && answer->next[0];
+}
+
+/* Asks for a page and adds it; `target` becomes that of the next one, "" behind the last. */
+static bool list_page(struct call *call, struct list *list, const char *kind,
+	char target[CLIENT_TARGET_SIZE], char *why)
+{
+	struct client_answer answer;
+	bool ok = true;
+
+	if (!client_get(call->client, target, &answer, why))
+		return false;
+	target[0] = '\0';
+	if (answer.http_status == 200) {
+		list->is_served = true;
+		if (add_page(list, kind, &answer))
+			memcpy(target, answer.next, CLIENT_TARGET_SIZE);
+	} else if (!is_missing_route(&answer)) {
+		client_read_problem(call->client, &answer, why);
+		ok = false;
+	}
+	client_answer_release(&answer);
+	return ok;
+}
+
+static bool list_kind(struct call *call, struct list *list, const char *kind, char *why)
+{
+	size_t left = list->rows_max - list->table.count;
+	char target[CLIENT_TARGET_SIZE];
+
+	if (left == 0)
+		return true;
+	snprintf(target, sizeof(target), "/operator/dlq/%s?limit=%zu", kind,
+		left < PAGE_MAX ? left : PAGE_MAX);
+	while (target[0]) {
+		if (!list_page(call, list, kind, target, why))
+			return false;
+	}
+	return true;
+}
+
+static void print_list(const struct list *list, int64_t limit)
+{
+	size_t letters = list->table.count - 1;
+
+	bool has_more = letters > (size_t)limit;
+
+	if (letters == 0)
+		puts("no dead letters");
+	else
+		table_print(&list->table, list->table.count - has_more, stdout);
+	fflush(stdout);
+	if (has_more)
+		fprintf(stderr, "quipu: there are more than %lld; see them with --limit\n",
+			(long long)limit);
+}
+
+/* Asks for one more than is shown, to know whether there are more. */
+static int dlq_list(struct call *call)
+{
+	const char *text = operands_flag(call->operands, "limit");
+	struct list list = {.table.arena = &call->arena};
+	char why[CLIENT_WHY_SIZE];
+	int64_t limit = LIMIT_DEFAULT;
+
+	if (text && (!text_to_int(slice_of(text), &limit) || limit < 1 || limit > LIMIT_MAX))
+		return fail(EXIT_USAGE, "--limit must be a number from 1 to %d, not \"%s\"",
+			LIMIT_MAX, text);
+	list.rows_max = (size_t)limit + 2;
+	add_head(&list);
+	for (size_t i = 0; i < KIND_COUNT; i++) {
+		if (!list_kind(call, &list, kinds[i], why))
+			return fail(EXIT_FAILURE, "%s", why);
+	}
+	if (!list.is_served) {
+		write_missing_role(call, "dead letters", why);
+		return fail(EXIT_FAILURE, "%s", why);
+	}
+	print_list(&list, limit);
+	return EXIT_SUCCESS;
+}
+
+/* ---- dlq show, replay, discard ----------------------------------------------------------- */
+
+static int dlq_show(struct call *call)
+{
+	struct letter_name *name = read_names(call);
+	struct client_answer answer;
+	char why[CLIENT_WHY_SIZE];
+	bool ok;
+
+	if (!name)
+		return EXIT_USAGE;
+	if (!client_get(call->client, target_of(call, name, ""), &answer, why))
+		return fail(EXIT_FAILURE, "%s", why);
+	ok = is_success(call, name, &answer, why);
+	if (ok)
+		print_json(answer.json);
+	client_answer_release(&answer);
+	return ok ? EXIT_SUCCESS : fail(EXIT_FAILURE, "%s", why);
+}
+
+/* Does the same to every letter. One that fails does not stop the rest; a lost server does. */
+static int settle_letters(
+	struct call *call, const char *action, struct slice body, const char *done)
+{
+	struct letter_name *names = read_names(call);
+	int code = EXIT_SUCCESS;
+
+	if (!names)
+		return EXIT_USAGE;
+	for (size_t i = 0; i < call->word_count; i++) {
+		const char *target = target_of(call, &names[i], action);
+		struct client_answer answer;
+		char why[CLIENT_WHY_SIZE];
+
+		if (!client_post(call->client, target, body, &answer, why))
+			return fail(EXIT_FAILURE, "%s: %s", call->words[i], why);
+		if (is_success(call, &names[i], &answer, why))
+			printf("%s: %s\n", call->words[i], done);
+		else
+			code = fail(EXIT_FAILURE, "%s: %s", call->words[i], why);
+		fflush(stdout);
+		client_answer_release(&answer);
+	}
+	return code;
+}
+
+static int dlq_replay(struct call *call)
+{
+	return settle_letters(call, "/replay", (struct slice){0}, "replayed");
+}
+
+static int dlq_discard(struct call *call)
+{
+	struct slice why = slice_of(operands_flag(call->operands, "why"));
+	struct buffer body = buffer_make(&call->arena, why.len + 16);
+
+	if (text_is_blank(why) || !text_is_utf8(why))
+		return fail(EXIT_USAGE, "--why must say why, in UTF-8");
+	buffer_text(&body, "{\"why\":");
+	buffer_json_string(&body, why);
+	buffer_char(&body, '}');
+	return settle_letters(call, "/discard", buffer_slice(&body), "discarded");
+}
+
+/* ---- outbox resend ----------------------------------------------------------------------- */
+
+/* A time, or how long ago it was. */
+static bool read_since(const char *text, int64_t *time_us)
+{
+	int64_t ago_us;
+
+	if (text_to_time_us(slice_of(text), time_us))
+		return true;
+	if (!text_to_duration_us(slice_of(text), &ago_us) || ago_us <= 0)
+		return false;
+	return !__builtin_sub_overflow(clock_wall_us(&clock_system), ago_us, time_us);
+}
+
+static int tell_resent(struct call *call, const struct client_answer *answer)
+{
+	const json_t *resent = json_object_get(answer->json, "resent");
+	char why[CLIENT_WHY_SIZE];
+
+	if (answer->http_status == 200 && json_is_integer(resent)) {
+		long long count = json_integer_value(resent);
+
+		printf("%lld event%s will be sent again\n", count, count == 1 ? "" : "s");
+		return EXIT_SUCCESS;
+	}
+	if (is_missing_route(answer))
+		write_missing_role(call, "an outbox", why);
+	else
+		client_read_problem(call->client, answer, why);
+	return fail(EXIT_FAILURE, "%s", why);
+}
+
+/* Where to ask for it; NULL: there is no such outbox. */
+static const char *resend_target(const struct call *call)
+{
+	const char *outbox = call->word_count > 0 ? call->words[0] : "outbox";
+
+	if (strcmp(outbox, "outbox") == 0)
+		return "/operator/outbox/resend";
+	return strcmp(outbox, "dialog-outbox") == 0 ? "/operator/dialog-outbox/resend" : NULL;
+}
+
+static int outbox_resend(struct call *call)
+{
+	const char *since = operands_flag(call->operands, "since");
+	const char *target = resend_target(call);
+	struct buffer body = buffer_make(&call->arena, 64);
+	struct client_answer answer;
+	char why[CLIENT_WHY_SIZE];
+	int64_t since_us;
+	int code;
+
+	if (!target)
+		return fail(EXIT_USAGE,
+			"there are outbox (of entitlements) and dialog-outbox, not \"%s\"",
+			call->words[0]);
+	if (!read_since(since, &since_us))
+		return fail(EXIT_USAGE,
+			"--since must be a time such as 2026-01-08T07:10:00Z, or how long ago, "
+			"such as 24h, not \"%s\"",
+			since);
+	buffer_text(&body, "{\"since\":\"");
+	buffer_time(&body, since_us);
+	buffer_text(&body, "\"}");
+	if (!client_post(call->client, target, buffer_slice(&body), &answer, why))
+		return fail(EXIT_FAILURE, "%s", why);
+	code = tell_resent(call, &answer);
+	client_answer_release(&answer);
+	return code;
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+static bool fits(const struct verb *verb, const struct operands *operands)
+{
+	size_t words = operands->word_count - 1;
+	bool has_flag = verb->flag && operands_flag(operands, verb->flag);
+
+	for (size_t i = 0; operands->flags[i]; i++) {
+		bool takes = verb->flag && strcmp(verb->flag, operands->flags[i]) == 0;
+
+		if (operands->values[i] && !takes)
+			return false;
+	}
+	return words >= verb->words_least && words <= verb->words_most &&
+	       (has_flag || !verb->needs_flag);
+}
+
+static int run_verb(
+	const struct verb *verb, const struct settings *settings, const struct operands *operands)
+{
+	struct call call = {
+		.operands = operands,
+		.words = operands->words + 1,
+		.word_count = operands->word_count - 1,
+	};
+	char why[CLIENT_WHY_SIZE];
+	int code;
+
+	if (!fits(verb, operands))
+		return fail(EXIT_USAGE, "this is used as: quipu %s", verb->usage);
+	call.client = client_open(settings, why);
+	if (!call.client)
+		return fail(EXIT_USAGE, "%s", why);
+	arena_init(&call.arena, 64 * 1024);
+	code = verb->run(&call);
+	arena_release(&call.arena);
+	client_close(call.client);
+	return code;
+}
+
+int dlq_run(const struct settings *settings, const struct operands *operands)
+{
+	static const struct verb verbs[] = {
+		{"list", "dlq list [--limit N]", 0, 0, "limit", false, dlq_list},
+		{"show", "dlq show KIND/ID", 1, 1, NULL, false, dlq_show},
+		{"replay", "dlq replay KIND/ID...", 1, WORDS_ANY, NULL, false, dlq_replay},
+		{"discard", "dlq discard KIND/ID... --why TEXT", 1, WORDS_ANY, "why", true,
+			dlq_discard},
+	};
+	const char *name = operands->word_count > 0 ? operands->words[0] : "";
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (strcmp(name, verbs[i].name) == 0)
+			return run_verb(&verbs[i], settings, operands);
+	}
+	return fail(EXIT_USAGE, "quipu dlq is followed by list, show, replay or discard");
+}
+
+int outbox_run(const struct settings *settings, const struct operands *operands)
+{
+	static const struct verb resend = {"resend", "outbox resend [dialog-outbox] --since TIME",
+		0, 1, "since", true, outbox_resend};
+
+	if (operands->word_count > 0 && strcmp(operands->words[0], resend.name) == 0)
+		return run_verb(&resend, settings, operands);
+	return fail(EXIT_USAGE, "quipu outbox is followed by resend");
+}

@@ -1,0 +1,343 @@
+#include "cli/verify_command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/text.h"
+#include "cli/client.h"
+
+#define UNREAD "unread"
+
+const char *const verify_flags[] = {OWN_SWITCH "repair", OWN_SWITCH "json", NULL};
+
+static const char *const known_services[] = {
+	"counts", "limits", "entitlements", "notifications", "pots", UNREAD, NULL};
+
+struct verify {
+	struct client *client;
+	struct arena arena; /* of one request */
+	bool wants_repair;
+	bool json;
+	bool is_one_of_many; /* each line says of which */
+
+	/* Of the service that is looked at. */
+	const char *service;
+	bool repairs;
+	bool is_silent;
+	long long checked;
+	long long differences;
+	long long repaired;
+};
+
+static int fail(int code, const char *why)
+{
+	fprintf(stderr, "quipu: %s\n", why);
+	return code;
+}
+
+static bool is_unread(const struct verify *verify)
+{
+	return strcmp(verify->service, UNREAD) == 0;
+}
+
+/* ---- what the server answers ------------------------------------------------------------- */
+
+static void explain_absence(const struct verify *verify, char *why)
+{
+	if (!verify->service)
+		snprintf(why, CLIENT_WHY_SIZE, "nothing that runs there can be verified");
+	else if (is_unread(verify))
+		snprintf(why, CLIENT_WHY_SIZE,
+			"dialogs and counters do not both run there; name a server where they do "
+			"with --server");
+	else
+		snprintf(why, CLIENT_WHY_SIZE,
+			"%s: the role does not run there; name a server where it does with "
+			"--server",
+			verify->service);
+}
+
+/* false: `why` says what the server answered. */
+static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
+{
+	struct slice code = client_text(answer->json, "code");
+
+	if (answer->http_status == 200)
+		return true;
+	if (slice_is(code, status_code(STATUS_ROUTE_NOT_FOUND)) ||
+		slice_is(code, status_code(STATUS_ROLE_NOT_HERE)))
+		explain_absence(verify, why);
+	else
+		client_read_problem(verify->client, answer, why);
+	return false;
+}
+
+/* ---- repairing --------------------------------------------------------------------------- */
+
+static bool repair(struct verify *verify, struct slice user_id, long long *repaired, char *why)
+{
+	struct buffer target = buffer_make(&verify->arena, 128);
+	struct client_answer answer;
+	bool done;
+
+	buffer_text(&target, "/operator/verify/unread/");
+	buffer_percent(&target, user_id);
+	buffer_text(&target, "/repair");
+	buffer_char(&target, '\0');
+	if (!client_post(verify->client, target.data, (struct slice){0}, &answer, why))
+		return false;
+	done = is_good(verify, &answer, why);
+	*repaired = json_integer_value(json_object_get(answer.json, "repaired"));
+	client_answer_release(&answer);
+	return done;
+}
+
+/* ---- telling ----------------------------------------------------------------------------- */
+
+/* The difference as the server tells it, behind the name of its service. */
+static void tell_json(struct verify *verify, const json_t *difference)
+{
+	char *members = json_dumps(difference, JSON_COMPACT);
+
+	printf("{\"service\":\"%s\",%s\n", verify->service, members + 1);
+	free(members);
+}
+
+static void tell(struct verify *verify, const json_t *difference)
+{
+	struct buffer line = buffer_make(&verify->arena, 256);
+
+	if (verify->json) {
+		tell_json(verify, difference);
+		return;
+	}
+	text_escape_log(&line, client_text(difference, "detail"));
+	buffer_char(&line, '\0');
+	printf("%s%s%s\n", verify->is_one_of_many ? verify->service : "",
+		verify->is_one_of_many ? ": " : "", line.data);
+}
+
+static bool take_difference(struct verify *verify, const json_t *difference, char *why)
+{
+	long long repaired = 0;
+
+	if (!verify->is_silent)
+		tell(verify, difference);
+	verify->differences++;
+	if (verify->repairs && !repair(verify, client_text(difference, "userId"), &repaired, why))
+		return false;
+	verify->repaired += repaired;
+	return true;
+}
+
+/* ---- pages ------------------------------------------------------------------------------- */
+
+static bool take_page(struct verify *verify, const json_t *page, char *why)
+{
+	const json_t *differences = json_object_get(page, "differences");
+
+	verify->checked += json_integer_value(json_object_get(page, "checked"));
+	for (size_t i = 0; i < json_array_size(differences); i++) {
+		if (!take_difference(verify, json_array_get(differences, i), why))
+			return false;
+	}
+	return true;
+}
+
+/* Asks for the page after `*after`, which moves on; it is empty behind the last. */
+static bool ask_page(struct verify *verify, char **after, char *why)
+{
+	struct buffer target = buffer_make(&verify->arena, 128);
+	struct client_answer answer;
+	bool good;
+
+	buffer_format(&target, "/operator/verify/%s?after=", verify->service);
+	buffer_percent(&target, slice_of(*after));
+	buffer_char(&target, '\0');
+	if (!client_get(verify->client, target.data, &answer, why))
+		return false;
+	good = is_good(verify, &answer, why) && take_page(verify, answer.json, why);
+	free(*after);
+	*after = qp_strdup(good && client_text(answer.json, "next").data
+				   ? json_string_value(json_object_get(answer.json, "next"))
+				   : "");
+	client_answer_release(&answer);
+	return good;
+}
+
+static bool ask_all(struct verify *verify, char *why)
+{
+	char *after = qp_strdup("");
+	bool good = true;
+
+	verify->checked = verify->differences = 0;
+	do {
+		arena_reset(&verify->arena);
+		good = ask_page(verify, &after, why);
+	} while (good && *after);
+	free(after);
+	return good;
+}
+
+/* ---- services ---------------------------------------------------------------------------- */
+
+/* "1,204" */
+static const char *grouped(long long number, char text[32])
+{
+	char digits[32];
+	int len = snprintf(digits, sizeof(digits), "%lld", number);
+	int out = 0;
+
+	for (int i = 0; i < len; i++) {
+		if (i > 0 && (len - i) % 3 == 0)
+			text[out++] = ',';
+		text[out++] = digits[i];
+	}
+	text[out] = '\0';
+	return text;
+}
+
+static void conclude_unread(const struct verify *verify)
+{
+	const char *prefix = verify->is_one_of_many ? UNREAD ": " : "";
+
+	if (verify->differences == 0)
+		printf("%s%lld users, all counters are right%s\n", prefix, verify->checked,
+			verify->repaired > 0 ? " now" : "");
+	else
+		printf("%s%lld users, %lld counters differ%s\n", prefix, verify->checked,
+			verify->differences,
+			verify->is_silent ? ", and cannot be repaired"
+					  : "; what is still on its way looks so too");
+}
+
+static void conclude(const struct verify *verify)
+{
+	char checked[32], differences[32];
+
+	if (verify->json && is_unread(verify))
+		printf("{\"service\":\"" UNREAD "\",\"checked\":%lld,\"users\":%lld,"
+		       "\"differences\":%lld,\"repaired\":%lld}\n",
+			verify->checked, verify->checked, verify->differences, verify->repaired);
+	else if (verify->json)
+		printf("{\"service\":\"%s\",\"checked\":%lld,\"differences\":%lld}\n",
+			verify->service, verify->checked, verify->differences);
+	else if (is_unread(verify))
+		conclude_unread(verify);
+	else if (verify->differences == 0)
+		printf("%s: %s checked, all right\n", verify->service,
+			grouped(verify->checked, checked));
+	else
+		printf("%s: %s checked, %s differ\n", verify->service,
+			grouped(verify->checked, checked),
+			grouped(verify->differences, differences));
+}
+
+/* Looks again after a repair, in silence: what differs now could not be repaired. */
+static bool look_again(struct verify *verify, char *why)
+{
+	verify->repairs = false;
+	verify->is_silent = true;
+	return ask_all(verify, why);
+}
+
+static void tell_failure(struct verify *verify, const char *why)
+{
+	struct buffer text = buffer_make(&verify->arena, 128);
+
+	if (verify->json) {
+		buffer_json_string(&text, slice_of(why));
+		buffer_char(&text, '\0');
+		printf("{\"service\":\"%s\",\"error\":%s}\n", verify->service, text.data);
+	}
+	fail(EXIT_FAILURE, why);
+}
+
+static int run_service(struct verify *verify, const char *service)
+{
+	char why[CLIENT_WHY_SIZE];
+
+	verify->service = service;
+	verify->repairs = verify->wants_repair;
+	verify->is_silent = false;
+	verify->repaired = 0;
+	if (!ask_all(verify, why) ||
+		(verify->repairs && verify->differences > 0 && !look_again(verify, why))) {
+		tell_failure(verify, why);
+		return EXIT_FAILURE;
+	}
+	conclude(verify);
+	return verify->differences == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int run_all(struct verify *verify)
+{
+	struct client_answer answer;
+	const json_t *services;
+	char why[CLIENT_WHY_SIZE];
+	int code = EXIT_SUCCESS;
+
+	verify->is_one_of_many = true;
+	if (!client_get(verify->client, "/operator/verify", &answer, why))
+		return fail(EXIT_FAILURE, why);
+	if (!is_good(verify, &answer, why)) {
+		client_answer_release(&answer);
+		return fail(EXIT_FAILURE, why);
+	}
+	services = json_object_get(answer.json, "services");
+	for (size_t i = 0; i < json_array_size(services); i++) {
+		const char *service = json_string_value(json_array_get(services, i));
+
+		if (service && run_service(verify, service) != EXIT_SUCCESS)
+			code = EXIT_FAILURE;
+	}
+	client_answer_release(&answer);
+	return code;
+}
+
+/* ---- running ----------------------------------------------------------------------------- */
+
+static bool is_known(const char *service)
+{
+	size_t i = 0;
+
+	while (known_services[i] && strcmp(known_services[i], service) != 0)
+		i++;
+	return known_services[i] != NULL;
+}
+
+static const char *wrong_use(const struct verify *verify, const struct operands *operands)
+{
+	if (operands->word_count > 1 ||
+		(operands->word_count == 1 && !is_known(operands->words[0])))
+		return "this is used as: quipu verify "
+		       "[counts|limits|entitlements|notifications|pots|unread] [--repair] [--json]";
+	if (verify->wants_repair &&
+		(operands->word_count == 0 || strcmp(operands->words[0], UNREAD) != 0))
+		return "only unread can be repaired: quipu verify unread --repair";
+	return NULL;
+}
+
+int verify_run(const struct settings *settings, const struct operands *operands)
+{
+	struct verify verify = {
+		.wants_repair = operands_flag(operands, "repair") != NULL,
+		.json = operands_flag(operands, "json") != NULL,
+	};
+	const char *wrong = wrong_use(&verify, operands);
+	char why[CLIENT_WHY_SIZE];
+	int code;
+
+	if (wrong)
+		return fail(EXIT_USAGE, wrong);
+	verify.client = client_open(settings, why);
+	if (!verify.client)
+		return fail(EXIT_USAGE, why);
+	arena_init(&verify.arena, 16 * 1024);
+	code = operands->word_count == 1 ? run_service(&verify, operands->words[0])
+					 : run_all(&verify);
+	arena_release(&verify.arena);
+	client_close(verify.client);
+	return code;
+}

@@ -1,0 +1,45 @@
+/*
+ * The event that tells of a change: quipu.entitlements.v1.EntitlementEvent of
+ * proto/entitlements.proto, packed and read. Pure.
+ */
+#ifndef QUIPU_EVENTS_ENTITLEMENT_EVENT_H
+#define QUIPU_EVENTS_ENTITLEMENT_EVENT_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/slice.h"
+
+#define ENTITLEMENT_GRANTED "EntitlementGranted"
+#define ENTITLEMENT_REVOKED "EntitlementRevoked"
+
+struct entitlement_event {
+	struct slice event_id;
+	struct slice event_type;
+	int64_t occurred_us;
+	struct slice user_id;
+	struct slice unit; /* stock_keeping_unit */
+	struct slice source;
+	struct slice source_id;
+	int64_t version;
+};
+
+/* `user_id:stock_keeping_unit`, for people and for ordering; not always unique. */
+struct slice entitlement_aggregate_key(
+	struct arena *arena, struct slice user_id, struct slice unit);
+
+/* The packed event, in memory of `arena`. */
+struct slice entitlement_event_pack(struct arena *arena, const struct entitlement_event *event);
+
+/*
+ * Reads a packed event of anybody's; texts are in memory of `arena`. NULL: it is good; else a
+ * static sentence says what is wrong with it, and `event` is not to be used.
+ */
+const char *entitlement_event_unpack(
+	struct arena *arena, struct slice packed, struct entitlement_event *event);
+
+/* The event as the members of a JSON object, without braces. */
+void entitlement_event_write_json(struct buffer *body, const struct entitlement_event *event);
+
+#endif

@@ -1,0 +1,120 @@
+#include "events/message_event.h"
+
+#include <ctype.h>
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "base/text.h"
+
+#define ID_BYTES_MAX 128
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+static void write_message(struct buffer *body, const struct message_event *event)
+{
+	buffer_text(body, ",\"message\":{");
+	buffer_member(body, event->is_read ? "userId" : "recipientId", event->user_id);
+	buffer_member(body, "messageId", event->message_id);
+	if (!event->is_read)
+		buffer_member(body, "senderId", event->sender_id);
+	buffer_member_time(body, "timestamp", event->at_us);
+	buffer_char(body, '}');
+}
+
+struct slice message_event_write(struct arena *arena, const struct message_event *event,
+	struct slice event_id, const char *name_space)
+{
+	struct buffer body = buffer_make(arena, 512);
+
+	buffer_char(&body, '{');
+	buffer_member(&body, "messageId", event_id);
+	buffer_format(&body, ",\"messageType\":[\"urn:message:%s:%s\"]", name_space,
+		event->is_read ? MESSAGE_READ : MESSAGE_NEW);
+	write_message(&body, event);
+	buffer_member_time(&body, "sentTime", event->at_us);
+	buffer_text(&body, ",\"headers\":{}}");
+	return buffer_slice(&body);
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
+/* A member under its camelCase name or the same in PascalCase. */
+static json_t *member(const json_t *object, const char *name)
+{
+	json_t *value = json_object_get(object, name);
+	char pascal[32];
+
+	if (value)
+		return value;
+	snprintf(pascal, sizeof(pascal), "%s", name);
+	pascal[0] = (char)toupper((unsigned char)pascal[0]);
+	return json_object_get(object, pascal);
+}
+
+/* {NULL, 0}: it is missing or no id. */
+static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
+{
+	const json_t *value = member(object, name);
+	struct slice id = slice_make(json_string_value(value), json_string_length(value));
+
+	if (!json_is_string(value) || id.len == 0 || id.len > ID_BYTES_MAX || text_has_control(id))
+		return (struct slice){0};
+	return arena_copy(arena, id);
+}
+
+/* Whether an envelope names this kind of message; one that names none may be any. */
+static bool is_of_kind(const json_t *envelope, const char *kind)
+{
+	const json_t *types = member(envelope, "messageType");
+	size_t index;
+	json_t *type;
+
+	if (!json_is_array(types) || json_array_size(types) == 0)
+		return true;
+	json_array_foreach(types, index, type)
+	{
+		const char *urn = json_string_value(type);
+		const char *name = urn ? strrchr(urn, ':') : NULL;
+
+		if (name && strcmp(name + 1, kind) == 0)
+			return true;
+	}
+	return false;
+}
+
+static const char *read_message(
+	struct arena *arena, const json_t *message, struct message_event *event)
+{
+	const json_t *time = member(message, "timestamp");
+	struct slice text = slice_make(json_string_value(time), json_string_length(time));
+
+	event->user_id = read_id(arena, message, event->is_read ? "userId" : "recipientId");
+	if (!event->user_id.data)
+		return event->is_read ? "its userId is missing or no id"
+				      : "its recipientId is missing or no id";
+	event->message_id = read_id(arena, message, "messageId");
+	if (!event->message_id.data)
+		return "its messageId is missing or no id";
+	event->sender_id = read_id(arena, message, "senderId");
+	if (!json_is_string(time) || !text_to_time_us(text, &event->at_us))
+		return "its timestamp is missing or not a time";
+	return NULL;
+}
+
+const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *body = json_parse_object(text, why);
+	json_t *message = member(body, "message");
+	const char *wrong;
+
+	if (!body)
+		return "it is not a JSON object";
+	if (json_is_object(message) &&
+		!is_of_kind(body, event->is_read ? MESSAGE_READ : MESSAGE_NEW))
+		wrong = "its messageType is another";
+	else
+		wrong = read_message(arena, json_is_object(message) ? message : body, event);
+	json_decref(body);
+	return wrong;
+}

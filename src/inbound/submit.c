@@ -1,0 +1,53 @@
+#include "inbound/submit.h"
+
+#include "base/hash.h"
+#include "http/router.h"
+
+/* Keys are told apart by method, route template and who asks, so that one key can be used once on
+ * each. */
+static struct slice key_scope(struct request *request, struct slice user_id)
+{
+	struct buffer scope = buffer_make(&request->arena, 64 + user_id.len);
+
+	buffer_text(&scope, request->route->method);
+	buffer_char(&scope, ' ');
+	buffer_text(&scope, request->route->path);
+	if (request->caller.kind == CALLER_KEY) {
+		buffer_text(&scope, " key=");
+		buffer_add(&scope, request->caller.name);
+	}
+	if (user_id.len > 0) {
+		buffer_char(&scope, ' ');
+		buffer_add(&scope, user_id);
+	}
+	return buffer_slice(&scope);
+}
+
+void submit_write(struct input *input, struct lane_set *lanes, struct write *write)
+{
+	submit_write_of(input, lanes, write, (struct slice){0});
+}
+
+void submit_write_of(
+	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id)
+{
+	struct request *request = input->request;
+	struct slice key = input_idempotency_key(input);
+	struct command *command = &write->command;
+
+	if (input_refuse(input))
+		return;
+	if (key.data) {
+		struct slice identity[3] = {request->method, request->path.raw, request->body};
+
+		write_set_key(write, &request->arena, key_scope(request, user_id), key, identity);
+	}
+	command->hash = hash_bytes(command->key);
+	request_submit(request, lane_set_writer(lanes, command->hash), command);
+}
+
+void submit_read(struct input *input, struct lane_set *lanes, struct read *read)
+{
+	if (!input_refuse(input))
+		request_submit(input->request, lane_set_reader(lanes), &read->command);
+}

@@ -1,0 +1,155 @@
+#include "services/counters/counter_feed.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "runtime/bell.h"
+
+#define LOOK_NS (5 * NS_PER_S) /* without an announcement */
+#define SELDOM_NS (3600 * NS_PER_S)
+#define PAUSE_NS (20 * NS_PER_MS)  /* between two looks, however much is announced */
+#define RETRY_NS (200 * NS_PER_MS) /* after a store that did not answer */
+#define CHUNK 1000
+
+struct counter_feed {
+	struct counters *counters;
+	struct session *session;
+	struct arena arena;
+	struct bell bell;
+	pthread_t thread;
+};
+
+/* This thread announces what it has published itself. */
+static _Thread_local bool is_own;
+
+static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)
+{
+	struct buffer data = buffer_make(arena, row->user_id.len + 128);
+
+	counter_write(&data, row);
+	hub_publish(hub, row->user_id, row->version, buffer_slice(&data));
+}
+
+void counter_feed_publish(struct counters *counters, struct arena *arena,
+	const struct counter_row *rows, size_t count)
+{
+	struct store *store = counters->store;
+	struct cache *cache = counters->cache;
+
+	for (size_t i = 0; i < count; i++) {
+		if (hub_wants(counters->hub, rows[i].user_id))
+			publish(counters->hub, arena, &rows[i]);
+	}
+	is_own = true;
+	store->ops->announce(store, COUNTERS_TOPIC);
+	is_own = false;
+	if (cache)
+		cache->ops->announce(cache, COUNTERS_TOPIC);
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+static int compare_ids(const void *a, const void *b)
+{
+	return slice_compare(*(const struct slice *)a, *(const struct slice *)b);
+}
+
+/* Sorted ids, at most CHUNK. */
+static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t count)
+{
+	struct counter_row *rows = arena_array(&feed->arena, struct counter_row, count);
+
+	for (size_t i = 0; i < count; i++)
+		rows[i].user_id = ids[i];
+	if (feed->counters->repository->find(feed->session, rows, count) != STATUS_OK)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].exists)
+			publish(feed->counters->hub, &feed->arena, &rows[i]);
+	}
+	return true;
+}
+
+/* Reads the counts of everybody who has a stream. false: the store does not answer. */
+static bool look_at_all(struct counter_feed *feed)
+{
+	struct slice *ids;
+	size_t count;
+
+	arena_reset(&feed->arena);
+	count = hub_keys(feed->counters->hub, &feed->arena, &ids);
+	qsort(ids, count, sizeof(*ids), compare_ids);
+	for (size_t first = 0; first < count; first += CHUNK) {
+		size_t left = count - first;
+
+		if (!look_up(feed, ids + first, left < CHUNK ? left : CHUNK))
+			return false;
+	}
+	return true;
+}
+
+static int64_t look_interval_ns(void)
+{
+	return IS_SWITCHED_OFF("counters.look") ? SELDOM_NS : LOOK_NS;
+}
+
+static void *feed_main(void *argument)
+{
+	struct counter_feed *feed = argument;
+
+	pthread_setname_np(pthread_self(), "feed");
+	while (!bell_is_stopping(&feed->bell)) {
+		bool answered = look_at_all(feed);
+
+		bell_pause(&feed->bell, answered ? PAUSE_NS : RETRY_NS);
+		if (answered)
+			bell_wait(&feed->bell, look_interval_ns());
+	}
+	return NULL;
+}
+
+static void hear(void *context)
+{
+	struct counter_feed *feed = context;
+
+	if (!is_own)
+		bell_ring(&feed->bell);
+}
+
+struct counter_feed *counter_feed_start(struct counters *counters)
+{
+	struct counter_feed *feed = qp_calloc(1, sizeof(*feed));
+	struct store *store = counters->store;
+	struct cache *cache = counters->cache;
+	int failed;
+
+	feed->counters = counters;
+	feed->session = store->ops->open_session(store, SESSION_READ);
+	arena_init(&feed->arena, 64 * 1024);
+	bell_init(&feed->bell);
+	store->ops->listen(store, COUNTERS_TOPIC, hear, feed);
+	if (cache)
+		cache->ops->listen(cache, COUNTERS_TOPIC, hear, feed);
+	failed = pthread_create(&feed->thread, NULL, feed_main, feed);
+	assert(!failed);
+	return feed;
+}
+
+void counter_feed_stop(struct counter_feed *feed)
+{
+	struct store *store = feed->counters->store;
+	struct cache *cache = feed->counters->cache;
+
+	store->ops->unlisten(store, feed);
+	if (cache)
+		cache->ops->unlisten(cache, feed);
+	bell_stop(&feed->bell);
+	pthread_join(feed->thread, NULL);
+	session_close(feed->session);
+	bell_release(&feed->bell);
+	arena_release(&feed->arena);
+	free(feed);
+}

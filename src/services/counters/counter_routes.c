@@ -1,0 +1,107 @@
+#include "inbound/input.h"
+#include "inbound/submit.h"
+#include "services/counters/counter_lookup.h"
+#include "services/counters/counter_verify.h"
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+/* The only writes are repairs. */
+static void committed(void *context)
+{
+	struct counters *counters = context;
+
+	unread_verify_committed(counters->verifier);
+}
+
+struct lane_service counters_lane_service(struct counters *counters)
+{
+	return (struct lane_service){
+		.name = "counters",
+		.context = counters,
+		.committed = committed,
+		.look_up = counter_look_up,
+	};
+}
+
+/* ---- looking ----------------------------------------------------------------------------- */
+
+static struct counter_lookup *new_lookup(struct input *input)
+{
+	struct counter_lookup *lookup = arena_new(&input->request->arena, struct counter_lookup);
+
+	input_check_id(input, "userId", input->request->params[0]);
+	lookup->read.command.key = input->request->params[0];
+	return lookup;
+}
+
+static void submit_lookup(struct counters *counters, struct request *request, bool is_list)
+{
+	struct counter_lookup *lookup;
+	struct input input;
+
+	input_init(&input, request);
+	lookup = new_lookup(&input);
+	lookup->is_list = is_list;
+	submit_read(&input, counters->lanes, &lookup->read);
+}
+
+static void get_counter(void *counters, struct request *request)
+{
+	submit_lookup(counters, request, false);
+}
+
+static void get_counters(void *counters, struct request *request)
+{
+	submit_lookup(counters, request, true);
+}
+
+/* ---- the stream -------------------------------------------------------------------------- */
+
+/* The current value is known: the stream begins with it, or with a later one that came meanwhile.
+ */
+static void begin_stream(struct request *request, struct command *command)
+{
+	struct counter_lookup *lookup = (struct counter_lookup *)command;
+
+	if (command->answer.http_status != 200) {
+		request_answer(request, command->answer);
+		return;
+	}
+	stream_offer(lookup->stream, lookup->version, command->answer.body);
+	stream_start(lookup->stream);
+}
+
+/* Subscribed before the value is looked up, so that nothing in between is missed. */
+static void get_stream(void *context, struct request *request)
+{
+	struct counters *counters = context;
+	struct counter_lookup *lookup;
+	struct input input;
+
+	input_init(&input, request);
+	lookup = new_lookup(&input);
+	if (input_refuse(&input))
+		return;
+	lookup->stream = hub_subscribe(counters->hub, request, request->params[0]);
+	if (lookup->stream)
+		request_submit_then(request, lane_set_reader(counters->lanes),
+			&lookup->read.command, begin_stream);
+}
+
+void counters_add_routes(struct counters *counters, struct router *router)
+{
+	const struct route routes[] = {
+		{"GET", "/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
+			counters, 0},
+		{"GET", "/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+		{"GET", "/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream, counters,
+			0},
+		{"GET", "/api/v1/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
+			counters, 0},
+		{"GET", "/api/v1/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+		{"GET", "/api/v1/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream,
+			counters, 0},
+	};
+
+	router_add_all(router, "counters", routes, sizeof(routes) / sizeof(routes[0]));
+}

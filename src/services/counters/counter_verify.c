@@ -1,0 +1,328 @@
+#include "services/counters/counter_verify.h"
+
+#include "base/clock.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
+#include "services/counters/counter_feed.h"
+
+#define MESSAGES_MAX 1000 /* of one user that are read at a time */
+
+/* ---- comparing --------------------------------------------------------------------------- */
+
+/* The next users of both sides, sorted. */
+struct sides {
+	struct unread_count *messages;
+	size_t message_count;
+	struct counter_row *rows;
+	size_t row_count;
+	struct slice horizon; /* both sides are complete up to this user; empty: for all */
+};
+
+static struct session *open_messages(const struct unread_verifier *verifier)
+{
+	return verifier->messages_store->ops->open_session(verifier->messages_store, SESSION_READ);
+}
+
+static enum status read_messages(
+	const struct unread_verifier *verifier, const struct verify_page *page, struct sides *sides)
+{
+	struct session *session = open_messages(verifier);
+	enum status status = verifier->messages->count_unread(session, page->arena,
+		page->rows.after[0], page->rows.limit, sides->messages, &sides->message_count);
+
+	session_close(session);
+	return status;
+}
+
+/* The lower of two; an empty one is above all. */
+static struct slice lower(struct slice a, struct slice b)
+{
+	if (a.len == 0 || b.len == 0)
+		return a.len == 0 ? b : a;
+	return slice_compare(a, b) < 0 ? a : b;
+}
+
+static enum status read_sides(const struct unread_verifier *verifier, struct session *session,
+	const struct verify_page *page, struct sides *sides)
+{
+	size_t limit = page->rows.limit;
+	enum status status;
+
+	sides->messages = arena_array(page->arena, struct unread_count, limit);
+	sides->rows = arena_array(page->arena, struct counter_row, limit);
+	status = read_messages(verifier, page, sides);
+	if (status == STATUS_OK)
+		status = verifier->counters->repository->list(session, page->arena,
+			page->rows.after[0], limit, sides->rows, &sides->row_count);
+	if (status != STATUS_OK)
+		return status;
+	if (sides->message_count == limit)
+		sides->horizon = sides->messages[limit - 1].user_id;
+	if (sides->row_count == limit)
+		sides->horizon = lower(sides->horizon, sides->rows[limit - 1].user_id);
+	return STATUS_OK;
+}
+
+static void differ(struct verify_page *page, struct slice user_id, int64_t unread, int64_t counted)
+{
+	struct buffer members = buffer_make(page->arena, 96);
+	struct buffer sentence = buffer_make(page->arena, user_id.len + 64);
+
+	buffer_text(&members, ",\"userId\":");
+	buffer_json_string(&members, user_id);
+	buffer_format(&members, ",\"unread\":%lld,\"counted\":%lld", (long long)unread,
+		(long long)counted);
+	buffer_add(&sentence, user_id);
+	buffer_format(&sentence, " has %lld unread, and %lld are counted", (long long)unread,
+		(long long)counted);
+	verify_differ_with(
+		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));
+}
+
+/* Walks both sides together; returns how many users there were. */
+static size_t compare_sides(const struct sides *sides, struct verify_page *page)
+{
+	size_t m = 0, r = 0, users = 0;
+
+	while (m < sides->message_count || r < sides->row_count) {
+		struct slice left =
+			m < sides->message_count ? sides->messages[m].user_id : (struct slice){0};
+		struct slice right =
+			r < sides->row_count ? sides->rows[r].user_id : (struct slice){0};
+		struct slice user_id = lower(left, right);
+		int64_t unread = 0, counted = 0;
+
+		if (sides->horizon.len > 0 && slice_compare(user_id, sides->horizon) > 0)
+			break;
+		if (slice_equal(left, user_id))
+			unread = sides->messages[m++].count;
+		if (slice_equal(right, user_id))
+			counted = sides->rows[r++].count;
+		if (unread != counted)
+			differ(page, user_id, unread, counted);
+		users++;
+	}
+	return users;
+}
+
+static enum status look(const void *context, struct session *session, struct verify_page *page)
+{
+	struct sides sides = {0};
+	enum status status = read_sides(context, session, page, &sides);
+
+	if (status != STATUS_OK)
+		return status;
+	page->checked = compare_sides(&sides, page);
+	buffer_add(&page->position, sides.horizon);
+	return STATUS_OK;
+}
+
+struct verifier unread_verifier(const struct unread_verifier *verifier)
+{
+	static const struct verify_part part = {"users", look};
+
+	return (struct verifier){
+		.name = "unread",
+		.counted_as = "users",
+		.parts = &part,
+		.part_count = 1,
+		.context = verifier,
+		.lanes = &verifier->counters->lanes,
+	};
+}
+
+/* ---- repairing --------------------------------------------------------------------------- */
+
+struct repair {
+	struct write write; /* all with one key, so that one committer has them all */
+	struct unread_verifier *verifier;
+	struct slice user_id;
+};
+
+/* Messages of a user that one side has as unread and the other has not. */
+struct gap {
+	struct counter_message *missing; /* unread, and not counted */
+	size_t missing_count;
+	struct counter_message *surplus; /* counted, and not unread */
+	size_t surplus_count;
+	bool has_more; /* there may be more behind the last id that was compared */
+	struct slice last;
+};
+
+static struct counter_message known(struct slice user_id, struct slice message_id)
+{
+	return (struct counter_message){.user_id = user_id,
+		.message_id = message_id,
+		.event_us = clock_wall_us(&clock_system)};
+}
+
+/* Compares a page of each side, both sorted by message. */
+static void find_gap(struct slice user_id, const struct message *unread, size_t unread_count,
+	const struct counter_message *counted, size_t counted_count, struct gap *gap)
+{
+	size_t u = 0, c = 0;
+
+	gap->has_more = unread_count == MESSAGES_MAX || counted_count == MESSAGES_MAX;
+	while (u < unread_count || c < counted_count) {
+		struct slice left = u < unread_count ? unread[u].id : (struct slice){0};
+		struct slice right = c < counted_count ? counted[c].message_id : (struct slice){0};
+		struct slice id = lower(left, right);
+
+		/* A side that ends here may go on in the next page. */
+		if ((left.len == 0 && unread_count == MESSAGES_MAX) ||
+			(right.len == 0 && counted_count == MESSAGES_MAX))
+			break;
+		if (!slice_equal(right, id))
+			gap->missing[gap->missing_count++] = known(user_id, id);
+		if (!slice_equal(left, id))
+			gap->surplus[gap->surplus_count++] = known(user_id, id);
+		u += slice_equal(left, id);
+		c += slice_equal(right, id);
+		gap->last = id;
+	}
+}
+
+/* Sessions of their own, because these look outside of any transaction. */
+static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
+{
+	const struct counters *counters = repair->verifier->counters;
+	struct slice user_id = repair->user_id, after = gap->last;
+	struct message *unread = arena_array(arena, struct message, MESSAGES_MAX);
+	struct counter_message *counted = arena_array(arena, struct counter_message, MESSAGES_MAX);
+	struct session *there = open_messages(repair->verifier);
+	struct session *here = counters->store->ops->open_session(counters->store, SESSION_READ);
+	size_t unread_count = 0, counted_count = 0;
+	enum status status = repair->verifier->messages->list_unread(
+		there, arena, user_id, after, MESSAGES_MAX, unread, &unread_count);
+
+	if (status == STATUS_OK)
+		status = counters->repository->list_unread(
+			here, arena, user_id, after, MESSAGES_MAX, counted, &counted_count);
+	if (status == STATUS_OK)
+		find_gap(user_id, unread, unread_count, counted, counted_count, gap);
+	session_close(there);
+	session_close(here);
+	return status;
+}
+
+static enum status count(const struct repair *repair, struct session *session,
+	struct counter_counting *counting, size_t *repaired)
+{
+	enum status status = counter_count(repair->verifier->counters, session, counting);
+
+	*repaired += counting->changed;
+	return status;
+}
+
+/* One page of the user's messages. */
+static enum status repair_page(const struct repair *repair, struct session *session,
+	struct arena *arena, struct gap *gap, size_t *repaired)
+{
+	struct counter_counting fresh = {.arena = arena}, read = {.arena = arena, .is_read = true};
+	enum status status;
+
+	gap->missing = arena_array(arena, struct counter_message, MESSAGES_MAX);
+	gap->surplus = arena_array(arena, struct counter_message, MESSAGES_MAX);
+	gap->missing_count = gap->surplus_count = 0;
+	status = read_gap(repair, arena, gap);
+	fresh.messages = gap->missing;
+	fresh.count = gap->missing_count;
+	read.messages = gap->surplus;
+	read.count = gap->surplus_count;
+	if (status == STATUS_OK)
+		status = count(repair, session, &fresh, repaired);
+	if (status == STATUS_OK)
+		status = count(repair, session, &read, repaired);
+	return status;
+}
+
+/* Kept as an id only: what is committed in the end is looked up afterwards. */
+static void note_repaired(const struct repair *repair)
+{
+	struct unread_verifier *verifier = repair->verifier;
+
+	if (verifier->repaired_count < REPAIRED_MAX)
+		verifier->repaired[verifier->repaired_count++] =
+			arena_copy(&verifier->arena, repair->user_id);
+}
+
+void unread_verify_committed(struct unread_verifier *verifier)
+{
+	struct counters *counters = verifier->counters;
+
+	for (size_t i = 0; i < verifier->repaired_count; i++) {
+		struct counter_row row = {.user_id = verifier->repaired[i]};
+
+		if (counters->repository->find(verifier->session, &row, 1) == STATUS_OK &&
+			row.exists)
+			counters_tell(counters, verifier->cache, &verifier->arena, &row, 1);
+	}
+	verifier->repaired_count = 0;
+	arena_reset(&verifier->arena);
+}
+
+void unread_verify_open(struct unread_verifier *verifier)
+{
+	struct store *store = verifier->counters->store;
+	struct cache *cache = verifier->counters->cache;
+
+	arena_init(&verifier->arena, 16 * 1024);
+	verifier->session = store->ops->open_session(store, SESSION_READ);
+	if (cache)
+		verifier->cache = cache->ops->open_session(cache);
+}
+
+void unread_verify_close(struct unread_verifier *verifier)
+{
+	session_close(verifier->session);
+	if (verifier->cache)
+		verifier->cache->ops->close(verifier->cache);
+	arena_release(&verifier->arena);
+}
+
+static enum status decide(struct write *write, struct session *session, struct arena *arena)
+{
+	struct repair *repair = (struct repair *)write;
+	struct buffer body = buffer_make(write->command.arena, 64);
+	struct gap gap = {.has_more = true};
+	size_t repaired = 0;
+
+	note_repaired(repair);
+	while (gap.has_more) {
+		enum status status = repair_page(repair, session, arena, &gap, &repaired);
+
+		if (status != STATUS_OK)
+			return status;
+	}
+	buffer_text(&body, "{\"userId\":");
+	buffer_json_string(&body, repair->user_id);
+	buffer_format(&body, ",\"repaired\":%zu}", repaired);
+	write_answer(write, answer_json(200, buffer_slice(&body)));
+	return STATUS_OK;
+}
+
+static void post_repair(void *context, struct request *request)
+{
+	struct unread_verifier *verifier = context;
+	struct repair *repair = arena_new(&request->arena, struct repair);
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "userId", request->params[0]);
+	input_read_body(&input);
+	repair->verifier = verifier;
+	repair->write.decide = decide;
+	repair->user_id = request->params[0];
+	repair->write.command.key = slice_of("repair");
+	submit_write(&input, verifier->counters->lanes, &repair->write);
+}
+
+void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router)
+{
+	const struct route routes[] = {
+		{"POST", "/operator/verify/unread/{userId}/repair", ACCESS_ADMIN, post_repair,
+			verifier, 0},
+	};
+
+	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));
+}

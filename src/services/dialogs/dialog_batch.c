@@ -1,0 +1,277 @@
+#include "services/dialogs/dialog_batch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/uuid.h"
+#include "events/message_event.h"
+
+/* What one transaction writes. */
+struct changes {
+	const struct dialogs *dialogs;
+	struct arena *arena;
+	int64_t now_us;
+	struct message *messages;
+	size_t message_count;
+	struct message_mark *marks; /* sorted, each once */
+	size_t mark_count;
+	struct outbox_event *events;
+	size_t event_count;
+};
+
+static struct slice new_id(struct arena *arena, int64_t now_us)
+{
+	char *id = arena_alloc(arena, UUID_SIZE);
+
+	uuid_of_time(now_us, id);
+	return slice_of(id);
+}
+
+static void add_event(struct changes *changes, const struct message_event *event,
+	const struct dialog_command *command)
+{
+	struct slice id = new_id(changes->arena, changes->now_us);
+
+	changes->events[changes->event_count++] = (struct outbox_event){
+		.id = id,
+		.type = slice_of(event->is_read ? MESSAGE_READ : MESSAGE_NEW),
+		.key = event->user_id,
+		.trace = command->traceparent,
+		.payload = message_event_write(
+			changes->arena, event, id, changes->dialogs->name_space),
+		.occurred_us = changes->now_us,
+	};
+}
+
+/* ---- sends ------------------------------------------------------------------------------- */
+
+static struct answer answer_sent(struct arena *arena, const struct message *message)
+{
+	struct buffer body = buffer_make(arena, 128);
+
+	buffer_text(&body, "{\"status\":\"Message sent\",\"messageId\":");
+	buffer_json_string(&body, message->id);
+	buffer_text(&body, ",\"createdAt\":\"");
+	buffer_time(&body, message->created_us);
+	buffer_text(&body, "\"}");
+	return answer_json(200, buffer_slice(&body));
+}
+
+static void run_send(struct changes *changes, struct dialog_command *command)
+{
+	struct message *message = &changes->messages[changes->message_count++];
+	struct message_event event = {
+		.user_id = command->receiver_id,
+		.sender_id = command->user_id,
+		.at_us = changes->now_us,
+	};
+
+	*message = (struct message){
+		.receiver_id = command->receiver_id,
+		.id = new_id(changes->arena, changes->now_us),
+		.sender_id = command->user_id,
+		.text = command->text,
+		.created_us = changes->now_us,
+	};
+	event.message_id = message->id;
+	add_event(changes, &event, command);
+	write_answer(&command->write, answer_sent(command->write.command.arena, message));
+}
+
+/* ---- reads ------------------------------------------------------------------------------- */
+
+static int compare_marks(const void *a, const void *b)
+{
+	const struct message_mark *left = a, *right = b;
+	int order = slice_compare(left->receiver_id, right->receiver_id);
+
+	return order ? order : slice_compare(left->id, right->id);
+}
+
+static void collect_marks(struct changes *changes, const struct write_batch *batch)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct dialog_command *command =
+			(const struct dialog_command *)batch->writes[i];
+
+		for (size_t k = 0; k < command->message_count; k++)
+			changes->marks[changes->mark_count++] = (struct message_mark){
+				.receiver_id = command->user_id, .id = command->message_ids[k]};
+	}
+	qsort(changes->marks, changes->mark_count, sizeof(*changes->marks), compare_marks);
+	for (size_t i = 0; i < changes->mark_count; i++) {
+		if (kept == 0 || compare_marks(&changes->marks[kept - 1], &changes->marks[i]) != 0)
+			changes->marks[kept++] = changes->marks[i];
+	}
+	changes->mark_count = kept;
+}
+
+static struct message_mark *mark_of(
+	const struct changes *changes, const struct dialog_command *command, struct slice id)
+{
+	struct message_mark wanted = {.receiver_id = command->user_id, .id = id};
+	struct message_mark *mark = bsearch(&wanted, changes->marks, changes->mark_count,
+		sizeof(*changes->marks), compare_marks);
+
+	assert(mark);
+	return mark;
+}
+
+/* Of several who read the same message, the first has read it. */
+static size_t take_marks(struct changes *changes, struct dialog_command *command)
+{
+	size_t taken = 0;
+
+	for (size_t i = 0; i < command->message_count; i++) {
+		struct message_mark *mark = mark_of(changes, command, command->message_ids[i]);
+		struct message_event event = {
+			.is_read = true,
+			.user_id = mark->receiver_id,
+			.message_id = mark->id,
+			.at_us = changes->now_us,
+		};
+
+		if (!mark->was_unread)
+			continue;
+		mark->was_unread = false;
+		add_event(changes, &event, command);
+		taken++;
+	}
+	return taken;
+}
+
+static struct answer answer_read(const struct dialog_command *command, size_t updated)
+{
+	struct buffer body = buffer_make(command->write.command.arena, 96);
+
+	if (command->verb == DIALOG_READ_MANY)
+		buffer_format(&body, "{\"status\":\"%zu messages marked as read\"", updated);
+	else if (updated == 1)
+		buffer_text(&body, "{\"status\":\"Message marked as read\"");
+	else
+		buffer_text(&body, "{\"status\":\"Message was read already\"");
+	buffer_format(&body, ",\"updated\":%zu}", updated);
+	return answer_json(200, buffer_slice(&body));
+}
+
+static void run_read(struct changes *changes, struct dialog_command *command)
+{
+	struct arena *arena = command->write.command.arena;
+	struct slice first = command->message_ids[0];
+
+	if (command->verb == DIALOG_READ_ONE && !mark_of(changes, command, first)->exists) {
+		write_answer(&command->write, answer_problem(arena, STATUS_MESSAGE_NOT_FOUND,
+						      "\"%.*s\" is not a message to this user",
+						      (int)first.len, first.data));
+		return;
+	}
+	write_answer(&command->write, answer_read(command, take_marks(changes, command)));
+}
+
+/* ---- the batch --------------------------------------------------------------------------- */
+
+static struct changes make_changes(const struct dialogs *dialogs, const struct write_batch *batch)
+{
+	struct changes changes = {.dialogs = dialogs, .arena = batch->arena};
+	size_t reads = 0;
+
+	for (size_t i = 0; i < batch->count; i++)
+		reads += ((const struct dialog_command *)batch->writes[i])->message_count;
+	changes.now_us = clock_wall_us(&clock_system);
+	changes.messages = arena_array(batch->arena, struct message, batch->count);
+	changes.marks = arena_array(batch->arena, struct message_mark, reads);
+	changes.events = arena_array(batch->arena, struct outbox_event, batch->count + reads);
+	return changes;
+}
+
+static enum status write_changes(struct session *session, const struct changes *changes)
+{
+	const struct dialogs *dialogs = changes->dialogs;
+	enum status status = STATUS_OK;
+
+	if (changes->message_count > 0)
+		status = dialogs->repository->put(
+			session, changes->messages, changes->message_count);
+	if (status == STATUS_OK && changes->event_count > 0)
+		status = dialogs->outbox->put(session, changes->events, changes->event_count);
+	return status;
+}
+
+enum status dialog_decide(void *context, struct session *session, const struct write_batch *batch)
+{
+	const struct dialogs *dialogs = context;
+	struct changes changes = make_changes(dialogs, batch);
+
+	collect_marks(&changes, batch);
+	if (changes.mark_count > 0) {
+		enum status status =
+			dialogs->repository->mark(session, changes.marks, changes.mark_count);
+
+		if (status != STATUS_OK)
+			return status;
+	}
+	for (size_t i = 0; i < batch->count; i++) {
+		struct dialog_command *command = (struct dialog_command *)batch->writes[i];
+
+		if (command->verb == DIALOG_SEND)
+			run_send(&changes, command);
+		else
+			run_read(&changes, command);
+	}
+	return write_changes(session, &changes);
+}
+
+/* ---- looking up -------------------------------------------------------------------------- */
+
+static void write_message(struct buffer *body, const struct message *message)
+{
+	buffer_char(body, '{');
+	buffer_member(body, "id", message->id);
+	buffer_member(body, "senderId", message->sender_id);
+	buffer_member(body, "receiverId", message->receiver_id);
+	buffer_member(body, "text", message->text);
+	buffer_member_time(body, "createdAt", message->created_us);
+	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
+}
+
+/* The newest of them, oldest first. */
+static struct answer answer_list(struct arena *arena, const struct message_query *query)
+{
+	struct buffer body = buffer_make(arena, 256 * query->message_count + 8);
+
+	buffer_char(&body, '[');
+	for (size_t i = query->message_count; i > 0; i--) {
+		write_message(&body, &query->messages[i - 1]);
+		if (i > 1)
+			buffer_char(&body, ',');
+	}
+	buffer_char(&body, ']');
+	return answer_json(200, buffer_slice(&body));
+}
+
+enum status dialog_look_up(void *context, struct session *session, const struct read_batch *batch)
+{
+	const struct dialogs *dialogs = context;
+	struct message_query *queries =
+		arena_array(batch->arena, struct message_query, batch->count);
+	enum status status;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct dialog_lookup *lookup = (const struct dialog_lookup *)batch->reads[i];
+
+		queries[i].user_id = lookup->user_id;
+		queries[i].other_id = lookup->other_id;
+		queries[i].before = lookup->before;
+		queries[i].limit = lookup->limit;
+	}
+	status = dialogs->repository->list(session, batch->arena, queries, batch->count);
+	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
+		struct command *command = &batch->reads[i]->command;
+
+		command->answer = answer_list(command->arena, &queries[i]);
+	}
+	return status;
+}

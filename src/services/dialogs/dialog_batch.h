@@ -1,0 +1,37 @@
+/* Sends and reads of messages in one transaction, each change with its event in the outbox. */
+#ifndef QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
+#define QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
+
+#include "flow/reader.h"
+#include "flow/write.h"
+#include "services/dialogs/dialogs.h"
+
+enum dialog_verb { DIALOG_SEND, DIALOG_READ_ONE, DIALOG_READ_MANY };
+
+struct dialog_command {
+	struct write write;
+	enum dialog_verb verb;
+	struct slice user_id; /* who asks */
+	struct slice traceparent;
+
+	struct slice receiver_id; /* SEND */
+	struct slice text;
+
+	const struct slice *message_ids; /* READ_ONE, READ_MANY */
+	size_t message_count;
+};
+
+/* The last messages of two users. */
+struct dialog_lookup {
+	struct read read;
+	struct slice user_id;
+	struct slice other_id;
+	struct slice before;
+	size_t limit;
+};
+
+/* See flow/committer.h and flow/reader.h; the context is the struct dialogs. */
+enum status dialog_decide(void *dialogs, struct session *session, const struct write_batch *batch);
+enum status dialog_look_up(void *dialogs, struct session *session, const struct read_batch *batch);
+
+#endif

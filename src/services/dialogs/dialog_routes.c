@@ -1,0 +1,150 @@
+#include "access/tokens.h"
+#include "base/text.h"
+#include "events/message_event.h"
+#include "inbound/input.h"
+#include "inbound/submit.h"
+#include "services/dialogs/dialog_batch.h"
+
+#define LIST_LIMIT 100
+#define TEXT_BYTES_MAX (16 * 1024)
+#define READ_MAX 1000
+#define READ_BODY_MAX (1024 * 1024)
+
+/* ---- lanes ------------------------------------------------------------------------------- */
+
+static void committed(void *context)
+{
+	struct store *store = ((struct dialogs *)context)->store;
+
+	store->ops->announce(store, DIALOGS_TOPIC);
+}
+
+struct lane_service dialogs_lane_service(struct dialogs *dialogs)
+{
+	return (struct lane_service){
+		.name = "dialogs",
+		.context = dialogs,
+		.decide = dialog_decide,
+		.committed = committed,
+		.look_up = dialog_look_up,
+	};
+}
+
+/* ---- events ------------------------------------------------------------------------------ */
+
+bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_message *message)
+{
+	struct message_event event = {.is_read = slice_is(row->type, MESSAGE_READ)};
+
+	if (message_event_read(arena, row->payload, &event))
+		return false;
+	message->channel = slice_of(UNREAD_CHANNEL);
+	message->subject = slice_of(event.is_read ? UNREAD_SUBJECT_READ : UNREAD_SUBJECT_NEW);
+	message->key = row->key;
+	message->value = row->payload;
+	bus_message_add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
+	if (row->trace.len > 0)
+		bus_message_add_header(message, "traceparent", row->trace);
+	return true;
+}
+
+/* ---- routes ------------------------------------------------------------------------------ */
+
+/* Who asks: the subject of their token, or where tokens are not checked the header X-User-Id. */
+static struct slice read_user(struct input *input)
+{
+	const struct caller *caller = &input->request->caller;
+	struct slice user_id = request_header(input->request, "X-User-Id");
+
+	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject is an id");
+	if (caller->kind == CALLER_USER)
+		return caller->name;
+	if (request_header_count(input->request, "X-User-Id") > 1)
+		input_error(input, "X-User-Id", "must be sent once");
+	else if (!user_id.data)
+		input_error(input, "X-User-Id", "the header is required: it says who asks");
+	else if (!text_is_utf8(user_id))
+		input_error(input, "X-User-Id", "must be UTF-8");
+	else
+		input_check_id(input, "X-User-Id", user_id);
+	return user_id;
+}
+
+static struct dialog_command *new_command(struct input *input, enum dialog_verb verb)
+{
+	struct dialog_command *command = arena_new(&input->request->arena, struct dialog_command);
+
+	command->verb = verb;
+	command->user_id = command->write.command.key = read_user(input);
+	command->traceparent = request_header(input->request, "traceparent");
+	input_read_body(input);
+	return command;
+}
+
+static void post_message(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_SEND);
+	command->receiver_id = command->write.command.key = input_id(&input, "receiverId");
+	command->text = input_text(&input, "text", TEXT_BYTES_MAX,
+		"is required, must not be blank and must be at most 16384 bytes");
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
+}
+
+static void post_read(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_READ_ONE);
+	input_check_id(&input, "messageId", request->params[0]);
+	command->message_ids = &request->params[0];
+	command->message_count = 1;
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
+}
+
+static void post_read_batch(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_READ_MANY);
+	command->message_ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
+}
+
+static void get_list(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_lookup *lookup = arena_new(&request->arena, struct dialog_lookup);
+	struct input input;
+
+	input_init(&input, request);
+	lookup->user_id = read_user(&input);
+	lookup->other_id = input_query(&input, "receiverId");
+	input_check_id(&input, "receiverId", lookup->other_id);
+	lookup->before = input_query(&input, "before");
+	lookup->limit = input_limit(&input, LIST_LIMIT);
+	submit_read(&input, dialogs->lanes, &lookup->read);
+}
+
+void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
+{
+	const struct route routes[] = {
+		{"POST", "/dialogs/send", ACCESS_USER, post_message, dialogs, 0},
+		{"GET", "/dialogs/list", ACCESS_USER, get_list, dialogs, 0},
+		{"POST", "/dialogs/read/{messageId}", ACCESS_USER, post_read, dialogs, 0},
+		{"POST", "/dialogs/read-batch", ACCESS_USER, post_read_batch, dialogs,
+			READ_BODY_MAX},
+	};
+
+	router_add_all(router, "dialogs", routes, sizeof(routes) / sizeof(routes[0]));
+}
