@@ -22,7 +22,7 @@ struct guard {
 	struct token_cache *known_tokens; /* to be good, by `tokens` */
 	int64_t read_us;
 	_Atomic uint64_t generation;
-	struct counter refused[REFUSALS];
+	struct tally refused[REFUSALS];
 };
 
 const char *access_name(enum access access)
@@ -158,7 +158,7 @@ uint64_t guard_generation(const struct guard *guard)
 static enum status refuse(
 	struct guard *guard, enum refusal refusal, const char *sentence, const char **why)
 {
-	counter_add(&guard->refused[refusal], 1);
+	tally_add(&guard->refused[refusal], 1);
 	*why = sentence;
 	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
 }
@@ -315,8 +315,8 @@ void guard_collect(void *context, struct buffer *page)
 		char labels[32];
 
 		snprintf(labels, sizeof(labels), "reason=\"%s\"", refusal_names[i]);
-		metrics_sample(page, "quipu_access_refused_total", labels,
-			counter_read(&guard->refused[i]));
+		metrics_sample(
+			page, "quipu_access_refused_total", labels, tally_read(&guard->refused[i]));
 	}
 	metrics_family(page, "quipu_access_keys", "gauge", "API keys in use.");
 	metrics_sample(page, "quipu_access_keys", "", (int64_t)keys);

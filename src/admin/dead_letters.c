@@ -9,19 +9,19 @@
 #define PAGE_LIMIT 100
 #define WHY_BYTES_MAX 1024
 
-void operator_add_desk(struct operators *operators, const struct operator_desk *desk)
+void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind)
 {
-	assert(operators->desk_count < OPERATOR_DESKS_MAX);
-	operators->desks[operators->desk_count++] = *desk;
+	assert(kinds->count < DEAD_LETTER_KINDS_MAX);
+	kinds->items[kinds->count++] = *kind;
 }
 
-/* The desk for a kind, which the path names; NULL: the request has its answer. */
-static const struct operator_desk *find_desk(
-	const struct operators *operators, struct request *request, struct slice kind)
+/* The kind for a kind, which the path names; NULL: the request has its answer. */
+static const struct dead_letter_kind *find_kind(
+	const struct dead_letter_kinds *kinds, struct request *request, struct slice kind)
 {
-	for (size_t i = 0; i < operators->desk_count; i++) {
-		if (slice_is(kind, operators->desks[i].kind))
-			return &operators->desks[i];
+	for (size_t i = 0; i < kinds->count; i++) {
+		if (slice_is(kind, kinds->items[i].name))
+			return &kinds->items[i];
 	}
 	request_answer(request,
 		answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
@@ -33,7 +33,7 @@ static const struct operator_desk *find_desk(
 
 struct letter_lookup {
 	struct read read;
-	const struct operator_desk *desk;
+	const struct dead_letter_kind *kind;
 	struct slice path;  /* raw, for the link to the next page */
 	struct slice after; /* of a list */
 	size_t limit;
@@ -41,10 +41,10 @@ struct letter_lookup {
 };
 
 static void write_letter(
-	struct buffer *body, const struct operator_desk *desk, const struct dead_letter *letter)
+	struct buffer *body, const struct dead_letter_kind *kind, const struct dead_letter *letter)
 {
 	buffer_member(body, "id", letter->id);
-	buffer_member(body, "kind", slice_of(desk->kind));
+	buffer_member(body, "kind", slice_of(kind->name));
 	buffer_member(body, "event_type", letter->type);
 	buffer_member(body, "aggregate_key", letter->key);
 	buffer_member(body, "position", letter->position);
@@ -64,7 +64,7 @@ static struct answer answer_page(
 	buffer_text(&body, "{\"letters\":[");
 	for (size_t i = 0; i < shown; i++) {
 		buffer_text(&body, i == 0 ? "{" : ",{");
-		write_letter(&body, lookup->desk, &letters[i]);
+		write_letter(&body, lookup->kind, &letters[i]);
 		buffer_char(&body, '}');
 	}
 	buffer_text(&body, "]}");
@@ -78,13 +78,13 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 {
 	struct letter_lookup *lookup = (struct letter_lookup *)read;
 	struct dead_letter_page page = {
-		.kind = slice_of(lookup->desk->letter_kind),
+		.kind = slice_of(lookup->kind->letter_kind),
 		.after = lookup->after,
 		.limit = lookup->limit + 1, /* one more tells that there is a next page */
 	};
 	struct dead_letter *letters = arena_array(arena, struct dead_letter, page.limit);
 	size_t count = 0;
-	enum status status = lookup->desk->dead->list(session, arena, &page, letters, &count);
+	enum status status = lookup->kind->dead->list(session, arena, &page, letters, &count);
 
 	if (status == STATUS_OK)
 		read->command.answer = answer_page(lookup, letters, count);
@@ -92,10 +92,10 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 }
 
 static struct answer answer_absent(
-	struct arena *arena, const struct operator_desk *desk, struct slice id)
+	struct arena *arena, const struct dead_letter_kind *kind, struct slice id)
 {
 	return answer_problem(arena, STATUS_DEAD_LETTER_NOT_FOUND,
-		"nothing of the kind %s waits under the id \"%.*s\"", desk->kind, (int)id.len,
+		"nothing of the kind %s waits under the id \"%.*s\"", kind->name, (int)id.len,
 		id.data);
 }
 
@@ -107,11 +107,11 @@ static struct answer answer_letter(
 	struct buffer event = buffer_make(arena, 512);
 
 	buffer_char(&body, '{');
-	write_letter(&body, lookup->desk, letter);
+	write_letter(&body, lookup->kind, letter);
 	buffer_text(&body, ",\"payload\":\"");
 	buffer_base64(&body, letter->payload);
 	buffer_char(&body, '"');
-	if (lookup->desk->describe(arena, letter->payload, &event)) {
+	if (lookup->kind->describe(arena, letter->payload, &event)) {
 		buffer_text(&body, ",\"event\":{");
 		buffer_add(&body, buffer_slice(&event));
 		buffer_char(&body, '}');
@@ -123,16 +123,16 @@ static struct answer answer_letter(
 static enum status look_up_letter(struct read *read, struct session *session, struct arena *arena)
 {
 	struct letter_lookup *lookup = (struct letter_lookup *)read;
-	const struct operator_desk *desk = lookup->desk;
+	const struct dead_letter_kind *kind = lookup->kind;
 	struct dead_letter letter;
 	bool found = false;
-	enum status status = desk->dead->find(
-		session, arena, slice_of(desk->letter_kind), lookup->id, &letter, &found);
+	enum status status = kind->dead->find(
+		session, arena, slice_of(kind->letter_kind), lookup->id, &letter, &found);
 
 	if (status != STATUS_OK)
 		return status;
 	read->command.answer = found ? answer_letter(lookup, &letter)
-				     : answer_absent(read->command.arena, desk, lookup->id);
+				     : answer_absent(read->command.arena, kind, lookup->id);
 	return STATUS_OK;
 }
 
@@ -141,15 +141,15 @@ static void get_letters(void *context, struct request *request)
 	struct letter_lookup *lookup = arena_new(&request->arena, struct letter_lookup);
 	struct input input;
 
-	lookup->desk = find_desk(context, request, request->params[0]);
-	if (!lookup->desk)
+	lookup->kind = find_kind(context, request, request->params[0]);
+	if (!lookup->kind)
 		return;
 	input_init(&input, request);
 	lookup->read.look_up = look_up_page;
 	lookup->path = request->path.raw;
 	lookup->limit = input_limit(&input, PAGE_LIMIT);
 	lookup->after = input_query(&input, "after");
-	submit_read(&input, lookup->desk->lanes, &lookup->read);
+	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 
 static void get_letter(void *context, struct request *request)
@@ -157,14 +157,14 @@ static void get_letter(void *context, struct request *request)
 	struct letter_lookup *lookup = arena_new(&request->arena, struct letter_lookup);
 	struct input input;
 
-	lookup->desk = find_desk(context, request, request->params[0]);
-	if (!lookup->desk)
+	lookup->kind = find_kind(context, request, request->params[0]);
+	if (!lookup->kind)
 		return;
 	input_init(&input, request);
 	input_check_id(&input, "id", request->params[1]);
 	lookup->read.look_up = look_up_letter;
 	lookup->id = request->params[1];
-	submit_read(&input, lookup->desk->lanes, &lookup->read);
+	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 
 /* ---- acting ------------------------------------------------------------------------------ */
@@ -172,7 +172,7 @@ static void get_letter(void *context, struct request *request)
 /* Something that an operator does; the key of its command is the letter's id. */
 struct operator_action {
 	struct write write;
-	const struct operator_desk *desk;
+	const struct dead_letter_kind *kind;
 	enum dead_letter_action action;
 	struct slice why;
 	int64_t since_us; /* of a resend */
@@ -186,7 +186,7 @@ static struct answer answer_resolved(const struct operator_action *action)
 
 	buffer_text(&body, "{\"id\":");
 	buffer_json_string(&body, command->key);
-	buffer_format(&body, ",\"kind\":\"%s\",\"resolution\":\"%s\"}", action->desk->kind,
+	buffer_format(&body, ",\"kind\":\"%s\",\"resolution\":\"%s\"}", action->kind->name,
 		replayed ? "REPLAYED" : "DISCARDED");
 	return answer_json(200, buffer_slice(&body));
 }
@@ -195,19 +195,19 @@ static struct answer answer_resolved(const struct operator_action *action)
 static enum status take_again(
 	struct operator_action *action, struct session *session, struct arena *arena)
 {
-	const struct operator_desk *desk = action->desk;
+	const struct dead_letter_kind *kind = action->kind;
 	struct command *command = &action->write.command;
 	struct dead_letter letter;
 	bool found = false, is_read = false;
-	enum status status = desk->dead->find(
-		session, arena, slice_of(desk->letter_kind), command->key, &letter, &found);
+	enum status status = kind->dead->find(
+		session, arena, slice_of(kind->letter_kind), command->key, &letter, &found);
 
 	if (status == STATUS_OK && found)
-		status = desk->take_again(desk->context, session, arena, letter.payload, &is_read);
+		status = kind->take_again(kind->context, session, arena, letter.payload, &is_read);
 	if (status != STATUS_OK || is_read)
 		return status;
 	if (!found)
-		write_answer(&action->write, answer_absent(command->arena, desk, command->key));
+		write_answer(&action->write, answer_absent(command->arena, kind, command->key));
 	else
 		write_answer(&action->write,
 			answer_problem(command->arena, STATUS_DEAD_LETTER_UNREADABLE,
@@ -219,33 +219,33 @@ static enum status take_again(
 static enum status decide_letter(struct write *write, struct session *session, struct arena *arena)
 {
 	struct operator_action *action = (struct operator_action *)write;
-	const struct operator_desk *desk = action->desk;
+	const struct dead_letter_kind *kind = action->kind;
 	bool found = false;
 	enum status status = STATUS_OK;
 
-	if (action->action == DEAD_LETTER_REPLAY && desk->take_again)
+	if (action->action == DEAD_LETTER_REPLAY && kind->take_again)
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
-	status = desk->dead->resolve(session, slice_of(desk->letter_kind), write->command.key,
+	status = kind->dead->resolve(session, slice_of(kind->letter_kind), write->command.key,
 		action->action, action->why, &found);
 	if (status == STATUS_OK)
 		write_answer(write,
 			found ? answer_resolved(action)
-			      : answer_absent(write->command.arena, desk, write->command.key));
+			      : answer_absent(write->command.arena, kind, write->command.key));
 	return status;
 }
 
 static struct operator_action *new_action(
-	struct operators *operators, struct request *request, enum dead_letter_action verb)
+	struct dead_letter_kinds *kinds, struct request *request, enum dead_letter_action verb)
 {
 	struct operator_action *action = arena_new(&request->arena, struct operator_action);
 
-	action->desk = find_desk(operators, request, request->params[0]);
+	action->kind = find_kind(kinds, request, request->params[0]);
 	action->action = verb;
 	action->write.decide = decide_letter;
 	action->write.command.key = request->params[1];
-	return action->desk ? action : NULL;
+	return action->kind ? action : NULL;
 }
 
 static void replay(void *context, struct request *request)
@@ -258,7 +258,7 @@ static void replay(void *context, struct request *request)
 	input_init(&input, request);
 	input_check_id(&input, "id", request->params[1]);
 	input_read_body(&input);
-	submit_write(&input, action->desk->lanes, &action->write);
+	submit_write(&input, action->kind->lanes, &action->write);
 }
 
 static void discard(void *context, struct request *request)
@@ -273,7 +273,7 @@ static void discard(void *context, struct request *request)
 	input_read_body(&input);
 	action->why = input_text(&input, "why", WHY_BYTES_MAX,
 		"is required: say in at most 1024 bytes why it is let go");
-	submit_write(&input, action->desk->lanes, &action->write);
+	submit_write(&input, action->kind->lanes, &action->write);
 }
 
 /* ---- the outbox -------------------------------------------------------------------------- */
@@ -283,7 +283,7 @@ static enum status decide_resend(struct write *write, struct session *session, s
 	struct operator_action *action = (struct operator_action *)write;
 	struct buffer body = buffer_make(write->command.arena, 32);
 	size_t count = 0;
-	enum status status = action->desk->outbox->resend(session, action->since_us, &count);
+	enum status status = action->kind->outbox->resend(session, action->since_us, &count);
 
 	(void)arena;
 	if (status != STATUS_OK)
@@ -299,29 +299,29 @@ static void resend(void *context, struct request *request)
 	struct slice since;
 	struct input input;
 
-	action->desk = find_desk(context, request, request->params[0]);
-	if (!action->desk)
+	action->kind = find_kind(context, request, request->params[0]);
+	if (!action->kind)
 		return;
 	input_init(&input, request);
 	input_read_body(&input);
-	if (!action->desk->outbox)
+	if (!action->kind->outbox)
 		input_error(&input, "kind", "must be an outbox");
 	since = input_id(&input, "since");
 	if (since.len > 0 && !text_to_time_us(since, &action->since_us))
 		input_error(&input, "since", "must be a time such as 2026-01-08T07:10:00Z");
 	action->write.decide = decide_resend;
 	action->write.command.key = request->params[0];
-	submit_write(&input, action->desk->lanes, &action->write);
+	submit_write(&input, action->kind->lanes, &action->write);
 }
 
-void operator_add_routes(struct operators *operators, struct router *router)
+void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, operators, 0},
-		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, operators, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/replay", ACCESS_ADMIN, replay, operators, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/discard", ACCESS_ADMIN, discard, operators, 0},
-		{"POST", "/operator/{kind}/resend", ACCESS_ADMIN, resend, operators, 0},
+		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, kinds, 0},
+		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, kinds, 0},
+		{"POST", "/operator/dlq/{kind}/{id}/replay", ACCESS_ADMIN, replay, kinds, 0},
+		{"POST", "/operator/dlq/{kind}/{id}/discard", ACCESS_ADMIN, discard, kinds, 0},
+		{"POST", "/operator/{kind}/resend", ACCESS_ADMIN, resend, kinds, 0},
 	};
 
 	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));

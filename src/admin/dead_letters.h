@@ -14,10 +14,10 @@
 #include "ports/dead_letter_repository.h"
 #include "ports/outbox_repository.h"
 
-#define OPERATOR_DESKS_MAX 8
+#define DEAD_LETTER_KINDS_MAX 8
 
-struct operator_desk {
-	const char *kind;        /* "dialog-outbox": in its routes */
+struct dead_letter_kind {
+	const char *name;        /* "dialog-outbox": in its routes */
 	const char *letter_kind; /* "outbox": of its letters, in the repository */
 	const struct dead_letter_repository *dead;
 	const struct outbox_repository *outbox; /* NULL: it is none */
@@ -36,15 +36,15 @@ struct operator_desk {
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
-struct operators {
-	struct operator_desk desks[OPERATOR_DESKS_MAX];
-	size_t desk_count;
+struct dead_letter_kinds {
+	struct dead_letter_kind items[DEAD_LETTER_KINDS_MAX];
+	size_t count;
 };
 
-/* Adds the routes. `operators` outlives the router. */
-void operator_add_routes(struct operators *operators, struct router *router);
+/* Adds the routes. `kinds` outlives the router. */
+void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router);
 
 /* At start, before requests come. */
-void operator_add_desk(struct operators *operators, const struct operator_desk *desk);
+void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind);
 
 #endif

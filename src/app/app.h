@@ -79,7 +79,7 @@ struct app {
 	struct counts_module *counts;
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
-	struct operators operators;
+	struct dead_letter_kinds dead_letters;
 	struct verifiers verifiers;
 	struct pots_module *pots;
 	struct unread_module *unread;

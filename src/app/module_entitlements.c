@@ -28,7 +28,7 @@ struct entitlements_module {
 	struct verifier entitlements_verifier;
 	struct verifier notifications_verifier;
 	struct bus *bus;
-	struct channel *channel;
+	struct notifier *notifier;
 	struct notification_worker *worker;
 	int keep_months;
 };
@@ -99,7 +99,7 @@ static bool open_stores(struct app *app, char *why)
 	return !app_plays(app, ROLE_NOTIFICATIONS) || open_notifications_store(app, why);
 }
 
-static struct channel *open_channel(const struct settings *settings, char *why)
+static struct notifier *open_notifier(const struct settings *settings, char *why)
 {
 	struct webhook_limits limits = {
 		.slots = WEBHOOK_SLOTS,
@@ -107,8 +107,8 @@ static struct channel *open_channel(const struct settings *settings, char *why)
 	};
 
 	if (strcmp(settings->notify_channel, "log") == 0)
-		return console_channel_new();
-	return webhook_channel_new(
+		return console_notifier_new();
+	return webhook_notifier_new(
 		settings->notify_channel + strlen("webhook:"), &limits, why, OPTIONS_WHY_SIZE);
 }
 
@@ -133,8 +133,8 @@ static bool open_others(struct app *app, char *why)
 	module->bus = app_open_bus(app, &plan, why);
 	if (!module->bus || !app_plays(app, ROLE_NOTIFICATIONS))
 		return module->bus != NULL;
-	module->channel = open_channel(&app->settings, why);
-	return module->channel != NULL;
+	module->notifier = open_notifier(&app->settings, why);
+	return module->notifier != NULL;
 }
 
 /* ---- chores ------------------------------------------------------------------------------ */
@@ -236,7 +236,7 @@ static void start_entitlements(struct app *app)
 		.name = "entitlements",
 		.store = service->store,
 		.outbox = service->outbox,
-		.topic = ENTITLEMENTS_TOPIC,
+		.announcement = ENTITLEMENTS_ANNOUNCEMENT,
 		.bus = module->bus,
 		.address = entitlements_address,
 		.poll_us = settings->outbox_poll_us,
@@ -245,8 +245,8 @@ static void start_entitlements(struct app *app)
 		.batch = (size_t)settings->outbox_batch,
 		.workers = 1, /* so that a user's events leave in order */
 	};
-	struct operator_desk desk = {
-		.kind = "outbox",
+	struct dead_letter_kind kind = {
+		.name = "outbox",
 		.letter_kind = "outbox",
 		.dead = &service->outbox->dead,
 		.outbox = service->outbox,
@@ -254,8 +254,8 @@ static void start_entitlements(struct app *app)
 	};
 
 	app_start_relay(app, &relay);
-	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
-	operator_add_desk(&app->operators, &desk);
+	service->lanes = kind.lanes = app_start_lanes(app, &lanes, service->store);
+	dead_letters_add_kind(&app->dead_letters, &kind);
 	add_entitlement_chores(app);
 }
 
@@ -264,29 +264,29 @@ static void stop_worker(void *worker)
 	notification_worker_stop(worker);
 }
 
-static void stop_channel(void *thing)
+static void stop_notifier(void *thing)
 {
-	struct channel *channel = thing;
+	struct notifier *notifier = thing;
 
-	channel->ops->free(channel);
+	notifier->ops->free(notifier);
 }
 
 static void add_desks(struct app *app)
 {
 	struct notifications *service = &app->entitlements->notifications;
-	struct operator_desk desk = {
-		.kind = "notification",
+	struct dead_letter_kind kind = {
+		.name = "notification",
 		.letter_kind = "notification",
 		.dead = &service->repository->dead,
 		.lanes = service->lanes,
 		.describe = describe_event,
 	};
 
-	operator_add_desk(&app->operators, &desk);
-	desk.kind = desk.letter_kind = "poison";
-	desk.take_again = notifications_take_again;
-	desk.context = service;
-	operator_add_desk(&app->operators, &desk);
+	dead_letters_add_kind(&app->dead_letters, &kind);
+	kind.name = kind.letter_kind = "poison";
+	kind.take_again = notifications_take_again;
+	kind.context = service;
+	dead_letters_add_kind(&app->dead_letters, &kind);
 }
 
 static void start_intake(struct app *app)
@@ -311,7 +311,7 @@ static void start_worker(struct app *app)
 	struct entitlements_module *module = app->entitlements;
 	struct notification_worker_config config = {
 		.notifications = &module->notifications,
-		.channel = module->channel,
+		.notifier = module->notifier,
 		.poll_us = app->settings.outbox_poll_us,
 		.lease_us = app->settings.notify_lease_us,
 		.attempts_max = NOTIFICATION_ATTEMPTS_MAX,
@@ -331,7 +331,7 @@ static void start_notifications(struct app *app)
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	add_desks(app);
 	app_add_worker(app, stop_worker, module->worker);
-	app_add_worker(app, stop_channel, module->channel);
+	app_add_worker(app, stop_notifier, module->notifier);
 	add_notification_chores(app);
 	metrics_add(&app->system.metrics, notification_worker_collect, module->worker);
 }

@@ -163,7 +163,7 @@ static void start_relay(struct app *app)
 		.name = "dialogs",
 		.store = service->store,
 		.outbox = service->outbox,
-		.topic = DIALOGS_TOPIC,
+		.announcement = DIALOGS_ANNOUNCEMENT,
 		.bus = app->unread->bus,
 		.address = dialogs_address,
 		.poll_us = settings->outbox_poll_us,
@@ -186,8 +186,8 @@ static void start_dialogs(struct app *app)
 		.sweep = sweep_published,
 		.context = service->outbox,
 	};
-	struct operator_desk desk = {
-		.kind = "dialog-outbox",
+	struct dead_letter_kind kind = {
+		.name = "dialog-outbox",
 		.letter_kind = "outbox",
 		.dead = &service->outbox->dead,
 		.outbox = service->outbox,
@@ -195,8 +195,8 @@ static void start_dialogs(struct app *app)
 	};
 
 	start_relay(app);
-	service->lanes = desk.lanes = app_start_lanes(app, &lanes, service->store);
-	operator_add_desk(&app->operators, &desk);
+	service->lanes = kind.lanes = app_start_lanes(app, &lanes, service->store);
+	dead_letters_add_kind(&app->dead_letters, &kind);
 	app_add_chore(app, &published);
 }
 

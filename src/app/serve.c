@@ -48,7 +48,7 @@ void app_add_routes(struct app *app)
 	while ((module = module_next(app, module)))
 		module->add_routes(app);
 	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS)) {
-		operator_add_routes(&app->operators, app->router);
+		dead_letters_add_routes(&app->dead_letters, app->router);
 		app->documents[app->document_count++] = embedded_operator;
 	}
 	if (app->verifiers.count > 0) {
@@ -197,7 +197,7 @@ struct lane_set *app_start_lanes(
 		.depth_max = (size_t)settings->lane_depth,
 		.bytes_max = (size_t)settings->lane_bytes,
 		.batch_max = (size_t)settings->batch_max,
-		.key_ttl_us = settings->idempotency_ttl_us,
+		.idempotency_ttl_us = settings->idempotency_ttl_us,
 	};
 	struct lane_set *lanes = lane_set_new(service, store, &lane_settings);
 
@@ -284,7 +284,7 @@ static void start_modules(struct app *app)
 		module->start(app);
 	metrics_add(metrics, system_collect, &app->system);
 	for (size_t i = 0; i < app->system.store_count; i++) {
-		struct chore chore = chore_keys(app->system.stores[i]);
+		struct chore chore = chore_idempotency(app->system.stores[i]);
 
 		app_add_chore(app, &chore);
 	}

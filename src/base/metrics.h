@@ -12,16 +12,16 @@
 #include "base/buffer.h"
 
 /* A number that grows, or (with negative steps) one that goes up and down. Any thread. */
-struct counter {
+struct tally {
 	_Atomic int64_t value;
 };
 
-static inline void counter_add(struct counter *counter, int64_t step)
+static inline void tally_add(struct tally *counter, int64_t step)
 {
 	atomic_fetch_add_explicit(&counter->value, step, memory_order_relaxed);
 }
 
-static inline int64_t counter_read(const struct counter *counter)
+static inline int64_t tally_read(const struct tally *counter)
 {
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);
 }

@@ -29,9 +29,9 @@ struct committer {
 
 	struct histogram batch_size;
 	struct histogram duration;
-	struct counter reruns;
-	struct counter expired;
-	struct counter poisoned;
+	struct tally reruns;
+	struct tally expired;
+	struct tally poisoned;
 };
 
 struct committer *committer_new(const struct committer_config *config)
@@ -56,9 +56,9 @@ struct committer *committer_new(const struct committer_config *config)
 
 static int compare_keys(const struct write *a, const struct write *b)
 {
-	int order = slice_compare(a->key->scope, b->key->scope);
+	int order = slice_compare(a->idempotency->scope, b->idempotency->scope);
 
-	return order ? order : slice_compare(a->key->key, b->key->key);
+	return order ? order : slice_compare(a->idempotency->key, b->idempotency->key);
 }
 
 static int compare_keyed(const void *a, const void *b)
@@ -81,7 +81,7 @@ static size_t collect_keyed(const struct write_batch *batch, struct write **keye
 	size_t count = 0, kept = 0;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		if (batch->writes[i]->key)
+		if (batch->writes[i]->idempotency)
 			keyed[count++] = batch->writes[i];
 	}
 	qsort(keyed, count, sizeof(*keyed), compare_keyed);
@@ -111,10 +111,10 @@ static void become_owner(struct write *write)
 	char *owner = arena_alloc(write->command.arena, UUID_SIZE);
 
 	uuid_random(owner);
-	write->key->owner = slice_of(owner);
+	write->idempotency->owner = slice_of(owner);
 }
 
-static void replay(struct write *write, const struct key_record *found)
+static void replay(struct write *write, const struct idempotency_record *found)
 {
 	struct arena *arena = write->command.arena;
 
@@ -127,11 +127,11 @@ static void replay(struct write *write, const struct key_record *found)
 		write_answer(write, copy_answer(arena, &found->answer));
 	} else if (!found->lease_is_over) {
 		write->fate = WRITE_BUSY;
-		write->waits_for_key = true;
+		write->waits_for_idempotency = true;
 	} else {
 		write_begin_effect(write, copy_answer(arena, &found->answer));
 		write->command.answer.replayed = false;
-		write->key->note = arena_copy(arena, found->note);
+		write->idempotency->note = arena_copy(arena, found->note);
 		write->resumed = true;
 	}
 }
@@ -140,7 +140,8 @@ static void replay(struct write *write, const struct key_record *found)
 static enum status claim_resumed(struct session *session, const struct write_batch *batch,
 	struct write **keyed, size_t count)
 {
-	struct key_record *records = arena_array(batch->arena, struct key_record, count);
+	struct idempotency_record *records =
+		arena_array(batch->arena, struct idempotency_record, count);
 	size_t claimed = 0;
 	enum status status;
 
@@ -148,11 +149,11 @@ static enum status claim_resumed(struct session *session, const struct write_bat
 		if (!keyed[i]->resumed)
 			continue;
 		become_owner(keyed[i]);
-		records[claimed++] = *keyed[i]->key;
+		records[claimed++] = *keyed[i]->idempotency;
 	}
 	if (claimed == 0)
 		return STATUS_OK;
-	status = session->ops->keys_claim(session, records, claimed);
+	status = session->ops->idempotency_claim(session, records, claimed);
 	for (size_t i = 0; i < claimed && status == STATUS_OK; i++) {
 		if (!records[i].was_ours) {
 			session->ops->rollback(session);
@@ -167,13 +168,14 @@ static enum status replay_known(struct committer *committer, const struct write_
 	struct write **keyed, size_t *count)
 {
 	struct session *session = committer->config.session;
-	struct key_record *records = arena_array(batch->arena, struct key_record, *count);
+	struct idempotency_record *records =
+		arena_array(batch->arena, struct idempotency_record, *count);
 	size_t kept = 0;
 	enum status status;
 
 	for (size_t i = 0; i < *count; i++)
-		records[i] = *keyed[i]->key;
-	status = session->ops->keys_find(session, batch->arena, records, *count);
+		records[i] = *keyed[i]->idempotency;
+	status = session->ops->idempotency_find(session, batch->arena, records, *count);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < *count; i++) {
@@ -193,7 +195,8 @@ static enum status remember(struct committer *committer, const struct write_batc
 	struct write **keyed, size_t count)
 {
 	struct session *session = committer->config.session;
-	struct key_record *records = arena_array(batch->arena, struct key_record, count);
+	struct idempotency_record *records =
+		arena_array(batch->arena, struct idempotency_record, count);
 	size_t kept = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -204,12 +207,13 @@ static enum status remember(struct committer *committer, const struct write_batc
 			continue;
 		if (write->fate == WRITE_EFFECT)
 			become_owner(write);
-		records[kept] = *write->key;
+		records[kept] = *write->idempotency;
 		records[kept++].answer = write->command.answer;
 	}
 	if (kept == 0)
 		return STATUS_OK;
-	return session->ops->keys_put(session, records, kept, committer->config.key_ttl_us);
+	return session->ops->idempotency_put(
+		session, records, kept, committer->config.idempotency_ttl_us);
 }
 
 static enum status decide_open(struct committer *committer, const struct write_batch *batch)
@@ -289,7 +293,7 @@ static void park(struct committer *committer, struct write *write)
 		answer_failed(committer, write, STATUS_OVERLOADED);
 	else
 		parking_add(committer->parking, &write->command,
-			write->waits_for_key ? write->key->key : write->command.key,
+			write->waits_for_idempotency ? write->idempotency->key : write->command.key,
 			now_ns(committer));
 }
 
@@ -309,7 +313,8 @@ static void wait_again(struct committer *committer, struct write *write)
 
 /* ---- effects ----------------------------------------------------------------------------- */
 
-typedef enum status (*key_verb)(struct session *session, struct key_record *records, size_t count);
+typedef enum status (*key_verb)(
+	struct session *session, struct idempotency_record *records, size_t count);
 
 /* Ends the keys of the writes whose effect ended in this way. Those that are not ours any more are
  * lost: whoever took them over records what became of them. */
@@ -317,19 +322,20 @@ static enum status end_keys(struct session *session, const struct write_batch *b
 	enum write_effect effect, key_verb verb)
 {
 	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
-	struct key_record *records = arena_array(batch->arena, struct key_record, batch->count);
+	struct idempotency_record *records =
+		arena_array(batch->arena, struct idempotency_record, batch->count);
 	size_t count = 0;
 	enum status status;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		if (batch->writes[i]->key && batch->writes[i]->effect == effect)
+		if (batch->writes[i]->idempotency && batch->writes[i]->effect == effect)
 			keyed[count++] = batch->writes[i];
 	}
 	if (count == 0)
 		return STATUS_OK;
 	qsort(keyed, count, sizeof(*keyed), compare_keyed);
 	for (size_t i = 0; i < count; i++)
-		records[i] = *keyed[i]->key;
+		records[i] = *keyed[i]->idempotency;
 	status = verb(session, records, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		keyed[i]->is_lost = !records[i].was_ours;
@@ -339,12 +345,12 @@ static enum status end_keys(struct session *session, const struct write_batch *b
 static enum status settle_keys(struct session *session, const struct write_batch *batch)
 {
 	const struct session_ops *ops = session->ops;
-	enum status status = end_keys(session, batch, EFFECT_DONE, ops->keys_finish);
+	enum status status = end_keys(session, batch, EFFECT_DONE, ops->idempotency_finish);
 
 	if (status == STATUS_OK)
-		status = end_keys(session, batch, EFFECT_FAILED, ops->keys_forget);
+		status = end_keys(session, batch, EFFECT_FAILED, ops->idempotency_forget);
 	if (status == STATUS_OK)
-		status = end_keys(session, batch, EFFECT_UNKNOWN, ops->keys_release);
+		status = end_keys(session, batch, EFFECT_UNKNOWN, ops->idempotency_release);
 	return status;
 }
 
@@ -461,7 +467,7 @@ static enum status try_once(
 		writes[i]->fate = WRITE_OPEN;
 		writes[i]->resumed = false;
 		writes[i]->is_lost = false;
-		writes[i]->waits_for_key = false;
+		writes[i]->waits_for_idempotency = false;
 		writes[i]->position = i;
 	}
 	status = run_transaction(committer, &batch);
@@ -483,7 +489,7 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	} else if (why == STATUS_LOCK_BUSY) {
 		wait_again(committer, writes[0]);
 	} else {
-		counter_add(&committer->poisoned, 1);
+		tally_add(&committer->poisoned, 1);
 		log_line(LOG_ERROR, "committer", "a command on %.*s was refused by the store",
 			(int)writes[0]->command.key.len, writes[0]->command.key.data);
 		answer_failed(committer, writes[0], STATUS_INTERNAL);
@@ -502,7 +508,7 @@ static void run(
 			count = finish(committer, writes, count);
 			reruns = 0;
 		} else if (status == STATUS_RERUN && reruns++ < RERUN_MAX) {
-			counter_add(&committer->reruns, 1);
+			tally_add(&committer->reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY && mode == LOCK_WAIT) {
 			mode = LOCK_SKIP;
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
@@ -530,9 +536,9 @@ static void drop(struct committer *committer, struct command *command)
 {
 	const struct write *write = (const struct write *)command;
 
-	counter_add(&committer->expired, 1);
-	command->answer = answer_failure(
-		command->arena, write->waits_for_key ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED);
+	tally_add(&committer->expired, 1);
+	command->answer = answer_failure(command->arena,
+		write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED);
 	command_list_push(&committer->answered, command);
 }
 
@@ -678,13 +684,12 @@ static void collect_counter(struct committer *const *committers, size_t count, s
 {
 	metrics_family(page, name, "counter", help);
 	for (size_t i = 0; i < count; i++) {
-		const struct counter *counter =
-			(const void *)((const char *)committers[i] + offset);
+		const struct tally *counter = (const void *)((const char *)committers[i] + offset);
 		char labels[64];
 
 		snprintf(labels, sizeof(labels), "lane=\"%s\"",
 			lane_name(committers[i]->config.lane));
-		metrics_sample(page, name, labels, counter_read(counter));
+		metrics_sample(page, name, labels, tally_read(counter));
 	}
 }
 

@@ -36,7 +36,7 @@ struct committer_config {
 	struct session *session; /* owned */
 	size_t batch_max;
 	size_t parked_max;
-	int64_t key_ttl_us;
+	int64_t idempotency_ttl_us;
 	struct waiting waiting;
 	const struct clock *clock;
 

@@ -28,9 +28,9 @@ struct intake {
 	struct bus_delivery deliveries[FETCH_MAX];
 	struct intake_item items[FETCH_MAX];
 
-	struct counter taken;
-	struct counter repeated;
-	struct counter poisoned;
+	struct tally taken;
+	struct tally repeated;
+	struct tally poisoned;
 };
 
 /* ---- one transaction --------------------------------------------------------------------- */
@@ -87,9 +87,9 @@ static void count_taken(
 
 	for (size_t i = 0; i < count; i++)
 		poisoned += items[i].poison != NULL;
-	counter_add(&intake->poisoned, (int64_t)poisoned);
-	counter_add(&intake->repeated, (int64_t)repeated);
-	counter_add(&intake->taken, (int64_t)(count - poisoned - repeated));
+	tally_add(&intake->poisoned, (int64_t)poisoned);
+	tally_add(&intake->repeated, (int64_t)repeated);
+	tally_add(&intake->taken, (int64_t)(count - poisoned - repeated));
 }
 
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count)
@@ -233,7 +233,7 @@ static void sample(struct buffer *page, const struct intake *intake, const struc
 
 	snprintf(labels, sizeof(labels), "inbox=\"%s\"", intake->config.name);
 	metrics_sample(page, family->name, labels,
-		counter_read((const struct counter *)(const void *)counter));
+		tally_read((const struct tally *)(const void *)counter));
 }
 
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page)

@@ -24,10 +24,10 @@ static enum status sweep_keys(
 	const void *context, struct session *session, size_t limit, size_t *deleted)
 {
 	(void)context;
-	return session->ops->keys_sweep(session, limit, deleted);
+	return session->ops->idempotency_sweep(session, limit, deleted);
 }
 
-struct chore chore_keys(struct store *store)
+struct chore chore_idempotency(struct store *store)
 {
 	return (struct chore){
 		.what = "expired idempotency keys", .store = store, .sweep = sweep_keys};

@@ -21,7 +21,7 @@ struct chore {
 };
 
 /* Expired idempotency keys of `store`. */
-struct chore chore_keys(struct store *store);
+struct chore chore_idempotency(struct store *store);
 
 struct janitor;
 

@@ -34,7 +34,7 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.session = store->ops->open_session(store, SESSION_WRITE),
 		.batch_max = settings->batch_max,
 		.parked_max = settings->depth_max,
-		.key_ttl_us = settings->key_ttl_us,
+		.idempotency_ttl_us = settings->idempotency_ttl_us,
 		.waiting = service->waiting,
 		.clock = &clock_system,
 		.prepare = service->prepare,

@@ -13,7 +13,7 @@ struct lane_settings {
 	size_t depth_max;
 	size_t bytes_max;
 	size_t batch_max;
-	int64_t key_ttl_us;
+	int64_t idempotency_ttl_us;
 };
 
 /* What a service brings; see committer.h and reader.h. */

@@ -18,7 +18,7 @@ struct parking {
 	struct parked_key *buckets[BUCKETS];
 	int64_t retry_ns;
 	struct dice dice;
-	struct counter count;
+	struct tally count;
 };
 
 struct parking *parking_new(int64_t retry_ns)
@@ -39,7 +39,7 @@ void parking_free(struct parking *parking)
 
 size_t parking_count(const struct parking *parking)
 {
-	return (size_t)counter_read(&parking->count);
+	return (size_t)tally_read(&parking->count);
 }
 
 static struct parked_key **bucket_of(const struct parking *parking, struct slice key)
@@ -76,7 +76,7 @@ void parking_add(struct parking *parking, struct command *command, struct slice 
 	if (!parked)
 		parked = add_key(parking, key, now_ns);
 	command_list_push(&parked->commands, command);
-	counter_add(&parking->count, 1);
+	tally_add(&parking->count, 1);
 }
 
 bool parking_has_key(const struct parking *parking, struct slice key)
@@ -103,7 +103,7 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 	struct parked_key *parked = *link;
 
 	*link = parked->next;
-	counter_add(&parking->count, -(int64_t)parked->commands.count);
+	tally_add(&parking->count, -(int64_t)parked->commands.count);
 	command_list_append(out, &parked->commands);
 	free(parked);
 }

@@ -53,13 +53,13 @@ struct relay {
 	struct relay_worker *workers;
 
 	int64_t looked_ns; /* when the outbox was last counted; the first worker's */
-	struct counter pending;
-	struct counter failed_rows;
-	struct counter oldest_us;
-	struct counter confirmed;
-	struct counter retried;
-	struct counter given_up;
-	struct counter lost;
+	struct tally pending;
+	struct tally failed_rows;
+	struct tally oldest_us;
+	struct tally confirmed;
+	struct tally retried;
+	struct tally given_up;
+	struct tally lost;
 };
 
 static int64_t now_ns(void)
@@ -111,13 +111,13 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!claims[i].was_ours)
-			counter_add(&worker->relay->lost, 1);
+			tally_add(&worker->relay->lost, 1);
 		else if (claims[i].end == CLAIM_DONE)
-			counter_add(&worker->relay->confirmed, 1);
+			tally_add(&worker->relay->confirmed, 1);
 		else if (claims[i].end == CLAIM_RETRY)
-			counter_add(&worker->relay->retried, 1);
+			tally_add(&worker->relay->retried, 1);
 		else if (claims[i].end == CLAIM_FAILED)
-			counter_add(&worker->relay->given_up, 1);
+			tally_add(&worker->relay->given_up, 1);
 	}
 }
 
@@ -271,7 +271,7 @@ static void let_go_of_lost(struct relay_worker *worker)
 		if (known && worker->claims[i].was_ours)
 			worker->claims[kept++] = worker->claims[i];
 		else
-			counter_add(&worker->relay->lost, 1);
+			tally_add(&worker->relay->lost, 1);
 	}
 	worker->count = kept;
 	worker->claimed_ns = started_ns;
@@ -391,7 +391,7 @@ struct relay *relay_start(const struct relay_config *config)
 		relay->workers[i].next = i + 1 < count ? &relay->workers[i + 1] : NULL;
 		bell_init(&relay->workers[i].bell);
 	}
-	config->store->ops->listen(config->store, config->topic, hear, relay);
+	config->store->ops->listen(config->store, config->announcement, hear, relay);
 	for (size_t i = 0; i < count; i++)
 		start_worker(&relay->workers[i]);
 	return relay;
@@ -457,7 +457,7 @@ static const struct family {
 static void sample(struct buffer *page, const struct relay *relay, const struct family *family)
 {
 	const char *counter = (const char *)relay + family->offset;
-	int64_t value = counter_read((const struct counter *)(const void *)counter);
+	int64_t value = tally_read((const struct tally *)(const void *)counter);
 	char labels[64];
 
 	snprintf(labels, sizeof(labels), "outbox=\"%s\"", relay->config.name);

@@ -22,7 +22,7 @@ struct relay_config {
 	const char *name;    /* "entitlements": its label in metrics and logs */
 	struct store *store; /* not owned, like the bus */
 	const struct outbox_repository *outbox;
-	const char *topic; /* announced on the store when rows were committed */
+	const char *announcement; /* announced on the store when rows were committed */
 	struct bus *bus;
 
 	/*

@@ -18,13 +18,13 @@ void write_begin_effect(struct write *write, struct answer answer)
 	write->fate = WRITE_EFFECT;
 }
 
-void write_set_key(struct write *write, struct arena *arena, struct slice scope, struct slice key,
-	const struct slice request[3])
+void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
+	struct slice key, const struct slice request[3])
 {
-	write->key = arena_new(arena, struct key_record);
-	write->key->scope = scope;
-	write->key->key = key;
-	digest_parts(request, 3, write->key->fingerprint);
+	write->idempotency = arena_new(arena, struct idempotency_record);
+	write->idempotency->scope = scope;
+	write->idempotency->key = key;
+	digest_parts(request, 3, write->idempotency->fingerprint);
 }
 
 bool write_answer_is_kept(const struct answer *answer)

@@ -35,14 +35,14 @@ struct write {
 	 * what the session returned. NULL: the service decides it.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
-	struct key_record *key; /* NULL: sent without an Idempotency-Key */
+	struct idempotency_record *idempotency; /* NULL: sent without an Idempotency-Key */
 	enum write_fate fate;
-	enum write_effect effect; /* of a write with the fate EFFECT */
-	bool resumed;             /* its key was pending: the first transaction was another's */
-	bool is_lost;             /* somebody else took the key over: nothing may be recorded */
-	bool waits_for_key;       /* BUSY because of its key, not its row */
-	unsigned tries;           /* that have found it BUSY */
-	size_t position;          /* in its batch: of two with one key, the earlier is the first */
+	enum write_effect effect;   /* of a write with the fate EFFECT */
+	bool resumed;               /* its key was pending: the first transaction was another's */
+	bool is_lost;               /* somebody else took the key over: nothing may be recorded */
+	bool waits_for_idempotency; /* BUSY because of its key, not its row */
+	unsigned tries;             /* that have found it BUSY */
+	size_t position; /* in its batch: of two with one key, the earlier is the first */
 };
 
 /* Writes that are tried in one transaction, in the order they came. */
@@ -63,8 +63,8 @@ void write_begin_effect(struct write *write, struct answer answer);
  * Gives `write` an Idempotency-Key, in memory of its command's arena. The request (method, path,
  * body) is remembered as a fingerprint, so that another request under the same key is told apart.
  */
-void write_set_key(struct write *write, struct arena *arena, struct slice scope, struct slice key,
-	const struct slice request[3]);
+void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
+	struct slice key, const struct slice request[3]);
 
 /* Whether an answer is remembered under a key: success, and refusals decided by state. */
 bool write_answer_is_kept(const struct answer *answer);

@@ -2,51 +2,52 @@
 
 #include "http/connection.h"
 
-static void leave(struct turns *turns, struct connection *connection)
+static void leave(struct client_queues *queues, struct connection *connection)
 {
-	struct turn_place *place = &connection->place;
+	struct client_place *place = &connection->place;
 
-	if (place->turn == TURN_OURS)
+	if (place->state == CLIENT_SERVED)
 		return;
 	if (place->before)
 		place->before->place.next = place->next;
 	else
-		turns->queues[place->turn].first = place->next;
+		queues->of[place->state].first = place->next;
 	if (place->next)
 		place->next->place.before = place->before;
 	else
-		turns->queues[place->turn].last = place->before;
+		queues->of[place->state].last = place->before;
 }
 
-static void join(struct turns *turns, struct connection *connection, enum turn turn)
+static void join(
+	struct client_queues *queues, struct connection *connection, enum client_state state)
 {
-	struct turn_place *place = &connection->place;
+	struct client_place *place = &connection->place;
 
-	place->turn = turn;
+	place->state = state;
 	place->next = NULL;
 	place->before = NULL;
-	if (turn == TURN_OURS)
+	if (state == CLIENT_SERVED)
 		return;
-	place->before = turns->queues[turn].last;
+	place->before = queues->of[state].last;
 	if (place->before)
 		place->before->place.next = connection;
 	else
-		turns->queues[turn].first = connection;
-	turns->queues[turn].last = connection;
+		queues->of[state].first = connection;
+	queues->of[state].last = connection;
 }
 
-void turns_note(struct turns *turns, struct connection *connection, enum turn turn,
-	int64_t since_ns, size_t bytes)
+void client_queues_note(struct client_queues *queues, struct connection *connection,
+	enum client_state state, int64_t since_ns, size_t bytes)
 {
-	struct turn_place *place = &connection->place;
+	struct client_place *place = &connection->place;
 
-	turns->bytes += bytes - place->bytes;
+	queues->bytes += bytes - place->bytes;
 	place->bytes = bytes;
-	if (place->turn == turn && place->since_ns == since_ns)
+	if (place->state == state && place->since_ns == since_ns)
 		return;
-	leave(turns, connection);
+	leave(queues, connection);
 	place->since_ns = since_ns;
-	join(turns, connection, turn);
+	join(queues, connection, state);
 }
 
 static struct connection *longer(struct connection *a, struct connection *b)
@@ -56,12 +57,12 @@ static struct connection *longer(struct connection *a, struct connection *b)
 	return a->place.since_ns <= b->place.since_ns ? a : b;
 }
 
-struct connection *turns_longest_holding(const struct turns *turns)
+struct connection *client_queues_longest_holding(const struct client_queues *queues)
 {
-	return longer(turns->queues[TURN_SENDS].first, turns->queues[TURN_READS].first);
+	return longer(queues->of[CLIENT_SENDS].first, queues->of[CLIENT_READS].first);
 }
 
-struct connection *turns_longest(const struct turns *turns)
+struct connection *client_queues_longest(const struct client_queues *queues)
 {
-	return longer(turns->queues[TURN_IDLE].first, turns_longest_holding(turns));
+	return longer(queues->of[CLIENT_IDLE].first, client_queues_longest_holding(queues));
 }

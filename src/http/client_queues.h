@@ -1,6 +1,6 @@
 /*
  * Whose turn it is on each connection of one loop. Where the client has to do something next, its
- * connection waits in one of three queues, in the order in which the turns began:
+ * connection waits in one of three queues, in the order in which the queues began:
  *
  *   idle    to send a request, or to close
  *   sends   to send the rest of one
@@ -21,34 +21,34 @@
 
 struct connection;
 
-enum turn { TURN_OURS, TURN_IDLE, TURN_SENDS, TURN_READS, TURN_COUNT };
+enum client_state { CLIENT_SERVED, CLIENT_IDLE, CLIENT_SENDS, CLIENT_READS, CLIENT_STATES };
 
 /* What a connection embeds. All zero: ours, and nothing held. */
-struct turn_place {
+struct client_place {
 	struct connection *before;
 	struct connection *next;
 	int64_t since_ns;
 	size_t bytes; /* that its client makes us hold */
-	enum turn turn;
+	enum client_state state;
 };
 
 /* What a loop embeds. All zero: no connections. */
-struct turns {
+struct client_queues {
 	struct {
 		struct connection *first; /* waits longest */
 		struct connection *last;
-	} queues[TURN_COUNT];
+	} of[CLIENT_STATES];
 	size_t bytes; /* of all places */
 };
 
-/* From now on it is `turn`, which began at `since_ns`, and the client makes us hold `bytes`. */
-void turns_note(struct turns *turns, struct connection *connection, enum turn turn,
-	int64_t since_ns, size_t bytes);
+/* From now on it is `state`, which began at `since_ns`, and the client makes us hold `bytes`. */
+void client_queues_note(struct client_queues *queues, struct connection *connection,
+	enum client_state state, int64_t since_ns, size_t bytes);
 
 /* The connection whose client has kept us waiting longest, NULL: none waits for its client. */
-struct connection *turns_longest(const struct turns *turns);
+struct connection *client_queues_longest(const struct client_queues *queues);
 
 /* The same among those that hold memory: who sends or reads. */
-struct connection *turns_longest_holding(const struct turns *turns);
+struct connection *client_queues_longest_holding(const struct client_queues *queues);
 
 #endif

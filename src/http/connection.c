@@ -287,30 +287,31 @@ static bool is_finished(const struct connection *connection)
 	return nothing_follows && is_idle(connection) && connection->input.len == 0;
 }
 
-static enum turn turn_of(const struct connection *connection)
+static enum client_state client_state_of(const struct connection *connection)
 {
 	if (is_greeting(connection))
-		return TURN_SENDS;
+		return CLIENT_SENDS;
 	if (connection->first || connection->held)
-		return TURN_OURS;
+		return CLIENT_SERVED;
 	if (connection->write_backlog > 0)
-		return TURN_READS;
+		return CLIENT_READS;
 	if (connection->stream)
-		return TURN_OURS;
-	return connection->parser.request ? TURN_SENDS : TURN_IDLE;
+		return CLIENT_SERVED;
+	return connection->parser.request ? CLIENT_SENDS : CLIENT_IDLE;
 }
 
-static int64_t turn_began_ns(const struct connection *connection, enum turn turn)
+static int64_t turn_began_ns(const struct connection *connection, enum client_state turn)
 {
 	if (is_greeting(connection))
 		return connection->accepted_ns;
-	return turn == TURN_SENDS ? connection->parser.request->started_ns : connection->active_ns;
+	return turn == CLIENT_SENDS ? connection->parser.request->started_ns
+				    : connection->active_ns;
 }
 
 static void note_turn(struct connection *connection)
 {
 	const struct request *reading = connection->parser.request;
-	enum turn turn = turn_of(connection);
+	enum client_state turn = client_state_of(connection);
 	size_t bytes = connection->write_backlog + connection->queued_bytes;
 
 	if (connection->kept)
@@ -320,8 +321,8 @@ static void note_turn(struct connection *connection)
 		bytes += request_bytes(connection->held);
 	if (reading)
 		bytes += request_bytes(reading);
-	turns_note(&connection->worker->turns, connection, turn, turn_began_ns(connection, turn),
-		bytes);
+	client_queues_note(&connection->worker->client_queues, connection, turn,
+		turn_began_ns(connection, turn), bytes);
 }
 
 /* Others may be closed by this, and the one that was pumped too. */
@@ -329,9 +330,10 @@ static void free_memory(struct http_worker *worker)
 {
 	struct connection *longest;
 
-	while (worker_is_full(worker) && (longest = turns_longest_holding(&worker->turns))) {
+	while (worker_is_full(worker) &&
+		(longest = client_queues_longest_holding(&worker->client_queues))) {
 		connection_close(longest);
-		counter_add(&worker->ended_for_memory, 1);
+		tally_add(&worker->ended_for_memory, 1);
 	}
 }
 
@@ -540,8 +542,8 @@ void connection_close(struct connection *connection)
 		worker->connections = connection->next;
 	if (connection->next)
 		connection->next->before = connection->before;
-	turns_note(&worker->turns, connection, TURN_OURS, 0, 0);
-	counter_add(&worker->connection_count, -1);
+	client_queues_note(&worker->client_queues, connection, CLIENT_SERVED, 0, 0);
+	tally_add(&worker->connection_count, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
 
@@ -630,12 +632,12 @@ bool worker_make_room(struct http_worker *worker)
 	struct connection *longest;
 
 	for (int tries = 0; tries < ROOM_TRIES_MAX; tries++) {
-		longest = turns_longest(&worker->turns);
+		longest = client_queues_longest(&worker->client_queues);
 		if (!longest)
 			return false;
-		if (longest->place.turn != TURN_IDLE || !has_unread_input(longest)) {
+		if (longest->place.state != CLIENT_IDLE || !has_unread_input(longest)) {
 			connection_close(longest);
-			counter_add(&worker->ended_for_room, 1);
+			tally_add(&worker->ended_for_room, 1);
 			return true;
 		}
 		/* It has done its part: we have not come to read it. */

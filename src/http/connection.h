@@ -39,7 +39,7 @@ struct connection {
 	size_t queued_bytes;  /* of the requests in the queue */
 	int64_t accepted_ns;
 	int64_t active_ns; /* when the client last had its answers, or went on reading them */
-	struct turn_place place;
+	struct client_place place;
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;

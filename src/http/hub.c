@@ -1,11 +1,11 @@
 /*
- * Who wants a key is known twice: publishers see topics and branches, under the hub's lock; a loop
+ * Who wants a key is known twice: publishers see entries and branches, under the hub's lock; a loop
  * has the list of its subscribers in each of its branches, for itself. So offering a value to
  * thousands of streams holds no lock, and a publisher never waits for a loop.
  *
- *   topic     a key that somebody wants, with its newest value
- *   branch    a topic on one loop
- *   desk      all branches of one loop: those with a value that the loop has not taken yet
+ *   entry     a key that somebody wants, with its newest value
+ *   branch    a entry on one loop
+ *   outlet      all branches of one loop: those with a value that the loop has not taken yet
  *
  * Tasks are posted under the lock. A loop that ends has closed its streams before, and so has no
  * branches; a task that was posted until then is still run (see loop_stop()).
@@ -30,10 +30,10 @@ struct subscriber {
 };
 
 struct branch {
-	struct topic *topic;
-	struct desk *desk;
-	struct branch *next;           /* of the topic; under the lock, like the next four */
-	struct branch *before_changed; /* at the desk */
+	struct hub_entry *entry;
+	struct outlet *outlet;
+	struct branch *next;           /* of the entry; under the lock, like the next four */
+	struct branch *before_changed; /* at the outlet */
 	struct branch *next_changed;
 	bool is_changed;
 	size_t subscriber_count;
@@ -43,30 +43,30 @@ struct branch {
 	struct stream_event *taken; /* while it is being offered */
 };
 
-struct topic {
-	struct topic *next; /* in its bucket */
+struct hub_entry {
+	struct hub_entry *next; /* in its bucket */
 	struct branch *branches;
-	struct stream_event *newest; /* NULL: nothing was published since there is a topic */
+	struct stream_event *newest; /* NULL: nothing was published since there is a entry */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
 };
 
-struct desk {
+struct outlet {
 	struct loop_task task;
 	struct hub *hub;
 	struct http_worker *worker;
-	struct desk *next;
+	struct outlet *next;
 	struct branch *changed;
 	bool is_posted;
 };
 
 struct hub {
 	pthread_mutex_t lock; /* guards all that follows */
-	struct topic **buckets;
+	struct hub_entry **buckets;
 	size_t bucket_count; /* a power of two */
-	size_t topic_count;
-	struct desk *desks;
+	size_t entry_count;
+	struct outlet *outlets;
 };
 
 struct hub *hub_new(void)
@@ -75,128 +75,128 @@ struct hub *hub_new(void)
 
 	pthread_mutex_init(&hub->lock, NULL);
 	hub->bucket_count = BUCKETS_LEAST;
-	hub->buckets = qp_calloc(hub->bucket_count, sizeof(struct topic *));
+	hub->buckets = qp_calloc(hub->bucket_count, sizeof(struct hub_entry *));
 	return hub;
 }
 
 void hub_free(struct hub *hub)
 {
-	assert(hub->topic_count == 0);
-	while (hub->desks) {
-		struct desk *desk = hub->desks;
+	assert(hub->entry_count == 0);
+	while (hub->outlets) {
+		struct outlet *outlet = hub->outlets;
 
-		assert(!desk->is_posted);
-		hub->desks = desk->next;
-		free(desk);
+		assert(!outlet->is_posted);
+		hub->outlets = outlet->next;
+		free(outlet);
 	}
 	free(hub->buckets);
 	pthread_mutex_destroy(&hub->lock);
 	free(hub);
 }
 
-/* ---- topics, under the lock -------------------------------------------------------------- */
+/* ---- entries, under the lock -------------------------------------------------------------- */
 
-static struct topic **bucket_of(struct hub *hub, uint64_t hash)
+static struct hub_entry **bucket_of(struct hub *hub, uint64_t hash)
 {
 	return &hub->buckets[hash & (hub->bucket_count - 1)];
 }
 
-static struct topic *find_topic(struct hub *hub, struct slice key, uint64_t hash)
+static struct hub_entry *find_entry(struct hub *hub, struct slice key, uint64_t hash)
 {
-	struct topic *topic = *bucket_of(hub, hash);
+	struct hub_entry *entry = *bucket_of(hub, hash);
 
-	while (topic &&
-		(topic->hash != hash || !slice_equal(slice_make(topic->key, topic->key_len), key)))
-		topic = topic->next;
-	return topic;
+	while (entry &&
+		(entry->hash != hash || !slice_equal(slice_make(entry->key, entry->key_len), key)))
+		entry = entry->next;
+	return entry;
 }
 
-static void link_topic(struct hub *hub, struct topic *topic)
+static void link_entry(struct hub *hub, struct hub_entry *entry)
 {
-	struct topic **bucket = bucket_of(hub, topic->hash);
+	struct hub_entry **bucket = bucket_of(hub, entry->hash);
 
-	topic->next = *bucket;
-	*bucket = topic;
+	entry->next = *bucket;
+	*bucket = entry;
 }
 
 static void grow_buckets(struct hub *hub)
 {
-	struct topic **old = hub->buckets;
+	struct hub_entry **old = hub->buckets;
 	size_t old_count = hub->bucket_count;
 
 	hub->bucket_count *= 2;
-	hub->buckets = qp_calloc(hub->bucket_count, sizeof(struct topic *));
+	hub->buckets = qp_calloc(hub->bucket_count, sizeof(struct hub_entry *));
 	for (size_t i = 0; i < old_count; i++) {
 		while (old[i]) {
-			struct topic *topic = old[i];
+			struct hub_entry *entry = old[i];
 
-			old[i] = topic->next;
-			link_topic(hub, topic);
+			old[i] = entry->next;
+			link_entry(hub, entry);
 		}
 	}
 	free(old);
 }
 
-static struct topic *add_topic(struct hub *hub, struct slice key, uint64_t hash)
+static struct hub_entry *add_entry(struct hub *hub, struct slice key, uint64_t hash)
 {
-	struct topic *topic = qp_calloc(1, sizeof(*topic) + key.len);
+	struct hub_entry *entry = qp_calloc(1, sizeof(*entry) + key.len);
 
-	topic->hash = hash;
-	topic->key_len = key.len;
+	entry->hash = hash;
+	entry->key_len = key.len;
 	if (key.len > 0)
-		memcpy(topic->key, key.data, key.len);
-	if (hub->topic_count++ >= hub->bucket_count)
+		memcpy(entry->key, key.data, key.len);
+	if (hub->entry_count++ >= hub->bucket_count)
 		grow_buckets(hub);
-	link_topic(hub, topic);
-	return topic;
+	link_entry(hub, entry);
+	return entry;
 }
 
-static void remove_topic(struct hub *hub, struct topic *topic)
+static void remove_entry(struct hub *hub, struct hub_entry *entry)
 {
-	struct topic **link = bucket_of(hub, topic->hash);
+	struct hub_entry **link = bucket_of(hub, entry->hash);
 
-	while (*link != topic)
+	while (*link != entry)
 		link = &(*link)->next;
-	*link = topic->next;
-	hub->topic_count--;
-	stream_event_drop(topic->newest);
-	free(topic);
+	*link = entry->next;
+	hub->entry_count--;
+	stream_event_drop(entry->newest);
+	free(entry);
 }
 
-/* ---- desks and branches, under the lock -------------------------------------------------- */
+/* ---- outlets and branches, under the lock -------------------------------------------------- */
 
-static void run_desk(struct loop_task *task);
+static void run_outlet(struct loop_task *task);
 
-static struct desk *desk_of(struct hub *hub, struct http_worker *worker)
+static struct outlet *outlet_of(struct hub *hub, struct http_worker *worker)
 {
-	struct desk *desk = hub->desks;
+	struct outlet *outlet = hub->outlets;
 
-	while (desk && desk->worker != worker)
-		desk = desk->next;
-	if (desk)
-		return desk;
-	desk = qp_calloc(1, sizeof(*desk));
-	desk->task.run = run_desk;
-	desk->hub = hub;
-	desk->worker = worker;
-	desk->next = hub->desks;
-	hub->desks = desk;
-	return desk;
+	while (outlet && outlet->worker != worker)
+		outlet = outlet->next;
+	if (outlet)
+		return outlet;
+	outlet = qp_calloc(1, sizeof(*outlet));
+	outlet->task.run = run_outlet;
+	outlet->hub = hub;
+	outlet->worker = worker;
+	outlet->next = hub->outlets;
+	hub->outlets = outlet;
+	return outlet;
 }
 
-static struct branch *branch_of(struct topic *topic, struct desk *desk)
+static struct branch *branch_of(struct hub_entry *entry, struct outlet *outlet)
 {
-	struct branch *branch = topic->branches;
+	struct branch *branch = entry->branches;
 
-	while (branch && branch->desk != desk)
+	while (branch && branch->outlet != outlet)
 		branch = branch->next;
 	if (branch)
 		return branch;
 	branch = qp_calloc(1, sizeof(*branch));
-	branch->topic = topic;
-	branch->desk = desk;
-	branch->next = topic->branches;
-	topic->branches = branch;
+	branch->entry = entry;
+	branch->outlet = outlet;
+	branch->next = entry->branches;
+	entry->branches = branch;
 	return branch;
 }
 
@@ -208,15 +208,15 @@ static void forget_changed(struct branch *branch)
 	if (branch->before_changed)
 		branch->before_changed->next_changed = branch->next_changed;
 	else
-		branch->desk->changed = branch->next_changed;
+		branch->outlet->changed = branch->next_changed;
 	if (branch->next_changed)
 		branch->next_changed->before_changed = branch->before_changed;
 }
 
 static void remove_branch(struct hub *hub, struct branch *branch)
 {
-	struct topic *topic = branch->topic;
-	struct branch **link = &topic->branches;
+	struct hub_entry *entry = branch->entry;
+	struct branch **link = &entry->branches;
 
 	assert(!branch->subscribers && !branch->taken);
 	forget_changed(branch);
@@ -224,8 +224,8 @@ static void remove_branch(struct hub *hub, struct branch *branch)
 		link = &(*link)->next;
 	*link = branch->next;
 	free(branch);
-	if (!topic->branches)
-		remove_topic(hub, topic);
+	if (!entry->branches)
+		remove_entry(hub, entry);
 }
 
 /* ---- streams, on their loop -------------------------------------------------------------- */
@@ -256,16 +256,16 @@ static struct branch *join_branch(
 	struct hub *hub, struct http_worker *worker, struct slice key, struct stream_event **newest)
 {
 	uint64_t hash = hash_bytes(key);
-	struct topic *topic;
+	struct hub_entry *entry;
 	struct branch *branch;
 
 	pthread_mutex_lock(&hub->lock);
-	topic = find_topic(hub, key, hash);
-	if (!topic)
-		topic = add_topic(hub, key, hash);
-	branch = branch_of(topic, desk_of(hub, worker));
+	entry = find_entry(hub, key, hash);
+	if (!entry)
+		entry = add_entry(hub, key, hash);
+	branch = branch_of(entry, outlet_of(hub, worker));
 	branch->subscriber_count++;
-	*newest = topic->newest ? stream_event_hold(topic->newest) : NULL;
+	*newest = entry->newest ? stream_event_hold(entry->newest) : NULL;
 	pthread_mutex_unlock(&hub->lock);
 	return branch;
 }
@@ -294,30 +294,30 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 }
 
 /* The branches with a value that this loop did not have, linked by `next_taken`. */
-static struct branch *take_changed(struct desk *desk)
+static struct branch *take_changed(struct outlet *outlet)
 {
 	struct branch *taken = NULL;
 
-	pthread_mutex_lock(&desk->hub->lock);
-	desk->is_posted = false;
-	while (desk->changed) {
-		struct branch *branch = desk->changed;
+	pthread_mutex_lock(&outlet->hub->lock);
+	outlet->is_posted = false;
+	while (outlet->changed) {
+		struct branch *branch = outlet->changed;
 
 		forget_changed(branch);
-		branch->taken = stream_event_hold(branch->topic->newest);
+		branch->taken = stream_event_hold(branch->entry->newest);
 		branch->next_taken = taken;
 		taken = branch;
 	}
-	pthread_mutex_unlock(&desk->hub->lock);
+	pthread_mutex_unlock(&outlet->hub->lock);
 	return taken;
 }
 
 /* On the loop. Offering closes no stream, so no branch goes away meanwhile. */
-static void run_desk(struct loop_task *task)
+static void run_outlet(struct loop_task *task)
 {
-	struct desk *desk = (struct desk *)task;
+	struct outlet *outlet = (struct outlet *)task;
 
-	for (struct branch *branch = take_changed(desk); branch; branch = branch->next_taken) {
+	for (struct branch *branch = take_changed(outlet); branch; branch = branch->next_taken) {
 		for (struct subscriber *one = branch->subscribers; one; one = one->next)
 			stream_offer_event(one->stream, branch->taken);
 		stream_event_drop(branch->taken);
@@ -330,34 +330,34 @@ static void run_desk(struct loop_task *task)
 /* Under the lock. */
 static void note_changed(struct branch *branch)
 {
-	struct desk *desk = branch->desk;
+	struct outlet *outlet = branch->outlet;
 
 	if (branch->is_changed) {
-		counter_add(&desk->worker->events_skipped, (int64_t)branch->subscriber_count);
+		tally_add(&outlet->worker->events_skipped, (int64_t)branch->subscriber_count);
 		return;
 	}
 	branch->is_changed = true;
 	branch->before_changed = NULL;
-	branch->next_changed = desk->changed;
-	if (desk->changed)
-		desk->changed->before_changed = branch;
-	desk->changed = branch;
-	if (!desk->is_posted)
-		loop_post(desk->worker->loop, &desk->task);
-	desk->is_posted = true;
+	branch->next_changed = outlet->changed;
+	if (outlet->changed)
+		outlet->changed->before_changed = branch;
+	outlet->changed = branch;
+	if (!outlet->is_posted)
+		loop_post(outlet->worker->loop, &outlet->task);
+	outlet->is_posted = true;
 }
 
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data)
 {
 	uint64_t hash = hash_bytes(key);
-	struct topic *topic;
+	struct hub_entry *entry;
 
 	pthread_mutex_lock(&hub->lock);
-	topic = find_topic(hub, key, hash);
-	if (topic && (!topic->newest || topic->newest->id < version)) {
-		stream_event_drop(topic->newest);
-		topic->newest = stream_event_new(version, data);
-		for (struct branch *branch = topic->branches; branch; branch = branch->next)
+	entry = find_entry(hub, key, hash);
+	if (entry && (!entry->newest || entry->newest->id < version)) {
+		stream_event_drop(entry->newest);
+		entry->newest = stream_event_new(version, data);
+		for (struct branch *branch = entry->branches; branch; branch = branch->next)
 			note_changed(branch);
 	}
 	pthread_mutex_unlock(&hub->lock);
@@ -369,7 +369,7 @@ bool hub_wants(struct hub *hub, struct slice key)
 	bool wants;
 
 	pthread_mutex_lock(&hub->lock);
-	wants = find_topic(hub, key, hash) != NULL;
+	wants = find_entry(hub, key, hash) != NULL;
 	pthread_mutex_unlock(&hub->lock);
 	return wants;
 }
@@ -379,13 +379,13 @@ size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys)
 	size_t count = 0;
 
 	pthread_mutex_lock(&hub->lock);
-	*keys = arena_array(arena, struct slice, hub->topic_count);
+	*keys = arena_array(arena, struct slice, hub->entry_count);
 	for (size_t i = 0; i < hub->bucket_count; i++) {
-		for (const struct topic *topic = hub->buckets[i]; topic; topic = topic->next)
+		for (const struct hub_entry *entry = hub->buckets[i]; entry; entry = entry->next)
 			(*keys)[count++] =
-				arena_copy(arena, slice_make(topic->key, topic->key_len));
+				arena_copy(arena, slice_make(entry->key, entry->key_len));
 	}
-	assert(count == hub->topic_count);
+	assert(count == hub->entry_count);
 	pthread_mutex_unlock(&hub->lock);
 	return count;
 }

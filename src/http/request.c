@@ -30,7 +30,7 @@ struct request *request_new(void *context)
 	request->worker = worker;
 	request->connection = connection;
 	request->started_ns = clock_steady_ns(worker->clock);
-	counter_add(&worker->in_flight, 1);
+	tally_add(&worker->in_flight, 1);
 	return request;
 }
 
@@ -39,7 +39,7 @@ void request_free(struct request *request)
 	struct http_worker *worker = request->worker;
 
 	assert(!request->command);
-	counter_add(&worker->in_flight, -1);
+	tally_add(&worker->in_flight, -1);
 	arena_reset(&request->arena);
 	if (worker->pool_count < POOL_MAX) {
 		request->next = worker->pool;

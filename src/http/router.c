@@ -185,14 +185,14 @@ void router_count_answer(
 {
 	struct route_stats *stats = route ? &entry_of(route)->stats : &router->unmatched;
 
-	counter_add(&stats->by_code[code_slot(http_status)], 1);
+	tally_add(&stats->by_code[code_slot(http_status)], 1);
 	histogram_observe(&stats->duration, duration_ns);
 }
 
 static void collect_codes(struct buffer *page, const char *labels, const struct route_stats *stats)
 {
 	for (size_t slot = 0; slot < ROUTE_CODES; slot++) {
-		int64_t value = counter_read(&stats->by_code[slot]);
+		int64_t value = tally_read(&stats->by_code[slot]);
 
 		if (value == 0)
 			continue;

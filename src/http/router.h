@@ -34,7 +34,7 @@ struct route_style {
 };
 
 struct route_stats {
-	struct counter by_code[ROUTE_CODES];
+	struct tally by_code[ROUTE_CODES];
 	struct histogram duration;
 };
 

@@ -32,7 +32,7 @@ struct server {
 	uv_poll_t acceptor;    /* on the loop of the first worker, like the two below */
 	atomic_bool accepting; /* written on that loop */
 	bool acceptor_paused;  /* out of file descriptors */
-	struct counter refused_connections;
+	struct tally refused_connections;
 };
 
 /* ---- workers ----------------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ static int64_t sum_workers(const struct server *server, size_t offset)
 	for (size_t i = 0; i < server->worker_count; i++) {
 		const char *worker = (const char *)&server->workers[i];
 
-		total += counter_read((const struct counter *)(const void *)(worker + offset));
+		total += tally_read((const struct tally *)(const void *)(worker + offset));
 	}
 	return total;
 }
@@ -164,7 +164,7 @@ static struct http_worker *least_busy(struct server *server)
 	for (size_t i = 1; i < server->worker_count; i++) {
 		struct http_worker *worker = &server->workers[i];
 
-		if (counter_read(&worker->connection_count) < counter_read(&best->connection_count))
+		if (tally_read(&worker->connection_count) < tally_read(&best->connection_count))
 			best = worker;
 	}
 	return best;
@@ -193,7 +193,7 @@ static void refuse_connection(struct server *server, int fd)
 	if (!server->workers[0].tls)
 		write_refusal(fd);
 	close(fd);
-	counter_add(&server->refused_connections, 1);
+	tally_add(&server->refused_connections, 1);
 }
 
 /*
@@ -213,7 +213,7 @@ static void admit(struct http_worker *worker, int fd, int turns)
 		post_socket(worker, fd, turns + 1);
 		return;
 	}
-	counter_add(&worker->connection_count, -1);
+	tally_add(&worker->connection_count, -1);
 	refuse_connection(server, fd);
 }
 
@@ -221,7 +221,7 @@ static void hand_out(struct server *server, int fd)
 {
 	struct http_worker *worker = least_busy(server);
 
-	counter_add(&worker->connection_count, 1);
+	tally_add(&worker->connection_count, 1);
 	if (worker == &server->workers[0])
 		admit(worker, fd, 0);
 	else
@@ -420,7 +420,7 @@ const char *server_address(const struct server *server)
 
 bool worker_is_full(const struct http_worker *worker)
 {
-	return worker->turns.bytes >
+	return worker->client_queues.bytes >
 	       worker->limits->client_bytes_max / worker->server->worker_count;
 }
 
@@ -561,7 +561,7 @@ void server_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_http_connections_refused_total", "counter",
 		"Connections over --max-connections while none waited for its client.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
-		counter_read(&server->refused_connections));
+		tally_read(&server->refused_connections));
 	collect_ended(server, page);
 	collect_streams(server, page);
 }

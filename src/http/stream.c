@@ -81,7 +81,7 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 	stream->caller = request->caller;
 	stream->caller.name = (struct slice){0};
 	request->stream = stream;
-	counter_add(&stream->worker->stream_count, 1);
+	tally_add(&stream->worker->stream_count, 1);
 	return stream;
 }
 
@@ -123,7 +123,7 @@ static struct stream_event *take_waiting(struct stream *stream)
 
 	stream->waiting = NULL;
 	if (event)
-		counter_add(&stream->worker->events_sent, 1);
+		tally_add(&stream->worker->events_sent, 1);
 	return event;
 }
 
@@ -155,7 +155,7 @@ void stream_offer_event(struct stream *stream, struct stream_event *event)
 		return;
 	stream->last_id = event->id;
 	if (stream->waiting)
-		counter_add(&stream->worker->events_skipped, 1);
+		tally_add(&stream->worker->events_skipped, 1);
 	stream_event_drop(stream->waiting);
 	stream->waiting = stream_event_hold(event);
 	if (stream->connection)
@@ -260,7 +260,7 @@ void stream_end(struct stream *stream)
 		stream->request->stream = NULL;
 	if (stream->connection)
 		stream->connection->stream = NULL;
-	counter_add(&stream->worker->stream_count, -1);
+	tally_add(&stream->worker->stream_count, -1);
 	tell_owner(stream);
 	stream_event_drop(stream->waiting);
 	free(stream);

@@ -31,7 +31,7 @@ struct tls_context {
 	pthread_mutex_t lock; /* of the two below */
 	SSL_CTX *current;     /* OpenSSL counts who uses it: this, and each session made of it */
 	int64_t expires_s;
-	struct counter handshakes[SHAKES];
+	struct tally handshakes[SHAKES];
 };
 
 struct tls_session {
@@ -310,7 +310,7 @@ void tls_collect(void *thing, struct buffer *page)
 
 		snprintf(label, sizeof(label), "result=\"%s\"", handshake_names[i]);
 		metrics_sample(page, "quipu_tls_handshakes_total", label,
-			counter_read(&context->handshakes[i]));
+			tally_read(&context->handshakes[i]));
 	}
 	metrics_family(page, "quipu_tls_certificate_expires_seconds", "gauge",
 		"When the certificate in use ends, as seconds since 1970.");
@@ -360,7 +360,7 @@ static void end_handshake(
 {
 	assert(session->state == TLS_NEW || session->state == TLS_HELLO);
 	session->state = state;
-	counter_add(&session->context->handshakes[handshake], 1);
+	tally_add(&session->context->handshakes[handshake], 1);
 }
 
 void tls_session_free(struct tls_session *session)

@@ -31,7 +31,7 @@ struct http_worker {
 	struct loop_task resume;        /* of those */
 	struct request *pool;           /* requests to use again */
 	size_t pool_count;
-	struct turns turns;
+	struct client_queues client_queues;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
 	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* what was read, deciphered */
@@ -40,13 +40,13 @@ struct http_worker {
 	bool draining;
 	size_t heartbeats_left; /* in this sweep */
 
-	struct counter connection_count; /* any thread may read these */
-	struct counter in_flight;
-	struct counter stream_count;
-	struct counter events_sent;
-	struct counter events_skipped;
-	struct counter ended_for_room;
-	struct counter ended_for_memory;
+	struct tally connection_count; /* any thread may read these */
+	struct tally in_flight;
+	struct tally stream_count;
+	struct tally events_sent;
+	struct tally events_skipped;
+	struct tally ended_for_room;
+	struct tally ended_for_memory;
 };
 
 void worker_init(struct http_worker *worker, struct server *server);

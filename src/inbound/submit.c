@@ -40,7 +40,8 @@ void submit_write_of(
 	if (key.data) {
 		struct slice identity[3] = {request->method, request->path.raw, request->body};
 
-		write_set_key(write, &request->arena, key_scope(request, user_id), key, identity);
+		write_set_idempotency(
+			write, &request->arena, key_scope(request, user_id), key, identity);
 	}
 	command->hash = hash_bytes(command->key);
 	request_submit(request, lane_set_writer(lanes, command->hash), command);

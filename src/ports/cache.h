@@ -144,18 +144,19 @@ struct cache_ops {
 	bool (*is_up)(struct cache *cache);
 
 	/*
-	 * Tells those who listen to `topic` in OTHER processes with this cache that something new
-	 * was committed: soon, at most every 20 ms. A call can get lost, and is where nobody has
-	 * listened in this process yet. `topic` is static. Any thread, never blocks.
+	 * Tells those who listen to `announcement` in OTHER processes with this cache that
+	 * something new was committed: soon, at most every 20 ms. A call can get lost, and is where
+	 * nobody has listened in this process yet. `announcement` is static. Any thread, never
+	 * blocks.
 	 */
-	void (*announce)(struct cache *cache, const char *topic);
+	void (*announce)(struct cache *cache, const char *announcement);
 
 	/*
 	 * `heard` is called on any thread and must not block nor listen: when another process
-	 * announces it, and when one may have, because the cache was away. `topic` is static. After
-	 * start(), by one thread at a time, as the next.
+	 * announces it, and when one may have, because the cache was away. `announcement` is
+	 * static. After start(), by one thread at a time, as the next.
 	 */
-	void (*listen)(struct cache *cache, const char *topic, void (*heard)(void *context),
+	void (*listen)(struct cache *cache, const char *announcement, void (*heard)(void *context),
 		void *context);
 
 	/* When it returns, nothing is called with this context any more. */

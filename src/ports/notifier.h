@@ -1,6 +1,6 @@
 /*
- * How notifications leave: printed as a log line, or posted to a webhook. A channel has a number of
- * slots; each holds one notice on its way, so that one that hangs does not hold up the others.
+ * How notifications leave: printed as a log line, or posted to a webhook. A notifier has a number
+ * of slots; each holds one notice on its way, so that one that hangs does not hold up the others.
  * Implemented by adapters/console and adapters/webhook.
  *
  * Used by one thread, but for wake().
@@ -35,33 +35,33 @@ struct notice_result {
 	char error[NOTICE_ERROR_SIZE]; /* empty if it was sent */
 };
 
-struct channel;
+struct notifier;
 
-struct channel_ops {
+struct notifier_ops {
 	/* How many notices can be sent now. Never blocks. */
-	size_t (*free_slots)(struct channel *channel);
+	size_t (*free_slots)(struct notifier *notifier);
 
 	/* Takes a free slot; what it needs of the notice is copied. Never blocks for long. */
-	void (*send)(struct channel *channel, const struct notice *notice);
+	void (*send)(struct notifier *notifier, const struct notice *notice);
 
 	/*
 	 * Waits until something is known of at least one notice, woken, or steady time `until_ns`;
 	 * gives up to `max` results, whose slots are free again. Every notice gets a result within
 	 * longest_ns.
 	 */
-	size_t (*wait)(struct channel *channel, struct notice_result *results, size_t max,
+	size_t (*wait)(struct notifier *notifier, struct notice_result *results, size_t max,
 		int64_t until_ns);
 
 	/* Any thread: a wait, or the next one, returns at once. Never blocks. */
-	void (*wake)(struct channel *channel);
+	void (*wake)(struct notifier *notifier);
 
 	/* What is on its way is cut off. */
-	void (*free)(struct channel *channel);
+	void (*free)(struct notifier *notifier);
 };
 
-/* The head of each adapter's own channel. */
-struct channel {
-	const struct channel_ops *ops;
+/* The head of each adapter's own notifier. */
+struct notifier {
+	const struct notifier_ops *ops;
 	const char *engine; /* "log", "webhook" */
 	size_t slots;
 	int64_t longest_ns; /* how long a notice can take */

@@ -35,22 +35,23 @@ enum session_kind { SESSION_WRITE, SESSION_READ };
 #define FINGERPRINT_SIZE 32
 
 /* An Idempotency-Key and what is remembered under it. */
-struct key_record {
+struct idempotency_record {
 	struct slice scope; /* route template, and the caller where there is one */
 	struct slice key;
 	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of method, path and body */
 
-	bool found;        /* set by keys_find: it is there and has not expired */
-	bool same_request; /* set by keys_find: its fingerprint is this one */
+	bool found;        /* set by idempotency_find: it is there and has not expired */
+	bool same_request; /* set by idempotency_find: its fingerprint is this one */
 	/*
 	 * A pending record stands for something outside the store that has begun and whose end is
-	 * not recorded. It has an owner, whose lease lasts KEY_LEASE_US; only the owner can end it,
-	 * and after the lease anybody may claim it.
+	 * not recorded. It has an owner, whose lease lasts IDEMPOTENCY_LEASE_US; only the owner can
+	 * end it, and after the lease anybody may claim it.
 	 */
 	struct slice owner; /* empty: not pending */
-	bool lease_is_over; /* set by keys_find */
+	bool lease_is_over; /* set by idempotency_find */
 	struct slice note;  /* what the service needs to go on */
-	bool was_ours;      /* set by keys_claim, keys_finish, keys_forget and keys_release */
+	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
+			       idempotency_release */
 
 	struct answer answer;
 };
@@ -68,7 +69,7 @@ struct row_page {
 };
 
 /* What is kept under an Idempotency-Key, expired or not, as it is in the table. */
-struct kept_key {
+struct kept_answer {
 	struct slice scope;
 	struct slice key;
 	size_t fingerprint_size;
@@ -80,7 +81,7 @@ struct kept_key {
 };
 
 /* Shorter than the usual deadline of a request, so that a retry can wait it out. */
-#define KEY_LEASE_US (4 * 1000000LL)
+#define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
 struct session;
 
@@ -94,44 +95,44 @@ struct session_ops {
 	 * found, `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in memory of
 	 * `arena`.
 	 */
-	QP_MUST_CHECK enum status (*keys_find)(struct session *session, struct arena *arena,
-		struct key_record *records, size_t count);
+	QP_MUST_CHECK enum status (*idempotency_find)(struct session *session, struct arena *arena,
+		struct idempotency_record *records, size_t count);
 
 	/*
 	 * In a transaction. Remembers sorted records with their answers for `ttl_us`. RERUN:
 	 * another transaction was first with one of them.
 	 */
-	QP_MUST_CHECK enum status (*keys_put)(struct session *session,
-		const struct key_record *records, size_t count, int64_t ttl_us);
+	QP_MUST_CHECK enum status (*idempotency_put)(struct session *session,
+		const struct idempotency_record *records, size_t count, int64_t ttl_us);
 
 	/* In a transaction. `owner` becomes the owner of sorted pending records whose lease is
 	 * over, with a lease of its own. */
-	QP_MUST_CHECK enum status (*keys_claim)(
-		struct session *session, struct key_record *records, size_t count);
+	QP_MUST_CHECK enum status (*idempotency_claim)(
+		struct session *session, struct idempotency_record *records, size_t count);
 
 	/* In a transaction. Sorted records of this owner have ended well: their answers are final.
 	 */
-	QP_MUST_CHECK enum status (*keys_finish)(
-		struct session *session, struct key_record *records, size_t count);
+	QP_MUST_CHECK enum status (*idempotency_finish)(
+		struct session *session, struct idempotency_record *records, size_t count);
 
 	/* In a transaction. Sorted records of this owner have come to nothing: they are forgotten.
 	 */
-	QP_MUST_CHECK enum status (*keys_forget)(
-		struct session *session, struct key_record *records, size_t count);
+	QP_MUST_CHECK enum status (*idempotency_forget)(
+		struct session *session, struct idempotency_record *records, size_t count);
 
 	/* In a transaction. The owner does not go on with these: their lease is over now. */
-	QP_MUST_CHECK enum status (*keys_release)(
-		struct session *session, struct key_record *records, size_t count);
+	QP_MUST_CHECK enum status (*idempotency_release)(
+		struct session *session, struct idempotency_record *records, size_t count);
 
 	/* Outside a transaction: a page of what is kept under scopes that begin with `prefix`,
 	 * which is ASCII, sorted by scope and key. */
-	QP_MUST_CHECK enum status (*keys_list)(struct session *session, struct arena *arena,
-		struct slice prefix, struct row_page *page, struct kept_key *keys);
+	QP_MUST_CHECK enum status (*idempotency_list)(struct session *session, struct arena *arena,
+		struct slice prefix, struct row_page *page, struct kept_answer *keys);
 
 	/*
 	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.
 	 */
-	QP_MUST_CHECK enum status (*keys_sweep)(
+	QP_MUST_CHECK enum status (*idempotency_sweep)(
 		struct session *session, size_t limit, size_t *deleted);
 
 	void (*close)(struct session *session);
@@ -157,14 +158,16 @@ struct store_ops {
 	bool (*is_up)(struct store *store);
 
 	/*
-	 * Tells everybody who listens to `topic` on this store, in any process, that something new
-	 * was committed. Those of this process are called at once, on this thread; others soon, at
-	 * most every 20 ms; a call can get lost. `topic` is static. Any thread, never blocks.
+	 * Tells everybody who listens to `announcement` on this store, in any process, that
+	 * something new was committed. Those of this process are called at once, on this thread;
+	 * others soon, at most every 20 ms; a call can get lost. `announcement` is static. Any
+	 * thread, never blocks.
 	 */
-	void (*announce)(struct store *store, const char *topic);
+	void (*announce)(struct store *store, const char *announcement);
 
-	/* `heard` is called on any thread and must not block nor listen. `topic` is static. */
-	void (*listen)(struct store *store, const char *topic, void (*heard)(void *context),
+	/* `heard` is called on any thread and must not block nor listen. `announcement` is static.
+	 */
+	void (*listen)(struct store *store, const char *announcement, void (*heard)(void *context),
 		void *context);
 
 	/* When it returns, nothing is called with this context any more. */

@@ -23,13 +23,13 @@ static bool is_one_process(const struct engine *engine)
 }
 
 /* Announces until it is heard: a call can get lost, above all before both are connected. */
-static void announce_until_heard(struct store *store, const char *topic, struct ear *ear)
+static void announce_until_heard(struct store *store, const char *announcement, struct ear *ear)
 {
 	int64_t deadline_ns = hang_deadline_ns();
 	int before = ear->heard;
 
 	while (ear->heard == before) {
-		store->ops->announce(store, topic);
+		store->ops->announce(store, announcement);
 		for (int i = 0; i < 10 && ear->heard == before; i++)
 			wait_on(deadline_ns, "an announcement is heard");
 	}
@@ -44,11 +44,11 @@ static void settle(struct store *from, struct ear *marks)
 }
 
 static struct store *listening_store(
-	struct engine *engine, const char *topic, struct ear *ear, struct ear *marks)
+	struct engine *engine, const char *announcement, struct ear *ear, struct ear *marks)
 {
 	struct store *store = engine_other_store(engine);
 
-	store->ops->listen(store, topic, hear, ear);
+	store->ops->listen(store, announcement, hear, ear);
 	if (marks)
 		store->ops->listen(store, "marks", hear, marks);
 	engine_start(store);
@@ -119,7 +119,7 @@ static void other_processes_hear_it_too_and_nobody_hears_himself_twice(void **st
 	settle(stores[1], &marks_here);
 	here.heard = there.heard = 0;
 	stores[0]->ops->announce(stores[0], "outbox");
-	stores[0]->ops->announce(stores[0], "another topic");
+	stores[0]->ops->announce(stores[0], "another announcement");
 	settle(stores[0], &marks_there);
 	settle(stores[1], &marks_here);
 	assert_int_equal(there.heard, 1);

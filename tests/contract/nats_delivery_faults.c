@@ -49,7 +49,7 @@ static void what_is_kept_too_long_goes_to_others(void **state)
 	struct consumer *second;
 	struct bus_delivery delivery;
 
-	nats_fixture_reopen(fixture, "ack-wait=1s");
+	nats_fixture_reopen(fixture, "ack-wait=5s"); /* far longer than any step takes here */
 	first = nats_fixture_consumer(fixture, "g");
 	second = nats_fixture_consumer(fixture, "g");
 	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
@@ -57,7 +57,7 @@ static void what_is_kept_too_long_goes_to_others(void **state)
 	nats_fixture_fetch_one(first, &delivery); /* held */
 	nats_fixture_fetch_one(second, &delivery);
 	nats_fixture_ack(second, 1);
-	nats_fixture_fetch_nothing(first, 1300); /* which holds it no longer */
+	nats_fixture_fetch_nothing(first, 100); /* which holds it no longer */
 	nats_fixture_close_consumer(fixture, first);
 	nats_fixture_close_consumer(fixture, second);
 }

@@ -26,9 +26,9 @@ static int setup(void **state)
 
 	if (engine && strcmp(engine, "webhook") == 0) {
 		fixture->server = hook_server_start(false);
-		fixture->channel = notifier_fixture_webhook(fixture->server, NULL);
+		fixture->notifier = notifier_fixture_webhook(fixture->server, NULL);
 	} else {
-		fixture->channel = console_channel_new();
+		fixture->notifier = console_notifier_new();
 	}
 	*state = fixture;
 	return 0;
@@ -38,7 +38,7 @@ static int teardown(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	fixture->channel->ops->free(fixture->channel);
+	fixture->notifier->ops->free(fixture->notifier);
 	if (fixture->server)
 		hook_server_stop(fixture->server);
 	free(fixture);
@@ -47,19 +47,19 @@ static int teardown(void **state)
 
 static size_t free_slots(const struct notifier_fixture *fixture)
 {
-	return fixture->channel->ops->free_slots(fixture->channel);
+	return fixture->notifier->ops->free_slots(fixture->notifier);
 }
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-static void a_new_channel_has_all_its_slots_free(void **state)
+static void a_new_notifier_has_all_its_slots_free(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	assert_true(fixture->channel->slots > 0);
-	assert_true(fixture->channel->longest_ns > 0);
-	assert_non_null(fixture->channel->engine);
-	assert_int_equal(free_slots(fixture), fixture->channel->slots);
+	assert_true(fixture->notifier->slots > 0);
+	assert_true(fixture->notifier->longest_ns > 0);
+	assert_non_null(fixture->notifier->engine);
+	assert_int_equal(free_slots(fixture), fixture->notifier->slots);
 }
 
 static void a_notice_is_told_once_with_its_tag(void **state)
@@ -80,11 +80,11 @@ static void a_slot_is_taken_until_its_result_is_given(void **state)
 	struct notifier_fixture *fixture = *state;
 
 	notifier_fixture_send(fixture, "200.a", 1);
-	assert_int_equal(free_slots(fixture), fixture->channel->slots - 1);
+	assert_int_equal(free_slots(fixture), fixture->notifier->slots - 1);
 	notifier_fixture_send(fixture, "200.b", 2);
-	assert_int_equal(free_slots(fixture), fixture->channel->slots - 2);
+	assert_int_equal(free_slots(fixture), fixture->notifier->slots - 2);
 	notifier_fixture_gather(fixture, 2);
-	assert_int_equal(free_slots(fixture), fixture->channel->slots);
+	assert_int_equal(free_slots(fixture), fixture->notifier->slots);
 }
 
 static void every_slot_can_be_used_again_and_again(void **state)
@@ -93,21 +93,21 @@ static void every_slot_can_be_used_again_and_again(void **state)
 
 	for (uint64_t round = 0; round < 3; round++) {
 		fixture->result_count = 0;
-		for (uint64_t i = 0; i < fixture->channel->slots; i++)
+		for (uint64_t i = 0; i < fixture->notifier->slots; i++)
 			notifier_fixture_send(fixture, "200.a", round << 32 | i);
 		assert_int_equal(free_slots(fixture), 0);
-		notifier_fixture_gather(fixture, fixture->channel->slots);
-		for (uint64_t i = 0; i < fixture->channel->slots; i++)
+		notifier_fixture_gather(fixture, fixture->notifier->slots);
+		for (uint64_t i = 0; i < fixture->notifier->slots; i++)
 			assert_int_equal(notifier_fixture_result(fixture, round << 32 | i)->fate,
 				NOTICE_SENT);
-		assert_int_equal(free_slots(fixture), fixture->channel->slots);
+		assert_int_equal(free_slots(fixture), fixture->notifier->slots);
 	}
 }
 
 static void no_more_results_are_given_than_asked_for(void **state)
 {
 	struct notifier_fixture *fixture = *state;
-	struct channel *channel = fixture->channel;
+	struct notifier *notifier = fixture->notifier;
 	int64_t deadline_ns = hang_deadline_ns();
 	bool seen[10] = {false};
 	size_t total = 0;
@@ -116,7 +116,7 @@ static void no_more_results_are_given_than_asked_for(void **state)
 		notifier_fixture_send(fixture, "200.a", i);
 	while (total < COUNT_OF(seen)) {
 		struct notice_result results[3];
-		size_t count = channel->ops->wait(channel, results, 3, deadline_ns);
+		size_t count = notifier->ops->wait(notifier, results, 3, deadline_ns);
 
 		assert_in_range(count, 1, 3);
 		for (size_t i = 0; i < count; i++) {
@@ -124,7 +124,7 @@ static void no_more_results_are_given_than_asked_for(void **state)
 			seen[results[i].tag] = true;
 		}
 		total += count;
-		assert_int_equal(free_slots(fixture), channel->slots - (COUNT_OF(seen) - total));
+		assert_int_equal(free_slots(fixture), notifier->slots - (COUNT_OF(seen) - total));
 	}
 }
 
@@ -135,7 +135,7 @@ static void what_is_sent_is_copied(void **state)
 	struct notice notice = {
 		.id = slice_of(id), .trace = slice_of(trace), .body = slice_of(body), .tag = 1};
 
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 	memset(id, 'x', sizeof(id));
 	memset(trace, 'x', sizeof(trace));
 	memset(body, 'x', sizeof(body));
@@ -163,7 +163,7 @@ static void bodies_of_any_kind_are_sent(void **state)
 
 	memset(large, 'a', sizeof(large));
 	for (size_t i = 0; i < COUNT_OF(notices); i++)
-		fixture->channel->ops->send(fixture->channel, &notices[i]);
+		fixture->notifier->ops->send(fixture->notifier, &notices[i]);
 	notifier_fixture_gather(fixture, COUNT_OF(notices));
 	for (uint64_t tag = 1; tag <= COUNT_OF(notices); tag++)
 		assert_int_equal(notifier_fixture_result(fixture, tag)->fate, NOTICE_SENT);
@@ -184,23 +184,24 @@ static void a_wait_for_nothing_ends_at_its_time(void **state)
 	struct notifier_fixture *fixture = *state;
 
 	assert_waits_ms(fixture, 100);
-	assert_int_equal(fixture->channel->ops->wait(fixture->channel, fixture->results, 1, 0), 0);
+	assert_int_equal(
+		fixture->notifier->ops->wait(fixture->notifier, fixture->results, 1, 0), 0);
 }
 
 static void a_wake_ends_the_next_wait_and_no_other(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	fixture->channel->ops->wake(fixture->channel);
-	fixture->channel->ops->wake(fixture->channel);
+	fixture->notifier->ops->wake(fixture->notifier);
+	fixture->notifier->ops->wake(fixture->notifier);
 	assert_int_equal(notifier_fixture_wait(fixture, NEVER_MS), 0);
 	assert_waits_ms(fixture, 100);
 }
 
-static void *wake_later(void *channel)
+static void *wake_later(void *notifier)
 {
 	nap_ms(20); /* most often the other thread waits by then */
-	((struct channel *)channel)->ops->wake(channel);
+	((struct notifier *)notifier)->ops->wake(notifier);
 	return NULL;
 }
 
@@ -209,25 +210,25 @@ static void a_wake_from_another_thread_ends_a_wait(void **state)
 	struct notifier_fixture *fixture = *state;
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, wake_later, fixture->channel);
+	pthread_create(&thread, NULL, wake_later, fixture->notifier);
 	assert_int_equal(notifier_fixture_wait(fixture, NEVER_MS), 0);
 	pthread_join(thread, NULL);
 }
 
-static void *wake_often(void *channel)
+static void *wake_often(void *notifier)
 {
 	for (int i = 0; i < 1000; i++)
-		((struct channel *)channel)->ops->wake(channel);
+		((struct notifier *)notifier)->ops->wake(notifier);
 	return NULL;
 }
 
 static void wakes_lose_no_results(void **state)
 {
 	struct notifier_fixture *fixture = *state;
-	size_t count = fixture->channel->slots;
+	size_t count = fixture->notifier->slots;
 	pthread_t thread;
 
-	pthread_create(&thread, NULL, wake_often, fixture->channel);
+	pthread_create(&thread, NULL, wake_often, fixture->notifier);
 	for (uint64_t i = 0; i < count; i++)
 		notifier_fixture_send(fixture, "200.a", i);
 	notifier_fixture_gather(fixture, count);
@@ -239,21 +240,21 @@ static void wakes_lose_no_results(void **state)
 /* ---- the end ----------------------------------------------------------------------------- */
 
 /* What is left behind, ASan tells. */
-static void a_channel_can_be_freed_with_notices_in_it(void **state)
+static void a_notifier_can_be_freed_with_notices_in_it(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 	struct notice_result result;
 
 	for (uint64_t i = 0; i < 10; i++)
 		notifier_fixture_send(fixture, "200.a", i);
-	assert_int_equal(fixture->channel->ops->wait(fixture->channel, &result, 1, INT64_MAX), 1);
+	assert_int_equal(fixture->notifier->ops->wait(fixture->notifier, &result, 1, INT64_MAX), 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(a_new_channel_has_all_its_slots_free),
+		TEST(a_new_notifier_has_all_its_slots_free),
 		TEST(a_notice_is_told_once_with_its_tag),
 		TEST(a_slot_is_taken_until_its_result_is_given),
 		TEST(every_slot_can_be_used_again_and_again),
@@ -264,7 +265,7 @@ int main(void)
 		TEST(a_wake_ends_the_next_wait_and_no_other),
 		TEST(a_wake_from_another_thread_ends_a_wait),
 		TEST(wakes_lose_no_results),
-		TEST(a_channel_can_be_freed_with_notices_in_it),
+		TEST(a_notifier_can_be_freed_with_notices_in_it),
 	};
 
 	return cmocka_run_group_tests(tests, silence_log, NULL);

@@ -4,16 +4,16 @@
 
 #include "waiting.h"
 
-struct channel *notifier_fixture_webhook(
+struct notifier *notifier_fixture_webhook(
 	struct hook_server *server, const struct webhook_limits *limits)
 {
 	char url[64], why[256];
-	struct channel *channel;
+	struct notifier *notifier;
 
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/hook?from=quipu", hook_server_port(server));
-	channel = webhook_channel_new(url, limits, why, sizeof(why));
-	assert_non_null(channel);
-	return channel;
+	notifier = webhook_notifier_new(url, limits, why, sizeof(why));
+	assert_non_null(notifier);
+	return notifier;
 }
 
 void notifier_fixture_send(struct notifier_fixture *fixture, const char *id, uint64_t tag)
@@ -21,7 +21,7 @@ void notifier_fixture_send(struct notifier_fixture *fixture, const char *id, uin
 	struct notice notice = {
 		.id = slice_of(id), .body = SLICE("{\"user_id\":\"u\"}"), .tag = tag};
 
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 }
 
 size_t notifier_fixture_wait(struct notifier_fixture *fixture, int64_t ms)
@@ -29,7 +29,7 @@ size_t notifier_fixture_wait(struct notifier_fixture *fixture, int64_t ms)
 	size_t count;
 
 	assert_true(fixture->result_count < RESULTS_MAX);
-	count = fixture->channel->ops->wait(fixture->channel,
+	count = fixture->notifier->ops->wait(fixture->notifier,
 		fixture->results + fixture->result_count, RESULTS_MAX - fixture->result_count,
 		in_ms(ms));
 	fixture->result_count += count;

@@ -1,4 +1,4 @@
-/* A channel under test and the results it has given so far, whatever is behind it. */
+/* A notifier under test and the results it has given so far, whatever is behind it. */
 #ifndef QUIPU_TESTS_CHANNEL_FIXTURE_H
 #define QUIPU_TESTS_CHANNEL_FIXTURE_H
 
@@ -19,14 +19,14 @@
 #define RESULTS_MAX 1024
 
 struct notifier_fixture {
-	struct channel *channel;
-	struct hook_server *server; /* NULL: the channel has none */
+	struct notifier *notifier;
+	struct hook_server *server; /* NULL: the notifier has none */
 	struct notice_result results[RESULTS_MAX];
 	size_t result_count;
 };
 
 /* A webhook at `server`, with the limits given. */
-struct channel *notifier_fixture_webhook(
+struct notifier *notifier_fixture_webhook(
 	struct hook_server *server, const struct webhook_limits *limits);
 
 void notifier_fixture_send(struct notifier_fixture *fixture, const char *id, uint64_t tag);

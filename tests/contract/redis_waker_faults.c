@@ -37,24 +37,24 @@ static void hear(void *context)
 	((struct ear *)context)->heard++;
 }
 
-static void listen_to(struct cache *cache, const char *topic, struct ear *ear)
+static void listen_to(struct cache *cache, const char *announcement, struct ear *ear)
 {
-	cache->ops->listen(cache, topic, hear, ear);
+	cache->ops->listen(cache, announcement, hear, ear);
 }
 
-static void announce(struct cache *cache, const char *topic)
+static void announce(struct cache *cache, const char *announcement)
 {
-	cache->ops->announce(cache, topic);
+	cache->ops->announce(cache, announcement);
 }
 
 /* Announces until it is heard: a call can get lost, above all before both are connected. */
-static void announce_until_heard(struct cache *cache, const char *topic, struct ear *ear)
+static void announce_until_heard(struct cache *cache, const char *announcement, struct ear *ear)
 {
 	int64_t deadline_ns = hang_deadline_ns();
 	int before = ear->heard;
 
 	while (ear->heard == before) {
-		announce(cache, topic);
+		announce(cache, announcement);
 		for (int i = 0; i < 10 && ear->heard == before; i++)
 			wait_on(deadline_ns, "an announcement is heard");
 	}

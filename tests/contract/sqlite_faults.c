@@ -102,9 +102,9 @@ static struct slice row_name(int i, char *name)
 
 static const struct slice sum_name = SLICE("sum");
 
-static struct key_record key_of(int i, char *name)
+static struct idempotency_record key_of(int i, char *name)
 {
-	return (struct key_record){
+	return (struct idempotency_record){
 		.scope = SLICE("faults"), .key = row_name(i, name), .answer = {.http_status = 200}};
 }
 
@@ -143,7 +143,7 @@ static enum status change(struct session *session, int i)
 	struct count_addition addition = {
 		.item_id = sum_name, .sum = 1, .least = 0, .most = INT64_MAX - 1};
 	struct count_edit edit = {.item_id = row_name(i, name), .kind = COUNT_INSERT, .value = i};
-	struct key_record key = key_of(i, name);
+	struct idempotency_record key = key_of(i, name);
 	enum status status = session->ops->begin(session, LOCK_WAIT);
 
 	if (status == STATUS_OK)
@@ -151,7 +151,7 @@ static enum status change(struct session *session, int i)
 	if (status == STATUS_OK)
 		status = sqlite_count_repository.edit(session, &edit, 1, 0);
 	if (status == STATUS_OK)
-		status = session->ops->keys_put(session, &key, 1, HOUR_US);
+		status = session->ops->idempotency_put(session, &key, 1, HOUR_US);
 	if (status == STATUS_OK)
 		status = insert_padding(session, i);
 	assert_int_not_equal(status, STATUS_OUTCOME_UNKNOWN);
@@ -196,9 +196,10 @@ static void check_keys(const struct run *run, struct session *session, const str
 	assert_int_equal(session->ops->begin(session, LOCK_WAIT), STATUS_OK);
 	for (int i = 0; i < run->count; i++) {
 		char name[128];
-		struct key_record key = key_of(i, name);
+		struct idempotency_record key = key_of(i, name);
 
-		assert_int_equal(session->ops->keys_find(session, &arena, &key, 1), STATUS_OK);
+		assert_int_equal(
+			session->ops->idempotency_find(session, &arena, &key, 1), STATUS_OK);
 		assert_int_equal(key.found, rows[i].exists);
 	}
 	session->ops->rollback(session);

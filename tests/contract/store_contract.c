@@ -6,9 +6,10 @@
 
 #define HOUR_US (3600LL * 1000000)
 
-static struct key_record make_record(struct engine *engine, const char *scope, const char *key)
+static struct idempotency_record make_record(
+	struct engine *engine, const char *scope, const char *key)
 {
-	struct key_record record = {
+	struct idempotency_record record = {
 		.scope = engine_name(engine, scope),
 		.key = slice_of(key),
 	};
@@ -22,38 +23,40 @@ static struct key_record make_record(struct engine *engine, const char *scope, c
 }
 
 /* What somebody who asks knows: everything but the answer. */
-static struct key_record question_for(const struct key_record *record)
+static struct idempotency_record question_for(const struct idempotency_record *record)
 {
-	struct key_record question = *record;
+	struct idempotency_record question = *record;
 
 	question.answer = (struct answer){0};
 	return question;
 }
 
-static enum status put(struct session *session, const struct key_record *records, size_t count)
+static enum status put(
+	struct session *session, const struct idempotency_record *records, size_t count)
 {
-	return session->ops->keys_put(session, records, count, HOUR_US);
+	return session->ops->idempotency_put(session, records, count, HOUR_US);
 }
 
-static void put_and_commit(struct session *session, const struct key_record *record)
+static void put_and_commit(struct session *session, const struct idempotency_record *record)
 {
 	engine_begin(session);
 	assert_int_equal(put(session, record, 1), STATUS_OK);
 	engine_commit(session);
 }
 
-static struct key_record look_up(
-	struct engine *engine, struct session *session, const struct key_record *record)
+static struct idempotency_record look_up(
+	struct engine *engine, struct session *session, const struct idempotency_record *record)
 {
-	struct key_record question = question_for(record);
+	struct idempotency_record question = question_for(record);
 
 	engine_begin(session);
-	assert_int_equal(session->ops->keys_find(session, &engine->arena, &question, 1), STATUS_OK);
+	assert_int_equal(
+		session->ops->idempotency_find(session, &engine->arena, &question, 1), STATUS_OK);
 	session->ops->rollback(session);
 	return question;
 }
 
-static bool is_known(struct engine *engine, const struct key_record *record)
+static bool is_known(struct engine *engine, const struct idempotency_record *record)
 {
 	return look_up(engine, engine->session, record).found;
 }
@@ -82,7 +85,7 @@ static void a_started_store_is_up_and_has_no_errors(void **state)
 static void data_outlives_the_store(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	put_and_commit(engine->session, &record);
 	engine_restart(engine);
@@ -121,7 +124,7 @@ static void commit_is_seen_by_another_session(void **state)
 {
 	struct engine *engine = *state;
 	struct session *other = engine_session(engine, SESSION_WRITE);
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	put_and_commit(engine->session, &record);
 	assert_true(look_up(engine, other, &record).found);
@@ -130,7 +133,7 @@ static void commit_is_seen_by_another_session(void **state)
 static void rollback_undoes(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	engine_begin(engine->session);
 	assert_int_equal(put(engine->session, &record, 1), STATUS_OK);
@@ -142,7 +145,7 @@ static void closing_a_session_undoes_its_transaction(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->store->ops->open_session(engine->store, SESSION_WRITE);
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	engine_begin(session);
 	assert_int_equal(put(session, &record, 1), STATUS_OK);
@@ -154,8 +157,8 @@ static void a_failure_has_rolled_back_and_the_session_goes_on(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record taken = make_record(engine, "s", "taken");
-	struct key_record fresh = make_record(engine, "s", "fresh");
+	struct idempotency_record taken = make_record(engine, "s", "taken");
+	struct idempotency_record fresh = make_record(engine, "s", "fresh");
 
 	put_and_commit(session, &taken);
 	engine_begin(session);
@@ -172,7 +175,7 @@ static void a_failure_has_rolled_back_and_the_session_goes_on(void **state)
 static void an_unknown_key_is_not_found(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	record.found = true; /* what stood there before does not matter */
 	assert_false(is_known(engine, &record));
@@ -181,8 +184,8 @@ static void an_unknown_key_is_not_found(void **state)
 static void a_key_gives_its_answer_back_byte_for_byte(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
-	struct key_record found;
+	struct idempotency_record record = make_record(engine, "s", "k");
+	struct idempotency_record found;
 
 	put_and_commit(engine->session, &record);
 	found = look_up(engine, engine->session, &record);
@@ -194,8 +197,8 @@ static void a_key_gives_its_answer_back_byte_for_byte(void **state)
 static void an_answer_may_be_empty(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
-	struct key_record found;
+	struct idempotency_record record = make_record(engine, "s", "k");
+	struct idempotency_record found;
 
 	record.answer = (struct answer){.http_status = 204};
 	put_and_commit(engine->session, &record);
@@ -207,9 +210,9 @@ static void an_answer_may_be_empty(void **state)
 static void an_answer_may_be_long_and_hold_any_byte(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 	struct buffer body = buffer_make(&engine->arena, 70000);
-	struct key_record found;
+	struct idempotency_record found;
 
 	for (int i = 0; i < 70000; i++)
 		buffer_char(&body, (char)(i % 256));
@@ -222,8 +225,8 @@ static void an_answer_may_be_long_and_hold_any_byte(void **state)
 static void another_request_under_the_key_is_told_apart(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
-	struct key_record found;
+	struct idempotency_record record = make_record(engine, "s", "k");
+	struct idempotency_record found;
 
 	put_and_commit(engine->session, &record);
 	record.fingerprint[FINGERPRINT_SIZE - 1] ^= 1;
@@ -235,8 +238,8 @@ static void another_request_under_the_key_is_told_apart(void **state)
 static void scopes_are_apart(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record grant = make_record(engine, "grant", "k");
-	struct key_record revoke = make_record(engine, "revoke", "k");
+	struct idempotency_record grant = make_record(engine, "grant", "k");
+	struct idempotency_record revoke = make_record(engine, "revoke", "k");
 
 	put_and_commit(engine->session, &grant);
 	assert_false(is_known(engine, &revoke));
@@ -248,12 +251,13 @@ static void a_key_is_found_in_its_own_transaction(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record record = make_record(engine, "s", "k");
-	struct key_record question = question_for(&record);
+	struct idempotency_record record = make_record(engine, "s", "k");
+	struct idempotency_record question = question_for(&record);
 
 	engine_begin(session);
 	assert_int_equal(put(session, &record, 1), STATUS_OK);
-	assert_int_equal(session->ops->keys_find(session, &engine->arena, &question, 1), STATUS_OK);
+	assert_int_equal(
+		session->ops->idempotency_find(session, &engine->arena, &question, 1), STATUS_OK);
 	engine_commit(session);
 	assert_true(question.found);
 }
@@ -264,17 +268,19 @@ static void no_keys_at_all_is_fine(void **state)
 	struct session *session = engine->session;
 
 	engine_begin(session);
-	assert_int_equal(session->ops->keys_find(session, &engine->arena, NULL, 0), STATUS_OK);
-	assert_int_equal(session->ops->keys_put(session, NULL, 0, HOUR_US), STATUS_OK);
+	assert_int_equal(
+		session->ops->idempotency_find(session, &engine->arena, NULL, 0), STATUS_OK);
+	assert_int_equal(session->ops->idempotency_put(session, NULL, 0, HOUR_US), STATUS_OK);
 	engine_commit(session);
 }
 
 #define MANY 1000
 
 /* Sorted, with characters that a careless statement would trip over. */
-static struct key_record *many_records(struct engine *engine)
+static struct idempotency_record *many_records(struct engine *engine)
 {
-	struct key_record *records = arena_array(&engine->arena, struct key_record, MANY);
+	struct idempotency_record *records =
+		arena_array(&engine->arena, struct idempotency_record, MANY);
 
 	for (int i = 0; i < MANY; i++) {
 		struct buffer key = buffer_make(&engine->arena, 64);
@@ -291,8 +297,9 @@ static void a_thousand_keys_go_in_one_batch(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record *records = many_records(engine);
-	struct key_record *found = arena_array(&engine->arena, struct key_record, MANY);
+	struct idempotency_record *records = many_records(engine);
+	struct idempotency_record *found =
+		arena_array(&engine->arena, struct idempotency_record, MANY);
 
 	engine_begin(session);
 	assert_int_equal(put(session, records, MANY), STATUS_OK);
@@ -300,7 +307,8 @@ static void a_thousand_keys_go_in_one_batch(void **state)
 	for (int i = 0; i < MANY; i++)
 		found[i] = question_for(&records[i]);
 	engine_begin(session);
-	assert_int_equal(session->ops->keys_find(session, &engine->arena, found, MANY), STATUS_OK);
+	assert_int_equal(
+		session->ops->idempotency_find(session, &engine->arena, found, MANY), STATUS_OK);
 	engine_commit(session);
 	for (int i = 0; i < MANY; i++) {
 		assert_true(found[i].found);
@@ -311,7 +319,7 @@ static void a_thousand_keys_go_in_one_batch(void **state)
 static void keys_may_have_their_full_length(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "");
+	struct idempotency_record record = make_record(engine, "s", "");
 
 	record.key = engine_long_name(engine, 'k', 255);
 	put_and_commit(engine->session, &record);
@@ -322,7 +330,7 @@ static void a_batch_with_one_live_key_changes_nothing(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record records[3] = {make_record(engine, "s", "a"),
+	struct idempotency_record records[3] = {make_record(engine, "s", "a"),
 		make_record(engine, "s", "b"), make_record(engine, "s", "c")};
 
 	put_and_commit(session, &records[1]);
@@ -335,9 +343,9 @@ static void a_batch_with_one_live_key_changes_nothing(void **state)
 
 /* ---- keys whose work goes on outside the store ------------------------------------------- */
 
-static struct key_record put_pending(struct engine *engine, const char *key)
+static struct idempotency_record put_pending(struct engine *engine, const char *key)
 {
-	struct key_record record = make_record(engine, "s", key);
+	struct idempotency_record record = make_record(engine, "s", key);
 
 	record.owner = slice_of("owner 1");
 	record.note = (struct slice)SLICE("where it stands: '\"%");
@@ -345,11 +353,12 @@ static struct key_record put_pending(struct engine *engine, const char *key)
 	return record;
 }
 
-typedef enum status (*key_verb)(struct session *session, struct key_record *records, size_t count);
+typedef enum status (*key_verb)(
+	struct session *session, struct idempotency_record *records, size_t count);
 
 /* Runs `verb` on one record in a transaction, and tells whether the key was the owner's. */
 static bool change_one(
-	struct engine *engine, key_verb verb, struct key_record record, const char *owner)
+	struct engine *engine, key_verb verb, struct idempotency_record record, const char *owner)
 {
 	record.owner = slice_of(owner);
 	engine_begin(engine->session);
@@ -361,9 +370,9 @@ static bool change_one(
 static void a_pending_key_gives_its_owner_and_note_back(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = put_pending(engine, "k");
-	struct key_record plain = make_record(engine, "s", "plain");
-	struct key_record found = look_up(engine, engine->session, &record);
+	struct idempotency_record record = put_pending(engine, "k");
+	struct idempotency_record plain = make_record(engine, "s", "plain");
+	struct idempotency_record found = look_up(engine, engine->session, &record);
 
 	assert_true(found.found && found.same_request && !found.lease_is_over);
 	assert_true(slice_equal(found.owner, record.owner));
@@ -376,13 +385,13 @@ static void only_its_owner_finishes_a_key_and_its_answer_stays(void **state)
 {
 	struct engine *engine = *state;
 	const struct session_ops *ops = engine->session->ops;
-	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
-	struct key_record found;
+	struct idempotency_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
+	struct idempotency_record found;
 
-	assert_false(change_one(engine, ops->keys_finish, records[0], "owner 2"));
+	assert_false(change_one(engine, ops->idempotency_finish, records[0], "owner 2"));
 	assert_true(look_up(engine, engine->session, &records[0]).owner.len > 0);
-	assert_true(change_one(engine, ops->keys_finish, records[0], "owner 1"));
-	assert_false(change_one(engine, ops->keys_finish, records[0], "owner 1"));
+	assert_true(change_one(engine, ops->idempotency_finish, records[0], "owner 1"));
+	assert_false(change_one(engine, ops->idempotency_finish, records[0], "owner 1"));
 	found = look_up(engine, engine->session, &records[0]);
 	assert_true(found.found && found.owner.len == 0);
 	assert_same_answer(&found.answer, &records[0].answer);
@@ -393,11 +402,11 @@ static void only_its_owner_forgets_a_key_which_is_free_then(void **state)
 {
 	struct engine *engine = *state;
 	const struct session_ops *ops = engine->session->ops;
-	struct key_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
+	struct idempotency_record records[2] = {put_pending(engine, "a"), put_pending(engine, "b")};
 
-	assert_false(change_one(engine, ops->keys_forget, records[0], "owner 2"));
+	assert_false(change_one(engine, ops->idempotency_forget, records[0], "owner 2"));
 	assert_true(is_known(engine, &records[0]));
-	assert_true(change_one(engine, ops->keys_forget, records[0], "owner 1"));
+	assert_true(change_one(engine, ops->idempotency_forget, records[0], "owner 1"));
 	assert_false(is_known(engine, &records[0]));
 	assert_true(is_known(engine, &records[1]));
 	put_and_commit(engine->session, &records[0]);
@@ -407,26 +416,27 @@ static void a_key_is_claimed_after_its_lease_and_the_old_owner_has_lost_it(void 
 {
 	struct engine *engine = *state;
 	const struct session_ops *ops = engine->session->ops;
-	struct key_record record = put_pending(engine, "k");
+	struct idempotency_record record = put_pending(engine, "k");
 
-	assert_false(change_one(engine, ops->keys_claim, record, "owner 2"));
-	assert_false(change_one(engine, ops->keys_release, record, "owner 2"));
-	assert_true(change_one(engine, ops->keys_release, record, "owner 1"));
+	assert_false(change_one(engine, ops->idempotency_claim, record, "owner 2"));
+	assert_false(change_one(engine, ops->idempotency_release, record, "owner 2"));
+	assert_true(change_one(engine, ops->idempotency_release, record, "owner 1"));
 	assert_true(look_up(engine, engine->session, &record).lease_is_over);
-	assert_true(change_one(engine, ops->keys_claim, record, "owner 2"));
+	assert_true(change_one(engine, ops->idempotency_claim, record, "owner 2"));
 	assert_false(look_up(engine, engine->session, &record).lease_is_over);
-	assert_false(change_one(engine, ops->keys_claim, record, "owner 3"));
-	assert_false(change_one(engine, ops->keys_finish, record, "owner 1"));
-	assert_true(change_one(engine, ops->keys_finish, record, "owner 2"));
-	assert_false(change_one(engine, ops->keys_claim, record, "owner 3"));
+	assert_false(change_one(engine, ops->idempotency_claim, record, "owner 3"));
+	assert_false(change_one(engine, ops->idempotency_finish, record, "owner 1"));
+	assert_true(change_one(engine, ops->idempotency_finish, record, "owner 2"));
+	assert_false(change_one(engine, ops->idempotency_claim, record, "owner 3"));
 }
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-static void put_expired(struct session *session, const struct key_record *record, int64_t ttl_us)
+static void put_expired(
+	struct session *session, const struct idempotency_record *record, int64_t ttl_us)
 {
 	engine_begin(session);
-	assert_int_equal(session->ops->keys_put(session, record, 1, ttl_us), STATUS_OK);
+	assert_int_equal(session->ops->idempotency_put(session, record, 1, ttl_us), STATUS_OK);
 	engine_commit(session);
 }
 
@@ -434,7 +444,7 @@ static void an_expired_key_counts_as_absent_and_is_replaced(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	put_expired(session, &record, -1000000);
 	assert_false(is_known(engine, &record));
@@ -448,7 +458,7 @@ static void an_expired_key_counts_as_absent_and_is_replaced(void **state)
 static void a_key_lives_as_long_as_it_was_told_to(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record record = make_record(engine, "s", "k");
+	struct idempotency_record record = make_record(engine, "s", "k");
 
 	put_and_commit(engine->session, &record);
 	engine_shift_us(engine, HOUR_US - 10 * 1000000);
@@ -461,7 +471,7 @@ static size_t sweep(struct session *session, size_t limit)
 {
 	size_t deleted = 0;
 
-	assert_int_equal(session->ops->keys_sweep(session, limit, &deleted), STATUS_OK);
+	assert_int_equal(session->ops->idempotency_sweep(session, limit, &deleted), STATUS_OK);
 	return deleted;
 }
 
@@ -469,14 +479,14 @@ static void a_sweep_removes_expired_keys_up_to_its_limit(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine->session;
-	struct key_record live = make_record(engine, "s", "live");
+	struct idempotency_record live = make_record(engine, "s", "live");
 	const char *const names[] = {"a", "b", "c", "d", "e"};
 
 	while (sweep(session, MANY) > 0)
 		; /* what other tests have left */
 	put_and_commit(session, &live);
 	for (int i = 0; i < 5; i++) {
-		struct key_record record = make_record(engine, "s", names[i]);
+		struct idempotency_record record = make_record(engine, "s", names[i]);
 
 		put_expired(session, &record, 0);
 	}
@@ -495,20 +505,21 @@ struct racer {
 	struct engine *engine;
 	struct session *session;
 	struct arena arena;
-	const struct key_record *records;
+	const struct idempotency_record *records;
 	size_t firsts; /* how often this thread was the one to put the key */
 };
 
 /* One keyed request: OK with or without having been first, or what the session said. */
-static enum status try_key(struct racer *racer, const struct key_record *record, bool *was_first)
+static enum status try_key(
+	struct racer *racer, const struct idempotency_record *record, bool *was_first)
 {
 	struct session *session = racer->session;
-	struct key_record question = question_for(record);
+	struct idempotency_record question = question_for(record);
 	enum status status = session->ops->begin(session, LOCK_WAIT);
 
 	*was_first = false;
 	if (status == STATUS_OK)
-		status = session->ops->keys_find(session, &racer->arena, &question, 1);
+		status = session->ops->idempotency_find(session, &racer->arena, &question, 1);
 	if (status == STATUS_OK && !question.found) {
 		*was_first = true;
 		status = put(session, record, 1);
@@ -539,7 +550,7 @@ static void *race(void *argument)
 static void one_of_many_is_first_with_a_key(void **state)
 {
 	struct engine *engine = *state;
-	struct key_record *records = many_records(engine);
+	struct idempotency_record *records = many_records(engine);
 	struct racer racers[RACERS];
 	pthread_t threads[RACERS];
 	size_t firsts = 0;

@@ -129,7 +129,7 @@ static void counts_are_listed_once_whatever_the_size_of_a_page(void **state)
 
 static void put_key(struct engine *engine, const char *scope, const char *name, const char *body)
 {
-	struct key_record record = {
+	struct idempotency_record record = {
 		.scope = slice_of(scope),
 		.key = engine_name(engine, name),
 		.answer = {.http_status = 200, .body = slice_of(body)},
@@ -137,7 +137,8 @@ static void put_key(struct engine *engine, const char *scope, const char *name, 
 
 	engine_begin(engine->session);
 	assert_int_equal(
-		engine->session->ops->keys_put(engine->session, &record, 1, HOUR_US), STATUS_OK);
+		engine->session->ops->idempotency_put(engine->session, &record, 1, HOUR_US),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 

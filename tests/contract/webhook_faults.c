@@ -27,7 +27,7 @@ static int setup(void **state)
 	struct notifier_fixture *fixture = qp_calloc(1, sizeof(*fixture));
 
 	fixture->server = hook_server_start(false);
-	fixture->channel = notifier_fixture_webhook(fixture->server, &patient);
+	fixture->notifier = notifier_fixture_webhook(fixture->server, &patient);
 	*state = fixture;
 	return 0;
 }
@@ -36,8 +36,8 @@ static int teardown(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	if (fixture->channel)
-		fixture->channel->ops->free(fixture->channel);
+	if (fixture->notifier)
+		fixture->notifier->ops->free(fixture->notifier);
 	hook_server_stop(fixture->server);
 	free(fixture);
 	return 0;
@@ -61,21 +61,21 @@ static void assert_fate(
 		fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
 }
 
-/* Puts a channel with other limits in the place of the fixture's own. */
+/* Puts a notifier with other limits in the place of the fixture's own. */
 static void limit_to(struct notifier_fixture *fixture, const struct webhook_limits *limits)
 {
-	fixture->channel->ops->free(fixture->channel);
-	fixture->channel = notifier_fixture_webhook(fixture->server, limits);
+	fixture->notifier->ops->free(fixture->notifier);
+	fixture->notifier = notifier_fixture_webhook(fixture->server, limits);
 }
 
-/* Puts a hasty channel to another URL in the place of the fixture's own. */
+/* Puts a hasty notifier to another URL in the place of the fixture's own. */
 static void go_to(struct notifier_fixture *fixture, const char *url)
 {
 	char why[256];
 
-	fixture->channel->ops->free(fixture->channel);
-	fixture->channel = webhook_channel_new(url, &hasty, why, sizeof(why));
-	assert_non_null(fixture->channel);
+	fixture->notifier->ops->free(fixture->notifier);
+	fixture->notifier = webhook_notifier_new(url, &hasty, why, sizeof(why));
+	assert_non_null(fixture->notifier);
 }
 
 static void assert_header(
@@ -114,7 +114,7 @@ static void a_url_that_cannot_be_used_is_refused_without_showing_it(void **state
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
-		if (webhook_channel_new(cases[i][0], NULL, why, sizeof(why)))
+		if (webhook_notifier_new(cases[i][0], NULL, why, sizeof(why)))
 			fail_msg("accepted: %s", cases[i][0]);
 		if (strncmp(why, "the URL of the webhook cannot be used: ", 39) != 0 ||
 			strstr(why, "secret"))
@@ -127,14 +127,15 @@ static void a_url_that_cannot_be_used_is_refused_without_showing_it(void **state
 static void the_standard_limits_are_64_slots_and_10_seconds(void **state)
 {
 	char why[256];
-	struct channel *channel = webhook_channel_new("https://127.0.0.1/", NULL, why, sizeof(why));
+	struct notifier *notifier =
+		webhook_notifier_new("https://127.0.0.1/", NULL, why, sizeof(why));
 
 	(void)state;
-	assert_non_null(channel);
-	assert_string_equal(channel->engine, "webhook");
-	assert_int_equal(channel->slots, 64);
-	assert_in_range(channel->longest_ns, 10 * NS_PER_S, 11 * NS_PER_S);
-	channel->ops->free(channel);
+	assert_non_null(notifier);
+	assert_string_equal(notifier->engine, "webhook");
+	assert_int_equal(notifier->slots, 64);
+	assert_in_range(notifier->longest_ns, 10 * NS_PER_S, 11 * NS_PER_S);
+	notifier->ops->free(notifier);
 }
 
 /* ---- the request ------------------------------------------------------------------------- */
@@ -148,7 +149,7 @@ static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 		.body = SLICE("{\"text\":\"h\xc3\xa4llo\"}")};
 	struct hook_request request;
 
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(strncmp(request.head, "POST /hook?from=quipu HTTP/1.1\r\n", 32), 0);
@@ -169,7 +170,7 @@ static void a_large_body_is_not_announced_first(void **state)
 	struct hook_request request;
 
 	memset(body, 'a', sizeof(body));
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(request.body_len, sizeof(body));
@@ -197,7 +198,7 @@ static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00-a-b-01")};
 	struct hook_request request;
 
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
 	try(fixture, "200.b");
 	request = hook_server_request(fixture->server, 1);
@@ -211,7 +212,7 @@ static void nothing_can_be_smuggled_into_the_head(void **state)
 	struct notice notice = {.id = SLICE("200.a"), .trace = SLICE("00\r\nX-Evil: 1")};
 	struct hook_request request;
 
-	fixture->channel->ops->send(fixture->channel, &notice);
+	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_header(&request, "X-Evil", NULL);
@@ -501,8 +502,9 @@ static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
 	notifier_fixture_send(fixture, "200.b", 2);
 	notifier_fixture_wait(fixture, 50);
-	fixture->channel->ops->free(fixture->channel); /* returns before the name server answers */
-	fixture->channel = NULL;
+	fixture->notifier->ops->free(
+		fixture->notifier); /* returns before the name server answers */
+	fixture->notifier = NULL;
 	assert_true(atomic_load(&resolving) > 0);
 	atomic_store(&name_server_answers, true);
 	WAIT_UNTIL(atomic_load(&resolving) == 0);
@@ -519,8 +521,8 @@ static void free_cuts_off_what_is_on_its_way_at_once(void **state)
 	notifier_fixture_wait(fixture, 50);
 	notifier_fixture_wait(fixture, 50);
 	hook_server_wait(fixture->server, patient.slots);
-	fixture->channel->ops->free(fixture->channel); /* none of them would ever end by itself */
-	fixture->channel = NULL;
+	fixture->notifier->ops->free(fixture->notifier); /* none of them would ever end by itself */
+	fixture->notifier = NULL;
 }
 
 static void a_notice_that_was_never_waited_for_is_freed(void **state)

@@ -31,7 +31,7 @@ void count_fixture_open_waiting(
 	config.lane = fixture->lane;
 	config.session = fake_store_base(fixture->fake)
 				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
-	config.key_ttl_us = FIXTURE_KEY_TTL_US;
+	config.idempotency_ttl_us = FIXTURE_KEY_TTL_US;
 	config.clock = &fixture->clock.base;
 	config.decide = decide;
 	fixture->committer = committer_new(&config);
@@ -72,7 +72,7 @@ struct count_fixture_command *count_fixture_command_new(struct count_fixture *fi
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of(item_id), slice_of(request)};
 
-		write_set_key(&made->command.write, &made->arena, slice_of("POST /test"),
+		write_set_idempotency(&made->command.write, &made->arena, slice_of("POST /test"),
 			slice_of(key), identity);
 	}
 	return made;

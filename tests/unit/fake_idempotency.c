@@ -3,7 +3,7 @@
 
 #include "fake_store_data.h"
 
-static struct fake_key *find_key(struct fake_store *fake, const struct key_record *wanted)
+static struct fake_key *find_key(struct fake_store *fake, const struct idempotency_record *wanted)
 {
 	for (size_t i = 0; i < fake->data->key_count; i++) {
 		struct fake_key *key = &fake->data->keys[i];
@@ -15,8 +15,8 @@ static struct fake_key *find_key(struct fake_store *fake, const struct key_recor
 	return NULL;
 }
 
-enum status fake_keys_find(
-	struct session *session, struct arena *arena, struct key_record *records, size_t count)
+enum status fake_keys_find(struct session *session, struct arena *arena,
+	struct idempotency_record *records, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -38,9 +38,10 @@ enum status fake_keys_find(
 	return status;
 }
 
-static struct key_record keep_record(struct fake_store *fake, const struct key_record *record)
+static struct idempotency_record keep_record(
+	struct fake_store *fake, const struct idempotency_record *record)
 {
-	struct key_record kept = *record;
+	struct idempotency_record kept = *record;
 
 	kept.scope = arena_copy(&fake->arena, record->scope);
 	kept.key = arena_copy(&fake->arena, record->key);
@@ -52,8 +53,8 @@ static struct key_record keep_record(struct fake_store *fake, const struct key_r
 	return kept;
 }
 
-enum status fake_keys_put(
-	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us)
+enum status fake_keys_put(struct session *session, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -71,12 +72,13 @@ enum status fake_keys_put(
 		}
 		key->record = keep_record(fake, &records[i]);
 		key->expires_us = fake->now_us + ttl_us;
-		key->lease_until_us = fake->now_us + KEY_LEASE_US;
+		key->lease_until_us = fake->now_us + IDEMPOTENCY_LEASE_US;
 	}
 	return status;
 }
 
-enum status fake_keys_claim(struct session *session, struct key_record *records, size_t count)
+enum status fake_keys_claim(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -89,13 +91,13 @@ enum status fake_keys_claim(struct session *session, struct key_record *records,
 		if (!records[i].was_ours)
 			continue;
 		key->record.owner = arena_copy(&fake->arena, records[i].owner);
-		key->lease_until_us = fake->now_us + KEY_LEASE_US;
+		key->lease_until_us = fake->now_us + IDEMPOTENCY_LEASE_US;
 	}
 	return status;
 }
 
 /* The key of this owner, NULL where it is not theirs any more. */
-static struct fake_key *find_owned(struct fake_store *fake, struct key_record *record)
+static struct fake_key *find_owned(struct fake_store *fake, struct idempotency_record *record)
 {
 	struct fake_key *key = find_key(fake, record);
 
@@ -103,7 +105,8 @@ static struct fake_key *find_owned(struct fake_store *fake, struct key_record *r
 	return record->was_ours ? key : NULL;
 }
 
-enum status fake_keys_finish(struct session *session, struct key_record *records, size_t count)
+enum status fake_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	enum status status = fake_step(session);
 
@@ -116,7 +119,8 @@ enum status fake_keys_finish(struct session *session, struct key_record *records
 	return status;
 }
 
-enum status fake_keys_forget(struct session *session, struct key_record *records, size_t count)
+enum status fake_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -130,7 +134,8 @@ enum status fake_keys_forget(struct session *session, struct key_record *records
 	return status;
 }
 
-enum status fake_keys_release(struct session *session, struct key_record *records, size_t count)
+enum status fake_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);

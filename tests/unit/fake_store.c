@@ -106,13 +106,13 @@ static const struct session_ops session_ops = {
 	.begin = begin,
 	.commit = commit,
 	.rollback = fake_rollback,
-	.keys_find = fake_keys_find,
-	.keys_put = fake_keys_put,
-	.keys_claim = fake_keys_claim,
-	.keys_finish = fake_keys_finish,
-	.keys_forget = fake_keys_forget,
-	.keys_release = fake_keys_release,
-	.keys_sweep = fake_keys_sweep,
+	.idempotency_find = fake_keys_find,
+	.idempotency_put = fake_keys_put,
+	.idempotency_claim = fake_keys_claim,
+	.idempotency_finish = fake_keys_finish,
+	.idempotency_forget = fake_keys_forget,
+	.idempotency_release = fake_keys_release,
+	.idempotency_sweep = fake_keys_sweep,
 	.close = close_session,
 };
 
@@ -134,15 +134,15 @@ static bool is_up(struct store *store)
 	return true;
 }
 
-static void announce(struct store *store, const char *topic)
+static void announce(struct store *store, const char *announcement)
 {
-	listeners_call(&((struct fake_store *)store)->listeners, topic);
+	listeners_call(&((struct fake_store *)store)->listeners, announcement);
 }
 
 static void listen_to(
-	struct store *store, const char *topic, void (*heard)(void *context), void *context)
+	struct store *store, const char *announcement, void (*heard)(void *context), void *context)
 {
-	listeners_add(&((struct fake_store *)store)->listeners, topic, heard, context);
+	listeners_add(&((struct fake_store *)store)->listeners, announcement, heard, context);
 }
 
 static void unlisten(struct store *store, void *context)

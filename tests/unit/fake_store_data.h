@@ -12,7 +12,7 @@
 #define KEYS_MAX 64
 
 struct fake_key {
-	struct key_record record;
+	struct idempotency_record record;
 	int64_t expires_us;
 	int64_t lease_until_us;
 };
@@ -69,14 +69,18 @@ bool fake_is_held(const struct fake_store *fake, struct slice id);
 enum status fake_lock_busy(struct session *session);
 
 /* The part of a session that is about idempotency keys. */
-enum status fake_keys_find(
-	struct session *session, struct arena *arena, struct key_record *records, size_t count);
-enum status fake_keys_put(
-	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
-enum status fake_keys_claim(struct session *session, struct key_record *records, size_t count);
-enum status fake_keys_finish(struct session *session, struct key_record *records, size_t count);
-enum status fake_keys_forget(struct session *session, struct key_record *records, size_t count);
-enum status fake_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status fake_keys_find(struct session *session, struct arena *arena,
+	struct idempotency_record *records, size_t count);
+enum status fake_keys_put(struct session *session, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us);
+enum status fake_keys_claim(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status fake_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status fake_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status fake_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count);
 enum status fake_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
 #endif

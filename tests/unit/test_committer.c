@@ -110,7 +110,7 @@ static void test_a_fault_at_every_call_leaves_all_or_nothing(void **unused)
 
 	(void)unused;
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-		/* begin, keys_find, add (or lock and edit), keys_put, commit */
+		/* begin, idempotency_find, add (or lock and edit), idempotency_put, commit */
 		assert_int_equal(run_every_fault(faults[i], false, true), 5);
 		assert_int_equal(run_every_fault(faults[i], false, false), 6);
 		assert_int_equal(run_every_fault(faults[i], true, true), 5);

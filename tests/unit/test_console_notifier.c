@@ -11,20 +11,20 @@
 /* The log of sending one notice, in `text`. */
 static void log_of_notice(const struct notice *notice, char *text, size_t size)
 {
-	struct channel *channel = console_channel_new();
+	struct notifier *notifier = console_notifier_new();
 	int terminal = dup(STDERR_FILENO), file = memfd_create("log", MFD_CLOEXEC);
 	ssize_t len;
 
 	assert_true(terminal >= 0 && file >= 0);
 	dup2(file, STDERR_FILENO);
-	channel->ops->send(channel, notice);
+	notifier->ops->send(notifier, notice);
 	dup2(terminal, STDERR_FILENO);
 	close(terminal);
 	len = pread(file, text, size - 1, 0);
 	assert_true(len >= 0);
 	text[len] = '\0';
 	close(file);
-	channel->ops->free(channel);
+	notifier->ops->free(notifier);
 }
 
 static const struct notice notice = {

@@ -93,7 +93,7 @@ static void fixture_open(struct gateway_fixture *fixture, bool cached)
 	struct committer_config config = {
 		.batch_max = SENDS_MAX,
 		.parked_max = 100,
-		.key_ttl_us = 24 * 60 * MINUTE_US,
+		.idempotency_ttl_us = 24 * 60 * MINUTE_US,
 		.clock = &fixture->clock.base,
 		.prepare = gateway_prepare,
 		.decide = gateway_decide,
@@ -172,8 +172,8 @@ static struct fixture_send *submit(
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of(user), slice_of("Hello!")};
 
-		write_set_key(&made->command.write, &made->arena, slice_of("POST /api/send"),
-			slice_of(key), identity);
+		write_set_idempotency(&made->command.write, &made->arena,
+			slice_of("POST /api/send"), slice_of(key), identity);
 	}
 	assert_int_equal(lane_submit(fixture->queue, command), STATUS_OK);
 	return made;

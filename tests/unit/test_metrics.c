@@ -20,13 +20,13 @@ static int tear_down(void **state)
 
 static void a_counter_goes_up_and_down(void **state)
 {
-	struct counter counter = {0};
+	struct tally counter = {0};
 
 	(void)state;
-	assert_int_equal(counter_read(&counter), 0);
-	counter_add(&counter, 5);
-	counter_add(&counter, -7);
-	assert_int_equal(counter_read(&counter), -2);
+	assert_int_equal(tally_read(&counter), 0);
+	tally_add(&counter, 5);
+	tally_add(&counter, -7);
+	assert_int_equal(tally_read(&counter), -2);
 }
 
 static void samples_are_written_with_and_without_labels(void **state)

@@ -46,7 +46,7 @@ static void open_fixture(struct fixture *fixture)
 	config.lane = fixture->lane;
 	config.session = fake_store_base(fixture->fake)
 				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
-	config.key_ttl_us = 24 * 3600 * 1000000LL;
+	config.idempotency_ttl_us = 24 * 3600 * 1000000LL;
 	config.clock = &fixture->clock.base;
 	config.waiting = service.waiting;
 	config.decide = service.decide;
@@ -86,8 +86,8 @@ static struct ask *new_ask(struct fixture *fixture, enum pot_verb verb, const ch
 	if (key) {
 		struct slice identity[3] = {slice_of("POST"), slice_of("/"), slice_of("same")};
 
-		write_set_key(&made->command.write, &made->arena, slice_of("POST /"), slice_of(key),
-			identity);
+		write_set_idempotency(&made->command.write, &made->arena, slice_of("POST /"),
+			slice_of(key), identity);
 	}
 	return made;
 }

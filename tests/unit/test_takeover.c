@@ -82,7 +82,7 @@ static void set_up(struct fixture *fixture)
 	struct committer_config config = {
 		.batch_max = 8,
 		.parked_max = 8,
-		.key_ttl_us = HOUR_US,
+		.idempotency_ttl_us = HOUR_US,
 		.clock = &clock_system,
 		.decide = decide,
 		.perform = perform,
@@ -126,7 +126,8 @@ static int ask(struct fixture *fixture)
 	command->arena = &keyed.arena;
 	command->key = slice_of("item");
 	command->deadline_ns = INT64_MAX;
-	write_set_key(&keyed.write, &keyed.arena, slice_of("scope"), slice_of("key"), identity);
+	write_set_idempotency(
+		&keyed.write, &keyed.arena, slice_of("scope"), slice_of("key"), identity);
 	assert_int_equal(lane_submit(fixture->lane, command), STATUS_OK);
 	committer_step(fixture->committer);
 	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
@@ -140,14 +141,14 @@ static int ask(struct fixture *fixture)
 static void take_over(struct fixture *fixture)
 {
 	struct session *other = open_session(fixture);
-	struct key_record key = {
+	struct idempotency_record key = {
 		.scope = SLICE("scope"), .key = SLICE("key"), .owner = SLICE("other")};
 
-	fake_store_set_time(fixture->fake, START_US + KEY_LEASE_US);
+	fake_store_set_time(fixture->fake, START_US + IDEMPOTENCY_LEASE_US);
 	assert_int_equal(other->ops->begin(other, LOCK_WAIT), STATUS_OK);
-	assert_int_equal(other->ops->keys_claim(other, &key, 1), STATUS_OK);
+	assert_int_equal(other->ops->idempotency_claim(other, &key, 1), STATUS_OK);
 	assert_true(key.was_ours);
-	assert_int_equal(other->ops->keys_finish(other, &key, 1), STATUS_OK);
+	assert_int_equal(other->ops->idempotency_finish(other, &key, 1), STATUS_OK);
 	assert_int_equal(other->ops->commit(other), STATUS_OK);
 	session_close(other);
 }
@@ -170,7 +171,8 @@ static void who_lost_the_key_during_the_effect_does_not_record_it(void **state)
 static const struct session_ops *real_ops;
 
 /* Somebody else was faster, this once. */
-static enum status lose_claim(struct session *session, struct key_record *records, size_t count)
+static enum status lose_claim(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		records[i].was_ours = false;
@@ -190,7 +192,7 @@ static void who_loses_the_race_for_a_pending_key_undoes_everything_and_looks_aga
 	fixture.effect = EFFECT_DONE;
 	real_ops = fixture.session->ops;
 	losing = *real_ops;
-	losing.keys_claim = lose_claim;
+	losing.idempotency_claim = lose_claim;
 	fixture.session->ops = &losing;
 	assert_int_equal(ask(&fixture), 200);
 	assert_ptr_equal(fixture.session->ops, real_ops);

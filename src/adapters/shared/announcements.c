@@ -6,23 +6,23 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-void topics_init(struct topics *topics)
+void announcements_init(struct announcements *announcements)
 {
-	*topics = (struct topics){.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-	assert(topics->wake_fd >= 0);
-	pthread_mutex_init(&topics->lock, NULL);
+	*announcements = (struct announcements){.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	assert(announcements->wake_fd >= 0);
+	pthread_mutex_init(&announcements->lock, NULL);
 }
 
-void topics_release(struct topics *topics)
+void announcements_release(struct announcements *announcements)
 {
-	pthread_mutex_destroy(&topics->lock);
-	close(topics->wake_fd);
+	pthread_mutex_destroy(&announcements->lock);
+	close(announcements->wake_fd);
 }
 
-void topics_stop(struct topics *topics)
+void announcements_stop(struct announcements *announcements)
 {
-	topics->is_stopping = true;
-	eventfd_write(topics->wake_fd, 1);
+	announcements->is_stopping = true;
+	eventfd_write(announcements->wake_fd, 1);
 }
 
 static int milliseconds_until(int64_t until_ns)
@@ -35,69 +35,70 @@ static int milliseconds_until(int64_t until_ns)
 	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
-bool topics_wait(struct topics *topics, int fd, short events, int64_t until_ns)
+bool announcements_wait(struct announcements *announcements, int fd, short events, int64_t until_ns)
 {
 	struct pollfd fds[2] = {
-		{.fd = topics->wake_fd, .events = POLLIN}, {.fd = fd, .events = events}};
+		{.fd = announcements->wake_fd, .events = POLLIN}, {.fd = fd, .events = events}};
 	eventfd_t ignored;
 
 	if (poll(fds, 2, milliseconds_until(until_ns)) <= 0)
 		return false;
-	if (fds[0].revents && !topics->is_stopping)
-		eventfd_read(topics->wake_fd, &ignored);
+	if (fds[0].revents && !announcements->is_stopping)
+		eventfd_read(announcements->wake_fd, &ignored);
 	return fds[1].revents != 0;
 }
 
 /* With the lock. */
-static struct topic *find_or_make(struct topics *topics, const char *name)
+static struct announcement *find_or_make(struct announcements *announcements, const char *name)
 {
-	for (size_t i = 0; i < topics->count; i++) {
-		if (strcmp(topics->items[i].name, name) == 0)
-			return &topics->items[i];
+	for (size_t i = 0; i < announcements->count; i++) {
+		if (strcmp(announcements->items[i].name, name) == 0)
+			return &announcements->items[i];
 	}
-	assert(topics->count < TOPICS_MAX);
-	topics->items[topics->count] = (struct topic){.name = name};
-	return &topics->items[topics->count++];
+	assert(announcements->count < ANNOUNCEMENTS_MAX);
+	announcements->items[announcements->count] = (struct announcement){.name = name};
+	return &announcements->items[announcements->count++];
 }
 
-void topics_add(struct topics *topics, const char *name)
+void announcements_add(struct announcements *announcements, const char *name)
 {
-	struct topic *topic;
+	struct announcement *announcement;
 	bool was_pending;
 
-	pthread_mutex_lock(&topics->lock);
-	topic = find_or_make(topics, name);
-	was_pending = topic->is_pending;
-	topic->is_pending = true;
-	pthread_mutex_unlock(&topics->lock);
+	pthread_mutex_lock(&announcements->lock);
+	announcement = find_or_make(announcements, name);
+	was_pending = announcement->is_pending;
+	announcement->is_pending = true;
+	pthread_mutex_unlock(&announcements->lock);
 	if (!was_pending)
-		eventfd_write(topics->wake_fd, 1);
+		eventfd_write(announcements->wake_fd, 1);
 }
 
-const char *topics_next(struct topics *topics, int64_t *due_ns)
+const char *announcements_next(struct announcements *announcements, int64_t *due_ns)
 {
-	const struct topic *first = NULL;
+	const struct announcement *first = NULL;
 
-	pthread_mutex_lock(&topics->lock);
-	for (size_t i = 0; i < topics->count; i++) {
-		const struct topic *topic = &topics->items[i];
+	pthread_mutex_lock(&announcements->lock);
+	for (size_t i = 0; i < announcements->count; i++) {
+		const struct announcement *announcement = &announcements->items[i];
 
-		if (topic->is_pending && (!first || topic->not_before_ns < first->not_before_ns))
-			first = topic;
+		if (announcement->is_pending &&
+			(!first || announcement->not_before_ns < first->not_before_ns))
+			first = announcement;
 	}
 	if (first)
 		*due_ns = first->not_before_ns;
-	pthread_mutex_unlock(&topics->lock);
+	pthread_mutex_unlock(&announcements->lock);
 	return first ? first->name : NULL;
 }
 
-void topics_tell(struct topics *topics, const char *name, int64_t now_ns)
+void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns)
 {
-	struct topic *topic;
+	struct announcement *announcement;
 
-	pthread_mutex_lock(&topics->lock);
-	topic = find_or_make(topics, name);
-	topic->is_pending = false;
-	topic->not_before_ns = now_ns + TOPIC_EVERY_NS;
-	pthread_mutex_unlock(&topics->lock);
+	pthread_mutex_lock(&announcements->lock);
+	announcement = find_or_make(announcements, name);
+	announcement->is_pending = false;
+	announcement->not_before_ns = now_ns + ANNOUNCE_EVERY_NS;
+	pthread_mutex_unlock(&announcements->lock);
 }

@@ -14,13 +14,13 @@ void listeners_release(struct listeners *listeners)
 	pthread_mutex_destroy(&listeners->lock);
 }
 
-void listeners_add(
-	struct listeners *listeners, const char *topic, void (*heard)(void *context), void *context)
+void listeners_add(struct listeners *listeners, const char *announcement,
+	void (*heard)(void *context), void *context)
 {
 	pthread_mutex_lock(&listeners->lock);
 	assert(listeners->count < LISTENERS_MAX);
 	listeners->items[listeners->count++] =
-		(struct listener){.topic = topic, .heard = heard, .context = context};
+		(struct listener){.announcement = announcement, .heard = heard, .context = context};
 	pthread_mutex_unlock(&listeners->lock);
 }
 
@@ -37,13 +37,13 @@ void listeners_remove(struct listeners *listeners, void *context)
 	pthread_mutex_unlock(&listeners->lock);
 }
 
-void listeners_call(struct listeners *listeners, const char *topic)
+void listeners_call(struct listeners *listeners, const char *announcement)
 {
 	pthread_mutex_lock(&listeners->lock);
 	for (size_t i = 0; i < listeners->count; i++) {
 		const struct listener *listener = &listeners->items[i];
 
-		if (!topic || strcmp(listener->topic, topic) == 0)
+		if (!announcement || strcmp(listener->announcement, announcement) == 0)
 			listener->heard(listener->context);
 	}
 	pthread_mutex_unlock(&listeners->lock);

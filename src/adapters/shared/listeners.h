@@ -1,6 +1,6 @@
 /*
- * Who wants to be told when something happens, by topic. Any thread may do anything with it; what
- * is called must not block, nor add or remove listeners.
+ * Who wants to be told when something happens, by announcement. Any thread may do anything with it;
+ * what is called must not block, nor add or remove listeners.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_LISTENERS_H
 #define QUIPU_ADAPTERS_SHARED_LISTENERS_H
@@ -11,7 +11,7 @@
 #define LISTENERS_MAX 16
 
 struct listener {
-	const char *topic;
+	const char *announcement;
 	void (*heard)(void *context);
 	void *context;
 };
@@ -25,14 +25,14 @@ struct listeners {
 void listeners_init(struct listeners *listeners);
 void listeners_release(struct listeners *listeners);
 
-/* `topic` must live as long as the list. */
-void listeners_add(struct listeners *listeners, const char *topic, void (*heard)(void *context),
-	void *context);
+/* `announcement` must live as long as the list. */
+void listeners_add(struct listeners *listeners, const char *announcement,
+	void (*heard)(void *context), void *context);
 
 /* When it returns, nothing is called with this context any more. */
 void listeners_remove(struct listeners *listeners, void *context);
 
-/* Calls those of `topic`, or everybody if it is NULL. */
-void listeners_call(struct listeners *listeners, const char *topic);
+/* Calls those of `announcement`, or everybody if it is NULL. */
+void listeners_call(struct listeners *listeners, const char *announcement);
 
 #endif

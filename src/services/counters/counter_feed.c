@@ -44,10 +44,10 @@ void counter_feed_publish(struct counters *counters, struct arena *arena,
 			publish(counters->hub, arena, &rows[i]);
 	}
 	is_own = true;
-	store->ops->announce(store, COUNTERS_TOPIC);
+	store->ops->announce(store, COUNTERS_ANNOUNCEMENT);
 	is_own = false;
 	if (cache)
-		cache->ops->announce(cache, COUNTERS_TOPIC);
+		cache->ops->announce(cache, COUNTERS_ANNOUNCEMENT);
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -130,9 +130,9 @@ struct counter_feed *counter_feed_start(struct counters *counters)
 	feed->session = store->ops->open_session(store, SESSION_READ);
 	arena_init(&feed->arena, 64 * 1024);
 	bell_init(&feed->bell);
-	store->ops->listen(store, COUNTERS_TOPIC, hear, feed);
+	store->ops->listen(store, COUNTERS_ANNOUNCEMENT, hear, feed);
 	if (cache)
-		cache->ops->listen(cache, COUNTERS_TOPIC, hear, feed);
+		cache->ops->listen(cache, COUNTERS_ANNOUNCEMENT, hear, feed);
 	failed = pthread_create(&feed->thread, NULL, feed_main, feed);
 	assert(!failed);
 	return feed;

@@ -19,7 +19,7 @@
 #include "ports/counter_repository.h"
 
 #define COUNTER_TYPE "UnreadMessages"
-#define COUNTERS_TOPIC "counters" /* announced when counts were committed */
+#define COUNTERS_ANNOUNCEMENT "counters" /* announced when counts were committed */
 #define COUNTERS_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
 struct unread_verifier;

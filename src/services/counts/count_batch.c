@@ -186,7 +186,7 @@ static bool may_add_alone(
 	for (size_t i = 0; i < batch->count; i++) {
 		const struct count_command *command = (struct count_command *)batch->writes[i];
 
-		if (command->write.key || command->was_left)
+		if (command->write.idempotency || command->was_left)
 			return false;
 	}
 	return repository->add_alone != NULL;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "admin/verify_keys.h"
+#include "admin/verify_idempotency.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "inbound/input.h"
@@ -51,7 +51,7 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 }
 
 /* false: nobody was ever answered so. */
-static bool read_kept(struct arena *arena, const struct kept_key *key, struct kept_count *kept)
+static bool read_kept(struct arena *arena, const struct kept_answer *key, struct kept_count *kept)
 {
 	bool is_made = key->http_status == 201;
 	char why[JSON_WHY_SIZE];
@@ -68,7 +68,7 @@ static bool read_kept(struct arena *arena, const struct kept_key *key, struct ke
 	return good && kept->item_id.len > 0;
 }
 
-static void differ_in_answer(struct verify_page *page, const struct kept_key *key)
+static void differ_in_answer(struct verify_page *page, const struct kept_answer *key)
 {
 	struct slice id = verify_key_id(page, key);
 
@@ -77,7 +77,7 @@ static void differ_in_answer(struct verify_page *page, const struct kept_key *ke
 }
 
 static enum status check_changes(const void *context, struct session *session,
-	struct verify_page *page, const struct kept_key *keys, size_t count)
+	struct verify_page *page, const struct kept_answer *keys, size_t count)
 {
 	static const char reset[] = "POST /api/v1/counts/{itemId}/reset";
 
@@ -142,7 +142,7 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 }
 
 static enum status check_creations(const void *context, struct session *session,
-	struct verify_page *page, const struct kept_key *keys, size_t count)
+	struct verify_page *page, const struct kept_answer *keys, size_t count)
 {
 	struct kept_count *kept = arena_array(page->arena, struct kept_count, count);
 	size_t kept_count = 0;
@@ -163,19 +163,19 @@ static enum status check_creations(const void *context, struct session *session,
 static enum status look_at_changes(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys changes = {
+	static const struct verify_idempotency changes = {
 		.prefix = "POST /api/v1/counts/", .check = check_changes};
 
-	return verify_keys_look(&changes, context, session, page);
+	return verify_idempotency_look(&changes, context, session, page);
 }
 
 static enum status look_at_creations(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys creations = {
+	static const struct verify_idempotency creations = {
 		.prefix = "POST /api/v1/internal/counts", .check = check_creations};
 
-	return verify_keys_look(&creations, context, session, page);
+	return verify_idempotency_look(&creations, context, session, page);
 }
 
 struct verifier counts_verifier(const struct counts *counts)

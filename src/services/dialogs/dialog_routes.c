@@ -16,7 +16,7 @@ static void committed(void *context)
 {
 	struct store *store = ((struct dialogs *)context)->store;
 
-	store->ops->announce(store, DIALOGS_TOPIC);
+	store->ops->announce(store, DIALOGS_ANNOUNCEMENT);
 }
 
 struct lane_service dialogs_lane_service(struct dialogs *dialogs)

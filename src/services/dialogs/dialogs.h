@@ -16,7 +16,7 @@
 #include "ports/message_repository.h"
 #include "ports/outbox_repository.h"
 
-#define DIALOGS_TOPIC "dialog_outbox_events" /* announced when events were committed */
+#define DIALOGS_ANNOUNCEMENT "dialog_outbox_events" /* announced when events were committed */
 
 struct dialogs {
 	const struct message_repository *repository;

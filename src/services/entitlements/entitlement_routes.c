@@ -14,7 +14,7 @@ static void committed(void *context)
 {
 	struct store *store = ((struct entitlements *)context)->store;
 
-	store->ops->announce(store, ENTITLEMENTS_TOPIC);
+	store->ops->announce(store, ENTITLEMENTS_ANNOUNCEMENT);
 }
 
 struct lane_service entitlements_lane_service(struct entitlements *entitlements)

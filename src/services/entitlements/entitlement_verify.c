@@ -1,7 +1,7 @@
 #include "services/entitlements/entitlement_verify.h"
 
 #include "admin/verify_claims.h"
-#include "admin/verify_keys.h"
+#include "admin/verify_idempotency.h"
 #include "events/entitlement_event.h"
 
 #define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL)
@@ -157,9 +157,9 @@ static enum status look_at_outbox(
 static enum status look_at_keys(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys keys = {.prefix = "POST /v1/entitlements/"};
+	static const struct verify_idempotency keys = {.prefix = "POST /v1/entitlements/"};
 
-	return verify_keys_look(&keys, context, session, page);
+	return verify_idempotency_look(&keys, context, session, page);
 }
 
 struct verifier entitlements_verifier(const struct entitlements *entitlements)

@@ -18,8 +18,8 @@
  *   outbox-differs   the event does not tell what the line tells
  *   in-the-future
  *
- * and what admin/verify_claims.h says of the outbox and admin/verify_keys.h of keys. That the
- * oldest lines are there cannot be proved: --audit-keep-months may have taken them.
+ * and what admin/verify_claims.h says of the outbox and admin/verify_idempotency.h of keys. That
+ * the oldest lines are there cannot be proved: --audit-keep-months may have taken them.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
 #define QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H

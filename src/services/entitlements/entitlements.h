@@ -21,7 +21,7 @@
 #define ENTITLEMENTS_PARTITIONS 4
 #define ENTITLEMENTS_STREAM "ENTITLEMENTS"
 #define ENTITLEMENTS_SUBJECTS "entitlements.events.granted entitlements.events.revoked"
-#define ENTITLEMENTS_TOPIC "outbox_events" /* announced when events were committed */
+#define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* announced when events were committed */
 
 struct entitlements {
 	const struct entitlement_repository *repository;

@@ -6,7 +6,7 @@ void notifications_committed(void *context)
 {
 	struct store *store = ((struct notifications *)context)->store;
 
-	store->ops->announce(store, NOTIFICATIONS_TOPIC);
+	store->ops->announce(store, NOTIFICATIONS_ANNOUNCEMENT);
 }
 
 static struct slice new_id(struct arena *arena)

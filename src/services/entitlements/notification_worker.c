@@ -30,7 +30,7 @@ struct notification_worker {
 	pthread_t thread;
 	atomic_bool stopping;
 
-	struct sending *sendings; /* one for each slot of the channel */
+	struct sending *sendings; /* one for each slot of the notifier */
 	struct claim *claims;     /* as many, for one transaction */
 	struct notice_result *results;
 	struct arena arena;    /* of one claim */
@@ -38,14 +38,14 @@ struct notification_worker {
 	int64_t counted_ns;    /* when notifications were last counted */
 	atomic_bool woken;
 
-	struct counter pending;
-	struct counter processing;
-	struct counter failed;
-	struct counter dead;
-	struct counter oldest_us;
-	struct counter sent;
-	struct counter retried;
-	struct counter given_up;
+	struct tally pending;
+	struct tally processing;
+	struct tally failed;
+	struct tally dead;
+	struct tally oldest_us;
+	struct tally sent;
+	struct tally retried;
+	struct tally given_up;
 };
 
 static int64_t now_ns(void)
@@ -60,7 +60,7 @@ static const struct notification_repository *repository_of(const struct notifica
 
 static size_t slots_of(const struct notification_worker *worker)
 {
-	return worker->config.channel->slots;
+	return worker->config.notifier->slots;
 }
 
 /* ---- sending ----------------------------------------------------------------------------- */
@@ -87,7 +87,7 @@ static struct slice write_body(struct sending *sending, const struct entitlement
 
 static void send_claimed(struct notification_worker *worker, size_t slot)
 {
-	struct channel *channel = worker->config.channel;
+	struct notifier *notifier = worker->config.notifier;
 	struct sending *sending = &worker->sendings[slot];
 	struct entitlement_event event;
 	struct notice notice = {
@@ -100,7 +100,7 @@ static void send_claimed(struct notification_worker *worker, size_t slot)
 		return;
 	}
 	notice.body = write_body(sending, &event);
-	channel->ops->send(channel, &notice);
+	notifier->ops->send(notifier, &notice);
 }
 
 static size_t free_slot(const struct notification_worker *worker)
@@ -221,11 +221,11 @@ static void count_ends(struct notification_worker *worker, size_t count)
 		if (!claim->was_ours)
 			continue;
 		if (claim->end == CLAIM_DONE)
-			counter_add(&worker->sent, 1);
+			tally_add(&worker->sent, 1);
 		else if (claim->end == CLAIM_RETRY)
-			counter_add(&worker->retried, 1);
+			tally_add(&worker->retried, 1);
 		else if (claim->end == CLAIM_FAILED)
-			counter_add(&worker->given_up, 1);
+			tally_add(&worker->given_up, 1);
 	}
 }
 
@@ -271,8 +271,8 @@ static bool record(struct notification_worker *worker)
 
 static void take_results(struct notification_worker *worker, int64_t until_ns)
 {
-	struct channel *channel = worker->config.channel;
-	size_t count = channel->ops->wait(channel, worker->results, slots_of(worker), until_ns);
+	struct notifier *notifier = worker->config.notifier;
+	size_t count = notifier->ops->wait(notifier, worker->results, slots_of(worker), until_ns);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct notice_result *result = &worker->results[i];
@@ -343,7 +343,7 @@ static void hear(void *context)
 	struct notification_worker *worker = context;
 
 	atomic_store(&worker->woken, true);
-	worker->config.channel->ops->wake(worker->config.channel);
+	worker->config.notifier->ops->wake(worker->config.notifier);
 }
 
 struct notification_worker *notification_worker_start(
@@ -351,7 +351,7 @@ struct notification_worker *notification_worker_start(
 {
 	struct notification_worker *worker = qp_calloc(1, sizeof(*worker));
 	struct store *store = config->notifications->store;
-	size_t slots = config->channel->slots;
+	size_t slots = config->notifier->slots;
 	int failed;
 
 	worker->config = *config;
@@ -364,7 +364,7 @@ struct notification_worker *notification_worker_start(
 	arena_init(&worker->arena, 64 * 1024);
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
-	store->ops->listen(store, NOTIFICATIONS_TOPIC, hear, worker);
+	store->ops->listen(store, NOTIFICATIONS_ANNOUNCEMENT, hear, worker);
 	failed = pthread_create(&worker->thread, NULL, worker_main, worker);
 	assert(!failed);
 	return worker;
@@ -391,7 +391,7 @@ void notification_worker_stop(struct notification_worker *worker)
 
 	store->ops->unlisten(store, worker);
 	atomic_store(&worker->stopping, true);
-	worker->config.channel->ops->wake(worker->config.channel);
+	worker->config.notifier->ops->wake(worker->config.notifier);
 	pthread_join(worker->thread, NULL);
 	give_back(worker);
 	session_close(worker->session);
@@ -410,9 +410,9 @@ static void write_states(const struct notification_worker *worker, struct buffer
 
 	metrics_family(page, name, "gauge",
 		"Notifications that are not sent, by state, counted every few seconds.");
-	metrics_sample(page, name, "state=\"PENDING\"", counter_read(&worker->pending));
-	metrics_sample(page, name, "state=\"PROCESSING\"", counter_read(&worker->processing));
-	metrics_sample(page, name, "state=\"FAILED\"", counter_read(&worker->failed));
+	metrics_sample(page, name, "state=\"PENDING\"", tally_read(&worker->pending));
+	metrics_sample(page, name, "state=\"PROCESSING\"", tally_read(&worker->processing));
+	metrics_sample(page, name, "state=\"FAILED\"", tally_read(&worker->failed));
 }
 
 static void write_one(
@@ -429,16 +429,16 @@ void notification_worker_collect(void *context, struct buffer *page)
 	write_states(worker, page);
 	write_one(page, "quipu_notifications_oldest_seconds", "gauge",
 		"Age of the oldest notification that is not sent.",
-		counter_read(&worker->oldest_us) / 1000000);
+		tally_read(&worker->oldest_us) / 1000000);
 	write_one(page, "quipu_dead_letters", "gauge",
 		"Notifications and messages that were given up and wait for an operator.",
-		counter_read(&worker->dead));
+		tally_read(&worker->dead));
 	write_one(page, "quipu_notifications_sent_total", "counter", "Notifications sent.",
-		counter_read(&worker->sent));
+		tally_read(&worker->sent));
 	write_one(page, "quipu_notifications_retried_total", "counter",
 		"Tries to send that failed and are made again later.",
-		counter_read(&worker->retried));
+		tally_read(&worker->retried));
 	write_one(page, "quipu_notifications_given_up_total", "counter",
 		"Notifications that were refused or failed too often.",
-		counter_read(&worker->given_up));
+		tally_read(&worker->given_up));
 }

@@ -1,6 +1,6 @@
 /*
  * Notifications: seed 002, Notification app. Role `notifications`. Makes a notification of every
- * entitlement event, once, and sends it through a channel, at least once.
+ * entitlement event, once, and sends it through a notifier, at least once.
  *
  *   notification_intake  events to notifications, in the transaction of the inbox
  *   notification_worker  claims notifications and sends them
@@ -16,7 +16,7 @@
 #include "ports/notifier.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
-#define NOTIFICATIONS_TOPIC "notifications" /* announced when some were committed */
+#define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* announced when some were committed */
 
 struct notifications {
 	const struct notification_repository *repository;
@@ -49,9 +49,9 @@ QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct s
 
 struct notification_worker_config {
 	struct notifications *notifications;
-	struct channel *channel; /* not owned */
+	struct notifier *notifier; /* not owned */
 	int64_t poll_us;
-	int64_t lease_us; /* longer than anything can take in the channel */
+	int64_t lease_us; /* longer than anything can take in the notifier */
 	int32_t attempts_max;
 };
 

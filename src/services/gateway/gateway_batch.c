@@ -9,7 +9,8 @@
 #include "flow/groups.h"
 #include "services/gateway/limit_rules.h"
 
-/* Well within KEY_LEASE_US, so that a pending key is rarely taken over from a live owner. */
+/* Well within IDEMPOTENCY_LEASE_US, so that a pending key is rarely taken over from a live owner.
+ */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
 /* ---- answers ----------------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ static struct answer answer_queued(const struct gateway_command *command,
 /* The same key gives the same id, so that a message that is published again is known again. */
 static void name_message(struct gateway_command *command)
 {
-	const struct key_record *key = command->write.key;
+	const struct idempotency_record *key = command->write.idempotency;
 
 	if (command->message_id[0] != '\0')
 		return;
@@ -132,10 +133,10 @@ static void note_window(struct gateway_command *command)
 {
 	struct buffer note = buffer_make(command->write.command.arena, 24);
 
-	if (!command->write.key)
+	if (!command->write.idempotency)
 		return;
 	buffer_int(&note, command->window_start_us);
-	command->write.key->note = buffer_slice(&note);
+	command->write.idempotency->note = buffer_slice(&note);
 }
 
 struct deciding {
@@ -349,7 +350,7 @@ static int64_t window_of(const struct gateway_command *command)
 {
 	int64_t window_us = command->window_start_us;
 
-	if (command->write.resumed && !text_to_int(command->write.key->note, &window_us))
+	if (command->write.resumed && !text_to_int(command->write.idempotency->note, &window_us))
 		return 0; /* no window has this start */
 	return window_us;
 }

@@ -12,7 +12,7 @@
 
 static bool asks_cache(const struct gateway_command *command)
 {
-	return command->verb == GATEWAY_SEND && !command->write.key &&
+	return command->verb == GATEWAY_SEND && !command->write.idempotency &&
 	       command->write.fate == WRITE_OPEN;
 }
 

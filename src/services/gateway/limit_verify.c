@@ -1,6 +1,6 @@
 #include "services/gateway/limit_verify.h"
 
-#include "admin/verify_keys.h"
+#include "admin/verify_idempotency.h"
 #include "services/gateway/limit_rules.h"
 
 static void check_counts(struct verify_page *page, const struct limit_row *row)
@@ -51,18 +51,19 @@ static enum status look_at_limits(
 static enum status look_at_configs(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys configs = {.prefix = "POST /api/config", .may_wait = true};
+	static const struct verify_idempotency configs = {
+		.prefix = "POST /api/config", .may_wait = true};
 
-	return verify_keys_look(&configs, context, session, page);
+	return verify_idempotency_look(&configs, context, session, page);
 }
 
 static enum status look_at_sends(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys sends = {
+	static const struct verify_idempotency sends = {
 		.prefix = "POST /api/send", .may_wait = true, .notes_number = true};
 
-	return verify_keys_look(&sends, context, session, page);
+	return verify_idempotency_look(&sends, context, session, page);
 }
 
 struct verifier limits_verifier(const struct gateway *gateway)

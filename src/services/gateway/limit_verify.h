@@ -8,7 +8,7 @@
  *   over-limit       reserved_count is more than rate_limit
  *   in-the-future    the window begins ahead of the store's time
  *
- * and what admin/verify_keys.h says of keys. A send that was never ended waits under its key
+ * and what admin/verify_idempotency.h says of keys. A send that was never ended waits under its key
  * until that expires, so that is no difference.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H

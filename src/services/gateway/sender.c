@@ -46,9 +46,9 @@ struct sender {
 	pthread_t thread;
 	atomic_bool stopping;
 
-	struct counter sent;
-	struct counter repeated;
-	struct counter malformed;
+	struct tally sent;
+	struct tally repeated;
+	struct tally malformed;
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -168,13 +168,13 @@ static bool send_new(struct sender *sender, const struct sms *all, size_t count,
 		if (!sms->is_good)
 			continue;
 		if (is_known(records, record_count, sms->id) || was_printed(sender, sms->id)) {
-			counter_add(&sender->repeated, 1);
+			tally_add(&sender->repeated, 1);
 			continue;
 		}
 		sender->printed[sender->printed_count++] =
 			arena_copy(&sender->printed_arena, sms->id);
 		print_sms(&page, sms);
-		counter_add(&sender->sent, 1);
+		tally_add(&sender->sent, 1);
 	}
 	return write_all(buffer_slice(&page));
 }
@@ -259,7 +259,7 @@ static bool bury_malformed(struct sender *sender, const struct bus_delivery *del
 		if (!all[i].is_good)
 			log_malformed(&deliveries[i]);
 	}
-	counter_add(&sender->malformed, (int64_t)letter_count);
+	tally_add(&sender->malformed, (int64_t)letter_count);
 	return true;
 }
 
@@ -342,11 +342,11 @@ void sender_collect(void *context, struct buffer *page)
 	const struct sender *sender = context;
 
 	metrics_family(page, "quipu_sender_sent_total", "counter", "Messages sent.");
-	metrics_sample(page, "quipu_sender_sent_total", "", counter_read(&sender->sent));
+	metrics_sample(page, "quipu_sender_sent_total", "", tally_read(&sender->sent));
 	metrics_family(page, "quipu_sender_repeated_total", "counter",
 		"Messages that came again and were not sent again.");
-	metrics_sample(page, "quipu_sender_repeated_total", "", counter_read(&sender->repeated));
+	metrics_sample(page, "quipu_sender_repeated_total", "", tally_read(&sender->repeated));
 	metrics_family(page, "quipu_sender_malformed_total", "counter",
 		"Messages that could not be read and went to the dead letters.");
-	metrics_sample(page, "quipu_sender_malformed_total", "", counter_read(&sender->malformed));
+	metrics_sample(page, "quipu_sender_malformed_total", "", tally_read(&sender->malformed));
 }

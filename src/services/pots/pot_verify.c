@@ -1,6 +1,6 @@
 #include "services/pots/pot_verify.h"
 
-#include "admin/verify_keys.h"
+#include "admin/verify_idempotency.h"
 #include "services/pots/pot_rules.h"
 
 static struct slice number_id(struct verify_page *page, int64_t number)
@@ -86,9 +86,9 @@ static enum status look_at_coins(
 static enum status look_at_keys(
 	const void *context, struct session *session, struct verify_page *page)
 {
-	static const struct verify_keys keys = {.prefix = "POST /twirp/pyggpot."};
+	static const struct verify_idempotency keys = {.prefix = "POST /twirp/pyggpot."};
 
-	return verify_keys_look(&keys, context, session, page);
+	return verify_idempotency_look(&keys, context, session, page);
 }
 
 struct verifier pots_verifier(const struct pots *pots)

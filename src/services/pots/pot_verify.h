@@ -11,7 +11,7 @@
  *   kind            coins of a kind that there is none of
  *   no-pot          coins of a pot that there is none of
  *
- * and what admin/verify_keys.h says of keys.
+ * and what admin/verify_idempotency.h says of keys.
  */
 #ifndef QUIPU_SERVICES_POTS_VERIFY_H
 #define QUIPU_SERVICES_POTS_VERIFY_H

@@ -308,17 +308,17 @@ static void free_cache(struct cache *base)
 }
 
 /* Other processes have caches of their own. */
-static void announce(struct cache *base, const char *topic)
+static void announce(struct cache *base, const char *announcement)
 {
 	(void)base;
-	(void)topic;
+	(void)announcement;
 }
 
 static void listen_to(
-	struct cache *base, const char *topic, void (*heard)(void *context), void *context)
+	struct cache *base, const char *announcement, void (*heard)(void *context), void *context)
 {
 	(void)base;
-	(void)topic;
+	(void)announcement;
 	(void)heard;
 	(void)context;
 }

@@ -302,22 +302,22 @@ static bool start(struct cache *base, char *why, size_t size)
 	return true;
 }
 
-static void announce(struct cache *base, const char *topic)
+static void announce(struct cache *base, const char *announcement)
 {
 	struct redis_waker *waker = atomic_load(&redis_cache_of(base)->waker);
 
 	if (waker)
-		redis_waker_announce(waker, topic);
+		redis_waker_announce(waker, announcement);
 }
 
 /* There is no thread for it where nobody listens. */
 static void listen_to(
-	struct cache *base, const char *topic, void (*heard)(void *context), void *context)
+	struct cache *base, const char *announcement, void (*heard)(void *context), void *context)
 {
 	struct redis_cache *cache = redis_cache_of(base);
 
 	assert(cache->has_prober);
-	listeners_add(&cache->listeners, topic, heard, context);
+	listeners_add(&cache->listeners, announcement, heard, context);
 	if (!atomic_load(&cache->waker))
 		atomic_store(
 			&cache->waker, redis_waker_start(cache, cache->url.db, &cache->listeners));

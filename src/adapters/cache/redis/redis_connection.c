@@ -177,10 +177,10 @@ static bool receive_scripts(struct redis_connection *connection)
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
-	char space[REDIS_KEY_SIZE];
+	char space[REDIS_NAME_SIZE];
 	const struct slice nobody = SLICE("");
-	const struct slice words[] = {SLICE("SETRANGE"), redis_key(REDIS_KEY_LIMIT, nobody, space),
-		SLICE("0"), SLICE("")};
+	const struct slice words[] = {SLICE("SETRANGE"),
+		redis_name(REDIS_NAME_LIMIT, nobody, space), SLICE("0"), SLICE("")};
 
 	return redis_send(connection, words, 4);
 }

@@ -19,7 +19,7 @@ static void add_value_key(const void *entry, struct redis_words *words)
 	const struct cached_counter *counter = entry;
 
 	redis_add_key(
-		words, counter->is_list ? REDIS_KEY_LIST : REDIS_KEY_COUNTER, counter->user_id);
+		words, counter->is_list ? REDIS_NAME_LIST : REDIS_NAME_COUNTER, counter->user_id);
 }
 
 static void add_keys(const void *entry, struct redis_words *words)
@@ -27,7 +27,7 @@ static void add_keys(const void *entry, struct redis_words *words)
 	const struct cached_counter *counter = entry;
 
 	add_value_key(counter, words);
-	redis_add_key(words, REDIS_KEY_LEASE, counter->user_id);
+	redis_add_key(words, REDIS_NAME_LEASE, counter->user_id);
 }
 
 static void add_fields(struct buffer *value, const struct cached_counter *counter)
@@ -279,9 +279,9 @@ static void add_all_keys(const void *entry, struct redis_words *words)
 {
 	const struct cached_counter *counter = entry;
 
-	redis_add_key(words, REDIS_KEY_COUNTER, counter->user_id);
-	redis_add_key(words, REDIS_KEY_LEASE, counter->user_id);
-	redis_add_key(words, REDIS_KEY_LIST, counter->user_id);
+	redis_add_key(words, REDIS_NAME_COUNTER, counter->user_id);
+	redis_add_key(words, REDIS_NAME_LEASE, counter->user_id);
+	redis_add_key(words, REDIS_NAME_LIST, counter->user_id);
 }
 
 static void add_new_value(const void *entry, struct redis_words *words)

@@ -12,10 +12,10 @@
 
 static const struct {
 	size_t count;
-	enum redis_key names[KIND_KEYS_MAX];
+	enum redis_name names[KIND_KEYS_MAX];
 } keys_of[REDIS_KINDS] = {
-	[REDIS_LIMITS] = {1, {REDIS_KEY_LIMIT}},
-	[REDIS_COUNTERS] = {3, {REDIS_KEY_COUNTER, REDIS_KEY_LEASE, REDIS_KEY_LIST}},
+	[REDIS_LIMITS] = {1, {REDIS_NAME_LIMIT}},
+	[REDIS_COUNTERS] = {3, {REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST}},
 };
 
 /* ---- a set of users ---------------------------------------------------------------------- */
@@ -115,11 +115,11 @@ void redis_drops_clear(struct redis_drops *drops)
 static bool send_deletion(
 	struct redis_connection *connection, enum redis_kind kind, struct slice user_id)
 {
-	char spaces[KIND_KEYS_MAX][REDIS_KEY_SIZE];
+	char spaces[KIND_KEYS_MAX][REDIS_NAME_SIZE];
 	struct slice words[1 + KIND_KEYS_MAX] = {SLICE("DEL")};
 
 	for (size_t i = 0; i < keys_of[kind].count; i++)
-		words[1 + i] = redis_key(keys_of[kind].names[i], user_id, spaces[i]);
+		words[1 + i] = redis_name(keys_of[kind].names[i], user_id, spaces[i]);
 	return redis_send(connection, words, 1 + keys_of[kind].count);
 }
 
@@ -199,10 +199,10 @@ static bool drop_matching(struct redis_connection *connection, struct slice patt
 static bool drop_everybody(struct redis_connection *connection, enum redis_kind kind)
 {
 	const struct slice any = SLICE("*");
-	char space[REDIS_KEY_SIZE];
+	char space[REDIS_NAME_SIZE];
 
 	for (size_t i = 0; i < keys_of[kind].count; i++) {
-		if (!drop_matching(connection, redis_key(keys_of[kind].names[i], any, space)))
+		if (!drop_matching(connection, redis_name(keys_of[kind].names[i], any, space)))
 			return false;
 	}
 	return true;

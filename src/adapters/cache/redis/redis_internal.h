@@ -40,12 +40,12 @@
 /* ---- keys -------------------------------------------------------------------------------- */
 
 #define REDIS_USER_ID_MAX 256
-#define REDIS_KEY_SIZE (REDIS_USER_ID_MAX + 32)
+#define REDIS_NAME_SIZE (REDIS_USER_ID_MAX + 32)
 
-enum redis_key { REDIS_KEY_LIMIT, REDIS_KEY_COUNTER, REDIS_KEY_LEASE, REDIS_KEY_LIST };
+enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /* A user's key of that name; `space` holds it. No two of these are ever the same. */
-struct slice redis_key(enum redis_key name, struct slice user_id, char space[REDIS_KEY_SIZE]);
+struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
 /* ---- url --------------------------------------------------------------------------------- */
 
@@ -217,7 +217,7 @@ struct redis_waker *redis_waker_start(
 	struct redis_cache *cache, const char *db, struct listeners *listeners);
 
 /* Any thread, never blocks. */
-void redis_waker_announce(struct redis_waker *waker, const char *topic);
+void redis_waker_announce(struct redis_waker *waker, const char *announcement);
 
 /* When it returns, no listener is called any more. */
 void redis_waker_stop(struct redis_waker *waker);
@@ -270,7 +270,7 @@ struct redis_words {
 
 void redis_add_word(struct redis_words *words, struct slice word);
 void redis_add_number(struct redis_words *words, int64_t value);
-void redis_add_key(struct redis_words *words, enum redis_key name, struct slice user_id);
+void redis_add_key(struct redis_words *words, enum redis_name name, struct slice user_id);
 
 /* How a script is asked about the entries of a call, and how it answers. */
 struct redis_verb {

@@ -16,7 +16,7 @@
 
 static void add_keys(const void *entry, struct redis_words *words)
 {
-	redis_add_key(words, REDIS_KEY_LIMIT, ((const struct cached_limit *)entry)->user_id);
+	redis_add_key(words, REDIS_NAME_LIMIT, ((const struct cached_limit *)entry)->user_id);
 }
 
 /* ---- take -------------------------------------------------------------------------------- */
@@ -143,12 +143,12 @@ enum status redis_limit_fill(
 
 static bool drop_now(struct redis_session *session, const struct redis_debt *drop)
 {
-	char space[REDIS_KEY_SIZE];
+	char space[REDIS_NAME_SIZE];
 
 	redis_begin(&session->connection);
 	for (size_t i = 0; i < drop->count; i++) {
 		const struct slice words[] = {
-			SLICE("DEL"), redis_key(REDIS_KEY_LIMIT, drop->user_ids[i], space)};
+			SLICE("DEL"), redis_name(REDIS_NAME_LIMIT, drop->user_ids[i], space)};
 
 		if (!redis_send(&session->connection, words, 2))
 			return false;

@@ -5,21 +5,21 @@
 static const struct {
 	struct slice prefix, suffix;
 } names[] = {
-	[REDIS_KEY_LIMIT] = {SLICE("RateLimiterCache:"), SLICE("")},
-	[REDIS_KEY_COUNTER] = {SLICE("counter:"), SLICE(":UnreadMessages")},
-	[REDIS_KEY_LEASE] = {SLICE("counter:"), SLICE(":UnreadMessages:lease")},
-	[REDIS_KEY_LIST] = {SLICE("counters:"), SLICE("")},
+	[REDIS_NAME_LIMIT] = {SLICE("RateLimiterCache:"), SLICE("")},
+	[REDIS_NAME_COUNTER] = {SLICE("counter:"), SLICE(":UnreadMessages")},
+	[REDIS_NAME_LEASE] = {SLICE("counter:"), SLICE(":UnreadMessages:lease")},
+	[REDIS_NAME_LIST] = {SLICE("counters:"), SLICE("")},
 };
 
 static size_t append(char *space, size_t at, struct slice text)
 {
-	assert(at + text.len <= REDIS_KEY_SIZE);
+	assert(at + text.len <= REDIS_NAME_SIZE);
 	if (text.len > 0)
 		memcpy(space + at, text.data, text.len);
 	return at + text.len;
 }
 
-struct slice redis_key(enum redis_key name, struct slice user_id, char space[REDIS_KEY_SIZE])
+struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE])
 {
 	size_t len = append(space, 0, names[name].prefix);
 

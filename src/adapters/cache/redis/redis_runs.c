@@ -37,11 +37,11 @@ void redis_add_number(struct redis_words *words, int64_t value)
 	redis_add_word(words, buffer_slice(&digits));
 }
 
-void redis_add_key(struct redis_words *words, enum redis_key name, struct slice user_id)
+void redis_add_key(struct redis_words *words, enum redis_name name, struct slice user_id)
 {
-	char space[REDIS_KEY_SIZE];
+	char space[REDIS_NAME_SIZE];
 
-	redis_add_word(words, arena_copy(words->arena, redis_key(name, user_id, space)));
+	redis_add_word(words, arena_copy(words->arena, redis_name(name, user_id, space)));
 }
 
 /* ---- asking ------------------------------------------------------------------------------ */

@@ -27,10 +27,10 @@
 struct redis_waker {
 	struct redis_cache *cache;
 	struct listeners *listeners;
-	char id[UUID_SIZE]; /* in front of every topic that we publish */
+	char id[UUID_SIZE]; /* in front of every announcement that we publish */
 	char channel[24];   /* channels are not of a database: those of another have another name */
 	pthread_t thread;
-	struct topics topics;
+	struct announcements announcements;
 
 	/* The thread's own. */
 	struct redis_connection in;
@@ -95,18 +95,19 @@ static bool is_text(const redisReply *reply)
 	return reply->type == REDIS_REPLY_STRING;
 }
 
-/* "message", the channel, and "<id> <topic>"; whoever publishes something else is not heard. */
+/* "message", the channel, and "<id> <announcement>"; whoever publishes something else is not heard.
+ */
 static void take(struct redis_waker *waker, const redisReply *reply)
 {
-	const char *topic;
+	const char *announcement;
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
 		!is_text(reply->element[0]) || strcmp(reply->element[0]->str, "message") != 0 ||
 		!is_text(reply->element[2]))
 		return;
-	topic = strchr(reply->element[2]->str, ' ');
-	if (topic && strncmp(reply->element[2]->str, waker->id, strlen(waker->id)) != 0)
-		listeners_call(waker->listeners, topic + 1);
+	announcement = strchr(reply->element[2]->str, ' ');
+	if (announcement && strncmp(reply->element[2]->str, waker->id, strlen(waker->id)) != 0)
+		listeners_call(waker->listeners, announcement + 1);
 }
 
 static void hear(struct redis_waker *waker)
@@ -128,10 +129,10 @@ static void hear(struct redis_waker *waker)
 
 /* ---- what is announced ------------------------------------------------------------------- */
 
-static bool publish(struct redis_waker *waker, const char *topic)
+static bool publish(struct redis_waker *waker, const char *announcement)
 {
 	char text[UUID_SIZE + 64];
-	int len = snprintf(text, sizeof(text), "%s %s", waker->id, topic);
+	int len = snprintf(text, sizeof(text), "%s %s", waker->id, announcement);
 	const struct slice words[] = {
 		SLICE("PUBLISH"), slice_of(waker->channel), slice_make(text, (size_t)len)};
 
@@ -148,12 +149,12 @@ static bool publish(struct redis_waker *waker, const char *topic)
 static void publish_due(struct redis_waker *waker)
 {
 	int64_t due_ns;
-	const char *topic = topics_next(&waker->topics, &due_ns);
+	const char *announcement = announcements_next(&waker->announcements, &due_ns);
 
-	if (!topic || due_ns > now_ns())
+	if (!announcement || due_ns > now_ns())
 		return;
-	topics_tell(&waker->topics, topic, now_ns());
-	if (!publish(waker, topic))
+	announcements_tell(&waker->announcements, announcement, now_ns());
+	if (!publish(waker, announcement))
 		lose(waker, waker->out.why);
 }
 
@@ -166,10 +167,10 @@ static bool wait_for_something(struct redis_waker *waker)
 	int64_t due_ns;
 
 	if (!waker->in.context)
-		return topics_wait(&waker->topics, -1, 0, waker->retry_at_ns);
-	if (topics_next(&waker->topics, &due_ns) && due_ns < until_ns)
+		return announcements_wait(&waker->announcements, -1, 0, waker->retry_at_ns);
+	if (announcements_next(&waker->announcements, &due_ns) && due_ns < until_ns)
 		until_ns = due_ns;
-	return topics_wait(&waker->topics, waker->in.context->fd, POLLIN, until_ns);
+	return announcements_wait(&waker->announcements, waker->in.context->fd, POLLIN, until_ns);
 }
 
 static void step(struct redis_waker *waker, bool is_readable)
@@ -190,7 +191,7 @@ static void *run(void *argument)
 	struct redis_waker *waker = argument;
 
 	pthread_setname_np(pthread_self(), "redis-waker");
-	while (!waker->topics.is_stopping)
+	while (!waker->announcements.is_stopping)
 		step(waker, wait_for_something(waker));
 	redis_connection_close(&waker->in);
 	redis_connection_close(&waker->out);
@@ -207,21 +208,21 @@ struct redis_waker *redis_waker_start(
 	waker->listeners = listeners;
 	uuid_random(waker->id);
 	snprintf(waker->channel, sizeof(waker->channel), "quipu:%s", db[0] ? db : "0");
-	topics_init(&waker->topics);
+	announcements_init(&waker->announcements);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);
 	return waker;
 }
 
-void redis_waker_announce(struct redis_waker *waker, const char *topic)
+void redis_waker_announce(struct redis_waker *waker, const char *announcement)
 {
-	topics_add(&waker->topics, topic);
+	announcements_add(&waker->announcements, announcement);
 }
 
 void redis_waker_stop(struct redis_waker *waker)
 {
-	topics_stop(&waker->topics);
+	announcements_stop(&waker->announcements);
 	pthread_join(waker->thread, NULL);
-	topics_release(&waker->topics);
+	announcements_release(&waker->announcements);
 	free(waker);
 }

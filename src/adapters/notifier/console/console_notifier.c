@@ -11,8 +11,8 @@
 
 #define SLOTS 256
 
-struct console_channel {
-	struct channel base;
+struct console_notifier {
+	struct notifier base;
 	uint64_t tags[SLOTS]; /* of notices that were written and not handed out yet */
 	size_t count;
 
@@ -21,103 +21,103 @@ struct console_channel {
 	bool woken;
 };
 
-static const struct channel_ops channel_ops;
+static const struct notifier_ops notifier_ops;
 
-static struct console_channel *channel_of(struct channel *channel)
+static struct console_notifier *notifier_of(struct notifier *notifier)
 {
-	assert(channel->ops == &channel_ops);
-	return (struct console_channel *)channel;
+	assert(notifier->ops == &notifier_ops);
+	return (struct console_notifier *)notifier;
 }
 
-static size_t channel_free_slots(struct channel *base)
+static size_t notifier_free_slots(struct notifier *base)
 {
-	return SLOTS - channel_of(base)->count;
+	return SLOTS - notifier_of(base)->count;
 }
 
-static void channel_send(struct channel *base, const struct notice *notice)
+static void notifier_send(struct notifier *base, const struct notice *notice)
 {
-	struct console_channel *channel = channel_of(base);
+	struct console_notifier *notifier = notifier_of(base);
 	const struct log_field fields[] = {
 		{"notification_id", notice->id},
 		{"traceparent", notice->trace},
 		{"body", notice->body},
 	};
 
-	assert(channel->count < SLOTS);
+	assert(notifier->count < SLOTS);
 	log_line_with(LOG_INFO, "notify", fields, sizeof(fields) / sizeof(fields[0]),
 		"notification sent");
-	channel->tags[channel->count++] = notice->tag;
+	notifier->tags[notifier->count++] = notice->tag;
 }
 
 /* Returns at once where there is something to hand out. */
-static void wait_until_woken(struct console_channel *channel, int64_t until_ns)
+static void wait_until_woken(struct console_notifier *notifier, int64_t until_ns)
 {
 	struct timespec until = {
 		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
 	int failed = 0;
 
-	pthread_mutex_lock(&channel->lock);
-	while (channel->count == 0 && !channel->woken && failed == 0)
-		failed = pthread_cond_timedwait(&channel->changed, &channel->lock, &until);
-	channel->woken = false;
-	pthread_mutex_unlock(&channel->lock);
+	pthread_mutex_lock(&notifier->lock);
+	while (notifier->count == 0 && !notifier->woken && failed == 0)
+		failed = pthread_cond_timedwait(&notifier->changed, &notifier->lock, &until);
+	notifier->woken = false;
+	pthread_mutex_unlock(&notifier->lock);
 }
 
-static size_t channel_wait(
-	struct channel *base, struct notice_result *results, size_t max, int64_t until_ns)
+static size_t notifier_wait(
+	struct notifier *base, struct notice_result *results, size_t max, int64_t until_ns)
 {
-	struct console_channel *channel = channel_of(base);
+	struct console_notifier *notifier = notifier_of(base);
 	size_t count;
 
 	assert(max > 0);
-	wait_until_woken(channel, until_ns);
-	count = channel->count < max ? channel->count : max;
+	wait_until_woken(notifier, until_ns);
+	count = notifier->count < max ? notifier->count : max;
 	for (size_t i = 0; i < count; i++)
 		results[i] = (struct notice_result){
-			.tag = channel->tags[--channel->count], .fate = NOTICE_SENT};
+			.tag = notifier->tags[--notifier->count], .fate = NOTICE_SENT};
 	return count;
 }
 
-static void channel_wake(struct channel *base)
+static void notifier_wake(struct notifier *base)
 {
-	struct console_channel *channel = channel_of(base);
+	struct console_notifier *notifier = notifier_of(base);
 
-	pthread_mutex_lock(&channel->lock);
-	channel->woken = true;
-	pthread_cond_signal(&channel->changed);
-	pthread_mutex_unlock(&channel->lock);
+	pthread_mutex_lock(&notifier->lock);
+	notifier->woken = true;
+	pthread_cond_signal(&notifier->changed);
+	pthread_mutex_unlock(&notifier->lock);
 }
 
-static void channel_free(struct channel *base)
+static void notifier_free(struct notifier *base)
 {
-	struct console_channel *channel = channel_of(base);
+	struct console_notifier *notifier = notifier_of(base);
 
-	pthread_cond_destroy(&channel->changed);
-	pthread_mutex_destroy(&channel->lock);
-	free(channel);
+	pthread_cond_destroy(&notifier->changed);
+	pthread_mutex_destroy(&notifier->lock);
+	free(notifier);
 }
 
-static const struct channel_ops channel_ops = {
-	.free_slots = channel_free_slots,
-	.send = channel_send,
-	.wait = channel_wait,
-	.wake = channel_wake,
-	.free = channel_free,
+static const struct notifier_ops notifier_ops = {
+	.free_slots = notifier_free_slots,
+	.send = notifier_send,
+	.wait = notifier_wait,
+	.wake = notifier_wake,
+	.free = notifier_free,
 };
 
-struct channel *console_channel_new(void)
+struct notifier *console_notifier_new(void)
 {
-	struct console_channel *channel = qp_calloc(1, sizeof(*channel));
+	struct console_notifier *notifier = qp_calloc(1, sizeof(*notifier));
 	pthread_condattr_t steady;
 
-	channel->base.ops = &channel_ops;
-	channel->base.engine = "log";
-	channel->base.slots = SLOTS;
-	channel->base.longest_ns = NS_PER_S;
-	pthread_mutex_init(&channel->lock, NULL);
+	notifier->base.ops = &notifier_ops;
+	notifier->base.engine = "log";
+	notifier->base.slots = SLOTS;
+	notifier->base.longest_ns = NS_PER_S;
+	pthread_mutex_init(&notifier->lock, NULL);
 	pthread_condattr_init(&steady);
 	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&channel->changed, &steady);
+	pthread_cond_init(&notifier->changed, &steady);
 	pthread_condattr_destroy(&steady);
-	return &channel->base;
+	return &notifier->base;
 }

@@ -8,6 +8,6 @@
 
 #include "ports/notifier.h"
 
-struct channel *console_channel_new(void);
+struct notifier *console_notifier_new(void);
 
 #endif

@@ -20,8 +20,8 @@
 /* What a thread that has a lot to do may add to the time of a notice. */
 #define SLACK_NS NS_PER_S
 
-struct webhook_channel {
-	struct channel base;
+struct webhook_notifier {
+	struct notifier base;
 	CURLM *multi;
 	char *url;
 	struct slot_settings settings;
@@ -33,12 +33,12 @@ struct webhook_channel {
 	struct webhook_slot *settled; /* whose results are not handed out yet */
 };
 
-static const struct channel_ops channel_ops;
+static const struct notifier_ops notifier_ops;
 
-static struct webhook_channel *channel_of(struct channel *channel)
+static struct webhook_notifier *notifier_of(struct notifier *notifier)
 {
-	assert(channel->ops == &channel_ops);
-	return (struct webhook_channel *)channel;
+	assert(notifier->ops == &notifier_ops);
+	return (struct webhook_notifier *)notifier;
 }
 
 /* Only for want of memory, or by a mistake of ours. */
@@ -70,52 +70,52 @@ static struct webhook_slot *pop(struct webhook_slot **list)
 
 /* ---- operations -------------------------------------------------------------------------- */
 
-static size_t channel_free_slots(struct channel *base)
+static size_t notifier_free_slots(struct notifier *base)
 {
-	return channel_of(base)->free_count;
+	return notifier_of(base)->free_count;
 }
 
-static void channel_send(struct channel *base, const struct notice *notice)
+static void notifier_send(struct notifier *base, const struct notice *notice)
 {
-	struct webhook_channel *channel = channel_of(base);
-	struct webhook_slot *slot = pop(&channel->free);
+	struct webhook_notifier *notifier = notifier_of(base);
+	struct webhook_slot *slot = pop(&notifier->free);
 
-	assert(channel->free_count > 0);
-	channel->free_count--;
+	assert(notifier->free_count > 0);
+	notifier->free_count--;
 	if (slot_load(slot, notice))
-		must(curl_multi_add_handle(channel->multi, slot->easy));
+		must(curl_multi_add_handle(notifier->multi, slot->easy));
 	else
-		push(&channel->settled, slot);
+		push(&notifier->settled, slot);
 }
 
 /* Lets libcurl read and write what it can, and settles what has ended. */
-static void advance(struct webhook_channel *channel)
+static void advance(struct webhook_notifier *notifier)
 {
 	CURLMsg *message;
 	int number;
 
-	must(curl_multi_perform(channel->multi, &number));
-	while ((message = curl_multi_info_read(channel->multi, &number))) {
+	must(curl_multi_perform(notifier->multi, &number));
+	while ((message = curl_multi_info_read(notifier->multi, &number))) {
 		struct webhook_slot *slot = slot_of(message->easy_handle);
 		CURLcode code = message->data.result;
 
 		assert(message->msg == CURLMSG_DONE);
-		must(curl_multi_remove_handle(channel->multi, slot->easy));
+		must(curl_multi_remove_handle(notifier->multi, slot->easy));
 		slot_settle(slot, code);
-		push(&channel->settled, slot);
+		push(&notifier->settled, slot);
 	}
 }
 
-static size_t hand_out(struct webhook_channel *channel, struct notice_result *results, size_t max)
+static size_t hand_out(struct webhook_notifier *notifier, struct notice_result *results, size_t max)
 {
 	size_t count = 0;
 
-	while (channel->settled && count < max) {
-		struct webhook_slot *slot = pop(&channel->settled);
+	while (notifier->settled && count < max) {
+		struct webhook_slot *slot = pop(&notifier->settled);
 
 		results[count++] = slot->result;
-		push(&channel->free, slot);
-		channel->free_count++;
+		push(&notifier->free, slot);
+		notifier->free_count++;
 	}
 	return count;
 }
@@ -131,53 +131,53 @@ static int ms_until(int64_t until_ns)
 	return (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
-static size_t channel_wait(
-	struct channel *base, struct notice_result *results, size_t max, int64_t until_ns)
+static size_t notifier_wait(
+	struct notifier *base, struct notice_result *results, size_t max, int64_t until_ns)
 {
-	struct webhook_channel *channel = channel_of(base);
+	struct webhook_notifier *notifier = notifier_of(base);
 	bool woken;
 	int left_ms;
 
 	assert(max > 0);
 	for (;;) {
-		advance(channel);
-		woken = atomic_exchange(&channel->woken, false);
+		advance(notifier);
+		woken = atomic_exchange(&notifier->woken, false);
 		left_ms = ms_until(until_ns);
-		if (channel->settled || woken || left_ms == 0)
-			return hand_out(channel, results, max);
-		must(curl_multi_poll(channel->multi, NULL, 0, left_ms, NULL));
+		if (notifier->settled || woken || left_ms == 0)
+			return hand_out(notifier, results, max);
+		must(curl_multi_poll(notifier->multi, NULL, 0, left_ms, NULL));
 	}
 }
 
-static void channel_wake(struct channel *base)
+static void notifier_wake(struct notifier *base)
 {
-	struct webhook_channel *channel = channel_of(base);
+	struct webhook_notifier *notifier = notifier_of(base);
 
-	atomic_store(&channel->woken, true);
-	curl_multi_wakeup(channel->multi);
+	atomic_store(&notifier->woken, true);
+	curl_multi_wakeup(notifier->multi);
 }
 
-static void channel_free(struct channel *base)
+static void notifier_free(struct notifier *base)
 {
-	struct webhook_channel *channel = channel_of(base);
+	struct webhook_notifier *notifier = notifier_of(base);
 
 	for (size_t i = 0; i < base->slots; i++) {
 		/* Nothing happens to a handle that is not on its way. */
-		must(curl_multi_remove_handle(channel->multi, channel->slots[i].easy));
-		slot_release(&channel->slots[i]);
+		must(curl_multi_remove_handle(notifier->multi, notifier->slots[i].easy));
+		slot_release(&notifier->slots[i]);
 	}
-	must(curl_multi_cleanup(channel->multi));
-	free(channel->slots);
-	free(channel->url);
-	free(channel);
+	must(curl_multi_cleanup(notifier->multi));
+	free(notifier->slots);
+	free(notifier->url);
+	free(notifier);
 }
 
-static const struct channel_ops channel_ops = {
-	.free_slots = channel_free_slots,
-	.send = channel_send,
-	.wait = channel_wait,
-	.wake = channel_wake,
-	.free = channel_free,
+static const struct notifier_ops notifier_ops = {
+	.free_slots = notifier_free_slots,
+	.send = notifier_send,
+	.wait = notifier_wait,
+	.wake = notifier_wake,
+	.free = notifier_free,
 };
 
 /* ---- making one -------------------------------------------------------------------------- */
@@ -218,31 +218,31 @@ static const char *find_problem(const char *url)
 	return code == CURLUE_OK ? NULL : curl_url_strerror(code);
 }
 
-static void set_times(struct webhook_channel *channel, int64_t total_ns)
+static void set_times(struct webhook_notifier *notifier, int64_t total_ns)
 {
-	struct slot_settings *settings = &channel->settings;
+	struct slot_settings *settings = &notifier->settings;
 
 	settings->total_ms = (long)((total_ns + NS_PER_MS - 1) / NS_PER_MS);
 	settings->connect_ms =
 		settings->total_ms < CONNECT_MAX_MS ? settings->total_ms : CONNECT_MAX_MS;
-	channel->base.longest_ns = total_ns + SLACK_NS;
+	notifier->base.longest_ns = total_ns + SLACK_NS;
 }
 
-static void make_slots(struct webhook_channel *channel, size_t count)
+static void make_slots(struct webhook_notifier *notifier, size_t count)
 {
-	channel->base.slots = channel->free_count = count;
-	channel->slots = qp_calloc(count, sizeof(*channel->slots));
+	notifier->base.slots = notifier->free_count = count;
+	notifier->slots = qp_calloc(count, sizeof(*notifier->slots));
 	for (size_t i = count; i-- > 0;) {
-		slot_init(&channel->slots[i], &channel->settings);
-		push(&channel->free, &channel->slots[i]);
+		slot_init(&notifier->slots[i], &notifier->settings);
+		push(&notifier->free, &notifier->slots[i]);
 	}
 }
 
-struct channel *webhook_channel_new(
+struct notifier *webhook_notifier_new(
 	const char *url, const struct webhook_limits *limits, char *why, size_t size)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct webhook_channel *channel;
+	struct webhook_notifier *notifier;
 	const char *problem;
 
 	pthread_once(&once, init_libcurl);
@@ -251,14 +251,14 @@ struct channel *webhook_channel_new(
 		snprintf(why, size, "the URL of the webhook cannot be used: %s", problem);
 		return NULL;
 	}
-	channel = qp_calloc(1, sizeof(*channel));
-	channel->base.ops = &channel_ops;
-	channel->base.engine = "webhook";
-	channel->settings.url = channel->url = qp_strdup(url);
-	channel->multi = curl_multi_init();
-	assert(channel->multi);
-	set_times(channel, limits && limits->total_ns > 0 ? limits->total_ns : TOTAL_DEFAULT_NS);
-	make_slots(channel, limits && limits->slots > 0 ? limits->slots : SLOTS_DEFAULT);
-	must(curl_multi_setopt(channel->multi, CURLMOPT_MAXCONNECTS, (long)channel->base.slots));
-	return &channel->base;
+	notifier = qp_calloc(1, sizeof(*notifier));
+	notifier->base.ops = &notifier_ops;
+	notifier->base.engine = "webhook";
+	notifier->settings.url = notifier->url = qp_strdup(url);
+	notifier->multi = curl_multi_init();
+	assert(notifier->multi);
+	set_times(notifier, limits && limits->total_ns > 0 ? limits->total_ns : TOTAL_DEFAULT_NS);
+	make_slots(notifier, limits && limits->slots > 0 ? limits->slots : SLOTS_DEFAULT);
+	must(curl_multi_setopt(notifier->multi, CURLMOPT_MAXCONNECTS, (long)notifier->base.slots));
+	return &notifier->base;
 }

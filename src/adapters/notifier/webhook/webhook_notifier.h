@@ -38,7 +38,7 @@ struct webhook_limits {
  *
  * The first call sets libcurl up for the whole process: make it before other threads start.
  */
-QP_MUST_CHECK struct channel *webhook_channel_new(
+QP_MUST_CHECK struct notifier *webhook_notifier_new(
 	const char *url, const struct webhook_limits *limits, char *why, size_t size);
 
 #endif

@@ -7,7 +7,7 @@
  *   free       a notice                       loaded     slot_load
  *   loaded     libcurl is done with it        settled    slot_settle
  *   loaded     it cannot be sent at all       settled    slot_refuse
- *   settled    the result was handed out      free       (the channel's)
+ *   settled    the result was handed out      free       (the notifier's)
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H
@@ -16,7 +16,7 @@
 
 #include "ports/notifier.h"
 
-/* The same for all slots of a channel. */
+/* The same for all slots of a notifier. */
 struct slot_settings {
 	const char *url;
 	long total_ms;
@@ -24,7 +24,7 @@ struct slot_settings {
 };
 
 struct webhook_slot {
-	struct webhook_slot *next; /* in whichever list of the channel it is */
+	struct webhook_slot *next; /* in whichever list of the notifier it is */
 	const struct slot_settings *settings;
 	CURL *easy;
 	struct curl_slist *headers;

@@ -83,7 +83,7 @@ static const struct pg_statement sweep_statement = {
 };
 
 static void fill_record(
-	struct key_record *record, struct arena *arena, const PGresult *result, int row)
+	struct idempotency_record *record, struct arena *arena, const PGresult *result, int row)
 {
 	struct slice fingerprint = pg_slice(result, row, 1);
 
@@ -101,7 +101,7 @@ static void fill_record(
 
 /* Sends scopes, keys and owners of the records, and the lease where the statement takes it. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
-	size_t param_count, const struct key_record *records, size_t count)
+	size_t param_count, const struct idempotency_record *records, size_t count)
 {
 	struct pg_array scopes = pg_array_of(session, PG_OID_TEXT, count);
 	struct pg_array keys = pg_array_of(session, PG_OID_TEXT, count);
@@ -113,13 +113,13 @@ static enum status run_on_keys(struct pg_session *session, const struct pg_state
 		pg_array_text(&owners, records[i].owner);
 	}
 	struct pg_param params[4] = {pg_param_array(&scopes), pg_param_array(&keys),
-		pg_param_array(&owners), pg_param_int8(session, KEY_LEASE_US)};
+		pg_param_array(&owners), pg_param_int8(session, IDEMPOTENCY_LEASE_US)};
 
 	return pg_run(session, statement, params, param_count);
 }
 
 enum status pg_keys_find(
-	struct session *base, struct arena *arena, struct key_record *records, size_t count)
+	struct session *base, struct arena *arena, struct idempotency_record *records, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = run_on_keys(session, &find_statement, 2, records, count);
@@ -138,7 +138,7 @@ enum status pg_keys_find(
 }
 
 static enum status change_keys(struct session *base, const struct pg_statement *statement,
-	size_t param_count, struct key_record *records, size_t count)
+	size_t param_count, struct idempotency_record *records, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = run_on_keys(session, statement, param_count, records, count);
@@ -156,30 +156,33 @@ static enum status change_keys(struct session *base, const struct pg_statement *
 	return STATUS_OK;
 }
 
-enum status pg_keys_claim(struct session *session, struct key_record *records, size_t count)
+enum status pg_keys_claim(struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, &claim_statement, 4, records, count);
 }
 
-enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count)
+enum status pg_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, &finish_statement, 3, records, count);
 }
 
-enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count)
+enum status pg_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, &forget_statement, 3, records, count);
 }
 
-enum status pg_keys_release(struct session *session, struct key_record *records, size_t count)
+enum status pg_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, &release_statement, 3, records, count);
 }
 
 #define PUT_COLUMNS 9
 
-enum status pg_keys_put(
-	struct session *base, const struct key_record *records, size_t count, int64_t ttl_us)
+enum status pg_keys_put(struct session *base, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us)
 {
 	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4,
 		PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_TEXT, PG_OID_TEXT};
@@ -190,7 +193,7 @@ enum status pg_keys_put(
 
 	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
 	for (size_t i = 0; i < count; i++) {
-		const struct key_record *record = &records[i];
+		const struct idempotency_record *record = &records[i];
 
 		pg_array_text(&columns[0], record->scope);
 		pg_array_text(&columns[1], record->key);
@@ -204,7 +207,7 @@ enum status pg_keys_put(
 	}
 	for (size_t i = 0; i < PUT_COLUMNS; i++)
 		params[i] = pg_param_array(&columns[i]);
-	params[PUT_COLUMNS] = pg_param_int8(session, KEY_LEASE_US);
+	params[PUT_COLUMNS] = pg_param_int8(session, IDEMPOTENCY_LEASE_US);
 	params[PUT_COLUMNS + 1] = pg_param_int8(session, ttl_us);
 	status = pg_run(session, &put_statement, params, PUT_COLUMNS + 2);
 	if (status == STATUS_OK && (size_t)PQntuples(session->results[0]) != count) {
@@ -214,9 +217,9 @@ enum status pg_keys_put(
 	return status;
 }
 
-static struct kept_key kept_key_of(struct arena *arena, const PGresult *result, int row)
+static struct kept_answer kept_key_of(struct arena *arena, const PGresult *result, int row)
 {
-	return (struct kept_key){
+	return (struct kept_answer){
 		.scope = pg_keep(arena, result, row, 0),
 		.key = pg_keep(arena, result, row, 1),
 		.fingerprint_size = (size_t)pg_int4(result, row, 2),
@@ -229,7 +232,7 @@ static struct kept_key kept_key_of(struct arena *arena, const PGresult *result, 
 }
 
 enum status pg_keys_list(struct session *base, struct arena *arena, struct slice prefix,
-	struct row_page *page, struct kept_key *keys)
+	struct row_page *page, struct kept_answer *keys)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct slice first = page->after[0].len > 0 ? page->after[0] : prefix;

@@ -231,16 +231,20 @@ struct pg_floor {
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
 /* Session functions that live in files of their own. */
-enum status pg_keys_find(
-	struct session *session, struct arena *arena, struct key_record *records, size_t count);
-enum status pg_keys_put(
-	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
-enum status pg_keys_claim(struct session *session, struct key_record *records, size_t count);
-enum status pg_keys_finish(struct session *session, struct key_record *records, size_t count);
-enum status pg_keys_forget(struct session *session, struct key_record *records, size_t count);
-enum status pg_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status pg_keys_find(struct session *session, struct arena *arena,
+	struct idempotency_record *records, size_t count);
+enum status pg_keys_put(struct session *session, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us);
+enum status pg_keys_claim(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status pg_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status pg_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status pg_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count);
 enum status pg_keys_list(struct session *session, struct arena *arena, struct slice prefix,
-	struct row_page *page, struct kept_key *keys);
+	struct row_page *page, struct kept_answer *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 

@@ -22,7 +22,7 @@ struct pg_store {
 	struct store base;
 	const char *url;
 	const char *const *components;
-	struct counter errors[STATUS_COUNT];
+	struct tally errors[STATUS_COUNT];
 	atomic_bool is_up;
 	pthread_t watcher;
 	struct listeners listeners;
@@ -139,7 +139,7 @@ void pg_store_lost(struct pg_store *store, const char *why)
 
 void pg_store_count_error(struct pg_store *store, enum status kind)
 {
-	counter_add(&store->errors[kind], 1);
+	tally_add(&store->errors[kind], 1);
 }
 
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
@@ -244,11 +244,11 @@ static struct pg_waker *waker_of(struct pg_store *store)
 }
 
 static void listen_to(
-	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+	struct store *base, const char *announcement, void (*heard)(void *context), void *context)
 {
 	struct pg_store *store = pg_store_of(base);
 
-	listeners_add(&store->listeners, topic, heard, context);
+	listeners_add(&store->listeners, announcement, heard, context);
 	waker_of(store);
 }
 
@@ -257,12 +257,12 @@ static void unlisten(struct store *base, void *context)
 	listeners_remove(&pg_store_of(base)->listeners, context);
 }
 
-static void announce(struct store *base, const char *topic)
+static void announce(struct store *base, const char *announcement)
 {
 	struct pg_store *store = pg_store_of(base);
 
-	listeners_call(&store->listeners, topic);
-	pg_waker_announce(waker_of(store), topic);
+	listeners_call(&store->listeners, announcement);
+	pg_waker_announce(waker_of(store), announcement);
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ static bool start(struct store *base, char *why, size_t size)
 
 static int64_t error_count(struct store *base, enum status kind)
 {
-	return counter_read(&pg_store_of(base)->errors[kind]);
+	return tally_read(&pg_store_of(base)->errors[kind]);
 }
 
 static void free_store(struct store *base)

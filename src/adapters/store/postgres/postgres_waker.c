@@ -6,7 +6,7 @@
  *   DOWN         it is time to try again         CONNECTING   dial
  *   CONNECTING   connected; LISTEN is sent       BUSY         go_on_connecting, greet
  *   BUSY         the server has answered         READY        answered
- *   READY        a topic is due; NOTIFY is sent  BUSY         notify_due
+ *   READY        a announcement is due; NOTIFY is sent  BUSY         notify_due
  *   all but DOWN the connection fails, the server refuses, or says nothing for too long
  *                                                DOWN         lose
  */
@@ -26,7 +26,7 @@
 #define SILENCE_MAX_NS (10 * NS_PER_S)
 #define RETRY_FIRST_NS (50 * NS_PER_MS)
 #define RETRY_LAST_NS NS_PER_S
-#define CHANNEL "quipu" /* of all notifications; what is sent is the topic */
+#define CHANNEL "quipu" /* of all notifications; what is sent is the announcement */
 
 enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
 
@@ -35,7 +35,7 @@ struct pg_waker {
 	const char *url;
 	struct listeners *listeners;
 	pthread_t thread;
-	struct topics topics;
+	struct announcements announcements;
 
 	/* The thread's own. */
 	enum waker_state state;
@@ -178,22 +178,22 @@ static void read_socket(struct pg_waker *waker)
 
 /* ---- what is announced ------------------------------------------------------------------- */
 
-void pg_waker_announce(struct pg_waker *waker, const char *topic)
+void pg_waker_announce(struct pg_waker *waker, const char *announcement)
 {
-	topics_add(&waker->topics, topic);
+	announcements_add(&waker->announcements, announcement);
 }
 
 static void notify_due(struct pg_waker *waker)
 {
 	int64_t due_ns;
-	const char *topic = topics_next(&waker->topics, &due_ns);
+	const char *announcement = announcements_next(&waker->announcements, &due_ns);
 
-	if (!topic || due_ns > now_ns())
+	if (!announcement || due_ns > now_ns())
 		return;
-	topics_tell(&waker->topics, topic, now_ns());
+	announcements_tell(&waker->announcements, announcement, now_ns());
 	expect_answer(
 		waker, PQsendQueryParams(waker->connection, "SELECT pg_notify('" CHANNEL "', $1)",
-			       1, NULL, &topic, NULL, NULL, 0));
+			       1, NULL, &announcement, NULL, NULL, 0));
 }
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -204,9 +204,9 @@ static bool wait_for_something(struct pg_waker *waker)
 	int fd = waker->connection ? PQsocket(waker->connection) : -1;
 	int64_t until_ns = waker->until_ns;
 
-	if (waker->state == WAKER_READY && !topics_next(&waker->topics, &until_ns))
+	if (waker->state == WAKER_READY && !announcements_next(&waker->announcements, &until_ns))
 		until_ns = INT64_MAX;
-	return topics_wait(&waker->topics, fd, waker->events, until_ns);
+	return announcements_wait(&waker->announcements, fd, waker->events, until_ns);
 }
 
 static void step(struct pg_waker *waker, bool is_readable)
@@ -231,7 +231,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "pg-waker");
 	dial(waker);
-	while (!waker->topics.is_stopping)
+	while (!waker->announcements.is_stopping)
 		step(waker, wait_for_something(waker));
 	PQfinish(waker->connection);
 	return NULL;
@@ -247,7 +247,7 @@ struct pg_waker *pg_waker_start(
 	waker->url = url;
 	waker->listeners = listeners;
 	waker->retry_ns = RETRY_FIRST_NS;
-	topics_init(&waker->topics);
+	announcements_init(&waker->announcements);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);
 	return waker;
@@ -255,8 +255,8 @@ struct pg_waker *pg_waker_start(
 
 void pg_waker_stop(struct pg_waker *waker)
 {
-	topics_stop(&waker->topics);
+	announcements_stop(&waker->announcements);
 	pthread_join(waker->thread, NULL);
-	topics_release(&waker->topics);
+	announcements_release(&waker->announcements);
 	free(waker);
 }

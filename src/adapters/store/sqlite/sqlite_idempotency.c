@@ -42,7 +42,7 @@ static const char sweep_sql[] =
 	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
 	"SELECT scope, key FROM idempotency_keys WHERE expires_at <= ?1 LIMIT ?2)";
 
-static void fill_record(struct key_record *record, struct arena *arena,
+static void fill_record(struct idempotency_record *record, struct arena *arena,
 	const struct sqlite_query *query, int64_t now_us)
 {
 	struct slice fingerprint = sqlite_query_bytes(query, 0);
@@ -59,14 +59,14 @@ static void fill_record(struct key_record *record, struct arena *arena,
 }
 
 enum status sqlite_keys_find(
-	struct session *base, struct arena *arena, struct key_record *records, size_t count)
+	struct session *base, struct arena *arena, struct idempotency_record *records, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, find_sql);
 	int64_t now_us = sqlite_now_us(session);
 
 	for (size_t i = 0; i < count; i++) {
-		struct key_record *record = &records[i];
+		struct idempotency_record *record = &records[i];
 
 		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(record->scope),
 						   sqlite_text(record->key), sqlite_int(now_us)));
@@ -77,32 +77,33 @@ enum status sqlite_keys_find(
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_keys_put(
-	struct session *base, const struct key_record *records, size_t count, int64_t ttl_us)
+enum status sqlite_keys_put(struct session *base, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, put_sql);
 	int64_t now_us = sqlite_now_us(session);
 
 	for (size_t i = 0; i < count; i++) {
-		const struct key_record *record = &records[i];
+		const struct idempotency_record *record = &records[i];
 		const struct answer *answer = &record->answer;
 		struct slice fingerprint = slice_make(record->fingerprint, FINGERPRINT_SIZE);
 
-		sqlite_query_change_one(&query,
-			SQLITE_VALUES(sqlite_text(record->scope), sqlite_text(record->key),
-				sqlite_blob(fingerprint), sqlite_int(answer->http_status),
-				sqlite_text(answer->content_type), sqlite_text(answer->location),
-				sqlite_blob(answer->body), sqlite_text(record->owner),
-				sqlite_text(record->note), sqlite_int(now_us + KEY_LEASE_US),
-				sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
+		sqlite_query_change_one(
+			&query, SQLITE_VALUES(sqlite_text(record->scope), sqlite_text(record->key),
+					sqlite_blob(fingerprint), sqlite_int(answer->http_status),
+					sqlite_text(answer->content_type),
+					sqlite_text(answer->location), sqlite_blob(answer->body),
+					sqlite_text(record->owner), sqlite_text(record->note),
+					sqlite_int(now_us + IDEMPOTENCY_LEASE_US),
+					sqlite_int(now_us + ttl_us), sqlite_int(now_us)));
 	}
 	return sqlite_query_close(&query);
 }
 
 /* Runs `sql` for each record; `time_count` says how many of now and now + lease it takes. */
 static enum status change_keys(struct session *base, const char *sql, size_t time_count,
-	struct key_record *records, size_t count)
+	struct idempotency_record *records, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, sql);
@@ -111,37 +112,41 @@ static enum status change_keys(struct session *base, const char *sql, size_t tim
 	for (size_t i = 0; i < count; i++) {
 		const struct sqlite_value values[] = {sqlite_text(records[i].scope),
 			sqlite_text(records[i].key), sqlite_text(records[i].owner),
-			sqlite_int(now_us), sqlite_int(now_us + KEY_LEASE_US)};
+			sqlite_int(now_us), sqlite_int(now_us + IDEMPOTENCY_LEASE_US)};
 
 		records[i].was_ours = sqlite_query_change(&query, values, 3 + time_count) == 1;
 	}
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_keys_claim(struct session *session, struct key_record *records, size_t count)
+enum status sqlite_keys_claim(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, claim_sql, 2, records, count);
 }
 
-enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count)
+enum status sqlite_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, finish_sql, 0, records, count);
 }
 
-enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count)
+enum status sqlite_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, forget_sql, 0, records, count);
 }
 
-enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count)
+enum status sqlite_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count)
 {
 	return change_keys(session, release_sql, 1, records, count);
 }
 
 static void fill_kept_key(
-	struct kept_key *key, struct arena *arena, const struct sqlite_query *query)
+	struct kept_answer *key, struct arena *arena, const struct sqlite_query *query)
 {
-	*key = (struct kept_key){
+	*key = (struct kept_answer){
 		.scope = sqlite_query_keep(query, arena, 0),
 		.key = sqlite_query_keep(query, arena, 1),
 		.fingerprint_size = (size_t)sqlite_query_int(query, 2),
@@ -154,7 +159,7 @@ static void fill_kept_key(
 }
 
 enum status sqlite_keys_list(struct session *base, struct arena *arena, struct slice prefix,
-	struct row_page *page, struct kept_key *keys)
+	struct row_page *page, struct kept_answer *keys)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct slice first = page->after[0].len > 0 ? page->after[0] : prefix;

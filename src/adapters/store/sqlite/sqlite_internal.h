@@ -96,7 +96,7 @@ struct sqlite_store {
 	struct sqlite_session *readers;
 
 	_Atomic int64_t failed_at_ns[2]; /* by enum session_kind; steady time, 0: it works */
-	struct counter errors[STATUS_COUNT];
+	struct tally errors[STATUS_COUNT];
 };
 
 /* Checked downcast. */
@@ -168,16 +168,20 @@ QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 
 /* Session functions that live in files of their own. */
-enum status sqlite_keys_find(
-	struct session *session, struct arena *arena, struct key_record *records, size_t count);
-enum status sqlite_keys_put(
-	struct session *session, const struct key_record *records, size_t count, int64_t ttl_us);
-enum status sqlite_keys_claim(struct session *session, struct key_record *records, size_t count);
-enum status sqlite_keys_finish(struct session *session, struct key_record *records, size_t count);
-enum status sqlite_keys_forget(struct session *session, struct key_record *records, size_t count);
-enum status sqlite_keys_release(struct session *session, struct key_record *records, size_t count);
+enum status sqlite_keys_find(struct session *session, struct arena *arena,
+	struct idempotency_record *records, size_t count);
+enum status sqlite_keys_put(struct session *session, const struct idempotency_record *records,
+	size_t count, int64_t ttl_us);
+enum status sqlite_keys_claim(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status sqlite_keys_finish(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status sqlite_keys_forget(
+	struct session *session, struct idempotency_record *records, size_t count);
+enum status sqlite_keys_release(
+	struct session *session, struct idempotency_record *records, size_t count);
 enum status sqlite_keys_list(struct session *session, struct arena *arena, struct slice prefix,
-	struct row_page *page, struct kept_key *keys);
+	struct row_page *page, struct kept_answer *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
 /* The time that is stored and compared with what is stored. */

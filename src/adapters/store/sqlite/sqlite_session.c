@@ -111,7 +111,7 @@ static enum status fail(struct sqlite_session *session, int rc, enum status stat
 	abandon(session, unknown || sqlite_is_doubtful(rc));
 	if (unknown && sqlite_writer_lost_commit(store))
 		status = STATUS_STORE_UNAVAILABLE;
-	counter_add(&store->errors[status], 1);
+	tally_add(&store->errors[status], 1);
 	leave(session);
 	return status;
 }
@@ -233,13 +233,13 @@ static const struct session_ops session_ops = {
 	.begin = begin,
 	.commit = commit,
 	.rollback = rollback,
-	.keys_find = sqlite_keys_find,
-	.keys_put = sqlite_keys_put,
-	.keys_claim = sqlite_keys_claim,
-	.keys_finish = sqlite_keys_finish,
-	.keys_forget = sqlite_keys_forget,
-	.keys_release = sqlite_keys_release,
-	.keys_list = sqlite_keys_list,
-	.keys_sweep = sqlite_keys_sweep,
+	.idempotency_find = sqlite_keys_find,
+	.idempotency_put = sqlite_keys_put,
+	.idempotency_claim = sqlite_keys_claim,
+	.idempotency_finish = sqlite_keys_finish,
+	.idempotency_forget = sqlite_keys_forget,
+	.idempotency_release = sqlite_keys_release,
+	.idempotency_list = sqlite_keys_list,
+	.idempotency_sweep = sqlite_keys_sweep,
 	.close = close_session,
 };

@@ -122,15 +122,15 @@ static bool is_up(struct store *base)
 }
 
 /* No other process has the file. */
-static void announce(struct store *base, const char *topic)
+static void announce(struct store *base, const char *announcement)
 {
-	listeners_call(&sqlite_store_of(base)->listeners, topic);
+	listeners_call(&sqlite_store_of(base)->listeners, announcement);
 }
 
 static void listen_to(
-	struct store *base, const char *topic, void (*heard)(void *context), void *context)
+	struct store *base, const char *announcement, void (*heard)(void *context), void *context)
 {
-	listeners_add(&sqlite_store_of(base)->listeners, topic, heard, context);
+	listeners_add(&sqlite_store_of(base)->listeners, announcement, heard, context);
 }
 
 static void unlisten(struct store *base, void *context)
@@ -140,7 +140,7 @@ static void unlisten(struct store *base, void *context)
 
 static int64_t error_count(struct store *base, enum status kind)
 {
-	return counter_read(&sqlite_store_of(base)->errors[kind]);
+	return tally_read(&sqlite_store_of(base)->errors[kind]);
 }
 
 static void free_store(struct store *base)

@@ -1,9 +1,9 @@
-#include "admin/verify_keys.h"
+#include "admin/verify_idempotency.h"
 
 #include "base/text.h"
 #include "flow/write.h"
 
-struct slice verify_key_id(struct verify_page *page, const struct kept_key *key)
+struct slice verify_key_id(struct verify_page *page, const struct kept_answer *key)
 {
 	struct buffer id = buffer_make(page->arena, key->scope.len + key->key.len + 1);
 
@@ -13,13 +13,13 @@ struct slice verify_key_id(struct verify_page *page, const struct kept_key *key)
 	return buffer_slice(&id);
 }
 
-static bool is_waiting(const struct kept_key *key)
+static bool is_waiting(const struct kept_answer *key)
 {
 	return key->owner.len > 0;
 }
 
-static void check_waiting(
-	const struct verify_keys *kind, struct verify_page *page, const struct kept_key *key)
+static void check_waiting(const struct verify_idempotency *kind, struct verify_page *page,
+	const struct kept_answer *key)
 {
 	int64_t lease_us = key->lease_us - page->rows.now_us;
 	struct slice id = verify_key_id(page, key);
@@ -29,7 +29,7 @@ static void check_waiting(
 		verify_differ(page, id, "pending",
 			"%.*s: the key waits for an end, which there is none of here", (int)id.len,
 			id.data);
-	if (lease_us > KEY_LEASE_US + VERIFY_SKEW_US)
+	if (lease_us > IDEMPOTENCY_LEASE_US + VERIFY_SKEW_US)
 		verify_differ(page, id, "long-lease", "%.*s: its lease lasts %lld s more",
 			(int)id.len, id.data, (long long)(lease_us / 1000000));
 	if (kind->notes_number && !text_to_int(key->note, &number))
@@ -37,8 +37,8 @@ static void check_waiting(
 			(int)id.len, id.data);
 }
 
-static void check_key(
-	const struct verify_keys *kind, struct verify_page *page, const struct kept_key *key)
+static void check_key(const struct verify_idempotency *kind, struct verify_page *page,
+	const struct kept_answer *key)
 {
 	struct answer answer = {.http_status = key->http_status};
 	struct slice id = verify_key_id(page, key);
@@ -53,10 +53,10 @@ static void check_key(
 		check_waiting(kind, page, key);
 }
 
-static enum status check_final(const struct verify_keys *kind, const void *context,
-	struct session *session, struct verify_page *page, const struct kept_key *keys)
+static enum status check_final(const struct verify_idempotency *kind, const void *context,
+	struct session *session, struct verify_page *page, const struct kept_answer *keys)
 {
-	struct kept_key *final = arena_array(page->arena, struct kept_key, page->rows.count);
+	struct kept_answer *final = arena_array(page->arena, struct kept_answer, page->rows.count);
 	size_t count = 0;
 
 	for (size_t i = 0; i < page->rows.count; i++) {
@@ -66,13 +66,13 @@ static enum status check_final(const struct verify_keys *kind, const void *conte
 	return count > 0 ? kind->check(context, session, page, final, count) : STATUS_OK;
 }
 
-enum status verify_keys_look(const struct verify_keys *kind, const void *context,
+enum status verify_idempotency_look(const struct verify_idempotency *kind, const void *context,
 	struct session *session, struct verify_page *page)
 {
-	struct kept_key *keys = arena_array(page->arena, struct kept_key, page->rows.limit);
-	enum status status = session->ops->keys_list(
+	struct kept_answer *keys = arena_array(page->arena, struct kept_answer, page->rows.limit);
+	enum status status = session->ops->idempotency_list(
 		session, page->arena, slice_of(kind->prefix), &page->rows, keys);
-	const struct kept_key *last;
+	const struct kept_answer *last;
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;

@@ -8,7 +8,7 @@
 #include "admin/verify.h"
 
 /* The keys of one service, or of some of its routes. */
-struct verify_keys {
+struct verify_idempotency {
 	const char *prefix; /* of their scopes: method and the beginning of the route */
 	bool may_wait;      /* some are pending: the service acts outside the store */
 	bool notes_number;  /* and have a number as their note */
@@ -16,7 +16,7 @@ struct verify_keys {
 	/* Optional: what the service knows of kept answers that are final. `count` is at least 1.
 	 */
 	enum status (*check)(const void *context, struct session *session, struct verify_page *page,
-		const struct kept_key *keys, size_t count);
+		const struct kept_answer *keys, size_t count);
 };
 
 /*
@@ -27,10 +27,10 @@ struct verify_keys {
  *   long-lease    a key that waits for longer than any lease lasts
  *   note          a key that waits without saying what it has begun
  */
-QP_MUST_CHECK enum status verify_keys_look(const struct verify_keys *kind, const void *context,
-	struct session *session, struct verify_page *page);
+QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
+	const void *context, struct session *session, struct verify_page *page);
 
 /* How a key is called: its scope, a space, and itself; in memory of the page. */
-struct slice verify_key_id(struct verify_page *page, const struct kept_key *key);
+struct slice verify_key_id(struct verify_page *page, const struct kept_answer *key);
 
 #endif
