@@ -27,6 +27,7 @@ E2E_FIRST = ["counters_outage", "counters_events", "verify", "gateway_kafka", "c
 # Each port's suite and the engines it runs on.
 CONTRACTS = {
     "store": ("sqlite", "postgres"),
+    "idempotency": ("sqlite", "postgres"),
     "announce": ("sqlite", "postgres"),
     "claim": ("sqlite", "postgres"),
     "count_repository": ("sqlite", "postgres"),
