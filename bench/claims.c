@@ -14,13 +14,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "adapters/store/postgres/postgres_outbox.h"
 #include "adapters/store/postgres/postgres_store.h"
-#include "adapters/store/sqlite/sqlite_outbox.h"
 #include "adapters/store/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/uuid.h"
+#include "ports/outbox_repository.h"
 
 #define BATCH 200
 #define BACKLOG_MAX 2000 /* the writer waits when so many are not published */
@@ -77,8 +76,8 @@ static void write_batch(struct bench *bench, struct session *session)
 			.occurred_us = time_us,
 		};
 	}
-	must(session->ops->begin(session, LOCK_WAIT), "begin");
-	must(bench->outbox->put(session, events, BATCH), "put");
+	must(session->ops->begin(session, TRANSACTION_WAIT), "begin");
+	must(bench->outbox->ops->put(bench->outbox, session, events, BATCH), "put");
 	must(session->ops->commit(session), "commit");
 	bench->written += BATCH;
 }
@@ -111,14 +110,18 @@ static size_t relay_batch(
 	int64_t start_ns = now_ns(), claimed_ns;
 
 	arena_reset(arena);
-	must(session->ops->begin(session, LOCK_WAIT), "begin");
-	must(bench->outbox->claims.claim(session, arena, &terms, claims, &count), "claim");
+	must(session->ops->begin(session, TRANSACTION_WAIT), "begin");
+	must(bench->outbox->claims->ops->claim(
+		     bench->outbox->claims, session, arena, &terms, claims, &count),
+		"claim");
 	must(session->ops->commit(session), "commit");
 	if (count == 0)
 		return 0;
 	claimed_ns = now_ns();
-	must(session->ops->begin(session, LOCK_WAIT), "begin");
-	must(bench->outbox->claims.end(session, terms.owner, claims, count), "end");
+	must(session->ops->begin(session, TRANSACTION_WAIT), "begin");
+	must(bench->outbox->claims->ops->end(
+		     bench->outbox->claims, session, terms.owner, claims, count),
+		"end");
 	must(session->ops->commit(session), "commit");
 	bench->published += (int64_t)count;
 	tally->claims++;
@@ -192,9 +195,9 @@ static void open_store(struct bench *bench)
 	bool postgres = strncmp(bench->url, "postgres", 8) == 0;
 	char why[512];
 
-	bench->outbox = postgres ? &postgres_entitlement_outbox : &sqlite_entitlement_outbox;
 	bench->store = postgres ? postgres_store_new("bench", bench->url, components)
 				: sqlite_store_new("bench", bench->url, components, &clock_system);
+	bench->outbox = bench->store->repositories->entitlement_outbox;
 	if (!bench->store->ops->start(bench->store, why, sizeof(why))) {
 		fprintf(stderr, "%s\n", why);
 		exit(1);

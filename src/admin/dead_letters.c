@@ -84,7 +84,8 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 	};
 	struct dead_letter *letters = arena_array(arena, struct dead_letter, page.limit);
 	size_t count = 0;
-	enum status status = lookup->kind->dead->list(session, arena, &page, letters, &count);
+	enum status status = lookup->kind->dead->ops->list(
+		lookup->kind->dead, session, arena, &page, letters, &count);
 
 	if (status == STATUS_OK)
 		read->command.answer = answer_page(lookup, letters, count);
@@ -126,8 +127,8 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	const struct dead_letter_kind *kind = lookup->kind;
 	struct dead_letter letter;
 	bool found = false;
-	enum status status = kind->dead->find(
-		session, arena, slice_of(kind->letter_kind), lookup->id, &letter, &found);
+	enum status status = kind->dead->ops->find(kind->dead, session, arena,
+		slice_of(kind->letter_kind), lookup->id, &letter, &found);
 
 	if (status != STATUS_OK)
 		return status;
@@ -199,8 +200,8 @@ static enum status take_again(
 	struct command *command = &action->write.command;
 	struct dead_letter letter;
 	bool found = false, is_read = false;
-	enum status status = kind->dead->find(
-		session, arena, slice_of(kind->letter_kind), command->key, &letter, &found);
+	enum status status = kind->dead->ops->find(kind->dead, session, arena,
+		slice_of(kind->letter_kind), command->key, &letter, &found);
 
 	if (status == STATUS_OK && found)
 		status = kind->take_again(kind->context, session, arena, letter.payload, &is_read);
@@ -227,8 +228,8 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
-	status = kind->dead->resolve(session, slice_of(kind->letter_kind), write->command.key,
-		action->action, action->why, &found);
+	status = kind->dead->ops->resolve(kind->dead, session, slice_of(kind->letter_kind),
+		write->command.key, action->action, action->why, &found);
 	if (status == STATUS_OK)
 		write_answer(write,
 			found ? answer_resolved(action)
@@ -283,7 +284,8 @@ static enum status decide_resend(struct write *write, struct session *session, s
 	struct operator_action *action = (struct operator_action *)write;
 	struct buffer body = buffer_make(write->command.arena, 32);
 	size_t count = 0;
-	enum status status = action->kind->outbox->resend(session, action->since_us, &count);
+	enum status status = action->kind->outbox->ops->resend(
+		action->kind->outbox, session, action->since_us, &count);
 
 	(void)arena;
 	if (status != STATUS_OK)

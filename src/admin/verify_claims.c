@@ -87,7 +87,8 @@ enum status verify_claims_look(const struct verify_claims *words,
 	struct verify_page *page)
 {
 	struct claim_row *rows = arena_array(page->arena, struct claim_row, page->rows.limit);
-	enum status status = repository->list(session, page->arena, &page->rows, rows);
+	enum status status =
+		repository->ops->list(repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;

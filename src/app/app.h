@@ -17,6 +17,7 @@
 #include "admin/dead_letters.h"
 #include "admin/system.h"
 #include "admin/verify.h"
+#include "app/engines.h"
 #include "cli/options.h"
 #include "flow/intake.h"
 #include "flow/janitor.h"
@@ -96,35 +97,15 @@ static inline bool app_plays(const struct app *app, unsigned roles)
 QP_MUST_CHECK bool app_check(struct app *app, char *why);
 
 bool url_has_scheme(const char *url, const char *scheme);
-bool url_is_postgres(const char *url);
 bool url_is_redis(const char *url);
 
-/* Whether several processes may use what the cache is for: a store of theirs is PostgreSQL. */
+/* Whether several processes may use what the cache is for: a store of theirs is on a server. */
 bool cache_is_shared(const struct app *app);
 
 /* The URL of a service's store: its own, or the one for all. */
 const char *store_url(const struct settings *settings, const char *own);
 
 /* ---- open.c ---- */
-
-struct store_plan {
-	const char *name; /* "counts-store" */
-	const char *url;
-	const char *file;              /* in the data folder, for SQLite */
-	const char *const *components; /* of the schema, ends with NULL */
-};
-
-struct bus_plan {
-	const char *name; /* "gateway-bus" */
-	const char *url;
-	const char *file; /* in the data folder, for local: */
-	const struct bus_channel *channels;
-	size_t channel_count;
-	bool is_optional; /* requests are served without it: what is sent waits in an outbox */
-};
-
-/* Whether a bus can be made of it, besides local:. */
-bool bus_url_is_known(const char *url);
 
 /* A started store or bus, which app_close() frees. NULL: `why`. */
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why);

@@ -7,11 +7,6 @@ bool url_has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-bool url_is_postgres(const char *url)
-{
-	return url_has_scheme(url, "postgres://") || url_has_scheme(url, "postgresql://");
-}
-
 bool url_is_redis(const char *url)
 {
 	return url_has_scheme(url, "redis://");
@@ -53,21 +48,22 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 {
 	const char *url = store_url(&app->settings, own);
 
-	if (url_is_postgres(url) || strcmp(url, "sqlite:") == 0)
+	if (store_engine_find(url))
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
 		"a store must be sqlite: or a postgres:// URL; this one is neither");
 	return false;
 }
 
+static bool is_shared(const struct app *app, const char *own)
+{
+	return !store_engine_find(store_url(&app->settings, own))->has_file;
+}
+
 bool cache_is_shared(const struct app *app)
 {
-	const struct settings *settings = &app->settings;
-
-	return (app_plays(app, ROLE_GATEWAY) &&
-		       url_is_postgres(store_url(settings, settings->gateway_store))) ||
-	       (app_plays(app, ROLE_COUNTERS) &&
-		       url_is_postgres(store_url(settings, settings->counters_store)));
+	return (app_plays(app, ROLE_GATEWAY) && is_shared(app, app->settings.gateway_store)) ||
+	       (app_plays(app, ROLE_COUNTERS) && is_shared(app, app->settings.counters_store));
 }
 
 static bool check_cache(const struct app *app, char *why)
@@ -104,14 +100,14 @@ struct bus_check {
 
 static bool check_bus(const struct app *app, const struct bus_check *bus, char *why)
 {
-	bool is_local = strcmp(bus->url, "local:") == 0;
+	const struct bus_engine *engine = bus_engine_find(bus->url);
 
-	if (!is_local && !bus_url_is_known(bus->url))
+	if (!engine)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this one is "
 			"neither",
 			bus->option);
-	else if (is_local && app_plays(app, bus->from) != app_plays(app, bus->to))
+	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"on --%s local: the roles %s must run in one process", bus->option,
 			bus->ends);

@@ -1,6 +1,4 @@
 /* counts on its store. */
-#include "adapters/store/postgres/postgres_counts.h"
-#include "adapters/store/sqlite/sqlite_counts.h"
 #include "app/app.h"
 #include "services/counts/count_verify.h"
 #include "services/counts/counts.h"
@@ -33,9 +31,10 @@ static bool open_stores(struct app *app, char *why)
 	};
 
 	app->counts->store = app_open_store(app, &plan, why);
-	app->counts->service.repository =
-		url_is_postgres(plan.url) ? &postgres_count_repository : &sqlite_count_repository;
-	return app->counts->store != NULL;
+	if (!app->counts->store)
+		return false;
+	app->counts->service.repository = app->counts->store->repositories->counts;
+	return true;
 }
 
 static void start(struct app *app)

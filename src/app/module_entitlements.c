@@ -3,12 +3,6 @@
 
 #include "adapters/notifier/console/console_notifier.h"
 #include "adapters/notifier/webhook/webhook_notifier.h"
-#include "adapters/store/postgres/postgres_entitlements.h"
-#include "adapters/store/postgres/postgres_notifications.h"
-#include "adapters/store/postgres/postgres_outbox.h"
-#include "adapters/store/sqlite/sqlite_entitlements.h"
-#include "adapters/store/sqlite/sqlite_notifications.h"
-#include "adapters/store/sqlite/sqlite_outbox.h"
 #include "app/app.h"
 #include "base/clock.h"
 #include "events/entitlement_event.h"
@@ -66,13 +60,13 @@ static bool open_entitlements_store(struct app *app, char *why)
 		.file = "entitlements.db",
 		.components = components,
 	};
-	bool postgres = url_is_postgres(plan.url);
 
 	service->store = app_open_store(app, &plan, why);
-	service->repository =
-		postgres ? &postgres_entitlement_repository : &sqlite_entitlement_repository;
-	service->outbox = postgres ? &postgres_entitlement_outbox : &sqlite_entitlement_outbox;
-	return service->store != NULL;
+	if (!service->store)
+		return false;
+	service->repository = service->store->repositories->entitlements;
+	service->outbox = service->store->repositories->entitlement_outbox;
+	return true;
 }
 
 static bool open_notifications_store(struct app *app, char *why)
@@ -87,9 +81,10 @@ static bool open_notifications_store(struct app *app, char *why)
 	};
 
 	service->store = app_open_store(app, &plan, why);
-	service->repository = url_is_postgres(plan.url) ? &postgres_notification_repository
-							: &sqlite_notification_repository;
-	return service->store != NULL;
+	if (!service->store)
+		return false;
+	service->repository = service->store->repositories->notifications;
+	return true;
 }
 
 static bool open_stores(struct app *app, char *why)
@@ -144,7 +139,8 @@ static enum status sweep_published(
 {
 	const struct outbox_repository *outbox = context;
 
-	return outbox->claims.sweep(session, PUBLISHED_KEPT_US, limit, deleted);
+	return outbox->claims->ops->sweep(
+		outbox->claims, session, PUBLISHED_KEPT_US, limit, deleted);
 }
 
 static enum status sweep_processed(
@@ -152,7 +148,8 @@ static enum status sweep_processed(
 {
 	const struct notification_repository *repository = context;
 
-	return repository->inbox.sweep(session, PROCESSED_KEPT_US, limit, deleted);
+	return repository->inbox->ops->sweep(
+		repository->inbox, session, PROCESSED_KEPT_US, limit, deleted);
 }
 
 static enum status sweep_notifications(
@@ -160,7 +157,8 @@ static enum status sweep_notifications(
 {
 	const struct notification_repository *repository = context;
 
-	return repository->claims.sweep(session, PROCESSED_KEPT_US, limit, deleted);
+	return repository->claims->ops->sweep(
+		repository->claims, session, PROCESSED_KEPT_US, limit, deleted);
 }
 
 static enum status tend_audit(
@@ -170,7 +168,8 @@ static enum status tend_audit(
 
 	(void)limit;
 	*deleted = 0;
-	return module->entitlements.repository->tend_audit(session, module->keep_months);
+	return module->entitlements.repository->ops->tend_audit(
+		module->entitlements.repository, session, module->keep_months);
 }
 
 static void add_entitlement_chores(struct app *app)
@@ -248,7 +247,7 @@ static void start_entitlements(struct app *app)
 	struct dead_letter_kind kind = {
 		.name = "outbox",
 		.letter_kind = "outbox",
-		.dead = &service->outbox->dead,
+		.dead = service->outbox->dead,
 		.outbox = service->outbox,
 		.describe = describe_event,
 	};
@@ -277,7 +276,7 @@ static void add_desks(struct app *app)
 	struct dead_letter_kind kind = {
 		.name = "notification",
 		.letter_kind = "notification",
-		.dead = &service->repository->dead,
+		.dead = service->repository->dead,
 		.lanes = service->lanes,
 		.describe = describe_event,
 	};

@@ -1,8 +1,4 @@
 /* gateway and sender on their store, bus and cache. */
-#include "adapters/store/postgres/postgres_limits.h"
-#include "adapters/store/postgres/postgres_sent.h"
-#include "adapters/store/sqlite/sqlite_limits.h"
-#include "adapters/store/sqlite/sqlite_sent.h"
 #include "app/app.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/limit_verify.h"
@@ -39,13 +35,13 @@ static bool open_stores(struct app *app, char *why)
 		.file = "gateway.db",
 		.components = components,
 	};
-	bool postgres = url_is_postgres(plan.url);
 
 	module->sender.store = app_open_store(app, &plan, why);
-	module->sender.repository = postgres ? &postgres_sent_repository : &sqlite_sent_repository;
-	module->service.repository =
-		postgres ? &postgres_limit_repository : &sqlite_limit_repository;
-	return module->sender.store != NULL;
+	if (!module->sender.store)
+		return false;
+	module->sender.repository = module->sender.store->repositories->sent;
+	module->service.repository = module->sender.store->repositories->limits;
+	return true;
 }
 
 static bool open_others(struct app *app, char *why)
@@ -76,7 +72,7 @@ static enum status sweep_sent(
 {
 	const struct sent_repository *repository = context;
 
-	return repository->sweep(session, SENT_KEPT_US, limit, deleted);
+	return repository->ops->sweep(repository, session, SENT_KEPT_US, limit, deleted);
 }
 
 static void stop_sender(void *sender)

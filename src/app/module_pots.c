@@ -1,6 +1,4 @@
 /* pots on its store. */
-#include "adapters/store/postgres/postgres_pots.h"
-#include "adapters/store/sqlite/sqlite_pots.h"
 #include "app/app.h"
 #include "services/pots/pot_verify.h"
 #include "services/pots/pots.h"
@@ -33,9 +31,10 @@ static bool open_stores(struct app *app, char *why)
 	};
 
 	app->pots->store = app_open_store(app, &plan, why);
-	app->pots->service.repository =
-		url_is_postgres(plan.url) ? &postgres_pot_repository : &sqlite_pot_repository;
-	return app->pots->store != NULL;
+	if (!app->pots->store)
+		return false;
+	app->pots->service.repository = app->pots->store->repositories->pots;
+	return true;
 }
 
 static void start(struct app *app)

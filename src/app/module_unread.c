@@ -1,10 +1,4 @@
 /* dialogs and counters on their stores, their bus and the cache. */
-#include "adapters/store/postgres/postgres_counters.h"
-#include "adapters/store/postgres/postgres_messages.h"
-#include "adapters/store/postgres/postgres_outbox.h"
-#include "adapters/store/sqlite/sqlite_counters.h"
-#include "adapters/store/sqlite/sqlite_messages.h"
-#include "adapters/store/sqlite/sqlite_outbox.h"
 #include "app/app.h"
 #include "events/message_event.h"
 #include "services/counters/counter_feed.h"
@@ -63,15 +57,16 @@ static bool open_dialogs_store(struct app *app, char *why)
 		.file = "dialogs.db",
 		.components = components,
 	};
-	bool postgres = url_is_postgres(plan.url);
 
 	service->store = app_open_store(app, &plan, why);
-	service->repository = postgres ? &postgres_message_repository : &sqlite_message_repository;
-	service->outbox = postgres ? &postgres_dialog_outbox : &sqlite_dialog_outbox;
+	if (!service->store)
+		return false;
+	service->repository = service->store->repositories->messages;
+	service->outbox = service->store->repositories->dialog_outbox;
 	service->name_space = app->settings.masstransit_namespace;
 	app->unread->unread.messages = service->repository;
 	app->unread->unread.messages_store = service->store;
-	return service->store != NULL;
+	return true;
 }
 
 static bool open_counters_store(struct app *app, char *why)
@@ -86,9 +81,10 @@ static bool open_counters_store(struct app *app, char *why)
 	};
 
 	service->store = app_open_store(app, &plan, why);
-	service->repository = url_is_postgres(plan.url) ? &postgres_counter_repository
-							: &sqlite_counter_repository;
-	return service->store != NULL;
+	if (!service->store)
+		return false;
+	service->repository = service->store->repositories->counters;
+	return true;
 }
 
 static bool open_stores(struct app *app, char *why)
@@ -137,7 +133,8 @@ static enum status sweep_published(
 {
 	const struct outbox_repository *outbox = context;
 
-	return outbox->claims.sweep(session, PUBLISHED_KEPT_US, limit, deleted);
+	return outbox->claims->ops->sweep(
+		outbox->claims, session, PUBLISHED_KEPT_US, limit, deleted);
 }
 
 static bool describe_event(struct arena *arena, struct slice payload, struct buffer *members)
@@ -189,7 +186,7 @@ static void start_dialogs(struct app *app)
 	struct dead_letter_kind kind = {
 		.name = "dialog-outbox",
 		.letter_kind = "outbox",
-		.dead = &service->outbox->dead,
+		.dead = service->outbox->dead,
 		.outbox = service->outbox,
 		.describe = describe_event,
 	};
@@ -207,7 +204,7 @@ static enum status sweep_read(
 {
 	const struct counter_repository *repository = context;
 
-	return repository->sweep(session, COUNTERS_KEPT_US, limit, deleted);
+	return repository->ops->sweep(repository, session, COUNTERS_KEPT_US, limit, deleted);
 }
 
 static void free_counter_intake(void *intake)

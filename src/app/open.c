@@ -8,14 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "adapters/bus/kafka/kafka_bus.h"
-#include "adapters/bus/local/local_bus.h"
-#include "adapters/bus/nats/nats_bus.h"
-#include "adapters/bus/rabbitmq/rabbitmq_bus.h"
 #include "adapters/cache/memory/memory_cache.h"
 #include "adapters/cache/redis/redis_cache.h"
-#include "adapters/store/postgres/postgres_store.h"
-#include "adapters/store/sqlite/sqlite_store.h"
 #include "app/app.h"
 #include "base/clock.h"
 
@@ -61,19 +55,45 @@ static const char *data_file(struct app *app, const char *name, char *why)
 	return lock_data_folder(app, why) ? path : NULL;
 }
 
+/* ---- engines ----------------------------------------------------------------------------- */
+
+static bool url_fits(const char *url, const char *scheme)
+{
+	bool is_whole = scheme[strlen(scheme) - 1] == ':';
+
+	return is_whole ? strcmp(url, scheme) == 0 : url_has_scheme(url, scheme);
+}
+
+const struct store_engine *store_engine_find(const char *url)
+{
+	const struct store_engine *engine = store_engines;
+
+	while (engine->scheme && !url_fits(url, engine->scheme))
+		engine++;
+	return engine->scheme ? engine : NULL;
+}
+
+const struct bus_engine *bus_engine_find(const char *url)
+{
+	const struct bus_engine *engine = bus_engines;
+
+	while (engine->scheme && !url_fits(url, engine->scheme))
+		engine++;
+	return engine->scheme ? engine : NULL;
+}
+
+/* ---- stores, buses, cache ---------------------------------------------------------------- */
+
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why)
 {
+	const struct store_engine *engine = store_engine_find(plan->url);
+	const char *path = NULL;
 	struct store *store;
 
-	if (url_is_postgres(plan->url)) {
-		store = postgres_store_new(plan->name, plan->url, plan->components);
-	} else {
-		const char *path = data_file(app, plan->file, why);
-
-		if (!path)
-			return NULL;
-		store = sqlite_store_new(plan->name, path, plan->components, &clock_system);
-	}
+	assert(engine); /* app_check() has looked */
+	if (engine->has_file && !(path = data_file(app, plan->file, why)))
+		return NULL;
+	store = engine->create(plan, path);
 	system_add_store(&app->system, store);
 	return store->ops->start(store, why, OPTIONS_WHY_SIZE) ? store : NULL;
 }
@@ -85,50 +105,20 @@ static bool bus_is_up(void *thing)
 	return bus->ops->is_up(bus);
 }
 
-static const struct {
-	const char *scheme;
-	struct bus *(*make)(const char *name, const char *url, const struct bus_channel *channels,
-		size_t channel_count);
-} bus_engines[] = {
-	{"kafka://", kafka_bus_new},
-	{"nats://", nats_bus_new},
-	{"tls://", nats_bus_new},
-	{"amqp://", rabbitmq_bus_new},
-	{"amqps://", rabbitmq_bus_new},
-};
-
-#define BUS_ENGINES (sizeof(bus_engines) / sizeof(bus_engines[0]))
-
-/* BUS_ENGINES: none. */
-static size_t find_bus_engine(const char *url)
+static struct bus *create_bus(struct app *app, const struct bus_plan *plan, char *why)
 {
-	size_t i = 0;
+	const struct bus_engine *engine = bus_engine_find(plan->url);
+	const char *path = NULL;
 
-	while (i < BUS_ENGINES && !url_has_scheme(url, bus_engines[i].scheme))
-		i++;
-	return i;
-}
-
-bool bus_url_is_known(const char *url)
-{
-	return find_bus_engine(url) < BUS_ENGINES;
-}
-
-static struct bus *make_bus(struct app *app, const struct bus_plan *plan, char *why)
-{
-	size_t engine = find_bus_engine(plan->url);
-	const char *path;
-
-	if (engine < BUS_ENGINES)
-		return bus_engines[engine].make(
-			plan->name, plan->url, plan->channels, plan->channel_count);
-	path = data_file(app, plan->file, why);
-	return path ? local_bus_new(plan->name, path, plan->channels, plan->channel_count) : NULL;
+	assert(engine);
+	if (engine->has_file && !(path = data_file(app, plan->file, why)))
+		return NULL;
+	return engine->create(plan, path);
 }
 
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why)
 {
-	struct bus *bus = make_bus(app, plan, why);
+	struct bus *bus = create_bus(app, plan, why);
 	struct dependency dependency = {
 		.is_up = bus_is_up, .thing = bus, .is_optional = plan->is_optional};
 

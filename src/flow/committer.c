@@ -237,7 +237,7 @@ static enum status decide_open(struct committer *committer, const struct write_b
 	return status;
 }
 
-/* What committed by itself (see count_repository.h) has done so before both points. */
+/* TRANSACTION_SINGLE may have committed before both points. */
 static enum status commit(struct session *session)
 {
 	enum status status;
@@ -361,7 +361,7 @@ static enum status settle_once(struct committer *committer, struct write **write
 	enum status status;
 
 	arena_reset(&committer->arena);
-	status = session->ops->begin(session, LOCK_WAIT);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
 		status = settle_keys(session, &batch);
 	if (status == STATUS_OK)
@@ -433,6 +433,10 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 		case WRITE_BUSY:
 			wait_again(committer, writes[i]);
 			break;
+		case WRITE_UNAPPLIED:
+			writes[i]->was_unapplied = true;
+			writes[again++] = writes[i];
+			break;
 		case WRITE_REPEATED:
 			writes[again++] = writes[i];
 			break;
@@ -450,8 +454,28 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 	return again;
 }
 
-static enum status try_once(
-	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode)
+/*
+ * The planning step: whether this try can be one statement. A write that a single statement has
+ * passed over needs a look at its row.
+ */
+static enum transaction_mode plan(struct committer *committer, const struct write_batch *batch)
+{
+	const struct committer_config *config = &committer->config;
+
+	if (batch->mode != TRANSACTION_WAIT || !config->is_single ||
+		!config->session->store->single_saves_a_trip)
+		return batch->mode;
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct write *write = batch->writes[i];
+
+		if (write->idempotency || write->decide || write->was_unapplied)
+			return batch->mode;
+	}
+	return config->is_single(config->service, batch) ? TRANSACTION_SINGLE : batch->mode;
+}
+
+static enum status try_once(struct committer *committer, struct write **writes, size_t count,
+	enum transaction_mode mode)
 {
 	struct write_batch batch = {
 		.writes = writes,
@@ -463,6 +487,7 @@ static enum status try_once(
 	enum status status;
 
 	arena_reset(&committer->arena);
+	batch.mode = plan(committer, &batch);
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
 		writes[i]->resumed = false;
@@ -476,12 +501,12 @@ static enum status try_once(
 	return status;
 }
 
-static void run(
-	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode);
+static void run(struct committer *committer, struct write **writes, size_t count,
+	enum transaction_mode mode);
 
 /* The transaction breaks on something in this batch: find it by halving. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
-	enum lock_mode mode, enum status why)
+	enum transaction_mode mode, enum status why)
 {
 	if (count > 1) {
 		run(committer, writes, count / 2, mode);
@@ -496,8 +521,8 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	}
 }
 
-static void run(
-	struct committer *committer, struct write **writes, size_t count, enum lock_mode mode)
+static void run(struct committer *committer, struct write **writes, size_t count,
+	enum transaction_mode mode)
 {
 	int reruns = 0;
 
@@ -509,8 +534,8 @@ static void run(
 			reruns = 0;
 		} else if (status == STATUS_RERUN && reruns++ < RERUN_MAX) {
 			tally_add(&committer->reruns, 1);
-		} else if (status == STATUS_LOCK_BUSY && mode == LOCK_WAIT) {
-			mode = LOCK_SKIP;
+		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
+			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
 			return;
@@ -567,14 +592,15 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 }
 
 /* What was parked has been prepared before. */
-static void run_batch(struct committer *committer, size_t count, enum lock_mode mode)
+static void run_batch(struct committer *committer, size_t count, enum transaction_mode mode)
 {
-	if (mode == LOCK_WAIT)
+	if (mode == TRANSACTION_WAIT)
 		count = prepare(committer, committer->writes, count);
 	run(committer, committer->writes, count, mode);
 }
 
-static void run_list(struct committer *committer, struct command_list *list, enum lock_mode mode)
+static void run_list(
+	struct committer *committer, struct command_list *list, enum transaction_mode mode)
 {
 	struct command *command;
 	size_t count = 0;
@@ -630,8 +656,8 @@ bool committer_step(struct committer *committer)
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
 	if (due.first)
-		run_list(committer, &due, LOCK_SKIP);
-	run_list(committer, &fresh, LOCK_WAIT);
+		run_list(committer, &due, TRANSACTION_SKIP);
+	run_list(committer, &fresh, TRANSACTION_WAIT);
 	return open || parking_count(committer->parking) > 0;
 }
 

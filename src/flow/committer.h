@@ -6,12 +6,11 @@
  *
  *   OK                 answers are delivered; busy writes are parked; repeated keys run again
  *   RERUN              the same batch again, a bounded number of times
- *   LOCK_BUSY          the same batch again with LOCK_SKIP: rows held by others come back as busy.
- *                      If it happens under LOCK_SKIP too (a key or a new row that another session
- *                      has not committed yet), the batch is halved until the one is found: parked
- *   POISON             halved until the one command is found, which gets 500; the rest is applied
- *   STORE_UNAVAILABLE  503 for all, nothing was applied
- *   OUTCOME_UNKNOWN    503 for all, and the answer says so
+ *   LOCK_BUSY          the same batch again with TRANSACTION_SKIP: rows held by others come back as
+ * busy. If it happens under TRANSACTION_SKIP too (a key or a new row that another session has not
+ * committed yet), the batch is halved until the one is found: parked POISON             halved
+ * until the one command is found, which gets 500; the rest is applied STORE_UNAVAILABLE  503 for
+ * all, nothing was applied OUTCOME_UNKNOWN    503 for all, and the answer says so
  *
  * A committer is a thread of its own, or, in tests, a function called by hand.
  */
@@ -45,6 +44,12 @@ struct committer_config {
 	 * the store. May use the session for transactions of its own.
 	 */
 	void (*prepare)(void *service, struct session *session, const struct write_batch *batch);
+
+	/*
+	 * Optional. Whether the batch is one statement, so that TRANSACTION_SINGLE may run it. No
+	 * write of it has an Idempotency-Key or a decide() of its own. NULL: never.
+	 */
+	bool (*is_single)(void *service, const struct write_batch *batch);
 
 	/*
 	 * Settles every OPEN write of the batch with the rules of the service, in the transaction

@@ -44,7 +44,7 @@ static enum status try_once(
 
 	arena_reset(&intake->arena);
 	*repeated = 0;
-	status = session->ops->begin(session, LOCK_WAIT);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
 		status = intake->config.apply(intake->config.context, session, &batch, repeated);
 	if (status != STATUS_OK)
@@ -153,7 +153,7 @@ static void wait_for_store(struct intake *intake)
 	struct session *session = intake->session;
 
 	while (!bell_is_stopping(&intake->bell)) {
-		enum status status = session->ops->begin(session, LOCK_WAIT);
+		enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 		if (status == STATUS_OK)
 			status = session->ops->commit(session);
@@ -295,7 +295,7 @@ enum status inbox_keep_new(const struct inbox_repository *inbox, struct session 
 	}
 	if (unique == 0)
 		return STATUS_OK;
-	status = inbox->put(session, events, unique);
+	status = inbox->ops->put(inbox, session, events, unique);
 	for (size_t i = 0; i < unique && status == STATUS_OK; i++)
 		is_new[places[i]] = events[i].is_new;
 	return status;

@@ -38,6 +38,7 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.waiting = service->waiting,
 		.clock = &clock_system,
 		.prepare = service->prepare,
+		.is_single = service->is_single,
 		.decide = service->decide,
 		.perform = service->perform,
 		.settle = service->settle,

@@ -27,6 +27,7 @@ struct lane_service {
 	void (*close_lane)(void *lane);
 
 	void (*prepare)(void *lane, struct session *session, const struct write_batch *batch);
+	bool (*is_single)(void *lane, const struct write_batch *batch);
 	enum status (*decide)(void *lane, struct session *session, const struct write_batch *batch);
 	void (*perform)(void *lane, const struct write_batch *batch);
 	void (*committed)(void *lane);

@@ -125,18 +125,19 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
  * arena. */
 static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
-	const struct claim_repository *claims = &worker->config->outbox->claims;
+	const struct claim_repository *claims = worker->config->outbox->claims;
 	struct session *session = worker->session;
 	struct claim_terms terms = terms_of(worker, max);
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	*claimed = 0;
 	arena_reset(&worker->arenas[1]);
 	if (status == STATUS_OK && worker->count > 0)
-		status = claims->end(session, terms.owner, worker->claims, worker->count);
+		status = claims->ops->end(
+			claims, session, terms.owner, worker->claims, worker->count);
 	if (status == STATUS_OK && max > 0)
-		status = claims->claim(
-			session, &worker->arenas[1], &terms, worker->next_claims, claimed);
+		status = claims->ops->claim(
+			claims, session, &worker->arenas[1], &terms, worker->next_claims, claimed);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
@@ -242,13 +243,13 @@ static void conclude_published(struct relay_worker *worker, size_t count, enum s
 
 static enum status renew(struct relay_worker *worker)
 {
-	const struct claim_repository *claims = &worker->config->outbox->claims;
+	const struct claim_repository *claims = worker->config->outbox->claims;
 	struct session *session = worker->session;
 	struct claim_terms terms = terms_of(worker, worker->count);
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = claims->renew(session, &terms, worker->claims, worker->count);
+		status = claims->ops->renew(claims, session, &terms, worker->claims, worker->count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
@@ -309,7 +310,8 @@ static void look(struct relay_worker *worker)
 	if (worker->relay->looked_ns != 0 && now_ns() - worker->relay->looked_ns < LOOK_NS)
 		return;
 	worker->relay->looked_ns = now_ns();
-	if (worker->config->outbox->claims.count(worker->session, &stats) != STATUS_OK)
+	if (worker->config->outbox->claims->ops->count(
+		    worker->config->outbox->claims, worker->session, &stats) != STATUS_OK)
 		return;
 	atomic_store(&worker->relay->pending.value, stats.pending + stats.busy);
 	atomic_store(&worker->relay->failed_rows.value, stats.failed);

@@ -7,8 +7,10 @@
  *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
  *   BUSY       decide(), row held by others; or     parked, tried again when due, as often as the
  *              its key is pending elsewhere         service waits (see committer.h)
- *   REPEATED   committer: same key twice in a batch; tried again after the first has committed,
- *              decide(): not by this transaction    or after this one
+ *   REPEATED   committer: same key twice in a      tried again after the first has committed
+ *              batch
+ *   UNAPPLIED  decide(), in TRANSACTION_SINGLE:     tried again in an ordinary transaction
+ *              the one statement passed it over
  *   EFFECT     decide(): something is to be done    perform() after COMMIT, then a second
  *              outside the store                    transaction that settles it
  */
@@ -18,7 +20,14 @@
 #include "ports/store.h"
 #include "runtime/command.h"
 
-enum write_fate { WRITE_OPEN, WRITE_ANSWERED, WRITE_BUSY, WRITE_REPEATED, WRITE_EFFECT };
+enum write_fate {
+	WRITE_OPEN,
+	WRITE_ANSWERED,
+	WRITE_BUSY,
+	WRITE_REPEATED,
+	WRITE_UNAPPLIED,
+	WRITE_EFFECT,
+};
 
 /* How an effect outside the store ended; set by perform(). */
 enum write_effect {
@@ -40,6 +49,7 @@ struct write {
 	enum write_effect effect;   /* of a write with the fate EFFECT */
 	bool resumed;               /* its key was pending: the first transaction was another's */
 	bool is_lost;               /* somebody else took the key over: nothing may be recorded */
+	bool was_unapplied;         /* a single statement passed it over: its row is looked at */
 	bool waits_for_idempotency; /* BUSY because of its key, not its row */
 	unsigned tries;             /* that have found it BUSY */
 	size_t position; /* in its batch: of two with one key, the earlier is the first */
@@ -49,7 +59,7 @@ struct write {
 struct write_batch {
 	struct write **writes;
 	size_t count;
-	enum lock_mode mode;
+	enum transaction_mode mode;
 	struct arena *arena; /* for this try only */
 };
 

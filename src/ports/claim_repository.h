@@ -74,35 +74,46 @@ struct claim_row {
 	bool has_error;  /* last_error */
 };
 
-struct claim_repository {
+struct claim_repository;
+
+struct claim_repository_ops {
 	/*
 	 * In a transaction: claims up to `terms->max` rows that are due, oldest first, passing over
 	 * what others are claiming, into `claims`, in memory of `arena`.
 	 */
-	QP_MUST_CHECK enum status (*claim)(struct session *session, struct arena *arena,
-		const struct claim_terms *terms, struct claim *claims, size_t *count);
+	QP_MUST_CHECK enum status (*claim)(const struct claim_repository *repository,
+		struct session *session, struct arena *arena, const struct claim_terms *terms,
+		struct claim *claims, size_t *count);
 
 	/* In a transaction: ends each claim as its `end` says, where it is still ours. */
-	QP_MUST_CHECK enum status (*end)(
+	QP_MUST_CHECK enum status (*end)(const struct claim_repository *repository,
 		struct session *session, struct slice owner, struct claim *claims, size_t count);
 
 	/* In a transaction: a new lease from now on, where the claim is still ours. */
-	QP_MUST_CHECK enum status (*renew)(struct session *session, const struct claim_terms *terms,
-		struct claim *claims, size_t count);
+	QP_MUST_CHECK enum status (*renew)(const struct claim_repository *repository,
+		struct session *session, const struct claim_terms *terms, struct claim *claims,
+		size_t count);
 
 	/* Outside a transaction. */
-	QP_MUST_CHECK enum status (*count)(struct session *session, struct claim_stats *stats);
+	QP_MUST_CHECK enum status (*count)(const struct claim_repository *repository,
+		struct session *session, struct claim_stats *stats);
 
 	/*
 	 * A transaction of its own: deletes up to `limit` rows that are DONE for longer than
 	 * `age_us` (where they are kept for people, FAILED and DISCARDED ones too).
 	 */
-	QP_MUST_CHECK enum status (*sweep)(
+	QP_MUST_CHECK enum status (*sweep)(const struct claim_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
 	/* Outside a transaction: a page of all rows, by id. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct row_page *page, struct claim_row *rows);
+	QP_MUST_CHECK enum status (*list)(const struct claim_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct claim_row *rows);
+};
+
+/* The head of each adapter's own repository. */
+struct claim_repository {
+	const struct claim_repository_ops *ops;
 };
 
 #endif

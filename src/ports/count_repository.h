@@ -22,7 +22,7 @@ struct count_addition {
 struct count_row {
 	struct slice item_id;
 	bool exists;
-	bool busy; /* LOCK_SKIP only: another session holds it */
+	bool busy; /* TRANSACTION_SKIP only: another session holds it */
 	int64_t value;
 	int64_t updated_us;
 };
@@ -35,37 +35,37 @@ struct count_edit {
 	int64_t value;
 };
 
-struct count_repository {
-	/* In a transaction with LOCK_WAIT: the seed's atomic UPDATE, for all at once. Reads nothing
-	 * before. */
-	QP_MUST_CHECK enum status (*add)(
-		struct session *session, struct count_addition *additions, size_t count);
+struct count_repository;
 
-	/*
-	 * Optional: add() that may commit at once, in one round trip in place of two. In a
-	 * transaction with LOCK_WAIT, for which the caller has nothing else to do: what it did
-	 * before makes it add(), what it did after would be a transaction of its own. commit()
-	 * follows. OUTCOME_UNKNOWN as of commit().
-	 */
-	QP_MUST_CHECK enum status (*add_alone)(
+struct count_repository_ops {
+	/* In a transaction that is not TRANSACTION_SKIP: the seed's atomic UPDATE, for all at once.
+	 * Reads nothing before. */
+	QP_MUST_CHECK enum status (*add)(const struct count_repository *repository,
 		struct session *session, struct count_addition *additions, size_t count);
 
 	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
-	QP_MUST_CHECK enum status (*lock)(
+	QP_MUST_CHECK enum status (*lock)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);
 
 	/* In a transaction: updates and deletes rows that lock() has found, inserts others. RERUN:
 	 * another session inserted one of them first. */
-	QP_MUST_CHECK enum status (*edit)(struct session *session, const struct count_edit *edits,
-		size_t count, int64_t now_us);
+	QP_MUST_CHECK enum status (*edit)(const struct count_repository *repository,
+		struct session *session, const struct count_edit *edits, size_t count,
+		int64_t now_us);
 
 	/* Outside a transaction: looks rows up, locks nothing. */
-	QP_MUST_CHECK enum status (*find)(
+	QP_MUST_CHECK enum status (*find)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count);
 
 	/* Outside a transaction: a page of all counts, by item_id. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct row_page *page, struct count_row *rows);
+	QP_MUST_CHECK enum status (*list)(const struct count_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct count_row *rows);
+};
+
+/* The head of each adapter's own repository. */
+struct count_repository {
+	const struct count_repository_ops *ops;
 };
 
 #endif

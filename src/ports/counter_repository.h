@@ -30,43 +30,51 @@ struct counter_row {
 	int64_t delta; /* add: what to add to count */
 };
 
-struct counter_repository {
+struct counter_repository;
+
+struct counter_repository_ops {
 	/* In a transaction: fills in what exists, for put(); `messages` are unique and sorted by
 	 * the bytes of user_id, then message_id. */
-	QP_MUST_CHECK enum status (*lock)(
+	QP_MUST_CHECK enum status (*lock)(const struct counter_repository *repository,
 		struct session *session, struct counter_message *messages, size_t count);
 
 	/*
 	 * In a transaction, after lock(): writes messages, new ones, and such that `exists` and go
 	 * from unread to read. RERUN: another session has changed one of them since lock().
 	 */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct counter_repository *repository,
 		struct session *session, const struct counter_message *messages, size_t count);
 
 	/* In a transaction: adds each `delta`, making rows that do not exist, and fills the rest
 	 * in; rows are unique and sorted by user_id. */
-	QP_MUST_CHECK enum status (*add)(
+	QP_MUST_CHECK enum status (*add)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
 	/* Inside or outside a transaction: looks rows up; unique and sorted by user_id. */
-	QP_MUST_CHECK enum status (*find)(
+	QP_MUST_CHECK enum status (*find)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
 	/* A transaction of its own: forgets up to `limit` messages read longer than `age_us` ago.
 	 */
-	QP_MUST_CHECK enum status (*sweep)(
+	QP_MUST_CHECK enum status (*sweep)(const struct counter_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
 	/* Outside a transaction, for `quipu verify`: users with counters after `after`, sorted, at
 	 * most `limit`. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct slice after, size_t limit, struct counter_row *rows, size_t *count);
+	QP_MUST_CHECK enum status (*list)(const struct counter_repository *repository,
+		struct session *session, struct arena *arena, struct slice after, size_t limit,
+		struct counter_row *rows, size_t *count);
 
 	/* Outside a transaction: the messages of a user that count as unread, with ids after
 	 * `after`, by id, at most `limit`. */
-	QP_MUST_CHECK enum status (*list_unread)(struct session *session, struct arena *arena,
-		struct slice user_id, struct slice after, size_t limit,
-		struct counter_message *messages, size_t *count);
+	QP_MUST_CHECK enum status (*list_unread)(const struct counter_repository *repository,
+		struct session *session, struct arena *arena, struct slice user_id,
+		struct slice after, size_t limit, struct counter_message *messages, size_t *count);
+};
+
+/* The head of each adapter's own repository. */
+struct counter_repository {
+	const struct counter_repository_ops *ops;
 };
 
 #endif

@@ -29,31 +29,42 @@ struct dead_letter_page {
 
 enum dead_letter_action { DEAD_LETTER_REPLAY, DEAD_LETTER_DISCARD };
 
-struct dead_letter_repository {
+struct dead_letter_repository;
+
+struct dead_letter_repository_ops {
 	/* In a transaction. A second one for the same notification, or the same position, is not
 	 * kept. */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter *letters, size_t count);
 
 	/* Outside a transaction: those that nothing was done about, by id. Without payloads. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		const struct dead_letter_page *page, struct dead_letter *letters, size_t *count);
+	QP_MUST_CHECK enum status (*list)(const struct dead_letter_repository *repository,
+		struct session *session, struct arena *arena, const struct dead_letter_page *page,
+		struct dead_letter *letters, size_t *count);
 
 	/* Inside or outside a transaction. The one with this kind and id, if nothing was done about
 	 * it yet. */
-	QP_MUST_CHECK enum status (*find)(struct session *session, struct arena *arena,
-		struct slice kind, struct slice id, struct dead_letter *letter, bool *found);
+	QP_MUST_CHECK enum status (*find)(const struct dead_letter_repository *repository,
+		struct session *session, struct arena *arena, struct slice kind, struct slice id,
+		struct dead_letter *letter, bool *found);
 
 	/*
 	 * In a transaction. REPLAY: an outbox event or notification becomes PENDING again (poison
 	 * is only marked: what to do with its payload is the service's). DISCARD: it is let go.
 	 * `found` false: nobody waits under this id, nothing was done. `why` may be empty.
 	 */
-	QP_MUST_CHECK enum status (*resolve)(struct session *session, struct slice kind,
-		struct slice id, enum dead_letter_action action, struct slice why, bool *found);
+	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
+		struct session *session, struct slice kind, struct slice id,
+		enum dead_letter_action action, struct slice why, bool *found);
 
 	/* Outside a transaction: how many of all kinds wait. */
-	QP_MUST_CHECK enum status (*depth)(struct session *session, int64_t *count);
+	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,
+		struct session *session, int64_t *count);
+};
+
+/* The head of each adapter's own repository. */
+struct dead_letter_repository {
+	const struct dead_letter_repository_ops *ops;
 };
 
 #endif

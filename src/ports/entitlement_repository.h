@@ -12,7 +12,7 @@ struct entitlement_row {
 	struct slice user_id;
 	struct slice unit; /* stock_keeping_unit */
 	bool exists;
-	bool busy;      /* LOCK_SKIP only: another session holds it */
+	bool busy;      /* TRANSACTION_SKIP only: another session holds it */
 	bool is_active; /* status ACTIVE, else REVOKED */
 	int64_t version;
 	int64_t updated_us;
@@ -61,41 +61,53 @@ struct audit_facts {
 	struct slice payload;
 };
 
-struct entitlement_repository {
+struct entitlement_repository;
+
+struct entitlement_repository_ops {
 	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
-	QP_MUST_CHECK enum status (*lock)(struct session *session, struct entitlement_row *rows,
-		size_t count, int64_t *now_us);
+	QP_MUST_CHECK enum status (*lock)(const struct entitlement_repository *repository,
+		struct session *session, struct entitlement_row *rows, size_t count,
+		int64_t *now_us);
 
 	/*
 	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
 	 * RERUN: another session made one of the new ones first.
 	 */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct entitlement_repository *repository,
 		struct session *session, const struct entitlement_row *rows, size_t count);
 
 	/* In a transaction. */
-	QP_MUST_CHECK enum status (*audit)(
+	QP_MUST_CHECK enum status (*audit)(const struct entitlement_repository *repository,
 		struct session *session, const struct entitlement_audit *lines, size_t count);
 
 	/* Outside a transaction. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct entitlement_query *queries, size_t count);
+	QP_MUST_CHECK enum status (*list)(const struct entitlement_repository *repository,
+		struct session *session, struct arena *arena, struct entitlement_query *queries,
+		size_t count);
 
 	/* Outside a transaction: a page of all entitlements, by user_id and unit (page->after). */
-	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
-		struct row_page *page, struct entitlement_facts *rows);
+	QP_MUST_CHECK enum status (*list_facts)(const struct entitlement_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct entitlement_facts *rows);
 
 	/* Outside a transaction: a page of the whole history, by user_id, unit and version
 	 * (page->after and after_number). */
-	QP_MUST_CHECK enum status (*list_audit)(struct session *session, struct arena *arena,
-		struct row_page *page, struct audit_facts *lines);
+	QP_MUST_CHECK enum status (*list_audit)(const struct entitlement_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct audit_facts *lines);
 
 	/*
 	 * Transactions of its own: makes the partitions of the audit for this month and the next
 	 * three where the engine has partitions, and, if `keep_months` is not 0, drops what is
 	 * older. Called at start and every hour; two processes may do it at once.
 	 */
-	QP_MUST_CHECK enum status (*tend_audit)(struct session *session, int keep_months);
+	QP_MUST_CHECK enum status (*tend_audit)(const struct entitlement_repository *repository,
+		struct session *session, int keep_months);
+};
+
+/* The head of each adapter's own repository. */
+struct entitlement_repository {
+	const struct entitlement_repository_ops *ops;
 };
 
 #endif

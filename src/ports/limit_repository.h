@@ -11,7 +11,7 @@
 struct limit_row {
 	struct slice user_id;
 	bool exists;
-	bool busy; /* LOCK_SKIP only: another session holds it */
+	bool busy; /* TRANSACTION_SKIP only: another session holds it */
 	int32_t rate_limit;
 	int32_t time_window;     /* in units of --gateway-window-unit */
 	int32_t current_count;   /* confirmed by the bus in this window */
@@ -27,29 +27,37 @@ struct limit_settlement {
 	int32_t given_back;
 };
 
-struct limit_repository {
+struct limit_repository;
+
+struct limit_repository_ops {
 	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
-	QP_MUST_CHECK enum status (*lock)(
+	QP_MUST_CHECK enum status (*lock)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
 	/*
 	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
 	 * RERUN: another session made one of the new ones first.
 	 */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
 
 	/* In a transaction. Entries of one user with different windows may follow each other. */
-	QP_MUST_CHECK enum status (*settle)(
+	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 
 	/* Outside a transaction: looks rows up, locks nothing; also the store's time. */
-	QP_MUST_CHECK enum status (*find)(
+	QP_MUST_CHECK enum status (*find)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
 	/* Outside a transaction: a page of all users, by user_id. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct row_page *page, struct limit_row *rows);
+	QP_MUST_CHECK enum status (*list)(const struct limit_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct limit_row *rows);
+};
+
+/* The head of each adapter's own repository. */
+struct limit_repository {
+	const struct limit_repository_ops *ops;
 };
 
 #endif

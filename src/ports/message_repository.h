@@ -44,34 +44,43 @@ struct unread_count {
 	int64_t count;
 };
 
-struct message_repository {
+struct message_repository;
+
+struct message_repository_ops {
 	/* In a transaction: new messages, unread. */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct message_repository *repository,
 		struct session *session, const struct message *messages, size_t count);
 
 	/*
 	 * In a transaction: marks messages as read; `marks` are unique and sorted by the bytes of
-	 * receiver_id, then id. Under LOCK_SKIP a row that others hold fails with LOCK_BUSY.
+	 * receiver_id, then id. Under TRANSACTION_SKIP a row that others hold fails with LOCK_BUSY.
 	 */
-	QP_MUST_CHECK enum status (*mark)(
+	QP_MUST_CHECK enum status (*mark)(const struct message_repository *repository,
 		struct session *session, struct message_mark *marks, size_t count);
 
 	/* Outside a transaction. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct message_query *queries, size_t count);
+	QP_MUST_CHECK enum status (*list)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct message_query *queries,
+		size_t count);
 
 	/*
 	 * Outside a transaction, for `quipu verify`: unread messages by receiver, of those
 	 * receivers after `after`, sorted, at most `limit`.
 	 */
-	QP_MUST_CHECK enum status (*count_unread)(struct session *session, struct arena *arena,
-		struct slice after, size_t limit, struct unread_count *counts, size_t *count);
+	QP_MUST_CHECK enum status (*count_unread)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct slice after, size_t limit,
+		struct unread_count *counts, size_t *count);
 
 	/* Outside a transaction: the unread messages of a user with ids after `after`, by id, at
 	 * most `limit`; only receiver_id, id, sender_id and created_us are filled. */
-	QP_MUST_CHECK enum status (*list_unread)(struct session *session, struct arena *arena,
-		struct slice user_id, struct slice after, size_t limit, struct message *messages,
-		size_t *count);
+	QP_MUST_CHECK enum status (*list_unread)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct slice user_id,
+		struct slice after, size_t limit, struct message *messages, size_t *count);
+};
+
+/* The head of each adapter's own repository. */
+struct message_repository {
+	const struct message_repository_ops *ops;
 };
 
 #endif

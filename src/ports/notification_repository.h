@@ -37,24 +37,31 @@ struct notification_facts {
 	bool has_letter; /* one that waits in notification_dlq */
 };
 
-struct notification_repository {
+struct notification_repository;
+
+struct notification_repository_ops {
 	/* In a transaction: new ones, PENDING and due at once. */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct notification_repository *repository,
 		struct session *session, const struct notification *notifications, size_t count);
 
 	/* Outside a transaction: those of a user, newest first, at most `limit`. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct slice user_id, size_t limit, struct notification *notifications,
-		size_t *count);
+	QP_MUST_CHECK enum status (*list)(const struct notification_repository *repository,
+		struct session *session, struct arena *arena, struct slice user_id, size_t limit,
+		struct notification *notifications, size_t *count);
 
 	/* Outside a transaction: a page of all notifications, by id. */
-	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
-		struct row_page *page, struct notification_facts *rows);
+	QP_MUST_CHECK enum status (*list_facts)(const struct notification_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct notification_facts *rows);
+};
 
+/* The head of each adapter's own repository. */
+struct notification_repository {
+	const struct notification_repository_ops *ops;
 	/* How many are in each state: the key of claims is aggregate_key, DONE is SENT. */
-	struct claim_repository claims;
-	struct dead_letter_repository dead; /* notification_dlq: notifications and poison */
-	struct inbox_repository inbox;      /* processed_events */
+	const struct claim_repository *claims;
+	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */
+	const struct inbox_repository *inbox;      /* processed_events */
 };
 
 #endif

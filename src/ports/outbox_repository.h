@@ -18,20 +18,26 @@ struct outbox_event {
 	int64_t occurred_us; /* also created_at */
 };
 
-struct outbox_repository {
+struct outbox_repository;
+
+struct outbox_repository_ops {
 	/* In a transaction. */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct outbox_repository *repository,
 		struct session *session, const struct outbox_event *events, size_t count);
 
 	/*
 	 * In a transaction: what was published at `since_us` or later becomes PENDING again. Tells
 	 * how many, and records that it was done.
 	 */
-	QP_MUST_CHECK enum status (*resend)(
+	QP_MUST_CHECK enum status (*resend)(const struct outbox_repository *repository,
 		struct session *session, int64_t since_us, size_t *count);
+};
 
-	struct claim_repository claims;
-	struct dead_letter_repository dead; /* its FAILED rows; without put */
+/* The head of each adapter's own repository. */
+struct outbox_repository {
+	const struct outbox_repository_ops *ops;
+	const struct claim_repository *claims;
+	const struct dead_letter_repository *dead; /* its FAILED rows; without put */
 };
 
 #endif

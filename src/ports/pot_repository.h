@@ -41,7 +41,7 @@ struct pot_row {
 struct pot_content {
 	int32_t pot_id;
 	bool exists; /* and we have its lock */
-	bool busy;   /* another has its lock, or, with LOCK_SKIP, its row */
+	bool busy;   /* another has its lock, or, with TRANSACTION_SKIP, its row */
 	int32_t max_coins;
 	struct coins coins;
 };
@@ -86,50 +86,62 @@ struct coin_facts {
 	int64_t count;
 };
 
-struct pot_repository {
+struct pot_repository;
+
+struct pot_repository_ops {
 	/*
 	 * In a transaction. Takes the locks of the pots, unique and sorted by id, that are there
 	 * and free, and then reads what is in them.
 	 */
-	QP_MUST_CHECK enum status (*take)(struct session *session, const struct pot_lock *lock,
-		struct pot_content *pots, size_t count);
+	QP_MUST_CHECK enum status (*take)(const struct pot_repository *repository,
+		struct session *session, const struct pot_lock *lock, struct pot_content *pots,
+		size_t count);
 
 	/*
 	 * In a transaction. Writes the changed kinds of pots that take() has taken with this lock,
 	 * sorted by id, and releases them. RERUN: one of them is not held with it; then nothing is
 	 * changed.
 	 */
-	QP_MUST_CHECK enum status (*put)(struct session *session, const struct pot_lock *lock,
+	QP_MUST_CHECK enum status (*put)(const struct pot_repository *repository,
+		struct session *session, const struct pot_lock *lock,
 		const struct pot_change *changes, size_t count);
 
 	/*
 	 * In a transaction. Makes pots of names that are free, unique and sorted by bytes, and
 	 * fills in their ids and times; `exists` is false where the name is taken.
 	 */
-	QP_MUST_CHECK enum status (*create)(
+	QP_MUST_CHECK enum status (*create)(const struct pot_repository *repository,
 		struct session *session, struct pot_row *pots, size_t count);
 
 	/* Outside a transaction, and without any lock: looks pots up by their ids or their names.
 	 * Names are in memory of `arena`. */
-	QP_MUST_CHECK enum status (*find)(
+	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
-	QP_MUST_CHECK enum status (*find_names)(
+	QP_MUST_CHECK enum status (*find_names)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 
 	/* The same for what is in them. */
-	QP_MUST_CHECK enum status (*find_coins)(
+	QP_MUST_CHECK enum status (*find_coins)(const struct pot_repository *repository,
 		struct session *session, struct pot_content *pots, size_t count);
 
 	/* The same for pages; also how many pots there are. */
-	QP_MUST_CHECK enum status (*list)(struct session *session, struct arena *arena,
-		struct pot_page *pages, size_t count, int64_t *total);
+	QP_MUST_CHECK enum status (*list)(const struct pot_repository *repository,
+		struct session *session, struct arena *arena, struct pot_page *pages, size_t count,
+		int64_t *total);
 
 	/* Outside a transaction: a page of all pots, and of all rows of coin, by id
 	 * (page->after_number). */
-	QP_MUST_CHECK enum status (*list_facts)(struct session *session, struct arena *arena,
-		struct row_page *page, struct pot_facts *pots);
-	QP_MUST_CHECK enum status (*list_coins)(struct session *session, struct arena *arena,
-		struct row_page *page, struct coin_facts *coins);
+	QP_MUST_CHECK enum status (*list_facts)(const struct pot_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct pot_facts *pots);
+	QP_MUST_CHECK enum status (*list_coins)(const struct pot_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct coin_facts *coins);
+};
+
+/* The head of each adapter's own repository. */
+struct pot_repository {
+	const struct pot_repository_ops *ops;
 };
 
 /* The place of a denomination among the kinds, COIN_KINDS for one that is none of them. */

@@ -13,19 +13,26 @@ struct sent_message {
 	bool known; /* set by find */
 };
 
-struct sent_repository {
+struct sent_repository;
+
+struct sent_repository_ops {
 	/* In a transaction. */
-	QP_MUST_CHECK enum status (*find)(
+	QP_MUST_CHECK enum status (*find)(const struct sent_repository *repository,
 		struct session *session, struct sent_message *messages, size_t count);
 
 	/* In a transaction: records those that are not known. One that is there already is kept. */
-	QP_MUST_CHECK enum status (*put)(
+	QP_MUST_CHECK enum status (*put)(const struct sent_repository *repository,
 		struct session *session, const struct sent_message *messages, size_t count);
 
 	/* A transaction of its own: forgets up to `limit` messages sent longer than `age_us` ago.
 	 */
-	QP_MUST_CHECK enum status (*sweep)(
+	QP_MUST_CHECK enum status (*sweep)(const struct sent_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
+};
+
+/* The head of each adapter's own repository. */
+struct sent_repository {
+	const struct sent_repository_ops *ops;
 };
 
 #endif

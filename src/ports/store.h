@@ -25,9 +25,17 @@
 #include "base/status.h"
 #include "ports/answer.h"
 
-enum lock_mode {
-	LOCK_WAIT, /* wait a short while for rows that others hold, then LOCK_BUSY */
-	LOCK_SKIP, /* report such rows as busy, wait for nothing */
+/* How a transaction behaves; said when it begins. */
+enum transaction_mode {
+	TRANSACTION_WAIT, /* waits a short while for rows that others hold, then LOCK_BUSY */
+	TRANSACTION_SKIP, /* reports such rows as busy and waits for nothing */
+
+	/*
+	 * Waits, and consists of one verb, which may commit by itself and then returns what
+	 * commit() would return. commit() follows all the same. Use it only where the store's
+	 * `single_saves_a_trip` says that it is worth it.
+	 */
+	TRANSACTION_SINGLE,
 };
 
 enum session_kind { SESSION_WRITE, SESSION_READ };
@@ -86,7 +94,7 @@ struct kept_answer {
 struct session;
 
 struct session_ops {
-	QP_MUST_CHECK enum status (*begin)(struct session *session, enum lock_mode mode);
+	QP_MUST_CHECK enum status (*begin)(struct session *session, enum transaction_mode mode);
 	QP_MUST_CHECK enum status (*commit)(struct session *session);
 	void (*rollback)(struct session *session);
 
@@ -144,6 +152,23 @@ struct session {
 	struct store *store;
 };
 
+/*
+ * What a store keeps, by service. An engine that has no tables for a service leaves it NULL. A
+ * repository works with the sessions of its own store.
+ */
+struct store_repositories {
+	const struct count_repository *counts;
+	const struct limit_repository *limits;
+	const struct sent_repository *sent;
+	const struct entitlement_repository *entitlements;
+	const struct outbox_repository *entitlement_outbox;
+	const struct notification_repository *notifications;
+	const struct pot_repository *pots;
+	const struct message_repository *messages;
+	const struct outbox_repository *dialog_outbox;
+	const struct counter_repository *counters;
+};
+
 struct store_ops {
 	/*
 	 * Connects and applies migrations, in the background where the engine can be away. false:
@@ -183,9 +208,11 @@ struct store_ops {
 /* The head of each adapter's own store. */
 struct store {
 	const struct store_ops *ops;
+	const struct store_repositories *repositories;
 	const char *name;   /* "counts-store": what /readyz and the metrics call it */
 	const char *engine; /* "sqlite", "postgres" */
 	size_t lanes_default;
+	bool single_saves_a_trip; /* TRANSACTION_SINGLE commits in the round trip of its verb */
 };
 
 /* What is behind all texts that begin with `prefix`, of ASCII, in the order of bytes. */

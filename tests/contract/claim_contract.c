@@ -159,14 +159,16 @@ static void end_in_vain(struct fixture *fixture, const char *owner, struct claim
 		claim_of->end = (enum claim_end)i;
 		claim_of->was_ours = true;
 		engine_begin(session);
-		assert_int_equal(
-			fixture->claims->end(session, slice_of(owner), claim_of, 1), STATUS_OK);
+		assert_int_equal(fixture->claims->ops->end(
+					 fixture->claims, session, slice_of(owner), claim_of, 1),
+			STATUS_OK);
 		engine_commit(session);
 		assert_false(claim_of->was_ours);
 	}
 	claim_of->was_ours = true;
 	engine_begin(session);
-	assert_int_equal(fixture->claims->renew(session, &terms, claim_of, 1), STATUS_OK);
+	assert_int_equal(fixture->claims->ops->renew(fixture->claims, session, &terms, claim_of, 1),
+		STATUS_OK);
 	engine_commit(session);
 	assert_false(claim_of->was_ours);
 }
@@ -239,7 +241,9 @@ static void a_renewed_lease_lasts_from_then_on(void **state)
 	engine_shift_us(fixture->engine, LEASE_US - 5 * SECOND_US);
 	session = fixture->engine->session;
 	engine_begin(session);
-	assert_int_equal(fixture->claims->renew(session, &terms, fixture->claim, 1), STATUS_OK);
+	assert_int_equal(
+		fixture->claims->ops->renew(fixture->claims, session, &terms, fixture->claim, 1),
+		STATUS_OK);
 	engine_commit(session);
 	assert_true(fixture->claim[0].was_ours);
 	engine_shift_us(fixture->engine, LEASE_US - 5 * SECOND_US);
@@ -277,8 +281,8 @@ static void a_claim_that_is_rolled_back_was_never_made(void **state)
 	struct claim_terms terms = {.owner = slice_of("me"), .lease_us = LEASE_US, .max = 1};
 
 	engine_begin(session);
-	assert_int_equal(fixture->claims->claim(session, &fixture->engine->arena, &terms,
-				 fixture->claim, &fixture->count),
+	assert_int_equal(fixture->claims->ops->claim(fixture->claims, session,
+				 &fixture->engine->arena, &terms, fixture->claim, &fixture->count),
 		STATUS_OK);
 	assert_int_equal(fixture->count, 1);
 	session->ops->rollback(session);
@@ -298,8 +302,8 @@ static void what_others_are_claiming_is_passed_over(void **state)
 		return; /* whoever has the turn has every row */
 	claim_fixture_put_many(fixture, "row", 3);
 	engine_begin(other);
-	assert_int_equal(
-		fixture->claims->claim(other, &fixture->engine->arena, &terms, theirs, &count),
+	assert_int_equal(fixture->claims->ops->claim(fixture->claims, other,
+				 &fixture->engine->arena, &terms, theirs, &count),
 		STATUS_OK);
 	assert_int_equal(count, 2);
 	assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 1);

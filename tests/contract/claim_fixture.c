@@ -7,7 +7,7 @@
 
 static const struct claim_repository *outbox_claims(const struct engine *engine)
 {
-	return &engine->outbox->claims;
+	return engine->outbox->claims;
 }
 
 enum status claim_fixture_outbox_put(struct engine *engine, struct session *session,
@@ -25,7 +25,7 @@ enum status claim_fixture_outbox_put(struct engine *engine, struct session *sess
 			.payload = slice_make("\x00\xff\x80", 3),
 			.occurred_us = time_us + (int64_t)i,
 		};
-	return engine->outbox->put(session, events, count);
+	return engine->outbox->ops->put(engine->outbox, session, events, count);
 }
 
 #define KEEP_SQL(table)                                                                            \
@@ -47,7 +47,7 @@ const struct subject claims_of_dialog_outbox = OUTBOX("dialog_outbox_events", tr
 
 static const struct claim_repository *notification_claims(const struct engine *engine)
 {
-	return &engine->notifications->claims;
+	return engine->notifications->claims;
 }
 
 static enum status notification_put(struct engine *engine, struct session *session,
@@ -69,7 +69,8 @@ static enum status notification_put(struct engine *engine, struct session *sessi
 			.payload = slice_make("\x00\xff\x80", 3),
 			.occurred_us = time_us + (int64_t)i,
 		};
-	return engine->notifications->put(session, notifications, count);
+	return engine->notifications->ops->put(
+		engine->notifications, session, notifications, count);
 }
 
 const struct subject claims_of_notifications = {
@@ -122,7 +123,9 @@ int64_t claim_fixture_now_us(struct fixture *fixture)
 	int64_t now_us = 0;
 
 	engine_begin(session);
-	assert_int_equal(fixture->engine->entitlements->lock(session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(fixture->engine->entitlements->ops->lock(
+				 fixture->engine->entitlements, session, &row, 1, &now_us),
+		STATUS_OK);
 	session->ops->rollback(session);
 	return now_us;
 }
@@ -155,11 +158,11 @@ enum status claim_fixture_claim_by(struct fixture *fixture, struct session *sess
 	const char *owner, int64_t lease_us, size_t max)
 {
 	struct claim_terms terms = {.owner = slice_of(owner), .lease_us = lease_us, .max = max};
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = fixture->claims->claim(
-			session, &fixture->engine->arena, &terms, fixture->claim, &fixture->count);
+		status = fixture->claims->ops->claim(fixture->claims, session,
+			&fixture->engine->arena, &terms, fixture->claim, &fixture->count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -178,8 +181,8 @@ void claim_fixture_end(struct fixture *fixture, const char *owner)
 	for (size_t i = 0; i < fixture->count; i++)
 		fixture->claim[i].was_ours = !fixture->claim[i].was_ours;
 	engine_begin(session);
-	assert_int_equal(
-		fixture->claims->end(session, slice_of(owner), fixture->claim, fixture->count),
+	assert_int_equal(fixture->claims->ops->end(fixture->claims, session, slice_of(owner),
+				 fixture->claim, fixture->count),
 		STATUS_OK);
 	engine_commit(session);
 }
@@ -223,6 +226,6 @@ struct claim_stats claim_fixture_stats_of(struct fixture *fixture)
 	struct session *session = engine_session(fixture->engine, SESSION_READ);
 	struct claim_stats stats = {.pending = -1};
 
-	assert_int_equal(fixture->claims->count(session, &stats), STATUS_OK);
+	assert_int_equal(fixture->claims->ops->count(fixture->claims, session, &stats), STATUS_OK);
 	return stats;
 }

@@ -31,7 +31,9 @@ static size_t resend(struct fixture *fixture, int64_t since_us)
 	size_t count = 77;
 
 	engine_begin(session);
-	assert_int_equal(fixture->engine->outbox->resend(session, since_us, &count), STATUS_OK);
+	assert_int_equal(fixture->engine->outbox->ops->resend(
+				 fixture->engine->outbox, session, since_us, &count),
+		STATUS_OK);
 	engine_commit(session);
 	return count;
 }
@@ -67,8 +69,9 @@ static bool resolve(
 	bool found = false;
 
 	engine_begin(session);
-	assert_int_equal(fixture->engine->outbox->dead.resolve(session, slice_of(kind), id, action,
-				 slice_of("wrong item"), &found),
+	assert_int_equal(
+		fixture->engine->outbox->dead->ops->resolve(fixture->engine->outbox->dead, session,
+			slice_of(kind), id, action, slice_of("wrong item"), &found),
 		STATUS_OK);
 	engine_commit(session);
 	return found;
@@ -78,8 +81,9 @@ static int64_t depth(struct fixture *fixture)
 {
 	int64_t count = -1;
 
-	assert_int_equal(
-		fixture->engine->outbox->dead.depth(fixture->engine->session, &count), STATUS_OK);
+	assert_int_equal(fixture->engine->outbox->dead->ops->depth(
+				 fixture->engine->outbox->dead, fixture->engine->session, &count),
+		STATUS_OK);
 	return count;
 }
 
@@ -134,8 +138,9 @@ static void a_resolution_that_is_rolled_back_leaves_no_record(void **state)
 
 	claim_fixture_claim_and_end(fixture, CLAIM_FAILED);
 	engine_begin(session);
-	assert_int_equal(fixture->engine->outbox->dead.resolve(session, slice_of("outbox"), id,
-				 DEAD_LETTER_DISCARD, slice_of(""), &found),
+	assert_int_equal(
+		fixture->engine->outbox->dead->ops->resolve(fixture->engine->outbox->dead, session,
+			slice_of("outbox"), id, DEAD_LETTER_DISCARD, slice_of(""), &found),
 		STATUS_OK);
 	session->ops->rollback(session);
 	assert_true(found);
@@ -148,7 +153,7 @@ static void a_resolution_that_is_rolled_back_leaves_no_record(void **state)
 static void failed_events_are_listed_by_id_page_by_page(void **state)
 {
 	struct fixture *fixture = *state;
-	const struct dead_letter_repository *dead = &fixture->engine->outbox->dead;
+	const struct dead_letter_repository *dead = fixture->engine->outbox->dead;
 	struct session *session = engine_session(fixture->engine, SESSION_READ);
 	struct dead_letter_page page = {.kind = slice_of("outbox"), .limit = 3};
 	struct dead_letter letters[3];
@@ -164,8 +169,8 @@ static void failed_events_are_listed_by_id_page_by_page(void **state)
 	}
 	claim_fixture_end(fixture, "me");
 	do {
-		assert_int_equal(
-			dead->list(session, &fixture->engine->arena, &page, letters, &count),
+		assert_int_equal(dead->ops->list(dead, session, &fixture->engine->arena, &page,
+					 letters, &count),
 			STATUS_OK);
 		for (size_t i = 0; i < count; i++) {
 			assert_true(slice_compare(letters[i].id, page.after) > 0);
@@ -179,7 +184,8 @@ static void failed_events_are_listed_by_id_page_by_page(void **state)
 	assert_int_equal(seen, 7);
 	page = (struct dead_letter_page){.kind = slice_of("poison"), .limit = 3};
 	assert_int_equal(
-		dead->list(session, &fixture->engine->arena, &page, letters, &count), STATUS_OK);
+		dead->ops->list(dead, session, &fixture->engine->arena, &page, letters, &count),
+		STATUS_OK);
 	assert_int_equal(count, 0);
 }
 
@@ -187,8 +193,9 @@ static bool find(struct fixture *fixture, struct slice id, struct dead_letter *l
 {
 	bool found = false;
 
-	assert_int_equal(fixture->engine->outbox->dead.find(fixture->engine->session,
-				 &fixture->engine->arena, slice_of("outbox"), id, letter, &found),
+	assert_int_equal(fixture->engine->outbox->dead->ops->find(fixture->engine->outbox->dead,
+				 fixture->engine->session, &fixture->engine->arena,
+				 slice_of("outbox"), id, letter, &found),
 		STATUS_OK);
 	return found;
 }

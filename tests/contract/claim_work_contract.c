@@ -30,12 +30,13 @@ static size_t work_once(struct worker *worker)
 	size_t count = 0;
 
 	arena_reset(&worker->arena);
-	if (session->ops->begin(session, LOCK_WAIT) != STATUS_OK ||
-		claims->claim(session, &worker->arena, &terms, got, &count) != STATUS_OK ||
+	if (session->ops->begin(session, TRANSACTION_WAIT) != STATUS_OK ||
+		claims->ops->claim(claims, session, &worker->arena, &terms, got, &count) !=
+			STATUS_OK ||
 		session->ops->commit(session) != STATUS_OK)
 		return 1;
-	if (session->ops->begin(session, LOCK_WAIT) != STATUS_OK ||
-		claims->end(session, terms.owner, got, count) != STATUS_OK ||
+	if (session->ops->begin(session, TRANSACTION_WAIT) != STATUS_OK ||
+		claims->ops->end(claims, session, terms.owner, got, count) != STATUS_OK ||
 		session->ops->commit(session) != STATUS_OK)
 		return 1;
 	for (size_t i = 0; i < count; i++) {
@@ -117,11 +118,17 @@ static void sweep_deletes_what_is_done_for_longer_than_told(void **state)
 	claim_fixture_put_many(fixture, "row", 6);
 	assert_int_equal(claim_fixture_claim_by(fixture, session, "me", LEASE_US, 4), STATUS_OK);
 	claim_fixture_end(fixture, "me");
-	assert_int_equal(fixture->claims->sweep(session, MINUTE_US, 100, &deleted), STATUS_OK);
+	assert_int_equal(
+		fixture->claims->ops->sweep(fixture->claims, session, MINUTE_US, 100, &deleted),
+		STATUS_OK);
 	assert_int_equal(deleted, 0);
-	assert_int_equal(fixture->claims->sweep(session, -SECOND_US, 3, &deleted), STATUS_OK);
+	assert_int_equal(
+		fixture->claims->ops->sweep(fixture->claims, session, -SECOND_US, 3, &deleted),
+		STATUS_OK);
 	assert_int_equal(deleted, 3);
-	assert_int_equal(fixture->claims->sweep(session, -SECOND_US, 3, &deleted), STATUS_OK);
+	assert_int_equal(
+		fixture->claims->ops->sweep(fixture->claims, session, -SECOND_US, 3, &deleted),
+		STATUS_OK);
 	assert_int_equal(deleted, 1);
 	assert_int_equal(engine_count(fixture->engine, "%s", fixture->subject->table), 2);
 	assert_true(claim_fixture_stats_of(fixture).pending == 2);
@@ -136,11 +143,13 @@ static void sweep_takes_what_was_given_up_too(void **state)
 		return; /* an outbox keeps them for its operator */
 	claim_fixture_put_one(fixture);
 	claim_fixture_claim_and_end(fixture, CLAIM_FAILED);
-	assert_int_equal(fixture->claims->sweep(fixture->engine->session, MINUTE_US, 9, &deleted),
+	assert_int_equal(fixture->claims->ops->sweep(
+				 fixture->claims, fixture->engine->session, MINUTE_US, 9, &deleted),
 		STATUS_OK);
 	assert_int_equal(deleted, 0);
 	engine_shift_us(fixture->engine, 2 * MINUTE_US);
-	assert_int_equal(fixture->claims->sweep(fixture->engine->session, MINUTE_US, 9, &deleted),
+	assert_int_equal(fixture->claims->ops->sweep(
+				 fixture->claims, fixture->engine->session, MINUTE_US, 9, &deleted),
 		STATUS_OK);
 	assert_int_equal(deleted, 1);
 }
@@ -188,15 +197,18 @@ static void work_on_all_statements(struct fixture *fixture, const char *name)
 		claim_fixture_put_many(fixture, text, 50);
 		assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 50);
 		engine_begin(session);
-		assert_int_equal(
-			fixture->claims->renew(session, &terms, fixture->claim, 50), STATUS_OK);
+		assert_int_equal(fixture->claims->ops->renew(
+					 fixture->claims, session, &terms, fixture->claim, 50),
+			STATUS_OK);
 		engine_commit(session);
 		claim_fixture_end(fixture, "me");
 		assert_true(claim_fixture_stats_of(fixture).pending == 0);
-		assert_int_equal(
-			fixture->claims->sweep(session, MINUTE_US, 50, &deleted), STATUS_OK);
-		assert_int_equal(
-			fixture->claims->sweep(session, -SECOND_US, 50, &deleted), STATUS_OK);
+		assert_int_equal(fixture->claims->ops->sweep(
+					 fixture->claims, session, MINUTE_US, 50, &deleted),
+			STATUS_OK);
+		assert_int_equal(fixture->claims->ops->sweep(
+					 fixture->claims, session, -SECOND_US, 50, &deleted),
+			STATUS_OK);
 		assert_int_equal(deleted, 50);
 	}
 }

@@ -55,7 +55,9 @@ static void model_add(struct model *model, struct count_row *rows)
 
 	for (size_t i = 0; i < count; i++)
 		additions[i] = one_count_addition(rows[picked[i]].item_id, model_value(model));
-	assert_int_equal(model->engine->counts->add(model->session, additions, count), STATUS_OK);
+	assert_int_equal(model->engine->counts->ops->add(
+				 model->engine->counts, model->session, additions, count),
+		STATUS_OK);
 	for (size_t i = 0; i < count; i++) {
 		struct count_row *row = &rows[picked[i]];
 		int64_t value;
@@ -90,8 +92,9 @@ static void model_edit(struct model *model, struct count_row *rows)
 
 	for (size_t i = 0; i < count; i++)
 		locked[i] = (struct count_row){.item_id = rows[picked[i]].item_id};
-	assert_int_equal(
-		model->engine->counts->lock(model->session, locked, count, &now_us), STATUS_OK);
+	assert_int_equal(model->engine->counts->ops->lock(
+				 model->engine->counts, model->session, locked, count, &now_us),
+		STATUS_OK);
 	for (size_t i = 0; i < count; i++) {
 		struct count_row *row = &rows[picked[i]];
 
@@ -99,8 +102,9 @@ static void model_edit(struct model *model, struct count_row *rows)
 		assert_true(!row->exists || locked[i].value == row->value);
 		edits[i] = model_edit_one(model, row);
 	}
-	assert_int_equal(
-		model->engine->counts->edit(model->session, edits, count, now_us), STATUS_OK);
+	assert_int_equal(model->engine->counts->ops->edit(
+				 model->engine->counts, model->session, edits, count, now_us),
+		STATUS_OK);
 }
 
 static void model_compare(struct model *model)
@@ -108,7 +112,9 @@ static void model_compare(struct model *model)
 	struct count_row found[MODEL_ROWS];
 
 	memcpy(found, model->rows, sizeof(found));
-	assert_int_equal(model->engine->counts->find(model->reader, found, MODEL_ROWS), STATUS_OK);
+	assert_int_equal(model->engine->counts->ops->find(
+				 model->engine->counts, model->reader, found, MODEL_ROWS),
+		STATUS_OK);
 	for (size_t i = 0; i < MODEL_ROWS; i++) {
 		assert_int_equal(found[i].exists, model->rows[i].exists);
 		assert_true(!found[i].exists || found[i].value == model->rows[i].value);
@@ -181,7 +187,7 @@ static void run_transaction(struct adder *adder)
 	for (int i = 0; i < SHARED_ROWS; i++)
 		steps[i] = (int64_t)dice_below(&adder->dice, 7) - 3;
 	do {
-		status = session->ops->begin(session, LOCK_WAIT);
+		status = session->ops->begin(session, TRANSACTION_WAIT);
 		if (status == STATUS_OK)
 			status = adder->work(adder, steps);
 		if (status == STATUS_OK)
@@ -211,7 +217,8 @@ static enum status add_steps(struct adder *adder, const int64_t *steps)
 		if (steps[i] != 0)
 			additions[count++] = one_count_addition(adder->ids[i], steps[i]);
 	}
-	return adder->engine->counts->add(adder->session, additions, count);
+	return adder->engine->counts->ops->add(
+		adder->engine->counts, adder->session, additions, count);
 }
 
 /* Reads, decides, writes: the first to come inserts the row. */
@@ -224,14 +231,16 @@ static enum status lock_and_edit(struct adder *adder, const int64_t *steps)
 
 	for (int i = 0; i < SHARED_ROWS; i++)
 		rows[i] = (struct count_row){.item_id = adder->ids[i]};
-	status = adder->engine->counts->lock(adder->session, rows, SHARED_ROWS, &now_us);
+	status = adder->engine->counts->ops->lock(
+		adder->engine->counts, adder->session, rows, SHARED_ROWS, &now_us);
 	if (status != STATUS_OK)
 		return status;
 	for (int i = 0; i < SHARED_ROWS; i++)
 		edits[i] = (struct count_edit){.item_id = rows[i].item_id,
 			.kind = rows[i].exists ? COUNT_UPDATE : COUNT_INSERT,
 			.value = (rows[i].exists ? rows[i].value : 0) + steps[i]};
-	return adder->engine->counts->edit(adder->session, edits, SHARED_ROWS, now_us);
+	return adder->engine->counts->ops->edit(
+		adder->engine->counts, adder->session, edits, SHARED_ROWS, now_us);
 }
 
 static void run_threads(struct engine *engine, const struct slice *ids,
@@ -297,7 +306,8 @@ static enum status move_steps(struct adder *adder, const int64_t *steps)
 		sum += step;
 		additions[i] = one_count_addition(adder->ids[i], step);
 	}
-	return adder->engine->counts->add(adder->session, additions, SHARED_ROWS);
+	return adder->engine->counts->ops->add(
+		adder->engine->counts, adder->session, additions, SHARED_ROWS);
 }
 
 static void a_find_is_one_view(void **state)
@@ -319,7 +329,9 @@ static void a_find_is_one_view(void **state)
 	for (int round = 0; round < TRANSACTIONS; round++) {
 		int64_t sum = 0;
 
-		assert_int_equal(engine->counts->find(reader, rows, SHARED_ROWS), STATUS_OK);
+		assert_int_equal(
+			engine->counts->ops->find(engine->counts, reader, rows, SHARED_ROWS),
+			STATUS_OK);
 		for (int i = 0; i < SHARED_ROWS; i++)
 			sum += rows[i].value;
 		assert_int_equal(sum, 0);

@@ -17,7 +17,8 @@ static void add_tells_the_new_value(void **state)
 		one_count_addition(one_count_new(engine, "b", -5), -37)};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, additions, 2), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, additions, 2), STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(additions[0].applied && additions[0].value == 42);
 	assert_true(additions[1].applied && additions[1].value == -42);
@@ -34,7 +35,8 @@ static void add_leaves_out_what_is_missing(void **state)
 
 	additions[0].applied = true; /* what stood there before does not matter */
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, additions, 3), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, additions, 3), STATUS_OK);
 	engine_commit(engine->session);
 	assert_false(additions[0].applied);
 	assert_true(additions[1].applied);
@@ -48,7 +50,8 @@ static bool try_bounds(struct engine *engine, struct slice id, int64_t least, in
 	struct count_addition addition = {.item_id = id, .sum = 1, .least = least, .most = most};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, &addition, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	return addition.applied;
 }
@@ -77,7 +80,8 @@ static void add_reaches_both_ends_and_no_further(void **state)
 		one_count_addition(one_count_new(engine, "d", INT64_MIN), -1)};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, additions, 4), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, additions, 4), STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(additions[0].applied && additions[0].value == INT64_MAX);
 	assert_false(additions[1].applied);
@@ -93,7 +97,8 @@ static void assert_poison(struct engine *engine, struct slice good, struct slice
 		{.item_id = bad, .sum = sum, .least = INT64_MIN, .most = INT64_MAX}};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, additions, 2), STATUS_POISON);
+	assert_int_equal(engine->counts->ops->add(engine->counts, engine->session, additions, 2),
+		STATUS_POISON);
 	one_count_assert_value(engine, good, 0);
 }
 
@@ -121,27 +126,30 @@ static void add_moves_the_time_of_the_row(void **state)
 
 	assert_int_equal(one_count_find(engine, engine->session, row.item_id).updated_us, 1000);
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->lock(engine->session, &row, 1, &now_us), STATUS_OK);
-	assert_int_equal(engine->counts->add(engine->session, &addition, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, &row, 1, &now_us),
+		STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(one_count_find(engine, engine->session, row.item_id).updated_us >= now_us);
 }
 
-/* ---- add alone --------------------------------------------------------------------------- */
+/* ---- single statements ------------------------------------------------------------------- */
 
 /* A session that was idle does it with a BEGIN, so it is used first. */
 static void begin_in_use(struct engine *engine)
 {
 	one_count_assert_missing(engine, engine_name(engine, "nothing"));
-	engine_begin(engine->session);
+	engine_begin_mode(engine->session, TRANSACTION_SINGLE);
 }
 
-static enum status add_alone(struct engine *engine, struct count_addition *additions, size_t count)
+static enum status add(struct engine *engine, struct count_addition *additions, size_t count)
 {
-	return engine->counts->add_alone(engine->session, additions, count);
+	return engine->counts->ops->add(engine->counts, engine->session, additions, count);
 }
 
-static void an_addition_alone_is_there_before_commit(void **state)
+static void a_single_addition_is_there_before_commit(void **state)
 {
 	struct engine *engine = *state;
 	struct session *reader = engine_session(engine, SESSION_READ);
@@ -149,7 +157,7 @@ static void an_addition_alone_is_there_before_commit(void **state)
 		one_count_addition(engine_name(engine, "b"), 1)};
 
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, additions, 2), STATUS_OK);
+	assert_int_equal(add(engine, additions, 2), STATUS_OK);
 	assert_true(additions[0].applied && additions[0].value == 42);
 	assert_false(additions[1].applied);
 	assert_int_equal(one_count_find(engine, reader, additions[0].item_id).value, 42);
@@ -157,32 +165,18 @@ static void an_addition_alone_is_there_before_commit(void **state)
 	one_count_assert_value(engine, additions[0].item_id, 42);
 }
 
-static void a_rollback_does_not_undo_an_addition_alone(void **state)
+static void a_rollback_does_not_undo_a_single_addition(void **state)
 {
 	struct engine *engine = *state;
 	struct count_addition addition = one_count_addition(one_count_new(engine, "a", 5), 37);
 
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	assert_int_equal(add(engine, &addition, 1), STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	one_count_assert_value(engine, addition.item_id, 42);
 }
 
-static void an_addition_after_something_else_is_not_alone(void **state)
-{
-	struct engine *engine = *state;
-	struct count_row row = {.item_id = one_count_new(engine, "a", 5)};
-	struct count_addition addition = one_count_addition(row.item_id, 37);
-	int64_t now_us;
-
-	begin_in_use(engine);
-	assert_int_equal(engine->counts->lock(engine->session, &row, 1, &now_us), STATUS_OK);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
-	engine->session->ops->rollback(engine->session);
-	one_count_assert_value(engine, row.item_id, 5);
-}
-
-static void an_addition_alone_that_is_refused_applies_nothing(void **state)
+static void a_single_addition_that_is_refused_applies_nothing(void **state)
 {
 	struct engine *engine = *state;
 	struct count_addition additions[2] = {one_count_addition(one_count_new(engine, "a", 0), 1),
@@ -192,12 +186,12 @@ static void an_addition_alone_that_is_refused_applies_nothing(void **state)
 			.most = INT64_MAX}};
 
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, additions, 2), STATUS_POISON);
+	assert_int_equal(add(engine, additions, 2), STATUS_POISON);
 	one_count_assert_value(engine, additions[0].item_id, 0);
 	one_count_assert_value(engine, additions[1].item_id, INT64_MAX);
 }
 
-static void an_addition_alone_to_a_row_that_is_held_applies_nothing(void **state)
+static void a_single_addition_to_a_row_that_is_held_applies_nothing(void **state)
 {
 	struct engine *engine = *state;
 	struct count_addition additions[2] = {one_count_addition(one_count_new(engine, "a", 0), 1),
@@ -208,9 +202,10 @@ static void an_addition_alone_to_a_row_that_is_held_applies_nothing(void **state
 
 	other = engine_session(engine, SESSION_WRITE);
 	engine_begin(other);
-	assert_int_equal(engine->counts->lock(other, &held, 1, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, other, &held, 1, &now_us), STATUS_OK);
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, additions, 2), STATUS_LOCK_BUSY);
+	assert_int_equal(add(engine, additions, 2), STATUS_LOCK_BUSY);
 	other->ops->rollback(other);
 	one_count_assert_value(engine, additions[0].item_id, 0);
 	one_count_assert_value(engine, additions[1].item_id, 0);
@@ -231,16 +226,16 @@ static void a_session_that_was_ended_before_leaves_no_doubt(void **state)
 
 	begin_in_use(engine);
 	end_sessions(engine);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_RERUN);
+	assert_int_equal(add(engine, &addition, 1), STATUS_RERUN);
 	one_count_assert_value(engine, addition.item_id, 5);
-	engine_begin(engine->session);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	engine_begin_mode(engine->session, TRANSACTION_SINGLE);
+	assert_int_equal(add(engine, &addition, 1), STATUS_OK);
 	engine_commit(engine->session);
 	one_count_assert_value(engine, addition.item_id, 42);
 }
 
 /* The server's word on the commit comes where the end of the round is expected. */
-static void an_addition_alone_whose_commit_fails_is_of_unknown_outcome(void **state)
+static void a_single_addition_whose_commit_fails_is_of_unknown_outcome(void **state)
 {
 	struct engine *engine = *state;
 	struct count_addition addition = one_count_addition(one_count_new(engine, "a", 5), 37);
@@ -253,11 +248,11 @@ static void an_addition_alone_whose_commit_fails_is_of_unknown_outcome(void **st
 		"EXECUTE FUNCTION refuse()",
 		(int)addition.item_id.len, addition.item_id.data);
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OUTCOME_UNKNOWN);
+	assert_int_equal(add(engine, &addition, 1), STATUS_OUTCOME_UNKNOWN);
 	engine_execute(engine, "DROP FUNCTION refuse CASCADE");
 	one_count_assert_value(engine, addition.item_id, 5);
 	begin_in_use(engine);
-	assert_int_equal(add_alone(engine, &addition, 1), STATUS_OK);
+	assert_int_equal(add(engine, &addition, 1), STATUS_OK);
 	engine_commit(engine->session);
 	one_count_assert_value(engine, addition.item_id, 42);
 }
@@ -274,7 +269,9 @@ static void lock_tells_what_is_there_and_the_time(void **state)
 
 	rows[0].busy = true;
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->lock(engine->session, rows, 3, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, rows, 3, &now_us),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_false(rows[0].exists || rows[0].busy);
 	assert_true(rows[1].exists && !rows[1].busy);
@@ -290,8 +287,10 @@ static void skipping_locks_finds_free_rows_too(void **state)
 	struct count_row row = {.item_id = one_count_new(engine, "a", 42), .busy = true};
 	int64_t now_us;
 
-	assert_int_equal(engine->session->ops->begin(engine->session, LOCK_SKIP), STATUS_OK);
-	assert_int_equal(engine->counts->lock(engine->session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(engine->session->ops->begin(engine->session, TRANSACTION_SKIP), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, &row, 1, &now_us),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(row.exists && !row.busy && row.value == 42);
 }
@@ -306,7 +305,9 @@ static void edit_inserts_updates_and_deletes(void **state)
 		{.item_id = engine_name(engine, "c"), .kind = COUNT_INSERT, .value = INT64_MAX}};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->edit(engine->session, edits, 3, 123456), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->edit(engine->counts, engine->session, edits, 3, 123456),
+		STATUS_OK);
 	engine_commit(engine->session);
 	one_count_assert_value(engine, edits[0].item_id, INT64_MIN);
 	one_count_assert_missing(engine, edits[1].item_id);
@@ -327,7 +328,8 @@ static void inserting_what_exists_is_a_rerun_and_nothing_is_applied(void **state
 		{.item_id = engine_name(engine, "c"), .kind = COUNT_INSERT, .value = 9}};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->edit(engine->session, edits, 3, 0), STATUS_RERUN);
+	assert_int_equal(engine->counts->ops->edit(engine->counts, engine->session, edits, 3, 0),
+		STATUS_RERUN);
 	one_count_assert_missing(engine, edits[0].item_id);
 	one_count_assert_value(engine, taken, 1);
 	one_count_assert_missing(engine, edits[2].item_id);
@@ -340,12 +342,13 @@ static void empty_batches_are_fine(void **state)
 	int64_t now_us = 0;
 
 	engine_begin(session);
-	assert_int_equal(engine->counts->add(session, NULL, 0), STATUS_OK);
-	assert_int_equal(engine->counts->lock(session, NULL, 0, &now_us), STATUS_OK);
-	assert_int_equal(engine->counts->edit(session, NULL, 0, 0), STATUS_OK);
+	assert_int_equal(engine->counts->ops->add(engine->counts, session, NULL, 0), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, session, NULL, 0, &now_us), STATUS_OK);
+	assert_int_equal(engine->counts->ops->edit(engine->counts, session, NULL, 0, 0), STATUS_OK);
 	engine_commit(session);
 	assert_true(now_us > 0);
-	assert_int_equal(engine->counts->find(session, NULL, 0), STATUS_OK);
+	assert_int_equal(engine->counts->ops->find(engine->counts, session, NULL, 0), STATUS_OK);
 }
 
 /* ---- what other sessions see ------------------------------------------------------------- */
@@ -358,7 +361,8 @@ static void rollback_undoes_every_kind_of_change(void **state)
 	struct count_addition addition = one_count_addition(a, 1);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, &addition, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
 	assert_int_equal(one_count_edit(engine, b, COUNT_UPDATE, 9), STATUS_OK);
 	assert_int_equal(one_count_edit(engine, c, COUNT_DELETE, 0), STATUS_OK);
 	assert_int_equal(one_count_edit(engine, d, COUNT_INSERT, 9), STATUS_OK);
@@ -377,8 +381,11 @@ static void a_transaction_sees_its_own_changes(void **state)
 	int64_t now_us;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, &addition, 1), STATUS_OK);
-	assert_int_equal(engine->counts->lock(engine->session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, &row, 1, &now_us),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_int_equal(row.value, 2);
 }
@@ -392,7 +399,8 @@ static void a_read_session_sees_only_what_is_committed(void **state)
 	struct count_addition addition = one_count_addition(id, 1);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->add(engine->session, &addition, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
 	assert_int_equal(one_count_edit(engine, inserted, COUNT_INSERT, 9), STATUS_OK);
 	assert_int_equal(one_count_find(engine, reader, id).value, 1);
 	assert_false(one_count_find(engine, reader, inserted).exists);
@@ -413,11 +421,16 @@ static void what_another_session_holds_is_busy(void **state)
 		skip_because("begin() itself waits for the one writer, so nobody else holds a row");
 	other = engine_session(engine, SESSION_WRITE);
 	engine_begin(other);
-	assert_int_equal(engine->counts->lock(other, &rows[0], 1, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, other, &rows[0], 1, &now_us), STATUS_OK);
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->lock(engine->session, rows, 2, &now_us), STATUS_LOCK_BUSY);
-	assert_int_equal(engine->session->ops->begin(engine->session, LOCK_SKIP), STATUS_OK);
-	assert_int_equal(engine->counts->lock(engine->session, rows, 2, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, rows, 2, &now_us),
+		STATUS_LOCK_BUSY);
+	assert_int_equal(engine->session->ops->begin(engine->session, TRANSACTION_SKIP), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->lock(engine->counts, engine->session, rows, 2, &now_us),
+		STATUS_OK);
 	engine_commit(engine->session);
 	other->ops->rollback(other);
 	assert_true(rows[0].busy && !rows[0].exists);
@@ -467,8 +480,12 @@ static void ids_are_bytes_and_nothing_else(void **state)
 		additions[i] = one_count_addition(odd_names[i], 1);
 	}
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->edit(engine->session, edits, ODD_NAMES, 0), STATUS_OK);
-	assert_int_equal(engine->counts->add(engine->session, additions, ODD_NAMES), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->edit(engine->counts, engine->session, edits, ODD_NAMES, 0),
+		STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, engine->session, additions, ODD_NAMES),
+		STATUS_OK);
 	engine_commit(engine->session);
 	for (size_t i = 0; i < ODD_NAMES; i++) {
 		assert_int_equal(additions[i].value, i * 10 + 1);
@@ -497,20 +514,19 @@ int main(void)
 		ENGINE_TEST(ids_are_bytes_and_nothing_else),
 	};
 
-	const struct CMUnitTest alone_tests[] = {
-		ENGINE_TEST(an_addition_alone_is_there_before_commit),
-		ENGINE_TEST(a_rollback_does_not_undo_an_addition_alone),
-		ENGINE_TEST(an_addition_after_something_else_is_not_alone),
-		ENGINE_TEST(an_addition_alone_that_is_refused_applies_nothing),
-		ENGINE_TEST(an_addition_alone_to_a_row_that_is_held_applies_nothing),
+	const struct CMUnitTest single_tests[] = {
+		ENGINE_TEST(a_single_addition_is_there_before_commit),
+		ENGINE_TEST(a_rollback_does_not_undo_a_single_addition),
+		ENGINE_TEST(a_single_addition_that_is_refused_applies_nothing),
+		ENGINE_TEST(a_single_addition_to_a_row_that_is_held_applies_nothing),
 		ENGINE_TEST(a_session_that_was_ended_before_leaves_no_doubt),
-		ENGINE_TEST(an_addition_alone_whose_commit_fails_is_of_unknown_outcome),
+		ENGINE_TEST(a_single_addition_whose_commit_fails_is_of_unknown_outcome),
 	};
 	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL) +
 		     count_model_tests();
 
 	if (engine_is_a_server())
 		failed += cmocka_run_group_tests_name(
-			"count_repository, additions alone", alone_tests, NULL, NULL);
+			"count_repository, single statements", single_tests, NULL, NULL);
 	return failed;
 }

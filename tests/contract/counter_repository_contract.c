@@ -26,10 +26,10 @@ static struct counter_message message_of(
 static enum status put_by(struct engine *engine, struct session *session,
 	const struct counter_message *messages, size_t count)
 {
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = engine->counters->put(session, messages, count);
+		status = engine->counters->ops->put(engine->counters, session, messages, count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -45,7 +45,9 @@ static struct counter_message find_message(struct engine *engine, const char *us
 	struct counter_message message = message_of(engine, user, id, false);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counters->lock(engine->session, &message, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counters->ops->lock(engine->counters, engine->session, &message, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 	return message;
 }
@@ -58,10 +60,10 @@ static struct counter_row row_of(struct engine *engine, const char *user, int64_
 static enum status add_by(
 	struct engine *engine, struct session *session, struct counter_row *rows, size_t count)
 {
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = engine->counters->add(session, rows, count);
+		status = engine->counters->ops->add(engine->counters, session, rows, count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -77,8 +79,9 @@ static struct counter_row find(struct engine *engine, const char *user)
 {
 	struct counter_row row = row_of(engine, user, 0);
 
-	assert_int_equal(
-		engine->counters->find(engine_session(engine, SESSION_READ), &row, 1), STATUS_OK);
+	assert_int_equal(engine->counters->ops->find(
+				 engine->counters, engine_session(engine, SESSION_READ), &row, 1),
+		STATUS_OK);
 	return row;
 }
 
@@ -111,13 +114,16 @@ static void put_reads_what_exists_and_makes_the_new_together(void **state)
 
 	put(engine, "ann", "m2", false);
 	engine_begin(engine->session);
-	assert_int_equal(engine->counters->lock(engine->session, messages, 3), STATUS_OK);
+	assert_int_equal(
+		engine->counters->ops->lock(engine->counters, engine->session, messages, 3),
+		STATUS_OK);
 	assert_true(!messages[0].exists && messages[1].exists && !messages[2].exists);
 	for (size_t i = 0; i < 3; i++) {
 		messages[i].is_read = true;
 		messages[i].event_us = START_US + (int64_t)i + 1;
 	}
-	assert_int_equal(engine->counters->put(engine->session, messages, 3), STATUS_OK);
+	assert_int_equal(engine->counters->ops->put(engine->counters, engine->session, messages, 3),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(find_message(engine, "ann", "m1").is_read);
 	assert_true(find_message(engine, "ann", "m2").is_read);
@@ -138,13 +144,17 @@ static void put_of_what_another_session_has_made_or_read_is_rerun(void **state)
 		struct counter_message theirs;
 
 		engine_begin(engine->session);
-		assert_int_equal(engine->counters->lock(engine->session, &message, 1), STATUS_OK);
+		assert_int_equal(
+			engine->counters->ops->lock(engine->counters, engine->session, &message, 1),
+			STATUS_OK);
 		assert_true(message.exists == (i == 1));
 		theirs = message;
 		theirs.is_read = i == 1;
 		assert_int_equal(put_by(engine, other, &theirs, 1), STATUS_OK);
 		message.is_read = i == 1;
-		assert_int_equal(engine->counters->put(engine->session, &message, 1), STATUS_RERUN);
+		assert_int_equal(
+			engine->counters->ops->put(engine->counters, engine->session, &message, 1),
+			STATUS_RERUN);
 	}
 	assert_true(find_message(engine, "ann", "m1").is_read);
 }
@@ -153,8 +163,9 @@ static size_t sweep(struct engine *engine, size_t limit)
 {
 	size_t deleted = 0;
 
-	assert_int_equal(
-		engine->counters->sweep(engine->session, KEPT_US, limit, &deleted), STATUS_OK);
+	assert_int_equal(engine->counters->ops->sweep(
+				 engine->counters, engine->session, KEPT_US, limit, &deleted),
+		STATUS_OK);
 	return deleted;
 }
 
@@ -194,16 +205,16 @@ static void unread_messages_are_listed_by_id_page_by_page(void **state)
 	put(engine, "ann", "m3", false);
 	put(engine, "ann", "m4", false);
 	put(engine, "bob", "m5", false);
-	assert_int_equal(engine->counters->list_unread(
-				 session, &engine->arena, ann, slice_of(""), 2, found, &count),
+	assert_int_equal(engine->counters->ops->list_unread(engine->counters, session,
+				 &engine->arena, ann, slice_of(""), 2, found, &count),
 		STATUS_OK);
 	assert_int_equal(count, 2);
 	assert_true(slice_is(found[0].message_id, "m1"));
 	assert_true(slice_is(found[1].message_id, "m3"));
 	assert_true(slice_equal(found[1].user_id, ann));
 	assert_true(found[1].exists && !found[1].is_read && found[1].event_us == START_US);
-	assert_int_equal(engine->counters->list_unread(session, &engine->arena, ann,
-				 found[1].message_id, 2, found, &count),
+	assert_int_equal(engine->counters->ops->list_unread(engine->counters, session,
+				 &engine->arena, ann, found[1].message_id, 2, found, &count),
 		STATUS_OK);
 	assert_int_equal(count, 1);
 	assert_true(slice_is(found[0].message_id, "m4"));
@@ -263,9 +274,11 @@ static void find_inside_a_transaction_sees_its_own_changes(void **state)
 	struct counter_row row = row_of(engine, "ann", 7);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counters->add(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counters->ops->add(engine->counters, engine->session, &row, 1), STATUS_OK);
 	row.count = 0;
-	assert_int_equal(engine->counters->find(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->counters->ops->find(engine->counters, engine->session, &row, 1), STATUS_OK);
 	assert_true(row.exists && row.count == 7);
 	engine->session->ops->rollback(engine->session);
 	assert_false(find(engine, "ann").exists);
@@ -281,15 +294,15 @@ static void rows_are_listed_by_user_page_by_page(void **state)
 	add(engine, "eve", 3);
 	add(engine, "ann", 1);
 	add(engine, "bob", 2);
-	assert_int_equal(engine->counters->list(
-				 session, &engine->arena, engine_name(engine, ""), 2, rows, &count),
+	assert_int_equal(engine->counters->ops->list(engine->counters, session, &engine->arena,
+				 engine_name(engine, ""), 2, rows, &count),
 		STATUS_OK);
 	assert_int_equal(count, 2);
 	assert_true(slice_equal(rows[0].user_id, engine_name(engine, "ann")));
 	assert_true(rows[0].exists && rows[0].count == 1 && rows[0].version == 1);
 	assert_true(slice_equal(rows[1].user_id, engine_name(engine, "bob")));
-	assert_int_equal(
-		engine->counters->list(session, &engine->arena, rows[1].user_id, 1, rows, &count),
+	assert_int_equal(engine->counters->ops->list(engine->counters, session, &engine->arena,
+				 rows[1].user_id, 1, rows, &count),
 		STATUS_OK);
 	assert_int_equal(count, 1);
 	assert_true(slice_equal(rows[0].user_id, engine_name(engine, "eve")));
@@ -373,7 +386,9 @@ static void nothing_that_sessions_add_at_once_is_lost(void **state)
 	}
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
-	assert_int_equal(engine->counters->find(engine->session, rows, USERS), STATUS_OK);
+	assert_int_equal(
+		engine->counters->ops->find(engine->counters, engine->session, rows, USERS),
+		STATUS_OK);
 	for (int i = 0; i < USERS; i++) {
 		assert_int_equal(rows[i].count,
 			adders[0].added[i] + adders[1].added[i] + adders[2].added[i]);

@@ -8,25 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adapters/store/postgres/postgres_counters.h"
-#include "adapters/store/postgres/postgres_counts.h"
-#include "adapters/store/postgres/postgres_entitlements.h"
-#include "adapters/store/postgres/postgres_limits.h"
-#include "adapters/store/postgres/postgres_messages.h"
-#include "adapters/store/postgres/postgres_notifications.h"
-#include "adapters/store/postgres/postgres_outbox.h"
-#include "adapters/store/postgres/postgres_pots.h"
-#include "adapters/store/postgres/postgres_sent.h"
 #include "adapters/store/postgres/postgres_store.h"
-#include "adapters/store/sqlite/sqlite_counters.h"
-#include "adapters/store/sqlite/sqlite_counts.h"
-#include "adapters/store/sqlite/sqlite_entitlements.h"
-#include "adapters/store/sqlite/sqlite_limits.h"
-#include "adapters/store/sqlite/sqlite_messages.h"
-#include "adapters/store/sqlite/sqlite_notifications.h"
-#include "adapters/store/sqlite/sqlite_outbox.h"
-#include "adapters/store/sqlite/sqlite_pots.h"
-#include "adapters/store/sqlite/sqlite_sent.h"
 #include "adapters/store/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -179,19 +161,17 @@ int engine_setup(void **state)
 	snprintf(engine->prefix, sizeof(engine->prefix), "%08x/", (unsigned)dice_next(&dice));
 	arena_init(&engine->arena, 64 * 1024);
 	engine->path = is_sqlite() ? new_path() : NULL;
-	engine->counts = is_sqlite() ? &sqlite_count_repository : &postgres_count_repository;
-	engine->limits = is_sqlite() ? &sqlite_limit_repository : &postgres_limit_repository;
-	engine->sent = is_sqlite() ? &sqlite_sent_repository : &postgres_sent_repository;
-	engine->entitlements =
-		is_sqlite() ? &sqlite_entitlement_repository : &postgres_entitlement_repository;
-	engine->notifications =
-		is_sqlite() ? &sqlite_notification_repository : &postgres_notification_repository;
-	engine->outbox = is_sqlite() ? &sqlite_entitlement_outbox : &postgres_entitlement_outbox;
-	engine->dialog_outbox = is_sqlite() ? &sqlite_dialog_outbox : &postgres_dialog_outbox;
-	engine->messages = is_sqlite() ? &sqlite_message_repository : &postgres_message_repository;
-	engine->counters = is_sqlite() ? &sqlite_counter_repository : &postgres_counter_repository;
-	engine->pots = is_sqlite() ? &sqlite_pot_repository : &postgres_pot_repository;
 	open_store(engine);
+	engine->counts = engine->store->repositories->counts;
+	engine->limits = engine->store->repositories->limits;
+	engine->sent = engine->store->repositories->sent;
+	engine->entitlements = engine->store->repositories->entitlements;
+	engine->notifications = engine->store->repositories->notifications;
+	engine->outbox = engine->store->repositories->entitlement_outbox;
+	engine->dialog_outbox = engine->store->repositories->dialog_outbox;
+	engine->messages = engine->store->repositories->messages;
+	engine->counters = engine->store->repositories->counters;
+	engine->pots = engine->store->repositories->pots;
 	*state = engine;
 	return 0;
 }
@@ -320,9 +300,14 @@ struct slice engine_uuid(struct engine *engine, const char *text)
 	return arena_copy(&engine->arena, slice_of(uuid));
 }
 
+void engine_begin_mode(struct session *session, enum transaction_mode mode)
+{
+	assert_int_equal(session->ops->begin(session, mode), STATUS_OK);
+}
+
 void engine_begin(struct session *session)
 {
-	assert_int_equal(session->ops->begin(session, LOCK_WAIT), STATUS_OK);
+	engine_begin_mode(session, TRANSACTION_WAIT);
 }
 
 void engine_commit(struct session *session)

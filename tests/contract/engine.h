@@ -108,6 +108,7 @@ struct slice engine_uuid(struct engine *engine, const char *text);
 
 /* Transactions that are expected to succeed. */
 void engine_begin(struct session *session);
+void engine_begin_mode(struct session *session, enum transaction_mode mode);
 void engine_commit(struct session *session);
 
 /* RERUN and LOCK_BUSY are what two sessions at once may get: the caller runs its work again. */

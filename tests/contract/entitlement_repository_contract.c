@@ -21,10 +21,10 @@ static struct entitlement_row row_of(struct engine *engine, const char *user, co
 static enum status put(struct engine *engine, struct session *session,
 	const struct entitlement_row *rows, size_t count)
 {
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = engine->entitlements->put(session, rows, count);
+		status = engine->entitlements->ops->put(engine->entitlements, session, rows, count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -46,8 +46,9 @@ static void list(struct engine *engine, struct entitlement_query *pages, size_t 
 {
 	struct session *session = engine_session(engine, SESSION_READ);
 
-	assert_int_equal(
-		engine->entitlements->list(session, &engine->arena, pages, count), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->list(
+				 engine->entitlements, session, &engine->arena, pages, count),
+		STATUS_OK);
 }
 
 static struct entitlement_row find_one(struct engine *engine, const char *user)
@@ -86,7 +87,9 @@ static void lock_fills_what_exists_and_tells_the_time(void **state)
 	rows[0].exists = true;
 	rows[1].version = 0;
 	engine_begin(engine->session);
-	assert_int_equal(engine->entitlements->lock(engine->session, rows, 3, &now_us), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->lock(
+				 engine->entitlements, engine->session, rows, 3, &now_us),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_false(rows[0].exists);
 	assert_true(rows[1].exists && rows[1].is_active && rows[1].version == 1);
@@ -122,7 +125,9 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 	struct entitlement_row row = row_of(engine, "a", "x");
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->entitlements->put(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_false(find_one(engine, "a").exists);
 }
@@ -184,13 +189,16 @@ static void put_of_a_row_that_another_session_made_first_is_rerun(void **state)
 	if (engine_time_is_ours(engine))
 		return; /* there the other session has to wait for its turn before it can look */
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->entitlements->lock(engine->session, &row, 1, &(int64_t){0}), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->lock(
+				 engine->entitlements, engine->session, &row, 1, &(int64_t){0}),
+		STATUS_OK);
 	row.is_active = true;
 	row.version = 1;
 	assert_int_equal(put(engine, other, &row, 1), STATUS_OK);
 	row.version = 7;
-	assert_int_equal(engine->entitlements->put(engine->session, &row, 1), STATUS_RERUN);
+	assert_int_equal(
+		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
+		STATUS_RERUN);
 	assert_true(find_one(engine, "a").version == 1);
 }
 
@@ -207,12 +215,17 @@ static void a_row_that_another_session_holds_is_waited_for_or_skipped(void **sta
 	put_new(engine, "a", "x");
 	put_new(engine, "a", "y");
 	engine_begin(other);
-	assert_int_equal(engine->entitlements->lock(other, &rows[0], 1, &now_us), STATUS_OK);
-	engine_begin(engine->session);
 	assert_int_equal(
-		engine->entitlements->lock(engine->session, rows, 3, &now_us), STATUS_LOCK_BUSY);
-	assert_int_equal(engine->session->ops->begin(engine->session, LOCK_SKIP), STATUS_OK);
-	assert_int_equal(engine->entitlements->lock(engine->session, rows, 3, &now_us), STATUS_OK);
+		engine->entitlements->ops->lock(engine->entitlements, other, &rows[0], 1, &now_us),
+		STATUS_OK);
+	engine_begin(engine->session);
+	assert_int_equal(engine->entitlements->ops->lock(
+				 engine->entitlements, engine->session, rows, 3, &now_us),
+		STATUS_LOCK_BUSY);
+	assert_int_equal(engine->session->ops->begin(engine->session, TRANSACTION_SKIP), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->lock(
+				 engine->entitlements, engine->session, rows, 3, &now_us),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	other->ops->rollback(other);
 	assert_true(rows[0].busy && !rows[0].exists);
@@ -234,17 +247,17 @@ static bool change_once(const struct changer *changer)
 	struct session *session = changer->session;
 	struct entitlement_row row = {
 		.user_id = slice_of(changer->engine->prefix), .unit = slice_of("x")};
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 	int64_t now_us;
 
 	if (status == STATUS_OK)
-		status = entitlements->lock(session, &row, 1, &now_us);
+		status = entitlements->ops->lock(entitlements, session, &row, 1, &now_us);
 	if (status != STATUS_OK)
 		return false;
 	row.version = row.exists ? row.version + 1 : 1;
 	row.is_active = !row.exists || !row.is_active;
 	row.updated_us = now_us;
-	status = entitlements->put(session, &row, 1);
+	status = entitlements->ops->put(entitlements, session, &row, 1);
 	return status == STATUS_OK && session->ops->commit(session) == STATUS_OK;
 }
 
@@ -292,7 +305,8 @@ static void write_line(struct engine *engine, const char *user, int64_t at_us)
 
 	do { /* what tends the audit may hold it for longer than a line waits */
 		engine_begin(engine->session);
-		status = engine->entitlements->audit(engine->session, &line, 1);
+		status = engine->entitlements->ops->audit(
+			engine->entitlements, engine->session, &line, 1);
 	} while (engine_is_collision(status));
 	assert_int_equal(status, STATUS_OK);
 	engine_commit(engine->session);
@@ -306,7 +320,9 @@ static int64_t lines_of(struct engine *engine, const char *user)
 
 static void tend(struct engine *engine, int keep_months)
 {
-	assert_int_equal(engine->entitlements->tend_audit(engine->session, keep_months), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->tend_audit(
+				 engine->entitlements, engine->session, keep_months),
+		STATUS_OK);
 }
 
 static int64_t now_us(struct engine *engine)
@@ -315,7 +331,9 @@ static int64_t now_us(struct engine *engine)
 	int64_t now_us = 0;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->entitlements->lock(engine->session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(engine->entitlements->ops->lock(
+				 engine->entitlements, engine->session, &row, 1, &now_us),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	return now_us;
 }
@@ -407,7 +425,8 @@ static void *tend_often(void *argument)
 	const struct changer *changer = argument;
 
 	for (int i = 0; i < 20; i++) {
-		enum status status = changer->engine->entitlements->tend_audit(changer->session, 2);
+		enum status status = changer->engine->entitlements->ops->tend_audit(
+			changer->engine->entitlements, changer->session, 2);
 
 		assert_true(status == STATUS_OK || engine_is_collision(status));
 	}

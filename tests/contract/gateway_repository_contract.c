@@ -22,7 +22,8 @@ static struct slice new_limit(struct engine *engine, const char *name)
 	struct limit_row row = row_of(engine_name(engine, name));
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->put(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->put(engine->limits, engine->session, &row, 1), STATUS_OK);
 	engine_commit(engine->session);
 	return row.user_id;
 }
@@ -32,7 +33,9 @@ static struct limit_row find_one(struct engine *engine, struct slice user_id)
 	struct limit_row row = {.user_id = user_id, .exists = true, .busy = true};
 	int64_t now_us = 0;
 
-	assert_int_equal(engine->limits->find(engine->session, &row, 1, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->find(engine->limits, engine->session, &row, 1, &now_us),
+		STATUS_OK);
 	assert_true(now_us > START_US);
 	assert_false(row.busy);
 	return row;
@@ -61,7 +64,9 @@ static void lock_fills_what_exists_and_tells_the_time(void **state)
 	int64_t now_us = 0;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->lock(engine->session, rows, 3, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->lock(engine->limits, engine->session, rows, 3, &now_us),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_false(rows[0].exists);
 	assert_true(rows[1].exists && rows[1].reserved_count == 4);
@@ -80,10 +85,13 @@ static void put_replaces_rows_and_makes_new_ones_together(void **state)
 	rows[1].rate_limit = 7;
 	rows[1].reserved_count = 0;
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->lock(engine->session, &rows[1], 1, &now_us), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->lock(engine->limits, engine->session, &rows[1], 1, &now_us),
+		STATUS_OK);
 	rows[1].rate_limit = 7;
 	rows[1].reserved_count = 0;
-	assert_int_equal(engine->limits->put(engine->session, rows, 2), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->put(engine->limits, engine->session, rows, 2), STATUS_OK);
 	engine_commit(engine->session);
 	assert_int_equal(find_one(engine, known).rate_limit, 7);
 	assert_int_equal(find_one(engine, known).reserved_count, 0);
@@ -96,7 +104,8 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 	struct limit_row row = row_of(engine_name(engine, "a"));
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->put(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->put(engine->limits, engine->session, &row, 1), STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_false(find_one(engine, row.user_id).exists);
 }
@@ -112,7 +121,9 @@ static void settle_counts_in_the_window_it_names_and_in_no_other(void **state)
 	};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->settle(engine->session, settlements, 3), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->settle(engine->limits, engine->session, settlements, 3),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_int_equal(find_one(engine, user_id).current_count, 4);
 	assert_int_equal(find_one(engine, user_id).reserved_count, 2);
@@ -135,16 +146,16 @@ static bool reserve_one(struct reserver *reserver)
 	const struct limit_repository *limits = reserver->engine->limits;
 	struct limit_row row = {.user_id = reserver->user_id};
 	int64_t now_us;
-	enum status status = reserver->session->ops->begin(reserver->session, LOCK_WAIT);
+	enum status status = reserver->session->ops->begin(reserver->session, TRANSACTION_WAIT);
 	bool free_slot;
 
 	if (status == STATUS_OK)
-		status = limits->lock(reserver->session, &row, 1, &now_us);
+		status = limits->ops->lock(limits, reserver->session, &row, 1, &now_us);
 	if (status != STATUS_OK)
 		return false;
 	free_slot = row.reserved_count < ROUNDS;
 	row.reserved_count += free_slot;
-	status = limits->put(reserver->session, &row, 1);
+	status = limits->ops->put(limits, reserver->session, &row, 1);
 	if (status == STATUS_OK)
 		status = reserver->session->ops->commit(reserver->session);
 	reserver->granted += status == STATUS_OK && free_slot;
@@ -184,7 +195,8 @@ static void two_sessions_never_grant_one_slot_twice(void **state)
 static void put_sent(struct engine *engine, const struct sent_message *messages, size_t count)
 {
 	engine_begin(engine->session);
-	assert_int_equal(engine->sent->put(engine->session, messages, count), STATUS_OK);
+	assert_int_equal(
+		engine->sent->ops->put(engine->sent, engine->session, messages, count), STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -193,7 +205,8 @@ static bool is_known(struct engine *engine, struct slice id)
 	struct sent_message message = {.message_id = id};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->sent->find(engine->session, &message, 1), STATUS_OK);
+	assert_int_equal(
+		engine->sent->ops->find(engine->sent, engine->session, &message, 1), STATUS_OK);
 	engine_commit(engine->session);
 	return message.known;
 }
@@ -220,7 +233,8 @@ static void find_tells_known_from_unknown_in_one_call(void **state)
 
 	put_sent(engine, &b, 1);
 	engine_begin(engine->session);
-	assert_int_equal(engine->sent->find(engine->session, messages, 3), STATUS_OK);
+	assert_int_equal(
+		engine->sent->ops->find(engine->sent, engine->session, messages, 3), STATUS_OK);
 	engine_commit(engine->session);
 	assert_false(messages[0].known);
 	assert_true(messages[1].known);
@@ -234,11 +248,14 @@ static void sweep_forgets_what_is_older_than_told(void **state)
 	size_t deleted = 77;
 
 	put_sent(engine, &message, 1);
-	assert_int_equal(
-		engine->sent->sweep(engine->session, 3600 * 1000000LL, 1000, &deleted), STATUS_OK);
+	assert_int_equal(engine->sent->ops->sweep(
+				 engine->sent, engine->session, 3600 * 1000000LL, 1000, &deleted),
+		STATUS_OK);
 	assert_int_equal(deleted, 0);
 	assert_true(is_known(engine, message.message_id));
-	assert_int_equal(engine->sent->sweep(engine->session, -1000000, 1000, &deleted), STATUS_OK);
+	assert_int_equal(
+		engine->sent->ops->sweep(engine->sent, engine->session, -1000000, 1000, &deleted),
+		STATUS_OK);
 	assert_true(deleted >= 1);
 	assert_false(is_known(engine, message.message_id));
 }

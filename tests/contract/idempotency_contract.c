@@ -363,7 +363,7 @@ static enum status try_key(
 {
 	struct session *session = racer->session;
 	struct idempotency_record question = idempotency_fixture_question(record);
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	*was_first = false;
 	if (status == STATUS_OK)

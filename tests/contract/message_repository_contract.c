@@ -31,7 +31,9 @@ static struct message message_of(
 static void put(struct engine *engine, const struct message *messages, size_t count)
 {
 	engine_begin(engine->session);
-	assert_int_equal(engine->messages->put(engine->session, messages, count), STATUS_OK);
+	assert_int_equal(
+		engine->messages->ops->put(engine->messages, engine->session, messages, count),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -45,10 +47,10 @@ static void send(struct engine *engine, const char *sender, const char *receiver
 static enum status mark_by(
 	struct engine *engine, struct session *session, struct message_mark *marks, size_t count)
 {
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = engine->messages->mark(session, marks, count);
+		status = engine->messages->ops->mark(engine->messages, session, marks, count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -78,8 +80,9 @@ static void list(struct engine *engine, struct message_query *queries, size_t co
 {
 	struct session *session = engine_session(engine, SESSION_READ);
 
-	assert_int_equal(
-		engine->messages->list(session, &engine->arena, queries, count), STATUS_OK);
+	assert_int_equal(engine->messages->ops->list(
+				 engine->messages, session, &engine->arena, queries, count),
+		STATUS_OK);
 }
 
 static void assert_ids(
@@ -120,7 +123,8 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 	struct message_query query = query_of(engine, "ann", "bob", PAGE);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->messages->put(engine->session, &message, 1), STATUS_OK);
+	assert_int_equal(engine->messages->ops->put(engine->messages, engine->session, &message, 1),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	list(engine, &query, 1);
 	assert_int_equal(query.message_count, 0);
@@ -279,11 +283,12 @@ static void a_row_that_another_session_holds_is_busy(void **state)
 		return;
 	send(engine, "ann", "bob", 1);
 	engine_begin(other);
-	assert_int_equal(engine->messages->mark(other, &held, 1), STATUS_OK);
-	for (enum lock_mode mode = LOCK_WAIT; mode <= LOCK_SKIP; mode++) {
+	assert_int_equal(engine->messages->ops->mark(engine->messages, other, &held, 1), STATUS_OK);
+	for (enum transaction_mode mode = TRANSACTION_WAIT; mode <= TRANSACTION_SKIP; mode++) {
 		assert_int_equal(engine->session->ops->begin(engine->session, mode), STATUS_OK);
 		assert_int_equal(
-			engine->messages->mark(engine->session, &wanted, 1), STATUS_LOCK_BUSY);
+			engine->messages->ops->mark(engine->messages, engine->session, &wanted, 1),
+			STATUS_LOCK_BUSY);
 	}
 	engine_commit(other);
 	wanted = mark(engine, "bob", 1);
@@ -347,8 +352,9 @@ static size_t count_unread(
 {
 	size_t count = 0, ours = 0;
 
-	assert_int_equal(engine->messages->count_unread(engine_session(engine, SESSION_READ),
-				 &engine->arena, after, limit, counts, &count),
+	assert_int_equal(engine->messages->ops->count_unread(engine->messages,
+				 engine_session(engine, SESSION_READ), &engine->arena, after, limit,
+				 counts, &count),
 		STATUS_OK);
 	while (ours < count && slice_starts_with(counts[ours].user_id, engine->prefix))
 		ours++;
@@ -388,8 +394,8 @@ static void unread_messages_of_a_user_are_listed_by_id_page_by_page(void **state
 		send(engine, "bob", "ann", i);
 	send(engine, "ann", "bob", 6);
 	mark(engine, "ann", 2);
-	assert_int_equal(engine->messages->list_unread(
-				 session, &engine->arena, ann, slice_of(""), 3, found, &count),
+	assert_int_equal(engine->messages->ops->list_unread(engine->messages, session,
+				 &engine->arena, ann, slice_of(""), 3, found, &count),
 		STATUS_OK);
 	assert_int_equal(count, 3);
 	assert_true(slice_equal(found[0].id, id_of(engine, 1)));
@@ -397,8 +403,8 @@ static void unread_messages_of_a_user_are_listed_by_id_page_by_page(void **state
 	assert_true(slice_equal(found[1].receiver_id, ann));
 	assert_true(slice_equal(found[1].sender_id, engine_name(engine, "bob")));
 	assert_true(found[1].created_us == START_US + 3);
-	assert_int_equal(engine->messages->list_unread(
-				 session, &engine->arena, ann, found[2].id, 3, found, &count),
+	assert_int_equal(engine->messages->ops->list_unread(engine->messages, session,
+				 &engine->arena, ann, found[2].id, 3, found, &count),
 		STATUS_OK);
 	assert_int_equal(count, 1);
 	assert_true(slice_equal(found[0].id, id_of(engine, 5)));

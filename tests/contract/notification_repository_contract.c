@@ -30,8 +30,9 @@ static struct notification notification_of(struct engine *engine, const char *na
 static void put(struct engine *engine, const struct notification *notifications, size_t count)
 {
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->notifications->put(engine->session, notifications, count), STATUS_OK);
+	assert_int_equal(engine->notifications->ops->put(
+				 engine->notifications, engine->session, notifications, count),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -48,8 +49,9 @@ static size_t list(struct engine *engine, struct notification *notifications, si
 	struct session *session = engine_session(engine, SESSION_READ);
 	size_t count = 77;
 
-	assert_int_equal(engine->notifications->list(session, &engine->arena,
-				 slice_of(engine->prefix), limit, notifications, &count),
+	assert_int_equal(
+		engine->notifications->ops->list(engine->notifications, session, &engine->arena,
+			slice_of(engine->prefix), limit, notifications, &count),
 		STATUS_OK);
 	return count;
 }
@@ -104,7 +106,9 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 	struct notification got;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->notifications->put(engine->session, &notification, 1), STATUS_OK);
+	assert_int_equal(engine->notifications->ops->put(
+				 engine->notifications, engine->session, &notification, 1),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_int_equal(list(engine, &got, 1), 0);
 }
@@ -114,7 +118,7 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 /* Claims everything that is due and ends the one with this id; all others are returned. */
 static enum status try_to_end(struct engine *engine, struct slice id, enum claim_end how)
 {
-	const struct claim_repository *claims = &engine->notifications->claims;
+	const struct claim_repository *claims = engine->notifications->claims;
 	struct claim_terms terms = {
 		.owner = slice_of("me"), .lease_us = 30 * SECOND_US, .max = 100};
 	struct claim got[100];
@@ -122,12 +126,14 @@ static enum status try_to_end(struct engine *engine, struct slice id, enum claim
 
 	engine_begin(engine->session);
 	assert_int_equal(
-		claims->claim(engine->session, &engine->arena, &terms, got, &count), STATUS_OK);
+		claims->ops->claim(claims, engine->session, &engine->arena, &terms, got, &count),
+		STATUS_OK);
 	for (size_t i = 0; i < count; i++) {
 		got[i].end = slice_equal(got[i].id, id) ? how : CLAIM_RETURNED;
 		got[i].error = slice_of("no route to host");
 	}
-	assert_int_equal(claims->end(engine->session, terms.owner, got, count), STATUS_OK);
+	assert_int_equal(
+		claims->ops->end(claims, engine->session, terms.owner, got, count), STATUS_OK);
 	return engine->session->ops->commit(engine->session);
 }
 
@@ -170,8 +176,9 @@ static struct dead_letter poison_of(struct engine *engine, const char *name, con
 static void put_letters(struct engine *engine, const struct dead_letter *letters, size_t count)
 {
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->notifications->dead.put(engine->session, letters, count), STATUS_OK);
+	assert_int_equal(engine->notifications->dead->ops->put(
+				 engine->notifications->dead, engine->session, letters, count),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -190,7 +197,7 @@ static bool find(struct engine *engine, const char *kind, struct slice id, struc
 {
 	bool found = false;
 
-	assert_int_equal(engine->notifications->dead.find(
+	assert_int_equal(engine->notifications->dead->ops->find(engine->notifications->dead,
 				 engine->session, &engine->arena, slice_of(kind), id, got, &found),
 		STATUS_OK);
 	return found;
@@ -202,8 +209,9 @@ static bool resolve(
 	bool found = false;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->notifications->dead.resolve(engine->session, slice_of(kind), id,
-				 action, slice_of("why not"), &found),
+	assert_int_equal(
+		engine->notifications->dead->ops->resolve(engine->notifications->dead,
+			engine->session, slice_of(kind), id, action, slice_of("why not"), &found),
 		STATUS_OK);
 	engine_commit(engine->session);
 	return found;
@@ -270,13 +278,14 @@ static void a_second_letter_for_the_same_is_not_kept(void **state)
 static void letters_are_listed_by_kind_and_id_page_by_page(void **state)
 {
 	struct engine *engine = *state;
+	const struct dead_letter_repository *dead = engine->notifications->dead;
 	struct session *session = engine_session(engine, SESSION_READ);
 	struct dead_letter_page page = {.kind = slice_of("poison"), .limit = 2};
 	struct dead_letter letters[6], got[2];
 	size_t count, ours = 0;
 	int64_t depth = 0, depth_before = 0;
 
-	assert_int_equal(engine->notifications->dead.depth(session, &depth_before), STATUS_OK);
+	assert_int_equal(dead->ops->depth(dead, session, &depth_before), STATUS_OK);
 	for (int i = 0; i < 6; i++) {
 		char name[8];
 
@@ -286,8 +295,7 @@ static void letters_are_listed_by_kind_and_id_page_by_page(void **state)
 	}
 	put_letters(engine, letters, 6);
 	do {
-		assert_int_equal(engine->notifications->dead.list(
-					 session, &engine->arena, &page, got, &count),
+		assert_int_equal(dead->ops->list(dead, session, &engine->arena, &page, got, &count),
 			STATUS_OK);
 		for (size_t i = 0; i < count; i++) {
 			assert_true(slice_compare(got[i].id, page.after) > 0);
@@ -298,7 +306,7 @@ static void letters_are_listed_by_kind_and_id_page_by_page(void **state)
 		}
 	} while (count == 2);
 	assert_int_equal(ours, 5);
-	assert_int_equal(engine->notifications->dead.depth(session, &depth), STATUS_OK);
+	assert_int_equal(dead->ops->depth(dead, session, &depth), STATUS_OK);
 	assert_true(depth == depth_before + 6);
 }
 
@@ -366,8 +374,8 @@ static void a_notification_that_was_swept_can_be_discarded_but_not_replayed(void
 	struct slice id = give_up(engine, "a");
 	size_t deleted = 0;
 
-	assert_int_equal(
-		engine->notifications->claims.sweep(engine->session, -SECOND_US, 1000, &deleted),
+	assert_int_equal(engine->notifications->claims->ops->sweep(engine->notifications->claims,
+				 engine->session, -SECOND_US, 1000, &deleted),
 		STATUS_OK);
 	assert_true(deleted >= 1);
 	assert_false(resolve(engine, "notification", id, DEAD_LETTER_REPLAY));
@@ -379,8 +387,9 @@ static void a_notification_that_was_swept_can_be_discarded_but_not_replayed(void
 static void take_in(struct engine *engine, struct inbox_event *events, size_t count)
 {
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->notifications->inbox.put(engine->session, events, count), STATUS_OK);
+	assert_int_equal(engine->notifications->inbox->ops->put(
+				 engine->notifications->inbox, engine->session, events, count),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -416,7 +425,9 @@ static void an_event_whose_transaction_is_rolled_back_is_still_new(void **state)
 	struct inbox_event event = {.event_id = engine_name(engine, "a")};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->notifications->inbox.put(engine->session, &event, 1), STATUS_OK);
+	assert_int_equal(engine->notifications->inbox->ops->put(
+				 engine->notifications->inbox, engine->session, &event, 1),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_true(event.is_new);
 	assert_true(is_new(engine, "a"));
@@ -428,13 +439,13 @@ static void the_inbox_forgets_what_is_older_than_told(void **state)
 	size_t deleted = 77;
 
 	assert_true(is_new(engine, "a"));
-	assert_int_equal(engine->notifications->inbox.sweep(
+	assert_int_equal(engine->notifications->inbox->ops->sweep(engine->notifications->inbox,
 				 engine->session, 3600 * SECOND_US, 1000, &deleted),
 		STATUS_OK);
 	assert_int_equal(deleted, 0);
 	assert_false(is_new(engine, "a"));
-	assert_int_equal(
-		engine->notifications->inbox.sweep(engine->session, -SECOND_US, 1000, &deleted),
+	assert_int_equal(engine->notifications->inbox->ops->sweep(engine->notifications->inbox,
+				 engine->session, -SECOND_US, 1000, &deleted),
 		STATUS_OK);
 	assert_true(deleted >= 1);
 	assert_true(is_new(engine, "a"));
@@ -457,20 +468,22 @@ static bool consume(struct consumer *consumer, size_t from)
 	struct engine *engine = consumer->engine;
 	struct session *session = consumer->session;
 	struct inbox_event events[EVENTS_AT_ONCE];
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 	int made = 0;
 
 	for (size_t i = 0; i < EVENTS_AT_ONCE; i++)
 		events[i].event_id = consumer->ids[from + i];
 	if (status == STATUS_OK)
-		status = engine->notifications->inbox.put(session, events, EVENTS_AT_ONCE);
+		status = engine->notifications->inbox->ops->put(
+			engine->notifications->inbox, session, events, EVENTS_AT_ONCE);
 	for (size_t i = 0; i < EVENTS_AT_ONCE && status == STATUS_OK; i++) {
 		struct notification notification = {.event_id = events[i].event_id,
 			.id = events[i].event_id,
 			.user_id = slice_of(engine->prefix)};
 
 		if (events[i].is_new)
-			status = engine->notifications->put(session, &notification, 1);
+			status = engine->notifications->ops->put(
+				engine->notifications, session, &notification, 1);
 		made += events[i].is_new;
 	}
 	if (status == STATUS_OK)
@@ -536,10 +549,11 @@ static void *give_up_many(void *argument)
 	for (int i = 0; i < EVENTS;) {
 		struct dead_letter letter = {
 			.id = consumer->ids[i], .kind = slice_of("notification")};
-		enum status status = session->ops->begin(session, LOCK_WAIT);
+		enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 		if (status == STATUS_OK)
-			status = consumer->engine->notifications->dead.put(session, &letter, 1);
+			status = consumer->engine->notifications->dead->ops->put(
+				consumer->engine->notifications->dead, session, &letter, 1);
 		if (status == STATUS_OK)
 			status = session->ops->commit(session);
 		if (status != STATUS_OK && !engine_is_collision(status))

@@ -5,7 +5,7 @@ enum status one_count_edit(
 {
 	struct count_edit edit = {.item_id = id, .kind = kind, .value = value};
 
-	return engine->counts->edit(engine->session, &edit, 1, 1000);
+	return engine->counts->ops->edit(engine->counts, engine->session, &edit, 1, 1000);
 }
 
 struct slice one_count_new(struct engine *engine, const char *name, int64_t value)
@@ -22,7 +22,7 @@ struct count_row one_count_find(struct engine *engine, struct session *session, 
 {
 	struct count_row row = {.item_id = id, .exists = true, .busy = true, .value = 77};
 
-	assert_int_equal(engine->counts->find(session, &row, 1), STATUS_OK);
+	assert_int_equal(engine->counts->ops->find(engine->counts, session, &row, 1), STATUS_OK);
 	assert_false(row.busy);
 	return row;
 }

@@ -21,7 +21,8 @@ static int32_t new_pot(struct engine *engine, const char *name)
 	struct pot_row pot = {.name = engine_name(engine, name), .max_coins = 100};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->create(engine->session, &pot, 1), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->create(engine->pots, engine->session, &pot, 1), STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(pot.exists);
 	return pot.pot_id;
@@ -32,7 +33,8 @@ static struct pot_content take_one(
 {
 	struct pot_content content = {.pot_id = pot_id, .exists = true, .busy = true};
 
-	assert_int_equal(engine->pots->take(session, lock, &content, 1), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->take(engine->pots, session, lock, &content, 1), STATUS_OK);
 	return content;
 }
 
@@ -54,7 +56,8 @@ static void fill(
 
 	engine_begin(engine->session);
 	assert_true(take_one(engine, engine->session, &lock, pot_id).exists);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &change, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &change, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -74,7 +77,8 @@ static void assert_coins(
 {
 	struct pot_content content = {.pot_id = pot_id};
 
-	assert_int_equal(engine->pots->find_coins(engine->session, &content, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->find_coins(engine->pots, engine->session, &content, 1),
+		STATUS_OK);
 	assert_true(content.exists);
 	assert_int_equal(content.coins.of[COIN_BRONZE], bronze);
 	assert_int_equal(content.coins.of[COIN_SILVER], silver);
@@ -92,9 +96,12 @@ static void a_pot_is_found_by_its_id_and_by_its_name_as_it_was_made(void **state
 		{.name = engine_name(engine, "a")}};
 	struct pot_row *found[2] = {&by_id[0], &by_name[1]};
 
-	assert_int_equal(engine->pots->find(engine->session, &engine->arena, by_id, 2), STATUS_OK);
 	assert_int_equal(
-		engine->pots->find_names(engine->session, &engine->arena, by_name, 2), STATUS_OK);
+		engine->pots->ops->find(engine->pots, engine->session, &engine->arena, by_id, 2),
+		STATUS_OK);
+	assert_int_equal(engine->pots->ops->find_names(
+				 engine->pots, engine->session, &engine->arena, by_name, 2),
+		STATUS_OK);
 	for (size_t i = 0; i < 2; i++) {
 		assert_true(found[i]->exists);
 		assert_int_equal(found[i]->pot_id, pot_id);
@@ -117,13 +124,15 @@ static void a_name_that_is_taken_makes_no_pot_and_the_others_are_made(void **sta
 	struct pot_row again = {.name = engine_name(engine, "b")};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->create(engine->session, pots, 3), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->create(engine->pots, engine->session, pots, 3), STATUS_OK);
 	engine_commit(engine->session);
 	assert_true(pots[0].exists && pots[2].exists);
 	assert_false(pots[1].exists);
 	assert_true(pots[0].pot_id > known && pots[2].pot_id > pots[0].pot_id);
-	assert_int_equal(
-		engine->pots->find_names(engine->session, &engine->arena, &again, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->find_names(
+				 engine->pots, engine->session, &engine->arena, &again, 1),
+		STATUS_OK);
 	assert_int_equal(again.pot_id, known);
 	assert_int_equal(again.max_coins, 100);
 }
@@ -137,7 +146,8 @@ static void a_taken_name_draws_no_id(void **state)
 		struct pot_row pot = {.name = engine_name(engine, "a"), .max_coins = 6};
 
 		engine_begin(engine->session);
-		assert_int_equal(engine->pots->create(engine->session, &pot, 1), STATUS_OK);
+		assert_int_equal(engine->pots->ops->create(engine->pots, engine->session, &pot, 1),
+			STATUS_OK);
 		engine_commit(engine->session);
 		assert_false(pot.exists);
 	}
@@ -150,10 +160,12 @@ static void a_rolled_back_pot_is_not_there(void **state)
 	struct pot_row pot = {.name = engine_name(engine, "a"), .max_coins = 6};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->create(engine->session, &pot, 1), STATUS_OK);
-	engine->session->ops->rollback(engine->session);
 	assert_int_equal(
-		engine->pots->find_names(engine->session, &engine->arena, &pot, 1), STATUS_OK);
+		engine->pots->ops->create(engine->pots, engine->session, &pot, 1), STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	assert_int_equal(engine->pots->ops->find_names(
+				 engine->pots, engine->session, &engine->arena, &pot, 1),
+		STATUS_OK);
 	assert_false(pot.exists);
 }
 
@@ -175,8 +187,9 @@ static void pages_list_every_pot_once_in_the_order_of_ids(void **state)
 		pages[0] = (struct pot_page){.offset = offset, .limit = 5};
 		pages[1] = (struct pot_page){.offset = offset + 5, .limit = 3};
 		pages[2] = (struct pot_page){.offset = INT64_C(2147483646) * 100, .limit = 100};
-		assert_int_equal(
-			engine->pots->list(reader, &engine->arena, pages, 3, &total), STATUS_OK);
+		assert_int_equal(engine->pots->ops->list(
+					 engine->pots, reader, &engine->arena, pages, 3, &total),
+			STATUS_OK);
 		assert_int_equal(pages[2].count, 0);
 		for (size_t k = 0; k < 2; k++) {
 			for (size_t i = 0; i < pages[k].count; i++) {
@@ -220,7 +233,8 @@ static void put_writes_the_changed_kinds_and_no_others(void **state)
 	change.coins = (struct coins){{77, 5, 77}};
 	engine_begin(engine->session);
 	assert_int_equal(take_one(engine, engine->session, &lock, pot_id).coins.of[COIN_GOLD], 3);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &change, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &change, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_coins(engine, pot_id, 1, 5, 3);
 	fill(engine, pot_id, 0, -1, -1);
@@ -238,10 +252,12 @@ static void many_pots_are_taken_and_put_together_and_missing_ones_told(void **st
 		change_of(first, 1, 2, 3), change_of(second, -1, -1, 2147483647)};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->take(engine->session, &lock, contents, 3), STATUS_OK);
+	assert_int_equal(engine->pots->ops->take(engine->pots, engine->session, &lock, contents, 3),
+		STATUS_OK);
 	assert_true(contents[0].exists && contents[1].exists);
 	assert_false(contents[2].exists || contents[2].busy);
-	assert_int_equal(engine->pots->put(engine->session, &lock, changes, 2), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, changes, 2),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_coins(engine, first, 1, 2, 3);
 	assert_coins(engine, second, 0, 0, 2147483647);
@@ -259,7 +275,8 @@ static void a_rolled_back_change_leaves_coins_and_lock_as_they_were(void **state
 	fill(engine, pot_id, 1, 2, 3);
 	engine_begin(engine->session);
 	take_one(engine, engine->session, &lock, pot_id);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &change, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &change, 1),
+		STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_coins(engine, pot_id, 1, 2, 3);
 	engine_begin(engine->session);
@@ -278,11 +295,13 @@ static void a_pot_that_another_has_locked_is_busy_and_the_others_are_taken(void 
 
 	fill(engine, held, 1, 2, 3);
 	lock_from_outside(engine, held, LONG_US);
-	for (int mode = LOCK_WAIT; mode <= LOCK_SKIP; mode++) {
-		assert_int_equal(engine->session->ops->begin(engine->session, (enum lock_mode)mode),
+	for (int mode = TRANSACTION_WAIT; mode <= TRANSACTION_SKIP; mode++) {
+		assert_int_equal(
+			engine->session->ops->begin(engine->session, (enum transaction_mode)mode),
 			STATUS_OK);
 		assert_int_equal(
-			engine->pots->take(engine->session, &lock, contents, 2), STATUS_OK);
+			engine->pots->ops->take(engine->pots, engine->session, &lock, contents, 2),
+			STATUS_OK);
 		engine->session->ops->rollback(engine->session);
 		assert_true(contents[0].busy);
 		assert_false(contents[0].exists);
@@ -305,17 +324,22 @@ static void put_with_a_token_that_does_not_hold_changes_nothing(void **state)
 	holder = lock_from_outside(engine, held, LONG_US);
 	engine_begin(engine->session);
 	take_one(engine, engine->session, &lock, ours);
-	assert_int_equal(engine->pots->put(engine->session, &lock, changes, 2), STATUS_RERUN);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, changes, 2),
+		STATUS_RERUN);
 	assert_coins(engine, held, 1, 2, 3);
 	assert_coins(engine, ours, 0, 0, 0);
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &nothing, 1), STATUS_RERUN);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &nothing, 1),
+		STATUS_RERUN);
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->put(engine->session, &holder, changes, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &holder, changes, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_coins(engine, held, 9, 9, 9);
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->put(engine->session, &holder, &nothing, 1), STATUS_RERUN);
+	assert_int_equal(
+		engine->pots->ops->put(engine->pots, engine->session, &holder, &nothing, 1),
+		STATUS_RERUN);
 }
 
 static void an_expired_lock_is_taken_over_and_its_token_is_worth_nothing(void **state)
@@ -327,10 +351,12 @@ static void an_expired_lock_is_taken_over_and_its_token_is_worth_nothing(void **
 	struct pot_change change = change_of(pot_id, 9, 9, 9);
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->put(engine->session, &late, &change, 1), STATUS_RERUN);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &late, &change, 1),
+		STATUS_RERUN);
 	assert_coins(engine, pot_id, 0, 0, 0);
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->put(engine->session, &next, &change, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &next, &change, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 	assert_coins(engine, pot_id, 9, 9, 9);
 }
@@ -370,10 +396,12 @@ static void a_row_in_the_hands_of_a_transaction_is_waited_for_or_passed_over(voi
 	other = engine_session(engine, SESSION_WRITE);
 	engine_begin(engine->session);
 	take_one(engine, engine->session, &lock, held);
-	assert_int_equal(other->ops->begin(other, LOCK_WAIT), STATUS_OK);
-	assert_int_equal(engine->pots->take(other, &lock, contents, 2), STATUS_LOCK_BUSY);
-	assert_int_equal(other->ops->begin(other, LOCK_SKIP), STATUS_OK);
-	assert_int_equal(engine->pots->take(other, &lock, contents, 2), STATUS_OK);
+	assert_int_equal(other->ops->begin(other, TRANSACTION_WAIT), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->take(engine->pots, other, &lock, contents, 2), STATUS_LOCK_BUSY);
+	assert_int_equal(other->ops->begin(other, TRANSACTION_SKIP), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->take(engine->pots, other, &lock, contents, 2), STATUS_OK);
 	assert_true(contents[0].busy && contents[1].exists);
 	other->ops->rollback(other);
 	engine->session->ops->rollback(engine->session);
@@ -396,15 +424,15 @@ static bool add_one(struct adder *adder)
 	struct pot_content contents[2] = {
 		{.pot_id = adder->pot_ids[0]}, {.pot_id = adder->pot_ids[1]}};
 	struct pot_change changes[2];
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = pots->take(session, &lock, contents, 2);
+		status = pots->ops->take(pots, session, &lock, contents, 2);
 	if (status != STATUS_OK)
 		return false;
 	for (size_t i = 0; i < 2; i++)
 		changes[i] = change_of(contents[i].pot_id, contents[i].coins.of[0] + 1, -1, -1);
-	status = pots->put(session, &lock, changes, 2);
+	status = pots->ops->put(pots, session, &lock, changes, 2);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status == STATUS_OK;
@@ -447,11 +475,14 @@ static void a_look_does_not_wait_for_a_change(void **state)
 	fill(engine, pot_id, 1, 2, 3);
 	engine_begin(engine->session);
 	take_one(engine, engine->session, &lock, pot_id);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &change, 1), STATUS_OK);
-	assert_int_equal(engine->pots->find_coins(reader, &content, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &change, 1),
+		STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->find_coins(engine->pots, reader, &content, 1), STATUS_OK);
 	engine_commit(engine->session);
 	assert_int_equal(content.coins.of[COIN_GOLD], 3);
-	assert_int_equal(engine->pots->find_coins(reader, &content, 1), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->find_coins(engine->pots, reader, &content, 1), STATUS_OK);
 	assert_int_equal(content.coins.of[COIN_GOLD], 9);
 }
 

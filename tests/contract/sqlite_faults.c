@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "adapters/store/sqlite/sqlite_counts.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 #include "base/log.h"
 #include "engine.h"
 #include "faulty_disk.h"
@@ -131,7 +131,8 @@ static enum status insert_padding(struct session *session, int i)
 		struct count_edit edit = {
 			.item_id = padding_name(i, j, name), .kind = COUNT_INSERT};
 
-		status = sqlite_count_repository.edit(session, &edit, 1, 0);
+		status = sqlite_count_repository.ops->edit(
+			&sqlite_count_repository, session, &edit, 1, 0);
 	}
 	return status;
 }
@@ -144,12 +145,14 @@ static enum status change(struct session *session, int i)
 		.item_id = sum_name, .sum = 1, .least = 0, .most = INT64_MAX - 1};
 	struct count_edit edit = {.item_id = row_name(i, name), .kind = COUNT_INSERT, .value = i};
 	struct idempotency_record key = key_of(i, name);
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = sqlite_count_repository.add(session, &addition, 1);
+		status = sqlite_count_repository.ops->add(
+			&sqlite_count_repository, session, &addition, 1);
 	if (status == STATUS_OK)
-		status = sqlite_count_repository.edit(session, &edit, 1, 0);
+		status = sqlite_count_repository.ops->edit(
+			&sqlite_count_repository, session, &edit, 1, 0);
 	if (status == STATUS_OK)
 		status = session->ops->idempotency_put(session, &key, 1, HOUR_US);
 	if (status == STATUS_OK)
@@ -182,7 +185,9 @@ static void check_padding(
 			char name[128];
 			struct count_row row = {.item_id = padding_name(i, j, name)};
 
-			assert_int_equal(sqlite_count_repository.find(session, &row, 1), STATUS_OK);
+			assert_int_equal(sqlite_count_repository.ops->find(
+						 &sqlite_count_repository, session, &row, 1),
+				STATUS_OK);
 			assert_int_equal(row.exists, rows[i].exists);
 		}
 	}
@@ -193,7 +198,7 @@ static void check_keys(const struct run *run, struct session *session, const str
 	struct arena arena;
 
 	arena_init(&arena, 4096);
-	assert_int_equal(session->ops->begin(session, LOCK_WAIT), STATUS_OK);
+	assert_int_equal(session->ops->begin(session, TRANSACTION_WAIT), STATUS_OK);
 	for (int i = 0; i < run->count; i++) {
 		char name[128];
 		struct idempotency_record key = key_of(i, name);
@@ -216,8 +221,9 @@ static void check_store(const struct run *run, struct store *store)
 	for (int i = 0; i < run->count; i++)
 		rows[i] = (struct count_row){.item_id = row_name(i, names[i])};
 	rows[run->count] = (struct count_row){.item_id = sum_name};
-	assert_int_equal(
-		sqlite_count_repository.find(session, rows, (size_t)run->count + 1), STATUS_OK);
+	assert_int_equal(sqlite_count_repository.ops->find(
+				 &sqlite_count_repository, session, rows, (size_t)run->count + 1),
+		STATUS_OK);
 	assert_true(rows[run->count].exists);
 	check_rows(run, rows, rows[run->count].value);
 	check_padding(run, session, rows);
@@ -343,7 +349,9 @@ static void open_run(struct run *run)
 	*run = (struct run){.store = start_store(live_path)};
 	run->session = run->store->ops->open_session(run->store, SESSION_WRITE);
 	engine_begin(run->session);
-	assert_int_equal(sqlite_count_repository.edit(run->session, &edit, 1, 0), STATUS_OK);
+	assert_int_equal(sqlite_count_repository.ops->edit(
+				 &sqlite_count_repository, run->session, &edit, 1, 0),
+		STATUS_OK);
 	engine_commit(run->session);
 	disk_watch(live_path);
 }
@@ -477,11 +485,13 @@ static bool read_with_fault(struct store *store, int nth)
 	bool has_failed;
 
 	disk_arm(&plan, nth);
-	status = sqlite_count_repository.find(session, &row, 1);
+	status = sqlite_count_repository.ops->find(&sqlite_count_repository, session, &row, 1);
 	has_failed = disk_disarm();
 	assert_int_equal(status, has_failed ? STATUS_STORE_UNAVAILABLE : STATUS_OK);
 	assert_int_equal(store->ops->is_up(store), !has_failed);
-	assert_int_equal(sqlite_count_repository.find(session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		sqlite_count_repository.ops->find(&sqlite_count_repository, session, &row, 1),
+		STATUS_OK);
 	assert_true(row.exists && store->ops->is_up(store));
 	session_close(session);
 	return has_failed;

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "adapters/store/sqlite/sqlite_counts.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 #include "base/log.h"
 #include "engine.h"
 #include "waiting.h"
@@ -199,10 +199,11 @@ static enum status add_one(struct session *session)
 {
 	struct count_addition addition = {
 		.item_id = SLICE("a"), .sum = 1, .least = INT64_MIN, .most = INT64_MAX};
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = sqlite_count_repository.add(session, &addition, 1);
+		status = sqlite_count_repository.ops->add(
+			&sqlite_count_repository, session, &addition, 1);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -211,7 +212,9 @@ static void insert(struct session *session, struct slice id)
 	struct count_edit edit = {.item_id = id, .kind = COUNT_INSERT};
 
 	engine_begin(session);
-	assert_int_equal(sqlite_count_repository.edit(session, &edit, 1, 0), STATUS_OK);
+	assert_int_equal(
+		sqlite_count_repository.ops->edit(&sqlite_count_repository, session, &edit, 1, 0),
+		STATUS_OK);
 	engine_commit(session);
 }
 
@@ -293,7 +296,8 @@ static void *read_on(void *argument)
 	for (size_t i = 0; i < READ_ROWS; i++)
 		rows[i] = (struct count_row){.item_id = SLICE("a")};
 	while (reading) {
-		if (sqlite_count_repository.find(session, rows, READ_ROWS) != STATUS_OK ||
+		if (sqlite_count_repository.ops->find(
+			    &sqlite_count_repository, session, rows, READ_ROWS) != STATUS_OK ||
 			rows[0].value != rows[READ_ROWS - 1].value)
 			abort();
 	}

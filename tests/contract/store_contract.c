@@ -34,8 +34,10 @@ static void a_failure_is_counted_by_its_kind(void **state)
 		.item_id = insert.item_id, .sum = 1, .least = INT64_MIN, .most = INT64_MAX};
 
 	engine_begin(session);
-	assert_int_equal(engine->counts->edit(session, &insert, 1, 0), STATUS_OK);
-	assert_int_equal(engine->counts->add(session, &addition, 1), STATUS_POISON);
+	assert_int_equal(
+		engine->counts->ops->edit(engine->counts, session, &insert, 1, 0), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->add(engine->counts, session, &addition, 1), STATUS_POISON);
 	assert_int_equal(engine->store->ops->error_count(engine->store, STATUS_POISON), 1);
 }
 
@@ -48,7 +50,7 @@ static void an_empty_transaction_commits(void **state)
 
 	engine_begin(session);
 	engine_commit(session);
-	assert_int_equal(session->ops->begin(session, LOCK_SKIP), STATUS_OK);
+	assert_int_equal(session->ops->begin(session, TRANSACTION_SKIP), STATUS_OK);
 	engine_commit(session);
 }
 

@@ -97,7 +97,9 @@ static void new_count(struct engine *engine, const char *name)
 	struct count_edit edit = {.item_id = engine_name(engine, name), .kind = COUNT_INSERT};
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->counts->edit(engine->session, &edit, 1, HOUR_US), STATUS_OK);
+	assert_int_equal(
+		engine->counts->ops->edit(engine->counts, engine->session, &edit, 1, HOUR_US),
+		STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -199,7 +201,8 @@ static void limits_are_listed_with_what_is_in_the_table(void **state)
 			.last_refresh_us = HOUR_US};
 	}
 	engine_begin(engine->session);
-	assert_int_equal(engine->limits->put(engine->session, rows, 3), STATUS_OK);
+	assert_int_equal(
+		engine->limits->ops->put(engine->limits, engine->session, rows, 3), STATUS_OK);
 	engine_commit(engine->session);
 	walk = walk_through(engine, &verifier, 1);
 	assert_nothing_told(&walk, engine_name(engine, ""));
@@ -228,10 +231,13 @@ static void pots_are_listed_with_the_sum_of_their_coins(void **state)
 	struct walk walk;
 
 	engine_begin(engine->session);
-	assert_int_equal(engine->pots->create(engine->session, &row, 1), STATUS_OK);
+	assert_int_equal(
+		engine->pots->ops->create(engine->pots, engine->session, &row, 1), STATUS_OK);
 	change.pot_id = content.pot_id = row.pot_id;
-	assert_int_equal(engine->pots->take(engine->session, &lock, &content, 1), STATUS_OK);
-	assert_int_equal(engine->pots->put(engine->session, &lock, &change, 1), STATUS_OK);
+	assert_int_equal(engine->pots->ops->take(engine->pots, engine->session, &lock, &content, 1),
+		STATUS_OK);
+	assert_int_equal(engine->pots->ops->put(engine->pots, engine->session, &lock, &change, 1),
+		STATUS_OK);
 	engine_commit(engine->session);
 	snprintf(id, sizeof(id), "%d", row.pot_id);
 	walk = walk_through(engine, &verifier, 1);
@@ -288,9 +294,14 @@ static void change(struct engine *engine, const char *name, int64_t version, int
 		.occurred_us = at_us,
 	};
 	engine_begin(engine->session);
-	assert_int_equal(engine->entitlements->put(engine->session, &row, 1), STATUS_OK);
-	assert_int_equal(engine->entitlements->audit(engine->session, &line, 1), STATUS_OK);
-	assert_int_equal(engine->outbox->put(engine->session, &out, 1), STATUS_OK);
+	assert_int_equal(
+		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
+		STATUS_OK);
+	assert_int_equal(
+		engine->entitlements->ops->audit(engine->entitlements, engine->session, &line, 1),
+		STATUS_OK);
+	assert_int_equal(
+		engine->outbox->ops->put(engine->outbox, engine->session, &out, 1), STATUS_OK);
 	engine_commit(engine->session);
 }
 
@@ -371,16 +382,17 @@ static void rows_are_right_in_every_state_that_steps_lead_to(void **state)
 	for (int64_t version = 1; version <= 5; version++)
 		change(engine, "a", version, 1000 + version); /* the oldest of all */
 	engine_begin(engine->session);
-	assert_int_equal(engine->outbox->claims.claim(
-				 engine->session, &engine->arena, &terms, claims, &count),
+	assert_int_equal(engine->outbox->claims->ops->claim(engine->outbox->claims, engine->session,
+				 &engine->arena, &terms, claims, &count),
 		STATUS_OK);
 	assert_int_equal(count, 5);
 	for (size_t i = 0; i < 4; i++) {
 		claims[i].end = ends[i];
 		claims[i].error = slice_of("why");
 	}
-	assert_int_equal(
-		engine->outbox->claims.end(engine->session, terms.owner, claims, 4), STATUS_OK);
+	assert_int_equal(engine->outbox->claims->ops->end(
+				 engine->outbox->claims, engine->session, terms.owner, claims, 4),
+		STATUS_OK);
 	engine_commit(engine->session);
 	walk = walk_through(engine, &verifier, 2);
 	for (size_t i = 0; i < 5; i++)
@@ -422,8 +434,12 @@ static void a_notification_is_listed_with_its_event_and_its_letter(void **state)
 		events[i] = (struct inbox_event){.event_id = rows[i].event_id};
 	}
 	engine_begin(engine->session);
-	assert_int_equal(engine->notifications->inbox.put(engine->session, events, 2), STATUS_OK);
-	assert_int_equal(engine->notifications->put(engine->session, rows, 2), STATUS_OK);
+	assert_int_equal(engine->notifications->inbox->ops->put(
+				 engine->notifications->inbox, engine->session, events, 2),
+		STATUS_OK);
+	assert_int_equal(
+		engine->notifications->ops->put(engine->notifications, engine->session, rows, 2),
+		STATUS_OK);
 	engine_commit(engine->session);
 	walk = walk_through(engine, &verifier, 1);
 	assert_nothing_told(&walk, rows[0].id);

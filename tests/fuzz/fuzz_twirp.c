@@ -121,7 +121,7 @@ static void run_write(struct write *write)
 	struct coins before = fake_store_get_pot(world.store, world.pot_id).coins;
 	struct coins after;
 
-	MUST(world.session->ops->begin(world.session, LOCK_WAIT) == STATUS_OK);
+	MUST(world.session->ops->begin(world.session, TRANSACTION_WAIT) == STATUS_OK);
 	MUST(pot_batch_decide(&world.pots, world.session, &batch) == STATUS_OK);
 	MUST(write->fate == WRITE_ANSWERED);
 	after = fake_store_get_pot(world.store, world.pot_id).coins;
@@ -197,9 +197,11 @@ static void fill_pot(void)
 		.is_changed = {true, true, true},
 		.coins = {{1000, 500000000, 7}}};
 
-	MUST(world.session->ops->begin(world.session, LOCK_WAIT) == STATUS_OK);
-	MUST(fake_pot_repository.take(world.session, &lock, &content, 1) == STATUS_OK);
-	MUST(fake_pot_repository.put(world.session, &lock, &change, 1) == STATUS_OK);
+	MUST(world.session->ops->begin(world.session, TRANSACTION_WAIT) == STATUS_OK);
+	MUST(fake_pot_repository.ops->take(
+		     &fake_pot_repository, world.session, &lock, &content, 1) == STATUS_OK);
+	MUST(fake_pot_repository.ops->put(&fake_pot_repository, world.session, &lock, &change, 1) ==
+		STATUS_OK);
 	MUST(world.session->ops->commit(world.session) == STATUS_OK);
 }
 

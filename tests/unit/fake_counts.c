@@ -53,15 +53,8 @@ static enum status apply_additions(
 	return STATUS_OK;
 }
 
-static enum status add(struct session *session, struct count_addition *additions, size_t count)
-{
-	enum status status = fake_step(session);
-
-	return status == STATUS_OK ? apply_additions(session, additions, count) : status;
-}
-
 /* A fault strikes as at commit. */
-static enum status add_alone(
+static enum status add_single(
 	struct session *session, struct count_addition *additions, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
@@ -76,8 +69,19 @@ static enum status add_alone(
 	return status == STATUS_OK ? added : status;
 }
 
-static enum status lock(
-	struct session *session, struct count_row *rows, size_t count, int64_t *now_us)
+static enum status add(const struct count_repository *repository, struct session *session,
+	struct count_addition *additions, size_t count)
+{
+	enum status status;
+
+	if (fake_of(session)->mode == TRANSACTION_SINGLE)
+		return add_single(session, additions, count);
+	status = fake_step(session);
+	return status == STATUS_OK ? apply_additions(session, additions, count) : status;
+}
+
+static enum status lock(const struct count_repository *repository, struct session *session,
+	struct count_row *rows, size_t count, int64_t *now_us)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -87,7 +91,7 @@ static enum status lock(
 		bool held = row && fake_is_held(fake, row->item_id);
 
 		assert(i == 0 || slice_compare(rows[i - 1].item_id, rows[i].item_id) < 0);
-		if (held && fake->mode == LOCK_WAIT)
+		if (held && fake->mode == TRANSACTION_WAIT)
 			return fake_lock_busy(session);
 		rows[i].busy = held;
 		rows[i].exists = row && !held;
@@ -103,8 +107,8 @@ static void delete_row(struct fake_store *fake, struct count_row *row)
 	*row = fake->data->rows[--fake->data->row_count];
 }
 
-static enum status edit(
-	struct session *session, const struct count_edit *edits, size_t count, int64_t now_us)
+static enum status edit(const struct count_repository *repository, struct session *session,
+	const struct count_edit *edits, size_t count, int64_t now_us)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -127,7 +131,8 @@ static enum status edit(
 	return status;
 }
 
-static enum status find(struct session *session, struct count_row *rows, size_t count)
+static enum status find(const struct count_repository *repository, struct session *session,
+	struct count_row *rows, size_t count)
 {
 	enum status status = fake_pass(session);
 
@@ -140,10 +145,11 @@ static enum status find(struct session *session, struct count_row *rows, size_t 
 	return status;
 }
 
-const struct count_repository fake_count_repository = {
+static const struct count_repository_ops fake_count_repository_ops = {
 	.add = add,
-	.add_alone = add_alone,
 	.lock = lock,
 	.edit = edit,
 	.find = find,
 };
+
+const struct count_repository fake_count_repository = {.ops = &fake_count_repository_ops};

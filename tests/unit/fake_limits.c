@@ -19,8 +19,8 @@ struct limit_row fake_store_get_limit(struct fake_store *fake, struct slice user
 	return row ? *row : (struct limit_row){.user_id = user_id};
 }
 
-static enum status lock_limits(
-	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status lock_limits(const struct limit_repository *repository, struct session *session,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -30,7 +30,7 @@ static enum status lock_limits(
 		bool held = fake_is_held(fake, user_id);
 
 		assert(i == 0 || slice_compare(rows[i - 1].user_id, user_id) < 0);
-		if (held && fake->mode == LOCK_WAIT)
+		if (held && fake->mode == TRANSACTION_WAIT)
 			return fake_lock_busy(session);
 		rows[i] = fake_store_get_limit(fake, user_id);
 		rows[i].user_id = user_id;
@@ -40,7 +40,8 @@ static enum status lock_limits(
 	return status;
 }
 
-static enum status put_limits(struct session *session, const struct limit_row *rows, size_t count)
+static enum status put_limits(const struct limit_repository *repository, struct session *session,
+	const struct limit_row *rows, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -63,8 +64,8 @@ static enum status put_limits(struct session *session, const struct limit_row *r
 	return status;
 }
 
-static enum status settle_limits(
-	struct session *session, const struct limit_settlement *settlements, size_t count)
+static enum status settle_limits(const struct limit_repository *repository, struct session *session,
+	const struct limit_settlement *settlements, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -80,8 +81,8 @@ static enum status settle_limits(
 	return status;
 }
 
-static enum status find_limits(
-	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status find_limits(const struct limit_repository *repository, struct session *session,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_pass(session);
@@ -96,9 +97,11 @@ static enum status find_limits(
 	return status;
 }
 
-const struct limit_repository fake_limit_repository = {
+static const struct limit_repository_ops fake_limit_repository_ops = {
 	.lock = lock_limits,
 	.put = put_limits,
 	.settle = settle_limits,
 	.find = find_limits,
 };
+
+const struct limit_repository fake_limit_repository = {.ops = &fake_limit_repository_ops};

@@ -66,8 +66,8 @@ size_t fake_store_kinds_written(const struct fake_store *fake)
 	return fake->kinds_written;
 }
 
-static enum status take_pots(struct session *session, const struct pot_lock *lock,
-	struct pot_content *contents, size_t count)
+static enum status take_pots(const struct pot_repository *repository, struct session *session,
+	const struct pot_lock *lock, struct pot_content *contents, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -101,8 +101,8 @@ static void write_kinds(
 	}
 }
 
-static enum status put_pots(struct session *session, const struct pot_lock *lock,
-	const struct pot_change *changes, size_t count)
+static enum status put_pots(const struct pot_repository *repository, struct session *session,
+	const struct pot_lock *lock, const struct pot_change *changes, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -120,7 +120,8 @@ static enum status put_pots(struct session *session, const struct pot_lock *lock
 	return status;
 }
 
-static enum status create_pots(struct session *session, struct pot_row *rows, size_t count)
+static enum status create_pots(const struct pot_repository *repository, struct session *session,
+	struct pot_row *rows, size_t count)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_step(session);
@@ -134,8 +135,8 @@ static enum status create_pots(struct session *session, struct pot_row *rows, si
 	return status;
 }
 
-static enum status find_pots(
-	struct session *session, struct arena *arena, struct pot_row *rows, size_t count)
+static enum status find_pots(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct pot_row *rows, size_t count)
 {
 	enum status status = fake_pass(session);
 
@@ -145,8 +146,8 @@ static enum status find_pots(
 	return status;
 }
 
-static enum status find_pot_names(
-	struct session *session, struct arena *arena, struct pot_row *rows, size_t count)
+static enum status find_pot_names(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct pot_row *rows, size_t count)
 {
 	enum status status = fake_pass(session);
 
@@ -159,8 +160,8 @@ static enum status find_pot_names(
 	return status;
 }
 
-static enum status find_pot_coins(
-	struct session *session, struct pot_content *contents, size_t count)
+static enum status find_pot_coins(const struct pot_repository *repository, struct session *session,
+	struct pot_content *contents, size_t count)
 {
 	enum status status = fake_pass(session);
 
@@ -173,8 +174,8 @@ static enum status find_pot_coins(
 	return status;
 }
 
-static enum status list_pots(struct session *session, struct arena *arena, struct pot_page *pages,
-	size_t count, int64_t *total)
+static enum status list_pots(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct pot_page *pages, size_t count, int64_t *total)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_pass(session);
@@ -191,7 +192,7 @@ static enum status list_pots(struct session *session, struct arena *arena, struc
 	return status;
 }
 
-const struct pot_repository fake_pot_repository = {
+static const struct pot_repository_ops fake_pot_repository_ops = {
 	.take = take_pots,
 	.put = put_pots,
 	.create = create_pots,
@@ -200,3 +201,5 @@ const struct pot_repository fake_pot_repository = {
 	.find_coins = find_pot_coins,
 	.list = list_pots,
 };
+
+const struct pot_repository fake_pot_repository = {.ops = &fake_pot_repository_ops};

@@ -38,7 +38,7 @@ enum status fake_pass(struct session *session)
 	return fake->fail_with;
 }
 
-static enum status begin(struct session *session, enum lock_mode mode)
+static enum status begin(struct session *session, enum transaction_mode mode)
 {
 	struct fake_store *fake = fake_of(session);
 	enum status status = fake_pass(session);
@@ -167,6 +167,7 @@ struct fake_store *fake_store_new(void)
 	fake->base.name = "fake-store";
 	fake->base.engine = "fake";
 	fake->base.lanes_default = 1;
+	fake->base.single_saves_a_trip = true;
 	fake->data = qp_calloc(1, sizeof(*fake->data));
 	fake->before = qp_calloc(1, sizeof(*fake->before));
 	fake->now_us = 1000000;

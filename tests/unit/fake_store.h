@@ -49,7 +49,8 @@ size_t fake_store_kinds_written(const struct fake_store *fake);
 struct count_row fake_store_get(struct fake_store *fake, struct slice item_id);
 void fake_store_set(struct fake_store *fake, struct slice item_id, int64_t value);
 
-/* Another session holds this row: LOCK_WAIT fails with LOCK_BUSY, LOCK_SKIP reports it busy. */
+/* Another session holds this row: TRANSACTION_WAIT fails with LOCK_BUSY, TRANSACTION_SKIP reports
+ * it busy. */
 void fake_store_hold(struct fake_store *fake, struct slice item_id, bool held);
 
 /* The `n`th call from now (1 = the next) fails with `status`, once. 0: none will. */

@@ -37,7 +37,7 @@ struct fake_store {
 	struct slice held[ROWS_MAX];
 	size_t held_count;
 	const char *poison;
-	enum lock_mode mode;
+	enum transaction_mode mode;
 	bool in_transaction;
 	bool is_committed; /* by what commits alone: commit() has nothing left to do */
 	bool survives;

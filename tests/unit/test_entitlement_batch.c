@@ -12,7 +12,7 @@ static struct written {
 	int64_t versions[CHANGES_MAX]; /* of the lines */
 } written;
 
-static enum status lock_nothing(
+static enum status lock_nothing(const struct entitlement_repository *repository,
 	struct session *session, struct entitlement_row *rows, size_t count, int64_t *now_us)
 {
 	(void)session;
@@ -22,7 +22,7 @@ static enum status lock_nothing(
 	return STATUS_OK;
 }
 
-static enum status put_rows(
+static enum status put_rows(const struct entitlement_repository *repository,
 	struct session *session, const struct entitlement_row *rows, size_t count)
 {
 	(void)session;
@@ -31,7 +31,7 @@ static enum status put_rows(
 	return STATUS_OK;
 }
 
-static enum status put_lines(
+static enum status put_lines(const struct entitlement_repository *repository,
 	struct session *session, const struct entitlement_audit *lines, size_t count)
 {
 	(void)session;
@@ -42,8 +42,8 @@ static enum status put_lines(
 	return STATUS_OK;
 }
 
-static enum status put_events(
-	struct session *session, const struct outbox_event *events, size_t count)
+static enum status put_events(const struct outbox_repository *repository, struct session *session,
+	const struct outbox_event *events, size_t count)
 {
 	(void)session;
 	(void)events;
@@ -54,9 +54,11 @@ static enum status put_events(
 /* Decides these verbs on one entitlement as one batch and compares the HTTP statuses. */
 static void run_batch(const enum entitlement_verb *verbs, const int *statuses, size_t count)
 {
-	static const struct entitlement_repository repository = {
+	static const struct entitlement_repository_ops repository_ops = {
 		.lock = lock_nothing, .put = put_rows, .audit = put_lines};
-	static const struct outbox_repository outbox = {.put = put_events};
+	static const struct entitlement_repository repository = {.ops = &repository_ops};
+	static const struct outbox_repository_ops outbox_ops = {.put = put_events};
+	static const struct outbox_repository outbox = {.ops = &outbox_ops};
 	struct entitlements entitlements = {.repository = &repository, .outbox = &outbox};
 	struct entitlement_command commands[CHANGES_MAX] = {0};
 	struct write *writes[CHANGES_MAX];

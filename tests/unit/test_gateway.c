@@ -399,37 +399,43 @@ static enum status count_drop(
 	return counted_session->ops->limit_drop(counted_session, user_ids, count);
 }
 
-static enum status count_lock(
-	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status count_lock(const struct limit_repository *repository, struct session *session,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	calls.locks++;
-	return fake_limit_repository.lock(session, rows, count, now_us);
+	return fake_limit_repository.ops->lock(
+		&fake_limit_repository, session, rows, count, now_us);
 }
 
-static enum status count_put(struct session *session, const struct limit_row *rows, size_t count)
+static enum status count_put(const struct limit_repository *repository, struct session *session,
+	const struct limit_row *rows, size_t count)
 {
 	calls.puts++;
-	return fake_limit_repository.put(session, rows, count);
+	return fake_limit_repository.ops->put(&fake_limit_repository, session, rows, count);
 }
 
-static enum status count_settle(
-	struct session *session, const struct limit_settlement *settlements, size_t count)
+static enum status count_settle(const struct limit_repository *repository, struct session *session,
+	const struct limit_settlement *settlements, size_t count)
 {
 	calls.settles++;
-	return fake_limit_repository.settle(session, settlements, count);
+	return fake_limit_repository.ops->settle(
+		&fake_limit_repository, session, settlements, count);
 }
 
-static enum status count_find(
-	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status count_find(const struct limit_repository *repository, struct session *session,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	calls.finds++;
-	return fake_limit_repository.find(session, rows, count, now_us);
+	return fake_limit_repository.ops->find(
+		&fake_limit_repository, session, rows, count, now_us);
 }
 
 static const struct cache_session_ops counting_session_ops = {
 	.limit_take = count_take, .limit_fill = count_fill, .limit_drop = count_drop};
-static const struct limit_repository counting_repository = {
+static const struct limit_repository_ops counting_repository_ops = {
 	.lock = count_lock, .put = count_put, .settle = count_settle, .find = count_find};
+
+static const struct limit_repository counting_repository = {.ops = &counting_repository_ops};
 
 /* Submits `each` writes of every user as one batch; returns how many got the wanted status. */
 static size_t ask_three_users(

@@ -145,7 +145,7 @@ static void take_over(struct fixture *fixture)
 		.scope = SLICE("scope"), .key = SLICE("key"), .owner = SLICE("other")};
 
 	fake_store_set_time(fixture->fake, START_US + IDEMPOTENCY_LEASE_US);
-	assert_int_equal(other->ops->begin(other, LOCK_WAIT), STATUS_OK);
+	assert_int_equal(other->ops->begin(other, TRANSACTION_WAIT), STATUS_OK);
 	assert_int_equal(other->ops->idempotency_claim(other, &key, 1), STATUS_OK);
 	assert_true(key.was_ours);
 	assert_int_equal(other->ops->idempotency_finish(other, &key, 1), STATUS_OK);
@@ -205,7 +205,7 @@ static void who_loses_the_race_for_a_pending_key_undoes_everything_and_looks_aga
 
 static int32_t counted;
 
-static enum status count_settlements(
+static enum status count_settlements(const struct limit_repository *repository,
 	struct session *session, const struct limit_settlement *settlements, size_t count)
 {
 	(void)session;
@@ -216,7 +216,8 @@ static enum status count_settlements(
 
 static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 {
-	static const struct limit_repository repository = {.settle = count_settlements};
+	static const struct limit_repository_ops repository_ops = {.settle = count_settlements};
+	static const struct limit_repository repository = {.ops = &repository_ops};
 	struct gateway gateway = {.repository = &repository};
 	struct gateway_lane lane = {.gateway = &gateway};
 	struct gateway_command sends[3] = {

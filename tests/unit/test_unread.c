@@ -166,7 +166,7 @@ static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 static struct counter_row added[4];
 static size_t added_count;
 
-static enum status know_nothing(
+static enum status know_nothing(const struct counter_repository *repository,
 	struct session *session, struct counter_message *messages, size_t count)
 {
 	(void)session;
@@ -175,7 +175,7 @@ static enum status know_nothing(
 	return STATUS_OK;
 }
 
-static enum status put_anything(
+static enum status put_anything(const struct counter_repository *repository,
 	struct session *session, const struct counter_message *messages, size_t count)
 {
 	(void)session;
@@ -184,7 +184,8 @@ static enum status put_anything(
 	return STATUS_OK;
 }
 
-static enum status remember_added(struct session *session, struct counter_row *rows, size_t count)
+static enum status remember_added(const struct counter_repository *repository,
+	struct session *session, struct counter_row *rows, size_t count)
 {
 	(void)session;
 	assert_true(count <= COUNT_OF(added));
@@ -195,8 +196,9 @@ static enum status remember_added(struct session *session, struct counter_row *r
 
 static void every_message_of_a_batch_counts_for_its_user(void **state)
 {
-	static const struct counter_repository repository = {
+	static const struct counter_repository_ops repository_ops = {
 		.lock = know_nothing, .put = put_anything, .add = remember_added};
+	static const struct counter_repository repository = {.ops = &repository_ops};
 	const struct counters counters = {.repository = &repository};
 	struct counter_message messages[] = {
 		{.user_id = SLICE("alice"), .message_id = SLICE("1")},

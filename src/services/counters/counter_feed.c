@@ -64,7 +64,8 @@ static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t c
 
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = ids[i];
-	if (feed->counters->repository->find(feed->session, rows, count) != STATUS_OK)
+	if (feed->counters->repository->ops->find(
+		    feed->counters->repository, feed->session, rows, count) != STATUS_OK)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists)

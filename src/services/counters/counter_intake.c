@@ -139,11 +139,14 @@ static enum status write_changes(
 	enum status status = STATUS_OK;
 
 	if (changes->changed_count > 0)
-		status = repository->put(session, changes->changed, changes->changed_count);
+		status = repository->ops->put(
+			repository, session, changes->changed, changes->changed_count);
 	if (status == STATUS_OK && changes->moved_count > 0)
-		status = repository->add(session, changes->moved, changes->moved_count);
+		status = repository->ops->add(
+			repository, session, changes->moved, changes->moved_count);
 	if (status == STATUS_OK && changes->still_count > 0)
-		status = repository->find(session, changes->still, changes->still_count);
+		status = repository->ops->find(
+			repository, session, changes->still, changes->still_count);
 	return status;
 }
 
@@ -187,7 +190,8 @@ enum status counter_count(
 	for (size_t i = 0; i < counting->count; i++)
 		event_us[i] = counting->messages[i].event_us;
 	if (counting->count > 0)
-		status = counters->repository->lock(session, counting->messages, counting->count);
+		status = counters->repository->ops->lock(
+			counters->repository, session, counting->messages, counting->count);
 	for (size_t i = 0; i < counting->count && status == STATUS_OK;)
 		i = run_user(&changes, counting->is_read, counting->messages, event_us, i,
 			counting->count);

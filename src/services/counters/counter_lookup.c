@@ -145,7 +145,8 @@ static enum status ask_store(struct entries *entries, struct session *session)
 	}
 	if (count == 0)
 		return STATUS_OK;
-	status = entries->counters->repository->find(session, rows, count);
+	status = entries->counters->repository->ops->find(
+		entries->counters->repository, session, rows, count);
 	for (size_t i = 0; i < entries->count && status == STATUS_OK; i++) {
 		struct entry *entry = &entries->items[i];
 

@@ -27,8 +27,9 @@ static enum status read_messages(
 	const struct unread_verifier *verifier, const struct verify_page *page, struct sides *sides)
 {
 	struct session *session = open_messages(verifier);
-	enum status status = verifier->messages->count_unread(session, page->arena,
-		page->rows.after[0], page->rows.limit, sides->messages, &sides->message_count);
+	enum status status = verifier->messages->ops->count_unread(verifier->messages, session,
+		page->arena, page->rows.after[0], page->rows.limit, sides->messages,
+		&sides->message_count);
 
 	session_close(session);
 	return status;
@@ -52,8 +53,9 @@ static enum status read_sides(const struct unread_verifier *verifier, struct ses
 	sides->rows = arena_array(page->arena, struct counter_row, limit);
 	status = read_messages(verifier, page, sides);
 	if (status == STATUS_OK)
-		status = verifier->counters->repository->list(session, page->arena,
-			page->rows.after[0], limit, sides->rows, &sides->row_count);
+		status = verifier->counters->repository->ops->list(verifier->counters->repository,
+			session, page->arena, page->rows.after[0], limit, sides->rows,
+			&sides->row_count);
 	if (status != STATUS_OK)
 		return status;
 	if (sides->message_count == limit)
@@ -192,12 +194,13 @@ static enum status read_gap(const struct repair *repair, struct arena *arena, st
 	struct session *there = open_messages(repair->verifier);
 	struct session *here = counters->store->ops->open_session(counters->store, SESSION_READ);
 	size_t unread_count = 0, counted_count = 0;
-	enum status status = repair->verifier->messages->list_unread(
-		there, arena, user_id, after, MESSAGES_MAX, unread, &unread_count);
+	enum status status =
+		repair->verifier->messages->ops->list_unread(repair->verifier->messages, there,
+			arena, user_id, after, MESSAGES_MAX, unread, &unread_count);
 
 	if (status == STATUS_OK)
-		status = counters->repository->list_unread(
-			here, arena, user_id, after, MESSAGES_MAX, counted, &counted_count);
+		status = counters->repository->ops->list_unread(counters->repository, here, arena,
+			user_id, after, MESSAGES_MAX, counted, &counted_count);
 	if (status == STATUS_OK)
 		find_gap(user_id, unread, unread_count, counted, counted_count, gap);
 	session_close(there);
@@ -253,7 +256,8 @@ void unread_verify_committed(struct unread_verifier *verifier)
 	for (size_t i = 0; i < verifier->repaired_count; i++) {
 		struct counter_row row = {.user_id = verifier->repaired[i]};
 
-		if (counters->repository->find(verifier->session, &row, 1) == STATUS_OK &&
+		if (counters->repository->ops->find(
+			    counters->repository, verifier->session, &row, 1) == STATUS_OK &&
 			row.exists)
 			counters_tell(counters, verifier->cache, &verifier->arena, &row, 1);
 	}

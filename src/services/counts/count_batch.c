@@ -12,9 +12,14 @@ struct group {
 	bool is_plain; /* additions only, and they fold */
 };
 
+struct count_command *count_command_of(struct write *write)
+{
+	return (struct count_command *)write;
+}
+
 static struct count_command *command_at(const struct group *group, size_t i)
 {
-	return (struct count_command *)group->commands.writes[i];
+	return count_command_of(group->commands.writes[i]);
 }
 
 /* ---- answers ----------------------------------------------------------------------------- */
@@ -149,12 +154,9 @@ static void answer_additions(const struct group *group, int64_t final_value)
 	}
 }
 
-typedef enum status (*add_verb)(
-	struct session *session, struct count_addition *additions, size_t count);
-
 /* Applies the groups as additions; those that were not applied stay in `groups`. */
-static enum status add_all(add_verb add, struct session *session, struct arena *arena,
-	struct group *groups, size_t *count)
+static enum status add_all(const struct count_repository *repository, struct session *session,
+	struct arena *arena, struct group *groups, size_t *count)
 {
 	struct count_addition *additions = arena_array(arena, struct count_addition, *count);
 	size_t left = 0;
@@ -166,7 +168,7 @@ static enum status add_all(add_verb add, struct session *session, struct arena *
 		additions[i].least = count_fold_least(&groups[i].fold);
 		additions[i].most = count_fold_most(&groups[i].fold);
 	}
-	status = add(session, additions, *count);
+	status = repository->ops->add(repository, session, additions, *count);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < *count; i++) {
@@ -179,38 +181,13 @@ static enum status add_all(add_verb add, struct session *session, struct arena *
 	return STATUS_OK;
 }
 
-/* Whether the additions are all that this transaction is for. A key is kept in the same one. */
-static bool may_add_alone(
-	const struct count_repository *repository, const struct write_batch *batch)
-{
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct count_command *command = (struct count_command *)batch->writes[i];
-
-		if (command->write.idempotency || command->was_left)
-			return false;
-	}
-	return repository->add_alone != NULL;
-}
-
-/* What was not applied is tried again, with a look: it would not be in this transaction. */
-static void leave(const struct group *groups, size_t count)
+/* The single statement has passed them over: no such count, or it would leave int64. */
+static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		for (size_t k = 0; k < groups[i].commands.count; k++) {
-			command_at(&groups[i], k)->was_left = true;
-			groups[i].commands.writes[k]->fate = WRITE_REPEATED;
-		}
+		for (size_t k = 0; k < groups[i].commands.count; k++)
+			groups[i].commands.writes[k]->fate = WRITE_UNAPPLIED;
 	}
-}
-
-static enum status add_and_leave(const struct count_repository *repository, struct session *session,
-	struct arena *arena, struct group *groups, size_t count)
-{
-	enum status status = add_all(repository->add_alone, session, arena, groups, &count);
-
-	if (status == STATUS_OK)
-		leave(groups, count);
-	return status;
 }
 
 /* ---- everything else, on locked rows ----------------------------------------------------- */
@@ -246,7 +223,7 @@ static enum status run_locked(const struct count_repository *repository, struct 
 
 	for (size_t i = 0; i < count; i++)
 		rows[i].item_id = groups[i].commands.key;
-	status = repository->lock(session, rows, count, &now_us);
+	status = repository->ops->lock(repository, session, rows, count, &now_us);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < count; i++) {
@@ -257,31 +234,41 @@ static enum status run_locked(const struct count_repository *repository, struct 
 	}
 	if (edit_count == 0)
 		return STATUS_OK;
-	return repository->edit(session, edits, edit_count, now_us);
+	return repository->ops->edit(repository, session, edits, edit_count, now_us);
+}
+
+bool count_batch_is_single(const struct write_batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		if (count_command_of(batch->writes[i])->change.verb != COUNT_VERB_ADD)
+			return false;
+	}
+	return true;
 }
 
 /*
- * Additions need no lock and no look: one UPDATE does them all, alone where nothing else belongs to
- * the transaction. As soon as one group of the batch needs its row locked, all rows of the batch
- * are locked first, in order: rows locked by the UPDATE of one process and by the lock of another
- * would otherwise wait for each other in a circle. The same where nothing may be waited for, since
- * an UPDATE cannot skip.
+ * Additions need no lock and no look: one UPDATE does them all. As soon as one group of the batch
+ * needs its row locked, all rows of the batch are locked first, in order: otherwise rows locked by
+ * the UPDATE of one process and by the lock of another could wait for each other in a circle. The
+ * same holds where nothing may be waited for, since an UPDATE cannot skip. A single statement does
+ * what it can, and leaves the rest to an ordinary transaction.
  */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch)
 {
 	size_t count;
 	struct group *groups = make_groups(batch, &count);
-	bool plain = batch->mode == LOCK_WAIT && all_plain(groups, count);
+	bool plain = batch->mode != TRANSACTION_SKIP && all_plain(groups, count);
 	enum status status = STATUS_OK;
 
-	if (plain && may_add_alone(repository, batch))
-		return add_and_leave(repository, session, batch->arena, groups, count);
 	if (plain)
-		status = add_all(repository->add, session, batch->arena, groups, &count);
-	if (status == STATUS_OK && count > 0)
-		status = run_locked(repository, session, batch->arena, groups, count);
-	return status;
+		status = add_all(repository, session, batch->arena, groups, &count);
+	if (status != STATUS_OK || count == 0)
+		return status;
+	if (batch->mode != TRANSACTION_SINGLE)
+		return run_locked(repository, session, batch->arena, groups, count);
+	leave_unapplied(groups, count);
+	return STATUS_OK;
 }
 
 /* ---- looking up -------------------------------------------------------------------------- */
@@ -358,7 +345,7 @@ enum status count_batch_look_up(const struct count_repository *repository, struc
 {
 	size_t row_count;
 	struct count_row *rows = wanted_rows(batch, &row_count);
-	enum status status = repository->find(session, rows, row_count);
+	enum status status = repository->ops->find(repository, session, rows, row_count);
 
 	if (status != STATUS_OK)
 		return status;

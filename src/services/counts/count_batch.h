@@ -14,8 +14,9 @@
 struct count_command {
 	struct write write;
 	struct count_change change;
-	bool was_left; /* by an addition that committed alone: the next try looks at the row */
 };
+
+struct count_command *count_command_of(struct write *write);
 
 /* A look at some counts, in the order asked, without repetition. */
 struct count_query {
@@ -24,6 +25,9 @@ struct count_query {
 	size_t item_count;
 	bool single; /* one object, or 404; else a list without the unknown */
 };
+
+/* Whether one statement may do for the batch: additions only. */
+bool count_batch_is_single(const struct write_batch *batch);
 
 /* Settles every write of the batch (each a struct count_command); see flow/committer.h. */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,

@@ -24,7 +24,8 @@ static enum status look_at_counts(
 {
 	const struct counts *counts = context;
 	struct count_row *rows = arena_array(page->arena, struct count_row, page->rows.limit);
-	enum status status = counts->repository->list(session, page->arena, &page->rows, rows);
+	enum status status = counts->repository->ops->list(
+		counts->repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;
@@ -125,7 +126,8 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 {
 	struct count_row *rows = arena_array(page->arena, struct count_row, count);
 	size_t row_count = rows_of(kept, count, rows);
-	enum status status = counts->repository->find(session, rows, row_count);
+	enum status status =
+		counts->repository->ops->find(counts->repository, session, rows, row_count);
 
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
 		struct count_row wanted = {.item_id = kept[i].item_id};

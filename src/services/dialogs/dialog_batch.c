@@ -193,10 +193,11 @@ static enum status write_changes(struct session *session, const struct changes *
 	enum status status = STATUS_OK;
 
 	if (changes->message_count > 0)
-		status = dialogs->repository->put(
-			session, changes->messages, changes->message_count);
+		status = dialogs->repository->ops->put(
+			dialogs->repository, session, changes->messages, changes->message_count);
 	if (status == STATUS_OK && changes->event_count > 0)
-		status = dialogs->outbox->put(session, changes->events, changes->event_count);
+		status = dialogs->outbox->ops->put(
+			dialogs->outbox, session, changes->events, changes->event_count);
 	return status;
 }
 
@@ -207,8 +208,8 @@ enum status dialog_decide(void *context, struct session *session, const struct w
 
 	collect_marks(&changes, batch);
 	if (changes.mark_count > 0) {
-		enum status status =
-			dialogs->repository->mark(session, changes.marks, changes.mark_count);
+		enum status status = dialogs->repository->ops->mark(
+			dialogs->repository, session, changes.marks, changes.mark_count);
 
 		if (status != STATUS_OK)
 			return status;
@@ -267,7 +268,8 @@ enum status dialog_look_up(void *context, struct session *session, const struct 
 		queries[i].before = lookup->before;
 		queries[i].limit = lookup->limit;
 	}
-	status = dialogs->repository->list(session, batch->arena, queries, batch->count);
+	status = dialogs->repository->ops->list(
+		dialogs->repository, session, batch->arena, queries, batch->count);
 	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
 		struct command *command = &batch->reads[i]->command;
 

@@ -169,11 +169,13 @@ static enum status write_changes(const struct entitlements *entitlements, struct
 
 	if (changes->change_count == 0)
 		return STATUS_OK;
-	status = repository->put(session, changes->rows, changes->row_count);
+	status = repository->ops->put(repository, session, changes->rows, changes->row_count);
 	if (status == STATUS_OK)
-		status = repository->audit(session, changes->lines, changes->change_count);
+		status = repository->ops->audit(
+			repository, session, changes->lines, changes->change_count);
 	if (status == STATUS_OK)
-		status = entitlements->outbox->put(session, changes->events, changes->change_count);
+		status = entitlements->outbox->ops->put(
+			entitlements->outbox, session, changes->events, changes->change_count);
 	return status;
 }
 
@@ -200,7 +202,8 @@ enum status entitlement_decide(
 	struct write_group *groups = write_groups(batch, &count);
 	struct entitlement_row *rows = make_rows(batch->arena, groups, count);
 	struct changes changes = {.arena = batch->arena};
-	enum status status = entitlements->repository->lock(session, rows, count, &changes.now_us);
+	enum status status = entitlements->repository->ops->lock(
+		entitlements->repository, session, rows, count, &changes.now_us);
 
 	if (status != STATUS_OK)
 		return status;
@@ -257,7 +260,8 @@ enum status entitlement_look_up(
 		queries[i].after = lookup->after;
 		queries[i].limit = lookup->limit + 1; /* one more tells that there is a next page */
 	}
-	status = entitlements->repository->list(session, batch->arena, queries, batch->count);
+	status = entitlements->repository->ops->list(
+		entitlements->repository, session, batch->arena, queries, batch->count);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < batch->count; i++)

@@ -65,8 +65,8 @@ static enum status look_at_entitlements(
 	const struct entitlements *entitlements = context;
 	struct entitlement_facts *rows =
 		arena_array(page->arena, struct entitlement_facts, page->rows.limit);
-	enum status status =
-		entitlements->repository->list_facts(session, page->arena, &page->rows, rows);
+	enum status status = entitlements->repository->ops->list_facts(
+		entitlements->repository, session, page->arena, &page->rows, rows);
 	const struct entitlement_row *last;
 
 	if (status != STATUS_OK || page->rows.count == 0)
@@ -129,8 +129,8 @@ static enum status look_at_audit(
 {
 	const struct entitlements *entitlements = context;
 	struct audit_facts *lines = arena_array(page->arena, struct audit_facts, page->rows.limit);
-	enum status status =
-		entitlements->repository->list_audit(session, page->arena, &page->rows, lines);
+	enum status status = entitlements->repository->ops->list_audit(
+		entitlements->repository, session, page->arena, &page->rows, lines);
 	const struct entitlement_audit *last;
 
 	if (status != STATUS_OK || page->rows.count == 0)
@@ -151,7 +151,7 @@ static enum status look_at_outbox(
 		.busy = "IN_FLIGHT", .done = "PUBLISHED", .done_at = "published_at"};
 	const struct entitlements *entitlements = context;
 
-	return verify_claims_look(&words, &entitlements->outbox->claims, session, page);
+	return verify_claims_look(&words, entitlements->outbox->claims, session, page);
 }
 
 static enum status look_at_keys(

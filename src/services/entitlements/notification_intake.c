@@ -70,7 +70,8 @@ static enum status bury(const struct notifications *notifications, struct sessio
 	}
 	if (count == 0)
 		return STATUS_OK;
-	return notifications->repository->dead.put(session, letters, count);
+	return notifications->repository->dead->ops->put(
+		notifications->repository->dead, session, letters, count);
 }
 
 /* ---- events ------------------------------------------------------------------------------ */
@@ -93,7 +94,8 @@ static enum status put_new(const struct notifications *notifications, struct ses
 	}
 	if (count == 0)
 		return STATUS_OK;
-	return notifications->repository->put(session, fresh, count);
+	return notifications->repository->ops->put(
+		notifications->repository, session, fresh, count);
 }
 
 enum status notifications_apply(
@@ -115,8 +117,8 @@ enum status notifications_apply(
 		if (!item->poison)
 			ids[i] = events[i].event_id;
 	}
-	status = inbox_keep_new(&notifications->repository->inbox, session, batch->arena, ids,
-		is_new, batch->count);
+	status = inbox_keep_new(
+		notifications->repository->inbox, session, batch->arena, ids, is_new, batch->count);
 	if (status == STATUS_OK)
 		status = put_new(notifications, session, batch, events, is_new, repeated);
 	if (status == STATUS_OK)
@@ -137,9 +139,10 @@ enum status notifications_take_again(void *context, struct session *session, str
 	if (!*is_read)
 		return STATUS_OK;
 	status = inbox_keep_new(
-		&notifications->repository->inbox, session, arena, &event.event_id, &is_new, 1);
+		notifications->repository->inbox, session, arena, &event.event_id, &is_new, 1);
 	if (status != STATUS_OK || !is_new)
 		return status;
 	notification = make_notification(arena, &event, payload, (struct slice){0});
-	return notifications->repository->put(session, &notification, 1);
+	return notifications->repository->ops->put(
+		notifications->repository, session, &notification, 1);
 }

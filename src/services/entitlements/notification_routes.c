@@ -49,8 +49,9 @@ static enum status look_up_inbox(struct read *read, struct session *session, str
 	struct notification *found = arena_array(arena, struct notification, lookup->limit);
 	struct buffer body = buffer_make(read->command.arena, 1024);
 	size_t count = 0;
-	enum status status = lookup->notifications->repository->list(
-		session, arena, lookup->user_id, lookup->limit, found, &count);
+	enum status status =
+		lookup->notifications->repository->ops->list(lookup->notifications->repository,
+			session, arena, lookup->user_id, lookup->limit, found, &count);
 
 	if (status != STATUS_OK)
 		return status;

@@ -13,7 +13,7 @@ static enum status look_at_states(
 	};
 	const struct notifications *notifications = context;
 
-	return verify_claims_look(&words, &notifications->repository->claims, session, page);
+	return verify_claims_look(&words, notifications->repository->claims, session, page);
 }
 
 static void check_notification(struct verify_page *page, const struct notification_facts *facts)
@@ -37,8 +37,8 @@ static enum status look_at_others(
 	const struct notifications *notifications = context;
 	struct notification_facts *rows =
 		arena_array(page->arena, struct notification_facts, page->rows.limit);
-	enum status status =
-		notifications->repository->list_facts(session, page->arena, &page->rows, rows);
+	enum status status = notifications->repository->ops->list_facts(
+		notifications->repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;

@@ -154,9 +154,9 @@ static bool claim_more(struct notification_worker *worker)
 
 	atomic_store(&worker->woken, false);
 	arena_reset(&worker->arena);
-	status = session->ops->begin(session, LOCK_WAIT);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = repository_of(worker)->claims.claim(
+		status = repository_of(worker)->claims->ops->claim(repository_of(worker)->claims,
 			session, &worker->arena, &terms, worker->claims, &count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
@@ -210,7 +210,8 @@ static enum status bury_failed(struct notification_worker *worker, size_t count)
 	}
 	if (letter_count == 0)
 		return STATUS_OK;
-	return repository_of(worker)->dead.put(worker->session, letters, letter_count);
+	return repository_of(worker)->dead->ops->put(
+		repository_of(worker)->dead, worker->session, letters, letter_count);
 }
 
 static void count_ends(struct notification_worker *worker, size_t count)
@@ -251,9 +252,9 @@ static bool record(struct notification_worker *worker)
 		return true;
 	FAILPOINT("notify.sent");
 	arena_reset(&worker->arena);
-	status = session->ops->begin(session, LOCK_WAIT);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = repository_of(worker)->claims.end(
+		status = repository_of(worker)->claims->ops->end(repository_of(worker)->claims,
 			session, slice_of(worker->owner), worker->claims, count);
 	if (status == STATUS_OK)
 		status = bury_failed(worker, count);
@@ -296,8 +297,10 @@ static void look(struct notification_worker *worker)
 	if (worker->counted_ns != 0 && now_ns() - worker->counted_ns < LOOK_NS)
 		return;
 	worker->counted_ns = now_ns();
-	if (repository_of(worker)->claims.count(worker->session, &stats) != STATUS_OK ||
-		repository_of(worker)->dead.depth(worker->session, &dead) != STATUS_OK)
+	if (repository_of(worker)->claims->ops->count(
+		    repository_of(worker)->claims, worker->session, &stats) != STATUS_OK ||
+		repository_of(worker)->dead->ops->depth(
+			repository_of(worker)->dead, worker->session, &dead) != STATUS_OK)
 		return;
 	atomic_store(&worker->pending.value, stats.pending);
 	atomic_store(&worker->processing.value, stats.busy);

@@ -229,7 +229,7 @@ enum status gateway_decide(void *context, struct session *session, const struct 
 
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = groups[i].key;
-	status = repository->lock(session, rows, count, &deciding.now_us);
+	status = repository->ops->lock(repository, session, rows, count, &deciding.now_us);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < count; i++) {
@@ -243,7 +243,7 @@ enum status gateway_decide(void *context, struct session *session, const struct 
 		if (row_changed(&rows[i], &deciding.row))
 			rows[changed++] = deciding.row;
 	}
-	return changed > 0 ? repository->put(session, rows, changed) : STATUS_OK;
+	return changed > 0 ? repository->ops->put(repository, session, rows, changed) : STATUS_OK;
 }
 
 /* ---- publish ----------------------------------------------------------------------------- */
@@ -406,7 +406,8 @@ enum status gateway_settle(void *context, struct session *session, const struct 
 	}
 	if (count == 0)
 		return STATUS_OK;
-	return lane->gateway->repository->settle(session, all, merge(all, count));
+	return lane->gateway->repository->ops->settle(
+		lane->gateway->repository, session, all, merge(all, count));
 }
 
 /* ---- looking ----------------------------------------------------------------------------- */
@@ -437,7 +438,8 @@ enum status gateway_look_up(void *context, struct session *session, const struct
 	struct limit_row *rows = arena_array(batch->arena, struct limit_row, batch->count);
 	size_t count = wanted_rows(batch, rows);
 	int64_t now_us;
-	enum status status = gateway->repository->find(session, rows, count, &now_us);
+	enum status status =
+		gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us);
 
 	if (status != STATUS_OK)
 		return status;

@@ -32,16 +32,16 @@ static enum status refresh_rows(const struct gateway *gateway, struct session *s
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	const struct limit_repository *repository = gateway->repository;
-	enum status status = session->ops->begin(session, LOCK_WAIT);
+	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = repository->lock(session, rows, count, now_us);
+		status = repository->ops->lock(repository, session, rows, count, now_us);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
 		if (rows[i].exists && limit_has_elapsed(&rows[i], *now_us, gateway->window_unit_us))
 			limit_refresh(&rows[i], *now_us);
 	}
 	if (status == STATUS_OK)
-		status = repository->put(session, rows, count);
+		status = repository->ops->put(repository, session, rows, count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
@@ -85,7 +85,8 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = filled[i].user_id;
-	status = lane->gateway->repository->find(session, rows, count, &now_us);
+	status = lane->gateway->repository->ops->find(
+		lane->gateway->repository, session, rows, count, &now_us);
 	for (size_t i = 0; i < count; i++) {
 		if (status != STATUS_OK || !rows[i].exists ||
 			rows[i].last_refresh_us != filled[i].window_start_us)
@@ -121,7 +122,8 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = misses[i].user_id;
-	if (gateway->repository->find(session, rows, count, &now_us) != STATUS_OK ||
+	if (gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us) !=
+			STATUS_OK ||
 		!refresh_elapsed(gateway, session, arena, rows, count, &now_us))
 		return; /* the store path will say what is wrong */
 	for (size_t i = 0; i < count; i++) {

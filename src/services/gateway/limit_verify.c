@@ -38,7 +38,8 @@ static enum status look_at_limits(
 {
 	const struct gateway *gateway = context;
 	struct limit_row *rows = arena_array(page->arena, struct limit_row, page->rows.limit);
-	enum status status = gateway->repository->list(session, page->arena, &page->rows, rows);
+	enum status status = gateway->repository->ops->list(
+		gateway->repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;

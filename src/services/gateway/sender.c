@@ -195,9 +195,10 @@ static enum status send_batch(struct sender *sender, struct sms *all, size_t cou
 
 	if (record_count == 0)
 		return STATUS_OK;
-	status = session->ops->begin(session, LOCK_WAIT);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = sender->config.repository->find(session, records, record_count);
+		status = sender->config.repository->ops->find(
+			sender->config.repository, session, records, record_count);
 	if (status != STATUS_OK)
 		return status;
 	if (!send_new(sender, all, count, records, record_count)) {
@@ -206,7 +207,8 @@ static enum status send_batch(struct sender *sender, struct sms *all, size_t cou
 		return STATUS_STORE_UNAVAILABLE; /* nowhere to print to: try again */
 	}
 	FAILPOINT("sender.printed");
-	status = sender->config.repository->put(session, records, record_count);
+	status = sender->config.repository->ops->put(
+		sender->config.repository, session, records, record_count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	if (status == STATUS_OK)

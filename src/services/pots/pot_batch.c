@@ -96,7 +96,7 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 	dice_init(&dice);
 	for (size_t i = 0; i < count; i++)
 		contents[i].pot_id = command_at(&groups[i], 0)->pot_id;
-	status = pots->repository->take(session, &lock, contents, count);
+	status = pots->repository->ops->take(pots->repository, session, &lock, contents, count);
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < count; i++) {
@@ -107,7 +107,9 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 		else
 			refuse_group(&groups[i]);
 	}
-	return changed > 0 ? pots->repository->put(session, &lock, changes, changed) : STATUS_OK;
+	return changed > 0 ? pots->repository->ops->put(
+				     pots->repository, session, &lock, changes, changed)
+			   : STATUS_OK;
 }
 
 /* ---- new pots ---------------------------------------------------------------------------- */
@@ -135,7 +137,7 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 		rows[i].name = command_at(&groups[i], 0)->name;
 		rows[i].max_coins = command_at(&groups[i], 0)->max_coins;
 	}
-	status = pots->repository->create(session, rows, count);
+	status = pots->repository->ops->create(pots->repository, session, rows, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		answer_created(&groups[i], &rows[i]);
 	return status;
@@ -180,6 +182,7 @@ struct looking {
 
 static enum status look_for_pots(const struct looking *looking)
 {
+	const struct pot_repository_ops *ops = looking->repository->ops;
 	bool by_name = looking->queries[0]->look == LOOK_NAME;
 	struct pot_row *rows = arena_array(looking->arena, struct pot_row, looking->count);
 	enum status status;
@@ -188,8 +191,8 @@ static enum status look_for_pots(const struct looking *looking)
 		rows[i].pot_id = looking->queries[i]->pot_id;
 		rows[i].name = looking->queries[i]->name;
 	}
-	status = (by_name ? looking->repository->find_names : looking->repository->find)(
-		looking->session, looking->arena, rows, looking->count);
+	status = (by_name ? ops->find_names : ops->find)(
+		looking->repository, looking->session, looking->arena, rows, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
 		struct pot_query *query = looking->queries[i];
 		struct arena *arena = query->read.command.arena;
@@ -213,7 +216,8 @@ static enum status look_for_coins(const struct looking *looking)
 
 	for (size_t i = 0; i < looking->count; i++)
 		contents[i].pot_id = looking->queries[i]->pot_id;
-	status = looking->repository->find_coins(looking->session, contents, looking->count);
+	status = looking->repository->ops->find_coins(
+		looking->repository, looking->session, contents, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
 		struct pot_query *query = looking->queries[i];
 		struct arena *arena = query->read.command.arena;
@@ -238,8 +242,8 @@ static enum status look_for_lists(const struct looking *looking)
 		pages[i].limit = query->limit > 0 ? query->limit : POT_PAGE_DEFAULT;
 		pages[i].offset = (int64_t)(query->page - 1) * pages[i].limit;
 	}
-	status = looking->repository->list(
-		looking->session, looking->arena, pages, looking->count, &total);
+	status = looking->repository->ops->list(looking->repository, looking->session,
+		looking->arena, pages, looking->count, &total);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++)
 		looking->queries[i]->read.command.answer =
 			pot_answer_list(looking->queries[i], &pages[i], total);

@@ -38,7 +38,8 @@ static enum status look_at_pots(
 {
 	const struct pots *pots = context;
 	struct pot_facts *rows = arena_array(page->arena, struct pot_facts, page->rows.limit);
-	enum status status = pots->repository->list_facts(session, page->arena, &page->rows, rows);
+	enum status status = pots->repository->ops->list_facts(
+		pots->repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;
@@ -72,7 +73,8 @@ static enum status look_at_coins(
 {
 	const struct pots *pots = context;
 	struct coin_facts *rows = arena_array(page->arena, struct coin_facts, page->rows.limit);
-	enum status status = pots->repository->list_coins(session, page->arena, &page->rows, rows);
+	enum status status = pots->repository->ops->list_coins(
+		pots->repository, session, page->arena, &page->rows, rows);
 
 	if (status != STATUS_OK || page->rows.count == 0)
 		return status;

@@ -12,6 +12,8 @@
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -20,14 +22,20 @@
 #define LOOK_MOST_NS (60 * NS_PER_S)
 #define LOOK_SHARE 20 /* at most so much of the time, as a fraction, is spent on looks */
 
-static struct pg_floor *floor_of(struct session *session, const struct pg_claim_table *table)
+static const struct pg_claims *claims_of(const struct claim_repository *repository)
 {
-	return pg_store_floor(pg_store_of(session->store), table);
+	assert(repository->ops == &pg_claims_ops);
+	return (const struct pg_claims *)repository;
 }
 
-void pg_claim_from(struct session *session, const struct pg_claim_table *table, int64_t time_us)
+static struct pg_floor *floor_of(struct session *session, const struct pg_claims *claims)
 {
-	struct pg_floor *floor = floor_of(session, table);
+	return pg_store_floor(pg_store_of(session->store), claims);
+}
+
+void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us)
+{
+	struct pg_floor *floor = floor_of(session, claims);
 
 	if (time_us < atomic_load(&floor->from_us))
 		atomic_store(&floor->from_us, time_us);
@@ -69,9 +77,10 @@ static void fill_claim(struct claim *claim, struct arena *arena, const PGresult 
 	};
 }
 
-enum status pg_claim(struct session *base, const struct pg_claim_table *table, struct arena *arena,
-	const struct claim_terms *terms, struct claim *claims, size_t *count)
+static enum status claim(const struct claim_repository *repository, struct session *base,
+	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count)
 {
+	const struct pg_claims *table = claims_of(repository);
 	struct pg_session *session = pg_session_of(base);
 	struct pg_floor *floor = floor_of(base, table);
 	int64_t start_ns = clock_steady_ns(&clock_system);
@@ -126,7 +135,7 @@ static enum status run_on_claims(struct pg_session *session, const struct pg_sta
 	return STATUS_OK;
 }
 
-enum status pg_claim_end(struct session *base, const struct pg_claim_table *table,
+static enum status end(const struct claim_repository *repository, struct session *base,
 	struct slice owner, struct claim *claims, size_t count)
 {
 	static const char *const kinds[] = {
@@ -153,10 +162,10 @@ enum status pg_claim_end(struct session *base, const struct pg_claim_table *tabl
 		epochs_of(session, claims, count), pg_param_array(&ends), pg_param_array(&delays),
 		pg_param_array(&errors)};
 
-	return run_on_claims(session, &table->end, params, 6, claims, count);
+	return run_on_claims(session, &claims_of(repository)->end, params, 6, claims, count);
 }
 
-enum status pg_claim_renew(struct session *base, const struct pg_claim_table *table,
+static enum status renew(const struct claim_repository *repository, struct session *base,
 	const struct claim_terms *terms, struct claim *claims, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
@@ -164,14 +173,14 @@ enum status pg_claim_renew(struct session *base, const struct pg_claim_table *ta
 		pg_param_ids(session, &claims->id, sizeof(*claims), count),
 		epochs_of(session, claims, count), pg_param_int8(session, terms->lease_us)};
 
-	return run_on_claims(session, &table->renew, params, 4, claims, count);
+	return run_on_claims(session, &claims_of(repository)->renew, params, 4, claims, count);
 }
 
-enum status pg_claim_count(
-	struct session *base, const struct pg_claim_table *table, struct claim_stats *stats)
+static enum status count_claims(
+	const struct claim_repository *repository, struct session *base, struct claim_stats *stats)
 {
 	struct pg_session *session = pg_session_of(base);
-	enum status status = pg_run(session, &table->count, NULL, 0);
+	enum status status = pg_run(session, &claims_of(repository)->count, NULL, 0);
 
 	if (status != STATUS_OK)
 		return status;
@@ -199,14 +208,29 @@ static struct claim_row row_of(struct arena *arena, const PGresult *result, int 
 	};
 }
 
-enum status pg_claim_list(struct session *base, const struct pg_claim_table *table,
+static enum status list(const struct claim_repository *repository, struct session *base,
 	struct arena *arena, struct row_page *page, struct claim_row *rows)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[2] = {pg_param_uuid(page->after[0])};
-	enum status status = pg_list_rows(session, &table->list, params, 1, page);
+	enum status status = pg_list_rows(session, &claims_of(repository)->list, params, 1, page);
 
 	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
 		rows[i] = row_of(arena, session->results[0], (int)i);
 	return status;
 }
+
+static enum status sweep(const struct claim_repository *repository, struct session *session,
+	int64_t age_us, size_t limit, size_t *deleted)
+{
+	return pg_sweep(session, &claims_of(repository)->sweep, age_us, limit, deleted);
+}
+
+const struct claim_repository_ops pg_claims_ops = {
+	.claim = claim,
+	.end = end,
+	.renew = renew,
+	.count = count_claims,
+	.sweep = sweep,
+	.list = list,
+};

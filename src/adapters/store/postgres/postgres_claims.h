@@ -1,11 +1,9 @@
 /*
  * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL: the statements are
  * templates over the names that differ, the functions are shared. The columns of such a table, and
- * what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. A further table is
+ * what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. Another table is
  *
- *     static const struct pg_claim_table table = PG_CLAIM_TABLE("table", "id", …);
- *     PG_CLAIM_FUNCTIONS(table_claims, &table)
- *     … .claims = PG_CLAIMS(table_claims)
+ *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CLAIMS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CLAIMS_H
@@ -13,7 +11,8 @@
 #include "adapters/store/postgres/postgres_internal.h"
 #include "ports/claim_repository.h"
 
-struct pg_claim_table {
+struct pg_claims {
+	struct claim_repository base;
 	struct pg_statement claim;
 	struct pg_statement oldest;
 	struct pg_statement end;
@@ -103,12 +102,15 @@ struct pg_claim_table {
 					     " AS e WHERE e." id                                   \
 					     " > $1::text::uuid ORDER BY e." id " LIMIT $2::int8"
 
+extern const struct claim_repository_ops pg_claims_ops;
+
 /*
  * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
  * `swept` lists the stages that are swept, and `ended_at` says since when a row is in one of them.
  */
-#define PG_CLAIM_TABLE(table, id, occurred_at, busy, done, done_at, swept, ended_at)               \
+#define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
+		.base = {.ops = &pg_claims_ops},                                                   \
 		.claim = {"quipu_" table "_claim", PG_CLAIM_SQL(table, id, occurred_at, busy)},    \
 		.oldest = {"quipu_" table "_oldest", PG_CLAIM_OLDEST_SQL(table)},                  \
 		.end = {"quipu_" table "_end", PG_CLAIM_END_SQL(table, id, busy, done, done_at)},  \
@@ -119,56 +121,7 @@ struct pg_claim_table {
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* The functions of ports/claim_repository.h on a table. */
-enum status pg_claim(struct session *session, const struct pg_claim_table *table,
-	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count);
-enum status pg_claim_end(struct session *session, const struct pg_claim_table *table,
-	struct slice owner, struct claim *claims, size_t count);
-enum status pg_claim_renew(struct session *session, const struct pg_claim_table *table,
-	const struct claim_terms *terms, struct claim *claims, size_t count);
-enum status pg_claim_count(
-	struct session *session, const struct pg_claim_table *table, struct claim_stats *stats);
-enum status pg_claim_list(struct session *session, const struct pg_claim_table *table,
-	struct arena *arena, struct row_page *page, struct claim_row *rows);
-
 /* There is, or will be, an open row that was created at this time: claims are to find it. */
-void pg_claim_from(struct session *session, const struct pg_claim_table *table, int64_t time_us);
-
-#define PG_CLAIM_FUNCTIONS(name, table)                                                            \
-	static enum status name##_claim(struct session *session, struct arena *arena,              \
-		const struct claim_terms *terms, struct claim *claims, size_t *count)              \
-	{                                                                                          \
-		return pg_claim(session, table, arena, terms, claims, count);                      \
-	}                                                                                          \
-	static enum status name##_end(                                                             \
-		struct session *session, struct slice owner, struct claim *claims, size_t count)   \
-	{                                                                                          \
-		return pg_claim_end(session, table, owner, claims, count);                         \
-	}                                                                                          \
-	static enum status name##_renew(struct session *session, const struct claim_terms *terms,  \
-		struct claim *claims, size_t count)                                                \
-	{                                                                                          \
-		return pg_claim_renew(session, table, terms, claims, count);                       \
-	}                                                                                          \
-	static enum status name##_count(struct session *session, struct claim_stats *stats)        \
-	{                                                                                          \
-		return pg_claim_count(session, table, stats);                                      \
-	}                                                                                          \
-	static enum status name##_sweep(                                                           \
-		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
-	{                                                                                          \
-		return pg_sweep(session, &(table)->sweep, age_us, limit, deleted);                 \
-	}                                                                                          \
-	static enum status name##_list(struct session *session, struct arena *arena,               \
-		struct row_page *page, struct claim_row *rows)                                     \
-	{                                                                                          \
-		return pg_claim_list(session, table, arena, page, rows);                           \
-	}
-
-#define PG_CLAIMS(name)                                                                            \
-	{                                                                                          \
-		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
-		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
-	}
+void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

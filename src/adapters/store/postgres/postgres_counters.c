@@ -4,7 +4,7 @@
  * message when it is looked up, put() changes only what is still unread, and counts what it has
  * changed.
  */
-#include "adapters/store/postgres/postgres_counters.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -110,7 +110,8 @@ static const struct pg_statement list_statement = {
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static enum status lock(struct session *base, struct counter_message *messages, size_t count)
+static enum status lock(const struct counter_repository *repository, struct session *base,
+	struct counter_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param keys[] = {
@@ -161,7 +162,8 @@ static enum status put_some(struct pg_session *session, const struct pg_statemen
 	return pg_flush_inserts(session, 0, wanted);
 }
 
-static enum status put(struct session *base, const struct counter_message *messages, size_t count)
+static enum status put(const struct counter_repository *repository, struct session *base,
+	const struct counter_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = put_some(session, &update_statement, true, messages, count);
@@ -171,13 +173,15 @@ static enum status put(struct session *base, const struct counter_message *messa
 	return status;
 }
 
-static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status sweep(const struct counter_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
 }
 
-static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
-	struct slice after, size_t limit, struct counter_message *messages, size_t *count)
+static enum status list_unread(const struct counter_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
+	struct counter_message *messages, size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
@@ -268,7 +272,8 @@ static enum status make_rows(struct pg_session *session, struct counter_row *row
 	return status;
 }
 
-static enum status add(struct session *base, struct counter_row *rows, size_t count)
+static enum status add(const struct counter_repository *repository, struct session *base,
+	struct counter_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status;
@@ -281,7 +286,8 @@ static enum status add(struct session *base, struct counter_row *rows, size_t co
 	return make_rows(session, rows, count);
 }
 
-static enum status find(struct session *base, struct counter_row *rows, size_t count)
+static enum status find(const struct counter_repository *repository, struct session *base,
+	struct counter_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
@@ -292,8 +298,9 @@ static enum status find(struct session *base, struct counter_row *rows, size_t c
 	return status;
 }
 
-static enum status list(struct session *base, struct arena *arena, struct slice after, size_t limit,
-	struct counter_row *rows, size_t *count)
+static enum status list(const struct counter_repository *repository, struct session *base,
+	struct arena *arena, struct slice after, size_t limit, struct counter_row *rows,
+	size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {
@@ -311,7 +318,7 @@ static enum status list(struct session *base, struct arena *arena, struct slice 
 	return STATUS_OK;
 }
 
-const struct counter_repository postgres_counter_repository = {
+static const struct counter_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.add = add,
@@ -320,3 +327,5 @@ const struct counter_repository postgres_counter_repository = {
 	.list = list,
 	.list_unread = list_unread,
 };
+
+const struct counter_repository postgres_counter_repository = {.ops = &ops};

@@ -1,4 +1,4 @@
-#include "adapters/store/postgres/postgres_counts.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -57,12 +57,10 @@ static const struct pg_statement list_statement = {
 	"ORDER BY item_id LIMIT $2::int8",
 };
 
-typedef enum status (*pg_runner)(struct pg_session *session, const struct pg_statement *statement,
-	const struct pg_param *params, size_t param_count);
-
-static enum status run_add(
-	struct pg_session *session, pg_runner run, struct count_addition *additions, size_t count)
+static enum status add(const struct count_repository *repository, struct session *base,
+	struct count_addition *additions, size_t count)
 {
+	struct pg_session *session = pg_session_of(base);
 	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
 	struct pg_array sums = pg_array_of(session, PG_OID_INT8, count);
 	struct pg_array leasts = pg_array_of(session, PG_OID_INT8, count);
@@ -79,7 +77,7 @@ static enum status run_add(
 	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&sums),
 		pg_param_array(&leasts), pg_param_array(&mosts)};
 
-	status = run(session, &add_statement, params, 4);
+	status = pg_run(session, &add_statement, params, 4);
 	if (status != STATUS_OK)
 		return status;
 	for (int row = 0; row < PQntuples(session->results[0]); row++) {
@@ -90,17 +88,6 @@ static enum status run_add(
 		addition->value = pg_int8(session->results[0], row, 1);
 	}
 	return STATUS_OK;
-}
-
-static enum status add(struct session *session, struct count_addition *additions, size_t count)
-{
-	return run_add(pg_session_of(session), pg_run, additions, count);
-}
-
-static enum status add_alone(
-	struct session *session, struct count_addition *additions, size_t count)
-{
-	return run_add(pg_session_of(session), pg_run_alone, additions, count);
 }
 
 static void forget_rows(struct count_row *rows, size_t count)
@@ -131,7 +118,8 @@ static void fill_rows(struct count_row *rows, size_t count, const struct pg_sess
 	}
 }
 
-static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct count_repository *repository, struct session *base,
+	struct count_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
@@ -142,7 +130,8 @@ static enum status lock(struct session *base, struct count_row *rows, size_t cou
 	return status;
 }
 
-static enum status find(struct session *base, struct count_row *rows, size_t count)
+static enum status find(const struct count_repository *repository, struct session *base,
+	struct count_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
@@ -181,8 +170,8 @@ static size_t queue_edits(struct pg_session *session, const struct pg_statement 
 	return wanted;
 }
 
-static enum status edit(
-	struct session *base, const struct count_edit *edits, size_t count, int64_t now_us)
+static enum status edit(const struct count_repository *repository, struct session *base,
+	const struct count_edit *edits, size_t count, int64_t now_us)
 {
 	struct pg_session *session = pg_session_of(base);
 	size_t inserts;
@@ -195,8 +184,8 @@ static enum status edit(
 	return pg_flush_inserts(session, insert_slot, inserts);
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct row_page *page, struct count_row *rows)
+static enum status list(const struct count_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct count_row *rows)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[2] = {pg_param_text(page->after[0])};
@@ -212,11 +201,12 @@ static enum status list(
 	return status;
 }
 
-const struct count_repository postgres_count_repository = {
+static const struct count_repository_ops ops = {
 	.add = add,
-	.add_alone = add_alone,
 	.lock = lock,
 	.edit = edit,
 	.find = find,
 	.list = list,
 };
+
+const struct count_repository postgres_count_repository = {.ops = &ops};

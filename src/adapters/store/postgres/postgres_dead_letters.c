@@ -1,5 +1,7 @@
 #include "adapters/store/postgres/postgres_dead_letters.h"
 
+#include <assert.h>
+
 static const struct pg_statement record_statement = {
 	"quipu_actions_record",
 	"INSERT INTO operator_actions (at, action, target, detail) "
@@ -13,6 +15,40 @@ enum status pg_record_action(
 		pg_param_text(slice_of(action)), pg_param_text(target), pg_param_text(detail)};
 
 	return pg_run(pg_session_of(base), &record_statement, params, 3);
+}
+
+static const struct pg_dead_letters *letters_of(const struct dead_letter_repository *repository)
+{
+	assert(repository->ops == &pg_dead_letters_ops);
+	return (const struct pg_dead_letters *)repository;
+}
+
+#define COLUMNS 8
+
+static enum status put(const struct dead_letter_repository *repository, struct session *base,
+	const struct dead_letter *letters, size_t count)
+{
+	static const Oid types[COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+		PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4};
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_dead_letters *view = letters_of(repository);
+	struct pg_array columns[COLUMNS];
+
+	assert(view->put.sql);
+	pg_arrays_of(session, types, COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&columns[0], letters[i].id);
+		pg_array_text(&columns[1], letters[i].kind);
+		pg_array_text(&columns[2], letters[i].type);
+		pg_array_text(&columns[3], letters[i].key);
+		pg_array_text(&columns[4], letters[i].position);
+		pg_array_text(&columns[5], letters[i].error);
+		pg_array_text(&columns[6], letters[i].payload);
+		pg_array_int4(&columns[7], letters[i].attempt_count);
+	}
+	pg_queue_arrays(session, &view->put, columns, COLUMNS);
+	pg_queue_arrays(session, &view->put_poison, columns, COLUMNS);
+	return pg_flush(session);
 }
 
 static void fill_letter(
@@ -31,13 +67,14 @@ static void fill_letter(
 	};
 }
 
-enum status pg_dead_list(struct session *base, const struct pg_dead_view *view, struct arena *arena,
-	const struct dead_letter_page *page, struct dead_letter *letters, size_t *count)
+static enum status list(const struct dead_letter_repository *repository, struct session *base,
+	struct arena *arena, const struct dead_letter_page *page, struct dead_letter *letters,
+	size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {pg_param_text(page->kind), pg_param_uuid(page->after),
 		pg_param_int8(session, (int64_t)page->limit)};
-	enum status status = pg_run(session, &view->list, params, 3);
+	enum status status = pg_run(session, &letters_of(repository)->list, params, 3);
 
 	if (status != STATUS_OK)
 		return status;
@@ -47,8 +84,9 @@ enum status pg_dead_list(struct session *base, const struct pg_dead_view *view, 
 	return STATUS_OK;
 }
 
-enum status pg_dead_find(struct session *base, const struct pg_dead_view *view, struct arena *arena,
-	struct slice kind, struct slice id, struct dead_letter *letter, bool *found)
+static enum status find(const struct dead_letter_repository *repository, struct session *base,
+	struct arena *arena, struct slice kind, struct slice id, struct dead_letter *letter,
+	bool *found)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id)};
@@ -58,7 +96,7 @@ enum status pg_dead_find(struct session *base, const struct pg_dead_view *view, 
 		*found = false;
 		return STATUS_OK;
 	}
-	status = pg_run(session, &view->find, params, 2);
+	status = pg_run(session, &letters_of(repository)->find, params, 2);
 	if (status != STATUS_OK)
 		return status;
 	*found = PQntuples(session->results[0]) == 1;
@@ -67,10 +105,11 @@ enum status pg_dead_find(struct session *base, const struct pg_dead_view *view, 
 	return STATUS_OK;
 }
 
-enum status pg_dead_depth(struct session *base, const struct pg_dead_view *view, int64_t *count)
+static enum status depth(
+	const struct dead_letter_repository *repository, struct session *base, int64_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
-	enum status status = pg_run(session, &view->depth, NULL, 0);
+	enum status status = pg_run(session, &letters_of(repository)->depth, NULL, 0);
 
 	if (status == STATUS_OK)
 		*count = pg_int8(session->results[0], 0, 0);
@@ -79,7 +118,7 @@ enum status pg_dead_depth(struct session *base, const struct pg_dead_view *view,
 
 /* "outbox_events/7d44…" */
 static struct slice name_of(
-	struct pg_session *session, const struct pg_dead_view *view, struct slice id)
+	struct pg_session *session, const struct pg_dead_letters *view, struct slice id)
 {
 	struct buffer name = buffer_make(&session->arena, 80);
 
@@ -90,7 +129,7 @@ static struct slice name_of(
 }
 
 /* Whether there was something to resolve. */
-static enum status change(struct pg_session *session, const struct pg_dead_view *view,
+static enum status change(struct pg_session *session, const struct pg_dead_letters *view,
 	const struct pg_param *params, bool *found)
 {
 	size_t last = 0;
@@ -107,11 +146,12 @@ static enum status change(struct pg_session *session, const struct pg_dead_view 
 	return status;
 }
 
-enum status pg_dead_resolve(struct session *base, const struct pg_dead_view *view,
+static enum status resolve(const struct dead_letter_repository *repository, struct session *base,
 	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
 	bool *found)
 {
 	struct pg_session *session = pg_session_of(base);
+	const struct pg_dead_letters *view = letters_of(repository);
 	bool replay = action == DEAD_LETTER_REPLAY;
 	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id),
 		pg_param_text(slice_of(replay ? "PENDING" : "DISCARDED"))};
@@ -127,3 +167,11 @@ enum status pg_dead_resolve(struct session *base, const struct pg_dead_view *vie
 	return pg_record_action(
 		base, replay ? "replay" : "discard", name_of(session, view, id), why);
 }
+
+const struct dead_letter_repository_ops pg_dead_letters_ops = {
+	.put = put,
+	.list = list,
+	.find = find,
+	.resolve = resolve,
+	.depth = depth,
+};

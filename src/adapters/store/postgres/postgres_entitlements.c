@@ -1,4 +1,4 @@
-#include "adapters/store/postgres/postgres_entitlements.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -131,8 +131,8 @@ static void fill_rows(struct entitlement_row *rows, size_t count, const struct p
 	}
 }
 
-static enum status lock(
-	struct session *base, struct entitlement_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct entitlement_repository *repository, struct session *base,
+	struct entitlement_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param ids[] = {
@@ -175,7 +175,8 @@ static size_t queue_rows(struct pg_session *session, const struct pg_statement *
 	return wanted;
 }
 
-static enum status put(struct session *base, const struct entitlement_row *rows, size_t count)
+static enum status put(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	size_t insert_slot, inserts;
@@ -188,7 +189,8 @@ static enum status put(struct session *base, const struct entitlement_row *rows,
 
 #define AUDIT_COLUMNS 8
 
-static enum status audit(struct session *base, const struct entitlement_audit *lines, size_t count)
+static enum status audit(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_audit *lines, size_t count)
 {
 	static const Oid types[AUDIT_COLUMNS] = {PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
 		PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
@@ -236,8 +238,8 @@ static void fill_queries(struct entitlement_query *queries, size_t count, struct
 	}
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct entitlement_query *queries, size_t count)
+static enum status list(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct entitlement_query *queries, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_array limits = pg_array_of(session, PG_OID_INT8, count);
@@ -274,8 +276,8 @@ static struct entitlement_facts facts_of(struct arena *arena, const PGresult *re
 	return facts;
 }
 
-static enum status list_facts(struct session *base, struct arena *arena, struct row_page *page,
-	struct entitlement_facts *rows)
+static enum status list_facts(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct entitlement_facts *rows)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[3] = {pg_param_text(page->after[0]), pg_param_text(page->after[1])};
@@ -308,8 +310,8 @@ static struct audit_facts line_of(struct arena *arena, const PGresult *result, i
 	};
 }
 
-static enum status list_audit(
-	struct session *base, struct arena *arena, struct row_page *page, struct audit_facts *lines)
+static enum status list_audit(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct audit_facts *lines)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[4] = {pg_param_text(page->after[0]), pg_param_text(page->after[1]),
@@ -321,7 +323,8 @@ static enum status list_audit(
 	return status;
 }
 
-static enum status tend_audit(struct session *base, int keep_months)
+static enum status tend_audit(
+	const struct entitlement_repository *repository, struct session *base, int keep_months)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = pg_run(session, &make_months_statement, NULL, 0);
@@ -333,7 +336,7 @@ static enum status tend_audit(struct session *base, int keep_months)
 	return pg_run(session, &drop_months_statement, &keep, 1);
 }
 
-const struct entitlement_repository postgres_entitlement_repository = {
+static const struct entitlement_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.audit = audit,
@@ -342,3 +345,5 @@ const struct entitlement_repository postgres_entitlement_repository = {
 	.list_audit = list_audit,
 	.tend_audit = tend_audit,
 };
+
+const struct entitlement_repository postgres_entitlement_repository = {.ops = &ops};

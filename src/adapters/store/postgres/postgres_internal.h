@@ -50,8 +50,8 @@ struct pg_session {
 
 	bool in_transaction;
 	bool must_begin; /* BEGIN rides along with the next statement */
-	bool is_alone;   /* but not with this one: it commits by itself */
-	enum lock_mode mode;
+	bool is_single;  /* no BEGIN: the server commits what is sent in this round */
+	enum transaction_mode mode;
 };
 
 /* Checked downcast. */
@@ -108,15 +108,6 @@ QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_sta
 	const struct pg_param *params, size_t param_count);
 
 /*
- * The same in a transaction in which nothing was done yet: the server commits it with the
- * statement, in the same round trip, and commit() has nothing left to do. Where something was done,
- * or the connection was idle, it is pg_run(). OUTCOME_UNKNOWN: the connection was lost before the
- * server said how it ended.
- */
-QP_MUST_CHECK enum status pg_run_alone(struct pg_session *session,
-	const struct pg_statement *statement, const struct pg_param *params, size_t param_count);
-
-/*
  * Flushes. If the statement at `slot` returned fewer rows than it was to insert, others were first
  * with some of them: rolled back, RERUN. `slot` does not count where `inserts` is 0.
  */
@@ -167,8 +158,8 @@ QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
 
 /*
  * Locks rows, as the mode of the transaction says: results[0]. Also the store's time. Under
- * LOCK_SKIP results[2] has every row that can be seen; what is only there is held by others. Else
- * it is NULL.
+ * TRANSACTION_SKIP results[2] has every row that can be seen; what is only there is held by others.
+ * Else it is NULL.
  */
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
 	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,

@@ -1,4 +1,4 @@
-#include "adapters/store/postgres/postgres_limits.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -91,7 +91,8 @@ static void fill_rows(struct limit_row *rows, size_t count, const struct pg_sess
 	}
 }
 
-static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct limit_repository *repository, struct session *base,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
@@ -102,7 +103,8 @@ static enum status lock(struct session *base, struct limit_row *rows, size_t cou
 	return status;
 }
 
-static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status find(const struct limit_repository *repository, struct session *base,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &rows->user_id, sizeof(*rows), count);
@@ -143,7 +145,8 @@ static size_t queue_rows(struct pg_session *session, const struct pg_statement *
 	return wanted;
 }
 
-static enum status put(struct session *base, const struct limit_row *rows, size_t count)
+static enum status put(const struct limit_repository *repository, struct session *base,
+	const struct limit_row *rows, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	size_t insert_slot, inserts;
@@ -154,8 +157,8 @@ static enum status put(struct session *base, const struct limit_row *rows, size_
 	return pg_flush_inserts(session, insert_slot, inserts);
 }
 
-static enum status settle(
-	struct session *base, const struct limit_settlement *settlements, size_t count)
+static enum status settle(const struct limit_repository *repository, struct session *base,
+	const struct limit_settlement *settlements, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
@@ -175,8 +178,8 @@ static enum status settle(
 	return pg_run(session, &settle_statement, params, 4);
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct row_page *page, struct limit_row *rows)
+static enum status list(const struct limit_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct limit_row *rows)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[2] = {pg_param_text(page->after[0])};
@@ -190,10 +193,12 @@ static enum status list(
 	return status;
 }
 
-const struct limit_repository postgres_limit_repository = {
+static const struct limit_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.settle = settle,
 	.find = find,
 	.list = list,
 };
+
+const struct limit_repository postgres_limit_repository = {.ops = &ops};

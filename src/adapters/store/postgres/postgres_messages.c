@@ -4,7 +4,7 @@
  * own (FOR UPDATE is refused across shards), and a dialog is a statement: Citus refuses one that
  * has a LIMIT for each row of a batch. Several travel in one round trip.
  */
-#include "adapters/store/postgres/postgres_messages.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -83,7 +83,8 @@ static const struct pg_statement list_unread_statement = {
 
 #define PUT_COLUMNS 5
 
-static enum status put(struct session *base, const struct message *messages, size_t count)
+static enum status put(const struct message_repository *repository, struct session *base,
+	const struct message *messages, size_t count)
 {
 	static const Oid types[PUT_COLUMNS] = {
 		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
@@ -115,7 +116,8 @@ static void fill_marks(
 		marks[pg_place(there, i, count)].exists = true;
 }
 
-static enum status mark(struct session *base, struct message_mark *marks, size_t count)
+static enum status mark(const struct message_repository *repository, struct session *base,
+	struct message_mark *marks, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param keys[] = {
@@ -177,8 +179,8 @@ static enum status list_some(struct pg_session *session, struct arena *arena,
 	return status;
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct message_query *queries, size_t count)
+static enum status list(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct message_query *queries, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = STATUS_OK;
@@ -194,8 +196,9 @@ static enum status list(
 
 /* ---- what is unread ---------------------------------------------------------------------- */
 
-static enum status count_unread(struct session *base, struct arena *arena, struct slice after,
-	size_t limit, struct unread_count *counts, size_t *count)
+static enum status count_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct slice after, size_t limit, struct unread_count *counts,
+	size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {
@@ -213,8 +216,9 @@ static enum status count_unread(struct session *base, struct arena *arena, struc
 	return STATUS_OK;
 }
 
-static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
-	struct slice after, size_t limit, struct message *messages, size_t *count)
+static enum status list_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
+	struct message *messages, size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
@@ -235,10 +239,12 @@ static enum status list_unread(struct session *base, struct arena *arena, struct
 	return STATUS_OK;
 }
 
-const struct message_repository postgres_message_repository = {
+static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
 	.list = list,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
 };
+
+const struct message_repository postgres_message_repository = {.ops = &ops};

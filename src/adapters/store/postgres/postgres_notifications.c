@@ -1,9 +1,6 @@
-#include "adapters/store/postgres/postgres_notifications.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
-
-#include "adapters/store/postgres/postgres_claims.h"
-#include "adapters/store/postgres/postgres_dead_letters.h"
 
 #define OCCURRED_FROM_US PG_FROM_US("occurred_us")
 #define OCCURRED_US PG_TO_US("occurred_at")
@@ -45,13 +42,14 @@ static const struct pg_statement list_facts_statement = {
 	"ORDER BY n.notification_id LIMIT $2::int8",
 };
 
-static const struct pg_claim_table claim_table =
-	PG_CLAIM_TABLE("notifications", "notification_id", "occurred_at", "PROCESSING", "SENT",
+static const struct pg_claims claims =
+	PG_CLAIMS("notifications", "notification_id", "occurred_at", "PROCESSING", "SENT",
 		"sent_at", "'SENT', 'FAILED', 'DISCARDED'", "coalesce(sent_at, created_at)");
 
 #define PUT_COLUMNS 10
 
-static enum status put(struct session *base, const struct notification *notifications, size_t count)
+static enum status put(const struct notification_repository *repository, struct session *base,
+	const struct notification *notifications, size_t count)
 {
 	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
 		PG_OID_TEXT, PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
@@ -97,8 +95,9 @@ static void fill_notification(
 	};
 }
 
-static enum status list(struct session *base, struct arena *arena, struct slice user_id,
-	size_t limit, struct notification *notifications, size_t *count)
+static enum status list(const struct notification_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, size_t limit, struct notification *notifications,
+	size_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {
@@ -113,7 +112,8 @@ static enum status list(struct session *base, struct arena *arena, struct slice 
 	return STATUS_OK;
 }
 
-static enum status list_facts(struct session *base, struct arena *arena, struct row_page *page,
+static enum status list_facts(const struct notification_repository *repository,
+	struct session *base, struct arena *arena, struct row_page *page,
 	struct notification_facts *rows)
 {
 	struct pg_session *session = pg_session_of(base);
@@ -131,11 +131,7 @@ static enum status list_facts(struct session *base, struct arena *arena, struct 
 	return status;
 }
 
-PG_CLAIM_FUNCTIONS(claims, &claim_table)
-
 /* ---- what was given up ------------------------------------------------------------------- */
-
-#define LETTER_COLUMNS 8
 
 #define PUT_LETTERS_SQL                                                                            \
 	"INSERT INTO notification_dlq AS d (id, kind, event_type, aggregate_key, position, "       \
@@ -146,29 +142,24 @@ PG_CLAIM_FUNCTIONS(claims, &claim_table)
 	"$7::bytea[], $8::int4[]) "                                                                \
 	"AS w(id, kind, type, key, position, error, payload, attempt_count) "
 
-/* A notification that was replayed and is given up once more waits once more. */
-static const struct pg_statement put_letters_statement = {
-	"quipu_notification_dlq_put",
-	PUT_LETTERS_SQL "WHERE w.kind <> 'poison' ORDER BY w.id ON CONFLICT (id) DO UPDATE SET "
-			"last_error = excluded.last_error, attempt_count = excluded.attempt_count, "
-			"created_at = excluded.created_at, resolved_at = NULL, resolution = NULL "
-			"WHERE d.resolved_at IS NOT NULL",
-};
-
-static const struct pg_statement put_poison_statement = {
-	"quipu_notification_dlq_put_poison",
-	PUT_LETTERS_SQL "WHERE w.kind = 'poison' ORDER BY w.id "
-			"ON CONFLICT (position) WHERE position <> '' DO NOTHING",
-};
-
 #define WAITING_SQL(payload)                                                                       \
 	"SELECT id::text, kind, event_type, aggregate_key, position, last_error, "                 \
 	"attempt_count, " CREATED_US ", " payload " FROM notification_dlq "                        \
 	"WHERE resolved_at IS NULL AND kind = $1::text AND id "
 
-static const struct pg_dead_view dead_view = {
+static const struct pg_dead_letters dead = {
+	.base = {.ops = &pg_dead_letters_ops},
 	.target = "notification_dlq",
-	.reopens = &claim_table,
+	.reopens = &claims,
+	/* A notification that was replayed and is given up once more waits once more. */
+	.put = {"quipu_notification_dlq_put", PUT_LETTERS_SQL
+		"WHERE w.kind <> 'poison' ORDER BY w.id ON CONFLICT (id) DO UPDATE SET "
+		"last_error = excluded.last_error, attempt_count = excluded.attempt_count, "
+		"created_at = excluded.created_at, resolved_at = NULL, resolution = NULL "
+		"WHERE d.resolved_at IS NOT NULL"},
+	.put_poison = {"quipu_notification_dlq_put_poison",
+		PUT_LETTERS_SQL "WHERE w.kind = 'poison' ORDER BY w.id "
+				"ON CONFLICT (position) WHERE position <> '' DO NOTHING"},
 	.list = {"quipu_notification_dlq_list",
 		WAITING_SQL("''::bytea") "> $2::text::uuid ORDER BY id LIMIT $3::int8"},
 	.find = {"quipu_notification_dlq_find", WAITING_SQL("payload") "= $2::text::uuid"},
@@ -190,32 +181,6 @@ static const struct pg_dead_view dead_view = {
 		"SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL"},
 };
 
-static enum status put_letters(
-	struct session *base, const struct dead_letter *letters, size_t count)
-{
-	static const Oid types[LETTER_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4};
-	struct pg_session *session = pg_session_of(base);
-	struct pg_array columns[LETTER_COLUMNS];
-
-	pg_arrays_of(session, types, LETTER_COLUMNS, count, columns);
-	for (size_t i = 0; i < count; i++) {
-		pg_array_text(&columns[0], letters[i].id);
-		pg_array_text(&columns[1], letters[i].kind);
-		pg_array_text(&columns[2], letters[i].type);
-		pg_array_text(&columns[3], letters[i].key);
-		pg_array_text(&columns[4], letters[i].position);
-		pg_array_text(&columns[5], letters[i].error);
-		pg_array_text(&columns[6], letters[i].payload);
-		pg_array_int4(&columns[7], letters[i].attempt_count);
-	}
-	pg_queue_arrays(session, &put_letters_statement, columns, LETTER_COLUMNS);
-	pg_queue_arrays(session, &put_poison_statement, columns, LETTER_COLUMNS);
-	return pg_flush(session);
-}
-
-PG_DEAD_FUNCTIONS(dead, &dead_view)
-
 /* ---- what was taken in ------------------------------------------------------------------- */
 
 static const struct pg_statement take_in_statement = {
@@ -234,7 +199,8 @@ static const struct pg_statement forget_statement = {
 };
 
 /* The new ones come back in the order in which they were sent. */
-static enum status take_in(struct session *base, struct inbox_event *events, size_t count)
+static enum status take_in(const struct inbox_repository *repository, struct session *base,
+	struct inbox_event *events, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = pg_param_ids(session, &events->event_id, sizeof(*events), count);
@@ -253,16 +219,24 @@ static enum status take_in(struct session *base, struct inbox_event *events, siz
 	return STATUS_OK;
 }
 
-static enum status forget(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status forget(const struct inbox_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return pg_sweep(base, &forget_statement, age_us, limit, deleted);
 }
 
-const struct notification_repository postgres_notification_repository = {
+static const struct inbox_repository_ops inbox_ops = {.put = take_in, .sweep = forget};
+static const struct inbox_repository inbox = {.ops = &inbox_ops};
+
+static const struct notification_repository_ops ops = {
 	.put = put,
 	.list = list,
 	.list_facts = list_facts,
-	.claims = PG_CLAIMS(claims),
-	.dead = PG_DEAD_LETTERS(dead, put_letters),
-	.inbox = {.put = take_in, .sweep = forget},
+};
+
+const struct notification_repository postgres_notification_repository = {
+	.ops = &ops,
+	.claims = &claims.base,
+	.dead = &dead.base,
+	.inbox = &inbox,
 };

@@ -1,17 +1,9 @@
-#include "adapters/store/postgres/postgres_outbox.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
-#include "adapters/store/postgres/postgres_claims.h"
-#include "adapters/store/postgres/postgres_dead_letters.h"
+#include <assert.h>
 
 /* So many at a time are sent again, so that no statement runs into its timeout. */
 #define RESEND_CHUNK 10000
-
-struct outbox_table {
-	struct pg_claim_table claims;
-	struct pg_dead_view dead;
-	struct pg_statement put;
-	struct pg_statement resend;
-};
 
 #define CREATED_US PG_TO_US("created_at")
 #define CREATED_FROM_US PG_FROM_US("created_us")
@@ -52,31 +44,23 @@ struct outbox_table {
 
 #define DEPTH_SQL(table) "SELECT count(*) FROM " table " WHERE stage = 'FAILED'"
 
-#define OUTBOX_TABLE(name, table)                                                                  \
-	{                                                                                          \
-		.claims = PG_CLAIM_TABLE(table, "event_id", "created_at", "IN_FLIGHT",             \
-			"PUBLISHED", "published_at", "'PUBLISHED'", "published_at"),               \
-		.dead =                                                                            \
-			{                                                                          \
-				.target = table,                                                   \
-				.reopens = &name.claims,                                           \
-				.list = {"quipu_" table "_dead_list", DEAD_LIST_SQL(table)},       \
-				.find = {"quipu_" table "_dead_find", DEAD_FIND_SQL(table)},       \
-				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
-				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
-			},                                                                         \
-		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \
-		.resend = {"quipu_" table "_resend", RESEND_SQL(table)},                           \
-	}
+static const struct outbox_repository_ops ops;
+
+static const struct pg_outbox *outbox_of(const struct outbox_repository *repository)
+{
+	assert(repository->ops == &ops);
+	return (const struct pg_outbox *)repository;
+}
 
 #define PUT_COLUMNS 6
 
-static enum status put(struct session *base, const struct outbox_table *table,
+static enum status put(const struct outbox_repository *repository, struct session *base,
 	const struct outbox_event *events, size_t count)
 {
 	static const Oid types[PUT_COLUMNS] = {
 		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
 	struct pg_session *session = pg_session_of(base);
+	const struct pg_outbox *outbox = outbox_of(repository);
 	struct pg_array columns[PUT_COLUMNS];
 	int64_t first_us = INT64_MAX;
 
@@ -91,19 +75,19 @@ static enum status put(struct session *base, const struct outbox_table *table,
 		if (events[i].occurred_us < first_us)
 			first_us = events[i].occurred_us;
 	}
-	pg_claim_from(base, &table->claims, first_us);
-	pg_queue_arrays(session, &table->put, columns, PUT_COLUMNS);
+	pg_claim_from(base, &outbox->claims, first_us);
+	pg_queue_arrays(session, &outbox->put, columns, PUT_COLUMNS);
 	return pg_flush(session);
 }
 
 /* One chunk. */
 static enum status reopen(
-	struct session *base, const struct outbox_table *table, int64_t *since_us, size_t *reopened)
+	struct session *base, const struct pg_outbox *outbox, int64_t *since_us, size_t *reopened)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_param params[] = {
 		pg_param_int8(session, *since_us), pg_param_int8(session, RESEND_CHUNK)};
-	enum status status = pg_run(session, &table->resend, params, 2);
+	enum status status = pg_run(session, &outbox->resend, params, 2);
 
 	if (status == STATUS_OK) {
 		*reopened = (size_t)pg_int8(session->results[0], 0, 0);
@@ -113,54 +97,58 @@ static enum status reopen(
 }
 
 static enum status record_resend(
-	struct session *base, const struct outbox_table *table, int64_t since_us, size_t count)
+	struct session *base, const struct pg_outbox *outbox, int64_t since_us, size_t count)
 {
 	struct buffer detail = buffer_make(&pg_session_of(base)->arena, 80);
 
 	buffer_format(&detail, "%zu published since ", count);
 	buffer_time(&detail, since_us);
 	return pg_record_action(
-		base, "resend", slice_of(table->dead.target), buffer_slice(&detail));
+		base, "resend", slice_of(outbox->dead.target), buffer_slice(&detail));
 }
 
-static enum status resend(
-	struct session *base, const struct outbox_table *table, int64_t since_us, size_t *count)
+static enum status resend(const struct outbox_repository *repository, struct session *base,
+	int64_t since_us, size_t *count)
 {
+	const struct pg_outbox *outbox = outbox_of(repository);
 	int64_t from_us = since_us;
 	size_t sum = 0, reopened;
 	enum status status;
 
 	do {
-		status = reopen(base, table, &from_us, &reopened);
+		status = reopen(base, outbox, &from_us, &reopened);
 		if (status != STATUS_OK)
 			return status;
 		sum += reopened;
 	} while (reopened == RESEND_CHUNK);
-	pg_claim_from(base, &table->claims, 0);
+	pg_claim_from(base, &outbox->claims, 0);
 	*count = sum;
-	return record_resend(base, table, since_us, sum);
+	return record_resend(base, outbox, since_us, sum);
 }
 
-/* A table of this shape is a line here. */
-#define OUTBOX(name, table)                                                                        \
-	static const struct outbox_table name##_table = OUTBOX_TABLE(name##_table, table);         \
-	PG_CLAIM_FUNCTIONS(name##_claims, &name##_table.claims)                                    \
-	PG_DEAD_FUNCTIONS(name##_dead, &name##_table.dead)                                         \
-	static enum status name##_put(                                                             \
-		struct session *session, const struct outbox_event *events, size_t count)          \
-	{                                                                                          \
-		return put(session, &name##_table, events, count);                                 \
-	}                                                                                          \
-	static enum status name##_resend(struct session *session, int64_t since_us, size_t *count) \
-	{                                                                                          \
-		return resend(session, &name##_table, since_us, count);                            \
-	}                                                                                          \
-	const struct outbox_repository name = {                                                    \
-		.put = name##_put,                                                                 \
-		.resend = name##_resend,                                                           \
-		.claims = PG_CLAIMS(name##_claims),                                                \
-		.dead = PG_DEAD_LETTERS(name##_dead, NULL),                                        \
-	};
+static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-OUTBOX(postgres_entitlement_outbox, "outbox_events")
-OUTBOX(postgres_dialog_outbox, "dialog_outbox_events")
+/* A table of this shape, as the object `name`. */
+#define PG_OUTBOX(name, table)                                                                     \
+	{                                                                                          \
+		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \
+		.claims = PG_CLAIMS(table, "event_id", "created_at", "IN_FLIGHT", "PUBLISHED",     \
+			"published_at", "'PUBLISHED'", "published_at"),                            \
+		.dead =                                                                            \
+			{                                                                          \
+				.base = {.ops = &pg_dead_letters_ops},                             \
+				.target = table,                                                   \
+				.reopens = &name.claims,                                           \
+				.list = {"quipu_" table "_dead_list", DEAD_LIST_SQL(table)},       \
+				.find = {"quipu_" table "_dead_find", DEAD_FIND_SQL(table)},       \
+				.row = {"quipu_" table "_resolve", RESOLVE_SQL(table)},            \
+				.depth = {"quipu_" table "_dead_depth", DEPTH_SQL(table)},         \
+			},                                                                         \
+		.put = {"quipu_" table "_put", PUT_SQL(table)},                                    \
+		.resend = {"quipu_" table "_resend", RESEND_SQL(table)},                           \
+	}
+
+const struct pg_outbox postgres_entitlement_outbox =
+	PG_OUTBOX(postgres_entitlement_outbox, "outbox_events");
+const struct pg_outbox postgres_dialog_outbox =
+	PG_OUTBOX(postgres_dialog_outbox, "dialog_outbox_events");

@@ -1,4 +1,4 @@
-#include "adapters/store/postgres/postgres_pots.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
 
@@ -174,11 +174,11 @@ static enum status find_busy(struct pg_session *session, struct pot_content *pot
 	return STATUS_OK;
 }
 
-static enum status take(
-	struct session *base, const struct pot_lock *lock, struct pot_content *pots, size_t count)
+static enum status take(const struct pot_repository *repository, struct session *base,
+	const struct pot_lock *lock, struct pot_content *pots, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	bool skip = session->mode == LOCK_SKIP;
+	bool skip = session->mode == TRANSACTION_SKIP;
 	struct pg_param params[3] = {ids_of(session, pots, sizeof(*pots), count), token_of(lock),
 		pg_param_int8(session, lock->ttl_us)};
 	enum status status;
@@ -226,8 +226,8 @@ static size_t queue_changes(struct pg_session *session, const struct pot_lock *l
 	return wanted;
 }
 
-static enum status put(struct session *base, const struct pot_lock *lock,
-	const struct pot_change *changes, size_t count)
+static enum status put(const struct pot_repository *repository, struct session *base,
+	const struct pot_lock *lock, const struct pot_change *changes, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	size_t wanted = queue_changes(session, lock, changes, count);
@@ -247,7 +247,8 @@ static enum status put(struct session *base, const struct pot_lock *lock,
 	return STATUS_RERUN;
 }
 
-static enum status create(struct session *base, struct pot_row *pots, size_t count)
+static enum status create(const struct pot_repository *repository, struct session *base,
+	struct pot_row *pots, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_array names = pg_array_of(session, PG_OID_TEXT, count);
@@ -300,8 +301,8 @@ static enum status find_by(struct pg_session *session, const struct pg_statement
 	return STATUS_OK;
 }
 
-static enum status find(
-	struct session *base, struct arena *arena, struct pot_row *pots, size_t count)
+static enum status find(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct pot_row *pots, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = ids_of(session, pots, sizeof(*pots), count);
@@ -309,8 +310,8 @@ static enum status find(
 	return find_by(session, &find_statement, ids, arena, pots, count);
 }
 
-static enum status find_names(
-	struct session *base, struct arena *arena, struct pot_row *pots, size_t count)
+static enum status find_names(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct pot_row *pots, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param names = pg_param_ids(session, &pots[0].name, sizeof(*pots), count);
@@ -318,7 +319,8 @@ static enum status find_names(
 	return find_by(session, &find_names_statement, names, arena, pots, count);
 }
 
-static enum status find_coins(struct session *base, struct pot_content *pots, size_t count)
+static enum status find_coins(const struct pot_repository *repository, struct session *base,
+	struct pot_content *pots, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = ids_of(session, pots, sizeof(*pots), count);
@@ -370,8 +372,8 @@ static struct pg_param offsets_of(
 	return pg_param_array(&offsets);
 }
 
-static enum status list(struct session *base, struct arena *arena, struct pot_page *pages,
-	size_t count, int64_t *total)
+static enum status list(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct pot_page *pages, size_t count, int64_t *total)
 {
 	struct pg_session *session = pg_session_of(base);
 	enum status status = pg_run(session, &total_statement, NULL, 0);
@@ -403,8 +405,8 @@ static struct pot_facts facts_of(struct arena *arena, const PGresult *result, in
 	};
 }
 
-static enum status list_facts(
-	struct session *base, struct arena *arena, struct row_page *page, struct pot_facts *pots)
+static enum status list_facts(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct pot_facts *pots)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[2] = {pg_param_int8(session, page->after_number)};
@@ -415,8 +417,8 @@ static enum status list_facts(
 	return status;
 }
 
-static enum status list_coins(
-	struct session *base, struct arena *arena, struct row_page *page, struct coin_facts *coins)
+static enum status list_coins(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct row_page *page, struct coin_facts *coins)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param params[2] = {pg_param_int8(session, page->after_number)};
@@ -434,7 +436,7 @@ static enum status list_coins(
 	return status;
 }
 
-const struct pot_repository postgres_pot_repository = {
+static const struct pot_repository_ops ops = {
 	.take = take,
 	.put = put,
 	.create = create,
@@ -445,3 +447,5 @@ const struct pot_repository postgres_pot_repository = {
 	.list_facts = list_facts,
 	.list_coins = list_coins,
 };
+
+const struct pot_repository postgres_pot_repository = {.ops = &ops};

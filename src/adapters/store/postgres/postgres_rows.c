@@ -32,7 +32,7 @@ enum status pg_find_rows(struct pg_session *session, const struct pg_row_stateme
 enum status pg_lock_rows(struct pg_session *session, const struct pg_row_statements *statements,
 	const struct pg_param *ids, size_t id_count, int64_t *now_us)
 {
-	bool skip = session->mode == LOCK_SKIP;
+	bool skip = session->mode == TRANSACTION_SKIP;
 	enum status status;
 
 	pg_queue(session, skip ? &statements->lock_free : &statements->lock, ids, id_count);

@@ -1,4 +1,4 @@
-#include "adapters/store/postgres/postgres_sent.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
 
@@ -42,7 +42,8 @@ static struct pg_param id_param(struct pg_session *session, const struct sent_me
 	return pg_param_array(&ids);
 }
 
-static enum status find(struct session *base, struct sent_message *messages, size_t count)
+static enum status find(const struct sent_repository *repository, struct session *base,
+	struct sent_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = id_param(session, messages, count, false);
@@ -61,7 +62,8 @@ static enum status find(struct session *base, struct sent_message *messages, siz
 	return STATUS_OK;
 }
 
-static enum status put(struct session *base, const struct sent_message *messages, size_t count)
+static enum status put(const struct sent_repository *repository, struct session *base,
+	const struct sent_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
 	struct pg_param ids = id_param(session, messages, count, true);
@@ -69,9 +71,12 @@ static enum status put(struct session *base, const struct sent_message *messages
 	return pg_run(session, &put_statement, &ids, 1);
 }
 
-static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status sweep(const struct sent_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
 }
 
-const struct sent_repository postgres_sent_repository = {.find = find, .put = put, .sweep = sweep};
+static const struct sent_repository_ops ops = {.find = find, .put = put, .sweep = sweep};
+
+const struct sent_repository postgres_sent_repository = {.ops = &ops};

@@ -187,7 +187,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	if (!state || is_farewell(state))
 		session->is_dead = true;
 	if (is_broken(session))
-		return STATUS_RERUN; /* for who commits with it, see send_commit, pg_run_alone */
+		return STATUS_RERUN; /* see commit_lost() for rounds that commit */
 	status = translate(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
@@ -250,7 +250,7 @@ static bool send_statement(struct pg_session *session, const struct pg_statement
 
 static enum status send_begin(struct pg_session *session)
 {
-	if (!session->must_begin || session->is_alone)
+	if (!session->must_begin || session->is_single)
 		return STATUS_OK;
 	session->must_begin = false;
 	return send_statement(session, &begin_statement, NULL, 0, NULL) ? STATUS_OK : STATUS_RERUN;
@@ -401,16 +401,9 @@ enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t ins
 	return STATUS_RERUN;
 }
 
-enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
-	const struct pg_param *params, size_t param_count)
-{
-	pg_queue(session, statement, params, param_count);
-	return pg_flush(session);
-}
-
 /* ---- transactions ------------------------------------------------------------------------ */
 
-static enum status begin(struct session *base, enum lock_mode mode)
+static enum status begin(struct session *base, enum transaction_mode mode)
 {
 	struct pg_session *session = pg_session_of(base);
 
@@ -448,16 +441,14 @@ static bool is_surely_open(const struct pg_session *session)
 }
 
 /* Without a BEGIN the server commits at the sync, and what it says there is the end of it. */
-enum status pg_run_alone(struct pg_session *session, const struct pg_statement *statement,
+static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
 {
 	enum status status;
 
-	if (!session->must_begin || !is_surely_open(session))
-		return pg_run(session, statement, params, param_count);
-	session->is_alone = true;
+	session->is_single = true;
 	pg_queue(session, statement, params, param_count);
-	session->is_alone = false;
+	session->is_single = false;
 	if (session->failed != STATUS_OK)
 		return pg_flush(session); /* there was no sync: nothing is committed */
 	status = finish_round(session);
@@ -467,6 +458,15 @@ enum status pg_run_alone(struct pg_session *session, const struct pg_statement *
 		return round_failed(session, status);
 	end_round(session);
 	return STATUS_OK;
+}
+
+enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_param *params, size_t param_count)
+{
+	if (session->mode == TRANSACTION_SINGLE && session->must_begin && is_surely_open(session))
+		return run_single(session, statement, params, param_count);
+	pg_queue(session, statement, params, param_count);
+	return pg_flush(session);
 }
 
 static enum status send_commit(struct pg_session *session)

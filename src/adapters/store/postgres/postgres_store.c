@@ -8,6 +8,7 @@
 
 #include "adapters/shared/listeners.h"
 #include "adapters/store/postgres/postgres_internal.h"
+#include "adapters/store/postgres/postgres_repositories.h"
 #include "adapters/store/postgres/postgres_waker.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -310,6 +311,19 @@ static void free_store(struct store *base)
 	free(store);
 }
 
+static const struct store_repositories repositories = {
+	.counts = &postgres_count_repository,
+	.limits = &postgres_limit_repository,
+	.sent = &postgres_sent_repository,
+	.entitlements = &postgres_entitlement_repository,
+	.entitlement_outbox = &postgres_entitlement_outbox.base,
+	.notifications = &postgres_notification_repository,
+	.pots = &postgres_pot_repository,
+	.messages = &postgres_message_repository,
+	.dialog_outbox = &postgres_dialog_outbox.base,
+	.counters = &postgres_counter_repository,
+};
+
 static const struct store_ops store_ops = {
 	.start = start,
 	.open_session = pg_session_open,
@@ -329,6 +343,8 @@ struct store *postgres_store_new(const char *name, const char *url, const char *
 	store->base.ops = &store_ops;
 	store->base.name = name;
 	store->base.engine = "postgres";
+	store->base.repositories = &repositories;
+	store->base.single_saves_a_trip = true;
 	store->base.lanes_default = LANES_DEFAULT;
 	store->url = url;
 	store->components = components;

@@ -4,7 +4,15 @@
  */
 #include "adapters/store/sqlite/sqlite_claims.h"
 
+#include <assert.h>
+
 #include "base/text.h"
+
+static const struct sqlite_claims *claims_of(const struct claim_repository *repository)
+{
+	assert(repository->ops == &sqlite_claims_ops);
+	return (const struct sqlite_claims *)repository;
+}
 
 static void fill_claim(struct claim *claim, struct arena *arena, const struct sqlite_query *query)
 {
@@ -32,10 +40,11 @@ static enum status take(struct sqlite_session *session, const char *sql,
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_claim(struct session *base, const struct sqlite_claim_table *table,
+static enum status claim(const struct claim_repository *repository, struct session *base,
 	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
+	const struct sqlite_claims *table = claims_of(repository);
 	struct sqlite_query query = sqlite_query_open(session, table->due);
 	int64_t *rowids = arena_array(arena, int64_t, terms->max);
 	int64_t now_us = sqlite_now_us(session);
@@ -56,7 +65,7 @@ enum status sqlite_claim(struct session *base, const struct sqlite_claim_table *
 	return status;
 }
 
-enum status sqlite_claim_end(struct session *base, const struct sqlite_claim_table *table,
+static enum status end(const struct claim_repository *repository, struct session *base,
 	struct slice owner, struct claim *claims, size_t count)
 {
 	static const char *const kinds[] = {
@@ -66,7 +75,7 @@ enum status sqlite_claim_end(struct session *base, const struct sqlite_claim_tab
 		[CLAIM_RETURNED] = "returned",
 	};
 	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, table->end);
+	struct sqlite_query query = sqlite_query_open(session, claims_of(repository)->end);
 	int64_t now_us = sqlite_now_us(session);
 
 	for (size_t i = 0; i < count; i++) {
@@ -85,11 +94,11 @@ enum status sqlite_claim_end(struct session *base, const struct sqlite_claim_tab
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_claim_renew(struct session *base, const struct sqlite_claim_table *table,
+static enum status renew(const struct claim_repository *repository, struct session *base,
 	const struct claim_terms *terms, struct claim *claims, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, table->renew);
+	struct sqlite_query query = sqlite_query_open(session, claims_of(repository)->renew);
 	int64_t until_us = sqlite_now_us(session) + terms->lease_us;
 
 	for (size_t i = 0; i < count; i++)
@@ -115,14 +124,14 @@ static enum status count_rows(
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_claim_count(
-	struct session *base, const struct sqlite_claim_table *table, struct claim_stats *stats)
+static enum status count_claims(
+	const struct claim_repository *repository, struct session *base, struct claim_stats *stats)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = count_rows(session, table->count, stats);
+		status = count_rows(session, claims_of(repository)->count, stats);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;
@@ -144,3 +153,24 @@ void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query
 		.has_error = sqlite_query_int(query, 10) != 0,
 	};
 }
+
+static enum status sweep(const struct claim_repository *repository, struct session *session,
+	int64_t age_us, size_t limit, size_t *deleted)
+{
+	return sqlite_sweep_age(session, claims_of(repository)->sweep, age_us, limit, deleted);
+}
+
+static enum status list(const struct claim_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct claim_row *rows)
+{
+	return sqlite_list_rows(session, arena, &claims_of(repository)->list, page, rows);
+}
+
+const struct claim_repository_ops sqlite_claims_ops = {
+	.claim = claim,
+	.end = end,
+	.renew = renew,
+	.count = count_claims,
+	.sweep = sweep,
+	.list = list,
+};

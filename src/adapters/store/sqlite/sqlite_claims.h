@@ -1,11 +1,9 @@
 /*
  * Tables whose rows are claimed (ports/claim_repository.h), in SQLite: the statements are templates
  * over the names that differ, the functions are shared. The columns and indexes of such a table see
- * sql/sqlite/entitlements/0001_entitlements.sql. A further table is
+ * sql/sqlite/entitlements/0001_entitlements.sql. Another table is
  *
- *     static const struct sqlite_claim_table table = SQLITE_CLAIM_TABLE("table", "id", …);
- *     SQLITE_CLAIM_FUNCTIONS(table_claims, &table)
- *     … .claims = SQLITE_CLAIMS(table_claims)
+ *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_CLAIMS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_CLAIMS_H
@@ -13,7 +11,8 @@
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "ports/claim_repository.h"
 
-struct sqlite_claim_table {
+struct sqlite_claims {
+	struct claim_repository base;
 	const char *due;
 	const char *take;
 	const char *end;
@@ -75,13 +74,19 @@ struct sqlite_claim_table {
 	"lease_until IS NOT NULL, last_error IS NOT NULL FROM " table " WHERE " id                 \
 	" > ?1 ORDER BY " id " LIMIT ?4"
 
+/* Of the list; see struct sqlite_list. */
+void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
+
+extern const struct claim_repository_ops sqlite_claims_ops;
+
 /*
  * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
  * `swept` is the condition of the rows that are swept, as the index …_ended has it, and `ended_at`
  * says since when it holds.
  */
-#define SQLITE_CLAIM_TABLE(table, id, occurred_at, busy, done, done_at, swept, ended_at)           \
+#define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \
+		.base = {.ops = &sqlite_claims_ops},                                               \
 		.due = SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy),                         \
 		.take = SQLITE_CLAIM_TAKE_SQL(table, busy),                                        \
 		.end = SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at),                       \
@@ -91,56 +96,6 @@ struct sqlite_claim_table {
 		.list = {.sql = SQLITE_CLAIM_LIST_SQL(table, id, done_at),                         \
 			.row_size = sizeof(struct claim_row),                                      \
 			.fill = sqlite_claim_fill},                                                \
-	}
-
-/* Of the list; see struct sqlite_list. */
-void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
-
-/* The functions of ports/claim_repository.h on a table. */
-enum status sqlite_claim(struct session *session, const struct sqlite_claim_table *table,
-	struct arena *arena, const struct claim_terms *terms, struct claim *claims, size_t *count);
-enum status sqlite_claim_end(struct session *session, const struct sqlite_claim_table *table,
-	struct slice owner, struct claim *claims, size_t count);
-enum status sqlite_claim_renew(struct session *session, const struct sqlite_claim_table *table,
-	const struct claim_terms *terms, struct claim *claims, size_t count);
-enum status sqlite_claim_count(
-	struct session *session, const struct sqlite_claim_table *table, struct claim_stats *stats);
-
-#define SQLITE_CLAIM_FUNCTIONS(name, table)                                                        \
-	static enum status name##_claim(struct session *session, struct arena *arena,              \
-		const struct claim_terms *terms, struct claim *claims, size_t *count)              \
-	{                                                                                          \
-		return sqlite_claim(session, table, arena, terms, claims, count);                  \
-	}                                                                                          \
-	static enum status name##_end(                                                             \
-		struct session *session, struct slice owner, struct claim *claims, size_t count)   \
-	{                                                                                          \
-		return sqlite_claim_end(session, table, owner, claims, count);                     \
-	}                                                                                          \
-	static enum status name##_renew(struct session *session, const struct claim_terms *terms,  \
-		struct claim *claims, size_t count)                                                \
-	{                                                                                          \
-		return sqlite_claim_renew(session, table, terms, claims, count);                   \
-	}                                                                                          \
-	static enum status name##_count(struct session *session, struct claim_stats *stats)        \
-	{                                                                                          \
-		return sqlite_claim_count(session, table, stats);                                  \
-	}                                                                                          \
-	static enum status name##_sweep(                                                           \
-		struct session *session, int64_t age_us, size_t limit, size_t *deleted)            \
-	{                                                                                          \
-		return sqlite_sweep_age(session, (table)->sweep, age_us, limit, deleted);          \
-	}                                                                                          \
-	static enum status name##_list(struct session *session, struct arena *arena,               \
-		struct row_page *page, struct claim_row *rows)                                     \
-	{                                                                                          \
-		return sqlite_list_rows(session, arena, &(table)->list, page, rows);               \
-	}
-
-#define SQLITE_CLAIMS(name)                                                                        \
-	{                                                                                          \
-		.claim = name##_claim, .end = name##_end, .renew = name##_renew,                   \
-		.count = name##_count, .sweep = name##_sweep, .list = name##_list,                 \
 	}
 
 #endif

@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_counters.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -40,7 +40,8 @@ static const char list_sql[] = "SELECT count, version, last_updated, user_id FRO
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static enum status lock(struct session *base, struct counter_message *messages, size_t count)
+static enum status lock(const struct counter_repository *repository, struct session *base,
+	struct counter_message *messages, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), lock_sql);
 
@@ -58,7 +59,8 @@ static enum status lock(struct session *base, struct counter_message *messages, 
 	return sqlite_query_close(&query);
 }
 
-static enum status put(struct session *base, const struct counter_message *messages, size_t count)
+static enum status put(const struct counter_repository *repository, struct session *base,
+	const struct counter_message *messages, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
 
@@ -74,13 +76,15 @@ static enum status put(struct session *base, const struct counter_message *messa
 	return sqlite_query_close(&query);
 }
 
-static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status sweep(const struct counter_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
-static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
-	struct slice after, size_t limit, struct counter_message *messages, size_t *count)
+static enum status list_unread(const struct counter_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
+	struct counter_message *messages, size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -130,7 +134,8 @@ static enum status change_row(
 	return sqlite_query_close(&query);
 }
 
-static enum status add(struct session *base, struct counter_row *rows, size_t count)
+static enum status add(const struct counter_repository *repository, struct session *base,
+	struct counter_row *rows, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	int64_t now_us = sqlite_now_us(session);
@@ -155,7 +160,8 @@ static enum status fill_rows(struct sqlite_session *session, struct counter_row 
 	return sqlite_query_close(&query);
 }
 
-static enum status find(struct session *base, struct counter_row *rows, size_t count)
+static enum status find(const struct counter_repository *repository, struct session *base,
+	struct counter_row *rows, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	bool inside = session->active;
@@ -168,8 +174,9 @@ static enum status find(struct session *base, struct counter_row *rows, size_t c
 	return status;
 }
 
-static enum status list(struct session *base, struct arena *arena, struct slice after, size_t limit,
-	struct counter_row *rows, size_t *count)
+static enum status list(const struct counter_repository *repository, struct session *base,
+	struct arena *arena, struct slice after, size_t limit, struct counter_row *rows,
+	size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -188,7 +195,7 @@ static enum status list(struct session *base, struct arena *arena, struct slice 
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
-const struct counter_repository sqlite_counter_repository = {
+static const struct counter_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.add = add,
@@ -197,3 +204,5 @@ const struct counter_repository sqlite_counter_repository = {
 	.list = list,
 	.list_unread = list_unread,
 };
+
+const struct counter_repository sqlite_counter_repository = {.ops = &ops};

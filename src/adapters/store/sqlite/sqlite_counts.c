@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_counts.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -17,7 +17,8 @@ static const char *const edit_sql[] = {
 	[COUNT_DELETE] = "DELETE FROM count_values WHERE item_id = ?1",
 };
 
-static enum status add(struct session *base, struct count_addition *additions, size_t count)
+static enum status add(const struct count_repository *repository, struct session *base,
+	struct count_addition *additions, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, add_sql);
@@ -55,7 +56,8 @@ static enum status fill_rows(struct sqlite_session *session, struct count_row *r
 	return sqlite_query_close(&query);
 }
 
-static enum status lock(struct session *base, struct count_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct count_repository *repository, struct session *base,
+	struct count_row *rows, size_t count, int64_t *now_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = fill_rows(session, rows, count);
@@ -65,7 +67,8 @@ static enum status lock(struct session *base, struct count_row *rows, size_t cou
 	return status;
 }
 
-static enum status find(struct session *base, struct count_row *rows, size_t count)
+static enum status find(const struct count_repository *repository, struct session *base,
+	struct count_row *rows, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -88,8 +91,8 @@ static enum status edit_one(
 	return sqlite_query_close(&query);
 }
 
-static enum status edit(
-	struct session *base, const struct count_edit *edits, size_t count, int64_t now_us)
+static enum status edit(const struct count_repository *repository, struct session *base,
+	const struct count_edit *edits, size_t count, int64_t now_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = STATUS_OK;
@@ -109,8 +112,8 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 	};
 }
 
-static enum status list(
-	struct session *session, struct arena *arena, struct row_page *page, struct count_row *rows)
+static enum status list(const struct count_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct count_row *rows)
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT item_id, current_value, last_updated_at FROM count_values "
@@ -122,10 +125,12 @@ static enum status list(
 	return sqlite_list_rows(session, arena, &all, page, rows);
 }
 
-const struct count_repository sqlite_count_repository = {
+static const struct count_repository_ops ops = {
 	.add = add,
 	.lock = lock,
 	.edit = edit,
 	.find = find,
 	.list = list,
 };
+
+const struct count_repository sqlite_count_repository = {.ops = &ops};

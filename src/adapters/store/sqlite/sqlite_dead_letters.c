@@ -1,5 +1,6 @@
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #define TARGET_SIZE 128 /* the name of a table and a UUID */
@@ -15,6 +16,32 @@ enum status sqlite_record_action(struct sqlite_session *session, const char *act
 	sqlite_query_change_one(&query,
 		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_text(slice_of(action)),
 			sqlite_text(target), sqlite_text(detail)));
+	return sqlite_query_close(&query);
+}
+
+static const struct sqlite_dead_letters *letters_of(const struct dead_letter_repository *repository)
+{
+	assert(repository->ops == &sqlite_dead_letters_ops);
+	return (const struct sqlite_dead_letters *)repository;
+}
+
+static enum status put(const struct dead_letter_repository *repository, struct session *base,
+	const struct dead_letter *letters, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, letters_of(repository)->put);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct dead_letter *letter = &letters[i];
+
+		sqlite_query_change(
+			&query, SQLITE_VALUES(sqlite_text(letter->id), sqlite_text(letter->kind),
+					sqlite_text(letter->type), sqlite_text(letter->key),
+					sqlite_text(letter->position), sqlite_text(letter->error),
+					sqlite_blob(letter->payload),
+					sqlite_int(letter->attempt_count), sqlite_int(now_us)));
+	}
 	return sqlite_query_close(&query);
 }
 
@@ -47,7 +74,7 @@ static enum status read_page(struct sqlite_session *session, const char *sql, st
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_dead_list(struct session *base, const struct sqlite_dead_view *view,
+static enum status list(const struct dead_letter_repository *repository, struct session *base,
 	struct arena *arena, const struct dead_letter_page *page, struct dead_letter *letters,
 	size_t *count)
 {
@@ -55,13 +82,14 @@ enum status sqlite_dead_list(struct session *base, const struct sqlite_dead_view
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = read_page(session, view->list, arena, page, letters, count);
+		status = read_page(
+			session, letters_of(repository)->list, arena, page, letters, count);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;
 }
 
-enum status sqlite_dead_find(struct session *base, const struct sqlite_dead_view *view,
+static enum status find(const struct dead_letter_repository *repository, struct session *base,
 	struct arena *arena, struct slice kind, struct slice id, struct dead_letter *letter,
 	bool *found)
 {
@@ -72,7 +100,7 @@ enum status sqlite_dead_find(struct session *base, const struct sqlite_dead_view
 
 	if (status != STATUS_OK)
 		return status;
-	query = sqlite_query_open(session, view->find);
+	query = sqlite_query_open(session, letters_of(repository)->find);
 	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(kind), sqlite_text(id)));
 	*found = sqlite_query_next(&query);
 	if (*found)
@@ -93,21 +121,21 @@ static enum status read_depth(struct sqlite_session *session, const char *sql, i
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_dead_depth(
-	struct session *base, const struct sqlite_dead_view *view, int64_t *count)
+static enum status depth(
+	const struct dead_letter_repository *repository, struct session *base, int64_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = read_depth(session, view->depth, count);
+		status = read_depth(session, letters_of(repository)->depth, count);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;
 }
 
 /* "outbox_events/7d44…" */
-static enum status record(struct sqlite_session *session, const struct sqlite_dead_view *view,
+static enum status record(struct sqlite_session *session, const struct sqlite_dead_letters *view,
 	const char *action, struct slice id, struct slice why)
 {
 	char target[TARGET_SIZE];
@@ -125,11 +153,12 @@ static enum status change(struct sqlite_session *session, const char *sql,
 	return sqlite_query_close(&query);
 }
 
-enum status sqlite_dead_resolve(struct session *base, const struct sqlite_dead_view *view,
+static enum status resolve(const struct dead_letter_repository *repository, struct session *base,
 	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
 	bool *found)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
+	const struct sqlite_dead_letters *view = letters_of(repository);
 	bool replay = action == DEAD_LETTER_REPLAY;
 	const struct sqlite_value values[] = {sqlite_text(kind), sqlite_text(id),
 		sqlite_text(slice_of(replay ? "PENDING" : "DISCARDED")),
@@ -142,3 +171,11 @@ enum status sqlite_dead_resolve(struct session *base, const struct sqlite_dead_v
 		status = record(session, view, replay ? "replay" : "discard", id, why);
 	return status;
 }
+
+const struct dead_letter_repository_ops sqlite_dead_letters_ops = {
+	.put = put,
+	.list = list,
+	.find = find,
+	.resolve = resolve,
+	.depth = depth,
+};

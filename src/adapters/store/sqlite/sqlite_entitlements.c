@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_entitlements.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -38,8 +38,8 @@ static void fill_row(struct entitlement_row *row, const struct sqlite_query *que
 	row->updated_us = sqlite_query_int(query, 2);
 }
 
-static enum status lock(
-	struct session *base, struct entitlement_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct entitlement_repository *repository, struct session *base,
+	struct entitlement_row *rows, size_t count, int64_t *now_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, find_sql);
@@ -56,7 +56,8 @@ static enum status lock(
 	return sqlite_query_close(&query);
 }
 
-static enum status put(struct session *base, const struct entitlement_row *rows, size_t count)
+static enum status put(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_row *rows, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
 
@@ -71,7 +72,8 @@ static enum status put(struct session *base, const struct entitlement_row *rows,
 	return sqlite_query_close(&query);
 }
 
-static enum status audit(struct session *base, const struct entitlement_audit *lines, size_t count)
+static enum status audit(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_audit *lines, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), audit_sql);
 
@@ -133,8 +135,8 @@ static enum status fill_pages(struct sqlite_session *session, struct arena *aren
 	return sqlite_query_close(&query);
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct entitlement_query *pages, size_t count)
+static enum status list(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct entitlement_query *pages, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -187,7 +189,8 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	fill_row(&facts->row, query);
 }
 
-static enum status list_facts(struct session *session, struct arena *arena, struct row_page *page,
+static enum status list_facts(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
 	struct entitlement_facts *rows)
 {
 	static const struct sqlite_list all = {
@@ -221,7 +224,8 @@ static void fill_line(void *row, struct arena *arena, const struct sqlite_query 
 	};
 }
 
-static enum status list_audit(struct session *session, struct arena *arena, struct row_page *page,
+static enum status list_audit(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
 	struct audit_facts *lines)
 {
 	static const struct sqlite_list all = {
@@ -251,7 +255,8 @@ static enum status kept_since(struct sqlite_session *session, int keep_months, i
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
-static enum status tend_audit(struct session *base, int keep_months)
+static enum status tend_audit(
+	const struct entitlement_repository *repository, struct session *base, int keep_months)
 {
 	size_t deleted = AUDIT_CHUNK;
 	int64_t since_us = 0;
@@ -265,7 +270,7 @@ static enum status tend_audit(struct session *base, int keep_months)
 	return status;
 }
 
-const struct entitlement_repository sqlite_entitlement_repository = {
+static const struct entitlement_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.audit = audit,
@@ -274,3 +279,5 @@ const struct entitlement_repository sqlite_entitlement_repository = {
 	.list_audit = list_audit,
 	.tend_audit = tend_audit,
 };
+
+const struct entitlement_repository sqlite_entitlement_repository = {.ops = &ops};

@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_limits.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -43,7 +43,8 @@ static enum status fill_rows(struct sqlite_session *session, struct limit_row *r
 	return sqlite_query_close(&query);
 }
 
-static enum status lock(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status lock(const struct limit_repository *repository, struct session *base,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 
@@ -51,7 +52,8 @@ static enum status lock(struct session *base, struct limit_row *rows, size_t cou
 	return fill_rows(session, rows, count);
 }
 
-static enum status put(struct session *base, const struct limit_row *rows, size_t count)
+static enum status put(const struct limit_repository *repository, struct session *base,
+	const struct limit_row *rows, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
 
@@ -66,8 +68,8 @@ static enum status put(struct session *base, const struct limit_row *rows, size_
 	return sqlite_query_close(&query);
 }
 
-static enum status settle(
-	struct session *base, const struct limit_settlement *settlements, size_t count)
+static enum status settle(const struct limit_repository *repository, struct session *base,
+	const struct limit_settlement *settlements, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), settle_sql);
 
@@ -82,7 +84,8 @@ static enum status settle(
 	return sqlite_query_close(&query);
 }
 
-static enum status find(struct session *base, struct limit_row *rows, size_t count, int64_t *now_us)
+static enum status find(const struct limit_repository *repository, struct session *base,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -106,8 +109,8 @@ static void fill_listed(void *listed, struct arena *arena, const struct sqlite_q
 	fill_row(row, query);
 }
 
-static enum status list(
-	struct session *session, struct arena *arena, struct row_page *page, struct limit_row *rows)
+static enum status list(const struct limit_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct limit_row *rows)
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT rate_limit, time_window, current_count, reserved_count, "
@@ -120,10 +123,12 @@ static enum status list(
 	return sqlite_list_rows(session, arena, &all, page, rows);
 }
 
-const struct limit_repository sqlite_limit_repository = {
+static const struct limit_repository_ops ops = {
 	.lock = lock,
 	.put = put,
 	.settle = settle,
 	.find = find,
 	.list = list,
 };
+
+const struct limit_repository sqlite_limit_repository = {.ops = &ops};

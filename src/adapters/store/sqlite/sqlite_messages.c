@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_messages.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -37,7 +37,8 @@ static const char list_unread_sql[] =
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
-static enum status put(struct session *base, const struct message *messages, size_t count)
+static enum status put(const struct message_repository *repository, struct session *base,
+	const struct message *messages, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
 
@@ -82,7 +83,8 @@ static enum status look_for_others(
 	return sqlite_query_close(&query);
 }
 
-static enum status mark(struct session *base, struct message_mark *marks, size_t count)
+static enum status mark(const struct message_repository *repository, struct session *base,
+	struct message_mark *marks, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = mark_unread(session, marks, count);
@@ -130,8 +132,8 @@ static enum status fill_page(
 	return sqlite_query_close(&query);
 }
 
-static enum status list(
-	struct session *base, struct arena *arena, struct message_query *pages, size_t count)
+static enum status list(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct message_query *pages, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -143,8 +145,9 @@ static enum status list(
 
 /* ---- what is unread ---------------------------------------------------------------------- */
 
-static enum status count_unread(struct session *base, struct arena *arena, struct slice after,
-	size_t limit, struct unread_count *counts, size_t *count)
+static enum status count_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct slice after, size_t limit, struct unread_count *counts,
+	size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -166,8 +169,9 @@ static enum status count_unread(struct session *base, struct arena *arena, struc
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
-static enum status list_unread(struct session *base, struct arena *arena, struct slice user_id,
-	struct slice after, size_t limit, struct message *messages, size_t *count)
+static enum status list_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
+	struct message *messages, size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -192,10 +196,12 @@ static enum status list_unread(struct session *base, struct arena *arena, struct
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
-const struct message_repository sqlite_message_repository = {
+static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
 	.list = list,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
 };
+
+const struct message_repository sqlite_message_repository = {.ops = &ops};

@@ -1,7 +1,4 @@
-#include "adapters/store/sqlite/sqlite_notifications.h"
-
-#include "adapters/store/sqlite/sqlite_claims.h"
-#include "adapters/store/sqlite/sqlite_dead_letters.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 /* ---- notifications ----------------------------------------------------------------------- */
 
@@ -16,11 +13,12 @@ static const char list_sql[] =
 	"coalesce(sent_at, 0) FROM notifications WHERE user_id = ?1 "
 	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT ?2";
 
-static const struct sqlite_claim_table claim_table = SQLITE_CLAIM_TABLE("notifications",
-	"notification_id", "occurred_at", "PROCESSING", "SENT", "sent_at",
-	"status IN ('SENT', 'FAILED', 'DISCARDED')", "coalesce(sent_at, created_at)");
+static const struct sqlite_claims claims = SQLITE_CLAIMS("notifications", "notification_id",
+	"occurred_at", "PROCESSING", "SENT", "sent_at", "status IN ('SENT', 'FAILED', 'DISCARDED')",
+	"coalesce(sent_at, created_at)");
 
-static enum status put(struct session *base, const struct notification *notifications, size_t count)
+static enum status put(const struct notification_repository *repository, struct session *base,
+	const struct notification *notifications, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, put_sql);
@@ -62,8 +60,9 @@ static void fill_notification(
 	};
 }
 
-static enum status list(struct session *base, struct arena *arena, struct slice user_id,
-	size_t limit, struct notification *notifications, size_t *count)
+static enum status list(const struct notification_repository *repository, struct session *base,
+	struct arena *arena, struct slice user_id, size_t limit, struct notification *notifications,
+	size_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -91,7 +90,8 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	};
 }
 
-static enum status list_facts(struct session *session, struct arena *arena, struct row_page *page,
+static enum status list_facts(const struct notification_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
 	struct notification_facts *rows)
 {
 	static const struct sqlite_list all = {
@@ -108,26 +108,25 @@ static enum status list_facts(struct session *session, struct arena *arena, stru
 	return sqlite_list_rows(session, arena, &all, page, rows);
 }
 
-SQLITE_CLAIM_FUNCTIONS(claims, &claim_table)
-
 /* ---- what was given up ------------------------------------------------------------------- */
-
-/* A notification that was replayed and is given up once more waits once more. */
-static const char put_letter_sql[] =
-	"INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, last_error, "
-	"payload, attempt_count, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
-	"ON CONFLICT (position) WHERE position <> '' DO NOTHING "
-	"ON CONFLICT (id) DO UPDATE SET last_error = excluded.last_error, "
-	"attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
-	"resolved_at = NULL, resolution = NULL "
-	"WHERE notification_dlq.resolved_at IS NOT NULL AND notification_dlq.kind <> 'poison'";
 
 #define WAITING_SQL(payload)                                                                       \
 	"SELECT id, kind, event_type, aggregate_key, position, last_error, attempt_count, "        \
 	"created_at, " payload " FROM notification_dlq "                                           \
 	"WHERE resolved_at IS NULL AND kind = ?1 AND id "
 
-static const struct sqlite_dead_view dead_view = {
+static const struct sqlite_dead_letters dead = {
+	.base = {.ops = &sqlite_dead_letters_ops},
+	/* A notification that was replayed and is given up once more waits once more. */
+	.put = "INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, "
+	       "last_error, payload, attempt_count, created_at) "
+	       "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+	       "ON CONFLICT (position) WHERE position <> '' DO NOTHING "
+	       "ON CONFLICT (id) DO UPDATE SET last_error = excluded.last_error, "
+	       "attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
+	       "resolved_at = NULL, resolution = NULL "
+	       "WHERE notification_dlq.resolved_at IS NOT NULL "
+	       "AND notification_dlq.kind <> 'poison'",
 	.target = "notification_dlq",
 	.list = WAITING_SQL("x''") "> ?2 ORDER BY id LIMIT ?3",
 	.find = WAITING_SQL("payload") "= ?2",
@@ -146,28 +145,6 @@ static const struct sqlite_dead_view dead_view = {
 	.depth = "SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL",
 };
 
-static enum status put_letters(
-	struct session *base, const struct dead_letter *letters, size_t count)
-{
-	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, put_letter_sql);
-	int64_t now_us = sqlite_now_us(session);
-
-	for (size_t i = 0; i < count; i++) {
-		const struct dead_letter *letter = &letters[i];
-
-		sqlite_query_change(
-			&query, SQLITE_VALUES(sqlite_text(letter->id), sqlite_text(letter->kind),
-					sqlite_text(letter->type), sqlite_text(letter->key),
-					sqlite_text(letter->position), sqlite_text(letter->error),
-					sqlite_blob(letter->payload),
-					sqlite_int(letter->attempt_count), sqlite_int(now_us)));
-	}
-	return sqlite_query_close(&query);
-}
-
-SQLITE_DEAD_FUNCTIONS(dead, &dead_view)
-
 /* ---- what was taken in ------------------------------------------------------------------- */
 
 static const char take_in_sql[] =
@@ -178,7 +155,8 @@ static const char forget_sql[] =
 	"DELETE FROM processed_events WHERE event_id IN (SELECT event_id FROM processed_events "
 	"WHERE processed_at < ?1 ORDER BY processed_at LIMIT ?2)";
 
-static enum status take_in(struct session *base, struct inbox_event *events, size_t count)
+static enum status take_in(const struct inbox_repository *repository, struct session *base,
+	struct inbox_event *events, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, take_in_sql);
@@ -191,16 +169,24 @@ static enum status take_in(struct session *base, struct inbox_event *events, siz
 	return sqlite_query_close(&query);
 }
 
-static enum status forget(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status forget(const struct inbox_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return sqlite_sweep_age(base, forget_sql, age_us, limit, deleted);
 }
 
-const struct notification_repository sqlite_notification_repository = {
+static const struct inbox_repository_ops inbox_ops = {.put = take_in, .sweep = forget};
+static const struct inbox_repository inbox = {.ops = &inbox_ops};
+
+static const struct notification_repository_ops ops = {
 	.put = put,
 	.list = list,
 	.list_facts = list_facts,
-	.claims = SQLITE_CLAIMS(claims),
-	.dead = SQLITE_DEAD_LETTERS(dead, put_letters),
-	.inbox = {.put = take_in, .sweep = forget},
+};
+
+const struct notification_repository sqlite_notification_repository = {
+	.ops = &ops,
+	.claims = &claims.base,
+	.dead = &dead.base,
+	.inbox = &inbox,
 };

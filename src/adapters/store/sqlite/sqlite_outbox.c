@@ -1,16 +1,8 @@
-#include "adapters/store/sqlite/sqlite_outbox.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
-#include "adapters/store/sqlite/sqlite_claims.h"
-#include "adapters/store/sqlite/sqlite_dead_letters.h"
+#include <assert.h>
 
 #define DETAIL_ARENA_SIZE 128
-
-struct outbox_table {
-	struct sqlite_claim_table claims;
-	struct sqlite_dead_view dead;
-	const char *put;
-	const char *resend;
-};
 
 #define PUT_SQL(table)                                                                             \
 	"INSERT INTO " table                                                                       \
@@ -32,25 +24,19 @@ struct outbox_table {
 	"attempt_count, created_at, " payload " FROM " table                                       \
 	" WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id "
 
-#define OUTBOX_TABLE(table)                                                                        \
-	{                                                                                          \
-		.claims = SQLITE_CLAIM_TABLE(table, "event_id", "created_at", "IN_FLIGHT",         \
-			"PUBLISHED", "published_at", "status = 'PUBLISHED'", "published_at"),      \
-		.dead =                                                                            \
-			{                                                                          \
-				.target = table,                                                   \
-				.list = DEAD_SQL("x''", table) "> ?2 ORDER BY event_id LIMIT ?3",  \
-				.find = DEAD_SQL("payload", table) "= ?2",                         \
-				.row = RESOLVE_SQL(table),                                         \
-				.depth = "SELECT count(*) FROM " table " WHERE status = 'FAILED'", \
-			},                                                                         \
-		.put = PUT_SQL(table), .resend = RESEND_SQL(table),                                \
-	}
+static const struct outbox_repository_ops ops;
 
-static enum status put(struct session *base, const struct outbox_table *table,
+static const struct sqlite_outbox *outbox_of(const struct outbox_repository *repository)
+{
+	assert(repository->ops == &ops);
+	return (const struct sqlite_outbox *)repository;
+}
+
+static enum status put(const struct outbox_repository *repository, struct session *base,
 	const struct outbox_event *events, size_t count)
 {
-	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), table->put);
+	struct sqlite_query query =
+		sqlite_query_open(sqlite_session_of(base), outbox_of(repository)->put);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct outbox_event *event = &events[i];
@@ -63,7 +49,7 @@ static enum status put(struct session *base, const struct outbox_table *table,
 	return sqlite_query_close(&query);
 }
 
-static enum status record_resend(struct sqlite_session *session, const struct outbox_table *table,
+static enum status record_resend(struct sqlite_session *session, const struct sqlite_outbox *outbox,
 	int64_t since_us, int count)
 {
 	struct arena arena;
@@ -75,46 +61,48 @@ static enum status record_resend(struct sqlite_session *session, const struct ou
 	buffer_format(&detail, "%d published since ", count);
 	buffer_time(&detail, since_us);
 	status = sqlite_record_action(
-		session, "resend", slice_of(table->dead.target), buffer_slice(&detail));
+		session, "resend", slice_of(outbox->dead.target), buffer_slice(&detail));
 	arena_release(&arena);
 	return status;
 }
 
-static enum status resend(
-	struct session *base, const struct outbox_table *table, int64_t since_us, size_t *count)
+static enum status resend(const struct outbox_repository *repository, struct session *base,
+	int64_t since_us, size_t *count)
 {
+	const struct sqlite_outbox *outbox = outbox_of(repository);
 	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, table->resend);
+	struct sqlite_query query = sqlite_query_open(session, outbox->resend);
 	int reopened = sqlite_query_change(&query, SQLITE_VALUES(sqlite_int(since_us)));
 	enum status status = sqlite_query_close(&query);
 
 	if (status == STATUS_OK)
-		status = record_resend(session, table, since_us, reopened);
+		status = record_resend(session, outbox, since_us, reopened);
 	if (status == STATUS_OK)
 		*count = (size_t)reopened;
 	return status;
 }
 
-/* A table of this shape is a line here. */
-#define OUTBOX(name, table)                                                                        \
-	static const struct outbox_table name##_table = OUTBOX_TABLE(table);                       \
-	SQLITE_CLAIM_FUNCTIONS(name##_claims, &name##_table.claims)                                \
-	SQLITE_DEAD_FUNCTIONS(name##_dead, &name##_table.dead)                                     \
-	static enum status name##_put(                                                             \
-		struct session *session, const struct outbox_event *events, size_t count)          \
-	{                                                                                          \
-		return put(session, &name##_table, events, count);                                 \
-	}                                                                                          \
-	static enum status name##_resend(struct session *session, int64_t since_us, size_t *count) \
-	{                                                                                          \
-		return resend(session, &name##_table, since_us, count);                            \
-	}                                                                                          \
-	const struct outbox_repository name = {                                                    \
-		.put = name##_put,                                                                 \
-		.resend = name##_resend,                                                           \
-		.claims = SQLITE_CLAIMS(name##_claims),                                            \
-		.dead = SQLITE_DEAD_LETTERS(name##_dead, NULL),                                    \
-	};
+static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-OUTBOX(sqlite_entitlement_outbox, "outbox_events")
-OUTBOX(sqlite_dialog_outbox, "dialog_outbox_events")
+/* A table of this shape, as the object `name`. */
+#define SQLITE_OUTBOX(name, table)                                                                 \
+	{                                                                                          \
+		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \
+		.claims = SQLITE_CLAIMS(table, "event_id", "created_at", "IN_FLIGHT", "PUBLISHED", \
+			"published_at", "status = 'PUBLISHED'", "published_at"),                   \
+		.dead =                                                                            \
+			{                                                                          \
+				.base = {.ops = &sqlite_dead_letters_ops},                         \
+				.target = table,                                                   \
+				.list = DEAD_SQL("x''", table) "> ?2 ORDER BY event_id LIMIT ?3",  \
+				.find = DEAD_SQL("payload", table) "= ?2",                         \
+				.row = RESOLVE_SQL(table),                                         \
+				.depth = "SELECT count(*) FROM " table " WHERE status = 'FAILED'", \
+			},                                                                         \
+		.put = PUT_SQL(table), .resend = RESEND_SQL(table),                                \
+	}
+
+const struct sqlite_outbox sqlite_entitlement_outbox =
+	SQLITE_OUTBOX(sqlite_entitlement_outbox, "outbox_events");
+const struct sqlite_outbox sqlite_dialog_outbox =
+	SQLITE_OUTBOX(sqlite_dialog_outbox, "dialog_outbox_events");

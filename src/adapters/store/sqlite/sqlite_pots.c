@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_pots.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -90,8 +90,8 @@ static enum status read_taken(
 	return sqlite_query_close(&query);
 }
 
-static enum status take(
-	struct session *base, const struct pot_lock *lock, struct pot_content *pots, size_t count)
+static enum status take(const struct pot_repository *repository, struct session *base,
+	const struct pot_lock *lock, struct pot_content *pots, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = take_locks(session, lock, pots, count);
@@ -136,8 +136,8 @@ static enum status change(struct sqlite_session *session, const struct pot_lock 
 	return status;
 }
 
-static enum status put(struct session *base, const struct pot_lock *lock,
-	const struct pot_change *changes, size_t count)
+static enum status put(const struct pot_repository *repository, struct session *base,
+	const struct pot_lock *lock, const struct pot_change *changes, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = change(session, lock, changes, count);
@@ -152,7 +152,8 @@ static enum status put(struct session *base, const struct pot_lock *lock,
 	return sqlite_query_close(&query);
 }
 
-static enum status create(struct session *base, struct pot_row *pots, size_t count)
+static enum status create(const struct pot_repository *repository, struct session *base,
+	struct pot_row *pots, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, create_sql);
@@ -213,14 +214,14 @@ static enum status find_in_snapshot(
 	return status;
 }
 
-static enum status find(
-	struct session *session, struct arena *arena, struct pot_row *pots, size_t count)
+static enum status find(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct pot_row *pots, size_t count)
 {
 	return find_in_snapshot(session, arena, pots, count, false);
 }
 
-static enum status find_names(
-	struct session *session, struct arena *arena, struct pot_row *pots, size_t count)
+static enum status find_names(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct pot_row *pots, size_t count)
 {
 	return find_in_snapshot(session, arena, pots, count, true);
 }
@@ -237,7 +238,8 @@ static enum status read_existing(
 	return sqlite_query_close(&query);
 }
 
-static enum status find_coins(struct session *base, struct pot_content *pots, size_t count)
+static enum status find_coins(const struct pot_repository *repository, struct session *base,
+	struct pot_content *pots, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -280,8 +282,8 @@ static enum status fill_pages(struct sqlite_session *session, struct arena *aren
 	return sqlite_query_close(&query);
 }
 
-static enum status list(struct session *base, struct arena *arena, struct pot_page *pages,
-	size_t count, int64_t *total)
+static enum status list(const struct pot_repository *repository, struct session *base,
+	struct arena *arena, struct pot_page *pages, size_t count, int64_t *total)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
@@ -310,8 +312,8 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	};
 }
 
-static enum status list_facts(
-	struct session *session, struct arena *arena, struct row_page *page, struct pot_facts *pots)
+static enum status list_facts(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct pot_facts *pots)
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, "
@@ -336,8 +338,8 @@ static void fill_coin(void *row, struct arena *arena, const struct sqlite_query 
 	};
 }
 
-static enum status list_coins(struct session *session, struct arena *arena, struct row_page *page,
-	struct coin_facts *coins)
+static enum status list_coins(const struct pot_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct coin_facts *coins)
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT id, pot_id, EXISTS (SELECT 1 FROM pot WHERE pot.id = coin.pot_id), "
@@ -349,7 +351,7 @@ static enum status list_coins(struct session *session, struct arena *arena, stru
 	return sqlite_list_rows(session, arena, &all, page, coins);
 }
 
-const struct pot_repository sqlite_pot_repository = {
+static const struct pot_repository_ops ops = {
 	.take = take,
 	.put = put,
 	.create = create,
@@ -360,3 +362,5 @@ const struct pot_repository sqlite_pot_repository = {
 	.list_facts = list_facts,
 	.list_coins = list_coins,
 };
+
+const struct pot_repository sqlite_pot_repository = {.ops = &ops};

@@ -141,7 +141,7 @@ enum status sqlite_list_rows(struct session *base, struct arena *arena,
 enum status sqlite_sweep(
 	struct session *base, const char *sql, int64_t before_us, size_t limit, size_t *deleted)
 {
-	enum status status = base->ops->begin(base, LOCK_WAIT);
+	enum status status = base->ops->begin(base, TRANSACTION_WAIT);
 	struct sqlite_query query;
 	int count;
 

@@ -1,4 +1,4 @@
-#include "adapters/store/sqlite/sqlite_sent.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -10,7 +10,8 @@ static const char put_sql[] = "INSERT INTO sent_messages (message_id, sent_at) V
 static const char sweep_sql[] = "DELETE FROM sent_messages WHERE message_id IN ("
 				"SELECT message_id FROM sent_messages WHERE sent_at < ?1 LIMIT ?2)";
 
-static enum status find(struct session *base, struct sent_message *messages, size_t count)
+static enum status find(const struct sent_repository *repository, struct session *base,
+	struct sent_message *messages, size_t count)
 {
 	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), find_sql);
 
@@ -21,7 +22,8 @@ static enum status find(struct session *base, struct sent_message *messages, siz
 	return sqlite_query_close(&query);
 }
 
-static enum status put(struct session *base, const struct sent_message *messages, size_t count)
+static enum status put(const struct sent_repository *repository, struct session *base,
+	const struct sent_message *messages, size_t count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, put_sql);
@@ -36,9 +38,12 @@ static enum status put(struct session *base, const struct sent_message *messages
 	return sqlite_query_close(&query);
 }
 
-static enum status sweep(struct session *base, int64_t age_us, size_t limit, size_t *deleted)
+static enum status sweep(const struct sent_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
-const struct sent_repository sqlite_sent_repository = {.find = find, .put = put, .sweep = sweep};
+static const struct sent_repository_ops ops = {.find = find, .put = put, .sweep = sweep};
+
+const struct sent_repository sqlite_sent_repository = {.ops = &ops};

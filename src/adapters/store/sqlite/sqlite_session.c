@@ -155,7 +155,7 @@ enum status sqlite_snapshot_end(struct sqlite_session *session)
 	return STATUS_OK;
 }
 
-static enum status begin(struct session *base, enum lock_mode mode)
+static enum status begin(struct session *base, enum transaction_mode mode)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 

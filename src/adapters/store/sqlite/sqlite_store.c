@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "adapters/store/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
  * After a failure the store is down until something works, and at the latest for so long: a process
@@ -39,6 +40,19 @@ static void stop_counting_memory(void)
 	sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
 }
 
+static const struct store_repositories repositories = {
+	.counts = &sqlite_count_repository,
+	.limits = &sqlite_limit_repository,
+	.sent = &sqlite_sent_repository,
+	.entitlements = &sqlite_entitlement_repository,
+	.entitlement_outbox = &sqlite_entitlement_outbox.base,
+	.notifications = &sqlite_notification_repository,
+	.pots = &sqlite_pot_repository,
+	.messages = &sqlite_message_repository,
+	.dialog_outbox = &sqlite_dialog_outbox.base,
+	.counters = &sqlite_counter_repository,
+};
+
 struct store *sqlite_store_new(const char *name, const char *path, const char *const *components,
 	const struct clock *clock)
 {
@@ -49,6 +63,7 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	store->base.ops = &store_ops;
 	store->base.name = name;
 	store->base.engine = "sqlite";
+	store->base.repositories = &repositories;
 	store->base.lanes_default = 1;
 	store->path = path;
 	store->components = components;
