@@ -1,19 +1,12 @@
 #include "runtime/bell.h"
 
-#include <time.h>
-
-#include "base/clock.h"
+#include "base/steady.h"
 
 void bell_init(struct bell *bell)
 {
-	pthread_condattr_t steady;
-
 	*bell = (struct bell){0};
 	pthread_mutex_init(&bell->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&bell->changed, &steady);
-	pthread_condattr_destroy(&steady);
+	steady_cond_init(&bell->changed);
 }
 
 void bell_release(struct bell *bell)
@@ -51,24 +44,13 @@ bool bell_is_stopping(struct bell *bell)
 	return stopping;
 }
 
-static struct timespec steady_in(int64_t ns)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += until.tv_nsec;
-	until.tv_sec += ns / NS_PER_S;
-	until.tv_nsec = ns % NS_PER_S;
-	return until;
-}
-
 void bell_wait(struct bell *bell, int64_t ns)
 {
-	struct timespec until = steady_in(ns);
+	int64_t until_ns = steady_in(ns);
 
 	pthread_mutex_lock(&bell->lock);
 	while (!bell->rung && !bell->stopping &&
-		pthread_cond_timedwait(&bell->changed, &bell->lock, &until) == 0)
+		steady_wait_until(&bell->changed, &bell->lock, until_ns))
 		;
 	bell->rung = false;
 	pthread_mutex_unlock(&bell->lock);
@@ -76,10 +58,10 @@ void bell_wait(struct bell *bell, int64_t ns)
 
 void bell_pause(struct bell *bell, int64_t ns)
 {
-	struct timespec until = steady_in(ns);
+	int64_t until_ns = steady_in(ns);
 
 	pthread_mutex_lock(&bell->lock);
-	while (!bell->stopping && pthread_cond_timedwait(&bell->changed, &bell->lock, &until) == 0)
+	while (!bell->stopping && steady_wait_until(&bell->changed, &bell->lock, until_ns))
 		;
 	pthread_mutex_unlock(&bell->lock);
 }

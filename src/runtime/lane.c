@@ -1,12 +1,10 @@
 #include "runtime/lane.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/clock.h"
+#include "base/steady.h"
 
 /*
  * Keys are told apart by two groups of bits of their hash, and counted under each: only a key that
@@ -38,17 +36,13 @@ struct lane {
 struct lane *lane_new(const char *name, size_t depth_max, size_t bytes_max)
 {
 	struct lane *lane = qp_calloc(1, sizeof(*lane));
-	pthread_condattr_t steady;
 
 	assert(depth_max > 0 && bytes_max > 0);
 	lane->name = name;
 	lane->depth_max = depth_max;
 	lane->bytes_max = bytes_max;
 	pthread_mutex_init(&lane->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&lane->filled, &steady);
-	pthread_condattr_destroy(&steady);
+	steady_cond_init(&lane->filled);
 	return lane;
 }
 
@@ -151,18 +145,11 @@ enum status lane_submit(struct lane *lane, struct command *command)
 /* Returns with the lock held, after something came, the lane was closed, or the time was up. */
 static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S),
-		.tv_nsec = (long)(until_ns % NS_PER_S),
-	};
-	int failed = 0;
+	bool in_time = true;
 
-	while (!lane->waiting.first && !lane->closed && failed != ETIMEDOUT) {
+	while (!lane->waiting.first && !lane->closed && in_time) {
 		lane->worker_waits = true;
-		if (until_ns == INT64_MAX)
-			failed = pthread_cond_wait(&lane->filled, &lane->lock);
-		else
-			failed = pthread_cond_timedwait(&lane->filled, &lane->lock, &until);
+		in_time = steady_wait_until(&lane->filled, &lane->lock, until_ns);
 	}
 	lane->worker_waits = false;
 }

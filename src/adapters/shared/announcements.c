@@ -1,10 +1,13 @@
 #include "adapters/shared/announcements.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "base/steady.h"
 
 void announcements_init(struct announcements *announcements)
 {
@@ -25,23 +28,14 @@ void announcements_stop(struct announcements *announcements)
 	eventfd_write(announcements->wake_fd, 1);
 }
 
-static int milliseconds_until(int64_t until_ns)
-{
-	int64_t left_ns;
-
-	if (until_ns == INT64_MAX)
-		return -1;
-	left_ns = until_ns - clock_steady_ns(&clock_system);
-	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
 bool announcements_wait(struct announcements *announcements, int fd, short events, int64_t until_ns)
 {
 	struct pollfd fds[2] = {
 		{.fd = announcements->wake_fd, .events = POLLIN}, {.fd = fd, .events = events}};
+	int timeout_ms = until_ns == INT64_MAX ? -1 : steady_ms_until(until_ns, INT_MAX);
 	eventfd_t ignored;
 
-	if (poll(fds, 2, milliseconds_until(until_ns)) <= 0)
+	if (poll(fds, 2, timeout_ms) <= 0)
 		return false;
 	if (fds[0].revents && !announcements->is_stopping)
 		eventfd_read(announcements->wake_fd, &ignored);

@@ -36,27 +36,6 @@ void kafka_bus_leave(struct kafka_bus *bus)
 	pthread_mutex_unlock(&bus->lock);
 }
 
-int kafka_ms_until(int64_t until_ns, int most)
-{
-	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
-
-	if (left_ns <= 0)
-		return 0;
-	if (left_ns >= most * NS_PER_MS)
-		return most;
-	return (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static void init_condition(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 struct bus *kafka_bus_new(
 	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
 {
@@ -71,7 +50,7 @@ struct bus *kafka_bus_new(
 	bus->watch.bus = bus;
 	arena_init(&bus->arena, 4096);
 	pthread_mutex_init(&bus->lock, NULL);
-	init_condition(&bus->changed);
+	steady_cond_init(&bus->changed);
 	return &bus->base;
 }
 

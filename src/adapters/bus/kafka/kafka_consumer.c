@@ -222,14 +222,10 @@ static bool open_client(struct kafka_consumer *consumer)
 static void wait_for(struct kafka_consumer *consumer, const bool *condition, int64_t until_ns)
 {
 	struct kafka_bus *bus = consumer->client.bus;
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S),
-		.tv_nsec = (long)(until_ns % NS_PER_S),
-	};
-	int timed_out = 0;
+	bool in_time = true;
 
-	while (!*condition && !atomic_load(&consumer->woken) && timed_out == 0)
-		timed_out = pthread_cond_timedwait(&bus->changed, &bus->lock, &until);
+	while (!*condition && !atomic_load(&consumer->woken) && in_time)
+		in_time = steady_wait_until(&bus->changed, &bus->lock, until_ns);
 }
 
 /* A client needs the topics; one that cannot be made is tried again by the next fetch. */
@@ -283,7 +279,7 @@ static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, si
 	bool in_time = true;
 
 	while (consumer->held_count == 0 && in_time && !atomic_load(&consumer->woken)) {
-		poll_one(consumer, kafka_ms_until(until_ns, 1000), bytes);
+		poll_one(consumer, steady_ms_until(until_ns, 1000), bytes);
 		in_time = clock_steady_ns(&clock_system) < until_ns;
 	}
 }

@@ -18,6 +18,7 @@
 #include "adapters/bus/kafka/kafka_bus.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/steady.h"
 
 /* ---- url --------------------------------------------------------------------------------- */
 
@@ -117,8 +118,5 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
 struct producer *kafka_producer_open(struct bus *base);
 struct consumer *kafka_consumer_open(struct bus *base, const char *channel, const char *group);
-
-/* Milliseconds from now to `until_ns`, rounded up, from 0 to `most`. */
-int kafka_ms_until(int64_t until_ns, int most);
 
 #endif

@@ -154,7 +154,7 @@ static enum bus_fate fate_of(const rd_kafka_message_t *report)
 static void serve(struct kafka_producer *producer, int64_t until_ns)
 {
 	rd_kafka_event_t *event =
-		rd_kafka_queue_poll(producer->reports, kafka_ms_until(until_ns, 1000));
+		rd_kafka_queue_poll(producer->reports, steady_ms_until(until_ns, 1000));
 	const rd_kafka_message_t *report;
 
 	if (!event)

@@ -36,28 +36,6 @@ void local_channel_changed(struct local_channel *channel)
 	pthread_cond_broadcast(&channel->changed);
 }
 
-void local_condition_init(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
-bool local_wait(struct local_bus *bus, pthread_cond_t *condition, int64_t until_ns)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S),
-		.tv_nsec = (long)(until_ns % NS_PER_S),
-	};
-
-	if (until_ns <= clock_steady_ns(&clock_system))
-		return false;
-	return pthread_cond_timedwait(condition, &bus->lock, &until) == 0;
-}
-
 /* ---- producers --------------------------------------------------------------------------- */
 
 struct local_producer {
@@ -194,11 +172,11 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	for (size_t i = 0; i < channel_count; i++) {
 		bus->channels[i].name = channels[i].name;
 		bus->channels[i].declared = &channels[i];
-		local_condition_init(&bus->channels[i].changed);
+		steady_cond_init(&bus->channels[i].changed);
 	}
 	arena_init(&bus->scratch, 64 * 1024);
 	pthread_mutex_init(&bus->lock, NULL);
-	local_condition_init(&bus->worked);
+	steady_cond_init(&bus->worked);
 	bus->queue_last = &bus->queue_first;
 	return &bus->base;
 }

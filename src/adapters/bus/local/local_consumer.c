@@ -263,7 +263,7 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	bool in_time = clock_steady_ns(&clock_system) < until_ns;
 
 	while (in_time && !consumer->woken && channel->changes == seen)
-		in_time = local_wait(consumer->bus, &channel->changed, until_ns);
+		in_time = steady_wait_until(&channel->changed, &consumer->bus->lock, until_ns);
 	return in_time && !consumer->woken;
 }
 
@@ -274,7 +274,8 @@ static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 	int64_t retry_ns = clock_steady_ns(&clock_system) + RETRY_NS;
 	int64_t pause_ns = until_ns < retry_ns ? until_ns : retry_ns;
 
-	while (!consumer->woken && local_wait(consumer->bus, &channel->changed, pause_ns))
+	while (!consumer->woken &&
+		steady_wait_until(&channel->changed, &consumer->bus->lock, pause_ns))
 		continue;
 	return !consumer->woken && pause_ns < until_ns;
 }

@@ -21,6 +21,7 @@
 #include "adapters/bus/local/local_bus.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/steady.h"
 
 /* ---- the file; by the thread that leads, or before there are threads ----------------------- */
 
@@ -106,12 +107,6 @@ struct local_channel *local_bus_channel(struct local_bus *bus, struct slice name
 
 /* With the lock: lets fetches of the channel look again. */
 void local_channel_changed(struct local_channel *channel);
-
-/* A condition whose timed waits follow the steady clock. */
-void local_condition_init(pthread_cond_t *condition);
-
-/* With the lock. false: steady time `until_ns` has come. */
-bool local_wait(struct local_bus *bus, pthread_cond_t *condition, int64_t until_ns);
 
 /* ---- work -------------------------------------------------------------------------------- */
 

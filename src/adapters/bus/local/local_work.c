@@ -180,7 +180,8 @@ enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work,
 			lead(bus);
 		} else if (work->taken) {
 			pthread_cond_wait(&bus->worked, &bus->lock);
-		} else if (!local_wait(bus, &bus->worked, until_ns) && !work->taken && bus->led) {
+		} else if (!steady_wait_until(&bus->worked, &bus->lock, until_ns) && !work->taken &&
+			   bus->led) {
 			leave_queue(bus, work);
 			work->outcome = LOCAL_TOO_LATE;
 			work->done = true;

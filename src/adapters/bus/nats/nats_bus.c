@@ -46,17 +46,6 @@ void nats_bus_leave(struct nats_bus *bus)
 	pthread_mutex_unlock(&bus->lock);
 }
 
-int64_t nats_ms_until(int64_t until_ns, int64_t most)
-{
-	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
-
-	if (left_ns <= 0)
-		return 0;
-	if (left_ns >= most * NS_PER_MS)
-		return most;
-	return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
-}
-
 struct bus *nats_bus_new(
 	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
 {

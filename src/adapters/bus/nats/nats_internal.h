@@ -43,11 +43,9 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/steady.h"
 
 struct nats_bus;
-
-/* Milliseconds from now to `until_ns`, rounded up, from 0 to `most`. */
-int64_t nats_ms_until(int64_t until_ns, int64_t most);
 
 /* ---- url --------------------------------------------------------------------------------- */
 

@@ -88,7 +88,7 @@ enum nats_mail nats_mailbox_next(
 	int64_t timeout_ms;
 
 	do {
-		timeout_ms = nats_ms_until(until_ns, 60000);
+		timeout_ms = steady_ms_until(until_ns, 60000);
 		if (mailbox->link)
 			status =
 				natsSubscription_NextMsg(letter, mailbox->subscription, timeout_ms);

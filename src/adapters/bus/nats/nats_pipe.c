@@ -98,12 +98,7 @@ static void on_message(
 
 void nats_pipe_init(struct nats_pipe *pipe)
 {
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&pipe->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	steady_cond_init(&pipe->changed);
 	pthread_mutex_init(&pipe->lock, NULL);
 }
 
@@ -160,17 +155,6 @@ bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link)
 		return true;
 	nats_pipe_close(pipe);
 	return false;
-}
-
-/* With the lock. */
-static void wait_until(struct nats_pipe *pipe, int64_t until_ns)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S),
-		.tv_nsec = (long)(until_ns % NS_PER_S),
-	};
-
-	pthread_cond_timedwait(&pipe->changed, &pipe->lock, &until);
 }
 
 /* Draining tells the server first, and lets what it has sent until then come through. */
@@ -275,7 +259,7 @@ void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns)
 
 		if (limit_ns <= clock_steady_ns(&clock_system))
 			break;
-		wait_until(pipe, limit_ns);
+		steady_wait_until(&pipe->changed, &pipe->lock, limit_ns);
 	}
 	pthread_mutex_unlock(&pipe->lock);
 }
@@ -300,7 +284,7 @@ void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns)
 {
 	pthread_mutex_lock(&pipe->lock);
 	while (!atomic_load(&pipe->woken) && clock_steady_ns(&clock_system) < until_ns)
-		wait_until(pipe, until_ns);
+		steady_wait_until(&pipe->changed, &pipe->lock, until_ns);
 	pthread_mutex_unlock(&pipe->lock);
 }
 

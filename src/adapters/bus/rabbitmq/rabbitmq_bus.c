@@ -51,30 +51,6 @@ void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus)
 	pthread_mutex_unlock(&bus->lock);
 }
 
-/* ---- conditions -------------------------------------------------------------------------- */
-
-void rabbitmq_condition_init(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
-bool rabbitmq_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns)
-{
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S),
-		.tv_nsec = (long)(until_ns % NS_PER_S),
-	};
-
-	if (until_ns <= clock_steady_ns(&clock_system))
-		return false;
-	return pthread_cond_timedwait(condition, lock, &until) == 0;
-}
-
 /* ---- the port's functions ---------------------------------------------------------------- */
 
 struct bus *rabbitmq_bus_new(

@@ -196,15 +196,6 @@ static bool take_wake(struct rabbitmq_link *link)
 	return read(link->wake_fd, &times, sizeof(times)) == sizeof(times);
 }
 
-static int ms_until(int64_t until_ns, int most)
-{
-	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
-
-	if (left_ns <= 0)
-		return 0;
-	return left_ns >= most * NS_PER_MS ? most : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
 /* Until there is something to read, or it is woken, or the library should look at its heartbeats.
  */
 static void sleep_until(struct rabbitmq_link *link, int64_t until_ns)
@@ -215,7 +206,7 @@ static void sleep_until(struct rabbitmq_link *link, int64_t until_ns)
 	};
 	int most_ms = link->bus->url.heartbeat_s * 250;
 
-	poll(fds, 2, ms_until(until_ns, most_ms));
+	poll(fds, 2, steady_ms_until(until_ns, most_ms));
 }
 
 enum rabbitmq_event rabbitmq_link_wait(

@@ -61,7 +61,7 @@ static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 
 	drop_done(consumer);
 	while (!consumer->first && !consumer->woken && in_time) {
-		in_time = rabbitmq_wait(&consumer->changed, &consumer->lock, until_ns);
+		in_time = steady_wait_until(&consumer->changed, &consumer->lock, until_ns);
 		drop_done(consumer);
 	}
 	consumer->woken = false;
@@ -163,7 +163,7 @@ static bool have_acked(struct rabbitmq_consumer *consumer, uint64_t tag)
 	consumer->ack = RABBITMQ_ACK_WANTED;
 	rabbitmq_link_wake(&consumer->link);
 	while (consumer->ack == RABBITMQ_ACK_WANTED && in_time)
-		in_time = rabbitmq_wait(&consumer->changed, &consumer->lock, until_ns);
+		in_time = steady_wait_until(&consumer->changed, &consumer->lock, until_ns);
 	if (consumer->ack == RABBITMQ_ACK_WANTED)
 		rabbitmq_link_cut(&consumer->link);
 	while (consumer->ack == RABBITMQ_ACK_WANTED)
@@ -278,7 +278,7 @@ struct consumer *rabbitmq_consumer_open(struct bus *base, const char *channel, c
 	consumer->last = &consumer->first;
 	arena_init(&consumer->arena, 64 * 1024);
 	pthread_mutex_init(&consumer->lock, NULL);
-	rabbitmq_condition_init(&consumer->changed);
+	steady_cond_init(&consumer->changed);
 	rabbitmq_link_start(&consumer->link, bus, &rabbitmq_reader, "consumer of ", group);
 	rabbitmq_bus_enter(bus, &consumer->link);
 	return &consumer->base;

@@ -22,6 +22,7 @@
 #include "adapters/bus/rabbitmq/rabbitmq_bus.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/steady.h"
 
 /* ---- url --------------------------------------------------------------------------------- */
 
@@ -196,12 +197,6 @@ bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
-
-/* A condition whose timed waits follow the steady clock. */
-void rabbitmq_condition_init(pthread_cond_t *condition);
-
-/* With the lock. false: steady time `until_ns` has come. */
-bool rabbitmq_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 

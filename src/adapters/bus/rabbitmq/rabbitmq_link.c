@@ -128,7 +128,7 @@ void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	assert(link->wake_fd >= 0);
 	pthread_mutex_init(&link->lock, NULL);
-	rabbitmq_condition_init(&link->ended);
+	steady_cond_init(&link->ended);
 	failed = pthread_create(&link->thread, NULL, run, link);
 	assert(!failed);
 }
@@ -150,7 +150,7 @@ void rabbitmq_link_stop(struct rabbitmq_link *link)
 	pthread_mutex_lock(&link->lock);
 	if (!link->is_served)
 		cut(link);
-	while (!link->has_ended && rabbitmq_wait(&link->ended, &link->lock, until_ns))
+	while (!link->has_ended && steady_wait_until(&link->ended, &link->lock, until_ns))
 		continue;
 	cut(link);
 	pthread_mutex_unlock(&link->lock);

@@ -340,7 +340,7 @@ static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_
 		if (!rabbitmq_bus_is_up(bus) ||
 			atomic_load(&publisher->link.failures) >= FAILURES_MAX)
 			return STATUS_BUS_UNAVAILABLE;
-		in_time = rabbitmq_wait(&publisher->changed, &publisher->lock, until_ns);
+		in_time = steady_wait_until(&publisher->changed, &publisher->lock, until_ns);
 	}
 	return rabbitmq_bus_is_up(bus) ? STATUS_OK : STATUS_BUS_UNAVAILABLE;
 }
@@ -353,7 +353,7 @@ static void have_done(struct rabbitmq_publisher *publisher, struct rabbitmq_job 
 
 	publisher->job = job;
 	rabbitmq_link_wake(&publisher->link);
-	while (!job->done && rabbitmq_wait(&publisher->changed, &publisher->lock, late_ns))
+	while (!job->done && steady_wait_until(&publisher->changed, &publisher->lock, late_ns))
 		continue;
 	if (!job->done)
 		rabbitmq_link_cut(&publisher->link);
@@ -382,7 +382,7 @@ struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, cons
 
 	publisher->queue = queue;
 	pthread_mutex_init(&publisher->lock, NULL);
-	rabbitmq_condition_init(&publisher->changed);
+	steady_cond_init(&publisher->changed);
 	rabbitmq_link_start(&publisher->link, bus, &duty, queue ? "errors to " : "producer",
 		queue ? queue : "");
 	rabbitmq_bus_enter(bus, &publisher->link);

@@ -250,15 +250,10 @@ static void ping(struct redis_cache *cache, uint64_t moment)
 /* With the lock held. */
 static void pause_for(struct redis_cache *cache, int ms)
 {
-	struct timespec until;
+	int64_t until_ns = steady_in(ms * NS_PER_MS);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)ms * NS_PER_MS;
-	until.tv_sec += until.tv_nsec / NS_PER_S;
-	until.tv_nsec %= NS_PER_S;
-	while (!cache->stopping &&
-		pthread_cond_timedwait(&cache->stop_asked, &cache->lock, &until) == 0)
-		;
+	while (!cache->stopping && steady_wait_until(&cache->stop_asked, &cache->lock, until_ns))
+		continue;
 }
 
 /*
@@ -379,7 +374,6 @@ static const struct cache_ops cache_ops = {
 struct cache *redis_cache_new(const char *name, const char *url)
 {
 	struct redis_cache *cache = qp_calloc(1, sizeof(*cache));
-	pthread_condattr_t steady;
 
 	cache->base.ops = &cache_ops;
 	cache->base.name = name;
@@ -390,9 +384,6 @@ struct cache *redis_cache_new(const char *name, const char *url)
 	cache->making_up = qp_calloc(1, sizeof(*cache->making_up));
 	listeners_init(&cache->listeners);
 	pthread_mutex_init(&cache->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&cache->stop_asked, &steady);
-	pthread_condattr_destroy(&steady);
+	steady_cond_init(&cache->stop_asked);
 	return &cache->base;
 }

@@ -26,6 +26,7 @@
 #include "base/random.h"
 #include "base/slice.h"
 #include "base/status.h"
+#include "base/steady.h"
 
 /* How long connecting and each round trip may take, unless a test says otherwise. */
 #define REDIS_TIMEOUT_MS 200

@@ -3,11 +3,11 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/steady.h"
 
 #define SLOTS 256
 
@@ -52,13 +52,11 @@ static void notifier_send(struct notifier *base, const struct notice *notice)
 /* Returns at once where there is something to hand out. */
 static void wait_until_woken(struct console_notifier *notifier, int64_t until_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
-	int failed = 0;
+	bool in_time = true;
 
 	pthread_mutex_lock(&notifier->lock);
-	while (notifier->count == 0 && !notifier->woken && failed == 0)
-		failed = pthread_cond_timedwait(&notifier->changed, &notifier->lock, &until);
+	while (notifier->count == 0 && !notifier->woken && in_time)
+		in_time = steady_wait_until(&notifier->changed, &notifier->lock, until_ns);
 	notifier->woken = false;
 	pthread_mutex_unlock(&notifier->lock);
 }
@@ -108,16 +106,12 @@ static const struct notifier_ops notifier_ops = {
 struct notifier *console_notifier_new(void)
 {
 	struct console_notifier *notifier = qp_calloc(1, sizeof(*notifier));
-	pthread_condattr_t steady;
 
 	notifier->base.ops = &notifier_ops;
 	notifier->base.engine = "log";
 	notifier->base.slots = SLOTS;
 	notifier->base.longest_ns = NS_PER_S;
 	pthread_mutex_init(&notifier->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&notifier->changed, &steady);
-	pthread_condattr_destroy(&steady);
+	steady_cond_init(&notifier->changed);
 	return &notifier->base;
 }

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/steady.h"
 
 #define SLOTS_DEFAULT 64
 #define TOTAL_DEFAULT_NS (10 * NS_PER_S)
@@ -120,17 +121,6 @@ static size_t hand_out(struct webhook_notifier *notifier, struct notice_result *
 	return count;
 }
 
-static int ms_until(int64_t until_ns)
-{
-	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
-
-	if (left_ns <= 0)
-		return 0;
-	if (left_ns >= POLL_MAX_MS * NS_PER_MS)
-		return POLL_MAX_MS;
-	return (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
 static size_t notifier_wait(
 	struct notifier *base, struct notice_result *results, size_t max, int64_t until_ns)
 {
@@ -142,7 +132,7 @@ static size_t notifier_wait(
 	for (;;) {
 		advance(notifier);
 		woken = atomic_exchange(&notifier->woken, false);
-		left_ms = ms_until(until_ns);
+		left_ms = steady_ms_until(until_ns, POLL_MAX_MS);
 		if (notifier->settled || woken || left_ms == 0)
 			return hand_out(notifier, results, max);
 		must(curl_multi_poll(notifier->multi, NULL, 0, left_ms, NULL));

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "adapters/shared/listeners.h"
 #include "adapters/store/postgres/postgres_internal.h"
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/steady.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
@@ -173,13 +173,7 @@ static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, s
 /* With the lock held; ends early when something changes. */
 static void pause_for(struct pg_store *store, int ms)
 {
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)ms * 1000000;
-	until.tv_sec += until.tv_nsec / NS_PER_S;
-	until.tv_nsec %= NS_PER_S;
-	pthread_cond_timedwait(&store->changed, &store->lock, &until);
+	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
 static void log_failure(struct pg_store *store, char *last, size_t size, const char *why)
@@ -338,7 +332,6 @@ static const struct store_ops store_ops = {
 struct store *postgres_store_new(const char *name, const char *url, const char *const *components)
 {
 	struct pg_store *store = qp_calloc(1, sizeof(*store));
-	pthread_condattr_t steady;
 
 	store->base.ops = &store_ops;
 	store->base.name = name;
@@ -350,9 +343,6 @@ struct store *postgres_store_new(const char *name, const char *url, const char *
 	store->components = components;
 	listeners_init(&store->listeners);
 	pthread_mutex_init(&store->lock, NULL);
-	pthread_condattr_init(&steady);
-	pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-	pthread_cond_init(&store->changed, &steady);
-	pthread_condattr_destroy(&steady);
+	steady_cond_init(&store->changed);
 	return &store->base;
 }

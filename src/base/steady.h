@@ -1,0 +1,33 @@
+/*
+ * Timed waits on condition variables that follow the steady clock (clock_steady_ns()), so that a
+ * change of the wall clock neither cuts a wait short nor prolongs it.
+ */
+#ifndef QUIPU_BASE_STEADY_H
+#define QUIPU_BASE_STEADY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Initialises a condition variable for steady_wait_until(). pthread_cond_destroy() releases it. */
+void steady_cond_init(pthread_cond_t *condition);
+
+/*
+ * Releases `lock`, which the caller holds, blocks until the condition is signalled or steady time
+ * `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns false once the
+ * time has come. Returns true otherwise, which may be a spurious wake-up: check what you wait for
+ * in a loop.
+ */
+bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
+
+/* The steady time `ns` nanoseconds from now; INT64_MAX if that lies beyond what int64 can hold. */
+int64_t steady_in(int64_t ns);
+
+/*
+ * The time left until steady time `until_ns` for functions that take a timeout in milliseconds:
+ * rounded up, so that the caller does not wake too early; 0 if the time has come, and never more
+ * than `most_ms`.
+ */
+int steady_ms_until(int64_t until_ns, int most_ms);
+
+#endif
