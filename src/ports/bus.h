@@ -176,6 +176,17 @@ struct bus {
 	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
 };
 
+/* Returns the channel of that name, or NULL if it is not among `channels`. */
+static inline const struct bus_channel *bus_channel_find(
+	const struct bus_channel *channels, size_t count, struct slice name)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (slice_is(name, channels[i].name))
+			return &channels[i];
+	}
+	return NULL;
+}
+
 /* The subjects that a group wants of a channel. NULL: all. */
 static inline const char *bus_group_subjects(const struct bus_channel *channel, const char *group)
 {

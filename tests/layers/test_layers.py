@@ -29,7 +29,7 @@ SEES_ALL = {"app", "main.c"}
 # Headers of client libraries, and the only folders that may see them.
 MAY_SEE = {
     "libpq-fe.h": {"adapters/store/postgres"},
-    "sqlite3.h": {"adapters/store/sqlite", "adapters/bus/local"},
+    "sqlite3.h": {"adapters/store/sqlite", "adapters/bus/local", "adapters/shared"},
     "hiredis/hiredis.h": {"adapters/cache/redis"},
     "librdkafka/rdkafka.h": {"adapters/bus/kafka"},
     "curl/curl.h": {"adapters/notifier/webhook", "cli"},
@@ -51,6 +51,11 @@ MAY_SEE = {
     "openssl/pem.h": {"access"},
     "openssl/ssl.h": {"http"},
     "protobuf-c/protobuf-c.h": {"http"},
+}
+
+# Headers of ours that expose a client library, and the only folders that may include them.
+MAY_SHARE = {
+    "adapters/shared/sqlite_connection.h": {"adapters/store/sqlite", "adapters/bus/local", "adapters/shared"},
 }
 
 
@@ -111,3 +116,9 @@ def test_a_client_library_is_seen_in_its_own_place_only(header):
     seen = {place(path) for path, name in FOREIGN if name == header}
     assert seen, f"nobody includes {header}: the rule is out of date"
     assert seen <= MAY_SEE[header]
+
+
+@pytest.mark.parametrize("header", sorted(MAY_SHARE))
+def test_a_header_that_exposes_a_client_library_is_shared_only_by_adapters_that_use_it(header):
+    seen = {place(path) for path, name in OWN if name == header}
+    assert seen == MAY_SHARE[header]

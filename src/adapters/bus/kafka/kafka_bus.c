@@ -14,11 +14,7 @@ struct kafka_bus *kafka_bus_of(struct bus *base)
 
 const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name)
 {
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (slice_is(name, bus->channels[i].name))
-			return &bus->channels[i];
-	}
-	return NULL;
+	return bus_channel_find(bus->channels, bus->channel_count, name);
 }
 
 void kafka_bus_enter(struct kafka_bus *bus)

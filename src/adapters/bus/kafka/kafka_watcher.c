@@ -115,15 +115,6 @@ static void ask_for(struct kafka_bus *bus, const char *name)
 	rd_kafka_topic_destroy(topic);
 }
 
-static int partitions_of(const struct kafka_bus *bus, const char *name)
-{
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (!strcmp(bus->channels[i].name, name))
-			return bus->channels[i].partitions;
-	}
-	return 0;
-}
-
 /*
  * A broker names itself as the leader of a new partition a moment before it takes messages for it.
  * It refuses those of that moment, which are sent again, and takes the next: then the first
@@ -134,7 +125,8 @@ static int partitions_of(const struct kafka_bus *bus, const char *name)
 static void await_leaders(struct kafka_bus *bus, const char *name)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + CREATE_TIMEOUT_MS * NS_PER_MS;
-	int partitions = partitions_of(bus, name);
+	const struct bus_channel *channel = kafka_bus_channel(bus, slice_of(name));
+	int partitions = channel ? channel->partitions : 0;
 
 	for (int i = 0; i < partitions && !atomic_load(&bus->stopping);) {
 		int64_t low, high;

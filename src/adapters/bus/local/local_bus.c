@@ -23,11 +23,10 @@ struct local_bus *local_bus_of(struct bus *base)
 
 struct local_channel *local_bus_channel(struct local_bus *bus, struct slice name)
 {
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (slice_is(name, bus->channels[i].name))
-			return &bus->channels[i];
-	}
-	return NULL;
+	const struct bus_channel *declared =
+		bus_channel_find(bus->declared, bus->channel_count, name);
+
+	return declared ? &bus->channels[declared - bus->declared] : NULL;
 }
 
 void local_channel_changed(struct local_channel *channel)
@@ -167,6 +166,7 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	bus->base.name = name;
 	bus->base.engine = "local";
 	bus->file.path = path;
+	bus->declared = channels;
 	bus->channels = qp_calloc(channel_count, sizeof(bus->channels[0]));
 	bus->channel_count = channel_count;
 	for (size_t i = 0; i < channel_count; i++) {
@@ -179,29 +179,6 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	steady_cond_init(&bus->worked);
 	bus->queue_last = &bus->queue_first;
 	return &bus->base;
-}
-
-static void explain(const struct local_bus *bus, int rc, char *why, size_t size)
-{
-	const char *path = bus->file.path;
-	char words[LOCAL_WORDS_SIZE];
-
-	switch (rc & 0xff) {
-	case SQLITE_NOTADB:
-		snprintf(why, size, "%s is not an SQLite database", path);
-		break;
-	case SQLITE_READONLY:
-	case SQLITE_PERM:
-		snprintf(why, size, "%s cannot be written: check its owner and permissions", path);
-		break;
-	case SQLITE_BUSY:
-		snprintf(why, size, "%s is in use by another program", path);
-		break;
-	default:
-		local_file_explain(&bus->file, rc, words);
-		snprintf(why, size, "%s cannot be used: %s", path, words);
-		break;
-	}
 }
 
 /* What the run before had no time to delete. Not doing it does not stop anybody. */
@@ -225,7 +202,8 @@ static bool start(struct bus *base, char *why, size_t size)
 	int rc = local_file_open(&bus->file, SQLITE_OPEN_CREATE);
 
 	if (rc != SQLITE_OK) {
-		explain(bus, rc, why, size);
+		sqlite_connection_explain_open(
+			&bus->file.connection, bus->file.path, rc, why, size);
 		return false;
 	}
 	if (!local_messages_prepare(bus, why, size)) {

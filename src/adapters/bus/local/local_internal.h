@@ -15,55 +15,37 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sqlite3.h>
 #include <stdatomic.h>
 
 #include "adapters/bus/local/local_bus.h"
+#include "adapters/shared/sqlite_connection.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/steady.h"
 
-/* ---- the file; by the thread that leads, or before there are threads ----------------------- */
-
-#define LOCAL_STATEMENTS_MAX 24
+/* ---- the file: only the leader uses it, or the thread that starts or frees the bus ------- */
 
 struct local_file {
 	const char *path;
-	sqlite3 *db;    /* NULL: not open */
-	bool in_doubt;  /* after an I/O error: to be opened anew before it is used */
-	int wal_frames; /* in the WAL after the last commit */
-	struct {
-		const char *sql;
-		sqlite3_stmt *stmt;
-	} statements[LOCAL_STATEMENTS_MAX];
-	size_t statement_count;
+	struct sqlite_connection connection;
+	bool in_doubt;  /* after an I/O error: must be opened anew before the next use */
+	int wal_frames; /* frames in the write-ahead log after the last commit */
 };
 
-/* Opens it, locked for this process, and copies what is left in the WAL into the database. */
+/*
+ * Opens the file, locks it for this process, and copies what is left in the write-ahead log into
+ * the database. `flags` may be SQLITE_OPEN_CREATE. On failure the file stays closed.
+ */
 QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 
-/* Also when it is not open. */
+/* Does nothing if the file is not open. */
 void local_file_close(struct local_file *file);
 
-/* Before each use: opens it anew if it is in doubt, checkpoints when it is time. */
+/* Call before each use: opens the file anew if it is in doubt, and checkpoints if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
-/* The statement for `sql`, a static string that is known by its address; prepared once. */
-QP_MUST_CHECK int local_file_statement(
-	struct local_file *file, const char *sql, sqlite3_stmt **stmt);
-
-/* Steps a bound statement that gives no rows, and resets it. */
-QP_MUST_CHECK int local_file_step(sqlite3_stmt *stmt);
-
-/* Runs a statement without parameters. */
-QP_MUST_CHECK int local_file_run(struct local_file *file, const char *sql);
-
-/* Rolls back what is open, and remembers whether `rc` leaves the file in doubt. */
+/* Rolls back an open transaction, and notes whether `rc` leaves the file in doubt. */
 void local_file_undo(struct local_file *file, int rc);
-
-/* What went wrong, in words. Never empty. */
-#define LOCAL_WORDS_SIZE 256
-void local_file_explain(const struct local_file *file, int rc, char words[LOCAL_WORDS_SIZE]);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
 
@@ -82,7 +64,8 @@ struct local_channel {
 struct local_bus {
 	struct bus base;
 	struct local_file file;
-	struct local_channel *channels;
+	const struct bus_channel *declared; /* as passed to local_bus_new() */
+	struct local_channel *channels;     /* one for each declared channel, in that order */
 	size_t channel_count;
 	int64_t next_expiry_ns; /* by the leader: when to look for expired messages again */
 	struct arena scratch;   /* by the leader, for one round */

@@ -74,7 +74,7 @@ static int read_number(sqlite3_stmt *stmt, int64_t *number)
 static int schema_version(struct local_file *file, int64_t *version)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(file, version_sql, &stmt);
+	int rc = sqlite_connection_statement(&file->connection, version_sql, &stmt);
 
 	return rc == SQLITE_OK ? read_number(stmt, version) : rc;
 }
@@ -83,15 +83,15 @@ static int find_channel(struct local_file *file, struct local_channel *channel)
 {
 	sqlite3_stmt *add;
 	sqlite3_stmt *find;
-	int rc = local_file_statement(file, channel_add_sql, &add);
+	int rc = sqlite_connection_statement(&file->connection, channel_add_sql, &add);
 
 	if (rc == SQLITE_OK)
-		rc = local_file_statement(file, channel_id_sql, &find);
+		rc = sqlite_connection_statement(&file->connection, channel_id_sql, &find);
 	if (rc != SQLITE_OK)
 		return rc;
 	sqlite3_bind_text(add, 1, channel->name, -1, SQLITE_STATIC);
 	sqlite3_bind_text(find, 1, channel->name, -1, SQLITE_STATIC);
-	rc = local_file_step(add);
+	rc = sqlite_statement_finish(add);
 	return rc == SQLITE_OK ? read_number(find, &channel->id) : rc;
 }
 
@@ -101,7 +101,7 @@ static int prepare(struct local_bus *bus, int64_t *version)
 	int rc = schema_version(file, version);
 
 	if (rc == SQLITE_OK && *version == 0)
-		rc = sqlite3_exec(file->db, schema_sql, NULL, NULL, NULL);
+		rc = sqlite3_exec(file->connection.db, schema_sql, NULL, NULL, NULL);
 	if (*version > SCHEMA_VERSION)
 		return rc;
 	for (size_t i = 0; i < bus->channel_count && rc == SQLITE_OK; i++)
@@ -113,7 +113,7 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 {
 	int64_t version = 0;
 	int rc = prepare(bus, &version);
-	char words[LOCAL_WORDS_SIZE];
+	char words[SQLITE_WORDS_SIZE];
 
 	if (rc == SQLITE_OK && version > SCHEMA_VERSION) {
 		snprintf(why, size, "%s was written by a newer quipu", bus->file.path);
@@ -121,7 +121,7 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 	}
 	if (rc == SQLITE_OK)
 		return true;
-	local_file_explain(&bus->file, rc, words);
+	sqlite_connection_explain(&bus->file.connection, rc, words);
 	snprintf(why, size, "the tables of %s cannot be made: %s", bus->file.path, words);
 	return false;
 }
@@ -183,7 +183,7 @@ int local_messages_add(struct local_bus *bus, const struct local_channel *channe
 	const struct bus_message *message)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, add_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, add_sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
@@ -194,7 +194,7 @@ int local_messages_add(struct local_bus *bus, const struct local_channel *channe
 	bind_blob(stmt, 5, message->id);
 	bind_blob(stmt, 6, pack_headers(&bus->scratch, message));
 	bind_blob(stmt, 7, message->value);
-	return local_file_step(stmt);
+	return sqlite_statement_finish(stmt);
 }
 
 static struct slice column(sqlite3_stmt *stmt, int index)
@@ -208,7 +208,7 @@ int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, read_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, read_sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
@@ -240,7 +240,7 @@ int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, scan_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, scan_sql, &stmt);
 
 	*found = 0;
 	if (rc != SQLITE_OK)
@@ -264,7 +264,7 @@ int local_messages_scan(
 static int read_group(struct local_bus *bus, struct local_group *group)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, group_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, group_sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
@@ -285,26 +285,26 @@ static int read_group(struct local_bus *bus, struct local_group *group)
 int local_messages_join(struct local_bus *bus, struct local_group *group)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, join_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, join_sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
 	sqlite3_bind_int64(stmt, 1, group->channel->id);
 	sqlite3_bind_text(stmt, 2, group->name, -1, SQLITE_STATIC);
-	rc = local_file_step(stmt);
+	rc = sqlite_statement_finish(stmt);
 	return rc == SQLITE_OK ? read_group(bus, group) : rc;
 }
 
 static int run_with(struct local_bus *bus, const char *sql, int64_t first, int64_t second)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
 	sqlite3_bind_int64(stmt, 1, first);
 	sqlite3_bind_int64(stmt, 2, second);
-	return local_file_step(stmt);
+	return sqlite_statement_finish(stmt);
 }
 
 int local_messages_move(struct local_bus *bus, const struct local_group *group, int64_t position)
@@ -325,23 +325,23 @@ int local_messages_trim(struct local_bus *bus, const struct local_channel *chann
 {
 	int rc = run_with(bus, trim_sql, channel->id, LOCAL_TRIM_CHUNK);
 
-	*deleted = rc == SQLITE_OK ? sqlite3_changes(bus->file.db) : 0;
+	*deleted = rc == SQLITE_OK ? sqlite3_changes(bus->file.connection.db) : 0;
 	return rc;
 }
 
 static int expire_channel(struct local_bus *bus, const struct local_channel *channel, int *deleted)
 {
 	sqlite3_stmt *stmt;
-	int rc = local_file_statement(&bus->file, expire_sql, &stmt);
+	int rc = sqlite_connection_statement(&bus->file.connection, expire_sql, &stmt);
 
 	if (rc != SQLITE_OK)
 		return rc;
 	sqlite3_bind_int64(stmt, 1, channel->id);
 	sqlite3_bind_int64(stmt, 2, LOCAL_TRIM_CHUNK);
 	sqlite3_bind_int64(stmt, 3, clock_wall_us(&clock_system) - KEEP_US);
-	rc = local_file_step(stmt);
+	rc = sqlite_statement_finish(stmt);
 	if (rc == SQLITE_OK)
-		*deleted += sqlite3_changes(bus->file.db);
+		*deleted += sqlite3_changes(bus->file.connection.db);
 	return rc;
 }
 

@@ -16,11 +16,11 @@ static const char commit_sql[] = "COMMIT";
 static void note_failure(struct local_bus *bus, int rc)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
-	char words[LOCAL_WORDS_SIZE];
+	char words[SQLITE_WORDS_SIZE];
 
 	if (atomic_exchange(&bus->failed_at_ns, now_ns ? now_ns : 1) != 0)
 		return;
-	local_file_explain(&bus->file, rc, words);
+	sqlite_connection_explain(&bus->file.connection, rc, words);
 	log_line(LOG_ERROR, "bus", "%s: the local queue cannot be used: %s (code %d)",
 		bus->base.name, words, rc);
 }
@@ -53,7 +53,7 @@ static int run_reads(struct local_bus *bus, struct local_work *works)
 
 static int run_writes(struct local_bus *bus, struct local_work *works)
 {
-	int rc = local_file_run(&bus->file, begin_sql);
+	int rc = sqlite_connection_run(&bus->file.connection, begin_sql);
 
 	for (struct local_work *work = works; work && rc == SQLITE_OK; work = work->next) {
 		if (work->writes)
@@ -68,13 +68,13 @@ static int commit(struct local_bus *bus, enum local_outcome *outcome)
 	int rc;
 
 	FAILPOINT("bus.commit.before");
-	rc = local_file_run(&bus->file, commit_sql);
+	rc = sqlite_connection_run(&bus->file.connection, commit_sql);
 	if (rc == SQLITE_OK) {
 		FAILPOINT("bus.commit.after");
 		*outcome = LOCAL_DONE;
 		return rc;
 	}
-	if ((rc & 0xff) != SQLITE_BUSY) {
+	if (sqlite_primary(rc) != SQLITE_BUSY) {
 		*outcome = LOCAL_UNKNOWN;
 		bus->file.in_doubt = true;
 	}

@@ -14,21 +14,19 @@ struct nats_bus *nats_bus_of(struct bus *base)
 
 struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name)
 {
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (slice_is(name, bus->channels[i].name))
-			return &bus->channels[i];
-	}
-	return NULL;
+	const struct bus_channel *declared =
+		bus_channel_find(bus->declared, bus->channel_count, name);
+
+	return declared ? &bus->channels[declared - bus->declared] : NULL;
 }
 
 const char *nats_bus_group_subject(
 	const struct nats_bus *bus, const char *channel, const char *group)
 {
-	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (strcmp(bus->declared[i].name, channel) == 0)
-			return bus_group_subjects(&bus->declared[i], group);
-	}
-	return NULL;
+	const struct bus_channel *declared =
+		bus_channel_find(bus->declared, bus->channel_count, slice_of(channel));
+
+	return declared ? bus_group_subjects(declared, group) : NULL;
 }
 
 void nats_bus_enter(struct nats_bus *bus)

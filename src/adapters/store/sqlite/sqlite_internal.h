@@ -2,7 +2,6 @@
  * What the files of this adapter share. The types and codes of sqlite3.h go no further than this
  * folder.
  *
- *   connection   a database handle and the statements prepared on it
  *   writer       the one connection that writes and checkpoints, and its turn
  *   session      who uses a connection at the moment
  *   query        one statement, run for row after row of a batch; repositories are made of these
@@ -16,54 +15,12 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sqlite3.h>
 
 #include "adapters/shared/listeners.h"
+#include "adapters/shared/sqlite_connection.h"
 #include "adapters/store/sqlite/fair_lock.h"
 #include "adapters/store/sqlite/sqlite_store.h"
 #include "base/metrics.h"
-
-#define SQLITE_STATEMENTS_MAX 64
-
-/* How long to wait for a lock of some program outside, e.g. sqlite3 on the command line. */
-#define SQLITE_BUSY_TIMEOUT_MS 2000
-
-/* ---- connections ------------------------------------------------------------------------- */
-
-struct sqlite_connection {
-	sqlite3 *db;  /* NULL: not open */
-	int os_error; /* errno of the last failure before it was closed */
-	struct {
-		const char *sql;
-		sqlite3_stmt *stmt;
-	} statements[SQLITE_STATEMENTS_MAX];
-	size_t statement_count;
-};
-
-/* Opens with `flags` of sqlite3_open_v2(), then runs `pragmas`. A failure leaves it closed. */
-QP_MUST_CHECK int sqlite_connection_open(
-	struct sqlite_connection *connection, const char *path, int flags, const char *pragmas);
-
-/* Also when it is not open. Rolls back what is open; never checkpoints. */
-void sqlite_connection_close(struct sqlite_connection *connection);
-
-/* The statement for `sql`, a static string that is known by its address; prepared once. */
-QP_MUST_CHECK int sqlite_connection_statement(
-	struct sqlite_connection *connection, const char *sql, sqlite3_stmt **stmt);
-
-/* Runs a statement without parameters to its end. */
-QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
-
-/* What went wrong, in words, e.g. "disk I/O error: No space left on device". Never empty. */
-#define SQLITE_WORDS_SIZE 256
-void sqlite_connection_explain(
-	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
-
-/* The code without its details: SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
-static inline int sqlite_primary(int rc)
-{
-	return rc & 0xff;
-}
 
 /* ---- the store --------------------------------------------------------------------------- */
 
@@ -110,9 +67,6 @@ void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
 /* What a code means to the caller, of any call but COMMIT, and of COMMIT. */
 enum status sqlite_status(int rc);
 enum status sqlite_commit_status(int rc);
-
-/* Whether the kernel or the connection can no longer be believed after this code. */
-bool sqlite_is_doubtful(int rc);
 
 /* Applies the migrations of the store's components. false: `why`. */
 QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);

@@ -43,14 +43,6 @@ enum status sqlite_commit_status(int rc)
 	}
 }
 
-bool sqlite_is_doubtful(int rc)
-{
-	int primary = sqlite_primary(rc);
-
-	return primary != SQLITE_FULL && primary != SQLITE_BUSY &&
-	       sqlite_status(rc) == STATUS_STORE_UNAVAILABLE;
-}
-
 static bool is_refusal_of_data(int rc)
 {
 	int primary = sqlite_primary(rc);

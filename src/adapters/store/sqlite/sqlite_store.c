@@ -74,29 +74,6 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	return &store->base;
 }
 
-static void explain(const struct sqlite_store *store, int rc, char *why, size_t size)
-{
-	char words[SQLITE_WORDS_SIZE];
-	const char *path = store->path;
-
-	switch (sqlite_primary(rc)) {
-	case SQLITE_NOTADB:
-		snprintf(why, size, "%s is not an SQLite database", path);
-		break;
-	case SQLITE_READONLY:
-	case SQLITE_PERM:
-		snprintf(why, size, "%s cannot be written: check its owner and permissions", path);
-		break;
-	case SQLITE_BUSY:
-		snprintf(why, size, "%s is in use by another program", path);
-		break;
-	default:
-		sqlite_connection_explain(&store->writer.connection, rc, words);
-		snprintf(why, size, "%s cannot be used: %s", path, words);
-		break;
-	}
-}
-
 /* On a full disk there may be no room to settle: then it starts all the same, and can be read. */
 static int open_file(struct sqlite_store *store)
 {
@@ -113,7 +90,8 @@ static bool start(struct store *base, char *why, size_t size)
 	int rc = open_file(store);
 
 	if (rc != SQLITE_OK)
-		explain(store, rc, why, size);
+		sqlite_connection_explain_open(
+			&store->writer.connection, store->path, rc, why, size);
 	if (rc == SQLITE_OK && sqlite_migrate(store, why, size)) {
 		store->started = true;
 		return true;

@@ -22,15 +22,6 @@
 #define WAL_BYTES_MAX (64 * 1024 * 1024)
 #define WAL_FRAME_BYTES (4096 + 24)
 
-/* The cache holds what a whole batch touches: pages that overflow it are written twice. */
-static const char writer_pragmas[] = "PRAGMA synchronous = FULL;"
-				     "PRAGMA wal_autocheckpoint = 0;"
-				     "PRAGMA foreign_keys = ON;"
-				     "PRAGMA trusted_schema = OFF;"
-				     "PRAGMA cell_size_check = ON;"
-				     "PRAGMA mmap_size = 0;"
-				     "PRAGMA cache_size = -16384;";
-
 void sqlite_writer_init(struct sqlite_writer *writer)
 {
 	fair_lock_init(&writer->turn);
@@ -113,41 +104,16 @@ static void keep_wal_short(struct sqlite_store *store)
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static int use_wal(sqlite3 *db)
-{
-	sqlite3_stmt *stmt;
-	int rc = sqlite3_prepare_v2(db, "PRAGMA journal_mode = WAL", -1, &stmt, NULL);
-	const unsigned char *mode;
-
-	if (rc != SQLITE_OK)
-		return rc;
-	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW) {
-		mode = sqlite3_column_text(stmt, 0);
-		rc = mode && !strcmp((const char *)mode, "wal") ? SQLITE_OK : SQLITE_IOERR_SHMOPEN;
-	}
-	sqlite3_finalize(stmt);
-	return rc == SQLITE_DONE ? SQLITE_IOERR_SHMOPEN : rc;
-}
-
 int sqlite_writer_open(struct sqlite_store *store, int flags)
 {
 	struct sqlite_writer *writer = &store->writer;
 	struct sqlite_connection *connection = &writer->connection;
-	int rc = sqlite_connection_open(
-		connection, store->path, SQLITE_OPEN_READWRITE | flags, writer_pragmas);
+	int rc = sqlite_connection_open_writer(
+		connection, store->path, flags, SQLITE_WRITER_PRAGMAS);
 
-	if (rc != SQLITE_OK)
-		return rc;
-	if (sqlite3_db_readonly(connection->db, "main") == 1)
-		rc = SQLITE_READONLY;
-	if (rc == SQLITE_OK)
-		rc = use_wal(connection->db);
-	if (rc != SQLITE_OK)
-		sqlite_connection_close(connection);
-	else
-		sqlite3_wal_hook(connection->db, after_commit, store);
 	writer->in_doubt = true;
+	if (rc == SQLITE_OK)
+		sqlite3_wal_hook(connection->db, after_commit, store);
 	return rc;
 }
 
@@ -212,7 +178,7 @@ bool sqlite_writer_lost_commit(struct sqlite_store *store)
 void sqlite_writer_close(struct sqlite_writer *writer)
 {
 	if (writer->connection.db && !writer->in_doubt)
-		sqlite3_db_config(writer->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+		sqlite_connection_checkpoint_on_close(&writer->connection);
 	sqlite_connection_close(&writer->connection);
 	fair_lock_release(&writer->turn);
 }

@@ -1,0 +1,104 @@
+/*
+ * One connection to an SQLite file, with the statements prepared on it, for the two adapters that
+ * keep their data in such a file: adapters/store/sqlite and adapters/bus/local. No other adapter
+ * may include this header, because it exposes sqlite3.h.
+ *
+ * A connection is used by one thread at a time. All functions but the last three may do I/O and
+ * therefore block. They return SQLite's extended result codes.
+ */
+#ifndef QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
+#define QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+#define SQLITE_STATEMENTS_MAX 64
+
+/* How long a statement waits for a lock that another program holds, e.g. the sqlite3 shell. */
+#define SQLITE_BUSY_TIMEOUT_MS 2000
+
+/*
+ * The pragmas of a connection that writes. The page cache holds what a whole batch touches, because
+ * pages that overflow it are written twice.
+ */
+#define SQLITE_WRITER_PRAGMAS                                                                      \
+	"PRAGMA synchronous = FULL;"                                                               \
+	"PRAGMA wal_autocheckpoint = 0;"                                                           \
+	"PRAGMA foreign_keys = ON;"                                                                \
+	"PRAGMA trusted_schema = OFF;"                                                             \
+	"PRAGMA cell_size_check = ON;"                                                             \
+	"PRAGMA mmap_size = 0;"                                                                    \
+	"PRAGMA cache_size = -16384;"
+
+struct sqlite_connection {
+	sqlite3 *db;  /* NULL while it is not open */
+	int os_error; /* errno of the last failure before it was closed */
+	struct {
+		const char *sql;
+		sqlite3_stmt *stmt;
+	} statements[SQLITE_STATEMENTS_MAX];
+	size_t statement_count;
+};
+
+/*
+ * Opens the file with `flags` of sqlite3_open_v2() and runs `pragmas`. The connection must not be
+ * open. On failure it stays closed.
+ */
+QP_MUST_CHECK int sqlite_connection_open(
+	struct sqlite_connection *connection, const char *path, int flags, const char *pragmas);
+
+/*
+ * Opens the file for reading and writing and switches it to a write-ahead log. `flags` may add
+ * SQLITE_OPEN_CREATE. Returns SQLITE_READONLY if the file cannot be written. On failure the
+ * connection stays closed.
+ */
+QP_MUST_CHECK int sqlite_connection_open_writer(
+	struct sqlite_connection *connection, const char *path, int flags, const char *pragmas);
+
+/*
+ * Rolls back an open transaction and closes the connection. Does nothing if it is not open. Never
+ * checkpoints, unless sqlite_connection_checkpoint_on_close() was called.
+ */
+void sqlite_connection_close(struct sqlite_connection *connection);
+
+/* Lets the close copy the write-ahead log into the database and delete it. */
+void sqlite_connection_checkpoint_on_close(struct sqlite_connection *connection);
+
+/*
+ * Returns the statement for `sql`, a static string that is recognised by its address, and prepares
+ * it the first time. The connection owns the statement.
+ */
+QP_MUST_CHECK int sqlite_connection_statement(
+	struct sqlite_connection *connection, const char *sql, sqlite3_stmt **stmt);
+
+/* Runs a bound statement to its end, ignores its rows, then resets it and clears its bindings. */
+QP_MUST_CHECK int sqlite_statement_finish(sqlite3_stmt *stmt);
+
+/* Runs a statement without parameters to its end. */
+QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
+
+/* Describes a failure, e.g. "disk I/O error: No space left on device". Never empty. */
+#define SQLITE_WORDS_SIZE 256
+void sqlite_connection_explain(
+	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
+
+/* Writes a sentence for the user: why the file at `path` could not be opened. */
+void sqlite_connection_explain_open(const struct sqlite_connection *connection, const char *path,
+	int rc, char *why, size_t size);
+
+/*
+ * Whether neither the connection nor the kernel's page cache can be trusted after this code, so
+ * that the file has to be opened anew.
+ */
+bool sqlite_is_doubtful(int rc);
+
+/* The code without its details: SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
+static inline int sqlite_primary(int rc)
+{
+	return rc & 0xff;
+}
+
+#endif
