@@ -1,11 +1,12 @@
 /*
- * A cache: may forget anything at any time, may be away, and is never asked to be right.
- * Implemented by adapters/cache/memory and adapters/cache/redis. (No cache is a NULL pointer.)
+ * A cache may forget anything at any time and may be unreachable; no correctness depends on it.
+ * Implemented by adapters/cache/memory and adapters/cache/redis. A program without a cache has a
+ * NULL pointer.
  *
- * A session is used by one thread at a time; its functions block, each for one round trip whatever
- * the number of entries, and are bounded by a short timeout. CACHE_AWAY: the cache cannot be used
- * now; the caller goes on without it. While it is away calls return at once and a background probe
- * looks for it; the change of state is logged once.
+ * A session is used by one thread at a time. Its functions block for one round trip, however many
+ * entries there are, and a short timeout bounds them. CACHE_AWAY means that the cache cannot be
+ * used now and the caller continues without it. While the cache is away, calls return immediately
+ * and a background probe tries to reach it; each change of state is logged once.
  */
 #ifndef QUIPU_PORTS_CACHE_H
 #define QUIPU_PORTS_CACHE_H
@@ -18,57 +19,58 @@
 #include "base/status.h"
 
 /*
- * A user's limit in the cache: hash RateLimiterCache:<userId> with the fields rateLimit,
- * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds), which ends
- * with the window. No number is negative, counts stay below 10^15, times below 10^17; user ids have
- * at most 256 bytes.
+ * A user's limit in the cache: the hash RateLimiterCache:<userId> with the fields rateLimit,
+ * currentCount, windowStart (microseconds since 1970) and windowLength (microseconds). It expires
+ * with the window. No number is negative, counts stay below 10^15 and times below 10^17; a user id
+ * has at most 256 bytes.
  */
 struct cached_limit {
 	struct slice user_id;
 
-	/* limit_take: in */
+	/* input of limit_take */
 	int64_t wanted;
 
-	/* limit_take: out; limit_fill: in, but for granted and hit */
+	/* output of limit_take; input of limit_fill, except for granted and hit */
 	bool hit;
 	int64_t granted; /* min(wanted, rate_limit - current_count before), at least 0 */
 	int64_t rate_limit;
-	int64_t current_count; /* after what was granted */
+	int64_t current_count; /* including what was granted */
 	int64_t window_start_us;
-	int64_t window_us; /* how long the window is */
-	int64_t ttl_us; /* limit_take: what is left; limit_fill: rounded up to a second by the cache
-			 */
+	int64_t window_us; /* length of the window */
+	int64_t ttl_us; /* limit_take: time left; limit_fill: the cache rounds it up to a second */
 };
 
 #define CACHE_COUNTER_TTL_S 300
 #define CACHE_LEASE_TTL_S 10
 
 /*
- * A user's counter in the cache, for 5 minutes: counter:<userId>:UnreadMessages holds
- * {"count","version","lastUpdated"}; and counters:<userId>, the list of all, holds the same in an
- * array, with a "type" before. Count and version are not negative and stay below 10^15.
+ * A user's counter in the cache, kept for 5 minutes. counter:<userId>:UnreadMessages holds
+ * {"count","version","lastUpdated"}; counters:<userId>, the list of all the user's counters, holds
+ * the same in an array, with a "type" first. Count and version are not negative and stay below
+ * 10^15.
  *
- * A reader that finds nothing gets the user's lease (counter:<userId>:UnreadMessages:lease, 10 s),
- * one for the counter and the list, and may write what it then reads from the store only while it
- * holds that; writers delete it. So what a reader writes is never older than the last refresh:
+ * A reader that misses takes the user's lease (counter:<userId>:UnreadMessages:lease, 10 s), one
+ * for the counter and the list together. It may write the value that it then reads from the store
+ * only while it holds the lease; writers delete the lease. So a reader never writes a value older
+ * than the last refresh:
  *
- *   what happened since the reader got its lease     why its value is not written
- *   refreshed                                        the lease is gone
- *   refreshed, then deleted, evicted or expired      the lease is gone
- *   the lease ended                                  the lease is gone
- *   it ended, and another reader has it              that is another lease
+ *   what happened since the reader took its lease    why its value is not written
+ *   a refresh                                        the lease is gone
+ *   a refresh, then a deletion, eviction or expiry   the lease is gone
+ *   the lease expired                                the lease is gone
+ *   it expired, and another reader took one          that is a different lease
  *
- * Readers alone make entries; a refresh replaces the one that is there, if that is not of a later
- * version. So a value older than the last refreshed one is never served, in whatever order
- * refreshes come and whatever is deleted, evicted or ends in between. That is for a cache that
- * forgets: a Redis that has died and is back with an older snapshot, or as a replica that lagged,
- * brings older values back with it.
+ * Only readers create entries. A refresh replaces an existing entry unless that has a later
+ * version. So the cache never serves a value older than the last refreshed one, in whatever order
+ * refreshes arrive and whatever is deleted, evicted or expires in between. This holds for a cache
+ * that forgets. A Redis that comes back with an older snapshot, or as a replica that lagged, brings
+ * older values back with it.
  */
 struct cached_counter {
 	struct slice user_id;
-	bool is_list;  /* counter_get, counter_fill: of the list, else of the counter */
-	bool hit;      /* counter_get: out */
-	int64_t lease; /* counter_get: out where it missed, 0: another reader has it */
+	bool is_list;  /* counter_get, counter_fill: the list instead of the counter */
+	bool hit;      /* set by counter_get */
+	int64_t lease; /* set by counter_get on a miss; 0 if another reader has the lease */
 	int64_t count;
 	int64_t version;
 	int64_t updated_us;
@@ -78,48 +80,48 @@ struct cache_session;
 
 struct cache_session_ops {
 	/*
-	 * For each entry, atomically: read the hash, grant what the limit leaves, add it to
-	 * currentCount. A miss writes hit = false and granted = 0, and nothing else. One script,
-	 * one round trip. CACHE_AWAY leaves the entries as they are; what was granted may be
-	 * counted.
+	 * For each entry, atomically: reads the hash, grants as much as the limit leaves, and adds
+	 * that to currentCount. A miss sets hit = false and granted = 0, and nothing else. One
+	 * script, one round trip. CACHE_AWAY leaves the entries unchanged, though the cache may
+	 * have counted the grants.
 	 */
 	QP_MUST_CHECK enum status (*limit_take)(
 		struct cache_session *session, struct cached_limit *limits, size_t count);
 
-	/* Writes each hash with its TTL where there is none. */
+	/* Writes each hash that does not exist, with its TTL. */
 	QP_MUST_CHECK enum status (*limit_fill)(
 		struct cache_session *session, const struct cached_limit *limits, size_t count);
 
 	/*
-	 * Deletes the hashes of these users. A deletion that fails is remembered and made up for
-	 * before the cache is used again.
+	 * Deletes the hashes of these users. The cache remembers a deletion that fails and repeats
+	 * it before it is used again.
 	 */
 	QP_MUST_CHECK enum status (*limit_drop)(
 		struct cache_session *session, const struct slice *user_ids, size_t count);
 
 	/*
-	 * For each entry: the counter, or a lease where there is none. One script, one round trip.
-	 * What is under the key and not of that form counts as none. CACHE_AWAY leaves the entries
-	 * as they are; leases may be taken.
+	 * For each entry: returns the counter, or a lease if the cache does not have the counter.
+	 * One script, one round trip. A value that is not in the form above counts as a miss.
+	 * CACHE_AWAY leaves the entries unchanged, though leases may have been taken.
 	 */
 	QP_MUST_CHECK enum status (*counter_get)(
 		struct cache_session *session, struct cached_counter *counters, size_t count);
 
 	/*
-	 * For each entry that has a lease: if that still stands, ends it, and writes the entry
-	 * unless a later version is there.
+	 * For each entry that has a lease which is still valid: ends the lease and writes the
+	 * entry, unless the cache has a later version.
 	 */
 	QP_MUST_CHECK enum status (*counter_fill)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	/*
-	 * After a change has committed, for each entry: writes the counter where one is there that
-	 * is not of a later version, and in any case deletes the lease and the list of all. One
-	 * that fails is remembered as a deletion of all three and made up for before the cache is
-	 * used again.
+	 * Call it after a change has committed. For each entry: replaces a counter that is in the
+	 * cache unless that has a later version, and in any case deletes the lease and the list.
+	 * The cache remembers a refresh that fails as a deletion of all three and makes up for it
+	 * before it is used again.
 	 *
-	 * Where none is there, a later one may have been refreshed before this one, and deleted or
-	 * ended since: nothing is written, and the next reader fills.
+	 * A counter that is not in the cache is not written, because a later one may have been
+	 * refreshed earlier and then been deleted or expired. The next reader fills it.
 	 */
 	QP_MUST_CHECK enum status (*counter_refresh)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
@@ -134,42 +136,45 @@ struct cache_session {
 struct cache;
 
 struct cache_ops {
-	/* Connects in the background. false: it can never work; `why` is a sentence for the user.
+	/*
+	 * Starts connecting in the background. Returns false if that can never work; `why` is then
+	 * a sentence for the user.
 	 */
 	QP_MUST_CHECK bool (*start)(struct cache *cache, char *why, size_t size);
 
 	struct cache_session *(*open_session)(struct cache *cache);
 
-	/* Whether it is in use now. Any thread, never blocks. */
+	/* Whether the cache can be used now. Any thread, never blocks. */
 	bool (*is_up)(struct cache *cache);
 
 	/*
-	 * Tells those who listen to `announcement` in OTHER processes with this cache that
-	 * something new was committed: soon, at most every 20 ms. A call can get lost, and is where
-	 * nobody has listened in this process yet. `announcement` is static. Any thread, never
+	 * Tells the listeners to `announcement` in OTHER processes with this cache that something
+	 * new was committed: soon, at most every 20 ms. An announcement can get lost, and does if
+	 * nobody in this process has listened yet. `announcement` must be static. Any thread, never
 	 * blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 
 	/*
-	 * `heard` is called on any thread and must not block nor listen: when another process
-	 * announces it, and when one may have, because the cache was away. `announcement` is
-	 * static. After start(), by one thread at a time, as the next.
+	 * Has `heard` called whenever another process announces `announcement`, or may have done so
+	 * while the cache was away. `heard` runs on any thread; it must not block and must not call
+	 * listen(). `announcement` must be static. Call listen() and unlisten() after start(), from
+	 * one thread at a time.
 	 */
 	void (*listen)(struct cache *cache, const char *announcement, void (*heard)(void *context),
 		void *context);
 
-	/* When it returns, nothing is called with this context any more. */
+	/* Once it returns, no function is called with this context any more. */
 	void (*unlisten)(struct cache *cache, void *context);
 
-	/* After all sessions are closed. */
+	/* Call it after all sessions are closed. */
 	void (*free)(struct cache *cache);
 };
 
-/* The head of each adapter's own cache. */
+/* The first member of each adapter's own struct. */
 struct cache {
 	const struct cache_ops *ops;
-	const char *name;   /* "cache": what /readyz and the metrics call it */
+	const char *name;   /* "cache": its name in /readyz and the metrics */
 	const char *engine; /* "memory", "redis" */
 };
 
