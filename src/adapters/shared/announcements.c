@@ -42,8 +42,8 @@ bool announcements_wait(struct announcements *announcements, int fd, short event
 	return fds[1].revents != 0;
 }
 
-/* With the lock. */
-static struct announcement *find_or_make(struct announcements *announcements, const char *name)
+/* The caller holds the lock. */
+static struct announcement *find_or_add(struct announcements *announcements, const char *name)
 {
 	for (size_t i = 0; i < announcements->count; i++) {
 		if (strcmp(announcements->items[i].name, name) == 0)
@@ -60,7 +60,7 @@ void announcements_add(struct announcements *announcements, const char *name)
 	bool was_pending;
 
 	pthread_mutex_lock(&announcements->lock);
-	announcement = find_or_make(announcements, name);
+	announcement = find_or_add(announcements, name);
 	was_pending = announcement->is_pending;
 	announcement->is_pending = true;
 	pthread_mutex_unlock(&announcements->lock);
@@ -91,7 +91,7 @@ void announcements_tell(struct announcements *announcements, const char *name, i
 	struct announcement *announcement;
 
 	pthread_mutex_lock(&announcements->lock);
-	announcement = find_or_make(announcements, name);
+	announcement = find_or_add(announcements, name);
 	announcement->is_pending = false;
 	announcement->not_before_ns = now_ns + ANNOUNCE_EVERY_NS;
 	pthread_mutex_unlock(&announcements->lock);

@@ -1,7 +1,8 @@
 /*
- * Topics that are to be announced to other processes, each at most every ANNOUNCE_EVERY_NS however
- * often it is named, by a thread that also waits for what others announce. Any thread may add and
- * stop; the rest is that thread's.
+ * The announcements that wait to be sent to other processes. Each is sent at most every
+ * ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker thread sends them, and also
+ * waits here for announcements from other processes. Any thread may call announcements_add() and
+ * announcements_stop(); only the waker thread calls the rest.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
 #define QUIPU_ADAPTERS_SHARED_ANNOUNCEMENTS_H
@@ -25,7 +26,7 @@ struct announcement {
 struct announcements {
 	int wake_fd;
 	_Atomic bool is_stopping;
-	pthread_mutex_t lock; /* guards the rest */
+	pthread_mutex_t lock; /* guards what follows */
 	struct announcement items[ANNOUNCEMENTS_MAX];
 	size_t count;
 };
@@ -33,23 +34,30 @@ struct announcements {
 void announcements_init(struct announcements *announcements);
 void announcements_release(struct announcements *announcements);
 
-/* `name` is static. Ends a wait. */
+/* Marks the announcement as pending and ends a wait. `name` must be static. */
 void announcements_add(struct announcements *announcements, const char *name);
 
-/* Ends a wait, and every one that follows. */
+/* Ends the current wait and makes every later one return immediately. */
 void announcements_stop(struct announcements *announcements);
 
 /*
- * Until `fd` has one of `events` (of poll(); −1: no descriptor), something is added or stopped, or
- * it is `until_ns` (INT64_MAX: for ever). Returns whether `fd` has.
+ * Blocks until poll() reports one of `events` for `fd`, an announcement is added, the waker is
+ * stopped, or steady time `until_ns` (INT64_MAX: no limit). With `fd` −1 it watches no descriptor.
+ * Returns whether poll() reported something for `fd`.
  */
 bool announcements_wait(
 	struct announcements *announcements, int fd, short events, int64_t until_ns);
 
-/* The pending announcement that may be told first, and from when on; NULL: none is pending. */
+/*
+ * Returns the pending announcement that may be sent first and sets `due_ns` to the steady time from
+ * which it may be. Returns NULL if no announcement is pending.
+ */
 const char *announcements_next(struct announcements *announcements, int64_t *due_ns);
 
-/* It is about to be told, now: what is added from here on needs another telling. */
+/*
+ * Clears the pending mark. Call it just before sending, so that an announcement added from now on
+ * is sent once more.
+ */
 void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns);
 
 #endif

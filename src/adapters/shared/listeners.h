@@ -1,6 +1,6 @@
 /*
- * Who wants to be told when something happens, by announcement. Any thread may do anything with it;
- * what is called must not block, nor add or remove listeners.
+ * A list of callbacks by announcement. All functions may be called on any thread. A callback must
+ * not block and must not add or remove listeners, because the list is locked while it runs.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_LISTENERS_H
 #define QUIPU_ADAPTERS_SHARED_LISTENERS_H
@@ -17,7 +17,7 @@ struct listener {
 };
 
 struct listeners {
-	pthread_mutex_t lock; /* guards the rest; held while listeners are called */
+	pthread_mutex_t lock; /* guards the rest; held while callbacks run */
 	struct listener items[LISTENERS_MAX];
 	size_t count;
 };
@@ -29,10 +29,10 @@ void listeners_release(struct listeners *listeners);
 void listeners_add(struct listeners *listeners, const char *announcement,
 	void (*heard)(void *context), void *context);
 
-/* When it returns, nothing is called with this context any more. */
+/* Once it returns, no callback runs with this context any more. */
 void listeners_remove(struct listeners *listeners, void *context);
 
-/* Calls those of `announcement`, or everybody if it is NULL. */
+/* Calls the listeners of `announcement`, or all listeners if it is NULL. */
 void listeners_call(struct listeners *listeners, const char *announcement);
 
 #endif

@@ -1,3 +1,10 @@
+/*
+ * Opening, using and explaining one SQLite connection.
+ *
+ * Statements are prepared once and found by the address of their SQL text, so callers need not keep
+ * them. Invariant: a connection whose `db` is NULL has no statements, and closing finalizes every
+ * statement first, so sqlite3_close() cannot fail.
+ */
 #include "adapters/shared/sqlite_connection.h"
 
 #include <assert.h>

@@ -1,16 +1,24 @@
+/*
+ * The local bus: starting, producers, and its state.
+ *
+ * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
+ * its transaction with whatever else waits. Old messages are deleted in small chunks alongside
+ * publishing, and completely at start, so that no call ever pays for a large clean-up.
+ *
+ * Invariant: `channels` and `declared` have the same order and length.
+ */
 #include "adapters/bus/local/local_bus.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "adapters/bus/local/local_internal.h"
 
-/* After a failure the bus is down until something works, and at the latest for so long. */
+/* After a failure is_up() says no until some work succeeds, but for this long at most. */
 #define DOWN_NS (5 * NS_PER_S)
 
 #define EXPIRY_INTERVAL_NS (60 * NS_PER_S)
 
-/* SQLite holds rows up to 1 GB; nothing that comes near is meant to be a message. */
+/* SQLite would accept rows of up to 1 GB, but nothing of that size is meant to be a message. */
 #define MESSAGE_BYTES_MAX (64u * 1024 * 1024)
 
 static const struct bus_ops bus_ops;
@@ -181,7 +189,7 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	return &bus->base;
 }
 
-/* What the run before had no time to delete. Not doing it does not stop anybody. */
+/* Deletes what the previous run left behind. A failure is harmless and therefore ignored. */
 static void tidy(struct local_bus *bus)
 {
 	int deleted;

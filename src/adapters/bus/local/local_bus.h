@@ -1,18 +1,18 @@
 /*
  * The bus of a single process: a durable queue in an SQLite file of its own, behind ports/bus.h.
  *
- * A published message is in the file, synced, before publish() returns; whoever publishes or
- * acknowledges at the same moment shares one transaction and one fsync. A message stays until every
- * group of its channel has acknowledged it, for seven days in a channel that has no group. Repeated
- * ids are not dropped: consumers dedupe (rule 6 of the design).
+ * A published message is in the file and synced before publish() returns. Threads that publish or
+ * acknowledge at the same moment share one transaction and one fsync. A message stays until every
+ * group of its channel has acknowledged it; in a channel without groups it stays for seven days.
+ * The bus does not drop repeated ids: consumers recognise them (rule 6 of the design).
  *
- * Messages of one key keep their order, also where several consumers share a group: what has the
- * key of a message that another consumer has in hand is held back until that one is acknowledged or
- * given back. Positions are "channel/0/offset"; offsets grow, with gaps.
+ * Messages with the same key keep their order, even if several consumers share a group: while one
+ * consumer holds a message, the others do not get messages with its key until it is acknowledged or
+ * returned. Positions are "channel/0/offset"; offsets grow, with gaps.
  *
- * The file is locked: a second process that opens it gets a clear error. A disk that fails makes
- * publish() refuse and fetch() wait, until it works again; one that hangs is waited for, past any
- * deadline, because a transaction cannot be taken back while it is being written.
+ * The file is locked, so a second process that opens it gets a clear error. While the disk fails,
+ * publish() refuses and fetch() waits until the disk works again. If the disk hangs, calls wait for
+ * it past any deadline, because a transaction cannot be undone while it is being written.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_BUS_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_BUS_H
@@ -20,9 +20,9 @@
 #include "ports/bus.h"
 
 /*
- * `path` is the file, made by start() if it is missing; its folder must be there. Everything passed
- * in must live as long as the bus. Messages to channels that are not among `channels` are
- * NOT_PERSISTED; a consumer of one must not be opened.
+ * `path` names the file. start() creates it if it is missing; its folder must exist. Everything
+ * passed in must live as long as the bus. Messages to channels that are not among `channels` are
+ * NOT_PERSISTED, and no consumer may be opened for such a channel.
  */
 struct bus *local_bus_new(const char *name, const char *path, const struct bus_channel *channels,
 	size_t channel_count);

@@ -1,16 +1,22 @@
 /*
- * Consumers. What a fetch gives stays in hand until it is acknowledged or given back; a fetch first
- * gives back what is left of the one before, since nothing could acknowledge it any more.
+ * Consumers of the local bus.
+ *
+ * A consumer holds the messages of its last fetch until it acknowledges or returns them. Each fetch
+ * first returns what is left of the previous one, because nothing could acknowledge that any more.
+ *
+ * Fetching, acknowledging, joining and recording skipped messages are four kinds of work for the
+ * leader (local_work.c). Invariant: the first `acked` of the `in_hand_count` offsets in hand are
+ * acknowledged; all others are TAKEN in the group's window, by this consumer.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "adapters/bus/local/local_internal.h"
 
-/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
-/* How long a fetch waits before it tries a file that failed again. */
+/* How long a fetch waits before it retries a file that failed. */
 #define RETRY_NS NS_PER_S
 
 struct local_consumer {
@@ -22,9 +28,9 @@ struct local_consumer {
 	int64_t *in_hand; /* offsets of the last fetch */
 	size_t in_hand_size;
 	size_t in_hand_count;
-	size_t acked; /* so many of them, from the first */
+	size_t acked; /* how many of these, counted from the first, are acknowledged */
 
-	bool woken; /* under the bus's lock */
+	bool woken; /* guarded by the bus's lock */
 };
 
 static const struct consumer_ops consumer_ops;
@@ -47,7 +53,8 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 	return local_messages_join(bus, ((struct join_work *)base)->group);
 }
 
-/* The row is read in the transaction that makes it; if that fails, it may be none. */
+/* run_join() reads the group's row in the transaction that creates it; without the commit there
+ * may be no such row. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -73,7 +80,7 @@ static bool join(struct local_consumer *consumer)
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void give_back(struct local_consumer *consumer)
 {
 	if (consumer->acked == consumer->in_hand_count)
@@ -119,7 +126,7 @@ static size_t delivery_size(const struct bus_delivery *delivery)
 	return delivery->value.len + delivery->key.len;
 }
 
-/* One that is gone was acknowledged by a transaction whose outcome we did not learn. */
+/* A message that is gone was acknowledged by a transaction whose outcome was unknown. */
 static void skip_missing(struct local_consumer *consumer, int64_t offset)
 {
 	pthread_mutex_lock(&consumer->bus->lock);
@@ -127,7 +134,10 @@ static void skip_missing(struct local_consumer *consumer, int64_t offset)
 	pthread_mutex_unlock(&consumer->bus->lock);
 }
 
-/* Reads what was taken; puts back what is too much, or everything if it fails. */
+/*
+ * Reads the `taken` messages whose offsets are in hand. Returns the messages beyond
+ * FETCH_BYTES_MAX to the window, and after a failure those that it could not read.
+ */
 static int read_taken(struct fetch_work *work, size_t taken)
 {
 	struct local_consumer *consumer = work->consumer;
@@ -172,7 +182,7 @@ static int run_fetch(struct local_bus *bus, struct local_work *base)
 	return read_taken(work, taken);
 }
 
-/* ---- what is passed over ----------------------------------------------------------------- */
+/* ---- skipped messages -------------------------------------------------------------------- */
 
 static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, size_t done)
 {
@@ -211,11 +221,10 @@ static void settle_pass(struct local_bus *bus, struct local_work *base, enum loc
 
 	(void)bus;
 	if (outcome == LOCAL_DONE && work->group->passed >= work->passed)
-		work->group->passed -= work->passed; /* less: another member has just done it */
+		work->group->passed -= work->passed; /* unless another member was faster */
 }
 
-/* Else nothing that one group does not want could be deleted before something comes that it does.
- */
+/* Otherwise a group that skips many messages would keep them on disk until one it wants arrives. */
 static void pass_sometimes(struct local_consumer *consumer)
 {
 	struct pass_work work = {
@@ -228,8 +237,8 @@ static void pass_sometimes(struct local_consumer *consumer)
 	due = consumer->group->passed >= LOCAL_PASS_MAX;
 	pthread_mutex_unlock(&consumer->bus->lock);
 	if (due)
-		local_work_do(
-			consumer->bus, &work.base, INT64_MAX); /* the next fetch tries again */
+		local_work_do(consumer->bus, &work.base,
+			INT64_MAX); /* if it fails, the next fetch retries */
 }
 
 /* ---- fetching ----------------------------------------------------------------------------- */
@@ -243,7 +252,7 @@ static void make_room(struct local_consumer *consumer, size_t max)
 	consumer->in_hand_size = max;
 }
 
-/* false: the file cannot be read now. */
+/* Returns false if the file cannot be used now. */
 static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 {
 	consumer->in_hand_count = 0;
@@ -256,7 +265,10 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 	return true;
 }
 
-/* With the lock: until there may be more than `seen`. false: the time has come, or it is woken. */
+/*
+ * Waits until the channel has changed since `seen`. Returns false if the time has come or the
+ * consumer was woken. The caller holds the lock.
+ */
 static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;
@@ -267,7 +279,7 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	return in_time && !consumer->woken;
 }
 
-/* The same after a failure: nobody tells when the file works again. */
+/* The same after a failure, which has to poll: nothing signals that the file works again. */
 static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;
@@ -355,7 +367,8 @@ static void settle_ack(struct local_bus *bus, struct local_work *base, enum loca
 	local_group_shrink(group);
 	work->consumer->acked += work->count;
 	if (group->members > 1)
-		local_channel_changed(group->channel); /* what had the same keys is free now */
+		local_channel_changed(
+			group->channel); /* messages with the same keys are free now */
 }
 
 static enum status ack(struct consumer *base, size_t count)
@@ -382,7 +395,7 @@ static enum status ack(struct consumer *base, size_t count)
 	}
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the port's other functions ---------------------------------------------------------- */
 
 static void again(struct consumer *base)
 {
@@ -426,7 +439,10 @@ static const struct consumer_ops consumer_ops = {
 	.close = close_consumer,
 };
 
-/* Joins at once, so that what comes from now on waits for the group; a fetch would do it too. */
+/*
+ * Joins the group now, so that messages from now on wait for it. If that fails, the first fetch
+ * joins.
+ */
 struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group)
 {
 	struct local_bus *bus = local_bus_of(base);

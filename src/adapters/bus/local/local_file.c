@@ -6,8 +6,6 @@
  * failed fsync is reported only once. Therefore the file is closed and opened anew before the next
  * use. That reads the write-ahead log as after a crash and copies all of it into the database.
  */
-#include <stdio.h>
-
 #include "adapters/bus/local/local_internal.h"
 
 #define CHECKPOINT_FRAMES 1000

@@ -1,6 +1,11 @@
 /*
- * The window of a group: the messages that are read ahead, in hand, or acknowledged before an
- * earlier one. Everything before it is acknowledged, everything behind it has not been looked at.
+ * The window of a group: the messages that were read ahead, are held by a consumer, or were
+ * acknowledged before an earlier message was. It exists so that several consumers can share a group
+ * without losing the order of a key.
+ *
+ * Invariants: offsets grow along the window. Every message before the window is acknowledged or
+ * skipped; no message after it has been read. All TAKEN messages of one slot belong to one
+ * consumer, slots[].holder, and slots[].count is their number.
  */
 #include <stdlib.h>
 
@@ -84,7 +89,7 @@ void local_group_pass(struct local_group *group, int64_t offset)
 	group->passed++;
 }
 
-/* Among others, what is wanted may be rare: then it is looked for in larger steps. */
+/* If the group wants only some subjects, its messages may be rare: search in larger steps. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);
@@ -93,7 +98,7 @@ static size_t scan_limit(const struct local_group *group, size_t missing)
 	return limit < room ? limit : room;
 }
 
-/* What there is may all have keys that others have in hand, or be passed over, hence the loop. */
+/* It loops because all messages of a scan may be skipped, or have keys that others hold. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {

@@ -1,14 +1,16 @@
 /*
- * What the files of this adapter share.
+ * Declarations shared by the files of this adapter.
  *
- *   file       the SQLite connection: opening, statements, checkpoints, opening anew after an error
- *   work       what threads want done with the file, combined into one transaction by whoever leads
+ *   file       the SQLite file: opening, checkpoints, opening anew after an error
+ *   work       combines the work of several threads on the file into one transaction
  *   messages   the SQL: messages, groups, positions, retention
- *   group      what a group has read ahead, who has which message in hand
- *   bus        the port's functions but those of consumers; consumer: those
+ *   group      the messages that a group has read ahead, and which consumer holds which
+ *   consumer   the port's functions for consumers
+ *   bus        the port's other functions
  *
- * One connection reads and writes, so nothing is ever busy. It belongs to the thread that leads
- * (local_work.c). Everything else is guarded by bus->lock, which is never held during I/O.
+ * A single connection reads and writes, so no statement ever finds the file busy. The connection
+ * belongs to the leader, the thread that currently does the work of all (local_work.c). bus->lock
+ * guards everything else and is never held during I/O.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
@@ -56,9 +58,9 @@ struct local_channel {
 	const char *name;
 	const struct bus_channel *declared;
 	int64_t id;              /* in the file */
-	uint64_t changes;        /* under lock: grows whenever a fetch may find more than before */
-	pthread_cond_t changed;  /* with it, and when a consumer is woken */
-	size_t acked_since_trim; /* by the leader */
+	uint64_t changes;        /* under the lock; grows when a fetch may find more than before */
+	pthread_cond_t changed;  /* signalled when `changes` grows or a consumer is woken */
+	size_t acked_since_trim; /* used only by the leader */
 };
 
 struct local_bus {
@@ -67,101 +69,120 @@ struct local_bus {
 	const struct bus_channel *declared; /* as passed to local_bus_new() */
 	struct local_channel *channels;     /* one for each declared channel, in that order */
 	size_t channel_count;
-	int64_t next_expiry_ns; /* by the leader: when to look for expired messages again */
-	struct arena scratch;   /* by the leader, for one round */
+	int64_t next_expiry_ns; /* the leader's: when to look for expired messages again */
+	struct arena scratch;   /* the leader's, reset after each round */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t worked;
 	struct local_work *queue_first;
 	struct local_work **queue_last;
-	bool led; /* a thread has the file */
+	bool led; /* a leader is using the file */
 	struct local_group *groups;
-	size_t users; /* producers and consumers that are open */
+	size_t users; /* open producers and consumers */
 
 	_Atomic bool started;
-	_Atomic int64_t failed_at_ns; /* steady time, 0: it works */
+	_Atomic int64_t failed_at_ns; /* steady time of the last failure; 0 while the file works */
 };
 
 /* Checked downcast. */
 struct local_bus *local_bus_of(struct bus *base);
 
-/* NULL: not one of those the program has named. */
+/* Returns NULL if the channel was not declared. */
 struct local_channel *local_bus_channel(struct local_bus *bus, struct slice name);
 
-/* With the lock: lets fetches of the channel look again. */
+/* Makes waiting fetches of the channel look again. The caller holds the lock. */
 void local_channel_changed(struct local_channel *channel);
 
 /* ---- work -------------------------------------------------------------------------------- */
 
 enum local_outcome {
 	LOCAL_DONE,
-	LOCAL_FAILED,  /* nothing of it is in the file */
-	LOCAL_UNKNOWN, /* COMMIT failed: it may be */
-	LOCAL_TOO_LATE /* it was not begun before its deadline */
+	LOCAL_FAILED,  /* the file contains nothing of it */
+	LOCAL_UNKNOWN, /* COMMIT failed, so the file may contain it */
+	LOCAL_TOO_LATE /* its deadline came before a leader took it */
 };
 
-/* Embedded as the first member of what is to be done. */
+/* A piece of work on the file. Embed it as the first member of a struct with the details. */
 struct local_work {
-	bool writes; /* runs inside the transaction; else before it, outside of any */
+	bool writes; /* runs inside the round's transaction; otherwise before it */
 
-	/* By the leader, without the lock. Not SQLITE_OK: none of the round's writes are done. */
+	/*
+	 * Called by the leader without the lock. Any result but SQLITE_OK undoes all writes of the
+	 * round.
+	 */
 	int (*run)(struct local_bus *bus, struct local_work *work);
 
-	/* By the leader, with the lock, when the outcome is known. May be NULL. */
+	/* Called by the leader with the lock held, once the outcome is known. May be NULL. */
 	void (*settle)(struct local_bus *bus, struct local_work *work, enum local_outcome outcome);
 
 	enum local_outcome outcome;
-	bool taken; /* by a leader: it can no longer leave the queue */
+	bool taken; /* a leader has taken it, so it can no longer leave the queue */
 	bool done;
 	struct local_work *next;
 };
 
-/* Has it done, together with what other threads want done. Without the lock. */
+/*
+ * Does the work, together with that of other threads, and blocks until its outcome is known. The
+ * caller must not hold the lock. Work that no leader has taken by steady time `until_ns` is
+ * TOO_LATE.
+ */
 enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns);
 
-/* ---- messages: SQL, by the leader -------------------------------------------------------- */
+/* ---- messages: the SQL; called only by the leader ---------------------------------------- */
 
-/* Tables, and a row for each channel. false: `why`. */
+/* Creates the tables and a row for each channel. Returns false and writes `why` on failure. */
 QP_MUST_CHECK bool local_messages_prepare(struct local_bus *bus, char *why, size_t size);
 
-/* In a transaction. */
+/* Adds a message. Requires a transaction. */
 QP_MUST_CHECK int local_messages_add(struct local_bus *bus, const struct local_channel *channel,
 	const struct bus_message *message);
 
-/* A message by its offset, into `delivery` and `arena`. SQLITE_DONE: it is not there any more. */
+/*
+ * Reads the message at `offset` into `delivery`, with its bytes in `arena`. Returns SQLITE_DONE if
+ * the file no longer has it.
+ */
 QP_MUST_CHECK int local_messages_read(
 	struct local_bus *bus, int64_t offset, struct arena *arena, struct bus_delivery *delivery);
 
-/* Looks at `found` more messages behind the group's head: into its window, or passed over. */
+/*
+ * Reads up to `limit` messages after the group's head. Appends those that the group wants to its
+ * window and skips the others. Sets `found` to how many it read.
+ */
 QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
 
-/* In a transaction: the group's row, made if it is missing, at the oldest message. */
+/*
+ * Loads the group's row, or creates it, positioned before the oldest message. Requires a
+ * transaction.
+ */
 QP_MUST_CHECK int local_messages_join(struct local_bus *bus, struct local_group *group);
 
-/* In a transaction: records that the group has acknowledged all up to `position`. */
+/* Records that the group has acknowledged everything up to `position`. Requires a transaction. */
 QP_MUST_CHECK int local_messages_move(
 	struct local_bus *bus, const struct local_group *group, int64_t position);
 
-/* In a transaction: records one acknowledged message behind the group's position. */
+/* Records one acknowledged message after the group's position. Requires a transaction. */
 QP_MUST_CHECK int local_messages_mark(
 	struct local_bus *bus, const struct local_group *group, int64_t offset);
 
-/* In a transaction: deletes one chunk of what every group of the channel has acknowledged. */
+/*
+ * Deletes up to LOCAL_TRIM_CHUNK messages that every group of the channel has acknowledged. Runs in
+ * the current transaction, or in one of its own.
+ */
 #define LOCAL_TRIM_CHUNK 1024
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
-/* In a transaction: deletes one chunk of what is too old in channels without a group. */
+/* The same for messages that are too old, in each channel that has no group. */
 QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
-/* So many messages can be in hand, or acknowledged behind one that is not, at a time. */
+/* How many messages a group's window can hold. */
 #define LOCAL_WINDOW_MAX 8192
 #define LOCAL_SLOTS 256
 
-/* Messages of no interest that a group passes over before it notes in the file that it has. */
+/* How many unwanted messages a group skips before it records that in the file. */
 #define LOCAL_PASS_MAX 256
 
 struct local_consumer;
@@ -169,74 +190,92 @@ struct local_consumer;
 enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
 
 /*
- *   state   event                                      next
- *   –       read ahead                                 FREE
- *   FREE    a fetch takes it                           TAKEN, by that consumer
- *   TAKEN   ack, committed                             ACKED
- *   TAKEN   again, the next fetch, close               FREE
- *   ACKED   everything before it is acknowledged too   – (the position moves past it)
+ * A message in a group's window.
+ *
+ *   state   event                                      next    function
+ *   –       read ahead                                 FREE    local_group_append
+ *   FREE    a fetch takes it for its consumer          TAKEN   local_group_take
+ *   TAKEN   an ack has committed                       ACKED   local_group_acknowledge
+ *   TAKEN   again(), the next fetch, or close          FREE    local_group_give_back
+ *   ACKED   everything before it is acknowledged too   –       local_group_shrink
  */
 struct local_entry {
 	int64_t offset;
-	uint16_t slot; /* hash of its key; LOCAL_SLOTS: it has none, order does not matter */
+	uint16_t slot; /* from the hash of its key; LOCAL_SLOTS without a key: no order to keep */
 	uint8_t state;
 };
 
 struct local_group {
 	struct local_channel *channel;
 	char *name;
-	const char *subjects; /* that it wants; NULL: all */
+	const char *subjects; /* that it wants; NULL means all */
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;    /* in the file; 0: not joined yet */
-	int64_t head;  /* everything up to here is passed over, acknowledged or in the window */
-	size_t passed; /* so many were passed over and the file does not know */
+	int64_t id;    /* in the file; 0 until the group has joined */
+	int64_t head;  /* every message up to here is skipped, acknowledged or in the window */
+	size_t passed; /* skipped messages that the file does not record yet */
 
-	/* The window: a ring of the messages behind the position, by offset. */
+	/* The window: a ring of the messages after the group's position, in order of offset. */
 	struct local_entry *entries;
 	size_t first;
 	size_t count;
 
-	/* Who has messages of this hash in hand, and how many. */
+	/* For each slot: the consumer that holds messages with it, and how many. */
 	struct {
 		const struct local_consumer *holder;
 		size_t count;
 	} slots[LOCAL_SLOTS];
 };
 
-/* With the lock: the group of that name, new if there is none; one member more. */
+/* The caller of every function below holds the lock, except where it says otherwise. */
+
+/* Returns the group of that name, creates it if needed, and adds a member to it. */
 struct local_group *local_group_enter(
 	struct local_bus *bus, struct local_channel *channel, const char *name);
-/* One member less; the last one frees it. */
+
+/* Removes a member. The last one to leave frees the group. */
 void local_group_leave(struct local_bus *bus, struct local_group *group);
 
-/* By the leader: reads ahead until `consumer` can take `wanted` messages, or there are no more. */
+/*
+ * Called by the leader without the lock. Reads ahead until `consumer` can take `wanted` messages,
+ * the window is full, or the channel has no more messages.
+ */
 QP_MUST_CHECK int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted);
 
-/* With the lock: the window grows by a message behind all others. */
+/* Adds a message at the end of the window, which must have room. */
 void local_group_append(struct local_group *group, int64_t offset, struct slice key);
-/* With the lock: the next message is none that the group wants. */
+
+/* Skips the next message, which the group does not want. */
 void local_group_pass(struct local_group *group, int64_t offset);
+
+/* How many more messages the window can hold. */
 size_t local_group_room(const struct local_group *group);
 
-/* With the lock. */
+/* How many messages, `wanted` at most, the consumer could take now. */
 size_t local_group_takeable(
 	const struct local_group *group, const struct local_consumer *consumer, size_t wanted);
+
+/* Takes up to `max` messages for the consumer, in order, and returns how many. */
 size_t local_group_take(struct local_group *group, const struct local_consumer *consumer,
 	int64_t *offsets, size_t max);
+
 void local_group_give_back(struct local_group *group, int64_t offset);
 void local_group_acknowledge(struct local_group *group, int64_t offset);
 
-/* With the lock: where the position may move to once these offsets, ascending, are done too. */
+/*
+ * Returns the offset up to which everything is acknowledged once the ascending offsets `done` are
+ * acknowledged as well.
+ */
 int64_t local_group_position(const struct local_group *group, const int64_t *done, size_t count);
 
-/* With the lock: forgets what is acknowledged at the window's beginning. */
+/* Removes acknowledged messages from the beginning of the window. */
 void local_group_shrink(struct local_group *group);
 
 /* ---- consumers --------------------------------------------------------------------------- */
 
+/* Opens a consumer of a declared channel. The caller must not hold the lock. */
 struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * The tables and the SQL. Channels and groups are small; messages are found by their offset, which
- * is the row's id and never given twice, and by channel and offset through one index. What a group
- * has acknowledged is a position, everything up to which is done, and in between the single offsets
- * behind it that another consumer of the group was faster with.
+ * The tables and the SQL. A message is found by its offset, which is the row's id and is never used
+ * twice, or by channel and offset through the only index.
+ *
+ * A group's progress is a position, up to which everything is acknowledged, plus single rows for
+ * the offsets after it that another consumer of the group has acknowledged already. So a message
+ * that takes long does not make the group forget what was finished after it.
  */
 #include <stdio.h>
 
@@ -48,7 +50,7 @@ static const char forget_sql[] = "DELETE FROM acknowledged WHERE group_id = ?1 A
 static const char mark_sql[] =
 	"INSERT OR IGNORE INTO acknowledged (group_id, offset) VALUES (?1, ?2)";
 
-/* min() of no groups is NULL, and nothing is less than NULL. */
+/* Without groups min() is NULL and no offset compares as less, so nothing is deleted. */
 static const char trim_sql[] =
 	"DELETE FROM messages WHERE offset IN (SELECT offset FROM messages WHERE channel = ?1 "
 	"AND offset <= (SELECT min(position) FROM groups WHERE channel = ?1) "
@@ -60,7 +62,7 @@ static const char expire_sql[] =
 
 /* ---- schema and channels ----------------------------------------------------------------- */
 
-/* The first column of the first row, or 0. */
+/* Reads the first column of the first row; 0 if there is no row. */
 static int read_number(sqlite3_stmt *stmt, int64_t *number)
 {
 	int rc = sqlite3_step(stmt);
@@ -122,11 +124,11 @@ bool local_messages_prepare(struct local_bus *bus, char *why, size_t size)
 	if (rc == SQLITE_OK)
 		return true;
 	sqlite_connection_explain(&bus->file.connection, rc, words);
-	snprintf(why, size, "the tables of %s cannot be made: %s", bus->file.path, words);
+	snprintf(why, size, "the tables of %s cannot be created: %s", bus->file.path, words);
 	return false;
 }
 
-/* ---- headers: for each a length, its bytes, for the name and then for the value ------------ */
+/* ---- headers: each is the length and bytes of its name, then of its value ------------------ */
 
 static void pack(struct buffer *out, struct slice bytes)
 {
@@ -173,7 +175,7 @@ static void unpack_headers(struct slice packed, struct bus_delivery *delivery)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* An empty slice may point nowhere, which SQLite would take for NULL. */
+/* The data of an empty slice may be a null pointer, which SQLite would store as NULL. */
 static void bind_blob(sqlite3_stmt *stmt, int index, struct slice bytes)
 {
 	sqlite3_bind_blob64(stmt, index, bytes.len ? bytes.data : "", bytes.len, SQLITE_STATIC);
@@ -225,8 +227,8 @@ int local_messages_read(
 	return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-/* With the lock. */
-static void look_at(struct local_group *group, sqlite3_stmt *stmt)
+/* The caller holds the lock. */
+static void append_or_skip(struct local_group *group, sqlite3_stmt *stmt)
 {
 	int64_t offset = sqlite3_column_int64(stmt, 0);
 
@@ -251,7 +253,7 @@ int local_messages_scan(
 	sqlite3_bind_int64(stmt, 4, (int64_t)limit);
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
 		pthread_mutex_lock(&bus->lock);
-		look_at(group, stmt);
+		append_or_skip(group, stmt);
 		pthread_mutex_unlock(&bus->lock);
 		++*found;
 	}

@@ -1,8 +1,11 @@
 /*
- * Combining: a thread that wants something done with the file puts it into a queue. If nobody has
- * the file, it leads: it takes all that waits, runs what only reads, then everything that writes in
- * ONE transaction, and tells the others. So a hundred publishers cost one fsync, and nobody who
- * waits is overtaken by more than one round.
+ * Combining the work of several threads. A thread queues its work. If no thread is using the file,
+ * it becomes the leader: it takes the whole queue, runs the reads, then runs all writes in ONE
+ * transaction, and wakes the other threads. So a hundred publishers cost one fsync, and no thread
+ * waits for more than the current round and its own.
+ *
+ * Invariants: there is at most one leader (`led`), and only it uses the file. Work that a leader
+ * has taken gets an outcome; until then its thread waits, whatever its deadline.
  */
 #include "adapters/bus/local/local_internal.h"
 #include "base/failpoint.h"
@@ -21,7 +24,8 @@ static void note_failure(struct local_bus *bus, int rc)
 	if (atomic_exchange(&bus->failed_at_ns, now_ns ? now_ns : 1) != 0)
 		return;
 	sqlite_connection_explain(&bus->file.connection, rc, words);
-	log_line(LOG_ERROR, "bus", "%s: the local queue cannot be used: %s (code %d)",
+	log_line(LOG_ERROR, "bus",
+		"%s: the local queue is unusable: %s (code %d); publishing is refused",
 		bus->base.name, words, rc);
 }
 
@@ -30,7 +34,7 @@ static void note_success(struct local_bus *bus)
 	if (atomic_load_explicit(&bus->failed_at_ns, memory_order_relaxed) == 0 ||
 		atomic_exchange(&bus->failed_at_ns, 0) == 0)
 		return;
-	log_line(LOG_INFO, "bus", "%s: the local queue can be used again", bus->base.name);
+	log_line(LOG_INFO, "bus", "%s: the local queue works again", bus->base.name);
 }
 
 /* ---- a round ----------------------------------------------------------------------------- */
@@ -62,7 +66,10 @@ static int run_writes(struct local_bus *bus, struct local_work *works)
 	return rc;
 }
 
-/* BUSY comes before the first write; after any other failure a recovery may find the end mark. */
+/*
+ * SQLite returns BUSY before it writes anything. After any other failure the transaction's end mark
+ * may be in the write-ahead log, where a recovery would find it.
+ */
 static int commit(struct local_bus *bus, enum local_outcome *outcome)
 {
 	int rc;
@@ -104,7 +111,7 @@ static bool any_writes(const struct local_work *works)
 	return works;
 }
 
-/* What it does not come to has failed, as take_all() has said. */
+/* Work that the round does not reach keeps the outcome FAILED that take_all() has set. */
 static void run_round(struct local_bus *bus, struct local_work *works)
 {
 	int rc = local_file_prepare(&bus->file);
@@ -146,7 +153,7 @@ static void leave_queue(struct local_bus *bus, struct local_work *work)
 		bus->queue_last = link;
 }
 
-/* With the lock, which is given up in between. */
+/* The caller holds the lock, which is released while the round runs. */
 static void lead(struct local_bus *bus)
 {
 	struct local_work *works = take_all(bus);
@@ -156,7 +163,7 @@ static void lead(struct local_bus *bus)
 	run_round(bus, works);
 	pthread_mutex_lock(&bus->lock);
 	while (works) {
-		struct local_work *next = works->next; /* its thread may be gone after done */
+		struct local_work *next = works->next; /* `works` may be gone once it is done */
 
 		if (works->settle)
 			works->settle(bus, works, works->outcome);
