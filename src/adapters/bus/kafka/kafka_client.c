@@ -1,17 +1,17 @@
-/* Clients of librdkafka: how they are configured, and what they say. */
+/* Configures clients of librdkafka and passes their log lines on. */
 #include <stdio.h>
 
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* The watcher says when the cluster goes and comes; the library may add a few lines, not more. */
+/* The watcher logs when the cluster goes and comes; the library may add only a few lines. */
 #define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 
-/* librdkafka's levels are syslog's, whose header has our names. */
+/* The levels of syslog, which librdkafka uses. syslog.h would clash with our own LOG_ names. */
 enum { SYSLOG_ERR = 3, SYSLOG_NOTICE = 5 };
 
-/* For all clients; the user's options come after them. */
+/* For all clients. The user's options override them. */
 static const struct kafka_setting defaults[] = {
 	{"client.id", "quipu"},
 	{"socket.nagle.disable", "true"},
@@ -24,7 +24,7 @@ static const struct kafka_setting defaults[] = {
 	{NULL, NULL},
 };
 
-/* And for consumers: one that dies makes room for another after so long. */
+/* For consumers. The session timeout is how long the group waits for a dead consumer. */
 static const struct kafka_setting consumer_defaults[] = {
 	{"session.timeout.ms", "10000"},
 	{"heartbeat.interval.ms", "2000"},
@@ -44,7 +44,7 @@ static bool may_log(struct kafka_bus *bus)
 	return atomic_fetch_add(&bus->log_lines, 1) < LOG_LINES_MAX;
 }
 
-/* A connection that fails, over and over, is the watcher's news. */
+/* The watcher reports failing connections, which librdkafka would log over and over. */
 static bool is_about_connections(const char *facility)
 {
 	return !strcmp(facility, "FAIL") || !strcmp(facility, "ERROR");
@@ -69,7 +69,7 @@ static void write_log(const rd_kafka_t *rk, int level, const char *facility, con
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* The library's own words may repeat the value, so they are not used. */
+/* Does not use librdkafka's own message, because that may repeat a secret value. */
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char *why, size_t size)
 {
 	char ignored[256];

@@ -1,13 +1,17 @@
 /*
- * Consumers. What a fetch has given and nobody has acknowledged is held here and given again by the
- * next fetch, before anything newer: no seek, nothing to go wrong. So again() has nothing to do,
- * and a commit never passes over a message that was not acknowledged.
+ * Consumers of Kafka.
  *
- * Messages that the group does not want are dropped as they come. A commit of what came after them
- * covers them; while nothing does, they are committed by themselves, once a second at most.
+ * A consumer holds every message that it has fetched and not acknowledged, and the next fetch
+ * returns those again before anything newer. That needs no seek, again() has nothing to do, and a
+ * commit never skips an unacknowledged message.
  *
- * Rebalances happen inside a fetch (or the close), when librdkafka is polled. What is held of a
- * partition that is taken away is dropped then.
+ * Messages that the group does not want are dropped on arrival. The commit of a later message
+ * covers them; until there is one, they are committed by themselves, once a second at most.
+ *
+ * Rebalances happen while librdkafka is polled, inside a fetch or the close. The consumer then
+ * drops the held messages of a partition that it loses.
+ *
+ * Invariants between calls: acked <= given <= held_count, and `held` is in order of arrival.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +19,7 @@
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
@@ -26,21 +30,22 @@ struct kafka_consumer {
 	struct kafka_client client;
 	const char *topic;
 	char *group;
-	const char *subjects; /* that the group wants; NULL: all */
+	const char *subjects; /* that the group wants; NULL means all */
 	struct arena arena;   /* the positions of the last fetch */
 
-	rd_kafka_message_t **held; /* in the order in which they came */
+	rd_kafka_message_t **held; /* in order of arrival */
 	size_t held_size;
 	size_t held_count;
-	size_t given; /* so many of them by the last fetch */
-	size_t acked; /* so many of those are acknowledged */
+	size_t given; /* how many of them the last fetch returned */
+	size_t acked; /* how many of those are acknowledged */
 
-	rd_kafka_topic_partition_list_t *passed; /* how far messages were passed over */
-	int64_t pass_due_ns;                     /* when that may be committed */
+	rd_kafka_topic_partition_list_t *passed; /* offsets up to which messages were skipped */
+	int64_t pass_due_ns;                     /* when `passed` may be committed next */
 
 	_Atomic bool woken;
-	rd_kafka_queue_t
-		*queue; /* under the bus's lock: where a fetch waits; NULL: no client yet */
+
+	/* Where a fetch waits; NULL until there is a client. Guarded by the bus's lock. */
+	rd_kafka_queue_t *queue;
 };
 
 static const struct consumer_ops consumer_ops;
@@ -62,7 +67,7 @@ static struct kafka_consumer *consumer_of(struct consumer *base)
 	return (struct kafka_consumer *)base;
 }
 
-/* ---- what is held ------------------------------------------------------------------------ */
+/* ---- held messages ----------------------------------------------------------------------- */
 
 static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 {
@@ -78,11 +83,14 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 	}
 	consumer->held[consumer->held_count++] = message;
 
-	/* Its commit covers what was passed over before it. */
+	/* Its commit covers the messages that were skipped before it. */
 	rd_kafka_topic_partition_list_del(consumer->passed, consumer->topic, message->partition);
 }
 
-/* Keeps those that are not chosen, in their order. `partitions` NULL: the first `count`. */
+/*
+ * Drops the first `count` held messages, and those of `partitions` unless that is NULL. The others
+ * keep their order.
+ */
 static void drop(struct kafka_consumer *consumer, size_t count,
 	const rd_kafka_topic_partition_list_t *partitions)
 {
@@ -102,7 +110,7 @@ static void drop(struct kafka_consumer *consumer, size_t count,
 	consumer->held_count = kept;
 }
 
-/* What is acknowledged stays until the next fetch, whose deliveries point into it. */
+/* Called by the next fetch: until then the deliveries point into the acknowledged messages. */
 static void forget_acked(struct kafka_consumer *consumer)
 {
 	drop(consumer, consumer->acked, NULL);
@@ -110,7 +118,7 @@ static void forget_acked(struct kafka_consumer *consumer)
 	consumer->given = 0;
 }
 
-/* ---- what is passed over ----------------------------------------------------------------- */
+/* ---- skipped messages -------------------------------------------------------------------- */
 
 static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_message_t *message)
 {
@@ -165,7 +173,7 @@ static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
 		forget_passed(consumer);
 		done = rd_kafka_assign(rk, NULL);
 	}
-	log_line(LOG_DEBUG, "bus", "%s: %s %d partitions of %s (%s)",
+	log_line(LOG_DEBUG, "bus", "%s: this consumer %s %d partitions of topic %s (%s)",
 		consumer->client.bus->base.name,
 		err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS ? "got" : "lost", partitions->cnt,
 		consumer->topic, rd_kafka_err2name(done));
@@ -179,7 +187,7 @@ static void subscribe(struct kafka_consumer *consumer)
 	rd_kafka_topic_partition_list_add(topics, consumer->topic, RD_KAFKA_PARTITION_UA);
 	err = rd_kafka_subscribe(consumer->client.rk, topics);
 	rd_kafka_topic_partition_list_destroy(topics);
-	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it only takes note */
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* the call only records the topics */
 }
 
 static bool set_group(struct kafka_consumer *consumer, rd_kafka_conf_t *conf)
@@ -206,8 +214,8 @@ static bool open_client(struct kafka_consumer *consumer)
 		rd_kafka_conf_destroy(conf);
 	opened = opened && kafka_client_open(client, RD_KAFKA_CONSUMER, conf, why, sizeof(why));
 	if (!opened) {
-		log_line(LOG_ERROR, "bus", "%s: no consumer of %s: %s", bus->base.name,
-			consumer->topic, why);
+		log_line(LOG_ERROR, "bus", "%s: cannot create a consumer of topic %s: %s",
+			bus->base.name, consumer->topic, why);
 		return false;
 	}
 	rd_kafka_poll_set_consumer(client->rk);
@@ -218,7 +226,10 @@ static bool open_client(struct kafka_consumer *consumer)
 	return true;
 }
 
-/* With the lock, until `until_ns` or until it is woken, as long as `condition` is false. */
+/*
+ * Waits until `condition` is true, the consumer is woken, or steady time `until_ns`. The caller
+ * holds the lock.
+ */
 static void wait_for(struct kafka_consumer *consumer, const bool *condition, int64_t until_ns)
 {
 	struct kafka_bus *bus = consumer->client.bus;
@@ -228,7 +239,10 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 		in_time = steady_wait_until(&bus->changed, &bus->lock, until_ns);
 }
 
-/* A client needs the topics; one that cannot be made is tried again by the next fetch. */
+/*
+ * Creates the client once the topics exist. If that fails, waits until the time has come and leaves
+ * it to the next fetch to retry.
+ */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
 	struct kafka_bus *bus = consumer->client.bus;
@@ -253,7 +267,7 @@ static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 
 /* ---- polling ----------------------------------------------------------------------------- */
 
-/* One poll. false: nothing came. */
+/* Polls once and returns whether anything arrived. */
 static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *bytes)
 {
 	rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->client.rk, timeout_ms);
@@ -261,8 +275,9 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 	if (!message)
 		return false;
 	if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-		log_line(LOG_DEBUG, "bus", "%s: %s: %s", consumer->client.bus->base.name,
-			consumer->topic, rd_kafka_message_errstr(message));
+		log_line(LOG_DEBUG, "bus", "%s: the consumer of topic %s reports: %s",
+			consumer->client.bus->base.name, consumer->topic,
+			rd_kafka_message_errstr(message));
 		rd_kafka_message_destroy(message);
 		return true;
 	}
@@ -285,8 +300,9 @@ static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, si
 }
 
 /*
- * What is held is given again; a poll is due all the same, since rebalances happen there. One
- * message more than can be given may come of it.
+ * Adds new messages to those that are held. Polls at least once even if `max` messages are held
+ * already, because rebalances happen there; that poll may bring one message too many, which the
+ * next fetch returns.
  */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
@@ -352,7 +368,7 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 	return offsets;
 }
 
-/* The group has moved on without us: somebody gets the messages again, whatever we do. */
+/* The group has rebalanced without us, so another member gets the messages in any case. */
 static bool is_overtaken(rd_kafka_resp_err_t err)
 {
 	switch (err) {
@@ -367,7 +383,7 @@ static bool is_overtaken(rd_kafka_resp_err_t err)
 	}
 }
 
-/* rd_kafka_commit() would wait for a coordinator that is away for as long as the session lasts. */
+/* rd_kafka_commit() would wait for an unreachable coordinator until the session times out. */
 static rd_kafka_resp_err_t commit(
 	struct kafka_consumer *consumer, const rd_kafka_topic_partition_list_t *offsets)
 {
@@ -386,7 +402,7 @@ static rd_kafka_resp_err_t commit(
 	return err;
 }
 
-/* Only where nothing is held that would be passed over too. */
+/* Commits the skipped offsets, unless a held message would be skipped along with them. */
 static void commit_passed(struct kafka_consumer *consumer)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -433,7 +449,7 @@ static enum status ack(struct consumer *base, size_t count)
 	err = commit(consumer, offsets);
 	rd_kafka_topic_partition_list_destroy(offsets);
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_overtaken(err)) {
-		log_line(LOG_DEBUG, "bus", "%s: %s: cannot commit: %s",
+		log_line(LOG_DEBUG, "bus", "%s: cannot commit offsets of topic %s: %s",
 			consumer->client.bus->base.name, consumer->topic, rd_kafka_err2str(err));
 		return STATUS_BUS_UNAVAILABLE;
 	}
@@ -441,13 +457,13 @@ static enum status ack(struct consumer *base, size_t count)
 	return STATUS_OK;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the port's other functions ---------------------------------------------------------- */
 
 static void again(struct consumer *base)
 {
 	struct kafka_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch gives the difference again */
+	assert(consumer->acked <= consumer->given); /* the next fetch returns the rest again */
 }
 
 static void wake(struct consumer *base)

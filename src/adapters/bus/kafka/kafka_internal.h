@@ -1,10 +1,11 @@
 /*
- * What the files of this adapter share. The types and codes of rdkafka.h go no further than this
- * folder.
+ * Declarations shared by the files of this adapter. The types and codes of rdkafka.h do not leave
+ * this folder.
  *
- *   url        what the user wrote, as options of librdkafka
- *   client     one rd_kafka_t, configured; its log lines
- *   watcher    the thread that knows whether the cluster answers, makes topics, buries old clients
+ *   url        turns the user's URL into options of librdkafka
+ *   client     configures one rd_kafka_t and writes its log lines
+ *   watcher    a thread that knows whether the cluster responds, creates topics and destroys
+ *              retired clients
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_INTERNAL_H
@@ -27,7 +28,7 @@
 struct kafka_option {
 	const char *name;
 	const char *value;   /* may be a secret */
-	bool consumers_only; /* other clients would warn about it */
+	bool consumers_only; /* librdkafka warns if another kind of client gets it */
 };
 
 struct kafka_url {
@@ -36,7 +37,10 @@ struct kafka_url {
 	size_t option_count;
 };
 
-/* false: `why` says what is wrong with it, without any value. The strings are in `arena`. */
+/*
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
+ * what is wrong without repeating any value, which may be a secret.
+ */
 QP_MUST_CHECK bool kafka_url_parse(
 	const char *text, struct arena *arena, struct kafka_url *url, char *why, size_t size);
 
@@ -50,19 +54,23 @@ struct kafka_setting {
 	const char *value;
 };
 
-/* What librdkafka gives back to callbacks. Lives as long as the client. */
+/* The context that librdkafka passes to callbacks. Must live as long as its `rk`. */
 struct kafka_client {
 	struct kafka_bus *bus;
-	rd_kafka_t *rk; /* NULL: none yet */
-	struct kafka_consumer *consumer;
-	struct kafka_client *next; /* in bus->retired */
+	rd_kafka_t *rk;                  /* NULL until kafka_client_open() */
+	struct kafka_consumer *consumer; /* NULL unless it is a consumer's client */
+	struct kafka_client *next;       /* in bus->retired */
 };
 
-/* The user's options, then `settings` up to one without a name. NULL: `why`. */
+/*
+ * Returns a configuration of the user's options and then `settings`, which end with an entry
+ * without a name. The caller owns it. Returns NULL and writes `why` if librdkafka refuses a value.
+ */
 QP_MUST_CHECK rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client, rd_kafka_type_t type,
 	const struct kafka_setting *settings, char *why, size_t size);
 
-/* Takes `conf` in any case. false: `why`. */
+/* Starts the client. Takes ownership of `conf` even if it fails: then it returns false and `why`.
+ */
 QP_MUST_CHECK bool kafka_client_open(struct kafka_client *client, rd_kafka_type_t type,
 	rd_kafka_conf_t *conf, char *why, size_t size);
 
@@ -73,45 +81,49 @@ struct kafka_bus {
 	const char *url_text;
 	const struct bus_channel *channels;
 	size_t channel_count;
-	struct arena arena; /* what the url says */
+	struct arena arena; /* holds the strings of `url` */
 	struct kafka_url url;
 
-	/* The watcher's own. */
+	/* Used only by the watcher. */
 	struct kafka_client watch;
 	rd_kafka_queue_t *news;
-	rd_kafka_topic_t *probed; /* NULL: not known yet whether there are topics */
+	rd_kafka_topic_t *probed; /* the topic in metadata probes; NULL until the topics exist */
 	pthread_t thread;
 	bool running;
 
-	_Atomic bool up; /* the cluster answers, and the topics are there */
+	_Atomic bool up; /* the cluster responds and the topics exist */
 	_Atomic bool stopping;
 
-	/* How many lines librdkafka may still log in this interval. */
+	/* Lines that librdkafka has logged in the current interval, and when that began. */
 	_Atomic int64_t log_interval_from_ns;
 	_Atomic int log_lines;
 
-	pthread_mutex_t lock; /* guards what follows; never held while something waits */
+	pthread_mutex_t lock; /* guards what follows; never held across a blocking call */
 	pthread_cond_t changed;
 	bool has_topics;
 	struct kafka_client *retired;
-	size_t users; /* producers and consumers that are open */
+	size_t users; /* open producers and consumers */
 };
 
 /* Checked downcast. */
 struct kafka_bus *kafka_bus_of(struct bus *base);
 
-/* NULL: not one the program has named. */
+/* Returns NULL if the channel was not declared. */
 const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name);
 
+/* Count a producer or consumer as open, and as closed. Any thread. */
 void kafka_bus_enter(struct kafka_bus *bus);
 void kafka_bus_leave(struct kafka_bus *bus);
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 
+/* Starts the watcher's client and thread. Returns false and writes `why` on failure. */
 QP_MUST_CHECK bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t size);
+
+/* Ends the thread, if it was started, and destroys all retired clients. Blocks for that. */
 void kafka_watcher_stop(struct kafka_bus *bus);
 
-/* Hands over a client that is to be destroyed, which may take a while. */
+/* Leaves it to the watcher to destroy a client, because that may take a while. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

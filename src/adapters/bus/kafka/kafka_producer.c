@@ -1,28 +1,29 @@
 /*
- * Producers. A publish hands its messages to the library, waits for the report of each, and at its
- * deadline takes back what has not been reported: afterwards nothing of it is left in the client.
- * The fate of a message is what librdkafka knows of it, and UNKNOWN wherever it does not.
+ * Producers for Kafka.
  *
- * The client is replaced when the fate of something taken back is unknown, and after a fatal error:
- * the broker's numbering of an idempotent producer and the client's may then disagree. Messages
- * that were taken back before they were sent leave only a gap, from which the client recovers by
- * itself.
+ * A publish hands its messages to librdkafka, waits for a delivery report for each, and at its
+ * deadline purges those without one. So nothing of a publish stays in the client after it returns.
+ * A message's fate is what librdkafka reports, and UNKNOWN if it reports nothing certain.
+ *
+ * The client is replaced if the fate of a purged message is unknown, and after a fatal error: the
+ * broker's sequence numbers of the idempotent producer and the client's may then disagree. Messages
+ * purged before they were sent leave only a gap, from which the client recovers by itself.
  */
 #include <stdlib.h>
 
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* How long after the deadline to wait for the reports of what was taken back. */
+/* How long after the deadline to wait for the reports of purged messages. */
 #define PURGE_GRACE_NS (500 * NS_PER_MS)
 
 struct kafka_producer {
 	struct producer base;
 	struct kafka_bus *bus;
-	struct kafka_client *client; /* NULL: to be made */
+	struct kafka_client *client; /* NULL: the next publish creates it */
 	rd_kafka_queue_t *reports;
 	size_t outstanding; /* messages of this publish without a report */
-	bool lost;          /* some of those that were taken back may have been sent */
+	bool lost;          /* the fate of some message is unknown: replace the client */
 };
 
 static const struct producer_ops producer_ops;
@@ -33,10 +34,10 @@ static const struct kafka_setting settings[] = {
 	{"linger.ms", "0.5"},
 	{"retry.backoff.ms", "50"},
 	{"message.timeout.ms", "30000"},
-	{"topic.metadata.refresh.interval.ms", "10000"}, /* a topic that was refused may be there */
+	{"topic.metadata.refresh.interval.ms", "10000"}, /* a refused topic may exist by now */
 	{"request.timeout.ms", "10000"},
 	{"message.max.bytes", "2097152"},
-	{"partitioner", "murmur2_random"}, /* as the Java client does */
+	{"partitioner", "murmur2_random"}, /* the one of the Java client */
 	{NULL, NULL},
 };
 
@@ -59,7 +60,8 @@ static bool open_client(struct kafka_producer *producer)
 	if (conf)
 		rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR);
 	if (!conf || !kafka_client_open(client, RD_KAFKA_PRODUCER, conf, why, sizeof(why))) {
-		log_line(LOG_ERROR, "bus", "%s: no producer: %s", producer->bus->base.name, why);
+		log_line(LOG_ERROR, "bus", "%s: cannot create a Kafka producer: %s",
+			producer->bus->base.name, why);
 		free(client);
 		return false;
 	}
@@ -91,7 +93,7 @@ static void add_header(rd_kafka_headers_t *headers, struct slice name, struct sl
 	rd_kafka_resp_err_t err = rd_kafka_header_add(headers, name.len ? name.data : "",
 		(ssize_t)name.len, value.len ? value.data : "", (ssize_t)value.len);
 
-	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it has no way to fail here */
+	assert(err == RD_KAFKA_RESP_ERR_NO_ERROR); /* it fails only for read-only headers */
 }
 
 static rd_kafka_headers_t *make_headers(const struct bus_message *message)
@@ -107,7 +109,7 @@ static rd_kafka_headers_t *make_headers(const struct bus_message *message)
 	return headers;
 }
 
-/* No key: any partition. An empty value is not the same as none. */
+/* Without a key librdkafka chooses any partition. An empty value must not become a null value. */
 static rd_kafka_resp_err_t enqueue(
 	struct kafka_producer *producer, const char *topic, struct bus_message *message)
 {
@@ -132,13 +134,13 @@ static rd_kafka_resp_err_t enqueue(
 		return RD_KAFKA_RESP_ERR_NO_ERROR;
 	code = rd_kafka_error_code(error);
 	rd_kafka_error_destroy(error);
-	rd_kafka_headers_destroy(headers); /* they are ours unless it was accepted */
+	rd_kafka_headers_destroy(headers); /* librdkafka owns them only if it accepts the message */
 	return code;
 }
 
 /* ---- reports ----------------------------------------------------------------------------- */
 
-/* The code of a server that does not know what happened says nothing about the message. */
+/* With the error UNKNOWN the broker itself does not know whether it has the message. */
 static enum bus_fate fate_of(const rd_kafka_message_t *report)
 {
 	switch (rd_kafka_message_status(report)) {
@@ -167,7 +169,7 @@ static void serve(struct kafka_producer *producer, int64_t until_ns)
 		message->fate = fate_of(report);
 		producer->lost |= message->fate == BUS_UNKNOWN;
 		if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR)
-			log_line(LOG_DEBUG, "bus", "%s: a message to %s failed: %s",
+			log_line(LOG_DEBUG, "bus", "%s: a message to topic %s failed: %s",
 				producer->bus->base.name, rd_kafka_topic_name(report->rkt),
 				rd_kafka_err2str(report->err));
 	}
@@ -180,7 +182,10 @@ static void serve_until(struct kafka_producer *producer, int64_t until_ns)
 		serve(producer, until_ns);
 }
 
-/* Without a report it stays UNKNOWN. A full queue has room again when something was reported. */
+/*
+ * Queues one message, whose fate is UNKNOWN until it is reported. A full queue gets room with the
+ * next report. Leaves the fate at NOT_PERSISTED if the message could not be queued.
+ */
 static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
 {
 	const struct bus_channel *channel = kafka_bus_channel(producer->bus, message->channel);
@@ -201,11 +206,11 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 }
 
 /*
- * Waits until the library's threads have dropped what they hold: one that comes to it later would
- * drop messages of the next publish. While no broker answers such a thread may be stuck in looking
- * up a name; then nobody waits for it, and the next publish has a client of its own.
+ * Waits until the threads of librdkafka have dropped what they hold: a thread that purged later
+ * would drop messages of the next publish. While no broker responds, such a thread may be stuck in
+ * a name lookup. Then purge without waiting, and replace the client.
  */
-static void take_back(struct kafka_producer *producer)
+static void purge(struct kafka_producer *producer)
 {
 	bool waits = atomic_load(&producer->bus->up);
 	int how = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT;
@@ -223,7 +228,7 @@ static void replace_client(struct kafka_producer *producer)
 
 	retire_client(producer);
 	opened = open_client(producer); /* now, so that it is connected when it is needed */
-	(void)opened;                   /* the next publish tries again */
+	(void)opened;                   /* the next publish retries */
 }
 
 static void send_all(struct kafka_producer *producer, struct bus_message *messages, size_t count,
@@ -235,7 +240,7 @@ static void send_all(struct kafka_producer *producer, struct bus_message *messag
 		send_one(producer, &messages[i], until_ns);
 	serve_until(producer, until_ns);
 	if (producer->outstanding > 0)
-		take_back(producer);
+		purge(producer);
 	if (producer->lost || is_broken(producer))
 		replace_client(producer);
 }
@@ -271,7 +276,7 @@ static void close_producer(struct producer *base)
 
 static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
 
-/* The client is made now, so that it is connected when the first publish comes. */
+/* Creates the client now, so that it is connected by the time of the first publish. */
 struct producer *kafka_producer_open(struct bus *base)
 {
 	struct kafka_producer *producer = qp_calloc(1, sizeof(*producer));
@@ -281,6 +286,6 @@ struct producer *kafka_producer_open(struct bus *base)
 	producer->bus = kafka_bus_of(base);
 	kafka_bus_enter(producer->bus);
 	opened = open_client(producer);
-	(void)opened; /* publish() tries again */
+	(void)opened; /* publish() retries */
 	return &producer->base;
 }

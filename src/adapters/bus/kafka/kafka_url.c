@@ -1,7 +1,7 @@
 /*
- * kafka://host:port[,host:port]?option=value&… Only options that say how to reach the cluster are
- * let through; those that the port's promises rest on (acks, idempotence, offsets, timeouts) are
- * ours. Values may be secrets, so no message here repeats one.
+ * Parses kafka://host:port[,host:port]?option=value&… A URL may contain only options that say how
+ * to reach the cluster. Those on which the port's promises depend (acks, idempotence, offsets,
+ * timeouts) are set by the adapter. Values may be secrets, so no message here repeats one.
  */
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 #define SCHEME "kafka://"
 
 struct allowed {
-	const char *name; /* with a dot at its end: all that begin with it */
+	const char *name; /* if it ends with a dot: every option that begins with it */
 	bool consumers_only;
 };
 

@@ -1,11 +1,13 @@
 /*
- * The watcher: a thread with a client of its own that asks the cluster for its metadata, again and
- * again. It is the breaker: librdkafka tells at once when the last broker is gone, but never when
- * one is back, and nothing at all of one that hangs.
+ * The watcher: a thread with its own client that keeps requesting the cluster's metadata. It is the
+ * circuit breaker of the bus, because librdkafka reports at once when the last broker is gone, but
+ * never that one is back, and nothing about a broker that hangs.
  *
- *   state   event                                          next
- *   down    the cluster answers, its topics are there      up
- *   up      _ALL_BROKERS_DOWN, or no answer for a while    down
+ *   state   event                                               next
+ *   down    the cluster responds and its topics exist           up
+ *   up      _ALL_BROKERS_DOWN, or no response within a timeout  down
+ *
+ * It also creates missing topics, once, and destroys retired clients, which may block.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@
 #define CREATE_TIMEOUT_MS 10000
 #define LEADER_PAUSE_MS 10
 
-/* So that what one producer could send, a dead letter with more headers can still hold. */
+/* Twice Kafka's default, so that a dead letter, which adds headers to a message, still fits. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -31,12 +33,16 @@ static void set_up(struct kafka_bus *bus, bool up, const char *reason)
 	if (atomic_exchange(&bus->up, up) == up)
 		return;
 	if (up)
-		log_line(LOG_INFO, "bus", "%s: Kafka answers", bus->base.name);
+		log_line(LOG_INFO, "bus", "%s: Kafka at %s is reachable", bus->base.name,
+			bus->url.servers);
 	else
-		log_line(LOG_WARN, "bus", "%s: Kafka does not answer: %s", bus->base.name, reason);
+		log_line(LOG_WARN, "bus",
+			"%s: Kafka at %s is unreachable: %s; publishing is refused until it "
+			"responds",
+			bus->base.name, bus->url.servers, reason);
 }
 
-/* Asks about one topic: without any, librdkafka asks about all that the cluster has. */
+/* Requests the metadata of one topic; without a topic librdkafka would request those of all. */
 static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 {
 	int timeout_ms = atomic_load(&bus->up) ? PROBE_UP_TIMEOUT_MS : PROBE_DOWN_TIMEOUT_MS;
@@ -49,7 +55,7 @@ static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 	return err;
 }
 
-/* Until something has happened, or for so long. */
+/* Waits for an event of the client, `timeout_ms` at most. */
 static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
 {
 	rd_kafka_event_t *event = rd_kafka_queue_poll(bus->news, timeout_ms);
@@ -63,7 +69,7 @@ static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
 
 /* ---- topics ------------------------------------------------------------------------------ */
 
-static bool is_there(const struct rd_kafka_metadata *metadata, const char *topic)
+static bool has_topic(const struct rd_kafka_metadata *metadata, const char *topic)
 {
 	for (int i = 0; i < metadata->topic_cnt; i++) {
 		if (!strcmp(metadata->topics[i].topic, topic))
@@ -82,7 +88,7 @@ static rd_kafka_NewTopic_t *new_topic(const struct bus_channel *channel)
 	if (!topic)
 		return NULL;
 	err = rd_kafka_NewTopic_set_config(topic, "max.message.bytes", MESSAGE_BYTES_MAX);
-	(void)err; /* the broker's default then */
+	(void)err; /* on failure the broker's default applies */
 	return topic;
 }
 
@@ -92,7 +98,7 @@ static size_t list_missing(struct kafka_bus *bus, const struct rd_kafka_metadata
 	size_t count = 0;
 
 	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (is_there(metadata, bus->channels[i].name))
+		if (has_topic(metadata, bus->channels[i].name))
 			continue;
 		topics[count] = new_topic(&bus->channels[i]);
 		if (topics[count])
@@ -101,8 +107,8 @@ static size_t list_missing(struct kafka_bus *bus, const struct rd_kafka_metadata
 	return count;
 }
 
-/* Brokers that may make topics on demand do so when they are asked about one. */
-static void ask_for(struct kafka_bus *bus, const char *name)
+/* Brokers that create topics on demand do so when a client requests the topic's metadata. */
+static void request_topic(struct kafka_bus *bus, const char *name)
 {
 	rd_kafka_topic_t *topic = rd_kafka_topic_new(bus->watch.rk, name, NULL);
 	const struct rd_kafka_metadata *metadata;
@@ -116,11 +122,12 @@ static void ask_for(struct kafka_bus *bus, const char *name)
 }
 
 /*
- * A broker names itself as the leader of a new partition a moment before it takes messages for it.
- * It refuses those of that moment, which are sent again, and takes the next: then the first
- * messages of a producer, whose numbers the broker does not know yet, come out of order. So nobody
- * publishes before every leader has answered; each is asked again and again until it does, for as
- * long as making topics may take.
+ * Waits until the leader of each partition of a new topic responds, CREATE_TIMEOUT_MS at most.
+ *
+ * A broker becomes the leader of a new partition a moment before it accepts messages for it. It
+ * refuses the messages of that moment, which the client sends again, but accepts the next ones. So
+ * the first messages of a producer, whose sequence the broker does not know yet, would end up out
+ * of order. Therefore nobody publishes before every leader has responded.
  */
 static void await_leaders(struct kafka_bus *bus, const char *name)
 {
@@ -148,11 +155,11 @@ static void note_topic(struct kafka_bus *bus, const rd_kafka_topic_result_t *res
 	const char *name = rd_kafka_topic_result_name(result);
 
 	if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-		log_line(LOG_INFO, "bus", "%s: made topic %s", bus->base.name, name);
+		log_line(LOG_INFO, "bus", "%s: created topic %s", bus->base.name, name);
 	} else if (err != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) {
-		log_line(LOG_WARN, "bus", "%s: cannot make topic %s: %s", bus->base.name, name,
+		log_line(LOG_WARN, "bus", "%s: cannot create topic %s: %s", bus->base.name, name,
 			rd_kafka_err2str(err));
-		ask_for(bus, name);
+		request_topic(bus, name);
 		return;
 	}
 	await_leaders(bus, name);
@@ -169,7 +176,7 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
-/* librdkafka's mock cluster names a controller that is not one of its brokers. */
+/* False for librdkafka's mock cluster, whose controller is not one of its brokers. */
 static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {
 	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
@@ -178,10 +185,11 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 		if (metadata->brokers[i].id == controller)
 			return true;
 	}
-	return controller < 0; /* there will be one */
+	return controller < 0; /* not known yet: there will be one */
 }
 
-/* false: not now. A cluster that refuses is left as it is. */
+/* Returns false if the request failed and should be retried. A topic that the cluster refuses to
+ * create counts as done. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
@@ -199,38 +207,40 @@ static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t c
 	return err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-static bool make_missing(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
+static bool create_missing(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {
 	rd_kafka_NewTopic_t **topics = qp_calloc(bus->channel_count, sizeof(topics[0]));
 	size_t count = list_missing(bus, metadata, topics);
-	bool made = true;
+	bool created = true;
 
 	if (count > 0 && has_controller(bus, metadata))
-		made = create(bus, topics, count);
+		created = create(bus, topics, count);
 	else if (count > 0)
 		for (size_t i = 0; i < bus->channel_count; i++)
-			ask_for(bus, bus->channels[i].name);
+			request_topic(bus, bus->channels[i].name);
 	rd_kafka_NewTopic_destroy_array(topics, count);
 	free(topics);
-	return made;
+	return created;
 }
 
-static bool make_topics(struct kafka_bus *bus)
+static bool create_topics(struct kafka_bus *bus)
 {
 	const struct rd_kafka_metadata *metadata;
-	bool made;
+	bool created;
 
 	if (rd_kafka_metadata(bus->watch.rk, 1, NULL, &metadata, PROBE_UP_TIMEOUT_MS) !=
 		RD_KAFKA_RESP_ERR_NO_ERROR)
 		return false;
-	made = make_missing(bus, metadata);
+	created = create_missing(bus, metadata);
 	rd_kafka_metadata_destroy(metadata);
-	if (made && bus->channel_count > 0)
+	if (created && bus->channel_count > 0)
 		bus->probed = rd_kafka_topic_new(bus->watch.rk, bus->channels[0].name, NULL);
-	return made;
+	return created;
 }
 
-/* Once; consumers wait for it, since one that subscribes too early looks again only after minutes.
+/*
+ * Creates the topics the first time. Consumers wait until they exist, because a consumer that
+ * subscribes too early looks for its topic again only after minutes.
  */
 static bool has_topics(struct kafka_bus *bus)
 {
@@ -239,7 +249,7 @@ static bool has_topics(struct kafka_bus *bus)
 	pthread_mutex_lock(&bus->lock);
 	has = bus->has_topics;
 	pthread_mutex_unlock(&bus->lock);
-	if (has || !make_topics(bus))
+	if (has || !create_topics(bus))
 		return has;
 	pthread_mutex_lock(&bus->lock);
 	bus->has_topics = true;
@@ -248,9 +258,9 @@ static bool has_topics(struct kafka_bus *bus)
 	return true;
 }
 
-/* ---- old clients ------------------------------------------------------------------------- */
+/* ---- retired clients --------------------------------------------------------------------- */
 
-static void bury(struct kafka_bus *bus)
+static void destroy_retired(struct kafka_bus *bus)
 {
 	struct kafka_client *client;
 
@@ -288,7 +298,7 @@ static void *watch(void *context)
 			set_up(bus, false, rd_kafka_err2str(err));
 		else if (has_topics(bus))
 			set_up(bus, true, NULL);
-		bury(bus);
+		destroy_retired(bus);
 		wait_for_news(
 			bus, atomic_load(&bus->up) ? PROBE_UP_INTERVAL_MS : PROBE_DOWN_INTERVAL_MS);
 	}
@@ -321,7 +331,7 @@ void kafka_watcher_stop(struct kafka_bus *bus)
 		rd_kafka_queue_yield(bus->news);
 		pthread_join(bus->thread, NULL);
 	}
-	bury(bus);
+	destroy_retired(bus);
 	if (bus->news)
 		rd_kafka_queue_destroy(bus->news);
 	if (bus->probed)

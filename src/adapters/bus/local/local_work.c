@@ -25,8 +25,8 @@ static void note_failure(struct local_bus *bus, int rc)
 		return;
 	sqlite_connection_explain(&bus->file.connection, rc, words);
 	log_line(LOG_ERROR, "bus",
-		"%s: the local queue is unusable: %s (code %d); publishing is refused",
-		bus->base.name, words, rc);
+		"%s: the local queue in %s is unusable: %s (code %d); every call tries it again",
+		bus->base.name, bus->file.path, words, rc);
 }
 
 static void note_success(struct local_bus *bus)
