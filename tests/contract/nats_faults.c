@@ -59,7 +59,7 @@ static void a_bus_may_start_before_its_server(void **state)
 	nats_server_stop();
 	nats_fixture_capture_log();
 	nats_fixture_open(fixture, NULL);
-	WAIT_UNTIL(captured_log_count("NATS cannot be used") > 0);
+	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	captured_log_end();
 	assert_false(fixture->bus->ops->is_up(fixture->bus));
 	nats_faults_refuse_at_once(fixture);
@@ -314,6 +314,7 @@ static void a_password_is_used_and_never_said(void **state)
 	struct nats_fixture *fixture = *state;
 	char why[256] = "";
 	struct bus *bus;
+	char down[64];
 	char url[128];
 
 	nats_fixture_close(fixture);
@@ -323,16 +324,18 @@ static void a_password_is_used_and_never_said(void **state)
 	nats_server_start();
 	nats_fixture_open(fixture, NULL);
 	snprintf(url, sizeof(url), "nats://u%%40v:pass%%3Aword@127.0.0.1:%d", nats_server_port());
+	snprintf(down, sizeof(down), "secret: NATS at 127.0.0.1:%d is unavailable",
+		nats_server_port());
 	bus = nats_bus_new("secret", url, NULL, 0);
 	assert_true(bus->ops->start(bus, why, sizeof(why)));
 	WAIT_UNTIL(bus->ops->is_up(bus));
 	WAIT_UNTIL(captured_log_count("Authentication Violation") > 0);
 	assert_false(fixture->bus->ops->is_up(fixture->bus));
 	nats_server_kill();
-	WAIT_UNTIL(captured_log_count("secret: NATS cannot be used") > 0);
+	WAIT_UNTIL(captured_log_count(down) > 0);
 	bus->ops->free(bus);
 	assert_int_equal(captured_log_count("word"), 0);
-	assert_int_equal(captured_log_count("secret: NATS cannot be used"), 1);
+	assert_int_equal(captured_log_count(down), 1);
 	assert_int_equal(captured_log_count("Authentication Violation"), 1);
 	captured_log_end();
 }
@@ -348,15 +351,15 @@ static void each_change_is_one_line(void **state)
 	for (int i = 0; i < 2; i++) {
 		nats_server_kill();
 		nats_fixture_wait_until(fixture, false);
-		WAIT_UNTIL(captured_log_count("NATS cannot be used") > i);
+		WAIT_UNTIL(captured_log_count("is unavailable") > i);
 		nap_ms(i == 0 ? 800 : 0); /* it is tried every 200 ms */
 		nats_server_start();
 		nats_fixture_wait_until(fixture, true);
 	}
-	WAIT_UNTIL(captured_log_count("NATS answers") >= 3);
-	assert_int_equal(captured_log_count("NATS answers"), 3);
+	WAIT_UNTIL(captured_log_count("is ready") >= 3);
+	assert_int_equal(captured_log_count("is ready"), 3);
 	assert_int_equal(captured_log_count("the connection has ended"), 2);
-	assert_int_equal(captured_log_count("NATS cannot be used"), 2);
+	assert_int_equal(captured_log_count("is unavailable"), 2);
 	captured_log_end();
 }
 

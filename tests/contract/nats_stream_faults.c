@@ -104,7 +104,7 @@ static void a_stream_of_an_operator_is_changed_where_needed(void **state)
 	nats_fixture_assert_fates(fixture);
 }
 
-#define UNMADE "the stream ENTITLEMENTS cannot be made"
+#define NOT_CREATED "the stream ENTITLEMENTS cannot be created"
 
 static void a_stream_that_cannot_be_made_is_said_once(void **state)
 {
@@ -116,13 +116,13 @@ static void a_stream_that_cannot_be_made_is_said_once(void **state)
 	make_stream("SQUATTER", ours, 1);
 	nats_fixture_capture_log();
 	nats_fixture_open(fixture, NULL);
-	WAIT_UNTIL(captured_log_count(UNMADE) > 0);
+	WAIT_UNTIL(captured_log_count(NOT_CREATED) > 0);
 	nap_ms(1100); /* it is tried every half second */
 	assert_false(fixture->bus->ops->is_up(fixture->bus));
-	assert_int_equal(captured_log_count(UNMADE), 1);
+	assert_int_equal(captured_log_count(NOT_CREATED), 1);
 	delete_stream("SQUATTER");
 	nats_fixture_wait_until(fixture, true);
-	assert_int_equal(captured_log_count("NATS answers"), 1);
+	assert_int_equal(captured_log_count("is ready"), 1);
 	captured_log_end();
 	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
@@ -139,7 +139,7 @@ static void a_server_without_jetstream_is_not_up(void **state)
 	nats_server_start();
 	nats_fixture_capture_log();
 	nats_fixture_open(fixture, NULL);
-	WAIT_UNTIL(captured_log_count("NATS cannot be used") > 0);
+	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	captured_log_end();
 	assert_false(fixture->bus->ops->is_up(fixture->bus));
 	nats_faults_refuse_at_once(fixture);

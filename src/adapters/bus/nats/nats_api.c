@@ -1,7 +1,7 @@
 /*
- * JetStream's requests: JSON to a subject, JSON back. By hand rather than with cnats's structures,
- * because an update has to give back what it does not change, and a server may have settings that
- * this cnats has never heard of.
+ * JetStream's requests: JSON to a subject, and JSON back. They are written by hand instead of with
+ * the structures of cnats, because an update has to repeat every setting that it does not change,
+ * and a server may have settings that this version of cnats does not know.
  */
 #include <stdio.h>
 
@@ -43,16 +43,17 @@ static void read_answer(natsMsg *letter, struct nats_answer *answer)
 		read_error(answer);
 		return;
 	}
-	snprintf(answer->words, sizeof(answer->words), "JetStream's answer cannot be read");
+	snprintf(answer->words, sizeof(answer->words), "JetStream's reply is not readable");
 	answer->error = -1;
 }
 
-void nats_api_ask(struct nats_mailbox *mailbox, const char *subject, struct slice request,
+void nats_api_call(struct nats_mailbox *mailbox, const char *subject, struct slice request,
 	const _Atomic bool *hurry, struct nats_answer *answer)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + API_TIMEOUT_NS;
 	natsMsg *letter = NULL;
-	enum nats_mail mail = nats_mailbox_ask(mailbox, subject, request, until_ns, hurry, &letter);
+	enum nats_mail mail =
+		nats_mailbox_request(mailbox, subject, request, until_ns, hurry, &letter);
 
 	memset(answer, 0, sizeof(*answer));
 	if (mail == NATS_LETTER) {
@@ -61,7 +62,7 @@ void nats_api_ask(struct nats_mailbox *mailbox, const char *subject, struct slic
 		return;
 	}
 	snprintf(answer->words, sizeof(answer->words), "JetStream %s",
-		mail == NATS_NOBODY ? "is not enabled" : "does not answer");
+		mail == NATS_NOBODY ? "is not enabled" : "does not respond");
 	answer->error = -1;
 }
 

@@ -1,10 +1,15 @@
 /*
- * Consumers. What a fetch has given and nobody has acknowledged or given back is held here and
- * given again by the next fetch, before anything newer, for as long as the server believes that we
- * have it. Then it is forgotten, because the server gives it again itself.
+ * Consumers of JetStream.
  *
- * Acknowledgements are answered by the server, each of them; ack() waits for the answers. They may
- * go over another link than the messages came by: the server knows them by their subjects.
+ * A consumer holds every message that it has fetched and neither acknowledged nor returned, and the
+ * next fetch returns those again before anything newer. It drops them after the ack-wait, because
+ * the server then delivers them again itself.
+ *
+ * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
+ * may use another link than the message came by: the server recognises it by its subject.
+ *
+ * Invariants: hand.acked <= hand.given <= hand.count; while `link` is not NULL, the mailbox, the
+ * pipe and the reports are open on it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +19,11 @@
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
 
-/* While there is no link, or no durable. */
+/* How often a fetch tries again while there is no link or no durable. */
 #define RETRY_NS (50 * NS_PER_MS)
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
-/* How long a fetch waits before it looks for reports of messages that were given up. */
+/* How often a waiting fetch looks for reports of messages that the server gave up. */
 #define REPORTS_NS NS_PER_S
 
 #define AGAIN_FIRST_NS NS_PER_S
@@ -29,16 +34,16 @@ struct nats_consumer {
 	struct nats_bus *bus;
 	const struct nats_channel *channel;
 	char *group;
-	struct arena arena; /* of the last fetch */
+	struct arena arena; /* holds the deliveries of the last fetch */
 
-	struct nats_link *link; /* NULL: none; with it, the next three are open */
+	struct nats_link *link; /* NULL while the bus is down; with it, the next three are open */
 	struct nats_mailbox mailbox;
 	struct nats_pipe pipe;
 	natsSubscription *reports;
 	struct nats_durable durable;
-	bool ready; /* the durable is there, for all we know */
+	bool ready; /* the durable existed when it was last used */
 	int64_t next_ensure_ns;
-	char said[160]; /* why it is not ready, in the last line of the log */
+	char logged_reason[160]; /* why it is not ready, as last logged */
 
 	struct nats_hand hand;
 };
@@ -67,7 +72,7 @@ static void detach(struct nats_consumer *consumer)
 	consumer->ready = false;
 }
 
-/* false: the bus is down. */
+/* Returns false if the bus is down. */
 static bool attach(struct nats_consumer *consumer)
 {
 	if (consumer->link && !atomic_load(&consumer->link->broken))
@@ -84,15 +89,19 @@ static bool attach(struct nats_consumer *consumer)
 	return consumer->link != NULL;
 }
 
-/* That the server is away is the watcher's news; and who is in a hurry has not waited for it. */
-static void say_not_ready(struct nats_consumer *consumer, const char *why)
+/*
+ * Warns only once per reason, and not if the link is broken, which the watcher logs, or if a wake
+ * has cut the attempt short.
+ */
+static void log_not_ready(struct nats_consumer *consumer, const char *why)
 {
 	bool news = !atomic_load(&consumer->link->broken) && !atomic_load(&consumer->pipe.woken) &&
-		    strcmp(consumer->said, why) != 0;
+		    strcmp(consumer->logged_reason, why) != 0;
 
-	snprintf(consumer->said, sizeof(consumer->said), "%s", why);
-	log_line(news ? LOG_WARN : LOG_DEBUG, "bus", "%s: no messages of %s for %s: %s",
-		consumer->bus->base.name, consumer->durable.stream, consumer->group, why);
+	snprintf(consumer->logged_reason, sizeof(consumer->logged_reason), "%s", why);
+	log_line(news ? LOG_WARN : LOG_DEBUG, "bus",
+		"%s: group %s cannot consume stream %s: %s; retrying", consumer->bus->base.name,
+		consumer->group, consumer->durable.stream, why);
 }
 
 static bool ensure(struct nats_consumer *consumer)
@@ -107,18 +116,18 @@ static bool ensure(struct nats_consumer *consumer)
 	consumer->ready = nats_durable_ensure(&consumer->durable, consumer->bus, &consumer->mailbox,
 		&consumer->pipe.woken, why, sizeof(why));
 	if (consumer->ready) {
-		consumer->said[0] = '\0';
+		consumer->logged_reason[0] = '\0';
 	} else {
 		consumer->next_ensure_ns = clock_steady_ns(&clock_system) + ENSURE_RETRY_NS;
-		say_not_ready(consumer, why);
+		log_not_ready(consumer, why);
 	}
 	return consumer->ready;
 }
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* Asks for what is to come. false: that cannot be done now. */
-static bool ask_for_more(struct nats_consumer *consumer, size_t max)
+/* Requests more messages. Returns false if that is not possible now. */
+static bool request_more(struct nats_consumer *consumer, size_t max)
 {
 	if (!attach(consumer) || !ensure(consumer))
 		return false;
@@ -130,13 +139,13 @@ static bool ask_for_more(struct nats_consumer *consumer, size_t max)
 	return true;
 }
 
-static void wait_for_more(struct nats_consumer *consumer, bool asked, int64_t until_ns)
+static void wait_for_more(struct nats_consumer *consumer, bool requested, int64_t until_ns)
 {
-	int64_t limit_ns = clock_steady_ns(&clock_system) + (asked ? REPORTS_NS : RETRY_NS);
+	int64_t limit_ns = clock_steady_ns(&clock_system) + (requested ? REPORTS_NS : RETRY_NS);
 
 	if (limit_ns > until_ns)
 		limit_ns = until_ns;
-	if (asked)
+	if (requested)
 		nats_pipe_wait(&consumer->pipe, limit_ns);
 	else
 		nats_pipe_nap(&consumer->pipe, limit_ns);
@@ -144,16 +153,16 @@ static void wait_for_more(struct nats_consumer *consumer, bool asked, int64_t un
 
 static void gather(struct nats_consumer *consumer, size_t max, int64_t until_ns)
 {
-	bool asked;
+	bool requested;
 
 	nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
-	asked = ask_for_more(consumer, max);
+	requested = request_more(consumer, max);
 	while (consumer->hand.count == 0 && !atomic_load(&consumer->pipe.woken) &&
 		clock_steady_ns(&clock_system) < until_ns) {
-		wait_for_more(consumer, asked, until_ns);
+		wait_for_more(consumer, requested, until_ns);
 		nats_hand_take(&consumer->hand, &consumer->durable, &consumer->pipe, max);
 		if (consumer->hand.count == 0)
-			asked = ask_for_more(consumer, max);
+			requested = request_more(consumer, max);
 	}
 }
 
@@ -195,7 +204,7 @@ static bool waits_for_ack(const struct nats_held *held)
 	return !held->given_up && !held->returned;
 }
 
-/* false: not all could be sent. */
+/* Returns false if not all acknowledgements could be sent. */
 static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 {
 	*sent = 0;
@@ -215,10 +224,10 @@ static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 }
 
 /*
- * That nobody listens means that the durable is gone, and with it what it knew of the message: the
- * next one gives it again, whatever we do.
+ * Waits for the replies. NATS_NOBODY means that the durable is gone, along with what it knew about
+ * the message. A new durable delivers the message again in any case, so that counts as a reply.
  */
-static bool hear_acks(struct nats_consumer *consumer, size_t wanted)
+static bool await_acks(struct nats_consumer *consumer, size_t wanted)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS;
 	enum nats_mail mail = NATS_LETTER;
@@ -242,7 +251,7 @@ static bool acknowledge(struct nats_consumer *consumer, size_t to)
 
 	if (!attach(consumer) || !nats_mailbox_begin(&consumer->mailbox))
 		return false;
-	if (send_acks(consumer, to, &sent) && hear_acks(consumer, sent))
+	if (send_acks(consumer, to, &sent) && await_acks(consumer, sent))
 		return true;
 	nats_mailbox_abandon(&consumer->mailbox);
 	return false;
@@ -262,9 +271,9 @@ static enum status ack(struct consumer *base, size_t count)
 	return STATUS_OK;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the port's other functions ---------------------------------------------------------- */
 
-/* Without a link, or without an answer, the server gives it again after ack-wait. */
+/* Best effort: if this gets lost, the server delivers the message again after ack-wait. */
 static void give_back(
 	struct nats_consumer *consumer, const struct nats_held *held, int64_t delay_ns)
 {
@@ -308,7 +317,7 @@ static void again(struct consumer *base)
 	}
 }
 
-/* cnats and the server have no room for the reason. */
+/* JetStream's +TERM has no place for the reason. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);
@@ -323,7 +332,7 @@ static void wake(struct consumer *base)
 	nats_pipe_wake(&consumer_of(base)->pipe);
 }
 
-/* What arrives until the pipe is closed goes to the other members at once. */
+/* Returns everything without a delay, so that the other members get it immediately. */
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);

@@ -1,4 +1,5 @@
-/* What the files of this adapter share that have to do with consumers; see nats_internal.h. */
+/* Declarations shared by the files of this adapter that implement consumers; see nats_internal.h.
+ */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_CONSUMING_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_CONSUMING_H
 
@@ -12,58 +13,71 @@ struct nats_arrival {
 };
 
 /*
- * Filled by a thread of the library, emptied by the consumer's. Lives as long as the consumer; open
- * while there is a link.
+ * The messages that the server has sent to one consumer. A thread of cnats fills it, the consumer's
+ * thread empties it. It lives as long as the consumer and is open while the consumer has a link.
  */
 struct nats_pipe {
-	struct nats_link *link; /* NULL: closed. The consumer's, like the next two */
+	/* Used only by the consumer's thread. */
+	struct nats_link *link; /* NULL while the pipe is closed */
 	natsSubscription *messages;
 	char inbox[NATS_INBOX_SIZE];
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
-	_Atomic bool woken; /* written with the lock */
-	bool running;       /* the handler may still run */
+	_Atomic bool woken; /* written with the lock held */
+	bool running;       /* the handler may still be called */
 
 	struct nats_arrival *arrivals;
 	size_t arrival_size;
 	size_t arrival_count;
 
-	/* The one request that is under way. */
+	/* The current request. There is never more than one. */
 	uint64_t request;      /* its number */
 	size_t wanted;         /* messages it may still bring; 0: it is over */
 	size_t brought;        /* messages it has brought */
-	int64_t expires_ns;    /* it is over then, whatever was heard */
-	int64_t not_before_ns; /* of the next */
-	bool missing;          /* the server does not know the consumer */
+	int64_t expires_ns;    /* it is over then, even if the server did not say so */
+	int64_t not_before_ns; /* when the next request may be sent */
+	bool missing;          /* the server does not know the durable */
 };
 
 void nats_pipe_init(struct nats_pipe *pipe);
-void nats_pipe_destroy(struct nats_pipe *pipe); /* closed, and without arrivals */
 
+/* The pipe must be closed and empty. */
+void nats_pipe_destroy(struct nats_pipe *pipe);
+
+/* Subscribes on the link, which the caller keeps holding. Returns false if the link is broken. */
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
-/* What is on its way to us still arrives, if the link is not broken. No handler runs after. */
-void nats_pipe_close(struct nats_pipe *pipe); /* also when it is closed */
+/*
+ * Blocks until the messages that the server has sent are in the pipe, unless the link is broken,
+ * and the handler will not be called again. Does nothing if the pipe is closed.
+ */
+void nats_pipe_close(struct nats_pipe *pipe);
 
-/* Asks for up to `max` messages, unless a request is under way. */
+/* Requests up to `max` messages, unless a request is still open. */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
-/* Until there is something to do: messages, and the end of the request that brought them; a request
- * that is due; woken; the link broken; the consumer missing. At the latest `until_ns`. */
+/*
+ * Waits until there is something to do: a request has ended with messages, or they have waited long
+ * enough for the rest; the next request is due; the pipe is woken; the link is broken; the durable
+ * is missing; or it is steady time `until_ns`.
+ */
 void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 
-/* Until it is woken, whatever comes; at the latest `until_ns`. */
+/* Waits until the pipe is woken, whatever arrives, or steady time `until_ns`. */
 void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns);
 
-/* Any thread. Those that wait now return, and those that begin to, until it is calmed. */
+/*
+ * nats_pipe_wake() ends the current wait and all later ones until nats_pipe_calm(). Any thread,
+ * never blocks.
+ */
 void nats_pipe_wake(struct nats_pipe *pipe);
 void nats_pipe_calm(struct nats_pipe *pipe);
 
-/* Moves arrivals out, oldest first; the caller destroys them. */
+/* Moves arrivals out of the pipe, oldest first, and returns how many. The caller destroys them. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
-/* Whether the consumer was missing when it was last asked for messages. */
+/* Returns and clears `missing`. */
 bool nats_pipe_take_missing(struct nats_pipe *pipe);
 
 /* ---- durables ---------------------------------------------------------------------------- */
@@ -72,26 +86,31 @@ bool nats_pipe_take_missing(struct nats_pipe *pipe);
 struct nats_durable {
 	const char *stream;
 	const char *name;
-	const char *subject; /* the one that the group wants; NULL: all */
+	const char *subject; /* the single one that the group wants; NULL means all */
 	int64_t ack_wait_ns;
 	int64_t max_deliver; /* 0 or less: no limit */
 };
 
-/* Makes it where it is missing, and tells what it is like. false: not now, `why`. */
+/*
+ * Creates the durable if it is missing, and reads its settings into `durable`. Returns false and
+ * writes `why` if that does not work now. See nats_mailbox_request() for `hurry`.
+ */
 QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
-/* A subscription to the server's reports of messages that it has given up; each comes to one member
- * of the group. NULL: the link is broken. */
+/*
+ * Subscribes to the server's reports of messages that it has given up. Each report goes to one
+ * member of the group. Returns NULL if the link is broken.
+ */
 QP_MUST_CHECK natsSubscription *nats_durable_listen(
 	const struct nats_durable *durable, struct nats_link *link);
 
-/* The sequence in the next report, without waiting. 0: there is none. */
+/* Returns the sequence in the next report, or 0 if there is no report. Never blocks. */
 uint64_t nats_durable_given_up(natsSubscription *reports);
 
 enum nats_found { NATS_FOUND, NATS_GONE, NATS_NOT_NOW };
 
-/* Reads a message from the stream; the caller destroys it. */
+/* Reads a message from the stream, which takes a round trip. The caller destroys it. */
 QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durable,
 	struct nats_link *link, uint64_t sequence, natsMsg **message);
 
@@ -100,45 +119,48 @@ QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durab
 struct nats_held {
 	natsMsg *message;
 	uint64_t sequence;   /* in the stream */
-	uint64_t deliveries; /* so often it was given by the server, or, given up, by us */
+	uint64_t deliveries; /* by the server; by this consumer if the server gave it up */
 	int64_t arrived_ns;
-	bool given_up; /* read from the stream: the server does not wait for it */
+	bool given_up; /* read from the stream: the server expects no acknowledgement */
 	bool poison;
-	bool returned; /* given back */
+	bool returned; /* again() has returned it */
 };
 
-/* To be read from the stream. */
+/* A message that the server gave up and that has to be read from the stream. */
 struct nats_late {
 	uint64_t sequence;
 	uint64_t deliveries;
 	int64_t due_ns;
 };
 
-/* What a consumer has in hand. Of one thread. Zeroed: empty. */
+/* The messages that a consumer holds. Used by one thread. All zero is an empty hand. */
 struct nats_hand {
-	struct nats_held *held; /* in the order in which they came */
+	struct nats_held *held; /* in order of arrival */
 	size_t size;
 	size_t count;
-	size_t given; /* so many of them by the last fetch */
-	size_t acked; /* so many of those are acknowledged */
+	size_t given; /* how many of them the last fetch returned */
+	size_t acked; /* how many of those are acknowledged */
 
 	struct nats_late *late;
 	size_t late_size;
 	size_t late_count;
 };
 
-/* Drops what was settled, and what the server gives again itself. */
+/* Drops settled messages, and those that the server delivers again itself. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
-/* Moves what has arrived into it, until it has `max`. */
+/* Moves messages from the pipe into the hand, until it holds `max`. */
 void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_pipe *pipe, size_t max);
 
-/* Reads what the server has given up, until it has `max`. Blocks for a round trip each. */
+/*
+ * Reads messages that the server has given up, until the hand holds `max`. Blocks for one round
+ * trip per message.
+ */
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, natsSubscription *reports, size_t max);
 
-/* Something given up that could not be used is to be read again at `due_ns`. */
+/* Has a message that the server gave up read from the stream at steady time `due_ns`. */
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns);
 

@@ -1,13 +1,13 @@
-/* The server's side of a consumer: made where it is missing, and what the server has given up. */
+/* The server's side of a consumer: creating it, and reading messages that the server gave up. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* In the hands of all members together; the members ask for far fewer at a time. */
+/* How many messages all members together may hold; they request far fewer at a time. */
 #define MAX_ACK_PENDING 4096
 
-/* Reports that may wait to be read; more are dropped by the library. */
+/* How many reports may wait to be read; cnats drops any more. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 
@@ -15,19 +15,20 @@
 
 #define SUBJECT_SIZE (2 * NATS_NAME_SIZE + 80)
 
-static void ask(struct nats_mailbox *mailbox, const char *verb, const struct nats_durable *durable,
-	const char *request, const _Atomic bool *hurry, struct nats_answer *answer)
+static void call_api(struct nats_mailbox *mailbox, const char *verb,
+	const struct nats_durable *durable, const char *request, const _Atomic bool *hurry,
+	struct nats_answer *answer)
 {
 	char subject[SUBJECT_SIZE];
 
 	snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.%s.%s.%s", verb, durable->stream,
 		durable->name);
-	nats_api_ask(mailbox, subject, slice_of(request), hurry, answer);
+	nats_api_call(mailbox, subject, slice_of(request), hurry, answer);
 }
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- creating ---------------------------------------------------------------------------- */
 
-static void make(const struct nats_durable *durable, struct nats_bus *bus,
+static void create(const struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, struct nats_answer *answer)
 {
 	char request[4 * NATS_NAME_SIZE + 320];
@@ -41,13 +42,13 @@ static void make(const struct nats_durable *durable, struct nats_bus *bus,
 		(long long)bus->url.max_deliver, MAX_ACK_PENDING,
 		filtered ? ",\"filter_subject\":\"" : "", filtered ? durable->subject : "",
 		filtered ? "\"" : "");
-	ask(mailbox, "DURABLE.CREATE", durable, request, hurry, answer);
+	call_api(mailbox, "DURABLE.CREATE", durable, request, hurry, answer);
 	if (answer->error == 0)
-		log_line(LOG_INFO, "bus", "%s: made durable %s of stream %s", bus->base.name,
-			durable->name, durable->stream);
+		log_line(LOG_INFO, "bus", "%s: created durable consumer %s of stream %s",
+			bus->base.name, durable->name, durable->stream);
 }
 
-/* false: it is of another kind, and not ours. */
+/* Returns false if the durable is of another kind and therefore not ours. */
 static bool note_config(struct nats_durable *durable, const json_t *config)
 {
 	if (*nats_json_text(config, "deliver_subject") ||
@@ -64,23 +65,25 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_answer answer;
 	bool ready;
 
-	ask(mailbox, "INFO", durable, "", hurry, &answer);
+	call_api(mailbox, "INFO", durable, "", hurry, &answer);
 	if (answer.error == JSConsumerNotFoundErr) {
 		nats_answer_release(&answer);
-		make(durable, bus, mailbox, hurry, &answer);
+		create(durable, bus, mailbox, hurry, &answer);
 	}
 	if (answer.error == JSStreamNotFoundErr)
-		atomic_store(&bus->look_soon, true);
+		atomic_store(&bus->check_soon, true);
 	ready = answer.error == 0 && note_config(durable, json_object_get(answer.body, "config"));
 	if (answer.error != 0)
 		snprintf(why, size, "%s", answer.words);
 	else if (!ready)
-		snprintf(why, size, "it exists, and is not a pull consumer with explicit acks");
+		snprintf(why, size,
+			"a consumer of that name exists and is not a pull consumer with explicit "
+			"acks");
 	nats_answer_release(&answer);
 	return ready;
 }
 
-/* ---- what was given up ------------------------------------------------------------------- */
+/* ---- messages that the server gave up ---------------------------------------------------- */
 
 natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct nats_link *link)
 {
@@ -95,7 +98,7 @@ natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct
 	return reports;
 }
 
-/* 0: it cannot be read. */
+/* Returns 0 if the report is not readable. */
 static uint64_t sequence_in(natsMsg *report)
 {
 	char why[JSON_WHY_SIZE];
@@ -119,7 +122,7 @@ uint64_t nats_durable_given_up(natsSubscription *reports)
 	return sequence;
 }
 
-/* The one call of cnats's JetStream: it decodes what comes in JSON. */
+/* The only use of cnats's JetStream functions: js_GetMsg() decodes the message from JSON. */
 enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_link *link,
 	uint64_t sequence, natsMsg **message)
 {

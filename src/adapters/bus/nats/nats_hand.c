@@ -1,6 +1,10 @@
 /*
- * What a consumer has in hand: messages as they arrived, and messages that the server has given up,
- * which are read from the stream.
+ * The messages that a consumer holds: those that arrived in its pipe, and those that the server
+ * gave up, which are read from the stream.
+ *
+ * Deliveries point into held messages, so a settled message stays until the next fetch. A message
+ * from the pipe is dropped after the ack-wait, because the server then delivers it again; one that
+ * the server gave up is kept until it is settled, because nobody else has it.
  */
 #include <stdlib.h>
 
@@ -8,7 +12,7 @@
 
 #define TAKE_MAX 64
 
-/* Before something given up that could not be read is tried again. */
+/* How long to wait before reading a message again that could not be read. */
 #define READ_RETRY_NS NS_PER_S
 
 static void hold(struct nats_hand *hand, const struct nats_held *one)
@@ -26,13 +30,12 @@ static void hold(struct nats_hand *hand, const struct nats_held *one)
 	hand->held[hand->count++] = *one;
 }
 
-/* The server has given it to somebody else by now, or is about to. */
+/* Whether the server has delivered the message to another member by now, or is about to. */
 static bool is_stale(const struct nats_durable *durable, int64_t arrived_ns, int64_t now_ns)
 {
 	return now_ns - arrived_ns >= durable->ack_wait_ns;
 }
 
-/* What was settled stays until the next fetch, because deliveries point into it. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -52,7 +55,7 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 	hand->given = 0;
 }
 
-/* Takes the message. */
+/* Takes ownership of the message. */
 static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	const struct nats_arrival *arrival)
 {
@@ -93,7 +96,7 @@ void nats_hand_release(struct nats_hand *hand)
 	free(hand->late);
 }
 
-/* ---- what the server has given up -------------------------------------------------------- */
+/* ---- messages that the server gave up ---------------------------------------------------- */
 
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns)
@@ -111,7 +114,7 @@ void nats_hand_read_later(
 	hand->late[hand->late_count++] = (struct nats_late){sequence, deliveries, due_ns};
 }
 
-/* false: it could not be read now. One that is no longer in the stream is passed over. */
+/* Returns false if the message cannot be read now. Skips one that is no longer in the stream. */
 static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, const struct nats_late *late)
 {
@@ -124,7 +127,7 @@ static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	return found != NATS_NOT_NOW;
 }
 
-/* Those that are due, as long as there is room for them. */
+/* Reads the messages that are due, as long as there is room for them. */
 static void read_due(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, size_t max)
 {

@@ -1,34 +1,35 @@
 /*
- * What the files of this adapter share. The types and codes of nats.h go no further than this
+ * Declarations shared by the files of this adapter. The types and codes of nats.h do not leave this
  * folder.
  *
- *   url        what the user wrote
- *   subject    names of streams, and which subjects belong to which
- *   link       one connection, until it ends; writing on it
- *   mailbox    where answers to what one thread has sent arrive
- *   api        JetStream's requests and answers in JSON
- *   streams    makes and changes streams
- *   watcher    the thread that connects, prepares the streams, and knows whether the server answers
- *   message    the port's messages as messages of NATS, and back
+ *   url        parses the user's URL
+ *   subject    the names of streams, and which subjects belong to which stream
+ *   link       one connection from its start to its end, and writing on it
+ *   mailbox    receives the replies to what one thread has sent
+ *   api        JetStream's requests and replies in JSON
+ *   streams    creates and changes streams
+ *   watcher    a thread that connects, prepares the streams, and knows whether the server responds
+ *   message    converts the port's messages to messages of NATS and back
  *   producer   publishes
  *
  * and, in nats_consuming.h:
  *
- *   pipe       what the server sends to one consumer, and the thread that takes it from the library
- *   durable    makes the server's side of a consumer, reads what it has given up
- *   hand       what a consumer has taken and not settled
+ *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
+ *   durable    creates the server's side of a consumer, reads messages that the server gave up
+ *   hand       the messages that a consumer holds and has not settled
  *   consumer, bus: the port's functions
  *
- * cnats's own reconnecting, its JetStream publishing and its Fetch are not used:
+ * The adapter does not use the reconnecting, the JetStream publishing or the Fetch of cnats:
  *
- * - While it reconnects, it keeps what is published, and sends it later (at least one message,
- *   whatever size of buffer is asked for). Here a connection that ends is over, and another begins.
- * - A write that times out leaves half a message on a connection that cnats goes on using; what is
- *   written next becomes the rest of it. Here it is closed at once, see nats_link_send().
- * - Fetch cannot be woken, and waits until it has as many as were asked for. The server itself can
- *   do better, see nats_pipe_request().
- * - Acknowledgements of js_PublishAsync() come in a thread of the library, whenever they come. Here
- *   they come to a mailbox, which is read by the thread that waits for them; see nats_producer.c.
+ * - While cnats reconnects, it keeps what is published and sends it later (at least one message,
+ *   even with a buffer of size 0). Here a connection that ends is replaced by a new one.
+ * - A write that times out leaves half a message on a connection that cnats continues to use; the
+ *   next write then becomes the rest of that message. Here the connection is closed at once, see
+ *   nats_link_send().
+ * - Fetch cannot be woken, and waits until it has as many messages as were requested. The server
+ *   itself can do better, see nats_pipe_request().
+ * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time.
+ *   Here they arrive in a mailbox, which the waiting thread reads; see nats_producer.c.
  */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_INTERNAL_H
@@ -54,8 +55,9 @@ struct nats_bus;
 struct nats_url {
 	const char *servers[NATS_SERVERS_MAX]; /* nats://host:port, without secrets */
 	int server_count;
+	const char *shown; /* the servers as the user wrote them, without secrets, for the log */
 	bool secure;
-	const char *user; /* NULL: none */
+	const char *user; /* NULL if there is none, like the strings that follow */
 	const char *password;
 	const char *token;
 	const char *creds;
@@ -67,7 +69,10 @@ struct nats_url {
 	int64_t replicas;
 };
 
-/* false: `why` says what is wrong with it, without any value. The strings are in `arena`. */
+/*
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
+ * what is wrong without repeating any value, which may be a secret.
+ */
 QP_MUST_CHECK bool nats_url_parse(
 	const char *text, struct arena *arena, struct nats_url *url, char *why, size_t size);
 
@@ -76,99 +81,118 @@ QP_MUST_CHECK bool nats_url_parse(
 #define NATS_NAME_SIZE 128
 #define NATS_SUBJECTS_MAX 16
 
-/* A channel, as JetStream has it. */
+/* A channel and its JetStream stream. */
 struct nats_channel {
 	const char *name;
 	char stream[NATS_NAME_SIZE];
-	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into what the program has named */
+	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into the declared channel */
 	size_t subject_count;
-	bool refused; /* the watcher's: the server does not let us change it, and we have said so */
+	bool refused; /* the watcher's: logged that the server refuses to change the stream */
 };
 
-/* false: `why` says what is wrong with the names. */
+/* Returns false and writes `why` if a name of the channel cannot be used with JetStream. */
 QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
 
-/* What a stream, a durable or a token may be called: letters, digits, - and _. */
+/* Whether a stream or durable may have this name: letters, digits, - and _. */
 bool nats_name_is_valid(struct slice name);
 
-/* Can be published to: no empty tokens, no wildcards, nothing that ends a line of the protocol. */
+/*
+ * Whether messages can be published to the subject: it has no empty tokens, no wildcards, and no
+ * characters that would end a line of the protocol.
+ */
 bool nats_subject_is_plain(struct slice subject);
 
-/* Whether `pattern` has all subjects that `subject` has, which may have wildcards itself. */
+/* Whether `pattern` matches everything that `subject`, which may have wildcards too, matches. */
 bool nats_subject_covers(struct slice pattern, struct slice subject);
 
 /* ---- links ------------------------------------------------------------------------------- */
 
 /*
- * One connection. It is used from when the watcher has made it until it is broken, by any thread
- * that holds it, and freed when nobody does.
+ * One connection. Any thread that holds the link may use it, from when the watcher has opened it
+ * until it breaks. The last holder that releases it frees it.
  */
 struct nats_link {
 	struct nats_bus *bus;
 	natsConnection *connection;
 	int64_t payload_max;
 	_Atomic bool broken;
-	sem_t closed;            /* posted by cnats once nothing reads any more */
-	pthread_mutex_t writing; /* held for one message, at most for as long as a write may take */
+	sem_t closed;            /* posted by cnats once it no longer reads from the connection */
+	pthread_mutex_t writing; /* held while one message is written, bounded by a timeout */
 
-	/* Ended and not destroyed yet; with `writing`. */
+	/* Subscriptions that have ended and are not destroyed yet. Guarded by `writing`. */
 	natsSubscription **retired;
 	size_t retired_count;
 	size_t retired_size;
 
-	size_t holders; /* under the bus's lock */
+	size_t holders; /* guarded by the bus's lock */
 };
 
-/* false: no connection can ever be made with this, `why`. */
+/* Returns false and writes `why` if no connection can ever work with these options. */
 QP_MUST_CHECK bool nats_link_check(const struct nats_url *url, char *why, size_t size);
 
 /* Why a bus is down. */
 enum nats_trouble {
-	NATS_AWAY,    /* the server does not answer; the words differ from try to try */
-	NATS_REFUSED, /* it does, and will not have us */
+	NATS_AWAY,    /* the server does not respond; the reason may differ at each attempt */
+	NATS_REFUSED, /* the server responds and refuses us */
 };
 
-/* Connects; the caller holds it. NULL: `trouble` and `why`. */
+/* Connects. The caller holds the link. Returns NULL and sets `trouble` and `why` on failure. */
 QP_MUST_CHECK struct nats_link *nats_link_open(
 	struct nats_bus *bus, enum nats_trouble *trouble, char *why, size_t size);
 
-/* The bus's link, held for the caller. NULL: the bus is not up. */
+/* Returns the bus's link, held for the caller, or NULL if the bus is not up. Any thread. */
 struct nats_link *nats_link_hold(struct nats_bus *bus);
 
-/* The last to release it waits until cnats reads no more; so never in a callback of cnats. */
+/*
+ * Releases the link. The last holder waits until cnats no longer reads from the connection, so
+ * never call it in a callback of cnats.
+ */
 void nats_link_release(struct nats_link *link);
 
-/* Ends it for all who use it; subscriptions end, waiting calls return. Any thread, more than once.
+/*
+ * Ends the connection for all its users: subscriptions end and waiting calls return. Any thread;
+ * may be called more than once.
  */
 void nats_link_break(struct nats_link *link);
 
 enum nats_sent {
-	NATS_SENT,   /* it is on its way */
-	NATS_UNSENT, /* nothing was written, and the link is as it was or was broken before */
-	NATS_BROKEN, /* some of it may have been written; the link is broken now */
+	NATS_SENT,   /* it was written to the socket */
+	NATS_UNSENT, /* nothing was written; the link is unchanged, or was broken before */
+	NATS_BROKEN, /* part of it may have been written; the link is broken now */
 };
 
+/* Writes a message. Blocks for a write, which is bounded by a timeout. Any thread. */
 QP_MUST_CHECK enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message);
 
-/* The same for a few bytes. `reply` may be NULL. */
+/* The same for a subject and a few bytes. `reply`, the address for a reply, may be NULL. */
 QP_MUST_CHECK enum nats_sent nats_link_post(
 	struct nats_link *link, const char *subject, const char *reply, struct slice data);
 
-/* Subscribes, with a thread of the library that runs `handler`. NULL: the link is broken now. */
+/*
+ * Subscribes; a thread of cnats calls `handler` for each message. Returns NULL after a failure,
+ * which breaks the link.
+ */
 QP_MUST_CHECK natsSubscription *nats_link_subscribe(
 	struct nats_link *link, const char *subject, natsMsgHandler handler, void *context);
 
-/* The same for a thread that calls natsSubscription_NextMsg(). `queue`: the group with which it
- * shares, or NULL. */
+/*
+ * The same for a thread that calls natsSubscription_NextMsg(). `queue` is the queue group with
+ * which the subscription shares its messages, or NULL.
+ */
 QP_MUST_CHECK natsSubscription *nats_link_listen(
 	struct nats_link *link, const char *subject, const char *queue);
 
-/* Ends it; the link destroys it later. A handler may still run: see
- * natsSubscription_SetOnCompleteCB(). */
+/*
+ * Ends the subscription, which the link destroys later. A handler may still be running; see
+ * natsSubscription_SetOnCompleteCB().
+ */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription);
 
-/* Whether the server answers; destroys the subscriptions that had ended before. The watcher's. */
+/*
+ * Checks that the server responds, and if so destroys the subscriptions that had ended before.
+ * Called only by the watcher.
+ */
 QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_ms);
 
 /* ---- mailboxes --------------------------------------------------------------------------- */
@@ -177,88 +201,111 @@ QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_
 #define NATS_ADDRESS_SIZE (NATS_INBOX_SIZE + 48)
 
 /*
- * Of one thread, on one link. Letters are told apart by round and number; those of earlier rounds
- * are thrown away when they come, so whoever stops waiting says so and is done.
+ * Receives replies, here called letters, for one thread on one link. The address of a letter
+ * contains a round and a number within the round. Letters of earlier rounds are dropped when they
+ * arrive, so a thread that stops waiting has nothing to clean up.
  */
 struct nats_mailbox {
-	struct nats_link *link; /* NULL: closed */
+	struct nats_link *link; /* NULL while the mailbox is closed */
 	natsSubscription *subscription;
 	char inbox[NATS_INBOX_SIZE];
 	uint64_t round;
-	bool stale; /* something of this round may still come */
+	bool stale; /* letters of this round may still arrive */
 };
 
+/* Opens a closed mailbox. Returns false if the link is broken. The caller keeps holding the link.
+ */
 QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link);
-void nats_mailbox_close(struct nats_mailbox *mailbox); /* also when it is closed */
 
-/* Another round. false: the link is broken. */
+/* Does nothing if the mailbox is closed. */
+void nats_mailbox_close(struct nats_mailbox *mailbox);
+
+/* Begins a new round. Returns false if the link is broken. */
 QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
+
+/* Writes the address for the reply with this number in the current round. */
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
-/* Not all that was asked in this round has been answered, and nobody waits any more. */
+/* Stops waiting in this round although replies are missing. */
 void nats_mailbox_abandon(struct nats_mailbox *mailbox);
 
 enum nats_mail {
-	NATS_LETTER,  /* which the caller destroys, and its number */
-	NATS_NOBODY,  /* one of those that were asked does not exist; cnats does not tell which */
-	NATS_NOTHING, /* until `until_ns`, or the link is broken */
+	NATS_LETTER,  /* a letter, which the caller destroys, and its number */
+	NATS_NOBODY,  /* some request had no receiver; cnats does not say which */
+	NATS_NOTHING, /* no letter until `until_ns`, or the link is broken */
 };
 
-/* The next of this round. */
+/* Waits for the next letter of this round, until steady time `until_ns`. */
 QP_MUST_CHECK enum nats_mail nats_mailbox_next(
 	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
-/* Sends a request and waits for its answer. `hurry` may be NULL; once it is true, the answer is
- * waited for a tenth of a second only. */
-QP_MUST_CHECK enum nats_mail nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject,
+/*
+ * Sends a request in a round of its own and waits for its reply. `hurry` may be NULL; once it is
+ * true, the wait ends within a tenth of a second.
+ */
+QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, const char *subject,
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
 
-/* "503", "408", … of a message that is only a status; else "". Valid as long as the message. */
+/*
+ * The status "503", "408", … of a message that is only a status, and its description; "" for other
+ * messages. Valid as long as the message.
+ */
 const char *nats_status_of(natsMsg *message);
 const char *nats_status_words(natsMsg *message);
 
 /* ---- JetStream's API --------------------------------------------------------------------- */
 
 struct nats_answer {
-	json_t *body;    /* NULL: none that could be read */
-	int64_t error;   /* 0: it was done; -1: no answer; else JetStream's code (jsErrCode) */
-	char words[160]; /* of the error */
+	json_t *body;    /* NULL if there was no readable reply */
+	int64_t error;   /* 0: success; -1: no usable reply; otherwise JetStream's jsErrCode */
+	char words[160]; /* describe the error */
 };
 
-/* Asks "$JS.API.<verb>.<stream>[.<name>]". Always fills `answer`, which is to be released. */
-void nats_api_ask(struct nats_mailbox *mailbox, const char *subject, struct slice request,
+/*
+ * Sends a request to "$JS.API.<verb>.<stream>[.<name>]" and waits for the reply. Always fills
+ * `answer`, which the caller releases. See nats_mailbox_request() for `hurry`.
+ */
+void nats_api_call(struct nats_mailbox *mailbox, const char *subject, struct slice request,
 	const _Atomic bool *hurry, struct nats_answer *answer);
 void nats_answer_release(struct nats_answer *answer);
 
-/* Numbers and texts of an object; 0 and "" where there are none. */
+/* Return a member of an object, or 0 and "" if it has no such member. */
 int64_t nats_json_int(const json_t *object, const char *name);
 const char *nats_json_text(const json_t *object, const char *name);
 
 /* ---- streams ----------------------------------------------------------------------------- */
 
-/* Makes and changes what is needed. false: `why`. */
+/*
+ * Creates the streams of all channels, or changes existing ones where needed. Called only by the
+ * watcher. Returns false and writes `why` on failure.
+ */
 QP_MUST_CHECK bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size);
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* What `message` becomes, to be destroyed; `scratch` may be reset after. NULL: it cannot be sent.
+/*
+ * Converts `message` for NATS. The caller destroys the result and may reset `scratch` afterwards.
+ * Returns NULL if the message cannot be sent.
  */
-QP_MUST_CHECK natsMsg *nats_message_make(const struct nats_channel *channel,
+QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	const struct bus_message *message, const char *reply, int64_t payload_max,
 	struct arena *scratch);
 
-/* Fills everything but position, handle and is_exhausted, with pointers into `message` and `arena`.
+/*
+ * Fills everything but position, handle and is_exhausted with pointers into `message` and `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* What the subject for acknowledging tells of a delivery. false: it is none. */
+/* What the subject for acknowledgements says about a delivery. */
 struct nats_metadata {
 	uint64_t sequence;   /* in the stream */
-	uint64_t deliveries; /* this one included */
+	uint64_t deliveries; /* including this one */
 };
+
+/* Returns false if `reply` is no such subject. */
 QP_MUST_CHECK bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -269,41 +316,45 @@ struct nats_bus {
 	const struct bus_channel *declared;
 	struct nats_channel *channels;
 	size_t channel_count;
-	struct arena arena; /* what the url says */
+	struct arena arena; /* holds the strings of `url` */
 	struct nats_url url;
 
-	/* The watcher's own. */
+	/* Used only by the watcher. */
 	pthread_t thread;
 	bool running;
-	bool said_up;
-	enum nats_trouble said_trouble;
-	char said[256]; /* why it is down, in the last line of the log; "" before the first */
+	bool logged_up; /* the last log line said that the bus is up */
+	enum nats_trouble logged_trouble;
+	char logged_reason[256]; /* of the last log line about an outage; "" while it is up */
 
-	_Atomic bool up;        /* there is a link, and the streams are there */
-	_Atomic bool look_soon; /* somebody misses a stream */
+	_Atomic bool up;         /* there is a link, and the streams exist */
+	_Atomic bool check_soon; /* a producer or consumer has found a stream missing */
 	_Atomic bool stopping;
 
-	pthread_mutex_t lock;   /* guards what follows; never held while something waits */
-	struct nats_link *link; /* NULL: none that is prepared */
-	size_t users;           /* producers and consumers that are open */
+	pthread_mutex_t lock;   /* guards what follows; never held across a blocking call */
+	struct nats_link *link; /* NULL unless its streams are prepared */
+	size_t users;           /* open producers and consumers */
 };
 
 /* Checked downcast. */
 struct nats_bus *nats_bus_of(struct bus *base);
 
-/* NULL: not one the program has named. */
+/* Returns NULL if the channel was not declared. */
 struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name);
 
-/* The one subject that a group wants; NULL: all. */
+/* Returns the single subject that the group wants, or NULL if it wants all. */
 const char *nats_bus_group_subject(
 	const struct nats_bus *bus, const char *channel, const char *group);
 
+/* Count a producer or consumer as open, and as closed. Any thread. */
 void nats_bus_enter(struct nats_bus *bus);
 void nats_bus_leave(struct nats_bus *bus);
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 
+/* Starts the thread. Returns false and writes `why` on failure. */
 QP_MUST_CHECK bool nats_watcher_start(struct nats_bus *bus, char *why, size_t size);
+
+/* Breaks the link, so that nothing waits for a server that hangs, and waits for the thread. */
 void nats_watcher_stop(struct nats_bus *bus);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

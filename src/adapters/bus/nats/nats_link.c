@@ -1,16 +1,16 @@
 /*
- * One connection, from connect to its end; the watcher makes the next.
+ * One connection, from its start to its end. When it ends, the watcher opens another.
  *
- * Everything is written in the caller's thread (SendAsap), so that a write that fails is noticed by
- * whoever wrote, and under `writing`, so that the connection is closed before anybody can write
- * behind half a message: the server would take what comes next for the rest of it.
+ * Writes happen on the caller's thread (SendAsap), so that the caller notices a failed write. They
+ * happen under `writing`, so that after a failure the connection is closed before any other thread
+ * can write after half a message: the server would read the next bytes as the rest of it.
  *
- * A subscription is not destroyed where it ends. The thread of cnats 3.4 that reads looks one up,
- * lets go of the lock, and only then locks the subscription: one that is destroyed in between is
- * used after it was freed. So they are kept until that thread is past whatever it had looked up:
- * until it has heard the answer to a ping, or has ended. (nats-io/nats.c, issue 637, mended
- * after 3.5. What cnats subscribes to itself, for js_GetMsg(), it still releases too early where a
- * connection is closed while such an answer comes.)
+ * A subscription is not destroyed when it ends. The reading thread of cnats 3.4 looks up a
+ * subscription, releases the lock, and only then locks the subscription; if that is destroyed in
+ * between, cnats uses freed memory. So ended subscriptions are kept until that thread is certainly
+ * past such a look-up: until it has processed the reply to a ping, or has ended. (nats-io/nats.c,
+ * issue 637, fixed after 3.5. The subscriptions of js_GetMsg() belong to cnats, which still
+ * releases them too early if a connection is closed while the reply arrives.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,26 +21,28 @@
 
 #define CONNECT_TIMEOUT_MS 2000
 
-/* How long one write may wait for a server that reads nothing: what publish() may be late by. */
+/* How long a write waits for a server that does not read; publish() may be late by this much. */
 #define WRITE_TIMEOUT_MS 400
 
-/* The watcher looks more often; this is for the time in which it prepares streams. */
+/* The watcher pings more often; this one covers the time while it prepares streams. */
 #define PING_INTERVAL_MS 5000
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-/* Without a handler, cnats writes to standard error. The texts are about subscriptions and the
- * server's complaints, which reach those concerned in other ways. */
+/*
+ * Without a handler cnats would write to standard error. The errors are about subscriptions and
+ * messages from the server, which reach the adapter in other ways too.
+ */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
 {
 	(void)connection;
 	(void)subscription;
 	(void)context;
-	log_line(LOG_DEBUG, "bus", "cnats: %s", natsStatus_GetText(status));
+	log_line(LOG_DEBUG, "bus", "cnats reports: %s", natsStatus_GetText(status));
 }
 
-/* The thread that reads has ended, or ends itself and looks at no subscription any more. */
+/* From here on the reading thread no longer touches any subscription. */
 static void on_closed(natsConnection *connection, void *context)
 {
 	struct nats_link *link = context;
@@ -71,7 +73,7 @@ static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url
 	return status;
 }
 
-/* NULL: done; else what could not be. */
+/* Returns NULL on success, otherwise the name of what cnats did not accept. */
 static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 {
 	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)
@@ -92,7 +94,7 @@ static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 	return NULL;
 }
 
-static natsOptions *make_options(const struct nats_url *url, char *why, size_t size)
+static natsOptions *new_options(const struct nats_url *url, char *why, size_t size)
 {
 	natsOptions *options = NULL;
 	natsStatus status = natsOptions_Create(&options);
@@ -108,13 +110,13 @@ static natsOptions *make_options(const struct nats_url *url, char *why, size_t s
 	if (bad)
 		snprintf(why, size, "NATS cannot be used with this URL: %s cannot be read", bad);
 	else
-		snprintf(why, size, "cnats cannot be used: %s", natsStatus_GetText(status));
+		snprintf(why, size, "cnats refuses its options: %s", natsStatus_GetText(status));
 	return NULL;
 }
 
 bool nats_link_check(const struct nats_url *url, char *why, size_t size)
 {
-	natsOptions *options = make_options(url, why, size);
+	natsOptions *options = new_options(url, why, size);
 
 	natsOptions_Destroy(options);
 	return options != NULL;
@@ -137,7 +139,7 @@ static enum nats_trouble trouble_of(natsStatus status)
 
 static bool connect_link(struct nats_link *link, enum nats_trouble *trouble, char *why, size_t size)
 {
-	natsOptions *options = make_options(&link->bus->url, why, size);
+	natsOptions *options = new_options(&link->bus->url, why, size);
 	natsStatus status;
 
 	*trouble = NATS_REFUSED;
@@ -194,7 +196,7 @@ struct nats_link *nats_link_hold(struct nats_bus *bus)
 	return link;
 }
 
-/* With `writing`, or by the last who holds it. */
+/* The caller holds `writing` or is the last holder of the link. */
 static void destroy_retired(struct nats_link *link, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -242,14 +244,14 @@ void nats_link_break(struct nats_link *link)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Those that cnats finds before it writes. */
+/* Whether cnats found the error before it wrote anything. */
 static bool was_not_begun(natsStatus status)
 {
 	return status == NATS_MAX_PAYLOAD || status == NATS_INVALID_SUBJECT ||
 	       status == NATS_INVALID_ARG || status == NATS_NO_SERVER_SUPPORT;
 }
 
-/* With `writing`. */
+/* The caller holds `writing`. */
 static enum nats_sent judge(struct nats_link *link, natsStatus status)
 {
 	if (status == NATS_OK)
@@ -323,7 +325,7 @@ natsSubscription *nats_link_listen(struct nats_link *link, const char *subject, 
 	return status == NATS_OK ? subscription : NULL;
 }
 
-/* With `writing`. */
+/* The caller holds `writing`. */
 static void retire(struct nats_link *link, natsSubscription *subscription)
 {
 	if (link->retired_count == link->retired_size) {
@@ -339,7 +341,7 @@ static void retire(struct nats_link *link, natsSubscription *subscription)
 	link->retired[link->retired_count++] = subscription;
 }
 
-/* On a connection that is closed it writes nothing. */
+/* On a closed connection natsSubscription_Unsubscribe() writes nothing. */
 void nats_link_unsubscribe(struct nats_link *link, natsSubscription *subscription)
 {
 	pthread_mutex_lock(&link->writing);

@@ -1,10 +1,10 @@
-/* Answers to what one thread has sent, read by that thread: no callback, nothing shared. */
+/* Replies to what one thread has sent, read by that same thread: no callbacks, nothing shared. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "adapters/bus/nats/nats_internal.h"
 
-/* How long to wait in one go where somebody may be in a hurry. */
+/* How often a wait checks `hurry`. */
 #define GLANCE_NS (100 * NS_PER_MS)
 
 bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link)
@@ -36,8 +36,9 @@ void nats_mailbox_close(struct nats_mailbox *mailbox)
 }
 
 /*
- * What nobody listens to is answered by the server, and cnats does not tell the address of that
- * answer. So a round must not hear of an earlier one: it has an inbox of its own then.
+ * If a request has no receiver, the server itself replies, and cnats hides the address of that
+ * reply, so it could not be told apart from one of an earlier round. Therefore a round that follows
+ * an abandoned one gets a new inbox.
  */
 bool nats_mailbox_begin(struct nats_mailbox *mailbox)
 {
@@ -66,7 +67,7 @@ void nats_mailbox_address(
 		(unsigned long long)mailbox->round, number);
 }
 
-/* false: of an earlier round. */
+/* Returns false for a letter of an earlier round. */
 static bool is_of_this_round(const struct nats_mailbox *mailbox, natsMsg *letter, size_t *number)
 {
 	const char *address = natsMsg_GetSubject(letter);
@@ -104,7 +105,7 @@ enum nats_mail nats_mailbox_next(
 	return NATS_NOTHING;
 }
 
-enum nats_mail nats_mailbox_ask(struct nats_mailbox *mailbox, const char *subject,
+enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, const char *subject,
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter)
 {
 	struct nats_link *link = mailbox->link;

@@ -1,9 +1,9 @@
 /*
- * Messages of the port as messages of NATS, and back.
+ * Converts messages of the port to messages of NATS, and back.
  *
- * A header of NATS is a line of text. A value that cannot stand in one (control characters, spaces
- * at its ends, or nothing at all, which cnats reads wrongly) is sent as `name*` in the notation of
- * RFC 8187, UTF-8''with%20percents, so that all others stay readable for everybody.
+ * A header of NATS is a line of text. A value that does not fit into one (control characters,
+ * spaces at its ends, or an empty value, which cnats reads wrongly) is sent as `name*` in the
+ * notation of RFC 8187, UTF-8''with%20percents. So all other values stay readable for any program.
  */
 #include <stdlib.h>
 
@@ -62,7 +62,7 @@ static void encode(struct buffer *out, struct slice value)
 	}
 }
 
-/* What is not well encoded stays as it is. */
+/* Leaves a malformed % sequence as it is. */
 static struct slice decode(struct arena *arena, struct slice text)
 {
 	struct buffer out = buffer_make(arena, text.len);
@@ -86,7 +86,7 @@ static struct slice decode(struct arena *arena, struct slice text)
 struct making {
 	natsMsg *message;
 	struct arena *scratch;
-	size_t size; /* of headers and value, as the server counts them */
+	size_t size; /* of headers and value, as the server counts it */
 	bool failed;
 };
 
@@ -138,7 +138,7 @@ static bool has_subject(const struct nats_channel *channel, struct slice subject
 	return false;
 }
 
-natsMsg *nats_message_make(const struct nats_channel *channel, const struct bus_message *message,
+natsMsg *nats_message_new(const struct nats_channel *channel, const struct bus_message *message,
 	const char *reply, int64_t payload_max, struct arena *scratch)
 {
 	struct slice subject = message->subject.len ? message->subject : slice_of(channel->name);
@@ -163,8 +163,8 @@ natsMsg *nats_message_make(const struct nats_channel *channel, const struct bus_
 struct reading {
 	struct bus_delivery *delivery;
 	struct arena *arena;
-	struct slice id;      /* of JetStream */
-	struct slice id_else; /* the port's own */
+	struct slice id;      /* from JetStream's header */
+	struct slice id_else; /* from the header that other engines use */
 };
 
 static void keep_header(struct reading *reading, struct slice name, struct slice value)
@@ -206,7 +206,7 @@ static void read_values(struct reading *reading, natsMsg *message, const char *k
 	free((void *)values);
 }
 
-/* Headers that cannot be read are none; the value stands apart from them. */
+/* A message whose headers are not readable has none; its value does not depend on them. */
 static void read_headers(struct reading *reading, natsMsg *message)
 {
 	const char **keys = NULL;
@@ -219,7 +219,7 @@ static void read_headers(struct reading *reading, natsMsg *message)
 	free((void *)keys);
 }
 
-/* Beside an id of JetStream, the header in which other engines have it is one like others. */
+/* If the message has JetStream's id, the header event-id is an ordinary header. */
 static void settle_id(struct reading *reading)
 {
 	struct bus_delivery *delivery = reading->delivery;
@@ -247,11 +247,11 @@ void nats_message_read(natsMsg *message, const struct nats_channel *channel, str
 	settle_id(&reading);
 }
 
-/* ---- the subject for acknowledging ------------------------------------------------------- */
+/* ---- the subject for acknowledgements ---------------------------------------------------- */
 
 /*
- * $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending, or with a domain and
- * the hash of an account behind ACK, and perhaps a token at the end.
+ * $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending, possibly with a
+ * domain and the hash of an account after ACK, and then perhaps a token at the end.
  */
 bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 {
@@ -267,7 +267,7 @@ bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 	skip = count == 9 ? 4 : 6;
 	if (skip + 1 >= count)
 		return false;
-	metadata->deliveries = strtoull(tokens[skip].data, NULL, 10); /* up to the dot */
+	metadata->deliveries = strtoull(tokens[skip].data, NULL, 10); /* stops at the dot */
 	metadata->sequence = strtoull(tokens[skip + 1].data, NULL, 10);
 	return metadata->sequence > 0;
 }

@@ -1,10 +1,12 @@
 /*
- * The messages that the server sends to one consumer: a subscription with a thread of the library,
- * which puts what comes into the pipe.
+ * The messages that the server sends to one consumer. A thread of cnats receives them and puts them
+ * into the pipe.
  *
- * The library says when that thread has run the handler for the last time; the pipe is not used for
- * another link, and not freed, before that. The handler cannot run before the first request: nobody
- * else knows the inbox.
+ * cnats reports when it has called the handler for the last time. Until then the pipe is neither
+ * reused for another link nor freed. The handler cannot be called before the first request, because
+ * nobody else knows the inbox.
+ *
+ * There is at most one request at a time. It is open while `wanted` > 0.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,26 +14,26 @@
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* The server ends a request after this time, and says so. */
+/* The server ends a request after this time, and sends a status that says so. */
 #define REQUEST_NS (5 * NS_PER_S)
 #define REQUEST_GRACE_NS (1 * NS_PER_S)
 
-/* Between requests that are refused. */
+/* The pause after a request that the server refused. */
 #define REFUSED_NS (20 * NS_PER_MS)
 
-/* How long to wait for the rest of what a request brings. */
+/* How long to wait for the remaining messages of a request after its first one. */
 #define REST_NS (10 * NS_PER_MS)
 
-/* What a request may bring, unless a single message is larger. */
+/* How many bytes a request may bring, unless a single message is larger. */
 #define REQUEST_BYTES_MAX (16 * 1024 * 1024)
 
 #define DRAIN_TIMEOUT_MS 1000
 
 #define SUBJECT_SIZE (2 * NATS_NAME_SIZE + 80)
 
-/* ---- what comes -------------------------------------------------------------------------- */
+/* ---- arrivals ---------------------------------------------------------------------------- */
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void add_arrival(struct nats_pipe *pipe, natsMsg *message)
 {
 	if (pipe->arrival_count == pipe->arrival_size) {
@@ -58,7 +60,10 @@ static bool is_of_last_request(const struct nats_pipe *pipe, natsMsg *status)
 	return number && strtoull(number + 1, NULL, 10) == pipe->request;
 }
 
-/* With the lock. 4xx ends a request, for whatever reason; 503 says that nobody hears it. */
+/*
+ * A status 4xx ends the request, for whatever reason; 503 means that nobody received it. The caller
+ * holds the lock.
+ */
 static void note_status(struct nats_pipe *pipe, natsMsg *status)
 {
 	const char *code = nats_status_of(status);
@@ -74,7 +79,7 @@ static void note_status(struct nats_pipe *pipe, natsMsg *status)
 		pipe->not_before_ns = now_ns + REFUSED_NS;
 }
 
-/* What can be acknowledged is a message; everything else is about a request. */
+/* Only a message has a subject for its acknowledgement; everything else is a request's status. */
 static void on_message(
 	natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *context)
 {
@@ -123,7 +128,7 @@ static void on_complete(void *context)
 	set_running(context, false);
 }
 
-/* false: the link is broken, and with it the subscription, whose handler never ran. */
+/* Returns false if the link is broken. Then the handler was never called. */
 static bool subscribe(struct nats_pipe *pipe)
 {
 	char subject[NATS_ADDRESS_SIZE];
@@ -157,7 +162,7 @@ bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link)
 	return false;
 }
 
-/* Draining tells the server first, and lets what it has sent until then come through. */
+/* A drain unsubscribes at the server first and delivers what it has sent until then. */
 void nats_pipe_close(struct nats_pipe *pipe)
 {
 	if (!pipe->link)
@@ -176,11 +181,11 @@ void nats_pipe_close(struct nats_pipe *pipe)
 	pipe->link = NULL;
 }
 
-/* ---- asking and waiting ------------------------------------------------------------------ */
+/* ---- requesting and waiting -------------------------------------------------------------- */
 
 /*
- * With the lock: the number of a new request, or 0 if none is due. The server says when a request
- * has expired; one that it says nothing of was sent to a consumer that does not exist.
+ * Returns the number of a new request, or 0 if none is due. The server reports when a request has
+ * expired; without a report, the durable does not exist. The caller holds the lock.
  */
 static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 {
@@ -200,9 +205,9 @@ static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 }
 
 /*
- * no_wait together with expires: the server waits until there is something, gives what there is, up
- * to `max`, and says so. (Without no_wait it would go on giving what comes later, up to `max`,
- * while nobody fetches.)
+ * With both no_wait and expires, the server waits until it has a message, sends what it has, up to
+ * `max`, and ends the request. Without no_wait it would keep sending later messages, up to `max`,
+ * while nobody fetches.
  */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max)
 {
@@ -211,7 +216,7 @@ void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *d
 	char reply[NATS_ADDRESS_SIZE];
 	char request[160];
 	uint64_t number;
-	bool ended; /* the library has closed the connection */
+	bool ended; /* cnats has closed the connection */
 
 	pthread_mutex_lock(&pipe->lock);
 	number = begin_request(pipe, max);
@@ -229,10 +234,10 @@ void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *d
 		"{\"batch\":%zu,\"max_bytes\":%lld,\"expires\":%lld,\"no_wait\":true}", max,
 		(long long)bytes_max, REQUEST_NS);
 	if (nats_link_post(pipe->link, subject, reply, slice_of(request)) != NATS_SENT)
-		nats_link_break(pipe->link); /* which the waiting below notices */
+		nats_link_break(pipe->link); /* nats_pipe_wait() notices that */
 }
 
-/* With the lock: until when there is reason to wait. */
+/* Returns the time until which there is a reason to wait. The caller holds the lock. */
 static int64_t wait_limit(const struct nats_pipe *pipe, int64_t until_ns)
 {
 	int64_t limit_ns = until_ns;
@@ -279,7 +284,6 @@ void nats_pipe_calm(struct nats_pipe *pipe)
 	pthread_mutex_unlock(&pipe->lock);
 }
 
-/* Until it is woken, or `until_ns`. */
 void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns)
 {
 	pthread_mutex_lock(&pipe->lock);
@@ -288,7 +292,7 @@ void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns)
 	pthread_mutex_unlock(&pipe->lock);
 }
 
-/* ---- taking out -------------------------------------------------------------------------- */
+/* ---- taking ------------------------------------------------------------------------------ */
 
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max)
 {

@@ -1,11 +1,14 @@
 /*
- * Producers. A publish sends its messages, each with an address of the producer's mailbox to answer
- * to, and reads the mailbox until all are answered.
+ * Producers for JetStream.
  *
- * Answers that come after the deadline, or after the publish has returned for another reason, are
- * letters of an earlier round: they wait in the library's queue until the mailbox is read again and
- * are thrown away there, or with the mailbox. Nothing of a publish is known to anybody but the
- * thread that is in it, so there is nothing that a late answer could touch.
+ * A publish sends its messages, each with an address in the producer's mailbox for the reply, and
+ * reads the mailbox until it has all replies.
+ *
+ * Replies that arrive after publish() has returned are letters of an earlier round: they wait in
+ * the queue of cnats until the mailbox is read again, which drops them, or until it is closed. Only
+ * the calling thread knows the state of a publish, so a late reply has nothing that it could touch.
+ *
+ * Invariant: unheard <= under_way <= sent; messages under way have the fate UNKNOWN.
  */
 #include <stdlib.h>
 
@@ -13,9 +16,8 @@
 #include "base/log.h"
 
 /*
- * What may be under way at once: enough to keep the server busy, and little enough to fit into the
- * buffers of a socket, so that writing does not have to wait for the server. Of one message at
- * least.
+ * How much may be under way at once, but at least one message: enough to keep the server busy, and
+ * little enough to fit into the socket's buffers, so that writing does not wait for the server.
  */
 #define IN_FLIGHT_MAX 512
 #define IN_FLIGHT_BYTES_MAX (1024 * 1024)
@@ -23,9 +25,9 @@
 struct nats_producer {
 	struct producer base;
 	struct nats_bus *bus;
-	struct nats_mailbox mailbox; /* of `link`; open when there is one */
-	struct nats_link *link;      /* NULL: none yet */
-	struct arena scratch;        /* of one message */
+	struct nats_mailbox mailbox; /* open on `link` while there is one */
+	struct nats_link *link;      /* NULL until the first publish */
+	struct arena scratch;        /* reset for each message */
 };
 
 /* One call of publish(). */
@@ -33,10 +35,10 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent;      /* so many have been tried */
-	size_t under_way; /* so many of them, without an answer that names them */
+	size_t sent;      /* messages tried so far */
+	size_t under_way; /* messages sent and not settled by a reply */
 	size_t bytes_under_way;
-	size_t unheard; /* so many of those have no stream */
+	size_t unheard; /* how many of those have no stream, though not which */
 };
 
 static const struct producer_ops producer_ops;
@@ -58,7 +60,7 @@ static void detach(struct nats_producer *producer)
 	producer->link = NULL;
 }
 
-/* false: the bus is down. */
+/* Returns false if the bus is down. */
 static bool attach(struct nats_producer *producer)
 {
 	if (!atomic_load(&producer->bus->up))
@@ -73,9 +75,9 @@ static bool attach(struct nats_producer *producer)
 	return false;
 }
 
-/* ---- answers ----------------------------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------------------------- */
 
-/* A duplicate is in the stream as well. UNKNOWN: this is no answer of JetStream. */
+/* A duplicate is confirmed, since it is in the stream. UNKNOWN: the reply is not JetStream's. */
 static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 {
 	struct slice text =
@@ -88,7 +90,7 @@ static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 	body = json_parse_object(text, why);
 	error = json_object_get(body, "error");
 	if (error) {
-		log_line(LOG_DEBUG, "bus", "%s: a message was refused: %s",
+		log_line(LOG_DEBUG, "bus", "%s: JetStream refused a message: %s",
 			producer->bus->base.name, nats_json_text(error, "description"));
 		fate = BUS_NOT_PERSISTED;
 	} else if (nats_json_int(body, "seq") > 0) {
@@ -103,7 +105,7 @@ static size_t size_of(const struct bus_message *message)
 	return message->value.len + message->key.len;
 }
 
-/* Whoever listens to the subject may answer too: only the first answer of JetStream counts. */
+/* Any subscriber of the subject may reply too, so only the first reply of JetStream counts. */
 static void settle(struct round *round, size_t number, natsMsg *answer)
 {
 	struct bus_message *message = &round->messages[number];
@@ -120,8 +122,8 @@ static void settle(struct round *round, size_t number, natsMsg *answer)
 	round->bytes_under_way -= size_of(message);
 }
 
-/* false: nothing came in time. */
-static bool hear(struct round *round)
+/* Waits for a reply. Returns false if none arrived in time. */
+static bool await_reply(struct round *round)
 {
 	struct nats_producer *producer = round->producer;
 	natsMsg *answer = NULL;
@@ -132,16 +134,16 @@ static bool hear(struct round *round)
 		settle(round, number, answer);
 		natsMsg_Destroy(answer);
 		return true;
-	case NATS_NOBODY: /* no stream has the subject: perhaps it was deleted */
+	case NATS_NOBODY: /* no stream has the subject; perhaps it was deleted */
 		round->unheard++;
-		atomic_store(&producer->bus->look_soon, true);
+		atomic_store(&producer->bus->check_soon, true);
 		return true;
 	default:
 		return false;
 	}
 }
 
-/* Which of them nobody heard is known only when all others are settled. */
+/* Which messages had no stream is known only once all others are settled. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {
@@ -163,26 +165,26 @@ static bool is_full(const struct round *round, const struct bus_message *message
 		       round->bytes_under_way + size_of(message) > IN_FLIGHT_BYTES_MAX);
 }
 
-/* Without an answer it stays UNKNOWN. false: no more can be sent. */
+/* Sends one message, which stays UNKNOWN without a reply. Returns false if the link is broken. */
 static bool send_one(struct round *round, size_t number)
 {
 	struct nats_producer *producer = round->producer;
 	struct bus_message *message = &round->messages[number];
 	const struct nats_channel *channel = nats_bus_channel(producer->bus, message->channel);
 	char address[NATS_ADDRESS_SIZE];
-	natsMsg *made = NULL;
+	natsMsg *converted = NULL;
 	enum nats_sent sent;
 
 	round->sent = number + 1;
 	nats_mailbox_address(&producer->mailbox, number, address);
 	arena_reset(&producer->scratch);
 	if (channel)
-		made = nats_message_make(
+		converted = nats_message_new(
 			channel, message, address, producer->link->payload_max, &producer->scratch);
-	if (!made)
+	if (!converted)
 		return true;
-	sent = nats_link_send(producer->link, made);
-	natsMsg_Destroy(made);
+	sent = nats_link_send(producer->link, converted);
+	natsMsg_Destroy(converted);
 	if (sent != NATS_UNSENT)
 		message->fate = BUS_UNKNOWN;
 	if (sent == NATS_SENT) {
@@ -198,11 +200,11 @@ static void send_all(struct round *round, size_t count)
 
 	for (size_t i = 0; i < count && going_on; i++) {
 		while (going_on && is_full(round, &round->messages[i]))
-			going_on = hear(round);
+			going_on = await_reply(round);
 		going_on = going_on && clock_steady_ns(&clock_system) < round->until_ns &&
 			   send_one(round, i);
 	}
-	while (round->under_way > round->unheard && hear(round))
+	while (round->under_way > round->unheard && await_reply(round))
 		continue;
 	settle_unheard(round);
 }

@@ -1,7 +1,9 @@
 /*
- * A stream for each channel. One that exists keeps what an operator has set, but for what the port
- * and the contracts need: our subjects are in it, messages are kept for seven days, ids are
- * remembered for ten minutes.
+ * Creates and changes the stream of each channel.
+ *
+ * An existing stream keeps the operator's settings, except for those that the port and the
+ * contracts need: it contains our subjects, keeps messages for seven days and remembers ids for ten
+ * minutes. If the server refuses these changes, a stream that has our subjects is used as it is.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +16,16 @@
 
 #define SUBJECT_SIZE (NATS_NAME_SIZE + 64)
 
-static void ask(struct nats_mailbox *mailbox, const char *verb, const struct nats_channel *channel,
-	struct slice request, struct nats_answer *answer)
+static void call_api(struct nats_mailbox *mailbox, const char *verb,
+	const struct nats_channel *channel, struct slice request, struct nats_answer *answer)
 {
 	char subject[SUBJECT_SIZE];
 
 	snprintf(subject, sizeof(subject), "$JS.API.STREAM.%s.%s", verb, channel->stream);
-	nats_api_ask(mailbox, subject, request, NULL, answer);
+	nats_api_call(mailbox, subject, request, NULL, answer);
 }
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- creating ---------------------------------------------------------------------------- */
 
 static void write_config(struct buffer *out, const struct nats_channel *channel, int64_t replicas)
 {
@@ -39,27 +41,27 @@ static void write_config(struct buffer *out, const struct nats_channel *channel,
 		(long long)replicas, MAX_AGE_NS, DUPLICATES_NS);
 }
 
-static bool make(struct nats_bus *bus, struct nats_mailbox *mailbox, struct nats_channel *channel,
+static bool create(struct nats_bus *bus, struct nats_mailbox *mailbox, struct nats_channel *channel,
 	char *why, size_t size)
 {
 	struct arena arena;
 	struct buffer request;
 	struct nats_answer answer;
-	bool made;
+	bool created;
 
 	arena_init(&arena, 1024);
 	request = buffer_make(&arena, 512);
 	write_config(&request, channel, bus->url.replicas);
-	ask(mailbox, "CREATE", channel, buffer_slice(&request), &answer);
+	call_api(mailbox, "CREATE", channel, buffer_slice(&request), &answer);
 	arena_release(&arena);
-	made = answer.error == 0;
-	if (made)
-		log_line(LOG_INFO, "bus", "%s: made stream %s", bus->base.name, channel->stream);
+	created = answer.error == 0;
+	if (created)
+		log_line(LOG_INFO, "bus", "%s: created stream %s", bus->base.name, channel->stream);
 	else
-		snprintf(why, size, "the stream %s cannot be made: %s", channel->stream,
+		snprintf(why, size, "the stream %s cannot be created: %s", channel->stream,
 			answer.words);
 	nats_answer_release(&answer);
-	return made;
+	return created;
 }
 
 /* ---- changing ---------------------------------------------------------------------------- */
@@ -86,7 +88,7 @@ static bool covers_all(const json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* A stream's subjects must not overlap: those of an operator that ours cover go. */
+/* A stream's subjects must not overlap, so this drops the operator's subjects that ours cover. */
 static void add_subjects(json_t *config, const struct nats_channel *channel)
 {
 	json_t *subjects = json_object_get(config, "subjects");
@@ -107,7 +109,7 @@ static void add_subjects(json_t *config, const struct nats_channel *channel)
 	json_object_set_new(config, "subjects", wanted);
 }
 
-/* false: nothing has to change. */
+/* Returns false if nothing has to change. */
 static bool change_config(json_t *config, const struct nats_channel *channel)
 {
 	bool covered = covers_all(config, channel);
@@ -122,7 +124,7 @@ static bool change_config(json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* A server that refuses to change a stream which has our subjects may keep it as it is. */
+/* Returns whether the stream can be used although the server refused to change it. */
 static bool accept_refusal(struct nats_bus *bus, struct nats_channel *channel, bool usable,
 	const struct nats_answer *answer, char *why, size_t size)
 {
@@ -132,7 +134,9 @@ static bool accept_refusal(struct nats_bus *bus, struct nats_channel *channel, b
 		return false;
 	}
 	if (!channel->refused)
-		log_line(LOG_WARN, "bus", "%s: the stream %s is used as it is, because: %s",
+		log_line(LOG_WARN, "bus",
+			"%s: stream %s stays unchanged, because the server refused to change it: "
+			"%s",
 			bus->base.name, channel->stream, answer->words);
 	channel->refused = true;
 	return true;
@@ -150,7 +154,7 @@ static bool update(struct nats_bus *bus, struct nats_mailbox *mailbox, struct na
 		return true;
 	request = json_dumps(config, JSON_COMPACT);
 	assert(request);
-	ask(mailbox, "UPDATE", channel, slice_of(request), &answer);
+	call_api(mailbox, "UPDATE", channel, slice_of(request), &answer);
 	free(request);
 	done = answer.error == 0;
 	if (done)
@@ -161,7 +165,7 @@ static bool update(struct nats_bus *bus, struct nats_mailbox *mailbox, struct na
 	return done;
 }
 
-/* ---- one after the other ----------------------------------------------------------------- */
+/* ---- preparing --------------------------------------------------------------------------- */
 
 static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	struct nats_channel *channel, char *why, size_t size)
@@ -169,12 +173,12 @@ static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	struct nats_answer answer;
 	bool done = false;
 
-	ask(mailbox, "INFO", channel, slice_of(""), &answer);
+	call_api(mailbox, "INFO", channel, slice_of(""), &answer);
 	if (answer.error == 0)
 		done = update(
 			bus, mailbox, channel, json_object_get(answer.body, "config"), why, size);
 	else if (answer.error == JSStreamNotFoundErr)
-		done = make(bus, mailbox, channel, why, size);
+		done = create(bus, mailbox, channel, why, size);
 	else
 		snprintf(why, size, "%s", answer.words);
 	nats_answer_release(&answer);

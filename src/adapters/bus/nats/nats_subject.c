@@ -1,4 +1,4 @@
-/* Names: a channel's stream and subjects, and what the server would take a subject for. */
+/* The names of a channel's stream and subjects, and how the server matches subjects. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_internal.h"
@@ -50,7 +50,7 @@ bool nats_subject_is_plain(struct slice subject)
 	return true;
 }
 
-/* May have wildcards; > is the last token then. */
+/* A subject that may have wildcards; > only as its last token. */
 static bool is_pattern(struct slice pattern)
 {
 	struct slice rest = pattern;
@@ -98,7 +98,7 @@ static void name_stream(struct nats_channel *channel, const struct bus_channel *
 			c = (char)(c - 'a' + 'A');
 		channel->stream[len++] = c;
 	}
-	channel->stream[*source ? 0 : len] = '\0'; /* one that is too long is none */
+	channel->stream[*source ? 0 : len] = '\0'; /* empty, and so invalid, if it is too long */
 }
 
 static bool add_subjects(struct nats_channel *channel, struct slice list)
@@ -115,8 +115,8 @@ static bool add_subjects(struct nats_channel *channel, struct slice list)
 	return channel->subject_count > 0;
 }
 
-/* A server before 2.10 files one subject for a durable, or all. */
-static bool groups_can_be_filed(const struct bus_channel *from)
+/* Before version 2.10 the server can filter a durable by one subject only. */
+static bool groups_can_be_filtered(const struct bus_channel *from)
 {
 	for (size_t i = 0; i < from->group_count; i++) {
 		const char *subjects = from->groups[i].subjects;
@@ -133,10 +133,12 @@ bool nats_channel_init(
 	memset(channel, 0, sizeof(*channel));
 	channel->name = from->name;
 	name_stream(channel, from);
-	if (nats_name_is_valid(slice_of(channel->stream)) && groups_can_be_filed(from) &&
+	if (nats_name_is_valid(slice_of(channel->stream)) && groups_can_be_filtered(from) &&
 		add_subjects(channel, slice_of(from->subjects ? from->subjects : from->name)))
 		return true;
-	snprintf(why, size, "the channel %.*s cannot be a JetStream stream: its names will not do",
+	snprintf(why, size,
+		"the channel %.*s cannot be a JetStream stream: one of its names is not valid "
+		"there",
 		SHOWN(slice_of(from->name)));
 	return false;
 }

@@ -1,7 +1,9 @@
 /*
- * nats://user:password@host:port,host:port?option=value&… Values may be secrets, so no message here
- * repeats one; and the secrets are kept out of the servers' addresses, which cnats repeats in its
- * own messages.
+ * Parses nats://user:password@host:port,host:port?option=value&…
+ *
+ * Values may be secrets, so no message here repeats one. The secrets are kept out of the servers'
+ * addresses, because cnats repeats those in its own messages. Everything that can be wrong with a
+ * URL is found here, so that a bus that has started can only fail for reasons that may pass.
  */
 #include <stdio.h>
 
@@ -50,8 +52,9 @@ static bool parse_servers(
 }
 
 /*
- * user:password, or :token. NATS's own notation of a token, without the colon, is refused: whoever
- * hides passwords in URLs would show it. So is a slash, with which they would miss the @.
+ * Accepts user:password or :token. Refuses NATS's own notation of a token, which has no colon,
+ * because programs that hide passwords in URLs would show it. Refuses a slash too, because such a
+ * program would then not find the @.
  */
 static bool parse_user(
 	struct slice text, struct arena *arena, struct nats_url *url, char *why, size_t size)
@@ -80,10 +83,10 @@ enum kind { NUMBER, DURATION, FILE_NAME };
 struct option {
 	const char *name;
 	enum kind kind;
-	size_t place; /* in struct nats_url */
+	size_t place; /* offset in struct nats_url */
 	int64_t least;
 	int64_t most;
-	const char *must; /* be … */
+	const char *must; /* what it must be, for the user */
 };
 
 static const struct option options[] = {
@@ -169,7 +172,7 @@ static bool parse_options(
 	return true;
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the whole URL ----------------------------------------------------------------------- */
 
 static bool parse_scheme(struct slice *rest, struct nats_url *url, char *why, size_t size)
 {
@@ -210,6 +213,7 @@ bool nats_url_parse(
 			return false;
 		servers = slice_make(at + 1, servers.len - len - 1);
 	}
+	url->shown = arena_copy(arena, servers).data;
 	return parse_servers(servers, arena, url, why, size) &&
 	       parse_options(rest, arena, url, why, size);
 }

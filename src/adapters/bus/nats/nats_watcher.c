@@ -1,15 +1,15 @@
 /*
- * The watcher: a thread that makes a link, prepares the streams, lends the link to producers and
- * consumers, and asks the server again and again whether it is there; and makes another link when
- * that one is broken. A closed connection is noticed at once, a server that hangs within seconds.
+ * The watcher: a thread that opens a link, prepares the streams, shares the link with producers and
+ * consumers, keeps pinging the server, and opens another link when that one breaks. It notices a
+ * closed connection at once and a server that hangs within seconds.
  *
  *   state   event                                                        next
- *   down    connected, and the streams are there                         up
- *   up      the connection ends, a write fails, no PONG for a while      down
- *   up      a stream is missing and cannot be made                       down, on the same link
+ *   down    connected, and the streams exist                             up
+ *   up      the connection ends, a write fails, or a PONG is late        down
+ *   up      a stream is missing and cannot be created                    down, on the same link
  *
- * Two processes may make the same stream at once: the one that is later is told that it exists and
- * looks again.
+ * Two processes may create the same stream at once. The later one gets an error that it exists, and
+ * checks again.
  */
 #include <stdio.h>
 #include <time.h>
@@ -21,8 +21,8 @@
 #define GLANCE_NS (100 * NS_PER_MS)
 #define PING_INTERVAL_NS (1 * NS_PER_S)
 #define PING_TIMEOUT_MS 3000
-#define LOOK_INTERVAL_NS (30 * NS_PER_S)
-#define LOOK_RETRY_NS (500 * NS_PER_MS)
+#define CHECK_INTERVAL_NS (30 * NS_PER_S)
+#define CHECK_RETRY_NS (500 * NS_PER_MS)
 
 /* ---- up and down ------------------------------------------------------------------------- */
 
@@ -32,17 +32,18 @@ static void go_up(struct nats_bus *bus, struct nats_link *link)
 	bus->link = link;
 	atomic_store(&bus->up, !atomic_load(&link->broken));
 	pthread_mutex_unlock(&bus->lock);
-	if (!bus->said_up)
-		log_line(LOG_INFO, "bus", "%s: NATS answers", bus->base.name);
-	bus->said_up = true;
-	bus->said[0] = '\0';
+	if (!bus->logged_up)
+		log_line(
+			LOG_INFO, "bus", "%s: NATS at %s is ready", bus->base.name, bus->url.shown);
+	bus->logged_up = true;
+	bus->logged_reason[0] = '\0';
 }
 
 static bool is_news(const struct nats_bus *bus, enum nats_trouble trouble, const char *reason)
 {
-	if (bus->said_up || !bus->said[0] || trouble != bus->said_trouble)
+	if (bus->logged_up || !bus->logged_reason[0] || trouble != bus->logged_trouble)
 		return true;
-	return trouble == NATS_REFUSED && strcmp(bus->said, reason) != 0;
+	return trouble == NATS_REFUSED && strcmp(bus->logged_reason, reason) != 0;
 }
 
 static void go_down(struct nats_bus *bus, enum nats_trouble trouble, const char *reason)
@@ -50,10 +51,11 @@ static void go_down(struct nats_bus *bus, enum nats_trouble trouble, const char 
 	atomic_store(&bus->up, false);
 	if (!is_news(bus, trouble, reason))
 		return;
-	snprintf(bus->said, sizeof(bus->said), "%s", reason);
-	bus->said_trouble = trouble;
-	bus->said_up = false;
-	log_line(LOG_WARN, "bus", "%s: NATS cannot be used: %s", bus->base.name, reason);
+	snprintf(bus->logged_reason, sizeof(bus->logged_reason), "%s", reason);
+	bus->logged_trouble = trouble;
+	bus->logged_up = false;
+	log_line(LOG_WARN, "bus", "%s: NATS at %s is unavailable: %s; retrying", bus->base.name,
+		bus->url.shown, reason);
 }
 
 static void nap(struct nats_bus *bus, int64_t duration_ns)
@@ -72,19 +74,19 @@ struct watch {
 	struct nats_link *link;
 	struct nats_mailbox mailbox;
 	bool ready;
-	int64_t next_look_ns; /* at the streams */
+	int64_t next_check_ns; /* of the streams */
 	int64_t next_ping_ns;
 };
 
-static void look(struct watch *watch)
+static void check_streams(struct watch *watch)
 {
 	struct nats_bus *bus = watch->bus;
 	char why[256] = "";
 
-	atomic_store(&bus->look_soon, false);
+	atomic_store(&bus->check_soon, false);
 	watch->ready = nats_streams_prepare(bus, &watch->mailbox, why, sizeof(why));
-	watch->next_look_ns =
-		clock_steady_ns(&clock_system) + (watch->ready ? LOOK_INTERVAL_NS : LOOK_RETRY_NS);
+	watch->next_check_ns = clock_steady_ns(&clock_system) +
+			       (watch->ready ? CHECK_INTERVAL_NS : CHECK_RETRY_NS);
 	if (watch->ready)
 		go_up(bus, watch->link);
 	else if (!atomic_load(&watch->link->broken))
@@ -97,12 +99,12 @@ static void ping(struct watch *watch)
 
 	watch->next_ping_ns = clock_steady_ns(&clock_system) + PING_INTERVAL_NS;
 	if (status == NATS_TIMEOUT)
-		go_down(watch->bus, NATS_AWAY, "the server does not answer");
+		go_down(watch->bus, NATS_AWAY, "the server does not respond");
 	if (status != NATS_OK)
 		nats_link_break(watch->link);
 }
 
-/* Letters that come are late and are nothing; but a connection that is closed ends the wait. */
+/* Pauses in a way that a closed connection ends at once. Letters that arrive here are late. */
 static void glance(struct watch *watch)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;
@@ -120,8 +122,9 @@ static void serve(struct watch *watch)
 	while (!atomic_load(&bus->stopping) && !atomic_load(&watch->link->broken)) {
 		int64_t now_ns = clock_steady_ns(&clock_system);
 
-		if (now_ns >= watch->next_look_ns || (watch->ready && atomic_load(&bus->look_soon)))
-			look(watch);
+		if (now_ns >= watch->next_check_ns ||
+			(watch->ready && atomic_load(&bus->check_soon)))
+			check_streams(watch);
 		if (now_ns >= watch->next_ping_ns)
 			ping(watch);
 		if (!atomic_load(&watch->link->broken))
@@ -138,7 +141,7 @@ static void end(struct watch *watch)
 	pthread_mutex_lock(&bus->lock);
 	bus->link = NULL;
 	pthread_mutex_unlock(&bus->lock);
-	if (!atomic_load(&bus->stopping) && bus->said_up)
+	if (!atomic_load(&bus->stopping) && bus->logged_up)
 		go_down(bus, NATS_AWAY, "the connection has ended");
 	nats_link_release(watch->link);
 }
