@@ -256,5 +256,5 @@ void rabbitmq_fixture_log_end(void)
 
 void rabbitmq_fixture_wait_for_failures(int count)
 {
-	WAIT_UNTIL(captured_log_count("RabbitMQ cannot be used") >= count);
+	WAIT_UNTIL(captured_log_count("is unavailable") >= count);
 }

@@ -1,6 +1,10 @@
 /*
- * The connection of a link, by the link's thread: logging in, saying goodbye, waiting for something
- * to come, and what went wrong in words.
+ * The connection of a link: logging in, disconnecting, waiting for frames, and explaining what went
+ * wrong. Only the link's thread calls these functions, because rabbitmq-c is not thread-safe.
+ *
+ * rabbitmq-c has no way to interrupt a blocking call. So other threads interrupt it by shutting
+ * down the socket through a duplicate of its descriptor, cut_fd, and waiting for frames polls the
+ * socket together with wake_fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,13 +18,13 @@
 
 #define CONNECT_TIMEOUT_S 5
 #define HANDSHAKE_TIMEOUT_S 5
-#define SET_UP_TIMEOUT_S 10 /* for each request: declaring may be slow */
+#define SET_UP_TIMEOUT_S 10 /* for each request, since declaring may be slow */
 #define REQUEST_TIMEOUT_S 3
 #define GOODBYE_TIMEOUT_S 1
 
 /* ---- words ------------------------------------------------------------------------------- */
 
-void rabbitmq_link_say(struct rabbitmq_link *link, const char *format, ...)
+void rabbitmq_link_explain(struct rabbitmq_link *link, const char *format, ...)
 {
 	va_list arguments;
 
@@ -29,14 +33,14 @@ void rabbitmq_link_say(struct rabbitmq_link *link, const char *format, ...)
 	va_end(arguments);
 }
 
-static void say_closed(struct rabbitmq_link *link, const amqp_method_t *method)
+static void explain_close(struct rabbitmq_link *link, const amqp_method_t *method)
 {
-	const amqp_channel_close_t *channel = method->decoded;
+	const amqp_channel_close_t *amqp_channel = method->decoded;
 	const amqp_connection_close_t *connection = method->decoded;
-	bool is_channel = method->id == AMQP_CHANNEL_CLOSE_METHOD;
-	amqp_bytes_t text = is_channel ? channel->reply_text : connection->reply_text;
+	bool is_amqp_channel = method->id == AMQP_CHANNEL_CLOSE_METHOD;
+	amqp_bytes_t text = is_amqp_channel ? amqp_channel->reply_text : connection->reply_text;
 
-	rabbitmq_link_say(link, "%.*s", (int)text.len, (const char *)text.bytes);
+	rabbitmq_link_explain(link, "%.*s", (int)text.len, (const char *)text.bytes);
 }
 
 static bool is_close(const amqp_method_t *method)
@@ -45,7 +49,7 @@ static bool is_close(const amqp_method_t *method)
 	       method->id == AMQP_CONNECTION_CLOSE_METHOD;
 }
 
-bool rabbitmq_link_agreed(
+bool rabbitmq_link_check_reply(
 	struct rabbitmq_link *link, amqp_rpc_reply_t reply, const char *what, const char *name)
 {
 	char reason[RABBITMQ_WORDS_SIZE] = "";
@@ -53,20 +57,20 @@ bool rabbitmq_link_agreed(
 	if (reply.reply_type == AMQP_RESPONSE_NORMAL)
 		return true;
 	if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION && is_close(&reply.reply)) {
-		say_closed(link, &reply.reply);
+		explain_close(link, &reply.reply);
 		snprintf(reason, sizeof(reason), "%s", link->words);
 	} else if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION) {
 		snprintf(reason, sizeof(reason), "%s", amqp_error_string2(reply.library_error));
 	}
-	rabbitmq_link_say(link, "%s%s: %s", what, name, *reason ? reason : "no answer");
+	rabbitmq_link_explain(link, "%s%s: %s", what, name, *reason ? reason : "no reply");
 	return false;
 }
 
-bool rabbitmq_link_went(struct rabbitmq_link *link, int code, const char *what)
+bool rabbitmq_link_check_code(struct rabbitmq_link *link, int code, const char *what)
 {
 	if (code == AMQP_STATUS_OK)
 		return true;
-	rabbitmq_link_say(link, "%s: %s", what, amqp_error_string2(code));
+	rabbitmq_link_explain(link, "%s: %s", what, amqp_error_string2(code));
 	return false;
 }
 
@@ -94,20 +98,21 @@ static bool open_socket(struct rabbitmq_link *link)
 	code = amqp_socket_open_noblock(socket, url->host, url->port, &timeout);
 	if (code == AMQP_STATUS_OK)
 		return true;
-	rabbitmq_link_say(link, "%s port %d cannot be reached: %s", url->host, url->port,
-		amqp_error_string2(code));
+	rabbitmq_link_explain(link, "cannot connect: %s", amqp_error_string2(code));
 	return false;
 }
 
-/* From now on the link can be cut. The library may close its own descriptor at any time, so this is
- * another one. */
+/*
+ * From now on other threads can cut the link. They use a duplicate of the socket's descriptor,
+ * because rabbitmq-c may close its own at any time.
+ */
 static bool allow_cutting(struct rabbitmq_link *link)
 {
 	pthread_mutex_lock(&link->lock);
 	link->cut_fd = fcntl(amqp_get_sockfd(link->state), F_DUPFD_CLOEXEC, 0);
 	pthread_mutex_unlock(&link->lock);
 	if (link->cut_fd < 0)
-		rabbitmq_link_say(link, "%s", strerror(errno));
+		rabbitmq_link_explain(link, "%s", strerror(errno));
 	return link->cut_fd >= 0 && !rabbitmq_link_is_stopped(link);
 }
 
@@ -117,9 +122,7 @@ static amqp_table_entry_t can(const char *capability)
 		.value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
-/* The broker tells about queues that are deleted and about alarms only to those who say they
- * listen.
- */
+/* The broker reports deleted queues and alarms only to clients that declare these capabilities. */
 static bool login(struct rabbitmq_link *link)
 {
 	const struct rabbitmq_url *url = &link->bus->url;
@@ -136,17 +139,17 @@ static bool login(struct rabbitmq_link *link)
 	};
 	amqp_table_t table = {sizeof(properties) / sizeof(properties[0]), properties};
 
-	return rabbitmq_link_agreed(link,
-		amqp_login_with_properties(link->state, url->vhost, RABBITMQ_CHANNEL,
+	return rabbitmq_link_check_reply(link,
+		amqp_login_with_properties(link->state, url->vhost, RABBITMQ_AMQP_CHANNEL,
 			AMQP_DEFAULT_FRAME_SIZE, url->heartbeat_s, &table, AMQP_SASL_METHOD_PLAIN,
 			url->user, url->password),
 		"login", "");
 }
 
-static bool open_channel(struct rabbitmq_link *link)
+static bool open_amqp_channel(struct rabbitmq_link *link)
 {
-	amqp_channel_open(link->state, RABBITMQ_CHANNEL);
-	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "channel", "");
+	amqp_channel_open(link->state, RABBITMQ_AMQP_CHANNEL);
+	return rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "AMQP channel", "");
 }
 
 static void set_served(struct rabbitmq_link *link, bool is_served)
@@ -161,10 +164,10 @@ bool rabbitmq_link_connect(struct rabbitmq_link *link)
 	link->state = amqp_new_connection();
 	assert(link->state);
 	random_bytes(&link->serial, sizeof(link->serial));
-	link->serial |= 1; /* 0: none */
+	link->serial |= 1; /* 0 means that there is no connection */
 	set_timeouts(link, HANDSHAKE_TIMEOUT_S, SET_UP_TIMEOUT_S);
-	if (!open_socket(link) || !allow_cutting(link) || !login(link) || !open_channel(link) ||
-		!link->duty->set_up(link))
+	if (!open_socket(link) || !allow_cutting(link) || !login(link) ||
+		!open_amqp_channel(link) || !link->duty->set_up(link))
 		return false;
 	set_timeouts(link, HANDSHAKE_TIMEOUT_S, REQUEST_TIMEOUT_S);
 	atomic_store(&link->bus->frame_max, amqp_get_frame_max(link->state));
@@ -196,7 +199,7 @@ static bool take_wake(struct rabbitmq_link *link)
 	return read(link->wake_fd, &times, sizeof(times)) == sizeof(times);
 }
 
-/* Until there is something to read, or it is woken, or the library should look at its heartbeats.
+/* Waits until there is something to read, the link is woken, or rabbitmq-c should send heartbeats.
  */
 static void sleep_until(struct rabbitmq_link *link, int64_t until_ns)
 {
@@ -222,11 +225,11 @@ enum rabbitmq_event rabbitmq_link_wait(
 			if (frame->frame_type != AMQP_FRAME_METHOD ||
 				!is_close(&frame->payload.method))
 				return RABBITMQ_FRAME;
-			say_closed(link, &frame->payload.method);
+			explain_close(link, &frame->payload.method);
 			return RABBITMQ_GONE;
 		}
 		if (code != AMQP_STATUS_TIMEOUT) {
-			rabbitmq_link_say(link, "%s", amqp_error_string2(code));
+			rabbitmq_link_explain(link, "%s", amqp_error_string2(code));
 			return RABBITMQ_GONE;
 		}
 		if (take_wake(link))

@@ -1,13 +1,19 @@
 /*
- * Consumers. What a fetch has given and nobody has acknowledged stays in the list and is given
- * again by the next fetch, before anything newer, as long as its connection lives. Afterwards the
- * broker gives it again, so it is dropped here.
+ * Consumers of RabbitMQ.
+ *
+ * A fetched message that is not acknowledged stays in the consumer's list, and the next fetch
+ * returns it again before anything newer, as long as its connection lives. After that the broker
+ * delivers it again, so the consumer drops it.
+ *
+ * The reader (rabbitmq_reader.c) appends to the list on its own thread and sends acknowledgements.
+ * Invariant: only fetch() and close remove deliveries, so those that the last fetch returned stay
+ * valid and in place until the next one, even without the lock.
  */
 #include <stdlib.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* A fetch gives fewer than asked for, but at least one, rather than more memory than this. */
+/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
@@ -20,9 +26,12 @@ static struct rabbitmq_consumer *consumer_of(struct consumer *base)
 	return (struct rabbitmq_consumer *)base;
 }
 
-/* ---- the list; with the lock, or where only this thread reads it ---------------------------- */
+/* ---- the list ------------------------------------------------------------------------------ */
 
-/* Those that are acknowledged, and those whose connection is gone. */
+/*
+ * Drops deliveries that are acknowledged or whose connection is gone. The caller holds the lock, or
+ * the reader has ended.
+ */
 static void drop_done(struct rabbitmq_consumer *consumer)
 {
 	struct rabbitmq_delivery **link = &consumer->first;
@@ -41,7 +50,7 @@ static void drop_done(struct rabbitmq_consumer *consumer)
 	consumer->acked = consumer->given = 0;
 }
 
-/* One that was given; also without the lock, since the reader changes only what is behind them. */
+/* Needs no lock, because the reader changes only what comes after the returned deliveries. */
 static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer, size_t index)
 {
 	struct rabbitmq_delivery *delivery = consumer->first;
@@ -54,7 +63,7 @@ static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer,
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* With the lock. What waited may be of a connection that is lost meanwhile. */
+/* The caller holds the lock. Deliveries may belong to a connection that is lost in the meantime. */
 static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 {
 	bool in_time = true;
@@ -67,7 +76,7 @@ static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 	consumer->woken = false;
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void give(struct rabbitmq_consumer *consumer, struct bus_delivery *deliveries, size_t max)
 {
 	struct rabbitmq_delivery *from = consumer->first;
@@ -104,12 +113,12 @@ static void poison(struct consumer *base, size_t index, const char *why)
 	delivery_at(consumer, index)->why = arena_copy(&consumer->arena, slice_of(why)).data;
 }
 
-static struct rabbitmq_publisher *burier_of(struct rabbitmq_consumer *consumer)
+static struct rabbitmq_publisher *error_publisher_of(struct rabbitmq_consumer *consumer)
 {
-	if (!consumer->burier)
-		consumer->burier =
+	if (!consumer->error_publisher)
+		consumer->error_publisher =
 			rabbitmq_publisher_new(consumer->link.bus, consumer->error_queue);
-	return consumer->burier;
+	return consumer->error_publisher;
 }
 
 static size_t write_letters(
@@ -122,15 +131,18 @@ static size_t write_letters(
 	from = delivery_at(consumer, consumer->acked);
 	for (size_t i = consumer->acked; i < to; i++, from = from->next) {
 		if (from->why)
-			rabbitmq_letter_bury(&letters[count++], &consumer->arena,
+			rabbitmq_letter_write_fault(&letters[count++], &consumer->arena,
 				consumer->link.bus, from, consumer->error_queue);
 	}
 	pthread_mutex_unlock(&consumer->lock);
 	return count;
 }
 
-/* Those that are poisoned, of the first `to`. false: they are not all in the queue of errors. */
-static bool bury(struct rabbitmq_consumer *consumer, size_t to)
+/*
+ * Publishes the poisoned ones among the first `to` deliveries to the error queue. Returns false
+ * unless the broker has confirmed all of them.
+ */
+static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 {
 	struct rabbitmq_letter *letters =
 		arena_array(&consumer->arena, struct rabbitmq_letter, to - consumer->acked);
@@ -138,7 +150,7 @@ static bool bury(struct rabbitmq_consumer *consumer, size_t to)
 
 	if (count == 0)
 		return true;
-	if (rabbitmq_publisher_publish(burier_of(consumer), letters, count,
+	if (rabbitmq_publisher_publish(error_publisher_of(consumer), letters, count,
 		    clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS) != STATUS_OK)
 		return false;
 	for (size_t i = 0; i < count; i++) {
@@ -151,10 +163,11 @@ static bool bury(struct rabbitmq_consumer *consumer, size_t to)
 /* ---- ack --------------------------------------------------------------------------------- */
 
 /*
- * With the lock. A reader that cannot write would acknowledge at some time that nobody knows of:
- * its connection is cut, so that what is not acknowledged comes again.
+ * Has the reader acknowledge everything up to `tag`. If the reader cannot write, it might still do
+ * so at some unknown later time; therefore its connection is cut, and the broker delivers the
+ * messages again. The caller holds the lock.
  */
-static bool have_acked(struct rabbitmq_consumer *consumer, uint64_t tag)
+static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + ACK_TIMEOUT_NS;
 	bool in_time = true;
@@ -171,14 +184,14 @@ static bool have_acked(struct rabbitmq_consumer *consumer, uint64_t tag)
 	return consumer->ack == RABBITMQ_ACK_SENT;
 }
 
-/* With the lock: whether the connection is still the one that the delivery came on. */
+/* Whether the delivery came on the current connection. The caller holds the lock. */
 static bool is_current(
 	const struct rabbitmq_consumer *consumer, const struct rabbitmq_delivery *delivery)
 {
 	return delivery->serial == consumer->serial;
 }
 
-static bool bury_and_ack(struct rabbitmq_consumer *consumer, size_t count)
+static bool set_aside_and_ack(struct rabbitmq_consumer *consumer, size_t count)
 {
 	struct rabbitmq_delivery *last = delivery_at(consumer, count - 1);
 	bool acked;
@@ -186,10 +199,10 @@ static bool bury_and_ack(struct rabbitmq_consumer *consumer, size_t count)
 	pthread_mutex_lock(&consumer->lock);
 	acked = is_current(consumer, last);
 	pthread_mutex_unlock(&consumer->lock);
-	if (!acked || !bury(consumer, count))
+	if (!acked || !set_aside_poisoned(consumer, count))
 		return false;
 	pthread_mutex_lock(&consumer->lock);
-	acked = is_current(consumer, last) && have_acked(consumer, last->tag);
+	acked = is_current(consumer, last) && send_ack(consumer, last->tag);
 	consumer->ack = RABBITMQ_ACK_NONE;
 	pthread_mutex_unlock(&consumer->lock);
 	return acked;
@@ -203,19 +216,19 @@ static enum status ack(struct consumer *base, size_t count)
 		count = consumer->given;
 	if (count <= consumer->acked)
 		return STATUS_OK;
-	if (!bury_and_ack(consumer, count))
+	if (!set_aside_and_ack(consumer, count))
 		return STATUS_BUS_UNAVAILABLE;
 	consumer->acked = count;
 	return STATUS_OK;
 }
 
-/* ---- the rest ---------------------------------------------------------------------------- */
+/* ---- the port's other functions ---------------------------------------------------------- */
 
 static void again(struct consumer *base)
 {
 	struct rabbitmq_consumer *consumer = consumer_of(base);
 
-	assert(consumer->acked <= consumer->given); /* the next fetch gives the difference again */
+	assert(consumer->acked <= consumer->given); /* the next fetch returns the rest again */
 }
 
 static void wake(struct consumer *base)
@@ -234,9 +247,9 @@ static void close_consumer(struct consumer *base)
 
 	rabbitmq_bus_leave(consumer->link.bus, &consumer->link);
 	rabbitmq_link_stop(&consumer->link);
-	if (consumer->burier)
-		rabbitmq_publisher_free(consumer->burier);
-	drop_done(consumer); /* all: the connection is gone */
+	if (consumer->error_publisher)
+		rabbitmq_publisher_free(consumer->error_publisher);
+	drop_done(consumer); /* drops all, since the connection is gone */
 	assert(!consumer->first);
 	pthread_cond_destroy(&consumer->changed);
 	pthread_mutex_destroy(&consumer->lock);

@@ -1,14 +1,18 @@
 /*
- * What the files of this adapter share. The types and codes of amqp.h go no further than this
- * folder.
+ * Declarations shared by the files of this adapter. The types and codes of amqp.h do not leave this
+ * folder. The library's own channels are called AMQP channels here, because a channel is that of
+ * ports/bus.h.
  *
- *   url         what the user wrote
- *   socket      the way to the broker, plain or TLS
- *   link        a connection and the thread that owns it; other threads may only wake, cut or end
- * it topology    exchanges, queues and bindings watcher     the link that knows whether the broker
- * answers, and declares letter      messages as AMQP has them, to and fro publisher   a link that
- * publishes letters and learns the fate of each; of a producer, or for what a consumer puts aside
- *   reader      the link of a consumer: receives deliveries, acknowledges them
+ *   url         parses the user's URL
+ *   socket      the socket to the broker, plain or TLS
+ *   link        a connection and the thread that owns it; others may only wake, cut or stop it
+ *   connection  what a link's thread does with its connection: log in, wait, disconnect
+ *   topology    declares exchanges, queues and bindings
+ *   watcher     the link that knows whether the broker responds, and declares everything
+ *   letter      converts messages to AMQP and back
+ *   publisher   a link that publishes letters and learns the fate of each: for a producer, or for
+ *               the poisoned messages of a consumer
+ *   reader      the link of a consumer: receives deliveries and acknowledges them
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_RABBITMQ_RABBITMQ_INTERNAL_H
@@ -35,28 +39,34 @@ struct rabbitmq_url {
 	const char *vhost;
 	int heartbeat_s;
 	const char *cacert;
-	const char *cert; /* NULL, like the key: none */
-	const char *key;
+	const char *cert; /* NULL without a client certificate, like `key` */
+	const char *key;  /* the file with the private key */
 	bool verify;
 };
 
-/* false: `why` says what is wrong with it, without any value. The strings are in `arena`. */
+/*
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
+ * what is wrong without repeating any value, which may be a secret.
+ */
 QP_MUST_CHECK bool rabbitmq_url_parse(
 	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size);
 
 /* ---- socket ------------------------------------------------------------------------------ */
 
-/* The connection's socket, not yet connected; it belongs to `state`. NULL: `why`. */
+/*
+ * Returns a socket for the connection, not connected yet. `state` owns it. Returns NULL and writes
+ * `why` on failure.
+ */
 QP_MUST_CHECK amqp_socket_t *rabbitmq_socket_new(
 	amqp_connection_state_t state, const struct rabbitmq_url *url, char *why, size_t size);
 
-/* Whether the files that the URL names can be used. false: `why`. */
+/* Returns false and writes `why` if a file that the URL names cannot be used. */
 QP_MUST_CHECK bool rabbitmq_socket_check(const struct rabbitmq_url *url, char *why, size_t size);
 
 /* ---- links ------------------------------------------------------------------------------- */
 
-/* The only channel that a link opens. */
-#define RABBITMQ_CHANNEL 1
+/* The only AMQP channel that a link opens. */
+#define RABBITMQ_AMQP_CHANNEL 1
 #define RABBITMQ_WORDS_SIZE 320
 
 struct rabbitmq_bus;
@@ -66,31 +76,37 @@ enum rabbitmq_event {
 	RABBITMQ_FRAME,
 	RABBITMQ_WOKEN,
 	RABBITMQ_QUIET, /* the time has come */
-	RABBITMQ_GONE,  /* the connection is of no use any more; link->words says why */
+	RABBITMQ_GONE,  /* the connection is no longer usable; link->words says why */
 };
 
-/* How a link was served to its end. */
+/* Why serve() has returned. */
 enum rabbitmq_end {
-	RABBITMQ_STOPPED,  /* it is to be closed in order */
-	RABBITMQ_REPLACED, /* it is to be dropped, and connected again at once */
-	RABBITMQ_LOST,
+	RABBITMQ_STOPPED,  /* the link was stopped: close the connection in order */
+	RABBITMQ_REPLACED, /* drop the connection and connect again at once */
+	RABBITMQ_LOST,     /* the connection is lost; link->words says why */
 };
 
-/* What a link's thread does with it. */
+/* What a link is for. Its thread calls these functions. */
 struct rabbitmq_duty {
-	/* After each login: declares, subscribes. false: link->words. */
+	/* Declares and subscribes after each login. Returns false and sets link->words on failure.
+	 */
 	bool (*set_up)(struct rabbitmq_link *link);
 
-	/* Until the link is lost, or rabbitmq_link_is_stopped(). */
+	/* Uses the connection until it is lost or rabbitmq_link_is_stopped(). */
 	enum rabbitmq_end (*serve)(struct rabbitmq_link *link);
 
-	/* Something has changed that others may wait for. May be NULL. */
-	void (*tell)(struct rabbitmq_link *link);
+	/*
+	 * Called after a failed connection and after waiting for the bus: wakes threads that wait
+	 * for either. May be NULL.
+	 */
+	void (*notify)(struct rabbitmq_link *link);
 
-	bool is_watcher; /* it connects whether the bus is up or not */
+	bool is_watcher; /* connects even while the bus is down */
 };
 
 /*
+ * A connection and the thread that owns it.
+ *
  *   state        event                                    next
  *   waiting      the bus is up, the pause is over         connecting
  *   connecting   login and set_up() have succeeded        served
@@ -101,66 +117,74 @@ struct rabbitmq_duty {
 struct rabbitmq_link {
 	struct rabbitmq_bus *bus;
 	const struct rabbitmq_duty *duty;
-	char who[160]; /* for logs and the broker's list of connections */
+	char who[160]; /* its name in the log and in the broker's list of connections */
 	pthread_t thread;
 	int wake_fd;
 	struct rabbitmq_link *next; /* in bus->links */
 
-	/* The thread's own. */
-	amqp_connection_state_t state; /* NULL: not connected */
-	uint64_t serial;               /* random, another one for each connection */
-	char words[RABBITMQ_WORDS_SIZE];
-	char told[RABBITMQ_WORDS_SIZE]; /* those that were logged last */
+	/* Used only by the link's thread. */
+	amqp_connection_state_t state;          /* NULL while it is not connected */
+	uint64_t serial;                        /* random, different for each connection */
+	char words[RABBITMQ_WORDS_SIZE];        /* what went wrong last */
+	char logged_words[RABBITMQ_WORDS_SIZE]; /* the words of the last warning; "" if none */
 
-	_Atomic int failures; /* in a row */
+	_Atomic int failures; /* consecutive failures */
 	_Atomic bool stopped;
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t ended;
-	int cut_fd; /* another descriptor of the socket; -1: none */
+	int cut_fd; /* a duplicate of the socket's descriptor; -1 if there is none */
 	bool is_served;
 	bool has_ended;
 };
 
-/* Starts the thread. `role` and `name` say what the link is for: "consumer of ", "queue". */
+/* Starts the thread. `role` and `name` say what the link is for, e.g. "consumer of ", "queue". */
 void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	const struct rabbitmq_duty *duty, const char *role, const char *name);
 
-/* Ends the thread, within seconds, and releases the link. Not by its own thread. */
+/* Ends the thread within seconds and releases the link. Not for the link's own thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
-/* Any thread. What waits in rabbitmq_link_wait(), or the next time, returns. Never blocks. */
+/* Ends rabbitmq_link_wait(), or else the next call of it. Any thread, never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
-/* Any thread: whatever the thread does with the connection fails at once. Never blocks. */
+/* Makes everything that the link's thread does with the connection fail. Any thread, never blocks.
+ */
 void rabbitmq_link_cut(struct rabbitmq_link *link);
 
 bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
 
-/* ---- connections; by the link's thread ----------------------------------------------------- */
+/* ---- connections; called only by the link's thread ----------------------------------------- */
 
-/* As far as the duty's set_up(). false: link->words, and there is still something to disconnect. */
+/*
+ * Connects, logs in and calls the duty's set_up(). Returns false and sets link->words on failure;
+ * even then call rabbitmq_link_disconnect().
+ */
 QP_MUST_CHECK bool rabbitmq_link_connect(struct rabbitmq_link *link);
+
+/* Closes the connection. With `in_order` it says goodbye to the broker first. */
 void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
 
-/* For so long, or until it is woken; without a connection. */
+/* Waits `ms` milliseconds, or until the link is woken, while there is no connection. */
 void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 
 /*
- * Keeps the heartbeats going; what is in `frame` is valid until the next call. The closing of the
- * channel or the connection comes as GONE.
+ * Waits for a frame, a wake-up or steady time `until_ns`, and keeps the heartbeats going. `frame`
+ * is valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
  */
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
 
-/* Whether a request succeeded; else link->words begin with `what`. */
-QP_MUST_CHECK bool rabbitmq_link_agreed(
+/* Returns whether a request succeeded. If not, sets link->words to `what`, `name` and the reason.
+ */
+QP_MUST_CHECK bool rabbitmq_link_check_reply(
 	struct rabbitmq_link *link, amqp_rpc_reply_t reply, const char *what, const char *name);
 
-/* The same for functions that return a code of the library. */
-QP_MUST_CHECK bool rabbitmq_link_went(struct rabbitmq_link *link, int code, const char *what);
+/* The same for functions of rabbitmq-c that return a status code. */
+QP_MUST_CHECK bool rabbitmq_link_check_code(struct rabbitmq_link *link, int code, const char *what);
 
-void rabbitmq_link_say(struct rabbitmq_link *link, const char *format, ...) QP_PRINTF(2, 3);
+/* Sets link->words. */
+void rabbitmq_link_explain(struct rabbitmq_link *link, const char *format, ...) QP_PRINTF(2, 3);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
 
@@ -169,31 +193,31 @@ struct rabbitmq_bus {
 	const char *url_text;
 	const struct bus_channel *channels;
 	size_t channel_count;
-	struct arena arena; /* what the url says */
+	struct arena arena; /* holds the strings of `url` */
 	struct rabbitmq_url url;
 
 	struct rabbitmq_link watch;
 	bool running;
 
-	_Atomic bool up;       /* the broker answers, and everything is declared */
+	_Atomic bool up;       /* the broker responds, and everything is declared */
 	_Atomic bool doubted;  /* something that was declared may be gone */
-	_Atomic int blocked;   /* publishers that the broker takes nothing from */
-	_Atomic int frame_max; /* bytes, as the broker has it */
+	_Atomic int blocked;   /* publishers from which the broker accepts no messages */
+	_Atomic int frame_max; /* in bytes, as negotiated with the broker */
 
-	pthread_mutex_t lock; /* guards what follows; never held while something waits */
+	pthread_mutex_t lock; /* guards what follows; never held across a blocking call */
 	struct rabbitmq_link *links;
 };
 
 /* Checked downcast. */
 struct rabbitmq_bus *rabbitmq_bus_of(struct bus *base);
 
-/* NULL: not one the program has named. */
+/* Returns NULL if the channel was not declared. */
 const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, struct slice name);
 
-/* Any thread. Whether messages can be sent. */
+/* Whether messages can be published now. Any thread, never blocks. */
 bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 
-/* Links that are told when the bus comes up or goes down. */
+/* The list of links that are woken when the bus comes up or goes down. Any thread. */
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
@@ -203,22 +227,27 @@ void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_start(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_stop(struct rabbitmq_bus *bus);
 
-/* Any thread: what was declared may be gone; it is declared again with the next probe. */
+/* Has everything declared again with the next probe, because some of it may be gone. Any thread. */
 void rabbitmq_watcher_doubt(struct rabbitmq_bus *bus);
 
-/* ---- topology; by the link's thread. false: link->words ------------------------------------ */
+/* ---- topology ------------------------------------------------------------------------------ */
 
-/* The exchange of a channel, and a queue for each of its groups. */
+/*
+ * Called only by the link's thread. Each function blocks for one round trip or more. Each returns
+ * false and sets link->words on failure.
+ */
+
+/* Declares the exchange of a channel and a queue for each of its groups. */
 QP_MUST_CHECK bool rabbitmq_declare_channel(
 	struct rabbitmq_link *link, const struct bus_channel *channel);
 
-/* The queue of a group, bound to the exchange of its channel, which exists. */
+/* Declares the queue of a group and binds it to the exchange of its channel, which must exist. */
 QP_MUST_CHECK bool rabbitmq_declare_group(
 	struct rabbitmq_link *link, const struct bus_channel *channel, const char *group);
 
 QP_MUST_CHECK bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue);
 
-/* Whether the exchange of a channel is still there. */
+/* Checks that the exchange of a channel still exists. */
 QP_MUST_CHECK bool rabbitmq_find_channel(
 	struct rabbitmq_link *link, const struct bus_channel *channel);
 
@@ -234,40 +263,46 @@ static inline struct slice rabbitmq_slice(amqp_bytes_t bytes)
 	return slice_make(bytes.bytes, bytes.len);
 }
 
-/* Something to be published. What it points to belongs to somebody else. */
+/* A message to be published. It owns nothing of what it points to. */
 struct rabbitmq_letter {
 	amqp_bytes_t exchange;
 	amqp_bytes_t routing_key;
 	amqp_basic_properties_t properties;
 	amqp_bytes_t body;
-	bool is_shared; /* more than one queue is meant to get it */
-	size_t index;   /* the caller's */
+	bool is_shared; /* more than one group wants it */
+	size_t index;   /* for the caller's use */
 
-	enum bus_fate fate; /* out */
-	bool is_returned;   /* the publisher's, as the next: no queue is bound for it */
-	bool is_settled;    /* the broker has answered */
+	enum bus_fate fate; /* set by the publisher */
+
+	/* Used only by the publisher. */
+	bool is_returned; /* the broker returned it, because no queue is bound for it */
+	bool is_settled;  /* the broker has confirmed or refused it */
 };
 
-/* Something that came. */
+/* A message that has arrived. */
 struct rabbitmq_delivery {
 	amqp_message_t message;
 	amqp_bytes_t routing_key; /* owned */
 	uint64_t tag;
 	uint64_t serial; /* of the connection on which it came */
-	const char *why; /* NULL: it is not poisoned */
+	const char *why; /* why it is poisoned; NULL if it is not */
 	struct rabbitmq_delivery *next;
 };
 
 void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
-/* false: it cannot be sent as AMQP. */
+/*
+ * Converts a message; `arena` holds what does not point into it. Returns false if AMQP cannot carry
+ * the message or its channel was not declared.
+ */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);
 
-/* A copy of a poisoned delivery for the queue `queue`, with MassTransit's headers. */
-void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
+/* Fills `letter` with a copy of a poisoned delivery for `queue`, with MassTransit's headers. */
+void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue);
 
+/* Fills `delivery` with pointers into `from` and `arena`. */
 void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 	const struct bus_channel *channel, const struct rabbitmq_delivery *from);
 
@@ -284,32 +319,34 @@ enum rabbitmq_readiness { RABBITMQ_AWAY, RABBITMQ_READY, RABBITMQ_BLOCKED };
 
 struct rabbitmq_publisher {
 	struct rabbitmq_link link;
-	const char *queue; /* to be declared whenever it connects; NULL: none */
+	const char *queue; /* declared whenever the link connects; NULL for no queue */
 
-	/* The thread's own: what it is at. */
-	struct rabbitmq_job *current; /* NULL: nothing */
+	/* Used only by the link's thread. */
+	struct rabbitmq_job *current; /* NULL between jobs */
 	uint64_t first_tag;           /* the broker's number of the job's first letter */
-	size_t written;               /* so many letters of it */
-	size_t outstanding;           /* so many of those without an answer */
-	size_t settled;               /* so many, from the first, with one */
-	size_t next_return;           /* letters before this one have come back, or will not */
+	size_t written;               /* how many letters of the job are written */
+	size_t outstanding;           /* how many of those are neither confirmed nor refused */
+	size_t settled;               /* how many, counted from the first, are */
+	size_t next_return;           /* no letter before this one can still be returned */
 	uint64_t next_tag;
 	bool is_blocked;
-	bool is_stale; /* an answer, or a queue, is missing: to be replaced */
+	bool is_stale; /* a confirm or a queue is missing: replace the connection */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	enum rabbitmq_readiness readiness;
-	struct rabbitmq_job *job; /* NULL: nothing to do */
+	struct rabbitmq_job *job; /* NULL if there is nothing to do */
 };
 
-/* `queue` must live as long as the publisher. NULL: none is to be declared. */
+/* Starts a publisher. `queue` must live as long as it; NULL if there is no queue to declare. */
 struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue);
+
+/* Ends the link, which takes seconds at most, and frees the publisher. */
 void rabbitmq_publisher_free(struct rabbitmq_publisher *publisher);
 
 /*
- * By one thread at a time: as publish() of the port, for letters whose fate is NOT_PERSISTED.
- * Nothing of them is used after it has returned.
+ * Works like publish() of the port, for letters whose fate is NOT_PERSISTED. Uses nothing of the
+ * letters after it has returned. One thread at a time.
  */
 QP_MUST_CHECK enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
 	struct rabbitmq_letter *letters, size_t count, int64_t until_ns);
@@ -327,8 +364,8 @@ enum rabbitmq_ack {
 };
 
 /*
- * Deliveries are in a list, in the order in which they came: first those that the last fetch has
- * given, of these first those that are acknowledged; then those that wait.
+ * The deliveries form a list in order of arrival: first the `given` ones that the last fetch has
+ * returned, of which the first `acked` are acknowledged, then those that wait.
  */
 struct rabbitmq_consumer {
 	struct consumer base;
@@ -336,23 +373,24 @@ struct rabbitmq_consumer {
 	const struct bus_channel *channel;
 	char *queue;
 
-	/* The consumer's thread's own. */
-	struct arena arena; /* the deliveries of the last fetch, and letters made of them */
-	size_t given;       /* so many of the list by the last fetch */
-	size_t acked;       /* so many of those are acknowledged */
+	/* Used only by the thread that uses the consumer. */
+	struct arena arena; /* the deliveries of the last fetch, and letters written from them */
+	size_t given;       /* how many of the list the last fetch returned */
+	size_t acked;       /* how many of those are acknowledged */
 	char *error_queue;
-	struct rabbitmq_publisher *burier; /* NULL: nothing was ever poisoned */
+	struct rabbitmq_publisher *error_publisher; /* NULL until a message is poisoned */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;
 	struct rabbitmq_delivery *first;
 	struct rabbitmq_delivery **last;
-	uint64_t serial; /* of the connection that it has; 0: none */
+	uint64_t serial; /* of the current connection; 0 if there is none */
 	enum rabbitmq_ack ack;
-	uint64_t ack_tag; /* everything up to this one */
+	uint64_t ack_tag; /* the reader acknowledges everything up to this one */
 	bool woken;
 };
 
+/* The duty of a consumer's link. */
 extern const struct rabbitmq_duty rabbitmq_reader;
 
 #endif

@@ -1,7 +1,10 @@
 /*
- * Messages to AMQP and back. What AMQP has a property for goes there; the rest are headers, text
- * where it is text and bytes where it is not. Headers of other kinds, which other programs send,
- * arrive as text; tables and lists are left out.
+ * Converts messages to AMQP and back.
+ *
+ * Whatever AMQP has a property for becomes that property; the rest become headers: text if the
+ * value is valid UTF-8, bytes otherwise. Headers of other types, which other programs send, arrive
+ * as text; tables and lists are dropped. Nothing is copied unless it has to change, so letters and
+ * deliveries point into the messages that they were converted from.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,23 +17,23 @@
 #define EVENT_ID "event-id"
 #define KEY "key"
 
-/* Of AMQP's short strings: routing keys, ids, names of headers. */
+/* The limit of AMQP's short strings: routing keys, ids, names of headers. */
 #define SHORT_MAX 255
 
-/* Of a frame of properties, for all that is not headers. */
+/* The part of a properties frame that is reserved for everything but the headers. */
 #define PROPERTIES_MAX 2048
 
-/* As the local bus has it; the broker's own limit is 128 MiB where nobody has changed it. */
+/* The same limit as in the local bus. The broker's own default is 128 MiB. */
 #define BODY_MAX (64u * 1024 * 1024)
 
-/* What MassTransit writes into a message that it puts aside. */
+/* The headers that MassTransit adds to a message in an error queue. */
 #define FAULT_TYPE "Quipu.UnusableMessage"
 #define FAULT_HEADERS 4
 #define WHY_MAX 1024
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-static amqp_table_entry_t make_header(struct slice name, struct slice value)
+static amqp_table_entry_t header_of(struct slice name, struct slice value)
 {
 	return (amqp_table_entry_t){
 		.key = rabbitmq_bytes(name),
@@ -42,7 +45,7 @@ static amqp_table_entry_t make_header(struct slice name, struct slice value)
 
 static void add_header(amqp_table_t *table, struct slice name, struct slice value)
 {
-	table->entries[table->num_entries++] = make_header(name, value);
+	table->entries[table->num_entries++] = header_of(name, value);
 }
 
 static void write_headers(
@@ -113,9 +116,9 @@ bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	return has_room(letter, atomic_load(&bus->frame_max));
 }
 
-/* ---- putting aside ----------------------------------------------------------------------- */
+/* ---- poisoned messages ------------------------------------------------------------------- */
 
-/* Headers of an earlier fault, and what would send the copy to other queues as well. */
+/* Headers of an earlier fault, and those that would route the copy to other queues as well. */
 static bool is_left_out(struct slice name)
 {
 	static const char *const names[] = {"MT-Reason", "MT-Fault-ExceptionType",
@@ -144,7 +147,7 @@ static amqp_table_t fault_headers(struct arena *arena, const char *why, size_t m
 	return table;
 }
 
-/* Headers that fill a frame by themselves leave no room for ours; they are given up then. */
+/* Whether the headers fit into a frame. */
 static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 {
 	size_t size = (size_t)frame_max - PROPERTIES_MAX;
@@ -154,7 +157,8 @@ static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 	return amqp_encode_table(encoded, table, &offset) == AMQP_STATUS_OK;
 }
 
-static amqp_table_t buried_headers(
+/* Drops the original headers if they leave no room for those of the fault. */
+static amqp_table_t headers_with_fault(
 	struct arena *arena, const amqp_table_t *from, const char *why, int frame_max)
 {
 	amqp_table_t table = fault_headers(arena, why, (size_t)from->num_entries);
@@ -169,10 +173,10 @@ static amqp_table_t buried_headers(
 }
 
 /*
- * The properties stay, but for the user, which the broker compares with ours, and the expiration,
- * after which the copy would be gone.
+ * Keeps the properties except for the user id, which the broker would compare with ours, and the
+ * expiration, after which the broker would delete the copy.
  */
-void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
+void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)
 {
 	amqp_basic_properties_t *properties = &letter->properties;
@@ -181,7 +185,7 @@ void rabbitmq_letter_bury(struct rabbitmq_letter *letter, struct arena *arena,
 	*properties = from->message.properties;
 	if (!(properties->_flags & AMQP_BASIC_HEADERS_FLAG))
 		properties->headers = amqp_empty_table;
-	properties->headers = buried_headers(
+	properties->headers = headers_with_fault(
 		arena, &properties->headers, from->why, atomic_load(&bus->frame_max));
 	properties->delivery_mode = PERSISTENT;
 	properties->_flags |= AMQP_BASIC_HEADERS_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG;
@@ -230,7 +234,7 @@ static struct slice number_text(struct arena *arena, const amqp_field_value_t *v
 	return buffer_slice(&text);
 }
 
-/* false: it has no text. */
+/* Returns false for a value that cannot be shown as text. */
 static bool read_value(struct arena *arena, const amqp_field_value_t *value, struct slice *text)
 {
 	switch (value->kind) {
@@ -279,8 +283,10 @@ static void read_properties(
 					      .value = rabbitmq_slice(from->content_type)});
 }
 
-/* A queue has no places. The id is the same wherever the message lies; without one, this delivery
- * is all that can be named. */
+/*
+ * A queue has no offsets. The message's id identifies it wherever it is; without an id, only this
+ * delivery can be identified.
+ */
 static struct slice position_of(struct arena *arena, const struct bus_channel *channel,
 	const struct rabbitmq_delivery *from, struct slice id)
 {

@@ -1,8 +1,10 @@
 /*
- * A link: one connection and the thread that owns it. rabbitmq-c blocks and belongs to one thread,
- * and a write may block for ever when the broker does not read. So nobody who has a deadline calls
- * it: they hand their work to the link's thread, wait as long as they can, and then cut the
- * connection, upon which the thread returns from wherever it is.
+ * A link: one connection and the thread that owns it. A connection of rabbitmq-c belongs to one
+ * thread, its calls block, and a write may block for ever if the broker does not read. So a thread
+ * with a deadline never calls rabbitmq-c. It hands its work to the link's thread, waits as long as
+ * it can, and then cuts the connection, which makes that thread's call return.
+ *
+ * Invariants: only the link's thread uses `state`; cut_fd is open only while there is a socket.
  */
 #include <stdio.h>
 #include <sys/eventfd.h>
@@ -14,46 +16,48 @@
 
 #define STOP_TIMEOUT_NS (2 * NS_PER_S)
 
-/* A link that was served for so long counts as one that works. */
+/* A connection that has lasted this long counts as working. */
 #define STEADY_NS NS_PER_S
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
-#define WAITING_MS 5000 /* for the bus to come up; it tells */
+#define WAITING_MS 5000 /* for the bus to come up, which wakes the link */
 
-/* Failures in a row before a line says that a link fails though the bus is up. */
-#define FAILURES_TO_TELL 4
+/* How often a link fails in a row, although the bus is up, before it logs a warning. */
+#define FAILURES_TO_WARN 4
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-static void tell(struct rabbitmq_link *link)
+static void notify(struct rabbitmq_link *link)
 {
-	if (link->duty->tell)
-		link->duty->tell(link);
+	if (link->duty->notify)
+		link->duty->notify(link);
 }
 
-/* While the broker is away, the watcher alone says so. */
+/* Only the watcher warns that the broker is unreachable. */
 static void note_failure(struct rabbitmq_link *link)
 {
 	int failures = atomic_fetch_add(&link->failures, 1) + 1;
-	bool is_news = strcmp(link->words, link->told) != 0;
+	bool is_news = strcmp(link->words, link->logged_words) != 0;
 
 	if (rabbitmq_link_is_stopped(link))
 		return;
 	if (!link->duty->is_watcher)
-		is_news = is_news && failures >= FAILURES_TO_TELL && atomic_load(&link->bus->up);
+		is_news = is_news && failures >= FAILURES_TO_WARN && atomic_load(&link->bus->up);
 	if (is_news)
-		snprintf(link->told, sizeof(link->told), "%s", link->words);
-	log_line(is_news ? LOG_WARN : LOG_DEBUG, "bus", "%s: RabbitMQ cannot be used: %s",
-		link->who, link->words);
-	tell(link);
+		snprintf(link->logged_words, sizeof(link->logged_words), "%s", link->words);
+	log_line(is_news ? LOG_WARN : LOG_DEBUG, "bus",
+		"%s: RabbitMQ at %s:%d is unavailable: %s; retrying", link->who,
+		link->bus->url.host, link->bus->url.port, link->words);
+	notify(link);
 }
 
 static void note_success(struct rabbitmq_link *link)
 {
-	if (*link->told || link->duty->is_watcher)
-		log_line(LOG_INFO, "bus", "%s: connected to RabbitMQ", link->who);
-	link->told[0] = '\0';
+	if (*link->logged_words || link->duty->is_watcher)
+		log_line(LOG_INFO, "bus", "%s: connected to RabbitMQ at %s:%d", link->who,
+			link->bus->url.host, link->bus->url.port);
+	link->logged_words[0] = '\0';
 }
 
 static void live(struct rabbitmq_link *link)
@@ -80,7 +84,7 @@ static void try_to_live(struct rabbitmq_link *link)
 	}
 }
 
-/* None after the first failure, since that is how a connection ends that worked until now. */
+/* No pause after the first failure: a connection that worked until now has just ended. */
 static int pause_ms(struct rabbitmq_link *link)
 {
 	int failures = atomic_load(&link->failures);
@@ -101,9 +105,9 @@ static void *run(void *context)
 			if (!rabbitmq_link_is_stopped(link))
 				rabbitmq_link_pause(link, pause_ms(link));
 		} else {
-			atomic_store(&link->failures, 0); /* it was the bus's */
+			atomic_store(&link->failures, 0); /* the bus is down, not this link */
 			rabbitmq_link_pause(link, WAITING_MS);
-			tell(link);
+			notify(link);
 		}
 	}
 	pthread_mutex_lock(&link->lock);
@@ -133,14 +137,14 @@ void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	assert(!failed);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void cut(struct rabbitmq_link *link)
 {
 	if (link->cut_fd >= 0)
 		shutdown(link->cut_fd, SHUT_RDWR);
 }
 
-/* A link that is served says goodbye to the broker, if that does not take long. */
+/* Gives a link that is being served time to close its connection in order. */
 void rabbitmq_link_stop(struct rabbitmq_link *link)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + STOP_TIMEOUT_NS;
@@ -165,7 +169,7 @@ void rabbitmq_link_wake(struct rabbitmq_link *link)
 	const uint64_t once = 1;
 	ssize_t written = write(link->wake_fd, &once, sizeof(once));
 
-	(void)written; /* it fails only where it has been woken very often */
+	(void)written; /* it fails only if the counter is full, and then the link is awake */
 }
 
 void rabbitmq_link_cut(struct rabbitmq_link *link)

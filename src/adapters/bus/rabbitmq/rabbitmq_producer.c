@@ -1,4 +1,4 @@
-/* Producers: messages become letters, which a publisher sends. */
+/* Producers for RabbitMQ: convert messages to letters, which a publisher sends. */
 #include <stdlib.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
@@ -18,7 +18,7 @@ static struct rabbitmq_producer *producer_of(struct producer *base)
 	return (struct rabbitmq_producer *)base;
 }
 
-/* What cannot be sent is left out, and stays NOT_PERSISTED. */
+/* Leaves out messages that cannot be sent, which stay NOT_PERSISTED. */
 static size_t write_letters(struct rabbitmq_producer *producer, const struct bus_message *messages,
 	size_t count, struct rabbitmq_letter *letters)
 {
@@ -77,7 +77,7 @@ static void close_producer(struct producer *base)
 
 static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
 
-/* It connects now, so that it is connected when the first publish comes. */
+/* Connects now, so that the first publish need not wait for the connection. */
 struct producer *rabbitmq_producer_open(struct bus *base)
 {
 	struct rabbitmq_producer *producer = qp_calloc(1, sizeof(*producer));

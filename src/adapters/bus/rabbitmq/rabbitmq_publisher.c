@@ -1,20 +1,21 @@
 /*
- * Publishers. A caller hands over a job and waits; the link's thread writes all letters, then takes
- * the broker's answers until it has them all or the time has come. The fate of a letter:
+ * Publishers. A caller hands over a job and waits. The link's thread writes all letters, then reads
+ * the broker's confirms until it has them all or the time has come. The fate of a letter:
  *
  *   not written                                NOT_PERSISTED
- *   written, no answer (yet)                   UNKNOWN
- *   acknowledged                               CONFIRMED
- *   returned, which comes before the answer    NOT_PERSISTED
- *   refused                                    NOT_PERSISTED; UNKNOWN where one of several queues
- *                                              may have taken it
+ *   written, not settled (yet)                 UNKNOWN
+ *   confirmed (ack)                            CONFIRMED
+ *   returned, which precedes its confirm       NOT_PERSISTED
+ *   refused (nack)                             NOT_PERSISTED, or UNKNOWN if several groups want it
+ *                                              and one of their queues may have accepted it
  *
- * Answers carry the number of a letter on its connection, but what is returned carries none. It is
- * the next one of the job that looks the same, since they come back in order. For that to be true,
- * nothing of an earlier job may be on its way: a connection with an answer missing is replaced.
+ * A confirm has the number of a letter on its connection, but a return has none. It belongs to the
+ * next letter of the job that looks the same, because returns come in order. That is true only if
+ * nothing of an earlier job can still arrive, so a connection with a confirm missing is replaced.
  *
- * A broker under an alarm stops reading from connections that publish, and says so. Such a
- * connection is kept, to learn when the alarm is over; until then nothing is published.
+ * During an alarm the broker stops reading from connections that publish, and reports that. The
+ * publisher keeps such a connection in order to learn when the alarm is over, and publishes nothing
+ * until then.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,10 +25,10 @@
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"
 
-/* After the deadline, for the thread to see it too; then the connection is cut. */
+/* How long after the deadline the caller waits for the thread before it cuts the connection. */
 #define GRACE_NS (50 * NS_PER_MS)
 
-/* After so many failures in a row nobody waits for the connection. */
+/* After this many consecutive failures a caller no longer waits for the connection. */
 #define FAILURES_MAX 2
 
 static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
@@ -35,9 +36,12 @@ static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
 	return (struct rabbitmq_publisher *)link; /* its first member */
 }
 
-/* ---- answers; by the thread, as all until "the caller" ------------------------------------- */
+/* Everything up to "the caller" runs on the link's thread. */
 
-static void settle(struct rabbitmq_publisher *publisher, struct rabbitmq_letter *letter, bool taken)
+/* ---- confirms and returns ------------------------------------------------------------------ */
+
+static void settle(
+	struct rabbitmq_publisher *publisher, struct rabbitmq_letter *letter, bool accepted)
 {
 	if (letter->is_settled)
 		return;
@@ -45,22 +49,22 @@ static void settle(struct rabbitmq_publisher *publisher, struct rabbitmq_letter 
 	publisher->outstanding--;
 	if (letter->is_returned)
 		letter->fate = BUS_NOT_PERSISTED;
-	else if (taken)
+	else if (accepted)
 		letter->fate = BUS_CONFIRMED;
 	else if (!letter->is_shared)
 		letter->fate = BUS_NOT_PERSISTED;
 }
 
-/* Numbers of earlier jobs cannot come: their connections are gone, or they were all answered. */
-static void take_answer(
-	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool taken)
+/* Confirms of earlier jobs cannot arrive: all had arrived, or their connection is gone. */
+static void take_confirm(
+	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool accepted)
 {
 	size_t last = (size_t)(tag - publisher->first_tag);
 
 	if (!publisher->current || tag < publisher->first_tag || last >= publisher->written)
 		return;
 	for (size_t i = multiple ? publisher->settled : last; i <= last; i++)
-		settle(publisher, &publisher->current->letters[i], taken);
+		settle(publisher, &publisher->current->letters[i], accepted);
 	if (multiple)
 		publisher->settled = last + 1;
 }
@@ -77,14 +81,14 @@ static bool looks_like(const struct rabbitmq_letter *letter, const amqp_basic_re
 	       slice_equal(rabbitmq_slice(letter->properties.message_id), id);
 }
 
-/* Whatever was there has to be declared again. */
+/* A queue or binding is missing, so have everything declared again. */
 static void note_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
 {
 	publisher->is_stale |= publisher->queue != NULL;
 	rabbitmq_watcher_doubt(publisher->link.bus);
-	if (publisher->next_return == 0) /* once a job */
+	if (publisher->next_return == 0) /* once per job */
 		log_line(LOG_WARN, "bus",
-			"%s: a message to exchange \"%.*s\" was returned: no "
+			"%s: RabbitMQ returned a message to exchange \"%.*s\": no "
 			"queue is bound for routing key \"%.*s\"",
 			publisher->link.who, (int)method->exchange.len,
 			(const char *)method->exchange.bytes, (int)method->routing_key.len,
@@ -108,14 +112,15 @@ static void take_return(struct rabbitmq_publisher *publisher, const amqp_basic_r
 	publisher->next_return = i + 1;
 }
 
-/* The content follows the method. false: the link is lost. */
+/* Reads the content that follows the method. Returns false if the link is lost. */
 static bool read_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
 {
 	struct rabbitmq_link *link = &publisher->link;
 	amqp_message_t message;
 
-	if (!rabbitmq_link_agreed(link,
-		    amqp_read_message(link->state, RABBITMQ_CHANNEL, &message, 0), "return", ""))
+	if (!rabbitmq_link_check_reply(link,
+		    amqp_read_message(link->state, RABBITMQ_AMQP_CHANNEL, &message, 0), "return",
+		    ""))
 		return false;
 	take_return(publisher, method, &message.properties);
 	amqp_destroy_message(&message);
@@ -141,11 +146,11 @@ static void set_blocked(struct rabbitmq_publisher *publisher, bool is_blocked)
 	if (is_blocked || !publisher->is_stale)
 		set_readiness(publisher, is_blocked ? RABBITMQ_BLOCKED : RABBITMQ_READY);
 	log_line(is_blocked ? LOG_WARN : LOG_INFO, "bus", "%s: RabbitMQ %s", publisher->link.who,
-		is_blocked ? "takes no messages: it is short of memory or disk"
-			   : "takes messages again");
+		is_blocked ? "accepts no messages, because it is short of memory or disk"
+			   : "accepts messages again");
 }
 
-/* false: the link is lost. */
+/* Returns false if the link is lost. */
 static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t *frame)
 {
 	const amqp_method_t *method = &frame->payload.method;
@@ -156,10 +161,10 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 		return true;
 	switch (method->id) {
 	case AMQP_BASIC_ACK_METHOD:
-		take_answer(publisher, ack->delivery_tag, ack->multiple, true);
+		take_confirm(publisher, ack->delivery_tag, ack->multiple, true);
 		return true;
 	case AMQP_BASIC_NACK_METHOD:
-		take_answer(publisher, nack->delivery_tag, nack->multiple, false);
+		take_confirm(publisher, nack->delivery_tag, nack->multiple, false);
 		return true;
 	case AMQP_BASIC_RETURN_METHOD:
 		return read_return(publisher, method->decoded);
@@ -174,8 +179,11 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 
 /* ---- a job ------------------------------------------------------------------------------- */
 
-/* What has come, and as long as answers are missing what comes until steady time `until_ns`. */
-static bool take_answers(struct rabbitmq_publisher *publisher, int64_t until_ns)
+/*
+ * Takes all frames that have arrived and, while letters are not settled, those that arrive until
+ * steady time `until_ns`. Returns false if the link is lost.
+ */
+static bool take_confirms(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
 	enum rabbitmq_event event = RABBITMQ_FRAME;
 	amqp_frame_t frame;
@@ -198,15 +206,15 @@ static bool write_letter(struct rabbitmq_publisher *publisher, struct rabbitmq_l
 	publisher->written++;
 	publisher->outstanding++;
 	publisher->next_tag++;
-	return rabbitmq_link_went(link,
-		amqp_basic_publish(link->state, RABBITMQ_CHANNEL, letter->exchange,
+	return rabbitmq_link_check_code(link,
+		amqp_basic_publish(link->state, RABBITMQ_AMQP_CHANNEL, letter->exchange,
 			letter->routing_key, true, false, &letter->properties, letter->body),
 		"publish");
 }
 
 /*
- * While it is corked the socket sends full segments only, so that the letters of a job reach the
- * broker in as few reads as may be. A socket that cannot do it sends each letter at once.
+ * While the socket is corked, it sends full segments only, so that the letters of a job reach the
+ * broker in as few reads as possible. A socket without this option sends each letter at once.
  */
 static void cork(struct rabbitmq_publisher *publisher, bool corked)
 {
@@ -223,7 +231,7 @@ static bool write_letters(struct rabbitmq_publisher *publisher, struct rabbitmq_
 	for (size_t i = 0; i < job->count && works; i++) {
 		if (publisher->is_blocked || clock_steady_ns(&clock_system) >= job->until_ns)
 			return true;
-		works = write_letter(publisher, &job->letters[i]) && take_answers(publisher, 0);
+		works = write_letter(publisher, &job->letters[i]) && take_confirms(publisher, 0);
 	}
 	return works;
 }
@@ -249,11 +257,11 @@ static bool run_job(struct rabbitmq_publisher *publisher, struct rabbitmq_job *j
 	cork(publisher, job->count > 1);
 	works = write_letters(publisher, job);
 	cork(publisher, false);
-	works = works && take_answers(publisher, job->until_ns);
+	works = works && take_confirms(publisher, job->until_ns);
 	publisher->is_stale |= publisher->outstanding > 0;
 	publisher->current = NULL;
 	if ((publisher->is_stale || !works) && !publisher->is_blocked)
-		set_readiness(publisher, RABBITMQ_AWAY); /* before the next job comes */
+		set_readiness(publisher, RABBITMQ_AWAY); /* before the next job can come */
 	finish(publisher);
 	return works;
 }
@@ -268,8 +276,8 @@ static bool set_up(struct rabbitmq_link *link)
 	publisher->is_stale = false;
 	if (publisher->queue && !rabbitmq_declare_queue(link, publisher->queue))
 		return false;
-	amqp_confirm_select(link->state, RABBITMQ_CHANNEL);
-	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "confirms", "");
+	amqp_confirm_select(link->state, RABBITMQ_AMQP_CHANNEL);
+	return rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "confirms", "");
 }
 
 static struct rabbitmq_job *next_job(struct rabbitmq_publisher *publisher)
@@ -282,7 +290,7 @@ static struct rabbitmq_job *next_job(struct rabbitmq_publisher *publisher)
 	return job;
 }
 
-/* One job, or something that came in between. false: the link is lost. */
+/* Runs one job or takes one frame. Returns false if the link is lost. */
 static bool work(struct rabbitmq_publisher *publisher)
 {
 	struct rabbitmq_job *job = next_job(publisher);
@@ -305,7 +313,7 @@ static enum rabbitmq_end serve(struct rabbitmq_link *link)
 		(!publisher->is_stale || publisher->is_blocked))
 		works = work(publisher);
 	if (!works)
-		rabbitmq_watcher_doubt(link->bus); /* a channel that is closed may miss something */
+		rabbitmq_watcher_doubt(link->bus); /* a missing exchange closes the AMQP channel */
 	if (publisher->is_blocked)
 		atomic_fetch_sub(&link->bus->blocked, 1);
 	publisher->is_blocked = false;
@@ -316,8 +324,8 @@ static enum rabbitmq_end serve(struct rabbitmq_link *link)
 	return publisher->is_stale ? RABBITMQ_REPLACED : RABBITMQ_STOPPED;
 }
 
-/* The bus has come up or gone down, or a connection was tried in vain. */
-static void tell(struct rabbitmq_link *link)
+/* Makes a waiting caller look again at the state of the bus and of the link. */
+static void notify(struct rabbitmq_link *link)
 {
 	struct rabbitmq_publisher *publisher = publisher_of(link);
 
@@ -326,11 +334,14 @@ static void tell(struct rabbitmq_link *link)
 	pthread_mutex_unlock(&publisher->lock);
 }
 
-static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .tell = tell};
+static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .notify = notify};
 
 /* ---- the caller -------------------------------------------------------------------------- */
 
-/* With the lock. OK: it is ready, or the time has come before it was. */
+/*
+ * Waits until the publisher is ready. OK: it is, or the time came before it was. The caller holds
+ * the lock.
+ */
 static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
 	struct rabbitmq_bus *bus = publisher->link.bus;
@@ -345,8 +356,11 @@ static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_
 	return rabbitmq_bus_is_up(bus) ? STATUS_OK : STATUS_BUS_UNAVAILABLE;
 }
 
-/* With the lock. After the cut the thread is done with the letters in no time. */
-static void have_done(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
+/*
+ * Has the link's thread run the job. If that takes past the deadline, cuts the connection, after
+ * which the thread soon releases the letters. The caller holds the lock.
+ */
+static void run_to_end(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
 {
 	bool has_end = job->until_ns < INT64_MAX - GRACE_NS;
 	int64_t late_ns = has_end ? job->until_ns + GRACE_NS : INT64_MAX;
@@ -371,7 +385,7 @@ enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
 	status = wait_until_ready(publisher, until_ns);
 	if (status == STATUS_OK && publisher->readiness == RABBITMQ_READY &&
 		clock_steady_ns(&clock_system) < until_ns)
-		have_done(publisher, &job);
+		run_to_end(publisher, &job);
 	pthread_mutex_unlock(&publisher->lock);
 	return status;
 }

@@ -1,7 +1,11 @@
 /*
- * The reader: the link of a consumer. It takes deliveries off the connection as they come, so that
- * heartbeats are kept while the application works on a batch, and writes the acknowledgements that
- * the consumer's thread asks for. The broker stops sending when so many are not acknowledged.
+ * The reader: the link of a consumer. It takes deliveries off the connection as they arrive, which
+ * keeps the heartbeats going while the application works on a batch, and writes the
+ * acknowledgements that the consumer's thread requests. The broker stops sending when PREFETCH
+ * deliveries are unacknowledged, which bounds the list.
+ *
+ * A delivery can be acknowledged only on the connection that it came by. So each carries the serial
+ * of its connection, and losing the connection fails an acknowledgement that is still wanted.
  */
 #include <stdlib.h>
 
@@ -21,12 +25,12 @@ static bool set_up(struct rabbitmq_link *link)
 
 	if (!rabbitmq_declare_group(link, consumer->channel, consumer->queue))
 		return false;
-	amqp_basic_qos(link->state, RABBITMQ_CHANNEL, 0, PREFETCH, false);
-	if (!rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "prefetch", ""))
+	amqp_basic_qos(link->state, RABBITMQ_AMQP_CHANNEL, 0, PREFETCH, false);
+	if (!rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "prefetch", ""))
 		return false;
-	amqp_basic_consume(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(consumer->queue),
+	amqp_basic_consume(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(consumer->queue),
 		amqp_empty_bytes, false, false, false, amqp_empty_table);
-	return rabbitmq_link_agreed(
+	return rabbitmq_link_check_reply(
 		link, amqp_get_rpc_reply(link->state), "consuming from ", consumer->queue);
 }
 
@@ -41,7 +45,7 @@ static void append(struct rabbitmq_consumer *consumer, struct rabbitmq_delivery 
 	pthread_mutex_unlock(&consumer->lock);
 }
 
-/* The content follows the method. false: the link is lost. */
+/* Reads the content that follows the method. Returns false if the link is lost. */
 static bool receive(struct rabbitmq_link *link, const amqp_basic_deliver_t *method)
 {
 	struct rabbitmq_delivery *delivery = qp_calloc(1, sizeof(*delivery));
@@ -49,8 +53,8 @@ static bool receive(struct rabbitmq_link *link, const amqp_basic_deliver_t *meth
 	delivery->tag = method->delivery_tag;
 	delivery->serial = link->serial;
 	delivery->routing_key = amqp_bytes_malloc_dup(method->routing_key);
-	if (!rabbitmq_link_agreed(link,
-		    amqp_read_message(link->state, RABBITMQ_CHANNEL, &delivery->message, 0),
+	if (!rabbitmq_link_check_reply(link,
+		    amqp_read_message(link->state, RABBITMQ_AMQP_CHANNEL, &delivery->message, 0),
 		    "delivery", "")) {
 		amqp_bytes_free(delivery->routing_key);
 		free(delivery);
@@ -70,7 +74,7 @@ static bool take_frame(struct rabbitmq_link *link, const amqp_frame_t *frame)
 	case AMQP_BASIC_DELIVER_METHOD:
 		return receive(link, method->decoded);
 	case AMQP_BASIC_CANCEL_METHOD:
-		rabbitmq_link_say(link, "queue %s is gone", consumer_of(link)->queue);
+		rabbitmq_link_explain(link, "queue %s was deleted", consumer_of(link)->queue);
 		return false;
 	default:
 		return true;
@@ -79,7 +83,7 @@ static bool take_frame(struct rabbitmq_link *link, const amqp_frame_t *frame)
 
 /* ---- acknowledgements -------------------------------------------------------------------- */
 
-/* What is wanted, if anything is. */
+/* Returns the tag that the consumer wants to be acknowledged, or 0. */
 static uint64_t wanted_ack(struct rabbitmq_consumer *consumer)
 {
 	uint64_t tag;
@@ -105,8 +109,8 @@ static bool acknowledge(struct rabbitmq_link *link)
 
 	if (tag == 0)
 		return true;
-	if (!rabbitmq_link_went(
-		    link, amqp_basic_ack(link->state, RABBITMQ_CHANNEL, tag, true), "ack"))
+	if (!rabbitmq_link_check_code(
+		    link, amqp_basic_ack(link->state, RABBITMQ_AMQP_CHANNEL, tag, true), "ack"))
 		return false;
 	end_ack(consumer, RABBITMQ_ACK_SENT);
 	return true;
@@ -114,7 +118,9 @@ static bool acknowledge(struct rabbitmq_link *link)
 
 /* ---- the link ---------------------------------------------------------------------------- */
 
-/* One acknowledgement, one frame. false: the link is lost. */
+/* Sends an acknowledgement if one is wanted, and takes one frame. Returns false if the link is
+ * lost.
+ */
 static bool work(struct rabbitmq_link *link)
 {
 	enum rabbitmq_event event;
@@ -126,7 +132,10 @@ static bool work(struct rabbitmq_link *link)
 	return event != RABBITMQ_GONE && (event != RABBITMQ_FRAME || take_frame(link, &frame));
 }
 
-/* 0: none. What came on another connection is of no use any more, nor is what is to be acked. */
+/*
+ * Sets the serial of the current connection, 0 for none. That invalidates deliveries of other
+ * connections and fails an acknowledgement that is still wanted.
+ */
 static void set_serial(struct rabbitmq_consumer *consumer, uint64_t serial)
 {
 	pthread_mutex_lock(&consumer->lock);

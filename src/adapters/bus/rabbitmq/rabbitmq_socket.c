@@ -1,11 +1,11 @@
-/* The way to the broker: TCP, or TLS over it with what the URL says about certificates. */
+/* The socket to the broker: TCP, or TLS with the certificates that the URL names. */
 #include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
 #include <stdio.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* An empty password, because OpenSSL would ask for one at the terminal. */
+/* Sets an empty password, because OpenSSL would otherwise prompt for one on the terminal. */
 static bool use_files(amqp_socket_t *socket, const struct rabbitmq_url *url, char *why, size_t size)
 {
 	if (url->verify && amqp_ssl_socket_set_cacert(socket, url->cacert) != AMQP_STATUS_OK) {

@@ -1,6 +1,6 @@
 /*
- * What is declared at the broker. Declaring what is there already changes nothing, and fails where
- * it has other properties: then the broker closes the channel and says what differs.
+ * Declares exchanges, queues and bindings. To declare something that exists changes nothing. If it
+ * exists with other properties, the broker closes the AMQP channel and says what differs.
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
@@ -9,9 +9,9 @@
 
 static bool declare_exchange(struct rabbitmq_link *link, const char *name, bool passive)
 {
-	amqp_exchange_declare(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(name),
+	amqp_exchange_declare(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(name),
 		amqp_cstring_bytes("topic"), passive, true, false, false, amqp_empty_table);
-	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "exchange ", name);
+	return rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "exchange ", name);
 }
 
 bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel *channel)
@@ -21,17 +21,17 @@ bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel 
 
 bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue)
 {
-	amqp_queue_declare(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(queue), false, true,
-		false, false, amqp_empty_table);
-	return rabbitmq_link_agreed(link, amqp_get_rpc_reply(link->state), "queue ", queue);
+	amqp_queue_declare(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(queue), false,
+		true, false, false, amqp_empty_table);
+	return rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "queue ", queue);
 }
 
 static bool bind(struct rabbitmq_link *link, const char *queue, const char *exchange,
 	struct slice routing_key)
 {
-	amqp_queue_bind(link->state, RABBITMQ_CHANNEL, amqp_cstring_bytes(queue),
+	amqp_queue_bind(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(queue),
 		amqp_cstring_bytes(exchange), rabbitmq_bytes(routing_key), amqp_empty_table);
-	return rabbitmq_link_agreed(
+	return rabbitmq_link_check_reply(
 		link, amqp_get_rpc_reply(link->state), "binding of queue ", queue);
 }
 
@@ -47,7 +47,7 @@ bool rabbitmq_declare_group(
 	return declared;
 }
 
-/* Without a group, what is published would have no place to lie. */
+/* A channel without groups gets a queue of its own name; otherwise its messages would be lost. */
 bool rabbitmq_declare_channel(struct rabbitmq_link *link, const struct bus_channel *channel)
 {
 	bool declared = declare_exchange(link, channel->name, false);

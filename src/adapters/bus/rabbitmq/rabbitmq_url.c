@@ -1,6 +1,9 @@
 /*
- * amqp://user:password@host:port/vhost?option=value&… Values may be secrets, so no message here
- * repeats one. The library's own parser is not used: it knows neither options nor what is wrong.
+ * Parses amqp://user:password@host:port/vhost?option=value&…
+ *
+ * Values may be secrets, so no message here repeats one. The parser of rabbitmq-c is not used,
+ * because it knows no options and does not say what is wrong. Each function returns NULL on
+ * success, or the problem in words that complete "is not valid: …".
  */
 #include <stdio.h>
 
@@ -15,7 +18,7 @@
 #define HEARTBEAT_MAX_S 3600
 #define CACERT_DEFAULT "/etc/ssl/certs/ca-certificates.crt"
 
-/* What AMQP's short strings can hold. */
+/* The limit of AMQP's short strings. */
 #define VHOST_MAX 255
 
 static const char *parse_scheme(struct rabbitmq_url *url, struct slice *rest)
@@ -103,8 +106,10 @@ static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena
 	return problem ? problem : parse_place(url, arena, place);
 }
 
-/* By the letter of the AMQP URI, a / with nothing behind it is a vhost without a name: nobody means
- * that. */
+/*
+ * By the AMQP URI specification, a / with nothing after it names the vhost with an empty name.
+ * Nobody means that, so it stands for the default vhost.
+ */
 static const char *parse_vhost(struct rabbitmq_url *url, struct arena *arena, struct slice text)
 {
 	url->vhost = "/";
@@ -176,7 +181,7 @@ static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, 
 	return problem;
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
+/* ---- the whole URL ----------------------------------------------------------------------- */
 
 static const char *parse(struct rabbitmq_url *url, struct arena *arena, struct slice rest)
 {

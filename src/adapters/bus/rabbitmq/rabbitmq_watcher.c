@@ -1,12 +1,12 @@
 /*
- * The watcher: a link that declares everything and then asks the broker for something small, again
- * and again. It is the breaker: while it has no answer, the bus is down, producers refuse and
- * nobody else connects.
+ * The watcher: a link that declares everything and then keeps sending a small request. It is the
+ * circuit breaker of the bus: while the broker does not respond to it, the bus is down, producers
+ * refuse, and no other link connects.
  *
  *   state   event                                                     next
- *   down    connected, everything is declared                         up
- *   up      the connection is lost, or an answer takes too long,      down
- *           or something was declared that is not there any more
+ *   down    connected, and everything is declared                     up
+ *   up      the connection is lost, a reply takes too long, or        down
+ *           something that was declared no longer exists
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 #include "base/log.h"
@@ -33,7 +33,7 @@ static bool probe(struct rabbitmq_link *link)
 	return bus->channel_count == 0 || rabbitmq_find_channel(link, &bus->channels[0]);
 }
 
-/* For a while. false: the link is of no use any more. */
+/* Waits until the next probe and runs it. Returns false if the link is lost. */
 static bool watch(struct rabbitmq_link *link)
 {
 	int64_t probe_ns = clock_steady_ns(&clock_system) + PROBE_INTERVAL_NS;
