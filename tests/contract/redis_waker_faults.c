@@ -17,7 +17,7 @@
 
 #define SKIPPED 77
 #define TIMEOUT_MS 1000
-#define TOLD "cannot be woken by Redis"
+#define TOLD "carries no announcements"
 
 struct ear {
 	_Atomic int heard;

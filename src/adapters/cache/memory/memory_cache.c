@@ -1,3 +1,9 @@
+/*
+ * The memory cache: the calls of ports/cache.h on a table under one mutex.
+ *
+ * A call takes the lock once for its whole batch, so every entry of it is atomic and no call can
+ * fail. TTLs and versions follow the same rules as in Redis, and one contract suite runs on both.
+ */
 #include "adapters/cache/memory/memory_cache.h"
 
 #include <assert.h>
@@ -11,7 +17,7 @@
 
 #define US_PER_S 1000000LL
 
-/* More than any window; keeps the end of an entry within int64 nanoseconds. */
+/* Longer than any window, and short enough for an expiry in int64 nanoseconds. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
 struct memory_cache {
@@ -47,7 +53,7 @@ static struct memory_session *session_of(struct cache_session *session)
 
 /* ---- limits ------------------------------------------------------------------------------ */
 
-/* The same as in Redis: whole seconds, rounded up, at least one. */
+/* As in Redis: whole seconds, rounded up, at least one. */
 static int64_t ttl_ns(int64_t ttl_us)
 {
 	int64_t ttl_s = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
@@ -62,7 +68,7 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void take(struct memory_limit *there, struct cached_limit *limit)
 {
 	int64_t left = there->rate_limit - there->current_count;
@@ -98,7 +104,7 @@ static enum status limit_take(
 	return STATUS_OK;
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void fill_limit(struct memory_cache *cache, const struct cached_limit *limit, int64_t now_ns)
 {
 	struct memory_entry *entry;
@@ -139,15 +145,15 @@ static enum status limit_drop(
 	return STATUS_OK;
 }
 
-/* ---- counters, the small functions with the lock held ------------------------------------ */
+/* ---- counters; the caller of the functions up to refresh() holds the lock ---------------- */
 
 static enum memory_kind kind_of(const struct cached_counter *counter)
 {
 	return counter->is_list ? MEMORY_LIST : MEMORY_COUNTER;
 }
 
-/* Not 0, which is none. */
-static int64_t give_lease(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
+/* Returns 0 if another reader has the lease. */
+static int64_t grant_lease(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
 {
 	struct memory_entry *entry;
 
@@ -174,7 +180,7 @@ static void get(struct memory_cache *cache, struct cached_counter *counter, int6
 		memory_table_find(&cache->table, kind_of(counter), counter->user_id, now_ns);
 
 	counter->hit = entry != NULL;
-	counter->lease = entry ? 0 : give_lease(cache, counter->user_id, now_ns);
+	counter->lease = entry ? 0 : grant_lease(cache, counter->user_id, now_ns);
 	if (!entry)
 		return;
 	counter->count = entry->counter.count;
@@ -182,7 +188,7 @@ static void get(struct memory_cache *cache, struct cached_counter *counter, int6
 	counter->updated_us = entry->counter.updated_us;
 }
 
-/* Unless a later version is there. */
+/* Writes the counter, unless the table has a later version. */
 static void put(struct memory_cache *cache, enum memory_kind kind,
 	const struct cached_counter *counter, int64_t now_ns)
 {
@@ -199,7 +205,7 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
-/* One that is not there is not made: nobody knows which version it last had. */
+/* Does not create a missing counter, because nobody knows which version that last had. */
 static void refresh(
 	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
 {
@@ -282,7 +288,7 @@ static struct cache_session *open_session(struct cache *base)
 	return &session->base;
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- the port's functions ---------------------------------------------------------------- */
 
 static bool start(struct cache *base, char *why, size_t size)
 {
@@ -307,7 +313,7 @@ static void free_cache(struct cache *base)
 	free(cache);
 }
 
-/* Other processes have caches of their own. */
+/* No other process uses this cache, so there is nobody to tell and nothing to listen for. */
 static void announce(struct cache *base, const char *announcement)
 {
 	(void)base;

@@ -1,11 +1,11 @@
 /*
  * A cache in this process, behind ports/cache.h: a hash table under one mutex, which a call holds
- * for its whole batch. It is never away. Several processes would each have their own, and disagree;
- * whoever builds the program refuses that.
+ * for its whole batch. It is never away. Several processes would each have a cache of their own,
+ * and these would disagree; the program refuses to start that way.
  *
- * At most MEMORY_CACHE_ENTRIES_MAX entries are kept, limits, counters and leases together; after
- * that the one that was filled first goes. What has ended is removed when it is met, or by that
- * rule.
+ * It keeps at most MEMORY_CACHE_ENTRIES_MAX entries: limits, counters and leases together. Above
+ * that it evicts the entry that was written first. It removes an expired entry when it finds it, or
+ * by that rule.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_CACHE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_CACHE_H
@@ -16,8 +16,8 @@
 #define MEMORY_CACHE_ENTRIES_MAX 100000
 
 /*
- * Entries end by the steady time of `clock`: a wall clock that steps back would keep a full limit
- * alive past its window. `name` and `clock` must live as long as the cache.
+ * Entries expire by the steady time of `clock`, because a wall clock that steps back would keep an
+ * exhausted limit past its window. `name` and `clock` must live as long as the cache.
  */
 struct cache *memory_cache_new(const char *name, const struct clock *clock);
 

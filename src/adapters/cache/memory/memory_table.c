@@ -13,7 +13,7 @@ static bool is_of(const struct memory_entry *entry, enum memory_kind kind, struc
 	       slice_equal(slice_make(entry->user_id, entry->user_id_len), user_id);
 }
 
-/* Where the pointer to the entry is, or would be put. */
+/* Returns the place of the pointer to the entry, or the place where it would go. */
 static struct memory_entry **find_slot(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id)
 {

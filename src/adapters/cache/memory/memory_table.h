@@ -1,6 +1,6 @@
 /*
- * What the memory cache remembers: entries by kind and user, each with an end. A bounded number of
- * them is kept; after that the one that was put first goes. No lock.
+ * The table of the memory cache: entries by kind and user, each with an expiry. It keeps a bounded
+ * number of entries and then evicts the one that was put first. It has no lock.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
@@ -9,7 +9,7 @@
 
 #include "base/slice.h"
 
-/* A power of two above MEMORY_CACHE_ENTRIES_MAX; chains stay short. */
+/* A power of two above MEMORY_CACHE_ENTRIES_MAX, so that chains stay short. */
 #define MEMORY_TABLE_BUCKETS 131072
 
 enum memory_kind { MEMORY_LIMIT, MEMORY_COUNTER, MEMORY_LEASE, MEMORY_LIST };
@@ -35,14 +35,14 @@ struct memory_entry {
 	enum memory_kind kind;
 	union {
 		struct memory_limit limit;
-		struct memory_counter counter; /* also of a list */
+		struct memory_counter counter; /* for lists too */
 		int64_t lease;
 	};
 	size_t user_id_len;
 	char user_id[];
 };
 
-/* All zero: empty. */
+/* All zero is an empty table. */
 struct memory_table {
 	struct memory_entry *buckets[MEMORY_TABLE_BUCKETS];
 	struct memory_entry *oldest;
@@ -50,15 +50,15 @@ struct memory_table {
 	size_t count;
 };
 
-/* The user's entry of that kind, NULL: there is none, or it has ended. */
+/* Returns the user's entry of that kind, or NULL if there is none or it has expired. */
 struct memory_entry *memory_table_find(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id, int64_t now_ns);
 
-/* A new entry, in place of the one that may be there, for the caller to fill in. */
+/* Returns a new entry for the caller to fill in, which replaces an existing one. */
 struct memory_entry *memory_table_put(struct memory_table *table, enum memory_kind kind,
 	struct slice user_id, int64_t ends_at_ns);
 
-/* Also where there is none. */
+/* Does nothing if there is no such entry. */
 void memory_table_remove(struct memory_table *table, enum memory_kind kind, struct slice user_id);
 
 void memory_table_clear(struct memory_table *table);

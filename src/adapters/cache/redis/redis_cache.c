@@ -1,23 +1,22 @@
 /*
- * Whether Redis is in use, and the thread that finds out.
+ * The circuit breaker: whether Redis is in use, and the background thread that finds out.
  *
- *   phase     event                                           next      said
+ *   phase     event                                           next      log line
  *   away      the thread reaches Redis                        returns
- *   away      it does not                                     away      REDIS DOWN, if at start
- *   returns   what was owed is deleted                        in use    in use
- *   returns   that fails, or a new deletion does              away
+ *   away      the thread does not reach Redis                 away      REDIS DOWN, if at start
+ *   returns   the owed deletions are made up for              in use    in use
+ *   returns   one of them fails, or a new deletion does       away
  *   in use    a call or a ping of this round fails,           away      REDIS DOWN
  *             or a deletion of any round
  *
- * Calls read one atomic to know the phase; only the changes take the lock. What is said is said
- * with the lock held, so that the log tells the changes in their order.
+ * Calls read one atomic to learn the phase; only changes of it take the lock. Log lines are written
+ * with the lock held, so that they appear in the order of the changes.
  */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "adapters/cache/redis/redis_internal.h"
 #include "base/arena.h"
@@ -32,18 +31,18 @@ struct redis_cache {
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
 	struct listeners listeners;
-	_Atomic(struct redis_waker *) waker; /* NULL: nobody has listened yet */
+	_Atomic(struct redis_waker *) waker; /* NULL until somebody listens */
 
-	/* The background thread's own. */
+	/* Used only by the background thread. */
 	pthread_t prober;
 	struct redis_connection connection;
 	struct redis_drops *making_up;
 
 	pthread_mutex_t lock; /* guards what follows */
-	pthread_cond_t stop_asked;
-	char address[NI_MAXHOST]; /* numeric: where Redis was last reached */
+	pthread_cond_t stop_requested;
+	char address[NI_MAXHOST]; /* numeric, where Redis was last reached */
 	struct redis_drops *owed;
-	bool has_said_away;
+	bool has_logged_away;
 	bool has_prober;
 	bool stopping;
 };
@@ -73,7 +72,7 @@ static enum redis_phase phase_of(const struct redis_cache *cache)
 	return redis_phase_at(redis_cache_moment(cache));
 }
 
-/* With the lock held. The only place where the phase changes. */
+/* The only place where the phase changes. The caller holds the lock. */
 static void enter(struct redis_cache *cache, enum redis_phase phase)
 {
 	uint64_t moment = redis_cache_moment(cache);
@@ -82,33 +81,33 @@ static void enter(struct redis_cache *cache, enum redis_phase phase)
 	atomic_fetch_add(&cache->moment, steps % REDIS_PHASES);
 }
 
-/* With the lock held. */
-static void say_away(struct redis_cache *cache, const char *why)
+/* The caller holds the lock. */
+static void log_away(struct redis_cache *cache, const char *why)
 {
 	const struct log_field fields[] = {
 		{"cache", slice_of(cache->base.name)}, {"reason", slice_of(why)}};
 
-	if (cache->has_said_away)
+	if (cache->has_logged_away)
 		return;
-	cache->has_said_away = true;
+	cache->has_logged_away = true;
 	log_line_with(LOG_WARN, "cache", fields, 2, "REDIS DOWN — Falling back to Postgres");
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void go_away(struct redis_cache *cache, const char *why)
 {
 	enter(cache, REDIS_AWAY);
-	say_away(cache, why);
+	log_away(cache, why);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void come_back(struct redis_cache *cache)
 {
 	const struct log_field fields[] = {{"cache", slice_of(cache->base.name)}};
 
 	assert(phase_of(cache) == REDIS_RETURNS && redis_drops_is_empty(cache->owed));
 	enter(cache, REDIS_IN_USE);
-	cache->has_said_away = false;
+	cache->has_logged_away = false;
 	log_line_with(LOG_INFO, "cache", fields, 1, "Redis is in use");
 }
 
@@ -120,7 +119,7 @@ void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *
 	pthread_mutex_unlock(&cache->lock);
 }
 
-/* With the lock held. */
+/* The caller holds the lock. */
 static void owe(struct redis_cache *cache, const struct redis_debt *debt)
 {
 	for (size_t i = 0; i < debt->count; i++)
@@ -139,7 +138,7 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 	return is_away;
 }
 
-/* Also of an old round: what should be gone is there, and the cache may be in use by now. */
+/* Even for an earlier round: Redis still has what should be gone, and may be in use by now. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -161,7 +160,7 @@ bool redis_cache_connect(struct redis_cache *cache, struct redis_connection *con
 
 /* ---- the background thread --------------------------------------------------------------- */
 
-/* From here on deletions go to Redis directly; what is owed until now is in `making_up`. */
+/* From here on deletions go to Redis directly; those owed so far are in `making_up`. */
 static void begin_return(struct redis_cache *cache)
 {
 	struct redis_drops *empty = cache->making_up;
@@ -195,7 +194,8 @@ static bool reach(struct redis_cache *cache)
 	if (!redis_connection_open(&cache->connection, cache->url.host, &cache->url))
 		return false;
 	if (!redis_connection_address(&cache->connection, address)) {
-		snprintf(cache->connection.why, sizeof(cache->connection.why), "no address");
+		snprintf(cache->connection.why, sizeof(cache->connection.why),
+			"the address of Redis is unknown");
 		redis_connection_close(&cache->connection);
 		return false;
 	}
@@ -205,7 +205,7 @@ static bool reach(struct redis_cache *cache)
 	return true;
 }
 
-/* While away. */
+/* Called while Redis is away. */
 static void try_to_come_back(struct redis_cache *cache)
 {
 	redis_connection_close(&cache->connection);
@@ -215,7 +215,7 @@ static void try_to_come_back(struct redis_cache *cache)
 		return;
 	}
 	pthread_mutex_lock(&cache->lock);
-	say_away(cache, cache->connection.why);
+	log_away(cache, cache->connection.why);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -230,9 +230,9 @@ static bool answers_ping(struct redis_cache *cache)
 	       redis_receive_ok(&cache->connection, "PING", 1);
 }
 
-/* A connection that was ended, even in the middle of a PING, says nothing about the server: only a
- * new one does. */
-static bool is_answered(struct redis_cache *cache)
+/* That a connection has ended, even during a PING, says nothing about the server, so this tries a
+ * new one before it reports a failure. */
+static bool is_reachable(struct redis_cache *cache)
 {
 	if (answers_ping(cache))
 		return true;
@@ -240,25 +240,27 @@ static bool is_answered(struct redis_cache *cache)
 	return reach(cache);
 }
 
-/* While in use: so that an outage is known, also to /readyz, when nobody asks for anything. */
+/* Called while Redis is in use, so that an outage is noticed, e.g. by /readyz, without any calls.
+ */
 static void ping(struct redis_cache *cache, uint64_t moment)
 {
-	if (!is_answered(cache))
+	if (!is_reachable(cache))
 		redis_cache_failed(cache, moment, cache->connection.why);
 }
 
-/* With the lock held. */
+/* The caller holds the lock, which is released during the pause. */
 static void pause_for(struct redis_cache *cache, int ms)
 {
 	int64_t until_ns = steady_in(ms * NS_PER_MS);
 
-	while (!cache->stopping && steady_wait_until(&cache->stop_asked, &cache->lock, until_ns))
+	while (!cache->stopping &&
+		steady_wait_until(&cache->stop_requested, &cache->lock, until_ns))
 		continue;
 }
 
 /*
- * It is not woken by a failure: the rest of the pause is the least time that the cache stays away,
- * so that a server which fails every other call does not fill the log.
+ * A failure does not wake this thread: the cache stays away for at least the rest of the pause, so
+ * that a server which fails every other call does not fill the log.
  */
 static void *probe(void *argument)
 {
@@ -282,7 +284,7 @@ static void *probe(void *argument)
 	return NULL;
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- the port's functions ---------------------------------------------------------------- */
 
 static bool start(struct cache *base, char *why, size_t size)
 {
@@ -305,7 +307,7 @@ static void announce(struct cache *base, const char *announcement)
 		redis_waker_announce(waker, announcement);
 }
 
-/* There is no thread for it where nobody listens. */
+/* Starts the waker's thread with the first listener. */
 static void listen_to(
 	struct cache *base, const char *announcement, void (*heard)(void *context), void *context)
 {
@@ -347,7 +349,7 @@ static void free_cache(struct cache *base)
 		redis_waker_stop(atomic_load(&cache->waker));
 	pthread_mutex_lock(&cache->lock);
 	cache->stopping = true;
-	pthread_cond_broadcast(&cache->stop_asked);
+	pthread_cond_broadcast(&cache->stop_requested);
 	pthread_mutex_unlock(&cache->lock);
 	if (cache->has_prober)
 		pthread_join(cache->prober, NULL);
@@ -355,7 +357,7 @@ static void free_cache(struct cache *base)
 	redis_drops_clear(cache->making_up);
 	free(cache->owed);
 	free(cache->making_up);
-	pthread_cond_destroy(&cache->stop_asked);
+	pthread_cond_destroy(&cache->stop_requested);
 	pthread_mutex_destroy(&cache->lock);
 	listeners_release(&cache->listeners);
 	free(cache);
@@ -384,6 +386,6 @@ struct cache *redis_cache_new(const char *name, const char *url)
 	cache->making_up = qp_calloc(1, sizeof(*cache->making_up));
 	listeners_init(&cache->listeners);
 	pthread_mutex_init(&cache->lock, NULL);
-	steady_cond_init(&cache->stop_asked);
+	steady_cond_init(&cache->stop_requested);
 	return &cache->base;
 }

@@ -1,3 +1,11 @@
+/*
+ * One connection to Redis: opening it, round trips with a deadline, and what went wrong.
+ *
+ * hiredis has a timeout for each read, but none for a whole round trip, so the deadline is checked
+ * here. After any failure the connection is closed, because replies that arrive later could not be
+ * matched to their commands. Invariant: a function that returns a failure has closed the connection
+ * and set `why`, which never contains a secret.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +26,7 @@ void redis_connection_close(struct redis_connection *connection)
 	connection->context = NULL;
 }
 
-/* hiredis says "Resource temporarily unavailable" of a silence. */
+/* Uses `fallback` for a timeout, which hiredis calls "Resource temporarily unavailable". */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
 	const redisContext *context = connection->context;
@@ -55,22 +63,22 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * The socket's own timeout ends a silence; the deadline ends a server that answers drop by drop. A
- * reply that has arrived is taken however late this thread comes to look.
+ * The socket's timeout ends the wait for a silent server; the deadline ends it for a server that
+ * replies byte by byte. A reply that has arrived completely counts, however late this thread runs.
  */
 redisReply *redis_receive(struct redis_connection *connection)
 {
 	void *reply = NULL;
 
 	if (redisGetReplyFromReader(connection->context, &reply) != REDIS_OK) {
-		break_off(connection, "not the protocol of Redis");
+		break_off(connection, "the reply is not in Redis's protocol");
 		return NULL;
 	}
 	if (reply)
 		return reply;
 	if (clock_steady_ns(&clock_system) > connection->deadline_ns ||
 		redisGetReply(connection->context, &reply) != REDIS_OK) {
-		break_off(connection, "no answer in time");
+		break_off(connection, "no reply in time");
 		return NULL;
 	}
 	assert(reply);
@@ -85,7 +93,7 @@ bool redis_is_error(const redisReply *reply, const char *code)
 	       memcmp(reply->str, code, len) == 0 && (reply->len == len || reply->str[len] == ' ');
 }
 
-/* Only the code of an error is passed on: its text may repeat the command, password and all. */
+/* Uses only the code of an error, because its text may repeat the command with the password. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply)
 {
@@ -170,10 +178,11 @@ static bool receive_scripts(struct redis_connection *connection)
 }
 
 /*
- * A server that answers PING but cannot write (out of memory, read-only replica, disk error) would
- * be taken into use and thrown out again with every request. Writing no bytes at the start of a
- * string is a write to such checks, and makes no key. The key is that of no user, and inside what
- * an ACL must allow us; what an ACL or a foreign value says to the trial itself does not matter.
+ * A server that replies to PING but cannot write (out of memory, read-only replica, disk error)
+ * would come into use and fail again with every request. To write no bytes at the start of a string
+ * counts as a write for the server's checks, but creates nothing. The name belongs to no user, and
+ * an ACL has to allow it to us like any other. Errors of an ACL or about the type of an existing
+ * value do not matter here.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
@@ -192,12 +201,12 @@ static bool receive_trial_write(struct redis_connection *connection)
 				   redis_is_error(reply, "WRONGTYPE"));
 
 	if (reply && !ok)
-		redis_connection_refuse(connection, "a write", reply);
+		redis_connection_refuse(connection, "a trial write", reply);
 	freeReplyObject(reply);
 	return ok;
 }
 
-/* One round trip, whatever there is to say. */
+/* Takes a single round trip. */
 static bool shake_hands(struct redis_connection *connection, const struct redis_url *url)
 {
 	redis_begin(connection);
@@ -223,8 +232,9 @@ bool redis_connection_open(
 }
 
 /*
- * A server that has restarted, or that ends idle connections, has said so by now. To find out here
- * costs one system call; to find out from a command that got no answer would cost the cache.
+ * If the server has restarted or closed an idle connection, the socket is readable by now. This
+ * check costs one system call; to find out by a command without a reply would put the whole cache
+ * away.
  */
 bool redis_connection_is_quiet(const struct redis_connection *connection)
 {

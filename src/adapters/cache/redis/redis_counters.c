@@ -1,6 +1,9 @@
 /*
- * The calls of ports/cache.h for counters. What they guarantee is in the scripts. Most reads are
- * hits, so one script only looks, which costs Redis a third of one that may also give leases.
+ * The calls of ports/cache.h for counters. Their guarantees are implemented by the scripts.
+ *
+ * Most reads are hits, so counter_get first runs a script that only looks, which costs Redis a
+ * third of one that may also grant leases; a second script follows for the misses. Calls work on
+ * copies of the caller's entries, so that a failed call leaves those unchanged.
  */
 #include <assert.h>
 
@@ -8,26 +11,26 @@
 #include "base/buffer.h"
 #include "base/text.h"
 
-/* What the scripts take for numbers of ours. */
+/* The largest number that the scripts accept. */
 #define NUMBER_MAX 999999999999999LL
 
 #define LIST_BEGIN "[{\"type\":\"UnreadMessages\","
 #define LIST_END "}]"
 
-static void add_value_key(const void *entry, struct redis_words *words)
+static void add_value_name(const void *entry, struct redis_words *words)
 {
 	const struct cached_counter *counter = entry;
 
-	redis_add_key(
+	redis_add_name(
 		words, counter->is_list ? REDIS_NAME_LIST : REDIS_NAME_COUNTER, counter->user_id);
 }
 
-static void add_keys(const void *entry, struct redis_words *words)
+static void add_names(const void *entry, struct redis_words *words)
 {
 	const struct cached_counter *counter = entry;
 
-	add_value_key(counter, words);
-	redis_add_key(words, REDIS_NAME_LEASE, counter->user_id);
+	add_value_name(counter, words);
+	redis_add_name(words, REDIS_NAME_LEASE, counter->user_id);
 }
 
 static void add_fields(struct buffer *value, const struct cached_counter *counter)
@@ -41,7 +44,7 @@ static void add_fields(struct buffer *value, const struct cached_counter *counte
 	buffer_char(value, '"');
 }
 
-/* The version for the script to compare, and the value as it will be under the key. */
+/* Adds the version, for the script to compare, and the value to store. */
 static void add_value(const struct cached_counter *counter, bool is_list, struct redis_words *words)
 {
 	struct buffer value = buffer_make(words->arena, 128);
@@ -72,13 +75,13 @@ static bool skip(struct slice *rest, const char *text)
 	return true;
 }
 
-/* A number of ours, up to the comma behind it. */
+/* Cuts a number and the comma after it off the front of `*rest`. */
 static bool take_number(struct slice *rest, int64_t *value)
 {
 	return text_to_int(slice_cut(rest, ','), value) && *value >= 0 && *value <= NUMBER_MAX;
 }
 
-/* What add_value() wrote. false: it is none of ours, or was written by others. */
+/* Reads a value as add_value() writes it. Returns false for any other form. */
 static bool read_value(struct slice text, struct cached_counter *counter)
 {
 	struct slice time;
@@ -105,8 +108,8 @@ static const struct redis_verb look = {
 	.script = REDIS_SCRIPT_COUNTER_LOOK,
 	.what = "looking at a counter",
 	.entry_size = sizeof(struct cached_counter),
-	.entry_keys = 1,
-	.add_keys = add_value_key,
+	.entry_names = 1,
+	.add_names = add_value_name,
 	.add_arguments = add_nothing,
 	.read_entry = read_look,
 };
@@ -124,13 +127,13 @@ static bool read_hit(struct slice text, struct cached_counter *counter)
 
 	if (!text_to_int(count, &counter->count) || !text_to_int(version, &counter->version))
 		return false;
-	/* A 31st of February is not of ours: a miss, until it ends or is refreshed. */
+	/* A date that does not exist counts as a miss, until the value expires or is refreshed. */
 	counter->hit = text_to_time_us(text, &counter->updated_us);
 	counter->lease = 0;
 	return true;
 }
 
-/* The entry has the lease that it asked for. */
+/* The entry already contains the lease that it has requested. */
 static bool read_got(const redisReply *reply, void *entry)
 {
 	struct cached_counter *counter = entry;
@@ -149,19 +152,19 @@ static const struct redis_verb get = {
 	.script = REDIS_SCRIPT_COUNTER_GET,
 	.what = "getting a counter",
 	.entry_size = sizeof(struct cached_counter),
-	.entry_keys = 2,
-	.add_keys = add_keys,
+	.entry_names = 2,
+	.add_names = add_names,
 	.add_arguments = add_lease,
 	.read_entry = read_got,
 };
 
-/* Not 0, which is none. */
+/* Never returns 0, which means no lease. */
 static int64_t draw_lease(struct redis_session *session)
 {
 	return 1 + (int64_t)dice_below(&session->dice, INT64_MAX);
 }
 
-/* Takes those that are no hits together, each with a lease to ask for; returns how many. */
+/* Copies the misses, each with a new lease to request, and returns how many there are. */
 static size_t gather_missed(struct redis_session *session, const struct cached_counter *counters,
 	size_t count, struct cached_counter *missed)
 {
@@ -176,7 +179,7 @@ static size_t gather_missed(struct redis_session *session, const struct cached_c
 	return missed_count;
 }
 
-/* The reverse, in the same order. */
+/* Copies the misses back, in the same order. */
 static void put_back(
 	struct cached_counter *counters, size_t count, const struct cached_counter *missed)
 {
@@ -186,7 +189,10 @@ static void put_back(
 	}
 }
 
-/* Leases for what is not there, unless it is there by now or was written in another's way. */
+/*
+ * Requests leases for the misses. Some turn out to be hits, because they were written in the
+ * meantime or not in the form that read_value() knows.
+ */
 static bool get_missed(struct redis_session *session, struct cached_counter *counters, size_t count)
 {
 	struct cached_counter *missed = arena_array(&session->arena, struct cached_counter, count);
@@ -195,7 +201,7 @@ static bool get_missed(struct redis_session *session, struct cached_counter *cou
 	if (missed_count == 0)
 		return true;
 	redis_session_drop_replies(session);
-	if (!redis_ask(session, &get, missed, missed_count) ||
+	if (!redis_run(session, &get, missed, missed_count) ||
 		!redis_read(session, &get, missed, missed_count))
 		return false;
 	put_back(counters, count, missed);
@@ -209,14 +215,14 @@ enum status redis_counter_get(
 	struct cached_counter *got;
 	bool ok;
 
-	if (!redis_session_make_ready(session, REDIS_IN_USE))
+	if (!redis_session_is_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	got = arena_array(&session->arena, struct cached_counter, count);
 	for (size_t i = 0; i < count; i++) {
 		got[i] = counters[i];
 		got[i].lease = 0;
 	}
-	ok = redis_ask(session, &look, got, count) && redis_read(session, &look, got, count) &&
+	ok = redis_run(session, &look, got, count) && redis_read(session, &look, got, count) &&
 	     get_missed(session, got, count);
 	if (ok)
 		memcpy(counters, got, count * sizeof(*got));
@@ -238,12 +244,12 @@ static const struct redis_verb fill = {
 	.script = REDIS_SCRIPT_COUNTER_FILL,
 	.what = "filling a counter",
 	.entry_size = sizeof(struct cached_counter),
-	.entry_keys = 2,
-	.add_keys = add_keys,
+	.entry_names = 2,
+	.add_names = add_names,
 	.add_arguments = add_leased_value,
 };
 
-/* Those that have a lease. */
+/* Copies the entries that have a lease. */
 static struct cached_counter *leased_of(struct redis_session *session,
 	const struct cached_counter *counters, size_t count, size_t *leased_count)
 {
@@ -265,23 +271,23 @@ enum status redis_counter_fill(
 	size_t leased_count;
 	bool ok;
 
-	if (!redis_session_make_ready(session, REDIS_IN_USE))
+	if (!redis_session_is_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	leased = leased_of(session, counters, count, &leased_count);
-	ok = redis_ask(session, &fill, leased, leased_count) && redis_check(session, &fill);
+	ok = redis_run(session, &fill, leased, leased_count) && redis_check(session, &fill);
 	redis_session_end_call(session);
 	return ok ? STATUS_OK : redis_session_fail(session);
 }
 
 /* ---- refresh ----------------------------------------------------------------------------- */
 
-static void add_all_keys(const void *entry, struct redis_words *words)
+static void add_all_names(const void *entry, struct redis_words *words)
 {
 	const struct cached_counter *counter = entry;
 
-	redis_add_key(words, REDIS_NAME_COUNTER, counter->user_id);
-	redis_add_key(words, REDIS_NAME_LEASE, counter->user_id);
-	redis_add_key(words, REDIS_NAME_LIST, counter->user_id);
+	redis_add_name(words, REDIS_NAME_COUNTER, counter->user_id);
+	redis_add_name(words, REDIS_NAME_LEASE, counter->user_id);
+	redis_add_name(words, REDIS_NAME_LIST, counter->user_id);
 }
 
 static void add_new_value(const void *entry, struct redis_words *words)
@@ -293,12 +299,12 @@ static const struct redis_verb refresh = {
 	.script = REDIS_SCRIPT_COUNTER_REFRESH,
 	.what = "refreshing a counter",
 	.entry_size = sizeof(struct cached_counter),
-	.entry_keys = 3,
-	.add_keys = add_all_keys,
+	.entry_names = 3,
+	.add_names = add_all_names,
 	.add_arguments = add_new_value,
 };
 
-/* The deletion that a refresh which fails leaves behind; in the arena of the call. */
+/* Returns the deletion that a failed refresh leaves behind, in the call's arena. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {
@@ -313,11 +319,11 @@ static bool refresh_now(struct redis_session *session, const struct cached_count
 	const struct redis_debt *debt)
 {
 	/* Again only when Redis has begun to return between the two looks. */
-	while (!redis_session_make_ready(session, REDIS_RETURNS)) {
+	while (!redis_session_is_ready(session, REDIS_RETURNS)) {
 		if (redis_cache_owe_if_away(session->cache, debt))
 			return false;
 	}
-	if (redis_ask(session, &refresh, counters, debt->count) && redis_check(session, &refresh))
+	if (redis_run(session, &refresh, counters, debt->count) && redis_check(session, &refresh))
 		return true;
 	redis_cache_owe(session->cache, debt, session->connection.why);
 	return false;

@@ -1,3 +1,11 @@
+/*
+ * The deletions that have failed, and making up for them.
+ *
+ * They are sets of user ids, because deleting twice is harmless. Above REDIS_DROPS_MAX a set turns
+ * into "all users", so that an outage of any length costs a bounded amount of memory; then every
+ * name with our prefixes is found by SCAN and deleted. Invariant: a set that means all users has no
+ * ids.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -5,22 +13,22 @@
 #include "base/arena.h"
 #include "base/hash.h"
 
-/* Deletions in one round trip: few enough that a healthy server answers well within the timeout. */
+/* Deletions per round trip: few enough that a healthy server replies well within the timeout. */
 #define PIPELINE_MAX 512
 
-#define KIND_KEYS_MAX 3
+#define KIND_NAMES_MAX 3
 
 static const struct {
 	size_t count;
-	enum redis_name names[KIND_KEYS_MAX];
-} keys_of[REDIS_KINDS] = {
+	enum redis_name names[KIND_NAMES_MAX];
+} names_of[REDIS_KINDS] = {
 	[REDIS_LIMITS] = {1, {REDIS_NAME_LIMIT}},
 	[REDIS_COUNTERS] = {3, {REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST}},
 };
 
 /* ---- a set of users ---------------------------------------------------------------------- */
 
-/* The user's slot, or the free one where it belongs. */
+/* Returns the user's slot, or the free slot where it belongs. */
 static struct slice *find_slot(struct redis_users *users, struct slice user_id)
 {
 	size_t i = hash_bytes(user_id) % REDIS_DROPS_SLOTS;
@@ -115,12 +123,12 @@ void redis_drops_clear(struct redis_drops *drops)
 static bool send_deletion(
 	struct redis_connection *connection, enum redis_kind kind, struct slice user_id)
 {
-	char spaces[KIND_KEYS_MAX][REDIS_NAME_SIZE];
-	struct slice words[1 + KIND_KEYS_MAX] = {SLICE("DEL")};
+	char spaces[KIND_NAMES_MAX][REDIS_NAME_SIZE];
+	struct slice words[1 + KIND_NAMES_MAX] = {SLICE("DEL")};
 
-	for (size_t i = 0; i < keys_of[kind].count; i++)
-		words[1 + i] = redis_name(keys_of[kind].names[i], user_id, spaces[i]);
-	return redis_send(connection, words, 1 + keys_of[kind].count);
+	for (size_t i = 0; i < names_of[kind].count; i++)
+		words[1 + i] = redis_name(names_of[kind].names[i], user_id, spaces[i]);
+	return redis_send(connection, words, 1 + names_of[kind].count);
 }
 
 static bool drop_some(
@@ -144,7 +152,7 @@ static bool drop_some(
 	return redis_receive_ok(connection, "DEL", sent);
 }
 
-/* One page of the keys that match; the caller frees it. */
+/* Returns one page of the names that match, which the caller frees, or NULL on failure. */
 static redisReply *scan(
 	struct redis_connection *connection, struct slice pattern, struct slice cursor)
 {
@@ -163,20 +171,20 @@ static redisReply *scan(
 	return NULL;
 }
 
-static bool drop_page(struct redis_connection *connection, const redisReply *keys)
+static bool drop_page(struct redis_connection *connection, const redisReply *names)
 {
 	redis_begin(connection);
-	for (size_t i = 0; i < keys->elements; i++) {
-		const redisReply *key = keys->element[i];
-		const struct slice words[] = {SLICE("DEL"), slice_make(key->str, key->len)};
+	for (size_t i = 0; i < names->elements; i++) {
+		const redisReply *name = names->element[i];
+		const struct slice words[] = {SLICE("DEL"), slice_make(name->str, name->len)};
 
 		if (!redis_send(connection, words, 2))
 			return false;
 	}
-	return redis_receive_ok(connection, "DEL", keys->elements);
+	return redis_receive_ok(connection, "DEL", names->elements);
 }
 
-/* SCAN returns every key that is there from its first page to its last; more is no harm. */
+/* SCAN returns at least every name that exists from its first page to its last. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";
@@ -201,8 +209,8 @@ static bool drop_everybody(struct redis_connection *connection, enum redis_kind 
 	const struct slice any = SLICE("*");
 	char space[REDIS_NAME_SIZE];
 
-	for (size_t i = 0; i < keys_of[kind].count; i++) {
-		if (!drop_matching(connection, redis_name(keys_of[kind].names[i], any, space)))
+	for (size_t i = 0; i < names_of[kind].count; i++) {
+		if (!drop_matching(connection, redis_name(names_of[kind].names[i], any, space)))
 			return false;
 	}
 	return true;

@@ -1,17 +1,20 @@
 /*
- * What the files of this adapter share. The types of hiredis go no further than this folder.
+ * Declarations shared by the files of this adapter. The types of hiredis do not leave this folder.
+ * What Redis calls a key is a name here, because a key is that of a message.
  *
- *   url          where Redis is and who we are
+ *   url          parses where Redis is and which user we are
+ *   names        the names under which Redis keeps limits, counters and leases
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
- *   drops        the users whose deletion is owed, for limits and for counters
- *   cache        whether Redis is in use: the breaker, and the thread that looks for it
+ *   drops        the users whose entries still have to be deleted, for limits and for counters
+ *   cache        whether Redis is in use: the circuit breaker and its background thread
  *   waker        carries announcements between processes
- *   session      a connection that is there while Redis is, and the table of the port's calls
+ *   session      a connection that is open while Redis is in use, and the table of port calls
+ *   scripts      the Lua scripts
  *   runs         one script for many entries, in one round trip
- *   limits       the calls of the port for limits
- *   counters     the calls of the port for counters
+ *   limits       the port's calls for limits
+ *   counters     the port's calls for counters
  *
- * One lock, the cache's; nobody talks to Redis with it held.
+ * There is one lock, the cache's. No thread holds it while it talks to Redis.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
 #define QUIPU_ADAPTERS_CACHE_REDIS_REDIS_INTERNAL_H
@@ -28,24 +31,29 @@
 #include "base/status.h"
 #include "base/steady.h"
 
-/* How long connecting and each round trip may take, unless a test says otherwise. */
+/* How long connecting and each round trip may take, unless a test changes it. */
 #define REDIS_TIMEOUT_MS 200
 #define REDIS_PROBE_MS 200
 
-/* What one command may consist of; for scripts: EVALSHA, its name, the number of keys, and each
- * entry's keys and arguments. */
+/*
+ * The most words that a command can have: for a script EVALSHA, the script's SHA, the number of
+ * names, and the names and arguments of each entry.
+ */
 #define REDIS_ENTRIES_MAX 128
 #define REDIS_ENTRY_WORDS_MAX 6
 #define REDIS_WORDS_MAX (3 + REDIS_ENTRIES_MAX * REDIS_ENTRY_WORDS_MAX)
 
-/* ---- keys -------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------- */
 
 #define REDIS_USER_ID_MAX 256
 #define REDIS_NAME_SIZE (REDIS_USER_ID_MAX + 32)
 
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
-/* A user's key of that name; `space` holds it. No two of these are ever the same. */
+/*
+ * Returns the name under which Redis keeps that entry of a user, stored in `space`. Names of
+ * different entries or users never coincide.
+ */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
 /* ---- url --------------------------------------------------------------------------------- */
@@ -53,12 +61,12 @@ struct slice redis_name(enum redis_name name, struct slice user_id, char space[R
 struct redis_url {
 	char host[256];
 	int port;
-	char user[128];     /* "": the default user */
-	char password[256]; /* "": no AUTH */
-	char db[8];         /* "": the first */
+	char user[128];     /* "" is the default user */
+	char password[256]; /* "" sends no AUTH */
+	char db[8];         /* "" is the first database */
 };
 
-/* false: `why` is a sentence that holds nothing of the URL. */
+/* Returns false if the URL is wrong; `why` is then a sentence that contains no part of the URL. */
 QP_MUST_CHECK bool redis_url_parse(
 	struct redis_url *url, struct slice text, char *why, size_t size);
 
@@ -74,53 +82,53 @@ enum redis_script {
 	REDIS_SCRIPTS
 };
 
-/* In redis_scripts.c, where they are explained. */
+/* See redis_scripts.c. */
 extern const char *const redis_script_texts[REDIS_SCRIPTS];
 
 #define REDIS_SHA_LEN 40
 #define REDIS_WHY_SIZE 160
 
 struct redis_connection {
-	redisContext *context; /* NULL: not connected */
-	int timeout_ms;        /* to connect, and of each round trip */
-	int64_t deadline_ns;   /* of the call that runs */
+	redisContext *context; /* NULL while it is not connected */
+	int timeout_ms;        /* for connecting, and for each round trip */
+	int64_t deadline_ns;   /* of the current round trip */
 	char shas[REDIS_SCRIPTS][REDIS_SHA_LEN];
-	char why[REDIS_WHY_SIZE]; /* what failed last; holds no secret */
+	char why[REDIS_WHY_SIZE]; /* the last failure; contains no secret */
 };
 
 /*
- * Connects to `host`, which need not be the URL's own form of it, introduces us, and loads the
- * scripts; fails where Redis would refuse to write. The connection must not be open, and has its
- * timeout.
+ * Connects to `host`, the URL's host or its address, authenticates, loads the scripts, and checks
+ * that Redis accepts writes. The connection must not be open, and its timeout must be set. On
+ * failure it is closed and `why` is set.
  */
 QP_MUST_CHECK bool redis_connection_open(
 	struct redis_connection *connection, const char *host, const struct redis_url *url);
 
-/* Also when it is not open. Keeps `why`. */
+/* Does nothing if the connection is not open. Keeps `why`. */
 void redis_connection_close(struct redis_connection *connection);
 
-/* Whether it is open and quiet, as it must be between calls. Never blocks. */
+/* Whether the connection is open and has nothing to read, as between calls. Never blocks. */
 bool redis_connection_is_quiet(const struct redis_connection *connection);
 
-/* The other end as a numeric address. */
+/* Writes the numeric address of the other end. Returns false on failure. */
 QP_MUST_CHECK bool redis_connection_address(
 	const struct redis_connection *connection, char address[NI_MAXHOST]);
 
 /*
- * One round trip: redis_begin(), redis_send() for each command, redis_receive() for each reply. A
- * failure of any has closed the connection and set `why`. Replies may be errors of the server; the
- * caller frees each with freeReplyObject().
+ * A round trip is redis_begin(), redis_send() for each command, and redis_receive() for each reply.
+ * A failure closes the connection and sets `why`. A reply may be an error of the server. The caller
+ * frees each reply with freeReplyObject().
  */
 void redis_begin(struct redis_connection *connection);
 QP_MUST_CHECK bool redis_send(
 	struct redis_connection *connection, const struct slice *words, size_t count);
 QP_MUST_CHECK redisReply *redis_receive(struct redis_connection *connection);
 
-/* Closes because of a reply that ends the call: `what` was answered in a way it must not be. */
+/* Closes the connection because of an unexpected reply to `what`, and sets `why`. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply);
 
-/* Receives `count` replies and wants them without errors. */
+/* Receives `count` replies and fails if one of them is an error. */
 QP_MUST_CHECK bool redis_receive_ok(
 	struct redis_connection *connection, const char *what, size_t count);
 
@@ -132,17 +140,20 @@ bool redis_is_error(const redisReply *reply, const char *code);
 #define REDIS_DROPS_MAX 8192
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
-/* What of a user is deleted together: the hash of the limit; the counter, its lease, the list. */
+/*
+ * What is deleted together for a user: the hash of the limit, or the counter with its lease and the
+ * list.
+ */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
 
-/* A set of user ids. Past REDIS_DROPS_MAX it holds everybody. All zero: empty. */
+/* A set of user ids. With more than REDIS_DROPS_MAX it means all users. All zero is empty. */
 struct redis_users {
 	bool everybody;
 	size_t count;
-	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; owned */
+	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; the set owns the ids */
 };
 
-/* No lock. All zero: empty. */
+/* The deletions that have failed. It has no lock of its own. All zero is empty. */
 struct redis_drops {
 	struct redis_users users[REDIS_KINDS];
 };
@@ -151,10 +162,13 @@ void redis_drops_add(struct redis_drops *drops, enum redis_kind kind, struct sli
 void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more);
 bool redis_drops_is_empty(const struct redis_drops *drops);
 
-/* Empties and frees what it holds. */
+/* Empties the sets and frees their ids. */
 void redis_drops_clear(struct redis_drops *drops);
 
-/* Deletes the keys, over as many round trips as it takes. false: `why` says why not. */
+/*
+ * Deletes the entries of all these users, in as many round trips as that takes. On failure the
+ * connection is closed and its `why` is set.
+ */
 QP_MUST_CHECK bool redis_drops_make_up(
 	const struct redis_drops *drops, struct redis_connection *connection);
 
@@ -165,9 +179,10 @@ struct redis_cache;
 struct redis_cache *redis_cache_of(struct cache *cache);
 
 /*
- * The phases follow each other for ever, and are counted: a moment is the number of phases that
- * were begun so far, so that moment % REDIS_PHASES is the present one. While Redis returns, what is
- * owed is being deleted, and new deletions go to it directly: else they could owe without end.
+ * The phases follow each other in this order, and are counted: a moment is the number of phases
+ * begun so far, so that moment % REDIS_PHASES is the current phase. While Redis returns, the owed
+ * deletions are made up for, and new ones go to Redis directly; otherwise there might be no end to
+ * what is owed.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
 
@@ -178,33 +193,37 @@ static inline enum redis_phase redis_phase_at(uint64_t moment)
 	return (enum redis_phase)(moment % REDIS_PHASES);
 }
 
-/* Whether Redis has not been away between the two. Connections do not outlive that. */
+/* Whether Redis was never away between two moments. A connection lives for one round only. */
 static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 {
 	return moment / REDIS_PHASES == other / REDIS_PHASES;
 }
 
-/* Something failed on a connection of that moment: Redis is away, unless that is old news. */
+/*
+ * Reports a failure on a connection of that moment. Redis is away now, unless the connection
+ * belongs to an earlier round.
+ */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
-/* What must be deleted before the cache is used again. */
+/* Users whose entries must be deleted before the cache is used again. */
 struct redis_debt {
 	enum redis_kind kind;
 	const struct slice *user_ids;
 	size_t count;
 };
 
-/* Notes it. false: Redis is not away, nothing is noted. */
+/* Records the debt if Redis is away. Returns false, and records nothing, if it is not. */
 QP_MUST_CHECK bool redis_cache_owe_if_away(
 	struct redis_cache *cache, const struct redis_debt *debt);
 
-/* Notes it after a deletion has failed: Redis is away now, whatever it was. */
+/* Records the debt after a deletion has failed. Redis is away now, whatever the phase was. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
-/* Before start: for tests, whose machine may be busier than a Redis in use ever is. */
+/* For tests on a busy machine. Call it before start(). */
 void redis_cache_set_timeout_ms(struct cache *cache, int timeout_ms);
 
-/* Opens `connection` where the background thread has found Redis: no name is looked up. */
+/* Opens a connection to the address where the background thread last reached Redis, so that no
+ * caller has to wait for a name look-up. */
 QP_MUST_CHECK bool redis_cache_connect(
 	struct redis_cache *cache, struct redis_connection *connection);
 
@@ -212,15 +231,17 @@ QP_MUST_CHECK bool redis_cache_connect(
 
 struct redis_waker;
 
-/* Starts a thread. `listeners` are called on it when other processes announce something, and when
- * they may have. `db` is the database's number as text, "": the first. */
+/*
+ * Starts a thread that calls `listeners` when other processes announce something, and when they may
+ * have. `db` is the database's number as text, "" for the first one.
+ */
 struct redis_waker *redis_waker_start(
 	struct redis_cache *cache, const char *db, struct listeners *listeners);
 
 /* Any thread, never blocks. */
 void redis_waker_announce(struct redis_waker *waker, const char *announcement);
 
-/* When it returns, no listener is called any more. */
+/* Ends the thread. Once it returns, no listener is called any more. */
 void redis_waker_stop(struct redis_waker *waker);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -229,13 +250,13 @@ struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
 	struct redis_connection connection;
-	uint64_t moment; /* at which the connection was made, or tried */
+	uint64_t moment; /* when the connection was last opened, or tried */
 
-	struct arena arena; /* of the call that runs */
-	struct arena words; /* of the command that is being written */
+	struct arena arena; /* for the current call */
+	struct arena words; /* for the current command */
 	redisReply **replies;
 	size_t replies_size;
-	size_t reply_count; /* of the call that runs */
+	size_t reply_count; /* of the current call */
 
 	struct dice dice; /* for leases */
 };
@@ -244,25 +265,28 @@ struct cache_session *redis_session_open(struct cache *cache);
 
 struct redis_session *redis_session_of(struct cache_session *session);
 
-/* Has a connection of the present round; false: Redis is not in that phase, or away by now. */
-QP_MUST_CHECK bool redis_session_make_ready(struct redis_session *session, enum redis_phase least);
+/*
+ * Makes sure that the session has a connection of the current round, and opens one if needed.
+ * Returns false if Redis has not reached the phase `least`, or the connection failed.
+ */
+QP_MUST_CHECK bool redis_session_is_ready(struct redis_session *session, enum redis_phase least);
 
-/* Forgets the replies, so that the call may ask once more. */
+/* Drops the replies, so that the call can run another script. */
 void redis_session_drop_replies(struct redis_session *session);
 
-/* Forgets the replies of a call and what its arena holds. */
+/* Drops the replies of a call and what its arena holds. */
 void redis_session_end_call(struct redis_session *session);
 
-/* A call has failed, and its connection is closed: Redis is away. Returns CACHE_AWAY. */
+/* Reports that a call has failed, which has closed its connection. Returns CACHE_AWAY. */
 enum status redis_session_fail(struct redis_session *session);
 
-/* For the count of open ones. */
+/* Count the open sessions. */
 void redis_cache_session_opened(struct redis_cache *cache);
 void redis_cache_session_closed(struct redis_cache *cache);
 
 /* ---- runs -------------------------------------------------------------------------------- */
 
-/* A command in the making. */
+/* A command that is being written. */
 struct redis_words {
 	struct arena *arena;
 	struct slice *words;
@@ -271,39 +295,42 @@ struct redis_words {
 
 void redis_add_word(struct redis_words *words, struct slice word);
 void redis_add_number(struct redis_words *words, int64_t value);
-void redis_add_key(struct redis_words *words, enum redis_name name, struct slice user_id);
+void redis_add_name(struct redis_words *words, enum redis_name name, struct slice user_id);
 
-/* How a script is asked about the entries of a call, and how it answers. */
+/* How a script is called for the entries of a port call, and how its reply is read. */
 struct redis_verb {
 	enum redis_script script;
-	const char *what; /* "filling a limit": for the log when it fails */
+	const char *what; /* "filling a limit", for the log if it fails */
 	size_t entry_size;
-	size_t entry_keys; /* how many add_keys() adds */
-	void (*add_keys)(const void *entry, struct redis_words *words);
+	size_t entry_names; /* how many names add_names() adds */
+	void (*add_names)(const void *entry, struct redis_words *words);
 	void (*add_arguments)(const void *entry, struct redis_words *words);
 
-	/* false: no answer of that script. NULL: a run answers with a number. */
+	/*
+	 * Reads one entry's part of the reply. Returns false if the script cannot have sent it.
+	 * NULL if the script replies with a single number.
+	 */
 	bool (*read_entry)(const redisReply *reply, void *entry);
 };
 
 /*
- * Runs the script for all entries, and keeps the replies until the end of the call. false: the
- * connection has failed.
+ * Runs the script for all entries, and keeps the replies until the end of the call. Returns false
+ * if the connection failed, which closes it.
  */
-QP_MUST_CHECK bool redis_ask(struct redis_session *session, const struct redis_verb *verb,
+QP_MUST_CHECK bool redis_run(struct redis_session *session, const struct redis_verb *verb,
 	const void *entries, size_t count);
 
 /*
- * Reads the replies into the entries, which are half written where one cannot be read. false: one
- * could not, and the connection is closed.
+ * Reads the replies into the entries. Returns false if one cannot be read: the connection is then
+ * closed, and some entries are written and others are not.
  */
 QP_MUST_CHECK bool redis_read(
 	struct redis_session *session, const struct redis_verb *verb, void *entries, size_t count);
 
-/* The same for a verb without read_entry. */
+/* Checks the replies of a verb without read_entry. */
 QP_MUST_CHECK bool redis_check(struct redis_session *session, const struct redis_verb *verb);
 
-/* ---- the calls of the port --------------------------------------------------------------- */
+/* ---- the port's calls -------------------------------------------------------------------- */
 
 enum status redis_limit_take(
 	struct cache_session *session, struct cached_limit *limits, size_t count);

@@ -1,4 +1,8 @@
-/* The calls of ports/cache.h for limits. */
+/*
+ * The calls of ports/cache.h for limits. The scripts make each entry atomic; deletions need no
+ * script. limit_take works on a copy of the caller's entries, so that a failed call leaves those
+ * unchanged.
+ */
 #include <assert.h>
 
 #include "adapters/cache/redis/redis_internal.h"
@@ -7,16 +11,16 @@
 #define US_PER_S 1000000LL
 #define US_PER_MS 1000LL
 
-/* More than any window, and less than what EXPIRE refuses. */
+/* Longer than any window, and still accepted by EXPIRE. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
-/* What the scripts take for numbers of ours. */
+/* The largest numbers that the scripts accept. */
 #define COUNT_MAX 999999999999999LL
 #define TIME_MAX_US 99999999999999999LL
 
-static void add_keys(const void *entry, struct redis_words *words)
+static void add_names(const void *entry, struct redis_words *words)
 {
-	redis_add_key(words, REDIS_NAME_LIMIT, ((const struct cached_limit *)entry)->user_id);
+	redis_add_name(words, REDIS_NAME_LIMIT, ((const struct cached_limit *)entry)->user_id);
 }
 
 /* ---- take -------------------------------------------------------------------------------- */
@@ -29,7 +33,7 @@ static void add_wanted(const void *entry, struct redis_words *words)
 	redis_add_number(words, limit->wanted);
 }
 
-/* Numbers with a space between them; false: not so many, or no numbers. */
+/* Reads numbers separated by spaces. Returns false unless there are exactly `count` of them. */
 static bool read_numbers(const redisReply *reply, int64_t *numbers, size_t count)
 {
 	struct slice rest = slice_make(reply->str, reply->len);
@@ -67,8 +71,8 @@ static const struct redis_verb take = {
 	.script = REDIS_SCRIPT_TAKE,
 	.what = "taking from a limit",
 	.entry_size = sizeof(struct cached_limit),
-	.entry_keys = 1,
-	.add_keys = add_keys,
+	.entry_names = 1,
+	.add_names = add_names,
 	.add_arguments = add_wanted,
 	.read_entry = read_taken,
 };
@@ -79,11 +83,11 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 	struct cached_limit *taken;
 	bool ok;
 
-	if (!redis_session_make_ready(session, REDIS_IN_USE))
+	if (!redis_session_is_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	taken = arena_array(&session->arena, struct cached_limit, count);
 	memcpy(taken, limits, count * sizeof(*taken));
-	ok = redis_ask(session, &take, taken, count) && redis_read(session, &take, taken, count);
+	ok = redis_run(session, &take, taken, count) && redis_read(session, &take, taken, count);
 	if (ok)
 		memcpy(limits, taken, count * sizeof(*taken));
 	redis_session_end_call(session);
@@ -92,7 +96,7 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 
 /* ---- fill -------------------------------------------------------------------------------- */
 
-/* The seed's formula gives whole seconds: rounded up, so that no window ends early. */
+/* The seed requires whole seconds. Rounds up, so that no window ends early. */
 static int64_t ttl_s(int64_t ttl_us)
 {
 	int64_t seconds = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
@@ -121,8 +125,8 @@ static const struct redis_verb fill = {
 	.script = REDIS_SCRIPT_FILL,
 	.what = "filling a limit",
 	.entry_size = sizeof(struct cached_limit),
-	.entry_keys = 1,
-	.add_keys = add_keys,
+	.entry_names = 1,
+	.add_names = add_names,
 	.add_arguments = add_fields,
 };
 
@@ -132,9 +136,9 @@ enum status redis_limit_fill(
 	struct redis_session *session = redis_session_of(base);
 	bool ok;
 
-	if (!redis_session_make_ready(session, REDIS_IN_USE))
+	if (!redis_session_is_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
-	ok = redis_ask(session, &fill, limits, count) && redis_check(session, &fill);
+	ok = redis_run(session, &fill, limits, count) && redis_check(session, &fill);
 	redis_session_end_call(session);
 	return ok ? STATUS_OK : redis_session_fail(session);
 }
@@ -162,7 +166,7 @@ enum status redis_limit_drop(struct cache_session *base, const struct slice *use
 	const struct redis_debt drop = {REDIS_LIMITS, user_ids, count};
 
 	/* Again only when Redis has begun to return between the two looks. */
-	while (!redis_session_make_ready(session, REDIS_RETURNS)) {
+	while (!redis_session_is_ready(session, REDIS_RETURNS)) {
 		if (redis_cache_owe_if_away(session->cache, &drop))
 			return STATUS_CACHE_AWAY;
 	}

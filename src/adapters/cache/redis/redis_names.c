@@ -1,3 +1,4 @@
+/* The names under which Redis keeps entries. Other programs read them: ports/cache.h lists them. */
 #include <assert.h>
 
 #include "adapters/cache/redis/redis_internal.h"

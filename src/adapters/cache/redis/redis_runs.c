@@ -1,7 +1,9 @@
 /*
- * One script for many entries. A script runs for up to REDIS_ENTRIES_MAX of them at once; a call is
- * as many runs as it takes, in one round trip. While a script runs Redis serves nobody else, so
- * they are not more.
+ * One script for many entries. A run of a script handles up to REDIS_ENTRIES_MAX entries; a call
+ * consists of as many runs as it needs, in one round trip. A run is not larger, because Redis
+ * serves nobody else while a script runs.
+ *
+ * Invariant: replies[i] belongs to run i; it is NULL or NOSCRIPT while that run is open.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -37,16 +39,16 @@ void redis_add_number(struct redis_words *words, int64_t value)
 	redis_add_word(words, buffer_slice(&digits));
 }
 
-void redis_add_key(struct redis_words *words, enum redis_name name, struct slice user_id)
+void redis_add_name(struct redis_words *words, enum redis_name name, struct slice user_id)
 {
 	char space[REDIS_NAME_SIZE];
 
 	redis_add_word(words, arena_copy(words->arena, redis_name(name, user_id, space)));
 }
 
-/* ---- asking ------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------- */
 
-/* How a script is named: by its text, or by the SHA that the server knows it by. */
+/* How a command names its script: by its SHA, which the server may know, or by its text. */
 enum naming { BY_SHA, BY_TEXT };
 
 static void name_script(struct redis_words *words, const struct redis_connection *connection,
@@ -69,23 +71,23 @@ static bool send_run(struct redis_session *session, const struct redis_verb *ver
 	arena_reset(words.arena);
 	words.words = arena_alloc(words.arena, REDIS_WORDS_MAX * sizeof(*words.words));
 	name_script(&words, &session->connection, verb->script, naming);
-	redis_add_number(&words, (int64_t)(count * verb->entry_keys));
+	redis_add_number(&words, (int64_t)(count * verb->entry_names));
 	for (size_t i = 0; i < count; i++)
-		verb->add_keys(entries + i * verb->entry_size, &words);
-	assert(words.count == 3 + count * verb->entry_keys);
+		verb->add_names(entries + i * verb->entry_size, &words);
+	assert(words.count == 3 + count * verb->entry_names);
 	for (size_t i = 0; i < count; i++)
 		verb->add_arguments(entries + i * verb->entry_size, &words);
 	return redis_send(&session->connection, words.words, words.count);
 }
 
-/* Whether the run is still to be answered: never asked, or by a server without the script. */
+/* Whether the run has no result yet: it was not sent, or the server did not know the script. */
 static bool is_open(const redisReply *reply)
 {
 	return !reply || redis_is_error(reply, "NOSCRIPT");
 }
 
-/* One round trip for the runs that are open. */
-static bool ask_open(struct redis_session *session, const struct redis_verb *verb,
+/* Sends all open runs in one round trip and receives their replies. */
+static bool run_open(struct redis_session *session, const struct redis_verb *verb,
 	enum naming naming, const char *entries, size_t count)
 {
 	const size_t run_size = REDIS_ENTRIES_MAX * verb->entry_size;
@@ -128,14 +130,14 @@ static void make_room(struct redis_session *session, size_t reply_count)
 	session->reply_count = reply_count;
 }
 
-/* NOSCRIPT means that the script did not run: it can be asked again, this time with the text. */
-bool redis_ask(struct redis_session *session, const struct redis_verb *verb, const void *entries,
+/* NOSCRIPT means that the script did not run, so it can be sent again, this time as text. */
+bool redis_run(struct redis_session *session, const struct redis_verb *verb, const void *entries,
 	size_t count)
 {
 	make_room(session, run_count(count));
-	if (!ask_open(session, verb, BY_SHA, entries, count))
+	if (!run_open(session, verb, BY_SHA, entries, count))
 		return false;
-	return !has_open(session) || ask_open(session, verb, BY_TEXT, entries, count);
+	return !has_open(session) || run_open(session, verb, BY_TEXT, entries, count);
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */

@@ -1,17 +1,21 @@
 /*
- * What must be atomic in the server, each for many users in one run: the run itself costs Redis as
- * much as a user does.
+ * The Lua scripts: everything that must be atomic in the server. Each handles many users in one
+ * run, because starting a script costs Redis as much as handling one user.
  *
- * Numbers in Lua are doubles: exact to 2^53, so fields of at most 15 digits can be added and
- * compared; "%.0f" writes them without an exponent. windowStart and windowLength go through as text
- * (18 digits always fit int64). A hash that breaks these rules, has no TTL, or is no hash at all
- * was not written by us: it is deleted, and counts as a miss. DEL of a key that is not there is
- * nothing. All of this goes for counters too, which are JSON.
+ * Numbers in Lua are doubles, which are exact up to 2^53. So fields of at most 15 digits can be
+ * added and compared; "%.0f" writes them without an exponent. windowStart and windowLength stay
+ * text (18 digits always fit into int64). A hash that breaks these rules, has no TTL, or is not a
+ * hash was not written by us: the script deletes it and treats it as a miss. The same goes for
+ * counters, which are JSON. DEL does nothing if the name does not exist.
+ *
+ * In these scripts KEYS and key are Redis's words for the names of entries.
  */
 #include "adapters/cache/redis/redis_internal.h"
 
-/* KEYS: hashes. ARGV: for each how many are wanted. Answers for each an empty text, or granted,
- * limit, count after, TTL in ms, start, length. */
+/*
+ * KEYS: hashes. ARGV: for each, how much is wanted. Returns for each an empty text on a miss, or
+ * granted, limit, new count, TTL in ms, start and length of the window.
+ */
 static const char take[] =
 	"local function fits(text, pattern, digits_max)\n"
 	"  return text and #text <= digits_max and string.find(text, pattern)\n"
@@ -44,8 +48,10 @@ static const char take[] =
 	"end\n"
 	"return answers\n";
 
-/* KEYS: hashes. ARGV: for each rateLimit, currentCount, windowStart, windowLength, TTL in seconds.
- * Answers how many were filled. */
+/*
+ * KEYS: hashes. ARGV: for each, rateLimit, currentCount, windowStart, windowLength and the TTL in
+ * seconds. Returns how many hashes it has written.
+ */
 static const char fill[] = "local filled = 0\n"
 			   "for i, key in ipairs(KEYS) do\n"
 			   "  if redis.call('EXISTS', key) == 0 then\n"
@@ -68,12 +74,12 @@ static const char fill[] = "local filled = 0\n"
 #define TTLS "local counter_ttl_s, lease_ttl_s = " COUNTER_TTL_S ", " LEASE_TTL_S "\n"
 
 /*
- * read(key): the counter under the key of a counter or a list; nil, and nothing under the key,
- * where there is none of ours. The JSON may have any order and further fields, so that a person can
- * write one by hand. Whether the date of lastUpdated exists is looked at by whoever is told it.
+ * read(key) returns the counter in a counter or list. If there is none in our form, it returns nil
+ * and deletes whatever is there. The JSON may have any order and further fields, so that a person
+ * can write one by hand. The caller checks whether the date in lastUpdated exists.
  *
- * put(key, there, version, value): writes unless what read() found there is of a later version;
- * answers how many it wrote.
+ * put(key, there, version, value) writes the value, unless the counter `there`, as returned by
+ * read(), has a later version. Returns how many values it has written.
  */
 #define SHARED                                                                                     \
 	TTLS "local function whole(number)\n"                                                      \
@@ -125,8 +131,8 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * KEYS: counters or lists. Answers with what is under each; nil where nothing is, or where it has
- * no end and so is not of ours.
+ * KEYS: counters or lists. Returns each value, or nil if there is none or it has no TTL, which
+ * means that it was not written by us.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"
@@ -137,9 +143,10 @@ static const char counter_look[] = "local values = redis.call('MGET', unpack(KEY
 				   "return values\n";
 
 /*
- * KEYS: for each a counter or list, and the lease. ARGV: for each the lease that may be had.
- * Answers for each count, version and lastUpdated; or 1: the lease was given, 0: it was not. A
- * lease without an end is not of ours, and would keep everybody from filling for ever.
+ * KEYS: for each, a counter or list, and the lease. ARGV: for each, the requested lease. Returns
+ * for each the count, version and lastUpdated, or 1 if the lease was granted and 0 if it was not. A
+ * lease without a TTL was not written by us, and would prevent all filling for ever; it is
+ * replaced.
  */
 static const char counter_get[] =
 	SHARED "local function give(lease, token)\n"
@@ -164,8 +171,10 @@ static const char counter_get[] =
 	       "end\n"
 	       "return answers\n";
 
-/* KEYS: for each a counter or list, and the lease. ARGV: for each the lease that was given, version
- * and value. Answers how many were written. */
+/*
+ * KEYS: for each, a counter or list, and the lease. ARGV: for each, the granted lease, the version
+ * and the value. Returns how many values it has written.
+ */
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
 	       "for i = 1, #KEYS / 2 do\n"
@@ -178,8 +187,9 @@ static const char counter_fill[] =
 	       "return written\n";
 
 /*
- * KEYS: for each the counter, the lease and the list. ARGV: for each version and value. Answers how
- * many were written. One that is not there is not made: nobody knows which version it last had.
+ * KEYS: for each, the counter, the lease and the list. ARGV: for each, the version and the value.
+ * Returns how many values it has written. It does not create a missing counter, because nobody
+ * knows which version that last had.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

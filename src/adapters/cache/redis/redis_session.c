@@ -1,13 +1,14 @@
 /*
- * A session of ports/cache.h: its connection, and the table of its calls. Replies are kept until
- * all of a call are there, so that a call that fails has written nothing to its caller's entries.
+ * A session of ports/cache.h: its connection and the table of its calls. Replies are kept until all
+ * replies of a call have arrived, so that a failed call has written nothing to its caller's
+ * entries.
  */
 #include <assert.h>
 #include <stdlib.h>
 
 #include "adapters/cache/redis/redis_internal.h"
 
-/* Of a run as large as they get, but for long user ids. */
+/* Enough for the largest run, unless user ids are very long. */
 #define ARENA_SIZE (32 * 1024)
 #define WORDS_ARENA_SIZE (64 * 1024)
 
@@ -28,7 +29,7 @@ enum status redis_session_fail(struct redis_session *session)
 	return STATUS_CACHE_AWAY;
 }
 
-bool redis_session_make_ready(struct redis_session *session, enum redis_phase least)
+bool redis_session_is_ready(struct redis_session *session, enum redis_phase least)
 {
 	uint64_t moment = redis_cache_moment(session->cache);
 
@@ -62,7 +63,7 @@ void redis_session_end_call(struct redis_session *session)
 	arena_reset(&session->arena);
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- opening and closing ----------------------------------------------------------------- */
 
 static void close_session(struct cache_session *base)
 {

@@ -1,3 +1,4 @@
+/* Parses redis://user:password@host:port/db. No message here repeats any part of the URL. */
 #include <stdio.h>
 
 #include "adapters/cache/redis/redis_internal.h"
@@ -7,7 +8,10 @@
 #define PORT_DEFAULT 6379
 #define DB_MAX 99999
 
-/* `from` with its %XX decoded, and a NUL; false: not valid, or no room. */
+/*
+ * Decodes the %XX of `from` and adds a NUL. Returns false if one is not valid or the text does not
+ * fit.
+ */
 static bool decode(char *to, size_t size, struct slice from)
 {
 	size_t len = 0;

@@ -1,11 +1,12 @@
 /*
- * One thread with two connections: on one it hears what others publish, on the other it publishes
- * (a connection that has subscribed may do nothing else). They are made while the cache is in use,
- * and ended when it no longer is. What is announced while Redis is away is told when it is back;
- * what others have announced in the meantime is not known, so whoever listens is called then.
+ * The waker: one thread with two connections. On one it receives what other processes publish, on
+ * the other it publishes, because a connection that has subscribed can do nothing else. It opens
+ * them while the cache is in use, and closes them when it no longer is. An announcement made while
+ * Redis is away is published when Redis is back. What others announced in the meantime is unknown,
+ * so all listeners are called then.
  *
- *   state           what happens                                          next
- *   not connected   the cache is in use, and it is time to try            connected
+ *   state           event                                                 next
+ *   not connected   the cache is in use, and a retry is due               connected
  *   connected       a connection fails, is refused, or Redis was away     not connected
  */
 #include <assert.h>
@@ -21,23 +22,23 @@
 
 #define RETRY_NS (200 * NS_PER_MS)
 
-/* How often to see whether the cache is in use. */
+/* How often to check whether the cache is still in use. */
 #define PATIENCE_NS NS_PER_S
 
 struct redis_waker {
 	struct redis_cache *cache;
 	struct listeners *listeners;
-	char id[UUID_SIZE]; /* in front of every announcement that we publish */
-	char channel[24];   /* channels are not of a database: those of another have another name */
+	char id[UUID_SIZE];     /* precedes every announcement that this process publishes */
+	char redis_channel[24]; /* contains the database's number: PUBLISH ignores databases */
 	pthread_t thread;
 	struct announcements announcements;
 
-	/* The thread's own. */
+	/* Used only by the thread. */
 	struct redis_connection in;
 	struct redis_connection out;
-	uint64_t moment; /* of the cache, when `in` was opened */
+	uint64_t moment; /* the cache's moment when `in` was opened */
 	int64_t retry_at_ns;
-	bool has_complained; /* in the log */
+	bool has_warned;
 };
 
 static int64_t now_ns(void)
@@ -47,15 +48,16 @@ static int64_t now_ns(void)
 
 /* ---- the connections --------------------------------------------------------------------- */
 
-/* That Redis is away is the cache's news. */
+/* Warns once, and not if Redis is away, because the cache itself logs that. */
 static void lose(struct redis_waker *waker, const char *why)
 {
 	bool is_away = redis_phase_at(redis_cache_moment(waker->cache)) != REDIS_IN_USE;
 
-	if (!is_away && !waker->has_complained) {
-		log_line(LOG_WARN, "cache", "other processes cannot be woken by Redis for now: %s",
+	if (!is_away && !waker->has_warned) {
+		log_line(LOG_WARN, "cache",
+			"Redis carries no announcements between processes for now: %s; retrying",
 			why);
-		waker->has_complained = true;
+		waker->has_warned = true;
 	}
 	redis_connection_close(&waker->in);
 	redis_connection_close(&waker->out);
@@ -64,14 +66,14 @@ static void lose(struct redis_waker *waker, const char *why)
 
 static bool subscribe(struct redis_waker *waker)
 {
-	const struct slice words[] = {SLICE("SUBSCRIBE"), slice_of(waker->channel)};
+	const struct slice words[] = {SLICE("SUBSCRIBE"), slice_of(waker->redis_channel)};
 
 	redis_begin(&waker->in);
 	return redis_send(&waker->in, words, 2) && redis_receive_ok(&waker->in, "SUBSCRIBE", 1);
 }
 
-/* Everybody may have missed something while nobody listened. */
-static void dial(struct redis_waker *waker)
+/* Calls all listeners, which may have missed announcements while there was no connection. */
+static void reconnect(struct redis_waker *waker)
 {
 	waker->moment = redis_cache_moment(waker->cache);
 	waker->retry_at_ns = now_ns() + RETRY_NS;
@@ -82,20 +84,22 @@ static void dial(struct redis_waker *waker)
 		return;
 	}
 	redisEnableKeepAlive(waker->in.context);
-	if (waker->has_complained)
-		log_line(LOG_INFO, "cache", "other processes can be woken by Redis again");
-	waker->has_complained = false;
+	if (waker->has_warned)
+		log_line(LOG_INFO, "cache", "Redis carries announcements between processes again");
+	waker->has_warned = false;
 	listeners_call(waker->listeners, NULL);
 }
 
-/* ---- what others say --------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------- */
 
 static bool is_text(const redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_STRING;
 }
 
-/* "message", the channel, and "<id> <announcement>"; whoever publishes something else is not heard.
+/*
+ * Takes a reply of "message", the Redis channel and "<id> <announcement>". Ignores other replies,
+ * and announcements of this process.
  */
 static void take(struct redis_waker *waker, const redisReply *reply)
 {
@@ -110,7 +114,7 @@ static void take(struct redis_waker *waker, const redisReply *reply)
 		listeners_call(waker->listeners, announcement + 1);
 }
 
-static void hear(struct redis_waker *waker)
+static void receive(struct redis_waker *waker)
 {
 	redisContext *context = waker->in.context;
 	int rc = redisBufferRead(context);
@@ -127,14 +131,14 @@ static void hear(struct redis_waker *waker)
 		lose(waker, context->errstr);
 }
 
-/* ---- what is announced ------------------------------------------------------------------- */
+/* ---- publishing -------------------------------------------------------------------------- */
 
 static bool publish(struct redis_waker *waker, const char *announcement)
 {
 	char text[UUID_SIZE + 64];
 	int len = snprintf(text, sizeof(text), "%s %s", waker->id, announcement);
 	const struct slice words[] = {
-		SLICE("PUBLISH"), slice_of(waker->channel), slice_make(text, (size_t)len)};
+		SLICE("PUBLISH"), slice_of(waker->redis_channel), slice_make(text, (size_t)len)};
 
 	assert((size_t)len < sizeof(text));
 	if (!redis_connection_is_quiet(&waker->out)) {
@@ -160,7 +164,7 @@ static void publish_due(struct redis_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns whether others have said something, or the connection has ended. */
+/* Returns whether there is something to read, or the connection has ended. */
 static bool wait_for_something(struct redis_waker *waker)
 {
 	int64_t until_ns = now_ns() + PATIENCE_NS;
@@ -176,14 +180,14 @@ static bool wait_for_something(struct redis_waker *waker)
 static void step(struct redis_waker *waker, bool is_readable)
 {
 	if (is_readable)
-		hear(waker);
+		receive(waker);
 	if (waker->in.context &&
 		!redis_is_same_round(waker->moment, redis_cache_moment(waker->cache)))
 		lose(waker, "Redis was away");
 	if (waker->in.context)
 		publish_due(waker);
 	else if (now_ns() >= waker->retry_at_ns)
-		dial(waker);
+		reconnect(waker);
 }
 
 static void *run(void *argument)
@@ -207,7 +211,7 @@ struct redis_waker *redis_waker_start(
 	waker->cache = cache;
 	waker->listeners = listeners;
 	uuid_random(waker->id);
-	snprintf(waker->channel, sizeof(waker->channel), "quipu:%s", db[0] ? db : "0");
+	snprintf(waker->redis_channel, sizeof(waker->redis_channel), "quipu:%s", db[0] ? db : "0");
 	announcements_init(&waker->announcements);
 	failed = pthread_create(&waker->thread, NULL, run, waker);
 	assert(!failed);

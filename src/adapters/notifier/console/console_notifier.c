@@ -13,7 +13,7 @@
 
 struct console_notifier {
 	struct notifier base;
-	uint64_t tags[SLOTS]; /* of notices that were written and not handed out yet */
+	uint64_t tags[SLOTS]; /* of notices whose results wait() has not returned yet */
 	size_t count;
 
 	pthread_mutex_t lock; /* guards what follows */
@@ -49,7 +49,7 @@ static void notifier_send(struct notifier *base, const struct notice *notice)
 	notifier->tags[notifier->count++] = notice->tag;
 }
 
-/* Returns at once where there is something to hand out. */
+/* Returns immediately if there are results to return. */
 static void wait_until_woken(struct console_notifier *notifier, int64_t until_ns)
 {
 	bool in_time = true;

@@ -1,7 +1,7 @@
 /*
- * The program's own log behind ports/notifier.h: a notice is one line of level info, part "notify",
- * with control characters escaped. It is sent as soon as it is written. With --log-level warn or
- * error nothing is printed, as asked.
+ * The program's own log behind ports/notifier.h: each notice is one line of level info, part
+ * "notify", with control characters escaped. A notice counts as sent once its line is written. With
+ * --log-level warn or error no line appears, but notices still count as sent.
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_CONSOLE_CONSOLE_NOTIFIER_H
 #define QUIPU_ADAPTERS_NOTIFIER_CONSOLE_CONSOLE_NOTIFIER_H

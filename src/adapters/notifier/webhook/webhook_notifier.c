@@ -1,3 +1,10 @@
+/*
+ * The webhook notifier: slots, the transfers in them, and checking the URL.
+ *
+ * libcurl's multi interface runs all transfers in the calling thread, so that the only state shared
+ * with other threads is `woken`. Invariant: each slot is in transit, in `free` or in `settled`, and
+ * free_count is the length of `free`.
+ */
 #include "adapters/notifier/webhook/webhook_notifier.h"
 
 #include <assert.h>
@@ -18,7 +25,7 @@
 #define CONNECT_MAX_MS 5000
 #define POLL_MAX_MS 60000
 
-/* What a thread that has a lot to do may add to the time of a notice. */
+/* How much a busy thread may add to the time of a notice. */
 #define SLACK_NS NS_PER_S
 
 struct webhook_notifier {
@@ -31,7 +38,7 @@ struct webhook_notifier {
 	struct webhook_slot *slots;
 	struct webhook_slot *free;
 	size_t free_count;
-	struct webhook_slot *settled; /* whose results are not handed out yet */
+	struct webhook_slot *settled; /* whose results wait() has not returned yet */
 };
 
 static const struct notifier_ops notifier_ops;
@@ -42,12 +49,13 @@ static struct webhook_notifier *notifier_of(struct notifier *notifier)
 	return (struct webhook_notifier *)notifier;
 }
 
-/* Only for want of memory, or by a mistake of ours. */
+/* Aborts on failure: libcurl has run out of memory, or this adapter has a bug. */
 static void must(CURLMcode code)
 {
 	if (code == CURLM_OK)
 		return;
-	log_line(LOG_ERROR, "notify", "libcurl: %s", curl_multi_strerror(code));
+	log_line(LOG_ERROR, "notify", "libcurl failed, which aborts the program: %s",
+		curl_multi_strerror(code));
 	abort();
 }
 
@@ -89,7 +97,7 @@ static void notifier_send(struct notifier *base, const struct notice *notice)
 		push(&notifier->settled, slot);
 }
 
-/* Lets libcurl read and write what it can, and settles what has ended. */
+/* Lets libcurl read and write as much as it can, and settles the transfers that have ended. */
 static void advance(struct webhook_notifier *notifier)
 {
 	CURLMsg *message;
@@ -152,7 +160,7 @@ static void notifier_free(struct notifier *base)
 	struct webhook_notifier *notifier = notifier_of(base);
 
 	for (size_t i = 0; i < base->slots; i++) {
-		/* Nothing happens to a handle that is not on its way. */
+		/* Has no effect on a handle that is not in transit. */
 		must(curl_multi_remove_handle(notifier->multi, notifier->slots[i].easy));
 		slot_release(&notifier->slots[i]);
 	}
@@ -170,7 +178,7 @@ static const struct notifier_ops notifier_ops = {
 	.free = notifier_free,
 };
 
-/* ---- making one -------------------------------------------------------------------------- */
+/* ---- creating ---------------------------------------------------------------------------- */
 
 static void init_libcurl(void)
 {
@@ -180,7 +188,7 @@ static void init_libcurl(void)
 	(void)code;
 }
 
-/* What follows http:// or https://, NULL: the URL begins with neither. */
+/* Returns what follows http:// or https://, or NULL if the URL begins with neither. */
 static const char *skip_scheme(const char *url)
 {
 	if (strncasecmp(url, "http://", 7) == 0)
@@ -188,7 +196,10 @@ static const char *skip_scheme(const char *url)
 	return strncasecmp(url, "https://", 8) == 0 ? url + 8 : NULL;
 }
 
-/* What is wrong with the URL, NULL: nothing. libcurl alone would take http:/a and http:///a too. */
+/*
+ * Returns what is wrong with the URL, or NULL. libcurl alone would also accept http:/a and
+ * http:///a.
+ */
 static const char *find_problem(const char *url)
 {
 	const char *rest = skip_scheme(url);
@@ -218,7 +229,7 @@ static void set_times(struct webhook_notifier *notifier, int64_t total_ns)
 	notifier->base.longest_ns = total_ns + SLACK_NS;
 }
 
-static void make_slots(struct webhook_notifier *notifier, size_t count)
+static void create_slots(struct webhook_notifier *notifier, size_t count)
 {
 	notifier->base.slots = notifier->free_count = count;
 	notifier->slots = qp_calloc(count, sizeof(*notifier->slots));
@@ -248,7 +259,7 @@ struct notifier *webhook_notifier_new(
 	notifier->multi = curl_multi_init();
 	assert(notifier->multi);
 	set_times(notifier, limits && limits->total_ns > 0 ? limits->total_ns : TOTAL_DEFAULT_NS);
-	make_slots(notifier, limits && limits->slots > 0 ? limits->slots : SLOTS_DEFAULT);
+	create_slots(notifier, limits && limits->slots > 0 ? limits->slots : SLOTS_DEFAULT);
 	must(curl_multi_setopt(notifier->multi, CURLMOPT_MAXCONNECTS, (long)notifier->base.slots));
 	return &notifier->base;
 }

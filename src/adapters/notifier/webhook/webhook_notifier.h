@@ -1,23 +1,23 @@
 /*
- * A webhook behind ports/notifier.h: every notice is one POST of its body as JSON, with libcurl's
- * multi interface, all in the thread that calls wait(). HTTP/1.1 alone, so that each slot has a
- * connection of its own, which is kept and used again: with HTTP/2 one connection that hangs would
- * hold up every notice on it.
+ * A webhook behind ports/notifier.h: each notice is one POST request with its body as JSON. All
+ * transfers run in the thread that calls wait(), with libcurl's multi interface. Only HTTP/1.1 is
+ * used, so that each slot has its own connection, which it reuses; with HTTP/2 one connection that
+ * hangs would hold up every notice on it.
  *
- * The same notice carries the same Idempotency-Key however often it is tried, so that a receiver
- * that keeps the keys sees it once.
+ * A notice carries the same Idempotency-Key at every attempt, so that a receiver that remembers
+ * these keys processes it once.
  *
- *   the answer                             fate
- *   2xx                                    SENT
- *   4xx but 408, 425, 429                  REFUSED: the receiver will never take it
- *   any other status, a redirect included  FAILED: redirects are not followed
- *   none within the time, or no connection FAILED
+ *   response                                 fate
+ *   2xx                                      SENT
+ *   4xx except 408, 425, 429                 REFUSED: the receiver will never accept it
+ *   any other status, including redirects    FAILED: redirects are not followed
+ *   none within the time, or no connection   FAILED
  *
- * The status counts as soon as the head of the answer is complete. The body is read only so that
- * the connection can be used again: a body of over 64 KiB, or one that breaks off or never ends, is
- * cut off, and the status stands.
+ * The status counts as soon as the response's header is complete. The body is read only so that the
+ * connection can be reused. If the body is larger than 64 KiB, breaks off or never ends, the
+ * notifier stops reading it, and the status stands.
  *
- * Neither log lines nor errors hold any part of the URL. The program must ignore SIGPIPE.
+ * Neither log lines nor errors contain any part of the URL. The program must ignore SIGPIPE.
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_NOTIFIER_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_NOTIFIER_H
@@ -27,16 +27,16 @@
 #define WEBHOOK_BODY_MAX 65536
 
 struct webhook_limits {
-	size_t slots;     /* 0: 64 */
-	int64_t total_ns; /* for a notice, from the connection to the end of the answer; 0: 10 s */
+	size_t slots;     /* 0 means 64 */
+	int64_t total_ns; /* per notice, from connecting to the end of the response; 0 means 10 s */
 };
 
 /*
- * `url` is http or https with a host; it may have user:password@, which is sent as Basic
- * authentication. It is copied. `limits` may be NULL. NULL: `why`, of `size` bytes, says what is
- * wrong with the URL.
+ * `url` is an http or https URL, which is copied. It may contain user:password@, which is sent as
+ * Basic authentication. `limits` may be NULL. Returns NULL if the URL is wrong; `why`, of `size`
+ * bytes, then says what is wrong.
  *
- * The first call sets libcurl up for the whole process: make it before other threads start.
+ * The first call initialises libcurl for the whole process, so call it before other threads start.
  */
 QP_MUST_CHECK struct notifier *webhook_notifier_new(
 	const char *url, const struct webhook_limits *limits, char *why, size_t size);

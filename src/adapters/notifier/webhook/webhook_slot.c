@@ -1,3 +1,10 @@
+/*
+ * One notice in transit: the request, the response, and the result.
+ *
+ * A response counts as soon as its header is complete, whatever happens to its body. Errors are
+ * written here and not taken from libcurl's error buffer, which contains the host and the URL.
+ * Invariant: `headers` is NULL unless the slot is loaded.
+ */
 #include "adapters/notifier/webhook/webhook_slot.h"
 
 #include <assert.h>
@@ -10,9 +17,12 @@
 
 #define HEADER_VALUE_MAX 512
 
-/* ---- the answer -------------------------------------------------------------------------- */
+/* ---- the response ------------------------------------------------------------------------ */
 
-/* Each line of each head, and of trailers; the empty line ends it. A 1xx is not the answer yet. */
+/*
+ * Called for each line of each header, and of trailers. An empty line ends the header. A status 1xx
+ * is not the final response.
+ */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
 	struct webhook_slot *slot = context;
@@ -50,12 +60,12 @@ static void set_limits(struct webhook_slot *slot)
 	SET(slot, CURLOPT_CONNECTTIMEOUT_MS, slot->settings->connect_ms);
 	SET(slot, CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(slot, CURLOPT_FOLLOWLOCATION, 0L);
-	SET(slot, CURLOPT_PROXY, ""); /* nor what http_proxy in the environment says */
+	SET(slot, CURLOPT_PROXY, ""); /* ignores http_proxy in the environment, too */
 	SET(slot, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	SET(slot, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(slot, CURLOPT_NOSIGNAL, 1L);
-	/* Else libcurl would, at the end of the time, wait in curl_multi_perform() for a name
-	 * server that does not answer, and all other notices with it. */
+	/* Otherwise libcurl, at a timeout, would wait in curl_multi_perform() for a name server
+	 * that does not respond, and hold up all other notices. */
 	SET(slot, CURLOPT_QUICK_EXIT, 1L);
 }
 
@@ -99,7 +109,7 @@ struct webhook_slot *slot_of(CURL *easy)
 
 /* ---- the request ------------------------------------------------------------------------- */
 
-/* What can stand in a header without ending it or being taken apart. */
+/* Whether a header can carry the value as it is. */
 static bool fits_header(struct slice value)
 {
 	for (size_t i = 0; i < value.len; i++) {
@@ -134,8 +144,8 @@ bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 	add_header(slot, "Idempotency-Key", notice->id);
 	if (fits_header(notice->trace))
 		add_header(slot, "traceparent", notice->trace);
-	/* Without a value libcurl leaves the header out: no 100-continue, which costs a second
-	 * with receivers that do not know it. */
+	/* Without a value libcurl omits the header. So there is no 100-continue, which costs a
+	 * second with receivers that do not support it. */
 	add_header(slot, "Expect", slice_of(""));
 	SET(slot, CURLOPT_HTTPHEADER, slot->headers);
 	SET(slot, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)notice->body.len);
@@ -179,7 +189,6 @@ static void write_unconnected(const struct webhook_slot *slot, char *error)
 			number ? strerror((int)number) : "unknown reason");
 }
 
-/* libcurl's own error buffer is not used, because it names host and URL. */
 static void write_error(const struct webhook_slot *slot, CURLcode code, char *error)
 {
 	switch (code) {

@@ -1,13 +1,12 @@
 /*
- * One notice on its way: a libcurl easy handle, what has come back of the answer so far, and what
- * is made of it in the end. The handle, and with it the connection, serves one notice after the
- * other.
+ * One notice in transit: a handle of libcurl, the response so far, and the result. The handle, and
+ * with it the connection, serves one notice after another.
  *
- *   state      event                          next       function
- *   free       a notice                       loaded     slot_load
- *   loaded     libcurl is done with it        settled    slot_settle
- *   loaded     it cannot be sent at all       settled    slot_refuse
- *   settled    the result was handed out      free       (the notifier's)
+ *   state      event                              next       function
+ *   free       a notice is to be sent             loaded     slot_load
+ *   free       the notice cannot be sent          settled    slot_load, slot_refuse
+ *   loaded     libcurl has ended the transfer     settled    slot_settle
+ *   settled    wait() has returned the result     free       hand_out, in webhook_notifier.c
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SLOT_H
@@ -24,12 +23,12 @@ struct slot_settings {
 };
 
 struct webhook_slot {
-	struct webhook_slot *next; /* in whichever list of the notifier it is */
+	struct webhook_slot *next; /* in the notifier's list of free or of settled slots */
 	const struct slot_settings *settings;
 	CURL *easy;
 	struct curl_slist *headers;
-	long status;     /* of the answer; 0 until its head is complete */
-	size_t received; /* bytes of its body */
+	long status;     /* of the response; 0 until its header is complete */
+	size_t received; /* bytes of the response's body */
 	struct notice_result result;
 };
 
@@ -37,16 +36,19 @@ struct webhook_slot {
 void slot_init(struct webhook_slot *slot, const struct slot_settings *settings);
 void slot_release(struct webhook_slot *slot);
 
-/* The slot whose handle this is. */
+/* Returns the slot to which the handle belongs. */
 struct webhook_slot *slot_of(CURL *easy);
 
-/* Makes the request of a notice. false: it cannot be sent; the result says why. */
+/*
+ * Prepares the request for a notice; copies what it needs. Returns false if the notice cannot be
+ * sent; the result then says why.
+ */
 QP_MUST_CHECK bool slot_load(struct webhook_slot *slot, const struct notice *notice);
 
-/* Makes the result of how the transfer ended. */
+/* Sets the result after the transfer has ended with `code`. */
 void slot_settle(struct webhook_slot *slot, CURLcode code);
 
-/* Makes the result of what was never on its way. */
+/* Sets the result of a notice that was never sent. */
 void slot_refuse(struct webhook_slot *slot, enum notice_fate fate, const char *error);
 
 #endif
