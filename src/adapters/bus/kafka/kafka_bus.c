@@ -17,21 +17,6 @@ const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct 
 	return bus_channel_find(bus->channels, bus->channel_count, name);
 }
 
-void kafka_bus_enter(struct kafka_bus *bus)
-{
-	pthread_mutex_lock(&bus->lock);
-	bus->users++;
-	pthread_mutex_unlock(&bus->lock);
-}
-
-void kafka_bus_leave(struct kafka_bus *bus)
-{
-	pthread_mutex_lock(&bus->lock);
-	assert(bus->users > 0);
-	bus->users--;
-	pthread_mutex_unlock(&bus->lock);
-}
-
 struct bus *kafka_bus_new(
 	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
 {
@@ -67,7 +52,7 @@ static void free_bus(struct bus *base)
 {
 	struct kafka_bus *bus = kafka_bus_of(base);
 
-	assert(bus->users == 0);
+	assert(atomic_load(&bus->users) == 0);
 	kafka_watcher_stop(bus);
 	pthread_cond_destroy(&bus->changed);
 	pthread_mutex_destroy(&bus->lock);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "adapters/bus/kafka/kafka_internal.h"
+#include "adapters/shared/growing.h"
 #include "base/log.h"
 
 /* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
@@ -71,16 +72,8 @@ static struct kafka_consumer *consumer_of(struct consumer *base)
 
 static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 {
-	if (consumer->held_count == consumer->held_size) {
-		size_t size = consumer->held_size ? consumer->held_size * 2 : 64;
-		rd_kafka_message_t **held = qp_calloc(size, sizeof(held[0]));
-
-		for (size_t i = 0; i < consumer->held_count; i++)
-			held[i] = consumer->held[i];
-		free(consumer->held);
-		consumer->held = held;
-		consumer->held_size = size;
-	}
+	consumer->held = growing_reserve((void *)consumer->held, consumer->held_count,
+		&consumer->held_size, sizeof(consumer->held[0]));
 	consumer->held[consumer->held_count++] = message;
 
 	/* Its commit covers the messages that were skipped before it. */
@@ -490,7 +483,7 @@ static void close_consumer(struct consumer *base)
 		rd_kafka_consumer_close(consumer->client.rk);
 		rd_kafka_destroy(consumer->client.rk);
 	}
-	kafka_bus_leave(bus);
+	atomic_fetch_sub(&bus->users, 1);
 	rd_kafka_topic_partition_list_destroy(consumer->passed);
 	arena_release(&consumer->arena);
 	free(consumer->held);
@@ -522,6 +515,6 @@ struct consumer *kafka_consumer_open(struct bus *base, const char *channel, cons
 	consumer->subjects = bus_group_subjects(found, group);
 	consumer->passed = rd_kafka_topic_partition_list_new(4);
 	arena_init(&consumer->arena, 64 * 1024);
-	kafka_bus_enter(bus);
+	atomic_fetch_add(&bus->users, 1);
 	return &consumer->base;
 }

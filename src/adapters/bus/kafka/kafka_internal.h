@@ -93,6 +93,7 @@ struct kafka_bus {
 
 	_Atomic bool up; /* the cluster responds and the topics exist */
 	_Atomic bool stopping;
+	_Atomic size_t users; /* open producers and consumers */
 
 	/* Lines that librdkafka has logged in the current interval, and when that began. */
 	_Atomic int64_t log_interval_from_ns;
@@ -102,7 +103,6 @@ struct kafka_bus {
 	pthread_cond_t changed;
 	bool has_topics;
 	struct kafka_client *retired;
-	size_t users; /* open producers and consumers */
 };
 
 /* Checked downcast. */
@@ -110,10 +110,6 @@ struct kafka_bus *kafka_bus_of(struct bus *base);
 
 /* Returns NULL if the channel was not declared. */
 const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct slice name);
-
-/* Count a producer or consumer as open, and as closed. Any thread. */
-void kafka_bus_enter(struct kafka_bus *bus);
-void kafka_bus_leave(struct kafka_bus *bus);
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 

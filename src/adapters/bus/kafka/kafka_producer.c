@@ -270,7 +270,7 @@ static void close_producer(struct producer *base)
 
 	if (producer->client)
 		retire_client(producer);
-	kafka_bus_leave(producer->bus);
+	atomic_fetch_sub(&producer->bus->users, 1);
 	free(producer);
 }
 
@@ -284,7 +284,7 @@ struct producer *kafka_producer_open(struct bus *base)
 
 	producer->base.ops = &producer_ops;
 	producer->bus = kafka_bus_of(base);
-	kafka_bus_enter(producer->bus);
+	atomic_fetch_add(&producer->bus->users, 1);
 	opened = open_client(producer);
 	(void)opened; /* publish() retries */
 	return &producer->base;

@@ -29,21 +29,6 @@ const char *nats_bus_group_subject(
 	return declared ? bus_group_subjects(declared, group) : NULL;
 }
 
-void nats_bus_enter(struct nats_bus *bus)
-{
-	pthread_mutex_lock(&bus->lock);
-	bus->users++;
-	pthread_mutex_unlock(&bus->lock);
-}
-
-void nats_bus_leave(struct nats_bus *bus)
-{
-	pthread_mutex_lock(&bus->lock);
-	assert(bus->users > 0);
-	bus->users--;
-	pthread_mutex_unlock(&bus->lock);
-}
-
 struct bus *nats_bus_new(
 	const char *name, const char *url, const struct bus_channel *channels, size_t channel_count)
 {
@@ -85,7 +70,7 @@ static void free_bus(struct bus *base)
 {
 	struct nats_bus *bus = nats_bus_of(base);
 
-	assert(bus->users == 0);
+	assert(atomic_load(&bus->users) == 0);
 	nats_watcher_stop(bus);
 	assert(!bus->link);
 	pthread_mutex_destroy(&bus->lock);

@@ -350,7 +350,7 @@ static void close_consumer(struct consumer *base)
 	give_all_back(consumer);
 	detach(consumer);
 	nats_pipe_destroy(&consumer->pipe);
-	nats_bus_leave(consumer->bus);
+	atomic_fetch_sub(&consumer->bus->users, 1);
 	arena_release(&consumer->arena);
 	nats_hand_release(&consumer->hand);
 	free(consumer->group);
@@ -382,6 +382,6 @@ struct consumer *nats_consumer_open(struct bus *base, const char *channel, const
 		.ack_wait_ns = bus->url.ack_wait_ns};
 	arena_init(&consumer->arena, 64 * 1024);
 	nats_pipe_init(&consumer->pipe);
-	nats_bus_enter(bus);
+	atomic_fetch_add(&bus->users, 1);
 	return &consumer->base;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
+#include "adapters/shared/growing.h"
 
 #define TAKE_MAX 64
 
@@ -17,16 +18,7 @@
 
 static void hold(struct nats_hand *hand, const struct nats_held *one)
 {
-	if (hand->count == hand->size) {
-		size_t size = hand->size ? hand->size * 2 : 64;
-		struct nats_held *held = qp_calloc(size, sizeof(held[0]));
-
-		for (size_t i = 0; i < hand->count; i++)
-			held[i] = hand->held[i];
-		free(hand->held);
-		hand->held = held;
-		hand->size = size;
-	}
+	hand->held = growing_reserve(hand->held, hand->count, &hand->size, sizeof(hand->held[0]));
 	hand->held[hand->count++] = *one;
 }
 
@@ -101,16 +93,8 @@ void nats_hand_release(struct nats_hand *hand)
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns)
 {
-	if (hand->late_count == hand->late_size) {
-		size_t size = hand->late_size ? hand->late_size * 2 : 16;
-		struct nats_late *late = qp_calloc(size, sizeof(late[0]));
-
-		for (size_t i = 0; i < hand->late_count; i++)
-			late[i] = hand->late[i];
-		free(hand->late);
-		hand->late = late;
-		hand->late_size = size;
-	}
+	hand->late = growing_reserve(
+		hand->late, hand->late_count, &hand->late_size, sizeof(hand->late[0]));
 	hand->late[hand->late_count++] = (struct nats_late){sequence, deliveries, due_ns};
 }
 

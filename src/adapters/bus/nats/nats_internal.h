@@ -329,10 +329,10 @@ struct nats_bus {
 	_Atomic bool up;         /* there is a link, and the streams exist */
 	_Atomic bool check_soon; /* a producer or consumer has found a stream missing */
 	_Atomic bool stopping;
+	_Atomic size_t users; /* open producers and consumers */
 
 	pthread_mutex_t lock;   /* guards what follows; never held across a blocking call */
 	struct nats_link *link; /* NULL unless its streams are prepared */
-	size_t users;           /* open producers and consumers */
 };
 
 /* Checked downcast. */
@@ -344,10 +344,6 @@ struct nats_channel *nats_bus_channel(struct nats_bus *bus, struct slice name);
 /* Returns the single subject that the group wants, or NULL if it wants all. */
 const char *nats_bus_group_subject(
 	const struct nats_bus *bus, const char *channel, const char *group);
-
-/* Count a producer or consumer as open, and as closed. Any thread. */
-void nats_bus_enter(struct nats_bus *bus);
-void nats_bus_leave(struct nats_bus *bus);
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "adapters/bus/nats/nats_internal.h"
+#include "adapters/shared/growing.h"
 #include "base/log.h"
 
 #define CONNECT_TIMEOUT_MS 2000
@@ -328,16 +329,8 @@ natsSubscription *nats_link_listen(struct nats_link *link, const char *subject, 
 /* The caller holds `writing`. */
 static void retire(struct nats_link *link, natsSubscription *subscription)
 {
-	if (link->retired_count == link->retired_size) {
-		size_t size = link->retired_size ? link->retired_size * 2 : 8;
-		natsSubscription **retired = qp_calloc(size, sizeof(natsSubscription *));
-
-		for (size_t i = 0; i < link->retired_count; i++)
-			retired[i] = link->retired[i];
-		free(link->retired);
-		link->retired = retired;
-		link->retired_size = size;
-	}
+	link->retired = growing_reserve((void *)link->retired, link->retired_count,
+		&link->retired_size, sizeof(link->retired[0]));
 	link->retired[link->retired_count++] = subscription;
 }
 

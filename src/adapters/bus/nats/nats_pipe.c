@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
+#include "adapters/shared/growing.h"
 #include "base/log.h"
 
 /* The server ends a request after this time, and sends a status that says so. */
@@ -36,16 +37,8 @@
 /* The caller holds the lock. */
 static void add_arrival(struct nats_pipe *pipe, natsMsg *message)
 {
-	if (pipe->arrival_count == pipe->arrival_size) {
-		size_t size = pipe->arrival_size ? pipe->arrival_size * 2 : 64;
-		struct nats_arrival *arrivals = qp_calloc(size, sizeof(arrivals[0]));
-
-		for (size_t i = 0; i < pipe->arrival_count; i++)
-			arrivals[i] = pipe->arrivals[i];
-		free(pipe->arrivals);
-		pipe->arrivals = arrivals;
-		pipe->arrival_size = size;
-	}
+	pipe->arrivals = growing_reserve(pipe->arrivals, pipe->arrival_count, &pipe->arrival_size,
+		sizeof(pipe->arrivals[0]));
 	pipe->arrivals[pipe->arrival_count++] =
 		(struct nats_arrival){message, clock_steady_ns(&clock_system)};
 	pipe->brought++;

@@ -232,7 +232,7 @@ static void close_producer(struct producer *base)
 	struct nats_producer *producer = producer_of(base);
 
 	detach(producer);
-	nats_bus_leave(producer->bus);
+	atomic_fetch_sub(&producer->bus->users, 1);
 	arena_release(&producer->scratch);
 	free(producer);
 }
@@ -246,6 +246,6 @@ struct producer *nats_producer_open(struct bus *base)
 	producer->base.ops = &producer_ops;
 	producer->bus = nats_bus_of(base);
 	arena_init(&producer->scratch, 16 * 1024);
-	nats_bus_enter(producer->bus);
+	atomic_fetch_add(&producer->bus->users, 1);
 	return &producer->base;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
+#include "adapters/shared/server_address.h"
 #include "base/text.h"
 
 #define PLAIN_SCHEME "amqp://"
@@ -50,18 +51,6 @@ static const char *parse_user(struct rabbitmq_url *url, struct arena *arena, str
 	return NULL;
 }
 
-static const char *parse_port(struct rabbitmq_url *url, struct slice text)
-{
-	int64_t port;
-
-	if (!text.data)
-		return NULL;
-	if (!text_to_int(text, &port) || port < 1 || port > 65535)
-		return "the port must be a number from 1 to 65535";
-	url->port = (int)port;
-	return NULL;
-}
-
 static bool is_host(const char *host)
 {
 	for (const char *c = host; *c; c++) {
@@ -71,24 +60,15 @@ static bool is_host(const char *host)
 	return *host;
 }
 
-/* host, host:port, [::1] or [::1]:port */
 static const char *parse_place(struct rabbitmq_url *url, struct arena *arena, struct slice text)
 {
 	struct slice host;
+	const char *problem = server_address_parse(text, &host, &url->port);
 
-	if (slice_starts_with(text, "[")) {
-		text = slice_make(text.data + 1, text.len - 1);
-		host = slice_cut(&text, ']');
-		if (!text.data || (text.len > 0 && text.data[0] != ':'))
-			return "an address in [] must be followed by :port or nothing";
-		text = text.len > 0 ? slice_make(text.data + 1, text.len - 1) : (struct slice){0};
-	} else {
-		host = slice_cut(&text, ':');
-	}
+	if (problem)
+		return problem;
 	url->host = text_unescape(arena, host);
-	if (!url->host || !is_host(url->host))
-		return "there must be one host";
-	return parse_port(url, text);
+	return url->host && is_host(url->host) ? NULL : "there must be one host";
 }
 
 static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena, struct slice text)

@@ -215,7 +215,7 @@ enum status redis_counter_get(
 	struct cached_counter *got;
 	bool ok;
 
-	if (!redis_session_is_ready(session, REDIS_IN_USE))
+	if (!redis_session_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	got = arena_array(&session->arena, struct cached_counter, count);
 	for (size_t i = 0; i < count; i++) {
@@ -226,8 +226,7 @@ enum status redis_counter_get(
 	     get_missed(session, got, count);
 	if (ok)
 		memcpy(counters, got, count * sizeof(*got));
-	redis_session_end_call(session);
-	return ok ? STATUS_OK : redis_session_fail(session);
+	return redis_session_finish(session, ok);
 }
 
 /* ---- fill -------------------------------------------------------------------------------- */
@@ -271,12 +270,11 @@ enum status redis_counter_fill(
 	size_t leased_count;
 	bool ok;
 
-	if (!redis_session_is_ready(session, REDIS_IN_USE))
+	if (!redis_session_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	leased = leased_of(session, counters, count, &leased_count);
 	ok = redis_run(session, &fill, leased, leased_count) && redis_check(session, &fill);
-	redis_session_end_call(session);
-	return ok ? STATUS_OK : redis_session_fail(session);
+	return redis_session_finish(session, ok);
 }
 
 /* ---- refresh ----------------------------------------------------------------------------- */
@@ -318,11 +316,8 @@ static struct redis_debt debt_of(
 static bool refresh_now(struct redis_session *session, const struct cached_counter *counters,
 	const struct redis_debt *debt)
 {
-	/* Again only when Redis has begun to return between the two looks. */
-	while (!redis_session_is_ready(session, REDIS_RETURNS)) {
-		if (redis_cache_owe_if_away(session->cache, debt))
-			return false;
-	}
+	if (!redis_session_ready_or_owe(session, debt))
+		return false;
 	if (redis_run(session, &refresh, counters, debt->count) && redis_check(session, &refresh))
 		return true;
 	redis_cache_owe(session->cache, debt, session->connection.why);

@@ -269,7 +269,14 @@ struct redis_session *redis_session_of(struct cache_session *session);
  * Makes sure that the session has a connection of the current round, and opens one if needed.
  * Returns false if Redis has not reached the phase `least`, or the connection failed.
  */
-QP_MUST_CHECK bool redis_session_is_ready(struct redis_session *session, enum redis_phase least);
+QP_MUST_CHECK bool redis_session_ready(struct redis_session *session, enum redis_phase least);
+
+/*
+ * The same for a call that must not get lost: requires only that Redis returns, and records the
+ * debt if Redis is away. Returns false if it has recorded the debt.
+ */
+QP_MUST_CHECK bool redis_session_ready_or_owe(
+	struct redis_session *session, const struct redis_debt *debt);
 
 /* Drops the replies, so that the call can run another script. */
 void redis_session_drop_replies(struct redis_session *session);
@@ -277,8 +284,11 @@ void redis_session_drop_replies(struct redis_session *session);
 /* Drops the replies of a call and what its arena holds. */
 void redis_session_end_call(struct redis_session *session);
 
-/* Reports that a call has failed, which has closed its connection. Returns CACHE_AWAY. */
-enum status redis_session_fail(struct redis_session *session);
+/*
+ * Ends a call. If it was not `ok`, which has closed its connection, reports the failure to the
+ * cache and returns CACHE_AWAY.
+ */
+enum status redis_session_finish(struct redis_session *session, bool ok);
 
 /* Count the open sessions. */
 void redis_cache_session_opened(struct redis_cache *cache);

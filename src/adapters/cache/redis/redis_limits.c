@@ -83,15 +83,14 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 	struct cached_limit *taken;
 	bool ok;
 
-	if (!redis_session_is_ready(session, REDIS_IN_USE))
+	if (!redis_session_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	taken = arena_array(&session->arena, struct cached_limit, count);
 	memcpy(taken, limits, count * sizeof(*taken));
 	ok = redis_run(session, &take, taken, count) && redis_read(session, &take, taken, count);
 	if (ok)
 		memcpy(limits, taken, count * sizeof(*taken));
-	redis_session_end_call(session);
-	return ok ? STATUS_OK : redis_session_fail(session);
+	return redis_session_finish(session, ok);
 }
 
 /* ---- fill -------------------------------------------------------------------------------- */
@@ -136,11 +135,10 @@ enum status redis_limit_fill(
 	struct redis_session *session = redis_session_of(base);
 	bool ok;
 
-	if (!redis_session_is_ready(session, REDIS_IN_USE))
+	if (!redis_session_ready(session, REDIS_IN_USE))
 		return STATUS_CACHE_AWAY;
 	ok = redis_run(session, &fill, limits, count) && redis_check(session, &fill);
-	redis_session_end_call(session);
-	return ok ? STATUS_OK : redis_session_fail(session);
+	return redis_session_finish(session, ok);
 }
 
 /* ---- drop -------------------------------------------------------------------------------- */
@@ -165,11 +163,8 @@ enum status redis_limit_drop(struct cache_session *base, const struct slice *use
 	struct redis_session *session = redis_session_of(base);
 	const struct redis_debt drop = {REDIS_LIMITS, user_ids, count};
 
-	/* Again only when Redis has begun to return between the two looks. */
-	while (!redis_session_is_ready(session, REDIS_RETURNS)) {
-		if (redis_cache_owe_if_away(session->cache, &drop))
-			return STATUS_CACHE_AWAY;
-	}
+	if (!redis_session_ready_or_owe(session, &drop))
+		return STATUS_CACHE_AWAY;
 	if (drop_now(session, &drop))
 		return STATUS_OK;
 	redis_cache_owe(session->cache, &drop, session->connection.why);

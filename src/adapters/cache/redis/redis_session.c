@@ -22,14 +22,15 @@ struct redis_session *redis_session_of(struct cache_session *session)
 
 /* ---- the connection ---------------------------------------------------------------------- */
 
-enum status redis_session_fail(struct redis_session *session)
+/* Reports that a call has failed, which has closed its connection. Returns CACHE_AWAY. */
+static enum status fail(struct redis_session *session)
 {
 	assert(!session->connection.context);
 	redis_cache_failed(session->cache, session->moment, session->connection.why);
 	return STATUS_CACHE_AWAY;
 }
 
-bool redis_session_is_ready(struct redis_session *session, enum redis_phase least)
+bool redis_session_ready(struct redis_session *session, enum redis_phase least)
 {
 	uint64_t moment = redis_cache_moment(session->cache);
 
@@ -44,8 +45,18 @@ bool redis_session_is_ready(struct redis_session *session, enum redis_phase leas
 	session->moment = moment;
 	if (redis_cache_connect(session->cache, &session->connection))
 		return true;
-	(void)redis_session_fail(session);
+	(void)fail(session);
 	return false;
+}
+
+/* Tries again only if Redis has begun to return between the two checks. */
+bool redis_session_ready_or_owe(struct redis_session *session, const struct redis_debt *debt)
+{
+	while (!redis_session_ready(session, REDIS_RETURNS)) {
+		if (redis_cache_owe_if_away(session->cache, debt))
+			return false;
+	}
+	return true;
 }
 
 void redis_session_drop_replies(struct redis_session *session)
@@ -61,6 +72,12 @@ void redis_session_end_call(struct redis_session *session)
 {
 	redis_session_drop_replies(session);
 	arena_reset(&session->arena);
+}
+
+enum status redis_session_finish(struct redis_session *session, bool ok)
+{
+	redis_session_end_call(session);
+	return ok ? STATUS_OK : fail(session);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------- */

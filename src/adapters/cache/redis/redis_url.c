@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "adapters/cache/redis/redis_internal.h"
+#include "adapters/shared/server_address.h"
 #include "base/text.h"
 
 #define SCHEME "redis://"
@@ -49,33 +50,17 @@ static const char *parse_user(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
-static const char *parse_port(struct redis_url *url, struct slice text)
-{
-	int64_t port = PORT_DEFAULT;
-
-	if (text.data && (!text_to_int(text, &port) || port < 1 || port > 65535))
-		return "the port must be a number from 1 to 65535";
-	url->port = (int)port;
-	return NULL;
-}
-
-/* host, host:port, [::1] or [::1]:port */
 static const char *parse_place(struct redis_url *url, struct slice text)
 {
 	struct slice host;
+	const char *problem;
 
-	if (slice_starts_with(text, "[")) {
-		text = slice_make(text.data + 1, text.len - 1);
-		host = slice_cut(&text, ']');
-		if (!text.data || (text.len > 0 && text.data[0] != ':'))
-			return "an address in [] must be followed by :port or nothing";
-		text = text.len > 0 ? slice_make(text.data + 1, text.len - 1) : (struct slice){0};
-	} else {
-		host = slice_cut(&text, ':');
-	}
-	if (host.len == 0 || !decode(url->host, sizeof(url->host), host))
-		return "there must be a host";
-	return parse_port(url, text);
+	url->port = PORT_DEFAULT;
+	problem = server_address_parse(text, &host, &url->port);
+	if (problem)
+		return problem;
+	return host.len > 0 && decode(url->host, sizeof(url->host), host) ? NULL
+									  : "there must be a host";
 }
 
 static const char *parse_db(struct redis_url *url, struct slice text)
