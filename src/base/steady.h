@@ -20,7 +20,7 @@ void steady_cond_init(pthread_cond_t *condition);
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 
-/* The steady time `ns` nanoseconds from now; INT64_MAX if that lies beyond what int64 can hold. */
+/* The steady time `ns` nanoseconds from now; INT64_MAX if int64 cannot hold that. */
 int64_t steady_in(int64_t ns);
 
 /*

@@ -91,7 +91,7 @@ void sqlite_connection_explain_open(const struct sqlite_connection *connection, 
 
 /*
  * Whether neither the connection nor the kernel's page cache can be trusted after this code, so
- * that the file has to be opened anew.
+ * that the file has to be reopened.
  */
 bool sqlite_is_doubtful(int rc);
 

@@ -3,7 +3,7 @@
  * exclusively; that also keeps the index of the write-ahead log in this process's memory.
  *
  * After an I/O error the kernel's page cache may show data that the disk does not have, because a
- * failed fsync is reported only once. Therefore the file is closed and opened anew before the next
+ * failed fsync is reported only once. Therefore the file is closed and reopened before the next
  * use. That reads the write-ahead log as after a crash and copies all of it into the database.
  */
 #include "adapters/bus/local/local_internal.h"

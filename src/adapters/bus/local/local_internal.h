@@ -1,7 +1,7 @@
 /*
  * Declarations shared by the files of this adapter.
  *
- *   file       the SQLite file: opening, checkpoints, opening anew after an error
+ *   file       the SQLite file: opening, checkpoints, reopening it after an error
  *   work       combines the work of several threads on the file into one transaction
  *   messages   the SQL: messages, groups, positions, retention
  *   group      the messages that a group has read ahead, and which consumer holds which
@@ -30,7 +30,7 @@
 struct local_file {
 	const char *path;
 	struct sqlite_connection connection;
-	bool in_doubt;  /* after an I/O error: must be opened anew before the next use */
+	bool in_doubt;  /* after an I/O error: must be reopened before the next use */
 	int wal_frames; /* frames in the write-ahead log after the last commit */
 };
 
@@ -43,7 +43,7 @@ QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 /* Does nothing if the file is not open. */
 void local_file_close(struct local_file *file);
 
-/* Call before each use: opens the file anew if it is in doubt, and checkpoints if one is due. */
+/* Call before each use: reopens the file if it is in doubt, and checkpoints if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
 /* Rolls back an open transaction, and notes whether `rc` leaves the file in doubt. */

@@ -93,24 +93,24 @@ struct making {
 static void add_header(struct making *making, struct slice name, struct slice value)
 {
 	bool plain = can_stand_in_a_line(value);
-	struct buffer key = buffer_make(making->scratch, name.len + 2);
+	struct buffer line_name = buffer_make(making->scratch, name.len + 2);
 	struct buffer text = buffer_make(making->scratch, value.len + 1);
 
 	if (!is_name(name)) {
 		making->failed = true;
 		return;
 	}
-	buffer_add(&key, name);
+	buffer_add(&line_name, name);
 	if (plain) {
 		buffer_add(&text, value);
 	} else {
-		buffer_char(&key, '*');
+		buffer_char(&line_name, '*');
 		encode(&text, value);
 	}
-	making->size += key.len + text.len + LINE_OVERHEAD;
-	buffer_char(&key, '\0');
+	making->size += line_name.len + text.len + LINE_OVERHEAD;
+	buffer_char(&line_name, '\0');
 	buffer_char(&text, '\0');
-	if (natsMsgHeader_Add(making->message, key.data, text.data) != NATS_OK)
+	if (natsMsgHeader_Add(making->message, line_name.data, text.data) != NATS_OK)
 		making->failed = true;
 }
 
@@ -181,9 +181,9 @@ static void keep_header(struct reading *reading, struct slice name, struct slice
 		delivery->headers[delivery->header_count++] = (struct bus_header){name, value};
 }
 
-static void read_header(struct reading *reading, const char *key, const char *text)
+static void read_header(struct reading *reading, const char *line_name, const char *text)
 {
-	struct slice name = slice_of(key);
+	struct slice name = slice_of(line_name);
 	struct slice value = slice_of(text ? text : "");
 	size_t skip = strlen(ENCODED);
 
@@ -194,29 +194,29 @@ static void read_header(struct reading *reading, const char *key, const char *te
 	keep_header(reading, name, value);
 }
 
-static void read_values(struct reading *reading, natsMsg *message, const char *key)
+static void read_values(struct reading *reading, natsMsg *message, const char *name)
 {
 	const char **values = NULL;
 	int count = 0;
 
-	if (natsMsgHeader_Values(message, key, &values, &count) != NATS_OK)
+	if (natsMsgHeader_Values(message, name, &values, &count) != NATS_OK)
 		return;
 	for (int i = 0; i < count; i++)
-		read_header(reading, key, values[i]);
+		read_header(reading, name, values[i]);
 	free((void *)values);
 }
 
 /* A message whose headers are not readable has none; its value does not depend on them. */
 static void read_headers(struct reading *reading, natsMsg *message)
 {
-	const char **keys = NULL;
+	const char **names = NULL;
 	int count = 0;
 
-	if (natsMsgHeader_Keys(message, &keys, &count) != NATS_OK)
+	if (natsMsgHeader_Keys(message, &names, &count) != NATS_OK)
 		return;
 	for (int i = 0; i < count; i++)
-		read_values(reading, message, keys[i]);
-	free((void *)keys);
+		read_values(reading, message, names[i]);
+	free((void *)names);
 }
 
 /* If the message has JetStream's id, the header event-id is an ordinary header. */

@@ -38,9 +38,9 @@ struct rabbitmq_url {
 	int port;
 	const char *vhost;
 	int heartbeat_s;
-	const char *cacert;
-	const char *cert; /* NULL without a client certificate, like `key` */
-	const char *key;  /* the file with the private key */
+	const char *cacert_file;
+	const char *cert_file; /* NULL without a client certificate, like the next */
+	const char *key_file;  /* the private key */
 	bool verify;
 };
 

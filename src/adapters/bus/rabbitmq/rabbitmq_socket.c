@@ -8,18 +8,18 @@
 /* Sets an empty password, because OpenSSL would otherwise prompt for one on the terminal. */
 static bool use_files(amqp_socket_t *socket, const struct rabbitmq_url *url, char *why, size_t size)
 {
-	if (url->verify && amqp_ssl_socket_set_cacert(socket, url->cacert) != AMQP_STATUS_OK) {
+	if (url->verify && amqp_ssl_socket_set_cacert(socket, url->cacert_file) != AMQP_STATUS_OK) {
 		snprintf(why, size, "the certificates in %s cannot be used (option cacert)",
-			url->cacert);
+			url->cacert_file);
 		return false;
 	}
-	if (!url->cert)
+	if (!url->cert_file)
 		return true;
 	amqp_ssl_socket_set_key_passwd(socket, "");
-	if (amqp_ssl_socket_set_key(socket, url->cert, url->key) == AMQP_STATUS_OK)
+	if (amqp_ssl_socket_set_key(socket, url->cert_file, url->key_file) == AMQP_STATUS_OK)
 		return true;
-	snprintf(why, size, "the certificate in %s with the key in %s cannot be used", url->cert,
-		url->key);
+	snprintf(why, size, "the certificate in %s with the key in %s cannot be used",
+		url->cert_file, url->key_file);
 	return false;
 }
 

@@ -128,11 +128,11 @@ static const char *set_option(struct rabbitmq_url *url, struct slice name, const
 		return "it has an option that amqp:// does not have; there is heartbeat, and for "
 		       "amqps:// also cacert, cert, key and verify";
 	if (slice_is(name, "cacert"))
-		url->cacert = value;
+		url->cacert_file = value;
 	else if (slice_is(name, "cert"))
-		url->cert = value;
+		url->cert_file = value;
 	else if (slice_is(name, "key"))
-		url->key = value;
+		url->key_file = value;
 	else if (slice_is(name, "verify"))
 		return set_verify(url, value);
 	else
@@ -146,7 +146,7 @@ static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, 
 	const char *problem = NULL;
 
 	url->heartbeat_s = HEARTBEAT_DEFAULT_S;
-	url->cacert = CACERT_DEFAULT;
+	url->cacert_file = CACERT_DEFAULT;
 	url->verify = true;
 	while (!problem && rest.len > 0) {
 		struct slice value = slice_cut(&rest, '&');
@@ -156,7 +156,7 @@ static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, 
 		problem = decoded ? set_option(url, name, decoded)
 				  : "an option has no value, or one with a broken %XX";
 	}
-	if (!problem && !url->cert != !url->key)
+	if (!problem && !url->cert_file != !url->key_file)
 		problem = "the options cert and key go together";
 	return problem;
 }
