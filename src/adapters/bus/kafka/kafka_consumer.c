@@ -24,7 +24,7 @@
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
-#define PASS_INTERVAL_NS NS_PER_S
+#define SKIP_COMMIT_INTERVAL_NS NS_PER_S
 
 struct kafka_consumer {
 	struct consumer base;
@@ -40,8 +40,8 @@ struct kafka_consumer {
 	size_t given; /* how many of them the last fetch returned */
 	size_t acked; /* how many of those are acknowledged */
 
-	rd_kafka_topic_partition_list_t *passed; /* offsets up to which messages were skipped */
-	int64_t pass_due_ns;                     /* when `passed` may be committed next */
+	rd_kafka_topic_partition_list_t *skipped; /* offsets up to which messages were skipped */
+	int64_t skip_commit_due_ns;               /* when `skipped` may be committed next */
 
 	_Atomic bool woken;
 
@@ -77,7 +77,7 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 	consumer->held[consumer->held_count++] = message;
 
 	/* Its commit covers the messages that were skipped before it. */
-	rd_kafka_topic_partition_list_del(consumer->passed, consumer->topic, message->partition);
+	rd_kafka_topic_partition_list_del(consumer->skipped, consumer->topic, message->partition);
 }
 
 /*
@@ -139,16 +139,16 @@ static void note_offset(rd_kafka_topic_partition_list_t *offsets, const char *to
 	entry->offset = message->offset + 1;
 }
 
-static void pass(struct kafka_consumer *consumer, rd_kafka_message_t *message)
+static void skip(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 {
-	note_offset(consumer->passed, consumer->topic, message);
+	note_offset(consumer->skipped, consumer->topic, message);
 	rd_kafka_message_destroy(message);
 }
 
-static void forget_passed(struct kafka_consumer *consumer)
+static void forget_skipped(struct kafka_consumer *consumer)
 {
-	rd_kafka_topic_partition_list_destroy(consumer->passed);
-	consumer->passed = rd_kafka_topic_partition_list_new(4);
+	rd_kafka_topic_partition_list_destroy(consumer->skipped);
+	consumer->skipped = rd_kafka_topic_partition_list_new(4);
 }
 
 /* ---- the client -------------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
 		done = rd_kafka_assign(rk, partitions);
 	} else {
 		drop(consumer, 0, partitions);
-		forget_passed(consumer);
+		forget_skipped(consumer);
 		done = rd_kafka_assign(rk, NULL);
 	}
 	log_line(LOG_DEBUG, "bus", "%s: this consumer %s %d partitions of topic %s (%s)",
@@ -278,7 +278,7 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 	if (is_wanted(consumer, message))
 		hold(consumer, message);
 	else
-		pass(consumer, message);
+		skip(consumer, message);
 	return true;
 }
 
@@ -396,16 +396,16 @@ static rd_kafka_resp_err_t commit(
 }
 
 /* Commits the skipped offsets, unless a held message would be skipped along with them. */
-static void commit_passed(struct kafka_consumer *consumer)
+static void commit_skipped(struct kafka_consumer *consumer)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
 
-	if (consumer->passed->cnt == 0 || consumer->held_count > 0 ||
-		now_ns < consumer->pass_due_ns)
+	if (consumer->skipped->cnt == 0 || consumer->held_count > 0 ||
+		now_ns < consumer->skip_commit_due_ns)
 		return;
-	consumer->pass_due_ns = now_ns + PASS_INTERVAL_NS;
-	if (commit(consumer, consumer->passed) == RD_KAFKA_RESP_ERR_NO_ERROR)
-		forget_passed(consumer);
+	consumer->skip_commit_due_ns = now_ns + SKIP_COMMIT_INTERVAL_NS;
+	if (commit(consumer, consumer->skipped) == RD_KAFKA_RESP_ERR_NO_ERROR)
+		forget_skipped(consumer);
 }
 
 /* ---- fetch and ack ----------------------------------------------------------------------- */
@@ -416,7 +416,7 @@ static enum status fetch(struct consumer *base, struct bus_delivery *deliveries,
 	struct kafka_consumer *consumer = consumer_of(base);
 
 	forget_acked(consumer);
-	commit_passed(consumer);
+	commit_skipped(consumer);
 	arena_reset(&consumer->arena);
 	if (wait_for_client(consumer, until_ns))
 		gather(consumer, max, until_ns);
@@ -484,7 +484,7 @@ static void close_consumer(struct consumer *base)
 		rd_kafka_destroy(consumer->client.rk);
 	}
 	atomic_fetch_sub(&bus->users, 1);
-	rd_kafka_topic_partition_list_destroy(consumer->passed);
+	rd_kafka_topic_partition_list_destroy(consumer->skipped);
 	arena_release(&consumer->arena);
 	free(consumer->held);
 	free(consumer->group);
@@ -513,7 +513,7 @@ struct consumer *kafka_consumer_open(struct bus *base, const char *channel, cons
 	consumer->topic = found->name;
 	consumer->group = qp_strdup(group);
 	consumer->subjects = bus_group_subjects(found, group);
-	consumer->passed = rd_kafka_topic_partition_list_new(4);
+	consumer->skipped = rd_kafka_topic_partition_list_new(4);
 	arena_init(&consumer->arena, 64 * 1024);
 	atomic_fetch_add(&bus->users, 1);
 	return &consumer->base;

@@ -195,46 +195,46 @@ static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, 
 	return local_messages_trim(bus, channel, &deleted);
 }
 
-struct pass_work {
+struct skip_work {
 	struct local_work base;
 	struct local_group *group;
-	size_t passed;
+	size_t skipped;
 };
 
-static int run_pass(struct local_bus *bus, struct local_work *base)
+static int run_skip(struct local_bus *bus, struct local_work *base)
 {
-	struct pass_work *work = (struct pass_work *)base;
+	struct skip_work *work = (struct skip_work *)base;
 	int64_t position;
 	int rc;
 
 	pthread_mutex_lock(&bus->lock);
 	position = local_group_position(work->group, NULL, 0);
-	work->passed = work->group->passed;
+	work->skipped = work->group->skipped;
 	pthread_mutex_unlock(&bus->lock);
 	rc = local_messages_move(bus, work->group, position);
-	return rc == SQLITE_OK ? trim_sometimes(bus, work->group->channel, work->passed) : rc;
+	return rc == SQLITE_OK ? trim_sometimes(bus, work->group->channel, work->skipped) : rc;
 }
 
-static void settle_pass(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
+static void settle_skip(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
-	struct pass_work *work = (struct pass_work *)base;
+	struct skip_work *work = (struct skip_work *)base;
 
 	(void)bus;
-	if (outcome == LOCAL_DONE && work->group->passed >= work->passed)
-		work->group->passed -= work->passed; /* unless another member was faster */
+	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
+		work->group->skipped -= work->skipped; /* unless another member was faster */
 }
 
 /* Otherwise a group that skips many messages would keep them on disk until one it wants arrives. */
-static void pass_sometimes(struct local_consumer *consumer)
+static void record_skips_sometimes(struct local_consumer *consumer)
 {
-	struct pass_work work = {
-		.base = {.writes = true, .run = run_pass, .settle = settle_pass},
+	struct skip_work work = {
+		.base = {.writes = true, .run = run_skip, .settle = settle_skip},
 		.group = consumer->group,
 	};
 	bool due;
 
 	pthread_mutex_lock(&consumer->bus->lock);
-	due = consumer->group->passed >= LOCAL_PASS_MAX;
+	due = consumer->group->skipped >= LOCAL_SKIP_MAX;
 	pthread_mutex_unlock(&consumer->bus->lock);
 	if (due)
 		local_work_do(consumer->bus, &work.base,
@@ -261,7 +261,7 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 	arena_reset(&consumer->arena);
 	if (!join(consumer) || local_work_do(consumer->bus, &work->base, INT64_MAX) != LOCAL_DONE)
 		return false;
-	pass_sometimes(consumer);
+	record_skips_sometimes(consumer);
 	return true;
 }
 

@@ -82,18 +82,18 @@ void local_group_append(struct local_group *group, int64_t offset, struct slice 
 	group->head = offset;
 }
 
-void local_group_pass(struct local_group *group, int64_t offset)
+void local_group_skip(struct local_group *group, int64_t offset)
 {
 	assert(offset > group->head);
 	group->head = offset;
-	group->passed++;
+	group->skipped++;
 }
 
 /* If the group wants only some subjects, its messages may be rare: search in larger steps. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);
-	size_t limit = group->subjects && missing < LOCAL_PASS_MAX ? LOCAL_PASS_MAX : missing;
+	size_t limit = group->subjects && missing < LOCAL_SKIP_MAX ? LOCAL_SKIP_MAX : missing;
 
 	return limit < room ? limit : room;
 }

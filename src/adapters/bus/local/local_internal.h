@@ -183,7 +183,7 @@ QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 #define LOCAL_SLOTS 256
 
 /* How many unwanted messages a group skips before it records that in the file. */
-#define LOCAL_PASS_MAX 256
+#define LOCAL_SKIP_MAX 256
 
 struct local_consumer;
 
@@ -212,9 +212,9 @@ struct local_group {
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;    /* in the file; 0 until the group has joined */
-	int64_t head;  /* every message up to here is skipped, acknowledged or in the window */
-	size_t passed; /* skipped messages that the file does not record yet */
+	int64_t id;     /* in the file; 0 until the group has joined */
+	int64_t head;   /* every message up to here is skipped, acknowledged or in the window */
+	size_t skipped; /* skipped messages that the file does not record yet */
 
 	/* The window: a ring of the messages after the group's position, in order of offset. */
 	struct local_entry *entries;
@@ -248,7 +248,7 @@ QP_MUST_CHECK int local_group_read_ahead(struct local_bus *bus, struct local_gro
 void local_group_append(struct local_group *group, int64_t offset, struct slice key);
 
 /* Skips the next message, which the group does not want. */
-void local_group_pass(struct local_group *group, int64_t offset);
+void local_group_skip(struct local_group *group, int64_t offset);
 
 /* How many more messages the window can hold. */
 size_t local_group_room(const struct local_group *group);

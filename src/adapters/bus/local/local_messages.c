@@ -235,7 +235,7 @@ static void append_or_skip(struct local_group *group, sqlite3_stmt *stmt)
 	if (bus_subjects_have(group->subjects, column(stmt, 2)))
 		local_group_append(group, offset, column(stmt, 1));
 	else
-		local_group_pass(group, offset);
+		local_group_skip(group, offset);
 }
 
 int local_messages_scan(
