@@ -99,10 +99,10 @@ struct producer;
 struct producer_ops {
 	/*
 	 * Publishes all messages and waits for the fate of each, until steady time `until_ns` at
-	 * the latest (up to half a second longer on Kafka, a tenth on RabbitMQ). OK: look at each
-	 * fate; a message to a channel that was not declared is NOT_PERSISTED. BUS_UNAVAILABLE: the
-	 * engine is known to be unreachable, nothing was sent, and every fate is NOT_PERSISTED;
-	 * this returns immediately.
+	 * the latest. It may return late by half a second on Kafka, 0.4 s on NATS and a tenth of a
+	 * second on RabbitMQ. OK: look at each fate; a message to a channel that was not declared
+	 * is NOT_PERSISTED. BUS_UNAVAILABLE: the engine is known to be unreachable, nothing was
+	 * sent, and every fate is NOT_PERSISTED; this returns immediately.
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
