@@ -2,7 +2,7 @@
  * The local bus: starting, producers, and its state.
  *
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
- * its transaction with whatever else waits. Old messages are deleted in small chunks alongside
+ * its transaction with whatever else waits. Expired messages are deleted in small chunks alongside
  * publishing, and completely at start, so that no call ever pays for a large clean-up.
  *
  * Invariant: `channels` and `declared` have the same order and length.

@@ -26,7 +26,7 @@ struct nats_producer {
 	struct producer base;
 	struct nats_bus *bus;
 	struct nats_mailbox mailbox; /* open on `link` while there is one */
-	struct nats_link *link;      /* NULL until the first publish */
+	struct nats_link *link;      /* held; NULL until publish() has one; may be broken */
 	struct arena scratch;        /* reset for each message */
 };
 

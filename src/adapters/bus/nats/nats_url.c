@@ -2,8 +2,8 @@
  * Parses nats://user:password@host:port,host:port?option=value&…
  *
  * Values may be secrets, so no message here repeats one. The secrets are kept out of the servers'
- * addresses, because cnats repeats those in its own messages. Everything that can be wrong with a
- * URL is found here, so that a bus that has started can only fail for reasons that may pass.
+ * addresses, because cnats repeats those in its own messages. Defaults are set before the options
+ * are read, so every field is valid once nats_url_parse() has returned true.
  */
 #include <stdio.h>
 

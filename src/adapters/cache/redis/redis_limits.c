@@ -95,7 +95,7 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 
 /* ---- fill -------------------------------------------------------------------------------- */
 
-/* The seed requires whole seconds. Rounds up, so that no window ends early. */
+/* The seed's formula yields whole seconds. Rounds up, so that no window ends early. */
 static int64_t ttl_s(int64_t ttl_us)
 {
 	int64_t seconds = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
