@@ -69,12 +69,13 @@ static void limit_to(struct notifier_fixture *fixture, const struct webhook_limi
 }
 
 /* Puts a hasty notifier to another URL in the place of the fixture's own. */
-static void go_to(struct notifier_fixture *fixture, const char *url)
+static void go_to(
+	struct notifier_fixture *fixture, const char *url, const struct webhook_limits *limits)
 {
 	char why[256];
 
 	fixture->notifier->ops->free(fixture->notifier);
-	fixture->notifier = webhook_notifier_new(url, &hasty, why, sizeof(why));
+	fixture->notifier = webhook_notifier_new(url, limits, why, sizeof(why));
 	assert_non_null(fixture->notifier);
 }
 
@@ -232,7 +233,7 @@ static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
 
 	snprintf(url, sizeof(url), "http://us%%40er:pass@127.0.0.1:%d/hook#part",
 		hook_server_port(fixture->server));
-	go_to(fixture, url);
+	go_to(fixture, url, &patient);
 	assert_fate(fixture, "401.a", NOTICE_REFUSED, "HTTP 401");
 	request = hook_server_request(fixture->server, 0);
 	assert_header(&request, "Authorization", "Basic dXNAZXI6cGFzcw==");
@@ -411,7 +412,7 @@ static void a_refused_connection_is_told_as_such(void **state)
 	int port, fd = reserve_port(&port);
 
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
-	go_to(fixture, url);
+	go_to(fixture, url, &patient);
 	for (int i = 0; i < 3; i++)
 		assert_fate(fixture, "200.a", NOTICE_FAILED, "connection refused");
 	close(fd);
@@ -430,7 +431,7 @@ static void a_connection_that_is_not_answered_is_given_up(void **state)
 	assert_int_equal(listen(fd, 0), 0);
 	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
-	go_to(fixture, url);
+	go_to(fixture, url, &hasty);
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	close(first);
 	close(fd);
@@ -443,7 +444,7 @@ static void a_certificate_that_is_not_trusted_is_refused(void **state)
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(server));
-	go_to(fixture, url);
+	go_to(fixture, url, &patient);
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "the certificate is not trusted");
 	hook_server_stop(server);
 }
@@ -454,7 +455,7 @@ static void a_receiver_without_tls_is_no_receiver_of_https(void **state)
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(fixture->server));
-	go_to(fixture, url);
+	go_to(fixture, url, &patient);
 	assert_int_equal(try(fixture, "200.a")->fate, NOTICE_FAILED);
 	assert_string_not_equal(notifier_fixture_result(fixture, 1)->error, "");
 	assert_null(strstr(notifier_fixture_result(fixture, 1)->error, "127.0.0.1"));
@@ -486,7 +487,7 @@ static void an_unknown_name_is_told_as_such(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	go_to(fixture, "http://nobody.test/");
+	go_to(fixture, "http://nobody.test/", &patient);
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "the name of the host is not known");
 }
 
@@ -497,7 +498,7 @@ static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 	int64_t began_ms = steady_ms();
 
 	atomic_store(&name_server_answers, false);
-	go_to(fixture, "http://slow.test/");
+	go_to(fixture, "http://slow.test/", &hasty);
 	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
 	notifier_fixture_send(fixture, "200.b", 2);
