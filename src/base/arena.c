@@ -1,3 +1,10 @@
+/*
+ * An arena is a list of chunks, each twice as large as the one before it, and an allocation only
+ * moves a mark within the newest. Most requests fit into the first chunk, which survives
+ * arena_reset(): a request object that is used again needs no malloc().
+ *
+ * Invariant: all chunks but the newest are full enough that the next allocation did not fit.
+ */
 #include "base/arena.h"
 
 #include <assert.h>
@@ -24,7 +31,7 @@ void *qp_malloc(size_t size)
 	void *memory = malloc(size ? size : 1);
 
 	if (!memory) {
-		fprintf(stderr, "quipu: out of memory (%zu bytes asked for)\n", size);
+		fprintf(stderr, "quipu: out of memory (%zu bytes requested)\n", size);
 		abort();
 	}
 	return memory;

@@ -1,10 +1,10 @@
 /*
- * Memory that is handed out piece by piece and taken back at once: one arena for a request, one for
- * a batch. An arena has no lock; it belongs to whichever thread owns the request or batch, and
- * moves with it.
+ * An arena hands out memory piece by piece and takes all of it back at once. Every request has one,
+ * and so does every batch. An arena has no lock: it belongs to the thread that owns the request or
+ * batch, and moves with it.
  *
- * Running out of memory aborts with a message: the places that bound memory (bodies, lanes,
- * connections) are bounded before they reach an arena.
+ * Running out of memory aborts with a message. Everything that a client can make large (bodies,
+ * lanes, connections) is bounded before it reaches an arena.
  */
 #ifndef QUIPU_BASE_ARENA_H
 #define QUIPU_BASE_ARENA_H
@@ -19,34 +19,34 @@ struct arena_chunk;
 struct arena {
 	struct arena_chunk *current;
 	size_t first_size;
-	size_t held; /* bytes it has from the system */
+	size_t held; /* bytes allocated from the system */
 };
 
-/* `first_size` bytes are allocated at the first use and kept across arena_reset(). */
+/* Allocates nothing yet. The first use allocates `first_size` bytes, which arena_reset() keeps. */
 void arena_init(struct arena *arena, size_t first_size);
 
-/* Forgets everything handed out; keeps the first chunk for the next round. */
+/* Takes back everything that was handed out, and keeps the first chunk for the next round. */
 void arena_reset(struct arena *arena);
 
-/* Frees everything. The arena may be used again after. */
+/* Frees everything. The arena may be used again afterwards. */
 void arena_release(struct arena *arena);
 
-/* `size` bytes, aligned for any type, not cleared. Never NULL. */
+/* Returns `size` bytes, aligned for any type and not cleared. Never returns NULL. */
 void *arena_alloc(struct arena *arena, size_t size);
 
-/* The same, cleared, for `count` things of `size` bytes. */
+/* Returns room for `count` elements of `size` bytes, cleared. Never returns NULL. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
 /*
- * Makes room for `size` bytes in place of the `old_size` at `old`, which is moved only where it
- * cannot grow where it lies.
+ * Grows the block at `old` from `old_size` to `size` bytes and returns where it is now. The block
+ * stays in place if it is the last one of its chunk and the chunk has room; otherwise it is copied.
  */
 void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 
-/* A copy; with a NUL behind it that does not count in `len`. */
+/* Returns a copy of `from`, followed by a NUL that `len` does not include. */
 struct slice arena_copy(struct arena *arena, struct slice from);
 
-/* malloc() and calloc() for what lives as long as the program; abort when there is no memory. */
+/* malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out. */
 void *qp_malloc(size_t size);
 void *qp_calloc(size_t count, size_t size);
 char *qp_strdup(const char *text);

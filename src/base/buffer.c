@@ -1,3 +1,10 @@
+/*
+ * Appending to a buffer doubles its block when it is full; the arena extends the block in place if
+ * nothing else was allocated behind it, which is the usual case while one body is written. Numbers
+ * and times, which nearly every answer contains, are written digit by digit and without printf().
+ *
+ * Invariant: `data` has room for `size` bytes, of which `len` are written; there is no NUL.
+ */
 #include "base/buffer.h"
 
 #include <assert.h>
@@ -71,7 +78,8 @@ void buffer_int(struct buffer *buffer, int64_t value)
 	buffer_bytes(buffer, p, (size_t)(end - p));
 }
 
-/* Where it fits into what is there it is written at once, else a second time. */
+/* Formats straight into the free space; if that is too small, grows the buffer and formats again.
+ */
 void buffer_format(struct buffer *buffer, const char *format, ...)
 {
 	size_t room = buffer->size - buffer->len;
@@ -138,7 +146,8 @@ void buffer_json_string(struct buffer *buffer, struct slice text)
 	buffer_char(buffer, '"');
 }
 
-/* `before`, if it is not NUL, then `width` digits of a number that has no more. */
+/* Appends `before` unless it is NUL, then `value`, which has at most `width` digits, zero-padded.
+ */
 static void add_padded(struct buffer *buffer, char before, int value, int width)
 {
 	char digits[8];

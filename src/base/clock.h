@@ -1,6 +1,6 @@
 /*
- * Time, passed in so that tests own it. `wall` is for what is stored and shown; `steady` is for
- * deadlines and durations and never steps back.
+ * A clock is passed to whatever needs the time, so that tests can replace it. Wall time is stored
+ * and shown; steady time is for deadlines and durations, and never steps back.
  */
 #ifndef QUIPU_BASE_CLOCK_H
 #define QUIPU_BASE_CLOCK_H
@@ -16,7 +16,7 @@ struct clock {
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL
 
-/* The machine's clock. Any thread. */
+/* The clock of the machine. Any thread. */
 extern const struct clock clock_system;
 
 static inline int64_t clock_wall_us(const struct clock *clock)
@@ -30,8 +30,8 @@ static inline int64_t clock_steady_ns(const struct clock *clock)
 }
 
 /*
- * How far tests have shifted stored time in this process (QUIPU_TEST_CLOCK_OFFSET); 0 in release
- * builds. Adapters add it to the clock of their engine.
+ * Returns by how much a test has shifted stored time in this process (QUIPU_TEST_CLOCK_OFFSET), or
+ * 0 in release builds. Adapters add it to the clock of their engine.
  */
 int64_t clock_test_offset_us(void);
 

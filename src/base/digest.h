@@ -1,4 +1,4 @@
-/* SHA-256 and SHA-1 (for UUIDv5 alone) over several parts. Any thread. */
+/* SHA-256, and SHA-1 for UUIDs of version 5 only. Any thread. */
 #ifndef QUIPU_BASE_DIGEST_H
 #define QUIPU_BASE_DIGEST_H
 
@@ -7,7 +7,8 @@
 #define SHA256_SIZE 32
 #define SHA1_SIZE 20
 
-/* Each part goes in with its length before it, so that no two lists look alike joined. */
+/* SHA-256 over a list. Hashes the length of each part before it, so no two lists hash the same
+ * bytes. */
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
 /* Plain SHA-256. */

@@ -12,7 +12,7 @@
 
 struct failpoint {
 	struct slice name;
-	int signal; /* 0: off */
+	int signal; /* 0 for `off` */
 	int64_t passes_left;
 };
 

@@ -1,11 +1,13 @@
 /*
- * Named points at which a test build can be told to die or to stop, so that crash tests hit the
- * moment they mean: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill` is kill -9 of
- * the process itself, `stop` is SIGSTOP; @N is the Nth passing, the first if left out. In release
- * builds FAILPOINT() is nothing.
+ * Failpoints are named places at which a test build kills or stops itself, so that a crash test
+ * hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill`
+ * sends SIGKILL to the process itself, `stop` sends SIGSTOP; @N acts on the Nth pass, and without
+ * it the first pass counts. In release builds FAILPOINT() compiles to nothing.
  *
- * Where two mechanisms lead to the same end, a test of one can switch off the other:
+ * Where two mechanisms have the same effect, a test of one can switch the other off:
  * QUIPU_FAILPOINTS=counters.look=off. In release builds IS_SWITCHED_OFF() is false.
+ *
+ * Any thread. An @N that is not a number aborts the process.
  */
 #ifndef QUIPU_BASE_FAILPOINT_H
 #define QUIPU_BASE_FAILPOINT_H

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-/* Nesting is checked before parsing, because jansson's own limit is fixed at 2048. */
+/* Runs before the parser, because jansson's own limit of 2048 levels cannot be changed. */
 static bool too_deep(struct slice text)
 {
 	bool in_string = false;

@@ -1,7 +1,7 @@
 /*
- * The program's log: one line an event on standard error, readable on a terminal, one JSON object a
- * line with --log-format json. Control characters are escaped in both. A line is one write(), so
- * lines of several threads never mix.
+ * The log of the program, on standard error: one line per event, plain text or, with --log-format
+ * json, a JSON object. Both escape control characters. Each line is a single write(), so the lines
+ * of several threads never mix.
  */
 #ifndef QUIPU_BASE_LOG_H
 #define QUIPU_BASE_LOG_H
@@ -17,21 +17,24 @@ struct log_field {
 	struct slice value;
 };
 
-/* Before any thread starts. */
+/* Call it before any thread starts. */
 void log_configure(enum log_level least, enum log_format format);
 
-/* Whether lines of this level are written; for what is costly to prepare. Any thread. */
+/* Whether lines of this level are written. Check it before preparing an expensive line. Any thread.
+ */
 bool log_enabled(enum log_level level);
 
-/* `part` is the part of the program that speaks: "http", "store", … Any thread; may block on the
- * terminal or pipe behind standard error. */
+/*
+ * Writes a line. `part` names the part of the program that logs it: "http", "store", … The message
+ * is cut at 2 KiB. Any thread; blocks while the terminal or pipe at standard error is full.
+ */
 void log_line(enum log_level level, const char *part, const char *format, ...) QP_PRINTF(3, 4);
 
-/* The same with named values, e.g. the request id. */
+/* The same, with named values after the message, e.g. the request id. Skips empty values. */
 void log_line_with(enum log_level level, const char *part, const struct log_field *fields,
 	size_t field_count, const char *format, ...) QP_PRINTF(5, 6);
 
-/* false: `name` is none of debug, info, warn, error. */
+/* Returns false, and leaves `*level` alone, unless `name` is debug, info, warn or error. */
 bool log_level_parse(struct slice name, enum log_level *level);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * What the program tells Prometheus. Things that are counted often are plain atomics that their
- * owner embeds; a metrics registry only knows collectors, functions that append their samples to
- * the page when it is asked for. So counting never takes a lock.
+ * Metrics for Prometheus. A module embeds its tallies and histograms, which are plain atomics; the
+ * registry knows only collectors, functions that append a module's samples when a page is
+ * requested. So counting never takes a lock.
  */
 #ifndef QUIPU_BASE_METRICS_H
 #define QUIPU_BASE_METRICS_H
@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 
-/* A number that grows, or (with negative steps) one that goes up and down. Any thread. */
+/* A counter; with negative steps also a gauge. Any thread. */
 struct tally {
 	_Atomic int64_t value;
 };
@@ -28,7 +28,7 @@ static inline int64_t tally_read(const struct tally *counter)
 
 #define HISTOGRAM_BUCKETS 16
 
-/* Upper bounds, ascending, and what one unit is worth on the page (1e-9 for nanoseconds). */
+/* Ascending upper bounds, and the factor from one unit to the page (1e-9 for nanoseconds). */
 struct histogram_shape {
 	int64_t bounds[HISTOGRAM_BUCKETS];
 	double scale;
@@ -43,19 +43,22 @@ struct histogram {
 	_Atomic int64_t sum;
 };
 
+/* `shape` must outlive the histogram. */
 void histogram_init(struct histogram *histogram, const struct histogram_shape *shape);
+
+/* Any thread. */
 void histogram_observe(struct histogram *histogram, int64_t value);
 
 /*
- * One page. Samples of one name must stand together, so a collector that has several series of a
- * name writes metrics_family() once and then each series. `labels` is `a="b",c="d"`, or "".
+ * Append to a page. The samples of one name must be adjacent, so a collector with several series of
+ * a name calls metrics_family() once and then writes each series. `labels` is `a="b",c="d"`, or "".
  */
 void metrics_family(struct buffer *page, const char *name, const char *type, const char *help);
 void metrics_sample(struct buffer *page, const char *name, const char *labels, int64_t value);
 void metrics_histogram(struct buffer *page, const char *name, const char *labels,
 	const struct histogram *histogram);
 
-/* Appends a label value with the escapes of the format, without quotes. */
+/* Appends a label value with the escapes that the text format requires, without quotes. */
 void metrics_label_value(struct buffer *labels, struct slice value);
 
 #define METRICS_COLLECTORS 32
@@ -68,7 +71,7 @@ struct metrics {
 	size_t count;
 };
 
-/* At start only; collectors run on whichever thread writes the page. */
+/* Registers a collector; at start only. Collectors run on the thread that calls metrics_write(). */
 void metrics_add(struct metrics *metrics, void (*collect)(void *, struct buffer *), void *context);
 void metrics_write(const struct metrics *metrics, struct buffer *page);
 

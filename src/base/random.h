@@ -1,6 +1,7 @@
 /*
- * Randomness. random_bytes() is the kernel's; struct dice is a small fast generator for jitter and
- * request ids, and, seeded with a fixed number, for tests that must repeat.
+ * Random numbers. random_bytes() reads from the kernel and is fit for secrets. struct dice is a
+ * small, fast generator for jitter and request ids; tests seed it with a fixed number to repeat a
+ * run.
  */
 #ifndef QUIPU_BASE_RANDOM_H
 #define QUIPU_BASE_RANDOM_H
@@ -8,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills `out` from the kernel. Any thread. Aborts when the kernel has none. */
+/* Fills `out` from the kernel. Any thread. Aborts if the kernel returns an error. */
 void random_bytes(void *out, size_t len);
 
-/* One per thread; no lock. */
+/* Has no lock: each thread uses its own. */
 struct dice {
 	uint64_t state;
 };
@@ -19,13 +20,13 @@ struct dice {
 /* Seeds from the kernel. */
 void dice_init(struct dice *dice);
 
-/* The next 64 bits. */
+/* Returns the next 64 bits. */
 uint64_t dice_next(struct dice *dice);
 
-/* A number from 0 to below `bound`, which is above 0. */
+/* Returns a number of at least 0 and less than `bound`, which must be above 0. */
 uint64_t dice_below(struct dice *dice, uint64_t bound);
 
-/* 16 random bytes as 32 hex digits and a NUL. */
+/* Writes 16 random bytes as 32 hex digits and a NUL. */
 void dice_hex_id(struct dice *dice, char out[33]);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * A run of bytes that somebody else owns. Slices are passed by value, are not terminated, and are
- * never freed: they live as long as the arena or the literal they point into.
+ * A slice is a run of bytes that belongs to someone else. Slices are passed by value, have no
+ * terminating NUL and are never freed: they are valid as long as the arena or literal that they
+ * point into. {NULL, 0} stands for "absent" where that differs from "empty".
  */
 #ifndef QUIPU_BASE_SLICE_H
 #define QUIPU_BASE_SLICE_H
@@ -14,7 +15,7 @@ struct slice {
 	size_t len;
 };
 
-/* A slice over a string literal, also in static initializers. */
+/* A slice of a string literal, also for static initializers. */
 #define SLICE(literal)                                                                             \
 	{                                                                                          \
 		.data = (literal), .len = sizeof(literal) - 1                                      \
@@ -40,21 +41,22 @@ static inline bool slice_is(struct slice a, const char *text)
 	return slice_equal(a, slice_of(text));
 }
 
-/* Byte order, the order in which every process locks rows (COLLATE "C"). */
+/* Compares in byte order, in which every process locks rows (COLLATE "C"). */
 int slice_compare(struct slice a, struct slice b);
 
-/* Equality where upper and lower case ASCII letters are the same. */
+/* Compare without regard to the case of ASCII letters. */
 bool slice_equal_nocase(struct slice a, struct slice b);
 bool slice_is_nocase(struct slice a, const char *text);
 
 bool slice_starts_with(struct slice a, const char *prefix);
 
-/* Without spaces and tabs at both ends. */
+/* Returns `a` without the spaces and tabs at both ends. */
 struct slice slice_trim(struct slice a);
 
 /*
- * Cuts the part before the first `separator` off `rest` and returns it. `rest` moves behind the
- * separator, or becomes {NULL, 0} when there was none: loop while rest.data is not NULL.
+ * Returns the part of `*rest` before the first `separator` and moves `*rest` behind that separator.
+ * If there is no separator, returns all of `*rest` and sets it to {NULL, 0}; so callers loop while
+ * rest.data is not NULL.
  */
 struct slice slice_cut(struct slice *rest, char separator);
 

@@ -1,11 +1,10 @@
 /*
- * One list of everything that can be said about how a piece of work ended. A row holds the stable
- * code, the HTTP status it becomes, whether trying the same request again can help, and the text a
- * person reads. Adapters translate the errors of their libraries into these and nothing else leaves
- * them.
+ * Every way in which a piece of work can end, for the whole program. A row holds the stable code,
+ * the HTTP status, whether retrying the same request can help, and the title that people read.
+ * Adapters translate the errors of their libraries into these statuses and return nothing else.
  *
- * The rows after OUTCOME_UNKNOWN never reach a client: they steer the program (see ports/store.h
- * and ports/cache.h).
+ * The rows after OUTCOME_UNKNOWN never reach a client: they are signals between modules (see
+ * ports/store.h and ports/cache.h).
  */
 #ifndef QUIPU_BASE_STATUS_H
 #define QUIPU_BASE_STATUS_H
@@ -53,13 +52,13 @@
 	ROW(STORE_UNAVAILABLE, 503, true, "Service Unavailable")                                   \
 	ROW(BUS_UNAVAILABLE, 503, true, "Service Unavailable")                                     \
 	ROW(OUTCOME_UNKNOWN, 503, true, "Service Unavailable")                                     \
-	/* The transaction was rolled back by chance (deadlock, lost race): run it again. */       \
+	/* The engine rolled the transaction back (deadlock, lost race): run it again. */          \
 	ROW(RERUN, 500, true, "Rerun")                                                             \
-	/* A row is locked by somebody else for longer than a batch may wait. */                   \
+	/* Another session holds a row lock for longer than a batch may wait. */                   \
 	ROW(LOCK_BUSY, 500, true, "Lock Busy")                                                     \
 	/* The engine refuses something in this batch; nothing was applied. */                     \
 	ROW(POISON, 500, false, "Poison")                                                          \
-	/* The cache cannot be used now: go on without it. */                                      \
+	/* The cache is unreachable: continue without it. */                                       \
 	ROW(CACHE_AWAY, 500, true, "Cache Away")
 
 enum status {
@@ -69,19 +68,18 @@ enum status {
 		STATUS_COUNT
 };
 
-/* The stable, upper case code, e.g. "COUNT_NOT_FOUND". Static. */
+/* Returns the stable, upper case code, e.g. "COUNT_NOT_FOUND". Static. */
 const char *status_code(enum status status);
 
-/* The HTTP status number. */
 int status_http(enum status status);
 
-/* The title of RFC 9457, e.g. "Not Found". Static. */
+/* Returns the title for RFC 9457, e.g. "Not Found". Static. */
 const char *status_title(enum status status);
 
 /* Whether the same request may succeed later. */
 bool status_retry_helps(enum status status);
 
-/* The reason phrase of any HTTP status number this program sends. Static. */
+/* Returns the reason phrase of an HTTP status that this program sends, else "Unknown". Static. */
 const char *status_reason(int http_status);
 
 #endif

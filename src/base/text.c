@@ -1,8 +1,13 @@
+/*
+ * Parsers for text from outside. They are written by hand instead of with strtoll(), strptime() and
+ * the like, because those skip spaces, accept "+1" or "0x", depend on the locale, need a NUL at the
+ * end, or accept the 31st of February. What passes here is exactly the format that text.h names.
+ */
 #include "base/text.h"
 
 #include <time.h>
 
-/* Length of the sequence that starts at `p`, 0 where it is not valid UTF-8. */
+/* Returns the length of the character that starts at `p`, or 0 if it is not valid UTF-8. */
 static size_t utf8_sequence(const unsigned char *p, size_t left)
 {
 	unsigned char first = p[0];
@@ -137,7 +142,7 @@ bool text_to_duration_us(struct slice text, int64_t *value_us)
 	return unit > 0 && !__builtin_mul_overflow(number, unit, value_us);
 }
 
-/* `count` digits at `at`; -1: something else is there. */
+/* Returns the number of `count` digits at `at`, or -1 if there is anything but digits. */
 static int digits_at(struct slice text, size_t at, size_t count)
 {
 	int value = 0;
@@ -152,7 +157,7 @@ static int digits_at(struct slice text, size_t at, size_t count)
 	return value;
 }
 
-/* "2026-01-08T07:10:00": the fields of `tm`, each in its range. */
+/* Reads "2026-01-08T07:10:00" at the start of `text`; checks the range of each field by itself. */
 static bool read_date_time(struct slice text, struct tm *tm)
 {
 	static const char pattern[] = "dddd-dd-ddTdd:dd:dd";
@@ -174,7 +179,8 @@ static bool read_date_time(struct slice text, struct tm *tm)
 	       tm->tm_min < 60 && tm->tm_sec >= 0 && tm->tm_sec <= 60;
 }
 
-/* ".123456789" at `*at`, which moves behind it; finer than microseconds is cut off. */
+/* Reads ".123456789" at `*at`, if it is there, and moves `*at` behind it. Drops digits beyond
+ * microseconds. */
 static bool read_fraction(struct slice text, size_t *at, int64_t *us)
 {
 	int64_t unit = 100000;
@@ -190,7 +196,7 @@ static bool read_fraction(struct slice text, size_t *at, int64_t *us)
 	return *at > first;
 }
 
-/* "Z" or "+09:00" to the end of the text. */
+/* Reads "Z" or "+09:00", which must end the text. */
 static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 {
 	int hours, minutes;
@@ -218,7 +224,7 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 		return false;
 	date = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
 	seconds = timegm(&date) + tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec - offset_s;
-	if (date.tm_mday != tm.tm_mday) /* the 31st of a shorter month moves on */
+	if (date.tm_mday != tm.tm_mday) /* timegm() moved the 31st of a shorter month on */
 		return false;
 	*time_us = seconds * 1000000 + fraction_us;
 	return true;
@@ -266,7 +272,7 @@ static int base64url_digit(char c)
 bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes)
 {
 	char *out = arena_alloc(arena, text.len * 3 / 4 + 1);
-	unsigned bits = 0, held = 0; /* that are not written yet, and how many */
+	unsigned bits = 0, held = 0; /* the last `held` of `bits` are not written yet */
 	size_t len = 0;
 
 	for (size_t i = 0; i < text.len; i++) {

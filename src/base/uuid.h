@@ -1,4 +1,4 @@
-/* UUIDs of RFC 9562 as text. */
+/* UUIDs of RFC 9562 as text. Any thread. */
 #ifndef QUIPU_BASE_UUID_H
 #define QUIPU_BASE_UUID_H
 
@@ -8,15 +8,14 @@
 
 #define UUID_SIZE 37 /* 36 characters and a NUL */
 
-/* Version 4: random, from the kernel, because nothing may ever have the same id by chance. */
+/* Version 4: random, from the kernel, so that two processes never draw the same id. */
 void uuid_random(char out[UUID_SIZE]);
 
-/* Version 5: the same name gives the same UUID, for ever; in Quipu's own namespace. */
+/* Version 5, in Quipu's own namespace: the same name always has the same UUID. */
 void uuid_of_name(struct slice name, char out[UUID_SIZE]);
 
-/* Version 7: begins with the time, down to a quarter of a microsecond, so that later ones are
- * greater.
- */
+/* Version 7: begins with the time, to a quarter of a microsecond, so that later UUIDs sort after
+ * earlier ones. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 
 #endif

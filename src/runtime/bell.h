@@ -1,7 +1,7 @@
 /*
- * A bell that wakes one waiting thread: how workers that mostly sleep are told that there is
- * something to do, or that they are to end. A ring that comes while nobody waits is kept, so none
- * is lost; many rings before a wait are one.
+ * A bell wakes one waiting thread. Workers that mostly sleep wait for it; others ring it when there
+ * is work or when the worker must end. A ring while nobody waits is kept for the next wait, so none
+ * is lost; several rings before a wait count as one.
  */
 #ifndef QUIPU_RUNTIME_BELL_H
 #define QUIPU_RUNTIME_BELL_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct bell {
-	pthread_mutex_t lock; /* guards the two below */
+	pthread_mutex_t lock; /* guards `rung` and `stopping` */
 	pthread_cond_t changed;
 	bool rung;
 	bool stopping;
@@ -20,17 +20,18 @@ struct bell {
 void bell_init(struct bell *bell);
 void bell_release(struct bell *bell);
 
-/* Any thread, never blocks for long. */
+/* Any thread. Takes a lock that is never held for long. */
 void bell_ring(struct bell *bell);
 
-/* Rings for ever: bell_is_stopping() from now on. Any thread. */
+/* From now on bell_is_stopping() is true and no wait blocks. Any thread. */
 void bell_stop(struct bell *bell);
 bool bell_is_stopping(struct bell *bell);
 
-/* Waits for a ring, `ns` at most. One thread at a time. */
+/* Waits at most `ns` for a ring, and uses it up. One thread at a time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
-/* Lets `ns` pass, whatever rings; a stop ends it. Rings are kept. One thread at a time. */
+/* Waits `ns`, or until a stop. Ignores rings and keeps them for bell_wait(). One thread at a time.
+ */
 void bell_pause(struct bell *bell, int64_t ns);
 
 #endif

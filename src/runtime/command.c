@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* Answers for more loops than this are sent in several wake-ups, nothing worse. */
+/* With more loops than this, a loop may be woken more than once per batch. */
 #define LOOPS_PER_ROUND 32
 
 struct outgoing {

@@ -1,3 +1,10 @@
+/*
+ * A lane is a list under one mutex. Submitting signals the worker only if it sleeps, so a busy
+ * worker costs its loops no system call: whatever arrives while a batch commits is the next batch.
+ *
+ * Invariants, under the lock: `bytes` is the sum over `waiting`; every waiting command is counted
+ * in exactly one share of each group.
+ */
 #include "runtime/lane.h"
 
 #include <assert.h>
@@ -7,9 +14,10 @@
 #include "base/steady.h"
 
 /*
- * Keys are told apart by two groups of bits of their hash, and counted under each: only a key that
- * shares both with a flooded one, which one in 65,536 does, shares its fate. They are not the bits
- * that choose the lane.
+ * The limit per key is kept without a table of keys. Two groups of 8 bits of a key's hash select
+ * one share each, and a command is refused only if both of its shares are full. So a key suffers
+ * from a flooded one only if it agrees in all 16 bits, as one key in 65,536 does. These are not the
+ * bits that choose the lane.
  */
 #define GROUPS 2
 #define GROUP_BITS 8
@@ -24,11 +32,11 @@ struct lane {
 	size_t depth_max;
 	size_t bytes_max;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t filled;
 	struct command_list waiting;
 	size_t bytes;
-	struct share shares[GROUPS][1 << GROUP_BITS]; /* of `waiting`, by key */
+	struct share shares[GROUPS][1 << GROUP_BITS]; /* what `waiting` has, by bits of the hash */
 	bool worker_waits;
 	bool closed;
 };
@@ -142,7 +150,8 @@ enum status lane_submit(struct lane *lane, struct command *command)
 	return STATUS_OK;
 }
 
-/* Returns with the lock held, after something came, the lane was closed, or the time was up. */
+/* Holds the lock on entry and on return. Returns when a command arrives, the lane is closed or
+ * `until_ns` has passed. */
 static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
 	bool in_time = true;

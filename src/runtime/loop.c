@@ -1,3 +1,11 @@
+/*
+ * A loop's inbox is a list under a mutex, with one uv_async_t to wake the loop. Only the task that
+ * finds the list empty sends the wake-up: a committer that answers 500 commands wakes each loop
+ * once.
+ *
+ * Invariant: a list that is not empty always has a wake-up pending or a round running. The wake-up
+ * handle is the last handle of a loop; closing it ends the thread.
+ */
 #include "runtime/loop.h"
 
 #include <assert.h>
@@ -9,9 +17,10 @@
 #include "base/arena.h"
 
 /*
- * Where processors are short, what was accepted goes before what is not yet: the database beside
- * us, relays and intakes finish their batches first. Whoever takes from a lane has this priority
- * too: before its loops it would wake for each request, and batches would be small.
+ * When processors are scarce, work that was accepted goes first: the database on the same machine,
+ * relays and intakes finish their batches before loops accept more. Threads that take from lanes
+ * run at this priority too; above it they would preempt the loops at each request, and batches
+ * would be small.
  */
 #define LOOP_NICE 5
 
@@ -23,7 +32,7 @@ struct loop {
 	void (*after_tasks)(void *context);
 	void *context;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards everything below */
 	struct loop_task *first;
 	struct loop_task *last;
 	bool stopping;
@@ -52,7 +61,7 @@ static bool has_tasks(struct loop *loop)
 	return has;
 }
 
-/* Closes the last handle, unless the round that has just ended led to another. */
+/* Closes the wake-up handle, unless the round that has just ended posted more tasks. */
 static void end_if_empty(struct loop *loop)
 {
 	if (uv_is_closing((uv_handle_t *)&loop->wake))

@@ -1,6 +1,6 @@
 /*
  * A loop is a thread that runs a libuv loop and never blocks. Other threads reach it only by
- * posting tasks; whatever is posted while the loop is busy costs one wake-up together.
+ * posting tasks; all tasks posted while the loop is busy share one wake-up.
  */
 #ifndef QUIPU_RUNTIME_LOOP_H
 #define QUIPU_RUNTIME_LOOP_H
@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* Embedded in whatever is posted; belongs to the loop from post until `run` is called. */
+/* Embedded in the object that is posted. The loop owns it from loop_post() until it calls `run`. */
 struct loop_task {
 	struct loop_task *next;
 	void (*run)(struct loop_task *task);
@@ -20,31 +20,32 @@ struct loop;
 /* `after_tasks(context)`, which may be NULL, runs on the loop after each round of posted tasks. */
 struct loop *loop_new(void (*after_tasks)(void *context), void *context);
 
-/* For handles that are set up before loop_start(), and on the loop's own thread after. */
+/* For setting up handles: before loop_start() on any thread, afterwards on the loop's own. */
 uv_loop_t *loop_uv(struct loop *loop);
 
-/* Starts the thread, at a lower priority than others (see loop.c). */
+/* Starts the thread, at a lower priority than others (see loop.c). Does not copy `thread_name`. */
 void loop_start(struct loop *loop, const char *thread_name);
 
-/* Gives the calling thread the priority of a loop, for those that take from lanes. */
+/* Lowers the calling thread to the priority of a loop. Threads that take from lanes call it. */
 void loop_lower_priority(void);
 
 /* Any thread. Tasks run in the order posted. */
 void loop_post(struct loop *loop, struct loop_task *task);
 
-/* The same for a chain of tasks linked by `next`, from `first` to `last`. */
+/* Posts the tasks from `first` to `last`, which are linked by `next`. Any thread. */
 void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_task *last);
 
 /*
- * Lets the loop end once its handles are closed. Any thread. Tasks posted before still run, and so
- * do those that came while the last of these ran.
+ * Lets the loop end once its handles are closed. Any thread. Tasks posted before this call still
+ * run, and so do the tasks that they post.
  */
 void loop_stop(struct loop *loop);
 
-/* Waits for the thread of a loop that was started. */
+/* Blocks until the thread of a started loop has ended. */
 void loop_join(struct loop *loop);
 
-/* Frees a loop that has ended, or was never started and has been run to its end by hand. */
+/* Frees a loop whose thread has ended, or one that was never started and that the caller has run to
+ * its end with uv_run(). */
 void loop_free(struct loop *loop);
 
 #endif
