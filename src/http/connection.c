@@ -15,87 +15,11 @@
 #define PUMP_BYTES_MAX (32 * 1024)
 #define WRITE_BACKLOG_MAX (256 * 1024)
 #define UNSENT_MAX (128 * 1024)
-#define ROOM_TRIES_MAX 16
 #define LINGER_NS (2 * NS_PER_S)
 
 static int64_t now_ns(const struct http_worker *worker)
 {
 	return clock_steady_ns(worker->clock);
-}
-
-/* ---- whose turn it is -------------------------------------------------------------------- */
-
-static void join(struct connection *connection, struct connection **list)
-{
-	connection->before_dirty = NULL;
-	connection->next_dirty = *list;
-	if (connection->next_dirty)
-		connection->next_dirty->before_dirty = connection;
-	*list = connection;
-}
-
-static void leave(struct connection *connection, struct connection **list)
-{
-	if (connection->before_dirty)
-		connection->before_dirty->next_dirty = connection->next_dirty;
-	else
-		*list = connection->next_dirty;
-	if (connection->next_dirty)
-		connection->next_dirty->before_dirty = connection->before_dirty;
-}
-
-void connection_mark_dirty(struct connection *connection)
-{
-	if (connection->is_dirty || connection->is_resting || connection->is_pumping)
-		return; /* whoever pumps it writes the answer */
-	connection->is_dirty = true;
-	join(connection, &connection->worker->dirty);
-}
-
-static void forget_dirty(struct connection *connection)
-{
-	if (connection->is_dirty)
-		leave(connection, &connection->worker->dirty);
-	connection->is_dirty = false;
-}
-
-static void forget_resting(struct connection *connection)
-{
-	if (connection->is_resting)
-		leave(connection, &connection->worker->resting);
-	connection->is_resting = false;
-}
-
-static void resume(struct loop_task *task)
-{
-	struct http_worker *worker =
-		(struct http_worker *)((char *)task - offsetof(struct http_worker, resume));
-
-	task->run = NULL;
-	while (worker->resting) {
-		struct connection *connection = worker->resting;
-
-		forget_resting(connection);
-		connection_mark_dirty(connection);
-	}
-}
-
-/*
- * It could go on, but the others are polled, and have their turn, before it is pumped again: else
- * one that floods the loop would have it for itself.
- */
-static void rest(struct connection *connection)
-{
-	struct http_worker *worker = connection->worker;
-
-	assert(!connection->is_resting);
-	forget_dirty(connection);
-	connection->is_resting = true;
-	join(connection, &worker->resting);
-	if (worker->resume.run)
-		return; /* posted already */
-	worker->resume.run = resume;
-	loop_post(worker->loop, &worker->resume);
 }
 
 /* ---- reading and starting ---------------------------------------------------------------- */
@@ -267,8 +191,7 @@ static bool is_idle(const struct connection *connection)
 	       connection->write_backlog == 0 && !is_greeting(connection);
 }
 
-/* Bytes that have arrived and that the loop has not come to read yet. */
-static bool has_unread_input(const struct connection *connection)
+bool connection_has_unread_input(const struct connection *connection)
 {
 	int fd, len = 0;
 
@@ -282,7 +205,7 @@ static bool is_finished(const struct connection *connection)
 	bool nothing_follows =
 		connection->last_request_seen || connection->input_ended ||
 		(connection->worker->draining && connection->parser.stage == STAGE_IDLE &&
-			!has_unread_input(connection));
+			!connection_has_unread_input(connection));
 
 	return nothing_follows && is_idle(connection) && connection->input.len == 0;
 }
@@ -325,16 +248,10 @@ static void note_turn(struct connection *connection)
 		turn_began_ns(connection, turn), bytes);
 }
 
-/* Others may be closed by this, and the one that was pumped too. */
-static void free_memory(struct http_worker *worker)
+void connection_restart_turn(struct connection *connection)
 {
-	struct connection *longest;
-
-	while (worker_is_full(worker) &&
-		(longest = client_queues_longest_holding(&worker->client_queues))) {
-		connection_close(longest);
-		tally_add(&worker->ended_for_memory, 1);
-	}
+	connection->active_ns = now_ns(connection->worker);
+	note_turn(connection);
 }
 
 void connection_pump(struct connection *connection)
@@ -361,14 +278,14 @@ void connection_pump(struct connection *connection)
 		return;
 	drop_used_input(connection);
 	if (moved)
-		rest(connection);
+		worker_rest(connection->worker, connection);
 	else if (is_finished(connection) && !connection->is_lingering)
 		finish(connection);
 	if (connection->is_closed)
 		return;
 	set_reading(connection);
 	note_turn(connection);
-	free_memory(connection->worker);
+	worker_free_memory(connection->worker);
 }
 
 #define NO_TLS_BODY                                                                                \
@@ -463,7 +380,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 	note_turn(connection);
 	/* There is more, and libuv would read it at once, thirty-two times in a row. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
-		rest(connection);
+		worker_rest(connection->worker, connection);
 	set_reading(connection);
 }
 
@@ -531,17 +448,10 @@ void connection_close(struct connection *connection)
 		return;
 	connection->is_closed = true;
 	say_goodbye(connection);
-	forget_dirty(connection);
-	forget_resting(connection);
 	drop_requests(connection);
 	if (connection->stream)
 		stream_end(connection->stream);
-	if (connection->before)
-		connection->before->next = connection->next;
-	else
-		worker->connections = connection->next;
-	if (connection->next)
-		connection->next->before = connection->before;
+	worker_remove(worker, connection);
 	client_queues_note(&worker->client_queues, connection, CLIENT_SERVED, 0, 0);
 	tally_add(&worker->connection_count, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
@@ -599,7 +509,7 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	}
 }
 
-void worker_serve(struct http_worker *worker, int fd)
+void connection_open(struct http_worker *worker, int fd)
 {
 	struct connection *connection = qp_calloc(1, sizeof(*connection));
 	const int unsent_max = UNSENT_MAX;
@@ -609,10 +519,7 @@ void worker_serve(struct http_worker *worker, int fd)
 	parser_init(&connection->parser, worker->clock, worker->admission, request_new, connection);
 	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);
 	connection->tcp.data = connection;
-	connection->next = worker->connections;
-	if (connection->next)
-		connection->next->before = connection;
-	worker->connections = connection;
+	worker_add(worker, connection);
 	if (worker->tls)
 		connection->tls = tls_session_new(worker->tls);
 	if ((worker->tls && !connection->tls) || uv_tcp_open(&connection->tcp, fd) != 0) {
@@ -625,54 +532,4 @@ void worker_serve(struct http_worker *worker, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
 	note_turn(connection);
-}
-
-bool worker_make_room(struct http_worker *worker)
-{
-	struct connection *longest;
-
-	for (int tries = 0; tries < ROOM_TRIES_MAX; tries++) {
-		longest = client_queues_longest(&worker->client_queues);
-		if (!longest)
-			return false;
-		if (longest->place.state != CLIENT_IDLE || !has_unread_input(longest)) {
-			connection_close(longest);
-			tally_add(&worker->ended_for_room, 1);
-			return true;
-		}
-		/* It has done its part: we have not come to read it. */
-		longest->active_ns = now_ns(worker);
-		note_turn(longest);
-	}
-	return false;
-}
-
-void worker_close_all(struct http_worker *worker)
-{
-	while (worker->connections)
-		connection_close(worker->connections);
-}
-
-void worker_write_answers(void *context)
-{
-	struct http_worker *worker = context;
-
-	while (worker->dirty) {
-		struct connection *connection = worker->dirty;
-
-		forget_dirty(connection);
-		connection_pump(connection);
-	}
-}
-
-void worker_release(struct http_worker *worker)
-{
-	assert(!worker->connections);
-	while (worker->pool) {
-		struct request *request = worker->pool;
-
-		worker->pool = request->next;
-		arena_release(&request->arena);
-		free(request);
-	}
 }

@@ -14,6 +14,7 @@
 #ifndef QUIPU_HTTP_CONNECTION_H
 #define QUIPU_HTTP_CONNECTION_H
 
+#include "http/parser.h"
 #include "http/worker.h"
 
 struct connection {
@@ -50,11 +51,13 @@ struct connection {
 	bool is_closed;
 };
 
+/* Serves the connected socket `fd`, which it owns from now on. connection_count includes it
+ * already.
+ */
+void connection_open(struct http_worker *worker, int fd);
+
 /* Moves everything forward that can move: parses, starts, writes, closes. */
 void connection_pump(struct connection *connection);
-
-/* Has it pumped before the loop sleeps. */
-void connection_mark_dirty(struct connection *connection);
 
 /* Ends it at once. */
 void connection_close(struct connection *connection);
@@ -62,7 +65,13 @@ void connection_close(struct connection *connection);
 /* Ends it if one of its deadlines has passed. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 
-/* ---- answering.c; the connection may be closed after each ---- */
+/* Whether bytes have arrived that the loop has not read yet. */
+bool connection_has_unread_input(const struct connection *connection);
+
+/* Moves it to the end of its queue of clients that we wait for, as if its turn began now. */
+void connection_restart_turn(struct connection *connection);
+
+/* ---- connection_output.c; the connection may be closed after each ---- */
 
 /* Writes `bytes`, which need not stay. */
 void connection_write(struct connection *connection, struct slice bytes);

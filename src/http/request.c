@@ -85,7 +85,7 @@ void request_answer(struct request *request, struct answer answer)
 		stream_end(request->stream);
 	request->answer = answer;
 	if (request->connection)
-		connection_mark_dirty(request->connection);
+		worker_mark_dirty(request->worker, request->connection);
 }
 
 static void on_command_answered(struct loop_task *task)

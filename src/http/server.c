@@ -12,18 +12,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "http/stream_internal.h"
+#include "http/connection.h"
+#include "http/server_internal.h"
 
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
 #define ADMIT_TURNS_MAX 32
-#define SWEEP_MS 200
 #define IDLE_POLL_NS (5 * NS_PER_MS)
 
 struct server {
 	struct server_limits limits;
-	struct router *router;
-	const struct admission *admission;
 	struct http_worker *workers;
 	size_t worker_count;
 
@@ -35,66 +33,8 @@ struct server {
 	struct tally refused_connections;
 };
 
-/* ---- workers ----------------------------------------------------------------------------- */
-
-static void resume_accepting(struct server *server);
-
-static void sweep(uv_timer_t *timer)
-{
-	struct http_worker *worker = timer->data;
-	int64_t now = clock_steady_ns(worker->clock);
-	struct connection *next;
-
-	worker->heartbeats_left = HEARTBEATS_PER_SWEEP;
-	for (struct connection *c = worker->connections; c; c = next) {
-		next = c->next;
-		connection_check_deadlines(c, now);
-	}
-	if (worker->draining) {
-		for (struct connection *c = worker->connections; c; c = next) {
-			next = c->next;
-			connection_pump(c);
-		}
-	}
-	if (worker == &worker->server->workers[0])
-		resume_accepting(worker->server);
-}
-
-static void on_sleep(uv_prepare_t *before_sleep)
-{
-	worker_write_answers(before_sleep->data);
-}
-
-void worker_init(struct http_worker *worker, struct server *server)
-{
-	worker->server = server;
-	worker->clock = &clock_system;
-	worker->limits = &server->limits;
-	worker->router = server->router;
-	worker->admission = server->admission;
-	dice_init(&worker->dice);
-	worker->loop = loop_new(worker_write_answers, worker);
-	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
-	worker->sweep.data = worker;
-	uv_timer_start(&worker->sweep, sweep, SWEEP_MS, SWEEP_MS);
-	uv_prepare_init(loop_uv(worker->loop), &worker->before_sleep);
-	worker->before_sleep.data = worker;
-	uv_prepare_start(&worker->before_sleep, on_sleep);
-}
-
-void worker_drain(struct http_worker *worker)
-{
-	struct connection *next;
-
-	for (struct connection *c = worker->connections; c; c = next) {
-		next = c->next;
-		if (c->stream)
-			connection_pump(c); /* for the newest value */
-		if (c->stream)
-			connection_close(c);
-	}
-	worker->draining = true;
-}
+/* ---- messages to workers
+ * ----------------------------------------------------------------------------- */
 
 /* A message to a worker's loop: a socket to serve, or an order. */
 struct worker_task {
@@ -152,6 +92,11 @@ static int64_t sum_workers(const struct server *server, size_t offset)
 	return total;
 }
 
+int64_t server_stream_count(const struct server *server)
+{
+	return sum_workers(server, offsetof(struct http_worker, stream_count));
+}
+
 static size_t connection_total(const struct server *server)
 {
 	return (size_t)sum_workers(server, offsetof(struct http_worker, connection_count));
@@ -206,7 +151,7 @@ static void admit(struct http_worker *worker, int fd, int turns)
 
 	if (connection_total(server) <= server->limits.connections_max ||
 		worker_make_room(worker)) {
-		worker_serve(worker, fd);
+		connection_open(worker, fd);
 		return;
 	}
 	if (turns < ADMIT_TURNS_MAX) {
@@ -258,8 +203,10 @@ static void on_connectable(uv_poll_t *acceptor, int failed, int events)
 		accept_round(acceptor->data);
 }
 
-static void resume_accepting(struct server *server)
+void server_resume_accepting(struct server *server, const struct http_worker *worker)
 {
+	if (worker != &server->workers[0])
+		return;
 	if (!server->acceptor_paused || !server->accepting)
 		return;
 	server->acceptor_paused = false;
@@ -416,38 +363,27 @@ const char *server_address(const struct server *server)
 	return server->address;
 }
 
-/* ---- limits of all workers --------------------------------------------------------------- */
-
-bool worker_is_full(const struct http_worker *worker)
-{
-	return worker->client_queues.bytes >
-	       worker->limits->client_bytes_max / worker->server->worker_count;
-}
-
-bool worker_may_stream(const struct http_worker *worker)
-{
-	int64_t most = (int64_t)worker->limits->connections_max;
-
-	return sum_workers(worker->server, offsetof(struct http_worker, stream_count)) <
-	       most - most / 8;
-}
-
 /* ---- life -------------------------------------------------------------------------------- */
 
 struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
 	const struct admission *admission)
 {
 	struct server *server = qp_calloc(1, sizeof(*server));
+	const struct worker_config config = {
+		.server = server,
+		.limits = &server->limits,
+		.router = router,
+		.admission = admission,
+		.client_bytes_max = limits->client_bytes_max / loops,
+	};
 
 	assert(loops > 0);
 	server->limits = *limits;
-	server->router = router;
-	server->admission = admission;
 	server->listen_fd = -1;
 	server->worker_count = loops;
 	server->workers = qp_calloc(loops, sizeof(*server->workers));
 	for (size_t i = 0; i < loops; i++)
-		worker_init(&server->workers[i], server);
+		worker_init(&server->workers[i], &config);
 	return server;
 }
 
@@ -499,23 +435,15 @@ bool server_wait_idle(struct server *server, int64_t until_ns)
 	return true;
 }
 
-static void end_worker(struct http_worker *worker)
-{
-	worker_close_all(worker);
-	uv_close((uv_handle_t *)&worker->sweep, NULL);
-	uv_close((uv_handle_t *)&worker->before_sleep, NULL);
-}
-
 void server_free(struct server *server)
 {
 	post_order(&server->workers[0], stop_accepting);
 	for (size_t i = 0; i < server->worker_count; i++) {
-		post_order(&server->workers[i], end_worker);
+		post_order(&server->workers[i], worker_end);
 		loop_stop(server->workers[i].loop);
 	}
 	for (size_t i = 0; i < server->worker_count; i++) {
 		loop_join(server->workers[i].loop);
-		loop_free(server->workers[i].loop);
 		worker_release(&server->workers[i]);
 	}
 	free(server->workers);
@@ -525,8 +453,7 @@ void server_free(struct server *server)
 static void collect_streams(const struct server *server, struct buffer *page)
 {
 	metrics_family(page, "quipu_http_streams", "gauge", "Open event streams.");
-	metrics_sample(page, "quipu_http_streams", "",
-		sum_workers(server, offsetof(struct http_worker, stream_count)));
+	metrics_sample(page, "quipu_http_streams", "", server_stream_count(server));
 	metrics_family(page, "quipu_http_stream_events_total", "counter",
 		"Values written to event streams.");
 	metrics_sample(page, "quipu_http_stream_events_total", "",

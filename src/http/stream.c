@@ -92,7 +92,7 @@ void stream_start(struct stream *stream)
 	assert(request && !request->is_stream);
 	request->is_stream = true;
 	request->answer = stream_head();
-	connection_mark_dirty(request->connection);
+	worker_mark_dirty(request->worker, request->connection);
 }
 
 struct stream *stream_open(struct request *request, struct stream_owner owner)
@@ -159,7 +159,7 @@ void stream_offer_event(struct stream *stream, struct stream_event *event)
 	stream_event_drop(stream->waiting);
 	stream->waiting = stream_event_hold(event);
 	if (stream->connection)
-		connection_mark_dirty(stream->connection);
+		worker_mark_dirty(stream->worker, stream->connection);
 }
 
 void stream_offer(struct stream *stream, int64_t id, struct slice data)
@@ -250,7 +250,7 @@ void stream_close(struct stream *stream)
 	stream->waiting = NULL;
 	tell_owner(stream);
 	if (stream->connection)
-		connection_mark_dirty(stream->connection);
+		worker_mark_dirty(stream->worker, stream->connection);
 }
 
 void stream_end(struct stream *stream)

@@ -1,6 +1,7 @@
 /*
- * What the connections of one loop share. Private to http/: connection.c, server.c, stream.c
- * and hub.c. Everything here belongs to the loop's thread, except the counters.
+ * A worker is one loop's share of the server: its connections, the lists that decide whose turn it
+ * is, its share of the limits, and its counters. Private to http/. A worker and its connections
+ * belong to the thread of their loop; other threads may only read the tallies.
  */
 #ifndef QUIPU_HTTP_WORKER_H
 #define QUIPU_HTTP_WORKER_H
@@ -8,7 +9,6 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "http/client_queues.h"
-#include "http/parser.h"
 #include "http/server.h"
 #include "http/tls.h"
 
@@ -20,27 +20,28 @@ struct http_worker {
 	const struct server_limits *limits;
 	struct router *router;
 	const struct admission *admission;
-	struct tls_context *tls; /* NULL: clients speak plain HTTP */
+	struct tls_context *tls; /* NULL if clients speak plain HTTP */
 	struct loop *loop;
 	uv_timer_t sweep;
-	uv_prepare_t before_sleep; /* writes what was answered outside a round of tasks */
+	uv_prepare_t before_sleep; /* writes answers that no round of tasks has written */
+	size_t client_bytes_max;   /* this worker's share of the limit */
 
 	struct connection *connections; /* all of this loop */
-	struct connection *dirty;       /* with answers that are not written yet */
-	struct connection *resting;     /* to go on after others had their turn */
-	struct loop_task resume;        /* of those */
+	struct connection *dirty;       /* to be pumped before the loop sleeps */
+	struct connection *resting;     /* have used up their turn; the others go first */
+	struct loop_task resume;        /* wakes the resting ones; `run` is NULL if not posted */
 	struct request *pool;           /* requests to use again */
 	size_t pool_count;
 	struct client_queues client_queues;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
-	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* what was read, deciphered */
-	char date[32];
+	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* the input, decrypted */
+	char date[32];                                        /* the Date header of `date_s` */
 	int64_t date_s;
 	bool draining;
 	size_t heartbeats_left; /* in this sweep */
 
-	struct tally connection_count; /* any thread may read these */
+	struct tally connection_count; /* any thread may read the tallies */
 	struct tally in_flight;
 	struct tally stream_count;
 	struct tally events_sent;
@@ -49,35 +50,61 @@ struct http_worker {
 	struct tally ended_for_memory;
 };
 
-void worker_init(struct http_worker *worker, struct server *server);
+struct worker_config {
+	struct server *server;
+	const struct server_limits *limits; /* of the whole server; outlives the worker */
+	struct router *router;
+	const struct admission *admission;
+	size_t client_bytes_max; /* the worker's share */
+};
+
+/* Creates the loop, which the owner starts. The worker must be zeroed. Main thread. */
+void worker_init(struct http_worker *worker, const struct worker_config *config);
+
+/* Frees the loop and the pool, once the loop has ended. Main thread. */
 void worker_release(struct http_worker *worker);
 
-/*
- * On the loop: serves the connected socket `fd`, which it owns from now on, and which is already
- * counted in connection_count.
- */
-void worker_serve(struct http_worker *worker, int fd);
+/* ---- on the loop ---- */
 
 /*
- * On the loop: connections close after their next answer, streams now. Idle ones close with the
- * next sweep, so that a request which is already on its way is still answered.
+ * Lets connections close after their next answer, and closes streams now. Idle connections close
+ * with the next sweep, so that a request which is already on its way is still answered.
  */
 void worker_drain(struct http_worker *worker);
 
-/* On the loop: ends the connection that waits longest for its client. false: none does. */
+/* Closes all connections and the worker's handles, so that its loop can end. */
+void worker_end(struct http_worker *worker);
+
+/*
+ * Closes the connection whose client has kept us waiting longest. Returns false if no connection
+ * waits for its client.
+ */
 bool worker_make_room(struct http_worker *worker);
 
-/* On the loop: whether clients make it hold more than its share of --client-bytes. */
+/* Whether requests and answers of clients occupy more than this worker's share of --client-bytes.
+ */
 bool worker_is_full(const struct http_worker *worker);
 
-/* On the loop: whether one more stream may begin. The last eighth of --max-connections is kept from
- * streams, which stay for as long as they like. */
+/* Closes connections that occupy memory and wait for their clients until the worker is not full. */
+void worker_free_memory(struct http_worker *worker);
+
+/*
+ * Whether one more stream may begin. The last eighth of --max-connections is reserved for requests,
+ * because streams stay for as long as they like.
+ */
 bool worker_may_stream(const struct http_worker *worker);
 
-/* On the loop: closes every connection, whatever it is doing. */
-void worker_close_all(struct http_worker *worker);
+/* Adds a connection to this worker, and removes it from all lists of the worker. */
+void worker_add(struct http_worker *worker, struct connection *connection);
+void worker_remove(struct http_worker *worker, struct connection *connection);
 
-/* After a round of tasks on the loop: writes what was answered. */
-void worker_write_answers(void *worker);
+/* Pumps the connection before the loop sleeps. Does nothing if it is being pumped or rests. */
+void worker_mark_dirty(struct http_worker *worker, struct connection *connection);
+
+/*
+ * Makes a connection that could go on wait until the loop has polled the others, so that one client
+ * cannot keep the loop to itself.
+ */
+void worker_rest(struct http_worker *worker, struct connection *connection);
 
 #endif
