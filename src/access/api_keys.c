@@ -1,3 +1,9 @@
+/*
+ * The file holds only the SHA-256 of each secret. A plain digest is enough because `quipu keys new`
+ * draws secrets of 256 random bits: there is nothing to guess, and a slow password hash would cost
+ * every request. A ring is read completely or not at all, so a typing error never leaves a server
+ * with half of its keys.
+ */
 #include "access/api_keys.h"
 
 #include <errno.h>
@@ -20,13 +26,13 @@
 #define SECRET_BYTES 32
 #define HEX_SIZE (2 * SHA256_SIZE + 1)
 
-static const char id_rule[] = "an id is 1 to 64 of a-z, 0-9, - and .";
-static const char scopes_rule[] = "the scopes are external, internal or admin, with :role behind "
-				  "them or without, and commas between them";
+static const char id_rule[] = "an id has 1 to 64 characters of a-z, 0-9, - and .";
+static const char scopes_rule[] = "scopes are external, internal or admin, each with an optional "
+				  ":role, separated by commas";
 
 struct scope {
 	enum access access;
-	struct slice role; /* {NULL, 0}: every role */
+	struct slice role; /* {NULL, 0} for all roles */
 };
 
 struct api_key {
@@ -37,16 +43,16 @@ struct api_key {
 };
 
 struct key_ring {
-	struct arena arena; /* of keys and texts */
+	struct arena arena; /* holds the keys and their texts */
 	struct api_key *keys;
 	size_t count;
-	size_t size;                       /* there is room for */
-	unsigned char digest[SHA256_SIZE]; /* of all lines that have keys */
+	size_t size;                       /* of `keys` */
+	unsigned char digest[SHA256_SIZE]; /* of all lines that hold keys, in order */
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Where it reads, and what is wrong there. */
+/* The position in the file, for error messages. */
 struct reading {
 	const char *file;
 	size_t line;
@@ -62,11 +68,11 @@ static bool wrong(const struct reading *reading, const char *what)
 
 static void write_unreadable(const struct reading *reading)
 {
-	snprintf(reading->why, KEYS_WHY_SIZE, "the file of API keys %s cannot be read: %s",
+	snprintf(reading->why, KEYS_WHY_SIZE, "the API key file %s cannot be read: %s",
 		reading->file, strerror(errno));
 }
 
-/* The next word of `*rest`, empty at the end. */
+/* Cuts the next word off `*rest`; returns an empty slice at the end. */
 static struct slice next_word(struct slice *rest)
 {
 	size_t begin = 0, end;
@@ -174,14 +180,14 @@ static bool read_key(struct key_ring *ring, struct slice rest, const struct read
 	if (!is_id(id))
 		return wrong(reading, id_rule);
 	if (!read_digest(hex, key.digest))
-		return wrong(reading, "behind the id stands the SHA-256 of the secret, as 64 hex "
-				      "digits; quipu keys new writes such a line");
+		return wrong(reading, "the id must be followed by the SHA-256 of the secret in 64 "
+				      "hex digits; quipu keys new prints such a line");
 	if (!read_scopes(&ring->arena, scopes, &key))
 		return wrong(reading, scopes_rule);
 	if (next_word(&rest).len > 0)
-		return wrong(reading, "something follows the scopes");
+		return wrong(reading, "there is unexpected text after the scopes");
 	if (secrets_of(ring, id) == SECRETS_PER_ID)
-		return wrong(reading, "an id has two secrets at most: the old and the new");
+		return wrong(reading, "an id may have two secrets at most, the old and the new");
 	if (ring->count == KEYS_MAX)
 		return wrong(reading, "there are too many keys");
 	add_key(ring, &key);
@@ -206,7 +212,7 @@ static bool read_lines(struct key_ring *ring, FILE *in, struct reading *reading)
 
 		reading->line++;
 		if (!feof(in) && (text.len == 0 || text.data[text.len - 1] != '\n'))
-			return wrong(reading, "the line is too long, or there is a NUL in it");
+			return wrong(reading, "the line is too long or contains a NUL");
 		if (!read_line(ring, text, reading))
 			return false;
 	}
@@ -215,7 +221,7 @@ static bool read_lines(struct key_ring *ring, FILE *in, struct reading *reading)
 		return false;
 	}
 	if (ring->count == 0)
-		return wrong(reading, "there is no key in it; quipu keys new makes one");
+		return wrong(reading, "the file has no keys; create one with quipu keys new");
 	return true;
 }
 
@@ -251,7 +257,7 @@ size_t key_ring_count(const struct key_ring *ring)
 	return ring->count;
 }
 
-/* ---- making ------------------------------------------------------------------------------ */
+/* ---- creating ---------------------------------------------------------------------------- */
 
 static void write_hex(const unsigned char bytes[SHA256_SIZE], char out[HEX_SIZE])
 {
@@ -300,7 +306,7 @@ bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b)
 	return memcmp(a->digest, b->digest, SHA256_SIZE) == 0;
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
 bool key_is_shown(struct slice shown)
 {

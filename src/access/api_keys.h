@@ -1,16 +1,16 @@
 /*
- * API keys, as --api-keys names a file of them. A line each, '#' begins a comment:
+ * API keys, from the file that --api-keys names. Each line is a key; '#' begins a comment:
  *
  *   # id      SHA-256 of the secret, in hex                                     scopes
  *   billing   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  external
- *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752
- * admin,internal:counts
+ *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  admin
  *
- * A scope includes those before it: external, internal, admin. With a role behind it, it counts for
- * the routes of that role alone. An id may stand on two lines, so that a secret can be replaced
- * while the old one still works. What a client shows is qk_<id>_<secret>.
+ * Scopes are separated by commas. Of external, internal and admin, each includes those before it.
+ * With a role ("internal:counts") a scope covers the routes of that role only. An id may have two
+ * lines, so that a secret can be replaced while the old one still works. Clients send
+ * qk_<id>_<secret>.
  *
- * A ring is made whole and never changes, so any thread may look in it.
+ * A key ring never changes after it was read, so any thread may look up keys in it.
  */
 #ifndef QUIPU_ACCESS_API_KEYS_H
 #define QUIPU_ACCESS_API_KEYS_H
@@ -24,7 +24,10 @@
 struct key_ring;
 struct api_key;
 
-/* NULL: `why` (KEYS_WHY_SIZE) names the line and what is wrong with it, never a secret. */
+/*
+ * Reads a file; blocks. On failure returns NULL and writes the line and what is wrong with it, but
+ * never a secret, to `why` (KEYS_WHY_SIZE bytes).
+ */
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
@@ -37,29 +40,29 @@ bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b);
 
 struct new_key {
 	char line[KEY_LINE_SIZE];   /* for the file, without a line break */
-	char shown[KEY_SHOWN_SIZE]; /* for the client, the secret in it */
+	char shown[KEY_SHOWN_SIZE]; /* for the client; contains the secret */
 };
 
 /*
- * A key with a new random secret. false: `why` (KEYS_WHY_SIZE) says what a file would not take of
- * `id` or `scopes` ("admin,internal:counts").
+ * Creates a key with a random secret. Returns false, with the reason in `why` (KEYS_WHY_SIZE
+ * bytes), if `id` or `scopes` ("admin,internal:counts") is not valid.
  */
 QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
 
-/* Whether it looks like a key at all, right or not. */
+/* Whether `shown` looks like a key, valid or not. */
 bool key_is_shown(struct slice shown);
 
 /*
- * The key that `shown` is the secret of, NULL: none. How long it takes says nothing about the
- * secret.
+ * Returns the key that a client has sent as `shown`, or NULL if the ring has no such key. The time
+ * it takes reveals nothing about the secret.
  */
 const struct api_key *key_ring_find(const struct key_ring *ring, struct slice shown);
 
 /* Lives as long as the ring. */
 struct slice api_key_id(const struct api_key *key);
 
-/* Whether it opens a route that asks for `access` (external, internal or admin) of `role`, NULL:
- * of none. */
+/* Whether the key opens a route of `role` that requires `access` (external, internal or admin).
+ * `role` is NULL for a route that belongs to no role. */
 bool api_key_opens(const struct api_key *key, enum access access, const char *role);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Who may call a route, and who calls. Every route says what it asks for, and a route that says
- * nothing asks for a key, so that a forgotten one is not open.
+ * Who may call a route, and who is calling. Every route names the access that it requires. The
+ * default requires a key, so that a route whose author forgot to choose is not open.
  */
 #ifndef QUIPU_ACCESS_CALLER_H
 #define QUIPU_ACCESS_CALLER_H
@@ -10,20 +10,20 @@
 #include "base/slice.h"
 
 enum access {
-	ACCESS_EXTERNAL,     /* a key with the scope external, or one that includes it */
-	ACCESS_INTERNAL,     /* a key with the scope internal, or admin */
+	ACCESS_EXTERNAL,     /* a key with the scope external, internal or admin */
+	ACCESS_INTERNAL,     /* a key with the scope internal or admin */
 	ACCESS_ADMIN,        /* a key with the scope admin */
-	ACCESS_PUBLIC,       /* nothing */
-	ACCESS_USER,         /* a user's token; where tokens are not checked, a key with internal */
+	ACCESS_PUBLIC,       /* no key or token */
+	ACCESS_USER,         /* a user's token; if tokens are not checked, a key with internal */
 	ACCESS_OWNER,        /* a token of the user in the path, or a key with internal */
-	ACCESS_OWNER_STREAM, /* the same, also as ?access_token=, for browsers' EventSource */
+	ACCESS_OWNER_STREAM, /* the same; the token may also be ?access_token=, for EventSource */
 };
 
-/* "external"; for people and documents. Static. */
+/* Returns the name for people and documents, e.g. "external". Static. */
 const char *access_name(enum access access);
 
 enum caller_kind {
-	CALLER_ANYONE, /* nothing was asked for */
+	CALLER_ANYONE, /* the route is public, or nothing is checked */
 	CALLER_KEY,    /* `name` is the key's id */
 	CALLER_USER,   /* `name` is the token's subject */
 };
@@ -31,8 +31,8 @@ enum caller_kind {
 struct caller {
 	enum caller_kind kind;
 	struct slice name;
-	int64_t ends_us;     /* of a token, when it is no longer one; 0: never */
-	uint64_t generation; /* of the keys by which it was known */
+	int64_t ends_us;     /* wall time at which its token expires; 0 for never */
+	uint64_t generation; /* guard_generation() when the guard let it in */
 };
 
 #endif

@@ -1,3 +1,8 @@
+/*
+ * A reload reads and parses the files first and takes the write lock only to swap pointers. Checks
+ * hold the read lock while they use keys, so that a reload can free the old ones at once. The cache
+ * of known tokens is replaced together with the key that its tokens were verified with.
+ */
 #include "access/guard.h"
 
 #include <pthread.h>
@@ -16,11 +21,11 @@ static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "tok
 
 struct guard {
 	struct guard_config config;
-	pthread_rwlock_t lock; /* of the four below; held while they are looked at */
-	struct key_ring *keys; /* NULL: none are checked, like the next */
-	struct token_checker *tokens;
-	struct token_cache *known_tokens; /* to be good, by `tokens` */
-	int64_t read_us;
+	pthread_rwlock_t lock;            /* guards the next four; readers hold it during use */
+	struct key_ring *keys;            /* NULL if no keys are checked */
+	struct token_checker *tokens;     /* NULL if no tokens are checked */
+	struct token_cache *known_tokens; /* those that `tokens` found valid */
+	int64_t read_us;                  /* wall time of the last successful read */
 	_Atomic uint64_t generation;
 	struct tally refused[REFUSALS];
 };
@@ -52,7 +57,7 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
-/* By default readers that overlap keep a writer out, and under load they always do. */
+/* By default, overlapping readers keep a writer out, and under load a reload would never finish. */
 static void init_lock(pthread_rwlock_t *lock)
 {
 	pthread_rwlockattr_t kind;
@@ -92,11 +97,11 @@ void guard_free(struct guard *guard)
 	free(guard);
 }
 
-/* With the lock held for writing. */
-static void note_reading(struct guard *guard, bool is_other)
+/* Call it with the lock held for writing. */
+static void note_reading(struct guard *guard, bool has_changed)
 {
 	guard->read_us = clock_wall_us(&clock_system);
-	guard->generation += is_other;
+	guard->generation += has_changed;
 }
 
 static bool reload_keys(struct guard *guard, char *why)
@@ -155,17 +160,9 @@ uint64_t guard_generation(const struct guard *guard)
 
 /* ---- checking ---------------------------------------------------------------------------- */
 
-static enum status refuse(
-	struct guard *guard, enum refusal refusal, const char *sentence, const char **why)
-{
-	tally_add(&guard->refused[refusal], 1);
-	*why = sentence;
-	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
-}
-
 /*
- * What stands behind "Bearer", or in the query. {NULL, 0}: nothing. A key in the query is none: it
- * lives long, and URLs are kept by browsers and proxies.
+ * Returns the key or token after "Bearer", or the token in the query; {NULL, 0} if there is none. A
+ * key in the query is ignored: keys live long, and browsers and proxies keep URLs.
  */
 static struct slice shown_by(const struct access_question *question)
 {
@@ -186,32 +183,47 @@ bool access_shows_token(const struct access_question *question)
 	return asks_user && shown.data && !key_is_shown(shown);
 }
 
-static struct caller caller_of(struct arena *arena, enum caller_kind kind, struct slice name)
+/* One call of guard_check(). */
+struct check {
+	struct guard *guard;
+	struct arena *arena; /* for the caller */
+	const struct access_question *question;
+	struct slice shown; /* the key or token, {NULL, 0} if there is none */
+	struct caller *caller;
+	const char **why;
+};
+
+static enum status refuse(struct check *check, enum refusal refusal, const char *sentence)
 {
-	return (struct caller){.kind = kind, .name = arena_copy(arena, name)};
+	tally_add(&check->guard->refused[refusal], 1);
+	*check->why = sentence;
+	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
 }
 
-static enum status check_key(struct guard *guard, struct arena *arena, enum access access,
-	const char *role, struct slice shown, struct caller *caller, const char **why)
+static void accept(struct check *check, enum caller_kind kind, struct slice name)
+{
+	*check->caller = (struct caller){.kind = kind, .name = arena_copy(check->arena, name)};
+}
+
+static enum status check_key(struct check *check, enum access access)
 {
 	const struct api_key *key;
 
-	if (!shown.data)
-		return refuse(guard, REFUSED_NOTHING_SHOWN,
-			"an API key is required: Authorization: Bearer qk_...", why);
-	key = key_ring_find(guard->keys, shown);
+	if (!check->shown.data)
+		return refuse(check, REFUSED_NOTHING_SHOWN,
+			"an API key is required: Authorization: Bearer qk_...");
+	key = key_ring_find(check->guard->keys, check->shown);
 	if (!key)
-		return refuse(guard, REFUSED_KEY, "the API key is not known here", why);
-	if (!api_key_opens(key, access, role))
-		return refuse(guard, REFUSED_SCOPE,
-			"the API key has no scope for this; docs/SECURITY.md lists what each route "
-			"asks for",
-			why);
-	*caller = caller_of(arena, CALLER_KEY, api_key_id(key));
+		return refuse(check, REFUSED_KEY, "the API key is unknown");
+	if (!api_key_opens(key, access, check->question->role))
+		return refuse(check, REFUSED_SCOPE,
+			"the API key has no scope for this route; docs/SECURITY.md lists the scope "
+			"that each route requires");
+	accept(check, CALLER_KEY, api_key_id(key));
 	return STATUS_OK;
 }
 
-/* Its signature is verified when it comes for the first time. */
+/* Verifies the signature of a token only when it comes for the first time. */
 static enum token_fault judge_token(const struct guard *guard, struct arena *arena,
 	struct slice token, struct token_claims *claims)
 {
@@ -230,66 +242,67 @@ static enum token_fault judge_token(const struct guard *guard, struct arena *are
 	return fault;
 }
 
-static enum status check_token(struct guard *guard, struct arena *arena, struct slice shown,
-	struct caller *caller, const char **why)
+static enum status check_token(struct check *check)
 {
 	struct token_claims claims;
 	enum token_fault fault;
 
-	if (!shown.data)
-		return refuse(guard, REFUSED_NOTHING_SHOWN,
-			"a user's token is required: Authorization: Bearer <JWT>", why);
-	fault = judge_token(guard, arena, shown, &claims);
+	if (!check->shown.data)
+		return refuse(check, REFUSED_NOTHING_SHOWN,
+			"a user's token is required: Authorization: Bearer <JWT>");
+	fault = judge_token(check->guard, check->arena, check->shown, &claims);
 	if (fault != TOKEN_GOOD)
-		return refuse(guard, REFUSED_TOKEN, token_fault_text(fault), why);
-	*caller = caller_of(arena, CALLER_USER, claims.subject);
-	caller->ends_us = claims.ends_us;
+		return refuse(check, REFUSED_TOKEN, token_fault_text(fault));
+	accept(check, CALLER_USER, claims.subject);
+	check->caller->ends_us = claims.ends_us;
 	return STATUS_OK;
 }
 
-/* A token of this user, or a key of somebody who may look at all. */
-static enum status check_owner(struct guard *guard, struct arena *arena,
-	const struct access_question *question, struct slice shown, struct caller *caller,
-	const char **why)
+/* Accepts a token of the user in the path, or a key that may read every user. */
+static enum status check_owner(struct check *check)
 {
+	const struct guard *guard = check->guard;
 	enum status status;
 
-	if (checks_keys(guard) && (key_is_shown(shown) || !checks_tokens(guard)))
-		return check_key(guard, arena, ACCESS_INTERNAL, question->role, shown, caller, why);
+	if (checks_keys(guard) && (key_is_shown(check->shown) || !checks_tokens(guard)))
+		return check_key(check, ACCESS_INTERNAL);
 	if (!checks_tokens(guard))
 		return STATUS_OK;
-	status = check_token(guard, arena, shown, caller, why);
-	if (status == STATUS_OK && !slice_equal(caller->name, question->user))
-		return refuse(guard, REFUSED_SCOPE, "the token is another user's", why);
+	status = check_token(check);
+	if (status == STATUS_OK && !slice_equal(check->caller->name, check->question->user))
+		return refuse(check, REFUSED_SCOPE, "the token belongs to another user");
 	return status;
 }
 
-static enum status check(struct guard *guard, struct arena *arena,
-	const struct access_question *question, struct caller *caller, const char **why)
+static enum status decide(struct check *check)
 {
-	struct slice shown = shown_by(question);
+	enum access access = check->question->access;
 
-	if (question->access == ACCESS_OWNER || question->access == ACCESS_OWNER_STREAM)
-		return check_owner(guard, arena, question, shown, caller, why);
-	if (question->access == ACCESS_USER && checks_tokens(guard))
-		return check_token(guard, arena, shown, caller, why);
-	if (!checks_keys(guard))
+	if (access == ACCESS_OWNER || access == ACCESS_OWNER_STREAM)
+		return check_owner(check);
+	if (access == ACCESS_USER && checks_tokens(check->guard))
+		return check_token(check);
+	if (!checks_keys(check->guard))
 		return STATUS_OK;
-	return check_key(guard, arena,
-		question->access == ACCESS_USER ? ACCESS_INTERNAL : question->access,
-		question->role, shown, caller, why);
+	return check_key(check, access == ACCESS_USER ? ACCESS_INTERNAL : access);
 }
 
 enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why)
 {
+	struct check check = {.guard = guard,
+		.arena = arena,
+		.question = question,
+		.shown = shown_by(question),
+		.caller = caller,
+		.why = why};
 	enum status status;
 
 	*caller = (struct caller){.kind = CALLER_ANYONE};
 	if (!guard || question->access == ACCESS_PUBLIC)
 		return STATUS_OK;
 	pthread_rwlock_rdlock(&guard->lock);
-	status = check(guard, arena, question, caller, why);
+	status = decide(&check);
 	caller->generation = guard->generation;
 	pthread_rwlock_unlock(&guard->lock);
 	if (status != STATUS_OK)

@@ -1,9 +1,9 @@
 /*
- * Decides who may call what: by API keys where there is a file of them, by users' tokens where
- * there is a key for them. Where neither is configured there is no guard.
+ * The guard decides who may call a route: by API keys if a key file is configured, by users' tokens
+ * if a key for tokens is. A server with neither has no guard.
  *
- * guard_check() is for any thread; the rest for the main thread. What a caller shows is never
- * logged.
+ * Any thread may call guard_check(), guard_generation() and guard_collect(); the rest is for the
+ * main thread. Keys and tokens are never logged.
  */
 #ifndef QUIPU_ACCESS_GUARD_H
 #define QUIPU_ACCESS_GUARD_H
@@ -16,44 +16,49 @@
 #define GUARD_WHY_SIZE 512
 
 struct guard_config {
-	const char *keys_file;      /* "": no keys are checked */
-	struct token_config tokens; /* key_file "": no tokens are checked */
+	const char *keys_file;      /* "" to check no API keys */
+	struct token_config tokens; /* a key_file of "" to check no tokens */
 };
 
 struct guard;
 
-/* The strings of `config` outlive it. NULL: `why` (GUARD_WHY_SIZE). */
+/*
+ * Reads the files; blocks. The strings of `config` must outlive the guard. On failure returns NULL
+ * and writes the reason to `why` (GUARD_WHY_SIZE bytes).
+ */
 QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *why);
 void guard_free(struct guard *guard);
 
-/* Reads the files again. false: `why` (GUARD_WHY_SIZE) says which cannot be used; what was read of
- * it before stays. */
+/*
+ * Reads the files again; blocks. Returns false if one of them cannot be used: `why` (GUARD_WHY_SIZE
+ * bytes) names it, and its previous contents stay in force. The other file is still replaced.
+ */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
 
-/* Grows when a reload has brought other keys: whoever was let in before may not be any more. Any
- * thread. */
+/* Grows when a reload has changed the keys: a caller that was let in before may now be refused. */
 uint64_t guard_generation(const struct guard *guard);
 
-/* What a request asks for, and what it shows. */
+/* What the route of a request requires, and what the request sent. */
 struct access_question {
 	enum access access;
-	const char *role;           /* of the route, NULL: none */
+	const char *role;           /* of the route, or NULL */
 	struct slice user;          /* in the path, for ACCESS_OWNER */
-	struct slice authorization; /* the header, {NULL, 0}: none */
-	struct slice query_token;   /* {NULL, 0}: none, or the route does not take it there */
+	struct slice authorization; /* the header, {NULL, 0} if absent */
+	struct slice query_token;   /* {NULL, 0} if absent, or if the route does not accept it */
 };
 
-/* Whether it shows a token, good or not, where a user is asked for. */
+/* Whether the request sent a token, valid or not, to a route that accepts users. */
 bool access_shows_token(const struct access_question *question);
 
 /*
- * OK: `*caller`, in memory of `arena`. UNAUTHENTICATED or FORBIDDEN: `*why` is a static sentence
- * for the client, and `*caller` anyone. `guard` may be NULL: then anyone may do everything.
+ * Returns OK and `*caller`, in memory of `arena`. Returns UNAUTHENTICATED or FORBIDDEN with a
+ * static sentence for the client in `*why`, and `*caller` is anyone. `guard` may be NULL: then
+ * everyone may call everything. Any thread; waits only for a reload that swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
-/* A metrics collector (context: the guard): refusals by reason, keys, when they were read. */
+/* A metrics collector (context: the guard): refusals by reason, number of keys, last read. */
 void guard_collect(void *guard, struct buffer *page);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The roles that a process can play: one list for --roles, for the scopes of API keys and for the
- * routes. Everything here is pure.
+ * The roles of a process: one list for --roles, for the scopes of API keys and for the routes. All
+ * functions are pure.
  */
 #ifndef QUIPU_ACCESS_ROLES_H
 #define QUIPU_ACCESS_ROLES_H
@@ -21,10 +21,10 @@ enum role {
 #define ROLE_COUNT 8
 #define ROLES_ALL ((1U << ROLE_COUNT) - 1)
 
-/* "counts"; `index` is the place of its bit, below ROLE_COUNT. Static. */
+/* Returns the name, e.g. "counts", of the role whose bit is `index`, below ROLE_COUNT. Static. */
 const char *role_name(size_t index);
 
-/* The bit of the role of that name, 0: there is none. */
+/* Returns the bit of the role of that name, or 0 if there is no such role. */
 unsigned role_find(struct slice name);
 
 #endif

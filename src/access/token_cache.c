@@ -5,14 +5,14 @@
 #include <stdlib.h>
 
 #define SETS 4096 /* a power of two */
-#define LOCKS 64  /* each for every 64th set, so that loops seldom meet */
+#define LOCKS 64  /* each guards every 64th set, so that loops seldom wait for each other */
 
 struct known_token {
 	unsigned char digest[SHA256_SIZE];
-	int64_t ends_us;   /* 0: a free place */
-	uint32_t used;     /* the higher, the later */
-	uint32_t name_len; /* of the subject */
-	char name[TOKEN_SUBJECT_MAX];
+	int64_t ends_us; /* 0 if the entry is free */
+	uint32_t used;   /* `uses` of the set when it was last used */
+	uint32_t name_len;
+	char name[TOKEN_SUBJECT_MAX]; /* the subject */
 };
 
 struct set {
@@ -61,7 +61,7 @@ static struct known_token *find(struct set *set, const unsigned char digest[SHA2
 	return NULL;
 }
 
-/* A free place, else the one that was not used for longest. */
+/* Returns a free entry, or else the least recently used one. */
 static struct known_token *find_place(struct set *set)
 {
 	struct known_token *place = &set->tokens[0];
@@ -119,7 +119,7 @@ void token_cache_put(struct token_cache *cache, const unsigned char digest[SHA25
 
 	assert(claims->subject.len > 0 && claims->subject.len <= TOKEN_SUBJECT_MAX);
 	pthread_mutex_lock(&cache->locks[index % LOCKS]);
-	token = find(set, digest); /* another thread has verified the same */
+	token = find(set, digest); /* another thread may have verified it too */
 	if (!token)
 		token = find_place(set);
 	fill(token, digest, claims);

@@ -1,13 +1,13 @@
 /*
- * Tokens that were found good, so that the signature of each is verified once and not with every
- * request: on a cached counter that took a quarter (HS256) to three quarters (ES256) of the
- * throughput. Known are the SHA-256 of a token, its subject, and when it ends, never the token.
+ * Remembers valid tokens, so that the signature of each is verified once and not with every
+ * request: on a cached counter, verifying cost a quarter (HS256) to three quarters (ES256) of the
+ * throughput. The cache keeps the SHA-256 of a token, its subject and its expiry, never the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB, of which only what is used is ever touched. Where
- * there is no room the least recently used goes, and is verified again when it comes back. What is
- * known is true for one key: another key needs another cache.
+ * Memory is bounded: 16384 tokens, about 3 MB, of which pages that are not used are never touched.
+ * A set that is full drops its least recently used token, which is verified again when it comes
+ * back. Entries are valid for one key only: a new key requires a new cache.
  *
- * All but new and free are for any thread.
+ * Any thread may find and put.
  */
 #ifndef QUIPU_ACCESS_TOKEN_CACHE_H
 #define QUIPU_ACCESS_TOKEN_CACHE_H
@@ -15,7 +15,7 @@
 #include "access/tokens.h"
 #include "base/digest.h"
 
-/* How many tokens have a place of those whose digests agree in the last 12 of their first 16 bits.
+/* How many tokens fit into one set: those whose digests agree in the last 12 of the first 16 bits.
  */
 #define TOKEN_CACHE_WAYS 4
 
@@ -24,11 +24,14 @@ struct token_cache;
 struct token_cache *token_cache_new(void);
 void token_cache_free(struct token_cache *cache);
 
-/* Whether a token is known, and has not ended; then `*claims`, in memory of `arena`. */
+/*
+ * Returns true, and `*claims` in memory of `arena`, if the token is known and has not expired.
+ * Otherwise leaves `*claims` alone.
+ */
 QP_MUST_CHECK bool token_cache_find(struct token_cache *cache, struct arena *arena,
 	const unsigned char digest[SHA256_SIZE], int64_t now_us, struct token_claims *claims);
 
-/* A token was found good. */
+/* Remembers a token that was verified. */
 void token_cache_put(struct token_cache *cache, const unsigned char digest[SHA256_SIZE],
 	const struct token_claims *claims);
 

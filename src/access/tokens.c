@@ -1,3 +1,11 @@
+/*
+ * One table row per algorithm: how its key is read, and how a signature is verified. The algorithm
+ * comes from the configuration and never from the token, which closes the classic attacks on JWT:
+ * "alg":"none", and an RSA public key used as an HMAC secret (read_secret() refuses PEM for the
+ * same reason). The signature is verified before the claims are parsed.
+ *
+ * Secrets do not linger: buffers that held the key file or a MAC are cleansed.
+ */
 #include "access/tokens.h"
 
 #include <errno.h>
@@ -58,12 +66,12 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 	char *copy;
 
 	if (memmem(file.data, file.len, "-----BEGIN", 10))
-		return wrong(why, "this is a PEM file, not a secret of HS256; a public key that "
-				  "everybody knows would sign tokens");
+		return wrong(why, "this is a PEM file, not a secret for HS256; anyone who knows a "
+				  "public key could sign tokens with it");
 	while (ends_with_line_break(file))
-		file.len--; /* what an editor or echo leaves at the end */
+		file.len--; /* editors and echo add them */
 	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
-		return wrong(why, "the secret of HS256 has 32 to 4096 bytes");
+		return wrong(why, "a secret for HS256 must have 32 to 4096 bytes");
 	copy = qp_malloc(file.len);
 	memcpy(copy, file.data, file.len);
 	checker->secret = slice_make(copy, file.len);
@@ -80,20 +88,20 @@ static bool is_signed_hs256(
 			    (const unsigned char *)text.data, text.len, mac, &len) &&
 		    len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
 
-	OPENSSL_cleanse(mac, sizeof(mac)); /* it would sign what was not signed */
+	OPENSSL_cleanse(mac, sizeof(mac)); /* it is the valid signature of a forged token */
 	return good;
 }
 
 /* ---- RS256 and ES256 --------------------------------------------------------------------- */
 
-/* OpenSSL would ask at the terminal, and wait. */
+/* Otherwise OpenSSL would prompt for a passphrase on the terminal and wait. */
 static int know_no_passphrase(char *passphrase, int size, int is_writing, void *context)
 {
 	(void)passphrase, (void)size, (void)is_writing, (void)context;
 	return -1;
 }
 
-/* A public key, or the one in a certificate. */
+/* Reads a public key in PEM, either by itself or from a certificate. Returns NULL on failure. */
 static EVP_PKEY *read_public(struct slice file)
 {
 	BIO *in = BIO_new_mem_buf(file.data, (int)file.len);
@@ -114,9 +122,9 @@ static bool read_rsa(struct token_checker *checker, struct slice file, char *why
 {
 	checker->key = read_public(file);
 	if (!checker->key || !EVP_PKEY_is_a(checker->key, "RSA"))
-		return wrong(why, "RS256 needs the public key of RSA, as PEM");
+		return wrong(why, "RS256 requires an RSA public key in PEM");
 	if (EVP_PKEY_get_bits(checker->key) < RSA_BITS_MIN)
-		return wrong(why, "a key of RSA has 2048 bits at least");
+		return wrong(why, "an RSA key must have at least 2048 bits");
 	return true;
 }
 
@@ -128,7 +136,7 @@ static bool read_ec(struct token_checker *checker, struct slice file, char *why)
 	if (!checker->key || !EVP_PKEY_is_a(checker->key, "EC") ||
 		!EVP_PKEY_get_group_name(checker->key, group, sizeof(group), NULL) ||
 		strcmp(group, "prime256v1") != 0)
-		return wrong(why, "ES256 needs a public key on the curve P-256, as PEM");
+		return wrong(why, "ES256 requires a public key on the curve P-256 in PEM");
 	return true;
 }
 
@@ -142,11 +150,12 @@ static bool is_signed_by_key(
 			    (const unsigned char *)text.data, text.len) == 1;
 
 	EVP_MD_CTX_free(digest);
-	ERR_clear_error(); /* or TLS on this thread takes what is left for an error of its own */
+	ERR_clear_error(); /* otherwise TLS on this thread would find it and fail */
 	return good;
 }
 
-/* JWS has the two numbers side by side, OpenSSL wants them as DER. 0: there is no room. */
+/* Converts the two numbers of a JWS signature to the DER that OpenSSL requires. Returns the length,
+ * or 0 on failure. */
 static int es256_to_der(struct slice signature, unsigned char der[DER_MAX])
 {
 	const unsigned char *bytes = (const unsigned char *)signature.data;
@@ -156,7 +165,7 @@ static int es256_to_der(struct slice signature, unsigned char der[DER_MAX])
 	int len = 0;
 
 	if (r && s && pair && ECDSA_SIG_set0(pair, r, s)) {
-		r = s = NULL; /* the pair's now */
+		r = s = NULL; /* the pair owns them now */
 		if (i2d_ECDSA_SIG(pair, NULL) <= DER_MAX)
 			len = i2d_ECDSA_SIG(pair, &der);
 	}
@@ -201,7 +210,7 @@ bool token_algorithm_is_known(const char *name)
 	return find_algorithm(name) != NULL;
 }
 
-/* Up to KEY_FILE_MAX bytes of the file. -1: it cannot be read. */
+/* Reads up to KEY_FILE_MAX bytes. Returns their number, or -1 and errno on failure. */
 static ssize_t read_file(const char *path, char *bytes)
 {
 	FILE *in = fopen(path, "re");
@@ -210,7 +219,7 @@ static ssize_t read_file(const char *path, char *bytes)
 
 	if (!in)
 		return -1;
-	setvbuf(in, NULL, _IONBF, 0); /* a buffer would keep the secret */
+	setvbuf(in, NULL, _IONBF, 0); /* a buffer would keep a copy of the secret */
 	len = fread(bytes, 1, KEY_FILE_MAX, in);
 	failed = ferror(in) != 0;
 	fclose(in);
@@ -246,7 +255,7 @@ struct token_checker *token_checker_new(const struct token_config *config, char 
 	if (checker->algorithm && read_key(checker, config->key_file, why))
 		return checker;
 	if (!checker->algorithm)
-		snprintf(why, TOKENS_WHY_SIZE, "--jwt-algorithm is HS256, RS256 or ES256");
+		snprintf(why, TOKENS_WHY_SIZE, "--jwt-algorithm must be HS256, RS256 or ES256");
 	token_checker_free(checker);
 	return NULL;
 }
@@ -276,18 +285,18 @@ const char *token_fault_text(enum token_fault fault)
 		[TOKEN_MALFORMED] = "the token is not a JWT",
 		[TOKEN_OTHER_ALGORITHM] = "the token is signed with another algorithm",
 		[TOKEN_BAD_SIGNATURE] = "the signature of the token is wrong",
-		[TOKEN_NO_EXPIRY] = "the token has no exp, in seconds since 1970",
+		[TOKEN_NO_EXPIRY] = "the token has no exp in seconds since 1970",
 		[TOKEN_EXPIRED] = "the token has expired",
 		[TOKEN_NOT_YET] = "the token is not valid yet",
-		[TOKEN_OTHER_ISSUER] = "the token is of another issuer",
+		[TOKEN_OTHER_ISSUER] = "the token comes from another issuer",
 		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
-		[TOKEN_NO_SUBJECT] = "the token's sub is not a user's id, of 1 to 128 bytes",
+		[TOKEN_NO_SUBJECT] = "the token's sub is not a user id of 1 to 128 bytes",
 	};
 
 	return texts[fault];
 }
 
-/* An object in base64url. NULL: it is none. */
+/* Decodes a JSON object in base64url. Returns NULL if it is not one. */
 static json_t *decode_object(struct arena *arena, struct slice part)
 {
 	char why[JSON_WHY_SIZE];
@@ -300,14 +309,14 @@ static enum token_fault check_header(const struct token_checker *checker, const 
 {
 	const char *algorithm = json_string_value(json_object_get(header, "alg"));
 
-	/* "crit" lists what must be understood, and nothing is. */
+	/* "crit" lists extensions that the receiver must support, and this one supports none. */
 	if (!header || !algorithm || json_object_get(header, "crit"))
 		return TOKEN_MALFORMED;
 	return strcmp(algorithm, checker->algorithm->name) == 0 ? TOKEN_GOOD
 								: TOKEN_OTHER_ALGORITHM;
 }
 
-/* A NumericDate: seconds, perhaps with a fraction. false: it is none. */
+/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if it is not one. */
 static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
 {
 	const json_t *value = json_object_get(claims, name);
@@ -342,7 +351,7 @@ static bool json_is_text(const json_t *value, const char *text)
 	return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* One audience, or a list of them. */
+/* `audience` is a string or a list of strings. */
 static bool is_for(const json_t *audience, const char *name)
 {
 	if (json_is_text(audience, name))
@@ -354,7 +363,7 @@ static bool is_for(const json_t *audience, const char *name)
 	return false;
 }
 
-/* The parser has seen to it that it is UTF-8. */
+/* The JSON parser has already checked that it is UTF-8. */
 static bool is_user_id(struct slice subject)
 {
 	return subject.len > 0 && subject.len <= TOKEN_SUBJECT_MAX && !text_has_control(subject);

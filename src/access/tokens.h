@@ -1,9 +1,9 @@
 /*
- * Users' tokens: JWT (RFC 7519), signed as JWS compact (RFC 7515). The algorithm is fixed by the
- * configuration and a token that names another is refused, whatever it is signed with; "none" does
- * not exist. exp is required.
+ * Verifies users' tokens: JWT (RFC 7519), signed as JWS compact (RFC 7515). The configuration fixes
+ * the algorithm, and a token that names another is refused, whatever its signature; "none" is not
+ * supported. exp is required.
  *
- * A checker is made whole and never changes; any thread may check with it.
+ * A checker never changes after it was created, so any thread may use it.
  */
 #ifndef QUIPU_ACCESS_TOKENS_H
 #define QUIPU_ACCESS_TOKENS_H
@@ -17,19 +17,22 @@
 #define TOKEN_SUBJECT_MAX 128
 
 struct token_config {
-	const char *key_file;  /* a public key as PEM; for HS256 the secret, as it is, but for line
-				  breaks at its end */
+	const char *key_file;  /* a public key in PEM; for HS256 the secret itself, without the line
+				* breaks at its end */
 	const char *algorithm; /* "HS256", "RS256" or "ES256" */
-	const char *issuer;    /* "": any */
-	const char *audience;  /* "": any */
-	int64_t leeway_us;     /* by which clocks may differ */
+	const char *issuer;    /* "" accepts any */
+	const char *audience;  /* "" accepts any */
+	int64_t leeway_us;     /* by which the clocks of issuer and server may differ */
 };
 
 struct token_checker;
 
 bool token_algorithm_is_known(const char *name);
 
-/* NULL: `why` (TOKENS_WHY_SIZE) says what is wrong with the key, never the key. */
+/*
+ * Reads the key file; blocks. `issuer` and `audience` must outlive the checker. On failure returns
+ * NULL and writes what is wrong with the key, but never the key, to `why` (TOKENS_WHY_SIZE bytes).
+ */
 QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
 void token_checker_free(struct token_checker *checker);
 
@@ -50,18 +53,18 @@ enum token_fault {
 	TOKEN_FAULTS
 };
 
-/* A sentence for the client. Static. */
+/* Returns a sentence for the client. Static. */
 const char *token_fault_text(enum token_fault fault);
 
 struct token_claims {
-	struct slice
-		subject; /* an id: 1 to TOKEN_SUBJECT_MAX bytes of UTF-8, no control characters */
-	int64_t ends_us; /* when it is refused: exp, and the leeway */
+	/* A user id: 1 to TOKEN_SUBJECT_MAX bytes of UTF-8 without control characters. */
+	struct slice subject;
+	int64_t ends_us; /* wall time from which the token is refused: exp plus the leeway */
 };
 
 /*
- * Checks everything, in the order of the list. GOOD: `*claims`, in memory of `arena`; else they are
- * untouched.
+ * Checks everything, in the order of the list above. Returns TOKEN_GOOD and `*claims`, in memory of
+ * `arena`; or the first fault, and leaves `*claims` alone.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
 	struct slice token, int64_t now_us, struct token_claims *claims);

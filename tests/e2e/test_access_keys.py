@@ -251,7 +251,7 @@ def test_scopes_change_on_sighup(key_file, serve_counts):
 
 
 @pytest.mark.parametrize("broken, words", [
-    ("shop no-hash external\n", "line 1: behind the id stands the SHA-256"), ("# nothing\n", "there is no key in it"), (None, "cannot be read"),
+    ("shop no-hash external\n", "line 1: the id must be followed by the SHA-256"), ("# nothing\n", "the file has no keys"), (None, "cannot be read"),
 ])
 def test_a_broken_file_on_sighup_is_told_and_the_old_keys_stay(key_file, serve_counts, broken, words):
     key = key_file.new("shop", "internal")
@@ -431,8 +431,8 @@ def test_a_new_key_is_a_line_for_the_file_and_a_secret_shown_once(binary):
 
 @pytest.mark.parametrize("arguments, words", [
     ([], "this is used as: quipu keys new ID [--scopes LIST]"), (["new"], "this is used as"), (["new", "a", "b"], "this is used as"),
-    (["old", "a"], "this is used as"), (["new", "A"], "an id is"), (["new", "a_b"], "an id is"), (["new", "a", "--scopes", "root"], "the scopes are"),
-    (["new", "a", "--scopes", "external:all"], "the scopes are"), (["new", "a", "--scopes"], "needs a value"),
+    (["old", "a"], "this is used as"), (["new", "A"], "an id has"), (["new", "a_b"], "an id has"), (["new", "a", "--scopes", "root"], "scopes are"),
+    (["new", "a", "--scopes", "external:all"], "scopes are"), (["new", "a", "--scopes"], "needs a value"),
 ])
 def test_what_no_file_would_take_is_refused(binary, arguments, words):
     done = run(binary, "keys", *arguments)

@@ -87,12 +87,12 @@ static void every_mistake_is_told_with_its_line(void **state)
 		int line;
 		const char *part;
 	} cases[] = {
-		{"Billing " ONE " external\n", 1, "an id is"},
-		{"a_b " ONE " external\n", 1, "an id is"},
-		{"b\xc3\xbc " ONE " external\n", 1, "an id is"},
+		{"Billing " ONE " external\n", 1, "an id has"},
+		{"a_b " ONE " external\n", 1, "an id has"},
+		{"b\xc3\xbc " ONE " external\n", 1, "an id has"},
 		{"\xef\xbb\xbf"
 		 "a " ONE " external\n",
-			1, "an id is"},
+			1, "an id has"},
 		{"# first\n\na\n", 3, "SHA-256"},
 		{"a secret external\n", 1, "SHA-256"},
 		{"a " ONE "0 external\n", 1, "SHA-256"},
@@ -109,8 +109,9 @@ static void every_mistake_is_told_with_its_line(void **state)
 		{"a " ONE " external:nobody\n", 1, "scopes"},
 		{"a " ONE " external:counts:pots\n", 1, "scopes"},
 		{"a " ONE " :counts\n", 1, "scopes"},
-		{"a " ONE " external internal\n", 1, "something follows"},
-		{"a " ONE " external\nb " TWO " external x\n", 2, "something follows"},
+		{"a " ONE " external internal\n", 1, "unexpected text after the scopes"},
+		{"a " ONE " external\nb " TWO " external x\n", 2,
+			"unexpected text after the scopes"},
 		{"", 0, "no key"},
 		{"# only words\n\n", 2, "no key"},
 	};
@@ -139,7 +140,7 @@ static void an_id_has_64_characters_at_most(void **state)
 	id[64] = 'x';
 	id[65] = '\0';
 	snprintf(text, sizeof(text), "%s " ONE " external\n", id);
-	assert_refused(text, 1, "an id is");
+	assert_refused(text, 1, "an id has");
 }
 
 static void there_are_sixteen_scopes_at_most(void **state)
@@ -405,11 +406,11 @@ static void what_a_file_would_not_take_is_not_made(void **state)
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(ids); i++) {
 		assert_false(key_make(ids[i], "external", &key, why));
-		assert_contains(slice_of(why), "an id is");
+		assert_contains(slice_of(why), "an id has");
 	}
 	for (size_t i = 0; i < COUNT_OF(scopes); i++) {
 		assert_false(key_make("a", scopes[i], &key, why));
-		assert_contains(slice_of(why), "the scopes are");
+		assert_contains(slice_of(why), "scopes are");
 	}
 }
 
