@@ -1,3 +1,9 @@
+/*
+ * The checks before a handler, in this order: protocol, browser, route, caller. The first one that
+ * refuses sets the answer, and the later ones are skipped. They run when the head is complete and
+ * before the body is read, so that the body limit of the route is known and a client that waits for
+ * 100 Continue never sends a body in vain.
+ */
 #include "http/admission.h"
 
 #include "base/text.h"
@@ -32,7 +38,7 @@ static bool origin_allowed(const struct admission *admission, struct slice origi
 	else if (slice_starts_with(origin, "https://"))
 		origin = slice_make(origin.data + 8, origin.len - 8);
 	else
-		return false; /* "null" and everything that is no web page of ours */
+		return false; /* "null", and every scheme but that of a web page */
 	return host_allowed(admission, origin);
 }
 
@@ -62,18 +68,19 @@ static void check_protocol(struct request *request, int http_major, int http_min
 	struct slice expect = request_header(request, "Expect");
 
 	if (http_major != 1 || http_minor > 1)
-		refuse(request, STATUS_BAD_REQUEST, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+		refuse(request, STATUS_BAD_REQUEST, "the server speaks only HTTP/1.0 and HTTP/1.1");
 	else if (hosts > 1 || (hosts == 0 && http_minor == 1))
 		refuse(request, STATUS_BAD_REQUEST, "exactly one Host header is required");
 	else if (expect.data && !slice_is_nocase(expect, "100-continue"))
-		refuse(request, STATUS_EXPECTATION_FAILED, "only 100-continue can be expected");
+		refuse(request, STATUS_EXPECTATION_FAILED,
+			"the only supported expectation is 100-continue");
 }
 
 static void refuse_method(struct request *request, struct slice allow)
 {
 	struct buffer headers = buffer_make(&request->arena, allow.len + 16);
 
-	refuse(request, STATUS_METHOD_NOT_ALLOWED, "this path does not know this method");
+	refuse(request, STATUS_METHOD_NOT_ALLOWED, "this path does not support this method");
 	buffer_text(&headers, "Allow: ");
 	buffer_add(&headers, allow);
 	buffer_text(&headers, "\r\n");
@@ -83,23 +90,26 @@ static void refuse_method(struct request *request, struct slice allow)
 static void find_route(const struct admission *admission, struct request *request)
 {
 	const char *why;
-	struct slice allow;
+	struct route_match match = {0};
 	enum status status = path_parse(&request->arena, request->target, &request->path, &why);
 
 	if (status != STATUS_OK) {
 		refuse(request, status, why);
 		return;
 	}
-	status = router_find(admission->router, &request->arena, request->method, &request->path,
-		&request->route, request->params, &allow);
-	if (status == STATUS_METHOD_NOT_ALLOWED)
-		refuse_method(request, allow);
-	else if (status != STATUS_OK)
-		refuse(request, status,
-			"nothing is served at this path; /openapi.json lists what is");
+	status = router_find(
+		admission->router, &request->arena, request->method, &request->path, &match);
+	if (status == STATUS_OK) {
+		request->route = match.route;
+		memcpy(request->params, match.params, sizeof(request->params));
+	} else if (status == STATUS_METHOD_NOT_ALLOWED) {
+		refuse_method(request, match.allow);
+	} else {
+		refuse(request, status, "no route has this path; /openapi.json lists all routes");
+	}
 }
 
-/* What stands behind ?access_token=, {NULL, 0}: nothing. */
+/* Returns the value of ?access_token=, or {NULL, 0} if there is none. */
 static struct slice find_query_token(struct request *request)
 {
 	struct slice rest = request->path.query;
@@ -113,7 +123,7 @@ static struct slice find_query_token(struct request *request)
 	return (struct slice){0};
 }
 
-/* With the challenge of RFC 6750, which names an error only where a token was shown. */
+/* Adds the challenge of RFC 6750, which names an error only if the request had a token. */
 static void refuse_caller(
 	struct request *request, enum status status, const char *why, bool shows_token)
 {
@@ -137,7 +147,7 @@ static void check_caller(const struct admission *admission, struct request *requ
 	const char *why;
 
 	if (request_header_count(request, "Authorization") > 1) {
-		refuse(request, STATUS_BAD_REQUEST, "one Authorization header at most");
+		refuse(request, STATUS_BAD_REQUEST, "at most one Authorization header is allowed");
 		return;
 	}
 	if (route->access == ACCESS_OWNER_STREAM)

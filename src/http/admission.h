@@ -1,8 +1,8 @@
 /*
- * Decides, once the head of a request is there, whether it may go on: is it well-formed beyond the
- * grammar, is it meant for this server, which route is it for, and may its caller take it. A
- * refusal is written into the request's answer; the connection then reads the body, throws it away,
- * and goes on.
+ * Decides whether a request is admitted, as soon as its head is complete: is it valid beyond the
+ * grammar, is it meant for this server, which route serves it, and may the caller use that route? A
+ * refusal becomes the request's answer; the connection then reads the body, throws it away and
+ * stays usable.
  */
 #ifndef QUIPU_HTTP_ADMISSION_H
 #define QUIPU_HTTP_ADMISSION_H
@@ -13,19 +13,18 @@
 
 struct admission {
 	const struct router *router;
-	struct guard *guard; /* NULL: whoever reaches the server is trusted */
+	struct guard *guard; /* NULL if everyone who reaches the server is trusted */
 	/*
-	 * Without authentication the server trusts whoever reaches it. On loopback that includes
-	 * every web page in the user's browser, so Host must be a loopback name (or one of
+	 * Without authentication the server trusts everyone who reaches it. On loopback that
+	 * includes every web page in the user's browser, so Host must be a loopback name (or one of
 	 * `allowed_hosts`), and changes must not come from a foreign page.
 	 */
 	bool guard_browser;
-	struct slice allowed_hosts; /* comma separated */
+	struct slice allowed_hosts; /* separated by commas */
 };
 
-/* Sets the request's path, route, params, caller and id, and its answer where it is refused. On the
- * loop.
- */
+/* Sets the request's path, route, params, caller and id, and, if it is refused, its answer. On the
+ * loop; never blocks. */
 void admission_decide(
 	const struct admission *admission, struct request *request, int http_major, int http_minor);
 

@@ -1,16 +1,16 @@
 /*
- * Whose turn it is on each connection of one loop. Where the client has to do something next, its
- * connection waits in one of three queues, in the order in which the queues began:
+ * Keeps track of the clients that one loop waits for. A connection whose client has to act next is
+ * in one of three queues, ordered by when the wait began:
  *
- *   idle    to send a request, or to close
- *   sends   to send the rest of one
- *   reads   to read its answers
+ *   idle    the client may send a request, or close
+ *   sends   the client has to send the rest of a request
+ *   reads   the client has to read its answers
  *
- * Under pressure the client that has kept us waiting longest gives way: attackers do nothing for
- * as long as they can, and the others are done in milliseconds. Connections whose requests are
- * being worked on wait in no queue, and streams whose clients read do not either.
+ * Under pressure, the connection that has kept us waiting longest is closed: attackers do nothing
+ * for as long as they can, while other clients are done in milliseconds. A connection is in no
+ * queue while its requests are being served, or while it is a stream whose client reads.
  *
- * Private to http/. On the loop's thread.
+ * Private to http/; for the thread of the loop.
  */
 #ifndef QUIPU_HTTP_CLIENT_QUEUES_H
 #define QUIPU_HTTP_CLIENT_QUEUES_H
@@ -23,32 +23,34 @@ struct connection;
 
 enum client_state { CLIENT_SERVED, CLIENT_IDLE, CLIENT_SENDS, CLIENT_READS, CLIENT_STATES };
 
-/* What a connection embeds. All zero: ours, and nothing held. */
+/* Embedded in a connection. All zero means: being served, and no memory. */
 struct client_place {
 	struct connection *before;
 	struct connection *next;
 	int64_t since_ns;
-	size_t bytes; /* that its client makes us hold */
+	size_t bytes; /* memory that its client makes us hold */
 	enum client_state state;
 };
 
-/* What a loop embeds. All zero: no connections. */
+/* Embedded in a worker. All zero means: no connections. */
 struct client_queues {
 	struct {
-		struct connection *first; /* waits longest */
+		struct connection *first; /* the longest wait */
 		struct connection *last;
 	} of[CLIENT_STATES];
-	size_t bytes; /* of all places */
+	size_t bytes; /* over all connections */
 };
 
-/* From now on it is `state`, which began at `since_ns`, and the client makes us hold `bytes`. */
+/* Puts the connection into `state`, which began at `since_ns`, and counts `bytes` for its client.
+ */
 void client_queues_note(struct client_queues *queues, struct connection *connection,
 	enum client_state state, int64_t since_ns, size_t bytes);
 
-/* The connection whose client has kept us waiting longest, NULL: none waits for its client. */
+/* Returns the connection whose client has kept us waiting longest, or NULL if all queues are empty.
+ */
 struct connection *client_queues_longest(const struct client_queues *queues);
 
-/* The same among those that hold memory: who sends or reads. */
+/* The same among connections that occupy memory: those whose clients send or read. */
 struct connection *client_queues_longest_holding(const struct client_queues *queues);
 
 #endif

@@ -1,3 +1,13 @@
+/*
+ * Moves one connection forward. There is a single function for that, connection_pump(): it writes
+ * the answers that are ready, starts the request that waits, parses the next one, and repeats until
+ * nothing moves. Whatever happens (input, an answer, room in the socket) ends in a pump, so the
+ * order of requests and answers is decided in one place.
+ *
+ * A pump has a limit of rounds and bytes; a connection that could go on then rests until the loop
+ * has polled the others. connection_close() can happen inside every call that writes or starts a
+ * request, so `is_closed` is checked after each.
+ */
 #include "http/connection.h"
 
 #include <assert.h>
@@ -11,7 +21,7 @@
 #include "http/stream_internal.h"
 
 #define PIPELINE_MAX 64
-#define PUMP_ROUNDS_MAX 32 /* in each at most one request is read */
+#define PUMP_ROUNDS_MAX 32 /* each reads at most one request */
 #define PUMP_BYTES_MAX (32 * 1024)
 #define WRITE_BACKLOG_MAX (256 * 1024)
 #define UNSENT_MAX (128 * 1024)
@@ -41,7 +51,7 @@ static bool may_start(const struct connection *connection, const struct request 
 {
 	if (!connection->first)
 		return true;
-	/* Only the last can be a change: nothing is started behind one. */
+	/* Only the last one can be a change, because nothing starts behind a change. */
 	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX &&
 	       !worker_is_full(connection->worker);
 }
@@ -68,7 +78,7 @@ static void hold(struct connection *connection, struct request *request)
 		connection->last_request_seen = true;
 }
 
-/* Parses up to the end of one request. true: there was something to parse. */
+/* Parses up to the end of one request. Returns whether there was something to parse. */
 static bool read_on(struct connection *connection)
 {
 	if (connection->held || connection->input.len == 0)
@@ -92,7 +102,7 @@ static bool read_on(struct connection *connection)
 	return true;
 }
 
-/* The loop's buffer is about to be used for others. */
+/* Copies the rest of the input, because the worker's buffer is about to be used for others. */
 static void keep_input(struct connection *connection)
 {
 	assert(!connection->kept);
@@ -103,7 +113,7 @@ static void keep_input(struct connection *connection)
 	connection->input.data = connection->kept;
 }
 
-/* What was kept may be 64 KiB, and the connection may stay idle, or become a stream. */
+/* Frees the copy as soon as it is parsed: the connection may stay idle for long, or be a stream. */
 static void drop_used_input(struct connection *connection)
 {
 	if (connection->input.len > 0)
@@ -127,7 +137,7 @@ static bool wants_input(const struct connection *connection)
 	if (connection->input_ended || connection->is_resting)
 		return false;
 	if (connection->is_lingering || connection->stream)
-		return true; /* to notice its end */
+		return true; /* to notice when the client closes */
 	return !connection->held && connection->input.len == 0 && !connection->last_request_seen &&
 	       connection->write_backlog <= WRITE_BACKLOG_MAX;
 }
@@ -155,7 +165,7 @@ static void on_shut(uv_shutdown_t *shutdown, int failed)
 		connection_close(connection);
 }
 
-/* Everything is answered and nothing will follow. */
+/* Everything is answered and no request will follow: shuts down our side, or closes. */
 static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
@@ -199,7 +209,7 @@ bool connection_has_unread_input(const struct connection *connection)
 	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
 }
 
-/* In a drain a request that has arrived is still served, whether or not it was read before. */
+/* During a drain, a request that has arrived is still served, even if it was not read yet. */
 static bool is_finished(const struct connection *connection)
 {
 	bool nothing_follows =
@@ -293,7 +303,7 @@ void connection_pump(struct connection *connection)
 	"\"code\":\"BAD_REQUEST\",\"detail\":\"this port speaks TLS; "                             \
 	"use https:// instead of http://\"}"
 
-/* The client has forgotten the s of https: it is told so, in a way that it understands. */
+/* The client used http:// instead of https://, so the answer that says so is not encrypted. */
 static void answer_in_the_clear(struct connection *connection)
 {
 	static const char text[] =
@@ -301,7 +311,7 @@ static void answer_in_the_clear(struct connection *connection)
 		"Content-Length: 143\r\nConnection: close\r\n\r\n" NO_TLS_BODY;
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
 
-	_Static_assert(sizeof(NO_TLS_BODY) - 1 == 143, "as the text above says");
+	_Static_assert(sizeof(NO_TLS_BODY) - 1 == 143, "the Content-Length above");
 	tls_session_free(connection->tls);
 	connection->tls = NULL;
 	connection->last_request_seen = true;
@@ -310,8 +320,8 @@ static void answer_in_the_clear(struct connection *connection)
 }
 
 /*
- * Everything that a client sends under TLS passes here: what came from the socket becomes what the
- * client has said. false: it goes no further with this connection.
+ * Replaces `*bytes` from the socket by the plain text in the worker's buffer. Everything that a
+ * client sends over TLS passes here. Returns false if the connection was closed or is ending.
  */
 static bool decipher(struct connection *connection, struct slice *bytes)
 {
@@ -328,7 +338,8 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		answer_in_the_clear(connection);
 		return false;
 	case TLS_BROKEN:
-		connection->last_request_seen = true; /* and stays until it has read the alert */
+		connection->last_request_seen =
+			true; /* stays open until the client read the alert */
 		if (was_open)
 			connection_close(connection);
 		else
@@ -338,7 +349,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		return true; /* also where nothing was said: it may have made us answer */
+		return true; /* even without plain text: the handshake may have produced output */
 	}
 }
 
@@ -378,7 +389,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* There is more, and libuv would read it at once, thirty-two times in a row. */
+	/* There is more, and libuv would read up to 32 times in a row before it polls others. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);
@@ -423,7 +434,8 @@ static void on_closed(uv_handle_t *handle)
 	free(connection);
 }
 
-/* Tells a client that nothing is missing; if the kernel does not take it, nobody reads it. */
+/* Sends close_notify, by which a TLS client knows that nothing is missing. Does not wait: if the
+ * socket is full, the client is not reading. */
 static void say_goodbye(struct connection *connection)
 {
 	size_t len;
@@ -464,7 +476,7 @@ static void time_out_request(struct connection *connection)
 	connection_pump(connection);
 }
 
-/* Whether it still has to shake hands; it is ended where that takes too long. */
+/* Returns whether the handshake is not done. Closes the connection if it takes too long. */
 static bool check_handshake(struct connection *connection, int64_t now)
 {
 	enum tls_state state = connection->tls ? tls_session_state(connection->tls) : TLS_OPEN;
@@ -485,7 +497,7 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	int64_t quiet_ns = now - connection->active_ns;
 
 	if (connection->is_closed)
-		return; /* to free memory, for one that was checked before it */
+		return; /* closed to free memory while another connection was checked */
 	if (check_handshake(connection, now))
 		return;
 	if (connection->stream) {
@@ -497,7 +509,7 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 		if (quiet_ns > limits->idle_timeout_ns)
 			connection_close(connection);
 	} else if (connection->held || connection->input.len > 0) {
-		return; /* it is our turn */
+		return; /* the client waits for us */
 	} else if (parser->stage == STAGE_HEAD) {
 		if (now - parser->request->started_ns > limits->head_timeout_ns)
 			time_out_request(connection);
@@ -528,7 +540,7 @@ void connection_open(struct http_worker *worker, int fd)
 		return;
 	}
 	uv_tcp_nodelay(&connection->tcp, 1);
-	/* Else the kernel takes megabytes for each client that does not read. */
+	/* Otherwise the kernel buffers megabytes for each client that does not read. */
 	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(unsent_max));
 	set_reading(connection);
 	note_turn(connection);

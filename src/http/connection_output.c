@@ -1,4 +1,9 @@
-/* What leaves a connection: answers in their order, through TLS where it is spoken. */
+/*
+ * What a connection writes: answers in the order of their requests, encrypted if the client speaks
+ * TLS. Most answers fit into the socket's buffer, so writing first tries the socket directly and
+ * leaves only the rest to libuv, as one copy. That rest is the connection's `write_backlog`, by
+ * which slow readers are noticed and reading from them stops.
+ */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -37,7 +42,7 @@ static void on_written(uv_write_t *uv, int failed)
 		connection_pump(connection);
 }
 
-/* Gives what the kernel did not take at once to libuv, from a copy of its own. */
+/* Copies what follows the first `done` bytes, which the kernel took, and lets libuv write it. */
 static void write_rest(
 	struct connection *connection, const uv_buf_t *parts, size_t count, size_t done)
 {
@@ -211,8 +216,8 @@ void connection_write_continue(struct connection *connection)
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
 
-	/* With answers still to come on this connection it would arrive in the wrong place; the
-	 * client then sends the body unasked, as RFC 9110 lets it. */
+	/* Before the answers of earlier requests it would be in the wrong place. Without it the
+	 * client sends the body after a while, as RFC 9110 allows. */
 	if (!connection->first)
 		connection_write_parts(connection, &part, 1);
 }

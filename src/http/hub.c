@@ -1,14 +1,14 @@
 /*
- * Who wants a key is known twice: publishers see entries and branches, under the hub's lock; a loop
- * has the list of its subscribers in each of its branches, for itself. So offering a value to
+ * Subscriptions are kept on two levels. Publishers see entries and branches, under the hub's lock;
+ * the list of subscribers in a branch belongs to the branch's loop alone. So offering a value to
  * thousands of streams holds no lock, and a publisher never waits for a loop.
  *
- *   entry     a key that somebody wants, with its newest value
- *   branch    a entry on one loop
- *   outlet      all branches of one loop: those with a value that the loop has not taken yet
+ *   entry    a key that has streams, with its newest value
+ *   branch   the streams of an entry on one loop
+ *   outlet   a loop, with the list of its branches whose newest value it has not taken yet
  *
  * Tasks are posted under the lock. A loop that ends has closed its streams before, and so has no
- * branches; a task that was posted until then is still run (see loop_stop()).
+ * branches; a task that was posted before that still runs (see loop_stop()).
  */
 #include "http/hub.h"
 
@@ -33,12 +33,12 @@ struct branch {
 	struct hub_entry *entry;
 	struct outlet *outlet;
 	struct branch *next;           /* of the entry; under the lock, like the next four */
-	struct branch *before_changed; /* at the outlet */
+	struct branch *before_changed; /* in the outlet's list */
 	struct branch *next_changed;
 	bool is_changed;
 	size_t subscriber_count;
 
-	struct subscriber *subscribers; /* the loop's own, like the next two */
+	struct subscriber *subscribers; /* belongs to the loop, like the next two */
 	struct branch *next_taken;
 	struct stream_event *taken; /* while it is being offered */
 };
@@ -46,7 +46,7 @@ struct branch {
 struct hub_entry {
 	struct hub_entry *next; /* in its bucket */
 	struct branch *branches;
-	struct stream_event *newest; /* NULL: nothing was published since there is a entry */
+	struct stream_event *newest; /* NULL if nothing was published since the entry exists */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
@@ -62,7 +62,7 @@ struct outlet {
 };
 
 struct hub {
-	pthread_mutex_t lock; /* guards all that follows */
+	pthread_mutex_t lock; /* guards everything below */
 	struct hub_entry **buckets;
 	size_t bucket_count; /* a power of two */
 	size_t entry_count;
@@ -250,8 +250,8 @@ static void on_stream_closed(void *context, struct stream *stream)
 	pthread_mutex_unlock(&hub->lock);
 }
 
-/* Where the streams of `key` are listed on this loop, with one more counted, and its newest value.
- */
+/* Returns the branch of `key` on this loop, with one more subscriber counted, and a reference to
+ * the newest value, or NULL if there is none. */
 static struct branch *join_branch(
 	struct hub *hub, struct http_worker *worker, struct slice key, struct stream_event **newest)
 {
@@ -293,7 +293,7 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 	return subscriber->stream;
 }
 
-/* The branches with a value that this loop did not have, linked by `next_taken`. */
+/* Takes the newest values of all changed branches. Returns the branches, linked by `next_taken`. */
 static struct branch *take_changed(struct outlet *outlet)
 {
 	struct branch *taken = NULL;
@@ -312,7 +312,7 @@ static struct branch *take_changed(struct outlet *outlet)
 	return taken;
 }
 
-/* On the loop. Offering closes no stream, so no branch goes away meanwhile. */
+/* On the loop. Offering a value never closes a stream, so no branch goes away meanwhile. */
 static void run_outlet(struct loop_task *task)
 {
 	struct outlet *outlet = (struct outlet *)task;

@@ -1,18 +1,20 @@
 /*
- * A hub brings values from the threads that commit them to the streams that want them. Each stream
- * wants one key (a user's id); what is published under a key reaches all its streams, on all loops:
+ * A hub passes values from the threads that commit them to the streams that show them. Each stream
+ * subscribes to one key (a user's id); a value published under a key reaches all of its streams, on
+ * all loops:
  *
- *   publisher, any thread     hub_publish() notes the value as the newest of its key, and posts one
- *                             task to each loop that has streams for it
- *   loop                      the task offers the newest value of each changed key to its streams
+ *   publisher, any thread     hub_publish() stores the value as the newest of its key, and posts
+ * one task to each loop that has streams for it loop                      the task offers the
+ * newest value of each changed key to its streams
  *
- * Values may be skipped, the last never: while a loop has not taken a value, a newer one replaces
- * it, and however much is published meanwhile costs that loop one wake-up. Versions never go back:
- * publishers need no order among themselves, an older version than the newest is dropped.
+ * Values may be skipped, but never the last one: a newer value replaces one that a loop has not
+ * taken yet, and all that is published meanwhile costs that loop one wake-up. Versions never go
+ * back: publishers need no order among themselves, because the hub drops a version that is older
+ * than the newest.
  *
- * A value that nobody wants costs one look-up. Nothing is kept for keys without streams.
+ * Publishing to a key without streams costs one look-up, and the hub keeps nothing for it.
  *
- * A stream misses nothing if it is subscribed before the current value is looked up:
+ * A stream misses nothing if it subscribes before the current value is looked up:
  *
  *   stream = hub_subscribe(hub, request, key);
  *   ... look the value up, e.g. with request_submit_then() ...
@@ -27,26 +29,27 @@ struct hub;
 
 struct hub *hub_new(void);
 
-/* After server_free(), and after the last publisher has ended. */
+/* Call it after server_free(), and after the last publisher has ended. */
 void hub_free(struct hub *hub);
 
 /*
- * Makes a stream of `request` (see stream_prepare(), also for NULL) that is offered what is
- * published under `key` from now on, and at once what the hub knows to be its newest value. The hub
- * owns it and forgets it when it is gone. On the request's loop.
+ * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
+ * hub offers it the newest value of `key` that it knows, and every value published from now on. The
+ * hub owns the stream and forgets it when it is gone. On the request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
-/* `key` now has the value `data`, as of `version`, which is not negative. Any thread, also while
- * the server is being freed. */
+/* Publishes `data` as the value of `key` at `version`, which must not be negative. Any thread, even
+ * while the server is being freed; waits only for a short lock. */
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
-/* Whether anybody wants `key` now, to save making a value that nobody does. Any thread. */
+/* Whether `key` has streams now; saves the work of preparing a value that no one sees. Any thread.
+ */
 bool hub_wants(struct hub *hub, struct slice key);
 
 /*
- * Every key that has streams now, copied into `arena`; returns how many. Any thread. For whoever
- * was told that something has changed elsewhere, and not what.
+ * Copies every key that has streams now into `arena`, and returns how many there are. Any thread.
+ * For callers that know that another process has changed something, but not what.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

@@ -1,3 +1,12 @@
+/*
+ * The callbacks of llhttp. Where llhttp is lenient and another server or proxy might read the same
+ * bytes as a different request, the request is refused: folded headers, two spaces before the
+ * target, any transfer coding but "chunked". That is what request smuggling needs.
+ *
+ * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes that
+ * the answer of the request. A pause means either "request complete" or "the client waits for 100
+ * Continue", which `stage` tells apart.
+ */
 #include "http/parser.h"
 
 #include <assert.h>
@@ -9,8 +18,7 @@ static struct parser *parser_of(llhttp_t *llhttp)
 	return llhttp->data;
 }
 
-/* Appends to text that was the last thing taken from the arena, so that it usually grows in place.
- */
+/* Appends to text that usually is the newest block of the arena, and then grows in place. */
 static void append(struct arena *arena, struct slice *text, const char *data, size_t len)
 {
 	char *grown = arena_grow(arena, (char *)(uintptr_t)text->data, text->len, text->len + len);
@@ -25,7 +33,7 @@ static int refuse(struct parser *parser, enum status status, const char *why)
 	return HPE_USER;
 }
 
-/* The byte `back` (1 or 2) before `at`, also where it came with an earlier piece. */
+/* Returns the byte `back` (1 or 2) before `at`, even if it was part of the previous input. */
 static char byte_before(const struct parser *parser, const char *at, size_t back)
 {
 	size_t here = (size_t)(at - parser->input);
@@ -54,7 +62,8 @@ static int on_url(llhttp_t *llhttp, const char *at, size_t len)
 	if (request->target.len + len > TARGET_MAX)
 		return refuse(parser, STATUS_URI_TOO_LONG, "the request target is over 64 KiB");
 	if (request->target.len == 0 && byte_before(parser, at, 2) == ' ')
-		return refuse(parser, STATUS_BAD_REQUEST, "one space stands before the target");
+		return refuse(parser, STATUS_BAD_REQUEST,
+			"exactly one space must precede the request target");
 	append(&request->arena, &request->target, at, len);
 	return 0;
 }
@@ -89,7 +98,7 @@ static int on_header_value(llhttp_t *llhttp, const char *at, size_t len)
 
 	if (refused || parser->in_trailers)
 		return refused;
-	/* llhttp joins the lines of a folded header; others may read them as two headers. */
+	/* llhttp joins the lines of a folded header; other servers may read two headers. */
 	if (len > 0 && byte_before(parser, at, 1) == '\n')
 		return refuse(parser, STATUS_BAD_REQUEST, "a header is folded over two lines");
 	append(&request->arena, &request->headers[request->header_count].value, at, len);
@@ -111,7 +120,7 @@ static int on_header_value_complete(llhttp_t *llhttp)
 	return 0;
 }
 
-/* "chunked" once is all that is decoded; llhttp lets more pass, such as "gzip, chunked". */
+/* Only a single "chunked" is decoded. llhttp accepts more, such as "gzip, chunked". */
 static bool has_other_coding(const struct request *request)
 {
 	struct slice coding = request_header(request, "Transfer-Encoding");
@@ -137,13 +146,14 @@ static int on_headers_complete(llhttp_t *llhttp)
 	parser->body_max = request->route ? request->route->body_max : BODY_MAX_DEFAULT;
 	parser->body_bytes = 0;
 	if (has_other_coding(request))
-		return refuse(parser, STATUS_BAD_REQUEST, "only the coding chunked is understood");
+		return refuse(parser, STATUS_BAD_REQUEST,
+			"the only supported Transfer-Encoding is chunked");
 	if (llhttp->content_length > parser->body_max && !(llhttp->flags & F_CHUNKED))
 		return refuse(
 			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
 	waits = has_body && llhttp->http_minor > 0 && admission_wants_continue(request);
 	if (waits && request->answer.http_status != 0) {
-		parser->refusal = request->answer; /* told now: the body may never come */
+		parser->refusal = request->answer; /* answer now: the body may never come */
 		return HPE_USER;
 	}
 	return waits ? HPE_PAUSED : 0;
@@ -157,7 +167,7 @@ static int on_body(llhttp_t *llhttp, const char *at, size_t len)
 	if (parser->body_bytes > parser->body_max)
 		return refuse(
 			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
-	if (parser->request->answer.http_status == 0) /* else nobody wants it */
+	if (parser->request->answer.http_status == 0) /* a refused request needs no body */
 		buffer_bytes(&parser->body, at, len);
 	return 0;
 }
@@ -168,7 +178,7 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	/* Behind CONNECT comes what is meant for a tunnel, whatever its length says. */
+	/* The bytes after CONNECT are meant for a tunnel, whatever Content-Length says. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
 			      llhttp->method != HTTP_CONNECT;
 	parser->stage = STAGE_IDLE;
@@ -250,7 +260,7 @@ enum parse_event parser_feed(struct parser *parser, struct slice *input)
 	input->len -= (size_t)(used_to - input->data);
 	input->data = used_to;
 	if (result == HPE_PAUSED_UPGRADE) {
-		/* Nothing is upgraded here: the answer is plain HTTP/1.1. */
+		/* The server upgrades nothing: it answers in plain HTTP/1.1. */
 		llhttp_resume_after_upgrade(&parser->llhttp);
 		return PARSE_MORE;
 	}

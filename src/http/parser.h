@@ -1,8 +1,8 @@
 /*
- * Bytes of a connection to requests. llhttp (strict) does the grammar; this adds the limits, copies
- * what is kept into the request's arena, and finds the route as soon as the head is complete, so
- * that the body's limit is known before it is read. The same bytes give the same requests however
- * they are split.
+ * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
+ * adds the limits, copies what is needed into the request's arena, and runs admission as soon as
+ * the head is complete, so that the limit of the body is known before it is read. The same bytes
+ * yield the same requests however they are split. For the thread of the loop.
  */
 #ifndef QUIPU_HTTP_PARSER_H
 #define QUIPU_HTTP_PARSER_H
@@ -18,10 +18,10 @@
 #define HEADER_BYTES_MAX (16 * 1024)
 
 enum parse_event {
-	PARSE_MORE,     /* all input used, more is needed */
-	PARSE_REQUEST,  /* take parser->request; it may have its answer already (a refusal) */
-	PARSE_CONTINUE, /* the client waits for 100 Continue; feed on */
-	PARSE_BROKEN,   /* take parser->request, which has its answer; nothing can follow */
+	PARSE_MORE,     /* all input is used, and more is needed */
+	PARSE_REQUEST,  /* a request is complete: take it. It may already be answered (refused) */
+	PARSE_CONTINUE, /* the client waits for 100 Continue; go on feeding */
+	PARSE_BROKEN,   /* take the request, which is answered; nothing can be parsed after it */
 };
 
 enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };
@@ -33,33 +33,33 @@ struct parser {
 	struct request *(*make)(void *context);
 	void *context;
 
-	struct request *request; /* being read, NULL between requests */
+	struct request *request; /* being read, or NULL between requests */
 	enum parse_stage stage;
 	int64_t head_done_ns;
 	size_t header_bytes;
 	size_t body_max;
-	size_t body_bytes; /* that came, kept or thrown away */
+	size_t body_bytes; /* received, whether kept or thrown away */
 	struct buffer body;
-	struct answer refusal; /* why the head or body cannot be read on */
+	struct answer refusal; /* set when a callback stops the parser */
 	bool in_trailers;
-	const char *input; /* being fed */
-	char tail[2];      /* the last bytes of what was fed before */
+	const char *input; /* of this parser_feed() */
+	char tail[2];      /* the last bytes of the previous parser_feed() */
 };
 
 /*
- * `make(context)` returns an empty request with its started_ns whenever one begins; `clock` says
- * when its head was complete.
+ * `make(context)` returns an empty request, with `started_ns` set, whenever one begins. `clock` and
+ * `admission` must outlive the parser.
  */
 void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
 
-/* Reads on; `input` moves behind what was used. */
+/* Parses `*input`, which must not be empty, and moves it behind the bytes that were used. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Hands the request of PARSE_REQUEST or PARSE_BROKEN over. */
+/* Returns the request being read, or that of PARSE_REQUEST or PARSE_BROKEN. The caller owns it. */
 struct request *parser_take(struct parser *parser);
 
-/* Ends the request being read with 408, as PARSE_BROKEN would. */
+/* Answers the request being read with 408 and returns it. Nothing can be parsed after it. */
 struct request *parser_time_out(struct parser *parser);
 
 #endif

@@ -1,3 +1,8 @@
+/*
+ * Segments are split before they are decoded, and decoded only once: so an encoded slash can never
+ * become a separator, and "%252e" never a dot. A segment without '%' is not copied; it points into
+ * the target.
+ */
 #include "http/path.h"
 
 #include <arpa/inet.h>
@@ -5,7 +10,7 @@
 
 #include "base/text.h"
 
-/* Decodes %XX (and '+' where asked). false: a broken escape. */
+/* Decodes %XX, and '+' if `plus_is_space`. Returns false for a broken escape. */
 static bool decode(struct arena *arena, struct slice raw, bool plus_is_space, struct slice *out)
 {
 	char *text = arena_alloc(arena, raw.len + 1);
@@ -57,7 +62,8 @@ static enum status decode_segment(
 	return STATUS_OK;
 }
 
-/* Cuts http://host off `target`, what is left starts with '/' or '?' or is empty. false: none. */
+/* Cuts http://host off `target`; the rest starts with '/' or '?' or is empty. Returns false, and
+ * leaves it alone, if it has no origin. */
 static bool cut_origin(struct slice *target)
 {
 	if (!slice_starts_with(*target, "http://") && !slice_starts_with(*target, "https://"))

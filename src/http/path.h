@@ -1,7 +1,7 @@
 /*
- * The target of a request, taken apart: split on raw '/', then each segment decoded once. What
- * could be read in two ways (an encoded slash, a dot segment, NUL, bytes that are not UTF-8) is
- * refused. Pure; the target is a fuzz target.
+ * Parses the target of a request: splits it on raw '/', then decodes each segment once. Refuses
+ * everything that two programs could read differently: an encoded slash, a dot segment, NUL, bytes
+ * that are not UTF-8. Pure, and fuzzed (tests/fuzz).
  */
 #ifndef QUIPU_HTTP_PATH_H
 #define QUIPU_HTTP_PATH_H
@@ -16,33 +16,33 @@ struct path {
 	struct slice raw;   /* before '?' */
 	struct slice query; /* after '?', raw */
 	struct slice segments[PATH_SEGMENTS_MAX];
-	size_t count; /* PATH_SEGMENTS_MAX + 1: more than any route has */
+	size_t count; /* PATH_SEGMENTS_MAX + 1 if there are more segments than any route has */
 };
 
 /*
- * Takes `target` (origin form, or absolute form of http) apart. On failure `*why` is a static text
- * and `path` is not to be used.
+ * Parses `target`, in origin form or in absolute form of http or https. On failure `*why` is a
+ * static text and the contents of `*path` are undefined.
  */
 QP_MUST_CHECK enum status path_parse(
 	struct arena *arena, struct slice target, struct path *path, const char **why);
 
-/* One name=value of a query string or form, decoded ('+' is a space). */
+/* One name=value of a query string or form, decoded; '+' stands for a space. */
 struct query_pair {
 	struct slice name;
 	struct slice value;
 };
 
 /*
- * The next pair of `*rest`, which starts as the query and is consumed. OK with `*found` false: the
- * end. BAD_REQUEST: an escape is broken, or what it gives is not UTF-8.
+ * Cuts the next pair off `*rest`, which is the whole query at first. Returns OK with `*found` false
+ * at the end, and BAD_REQUEST for a broken escape or text that is not UTF-8.
  */
 QP_MUST_CHECK enum status query_next(
 	struct arena *arena, struct slice *rest, struct query_pair *pair, bool *found);
 
-/* Whether a HTTP Host (with or without a port) names this machine's loopback. */
+/* Whether an HTTP Host, with or without a port, is localhost or a loopback address. */
 bool host_is_loopback(struct slice host);
 
-/* `host` without its port. */
+/* Returns `host` without its port. */
 struct slice host_without_port(struct slice host);
 
 #endif

@@ -1,4 +1,4 @@
-/* The JSON side of proto_message.h, and private to it. */
+/* The JSON encoding of proto_message.h, and private to it. */
 #ifndef QUIPU_HTTP_PROTO_JSON_H
 #define QUIPU_HTTP_PROTO_JSON_H
 
@@ -10,11 +10,12 @@ QP_MUST_CHECK ProtobufCMessage *proto_json_read(const ProtobufCMessageDescriptor
 
 void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
 
-/* Years 1 to 9999, which is what RFC 3339 can write. */
+/* The years 1 to 9999, which RFC 3339 can express. */
 #define PROTO_TIME_LEAST_S (-62135596800LL)
 #define PROTO_TIME_MOST_S 253402300799LL
 
-/* Where the value of `field` lies in `message`, and the number, case or flag that goes with it. */
+/* Return the address of a field's value in `message`, and that of its quantifier: the length of a
+ * list, or the case of a oneof. */
 static inline void *proto_member(const void *message, const ProtobufCFieldDescriptor *field)
 {
 	return (char *)(uintptr_t)message + field->offset;
@@ -25,7 +26,7 @@ static inline void *proto_quantifier(const void *message, const ProtobufCFieldDe
 	return (char *)(uintptr_t)message + field->quantifier_offset;
 }
 
-/* The size of one value of this type in a message, or in the array of a repeated field. */
+/* Returns the size of one value of this type in a message or in the array of a repeated field. */
 size_t proto_size(ProtobufCType type);
 
 #endif

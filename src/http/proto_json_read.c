@@ -1,4 +1,8 @@
-/* JSON to messages: one walk over the description of a message, whatever the message. */
+/*
+ * Reads messages from JSON: one recursive walk over a message's descriptor serves all message
+ * types. The first value that does not fit ends the walk, and the error names its place, e.g.
+ * "coins[0].kind".
+ */
 #include <google/protobuf/timestamp.pb-c.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,10 +14,10 @@
 
 #define NAME_MAX_BYTES 128
 
-/* The way from the message as a whole to the value being read; on the stack. */
+/* The path from the whole message to the value being read, linked through the stack. */
 struct place {
 	const struct place *parent;
-	const char *name; /* NULL: an element of the parent */
+	const char *name; /* NULL for an element of the parent */
 	size_t index;
 };
 
@@ -61,13 +65,14 @@ static bool read_32(struct reading *reading, const struct place *place, const js
 
 	if (!json_is_integer(value) || number < least || number > most)
 		return fail(reading, place,
-			is_signed ? "must be an integer of 32 bits"
-				  : "must be an integer of 32 bits from 0");
+			is_signed ? "must be a 32-bit integer"
+				  : "must be an unsigned 32-bit integer");
 	memcpy(member, &bits, sizeof(bits));
 	return true;
 }
 
-/* Digits as other writers of proto3 send them; jansson has no integers above INT64_MAX. */
+/* Other implementations of proto3 send these as strings. jansson has no integers above INT64_MAX.
+ */
 static bool parse_unsigned(struct slice text, uint64_t *number)
 {
 	*number = 0;
@@ -100,8 +105,8 @@ static bool read_64(struct reading *reading, const struct place *place, const js
 
 	if (!parse_64(value, is_signed, &bits))
 		return fail(reading, place,
-			is_signed ? "must be an integer of 64 bits"
-				  : "must be an integer of 64 bits from 0");
+			is_signed ? "must be a 64-bit integer"
+				  : "must be an unsigned 64-bit integer");
 	memcpy(member, &bits, sizeof(bits));
 	return true;
 }
@@ -137,7 +142,7 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 			reading, place, "must be a number, \"NaN\", \"Infinity\" or \"-Infinity\"");
 	narrow = (float)number;
 	if (is_float && isinf(narrow) && !isinf(number))
-		return fail(reading, place, "is too large for a number of 32 bits");
+		return fail(reading, place, "is too large for a 32-bit float");
 	if (is_float)
 		memcpy(member, &narrow, sizeof(narrow));
 	else
@@ -147,7 +152,7 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 
 /* ---- enums, strings, bytes, times -------------------------------------------------------- */
 
-/* A number that is not listed is kept: proto3's enums are open, and who uses it decides. */
+/* Keeps a number that the enum does not list: enums of proto3 are open, and the service decides. */
 static bool read_enum(struct reading *reading, const struct place *place, const json_t *value,
 	const ProtobufCEnumDescriptor *descriptor, void *member)
 {
@@ -158,7 +163,7 @@ static bool read_enum(struct reading *reading, const struct place *place, const 
 		return read_32(reading, place, value, true, member);
 	found = protobuf_c_enum_descriptor_get_value_by_name(descriptor, json_string_value(value));
 	if (!found) {
-		fail(reading, place, "must be one of the listed names");
+		fail(reading, place, "must be a name of the enum");
 		reading->error->is_argument = true;
 		return false;
 	}
@@ -167,7 +172,7 @@ static bool read_enum(struct reading *reading, const struct place *place, const 
 	return true;
 }
 
-/* jansson lets nothing pass that is not UTF-8, nor NUL. */
+/* jansson has already refused NUL and anything that is not UTF-8. */
 static bool read_string(
 	struct reading *reading, const struct place *place, const json_t *value, char **member)
 {
@@ -190,7 +195,7 @@ static int base64_digit(char c)
 	return found ? (int)(found - digits) : -1;
 }
 
-/* Padding may be missing, but must be right where it is there. */
+/* Padding may be missing, but if there is any, it must be right. */
 static bool parse_base64(struct slice text, ProtobufCBinaryData *bytes)
 {
 	size_t padding = 0;
@@ -225,10 +230,10 @@ static bool read_bytes(struct reading *reading, const struct place *place, const
 		if (parse_base64(text, member))
 			return true;
 	}
-	return fail(reading, place, "must be a string of base64");
+	return fail(reading, place, "must be a base64 string");
 }
 
-/* Two digits or more at `*at`, which moves behind them. */
+/* Reads `count` digits at `*at` and moves `*at` behind them. */
 static bool take_digits(const char **at, int count, int *number)
 {
 	*number = 0;
@@ -297,7 +302,7 @@ static bool take_date(const char **at, struct tm *parts)
 	return parts->tm_hour < 24 && parts->tm_min < 60 && parts->tm_sec < 60;
 }
 
-/* RFC 3339. A day that the month does not have is none. */
+/* Parses RFC 3339, and refuses a day that the month does not have. */
 static bool parse_time(const char *text, Google__Protobuf__Timestamp *time)
 {
 	struct tm parts = {0};
@@ -396,7 +401,7 @@ static bool read_list(struct reading *reading, const struct place *place,
 	return true;
 }
 
-/* Of a oneof only one may be given. */
+/* Refuses a second member of the same oneof. */
 static bool choose_field(struct reading *reading, const struct place *place,
 	const ProtobufCFieldDescriptor *field, ProtobufCMessage *message)
 {
@@ -405,12 +410,12 @@ static bool choose_field(struct reading *reading, const struct place *place,
 	if (!(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
 		return true;
 	if (*choice != 0)
-		return fail(reading, place, "excludes another field that is given");
+		return fail(reading, place, "cannot be combined with another field of its oneof");
 	*choice = field->id;
 	return true;
 }
 
-/* pot_id as potId. */
+/* Writes "pot_id" as "potId". */
 static void camel_case(const char *name, char out[NAME_MAX_BYTES])
 {
 	size_t len = 0;
@@ -426,7 +431,8 @@ static void camel_case(const char *name, char out[NAME_MAX_BYTES])
 	out[len] = '\0';
 }
 
-/* The value under either name, NULL where it is absent or null. false: it is given twice. */
+/* Finds the value under either name; `*value` is NULL if it is absent or null. Returns false if
+ * both names are there. */
 static bool find_value(const json_t *object, const char *name, const json_t **value)
 {
 	char camel[NAME_MAX_BYTES];

@@ -1,4 +1,7 @@
-/* Messages to JSON: one walk over the description of a message, whatever the message. */
+/*
+ * Writes messages as JSON: one recursive walk over a message's descriptor serves all message types.
+ * The output follows the JSON mapping of proto3, with defaults included.
+ */
 #include <google/protobuf/timestamp.pb-c.h>
 #include <inttypes.h>
 #include <math.h>
@@ -19,7 +22,7 @@ static void write_enum(
 		buffer_int(out, number);
 }
 
-/* With as few digits as give the same number again. */
+/* Writes the fewest digits that read back as the same number. */
 static void write_real(struct buffer *out, double number, bool is_float)
 {
 	char text[40];
@@ -61,8 +64,8 @@ static int64_t clamp(int64_t number, int64_t least, int64_t most)
 }
 
 /*
- * No fraction, or one of 3, 6 or 9 digits, as proto3 has it. A time that RFC 3339 cannot write is
- * written as the nearest that it can.
+ * Writes no fraction, or 3, 6 or 9 digits, as proto3 requires. A time that RFC 3339 cannot express
+ * becomes the nearest one that it can.
  */
 static void write_time(struct buffer *out, const Google__Protobuf__Timestamp *time)
 {
@@ -147,7 +150,7 @@ static void write_list(
 	buffer_char(out, ']');
 }
 
-/* Everything has a default that is written out, except a message and the choices of a oneof. */
+/* Only messages and the members of a oneof can be absent; all other fields have a default. */
 static bool is_absent(const ProtobufCFieldDescriptor *field, const ProtobufCMessage *message)
 {
 	if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)

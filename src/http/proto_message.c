@@ -1,3 +1,9 @@
+/*
+ * The binary encoding, and what both encodings share. protobuf-c accepts any bytes as a string and
+ * returns it as a C string that ends at the first NUL, so all strings are checked on the wire
+ * before protobuf-c unpacks the message. Messages are allocated from an arena and never freed one
+ * by one.
+ */
 #include "http/proto_message.h"
 
 #include <assert.h>
@@ -13,7 +19,7 @@
 
 static void check_message(const ProtobufCMessageDescriptor *descriptor, int depth)
 {
-	assert(depth < NESTING_MAX); /* a message that contains itself has no end */
+	assert(depth < NESTING_MAX); /* fails for a message that contains itself */
 	if (descriptor == &google__protobuf__timestamp__descriptor)
 		return;
 	assert(strcmp(descriptor->package_name, "google.protobuf") != 0);
@@ -62,11 +68,6 @@ size_t proto_size(ProtobufCType type)
 }
 
 /* ---- strings on the wire ----------------------------------------------------------------- */
-
-/*
- * protobuf-c takes any bytes for a string and hands them out as one that ends at its first NUL, so
- * strings are looked at before it reads them.
- */
 
 enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
@@ -119,7 +120,8 @@ static const ProtobufCFieldDescriptor *find_field(
 		       : NULL;
 }
 
-/* false: it is not a message, or `*bad` is the field whose string is no text. */
+/* Returns false if the bytes are not a message, or if a string is not UTF-8 without NUL; then
+ * `*bad` is its field. */
 static bool strings_are_text(const ProtobufCMessageDescriptor *descriptor, struct slice rest,
 	const ProtobufCFieldDescriptor **bad)
 {

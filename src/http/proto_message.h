@@ -1,9 +1,9 @@
 /*
- * Messages of protobuf in both encodings of Twirp, binary and JSON, from one description of each:
- * protobuf-c's descriptors. Any message of a proto3 file can be used, except what protobuf-c's
- * descriptors cannot tell apart or say nothing about: maps, json_name, messages that contain
- * themselves, and well-known types other than Timestamp. proto_check() finds those that matter at
- * start. Everything here is pure; any thread.
+ * Reads and writes protobuf messages in both encodings of Twirp, binary and JSON, by walking
+ * protobuf-c's descriptors. Supports all messages of a proto3 file, except those with features that
+ * the descriptors do not describe: maps, json_name, messages that contain themselves, and
+ * well-known types other than Timestamp. proto_check() finds the harmful ones at start. All
+ * functions are pure; any thread.
  */
 #ifndef QUIPU_HTTP_PROTO_MESSAGE_H
 #define QUIPU_HTTP_PROTO_MESSAGE_H
@@ -16,32 +16,32 @@
 
 enum proto_encoding { PROTO_JSON, PROTO_BINARY };
 
-/* Why a message cannot be read. Both texts end with a NUL and live in the arena of the reader. */
+/* Why a message cannot be read. The texts are static or in the arena of the reader. */
 struct proto_error {
-	bool is_argument;  /* it can be decoded, but a value is none that the field may have */
+	bool is_argument;  /* the message can be decoded, but the field must not have this value */
 	const char *where; /* the field, e.g. "coins[0].kind"; "" for the message as a whole */
-	const char *why;   /* "must be an integer of 32 bits" */
+	const char *why;   /* "must be a 32-bit integer" */
 };
 
-/* Aborts unless messages of this description, and all within them, can be read and written. */
+/* Aborts unless messages of this type, and all messages in them, are supported. */
 void proto_check(const ProtobufCMessageDescriptor *descriptor);
 
 /*
- * The message in `bytes`, in memory of `arena`; nothing in it refers to `bytes`. Strings are UTF-8
- * without NUL. NULL: `error`.
+ * Decodes the message in `bytes` into memory of `arena`; it does not point into `bytes`. Its
+ * strings are UTF-8 without NUL. Returns NULL and sets `*error` on failure.
  *
- * JSON is read as proto3 maps it, with the rules that Quipu has for JSON everywhere: fields by
- * their own name or in lowerCamelCase, null as absent, unknown fields ignored, enums by name or
- * number, 64-bit integers also as strings, times in RFC 3339; no duplicates, and no fraction,
- * exponent or string where an integer of 32 bits is asked.
+ * JSON follows the mapping of proto3 and Quipu's general rules for JSON: fields by their own name
+ * or in lowerCamelCase, null means absent, unknown fields are ignored, enums by name or number,
+ * 64-bit integers as numbers or strings, times in RFC 3339. Duplicates are refused, and so are
+ * fractions, exponents and strings for 32-bit integers.
  */
 QP_MUST_CHECK ProtobufCMessage *proto_read(const ProtobufCMessageDescriptor *descriptor,
 	enum proto_encoding encoding, struct slice bytes, struct arena *arena,
 	struct proto_error *error);
 
 /*
- * The bytes of `message`, in memory of `arena`. JSON: fields by their own names, defaults written
- * out, enums by name, 64-bit integers as strings. Strings must be UTF-8.
+ * Encodes `message` into memory of `arena`. JSON has the fields' own names, includes defaults, and
+ * writes enums by name and 64-bit integers as strings. Strings in the message must be UTF-8.
  */
 struct slice proto_write(
 	const ProtobufCMessage *message, enum proto_encoding encoding, struct arena *arena);

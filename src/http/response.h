@@ -1,10 +1,10 @@
-/* An answer as the bytes of HTTP/1.1. Pure. */
+/* Renders an answer as the bytes of HTTP/1.1. Pure. */
 #ifndef QUIPU_HTTP_RESPONSE_H
 #define QUIPU_HTTP_RESPONSE_H
 
 #include "http/request.h"
 
-/* Head and body of the request's answer, in its arena. `date` is an IMF-fixdate. */
+/* Returns head and body of the request's answer, in its arena. `date` is an IMF-fixdate. */
 struct slice response_render(struct request *request, struct slice date, bool close_after);
 
 /* Writes the IMF-fixdate of RFC 9110 for `time_s` into `out`. */

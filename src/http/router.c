@@ -1,3 +1,8 @@
+/*
+ * A linear search over a few dozen routes. Comparing the number of segments first rejects most of
+ * them at once, and a list keeps the order in which `quipu routes` and the metrics show them. Each
+ * entry also counts its own answers, so counting needs no lookup.
+ */
 #include "http/router.h"
 
 #include <assert.h>
@@ -11,7 +16,7 @@ static const int codes[ROUTE_CODES - 1] = {200, 201, 204, 400, 401, 403, 404, 40
 
 struct route_entry {
 	struct route route;
-	const char *role; /* NULL: none */
+	const char *role; /* NULL for a route of the program itself */
 	struct slice segments[PATH_SEGMENTS_MAX];
 	size_t segment_count;
 	struct route_stats stats;
@@ -76,7 +81,7 @@ void router_add_style(struct router *router, const struct route_style *style)
 
 void router_apply_style(const struct router *router, struct request *request)
 {
-	/* A target that is refused before it is taken apart has no path. */
+	/* A target that was refused before it was parsed has no path. */
 	struct slice path = request->path.raw.data ? request->path.raw : request->target;
 
 	if (!request->answer.problem)
@@ -129,27 +134,26 @@ static void add_allowed(struct buffer *allow, const char *method)
 }
 
 enum status router_find(const struct router *router, struct arena *arena, struct slice method,
-	const struct path *path, const struct route **route,
-	struct slice params[REQUEST_PARAMS_MAX], struct slice *allow)
+	const struct path *path, struct route_match *match)
 {
 	struct buffer methods = {.arena = arena};
 
 	for (size_t i = 0; i < router->count; i++) {
 		const struct route_entry *entry = &router->entries[i];
 
-		if (!path_matches(entry, path, params))
+		if (!path_matches(entry, path, match->params))
 			continue;
 		if (method_matches(&entry->route, method)) {
-			*route = &entry->route;
+			match->route = &entry->route;
 			return STATUS_OK;
 		}
 		add_allowed(&methods, entry->route.method);
 	}
-	*allow = buffer_slice(&methods);
+	match->allow = buffer_slice(&methods);
 	return methods.len > 0 ? STATUS_METHOD_NOT_ALLOWED : STATUS_ROUTE_NOT_FOUND;
 }
 
-/* The route handed out is the first member of its entry. */
+/* Every route that the router returns is the first member of its entry. */
 static struct route_entry *entry_of(const struct route *route)
 {
 	return (struct route_entry *)(void *)(uintptr_t)route;

@@ -1,7 +1,7 @@
 /*
- * Which function answers which method and path. Routes are added at start and never change; looking
- * one up is safe on any thread. The same list is what `quipu routes` prints and what the OpenAPI
- * document is checked against.
+ * Maps methods and paths to the functions that serve them. Routes are added at start and never
+ * change, so any thread may look one up. `quipu routes` prints the same list, and a test compares
+ * it with the OpenAPI document.
  */
 #ifndef QUIPU_HTTP_ROUTER_H
 #define QUIPU_HTTP_ROUTER_H
@@ -12,21 +12,21 @@
 
 #define BODY_MAX_DEFAULT (64 * 1024)
 
-/* HTTP statuses that are counted each by itself; others are counted as "other". */
+/* How many HTTP statuses are counted separately, including "other" for all the rest. */
 #define ROUTE_CODES 24
 
 struct route {
 	const char *method; /* GET also answers HEAD */
 	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
-	enum access access; /* ACCESS_OWNER: the user is the first parameter of the path */
+	enum access access; /* for ACCESS_OWNER, the first parameter of the path is the user */
 	void (*handle)(void *context, struct request *request);
 	void *context;
-	size_t body_max; /* 0: BODY_MAX_DEFAULT */
+	size_t body_max; /* 0 for BODY_MAX_DEFAULT */
 };
 
 /*
- * How refusals are told below a prefix, also where no route matched, if not as problem+json. `tell`
- * makes the answer of one whose `problem` is set.
+ * The format of refusals below a prefix, even if no route matches, in place of problem+json. `tell`
+ * returns the answer for a refusal, whose `problem` is set, in memory of `arena`.
  */
 struct route_style {
 	const char *prefix; /* "/twirp/" */
@@ -38,43 +38,49 @@ struct route_stats {
 	struct histogram duration;
 };
 
+struct route_match {
+	const struct route *route;
+	struct slice params[REQUEST_PARAMS_MAX]; /* in the order of the template */
+	struct slice allow;                      /* the methods of this path: "GET, HEAD, POST" */
+};
+
 struct router;
 
 struct router *router_new(void);
 void router_free(struct router *router);
 
 /*
- * Adds the routes of `role`, NULL: of the program, at start only. The strings must live as long as
- * the router; at most PATH_SEGMENTS_MAX segments.
+ * Adds the routes of `role`, or of the program itself if it is NULL. At start only. The strings
+ * must outlive the router, and a path may have at most PATH_SEGMENTS_MAX segments.
  */
 void router_add_all(
 	struct router *router, const char *role, const struct route *routes, size_t count);
 
-/* At start only. The same style may be added again. */
+/* Adds a style. At start only. Adding the same prefix again has no effect. */
 void router_add_style(struct router *router, const struct route_style *style);
 
-/* Tells the request's answer, where it is a refusal, in the style of its path. */
+/* Rewrites the request's answer in the style of its path, if it is a refusal. */
 void router_apply_style(const struct router *router, struct request *request);
 
 /*
- * OK: `*route` and `params`, in the order of the template. ROUTE_NOT_FOUND: no such path.
- * METHOD_NOT_ALLOWED: `*allow` lists the methods, in memory of `arena`.
+ * Finds the route for a method and path. Returns OK and sets `route` and `params`; or
+ * METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`; or ROUTE_NOT_FOUND if no route has
+ * this path. The other members are then undefined.
  */
 QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
-	struct slice method, const struct path *path, const struct route **route,
-	struct slice params[REQUEST_PARAMS_MAX], struct slice *allow);
+	struct slice method, const struct path *path, struct route_match *match);
 
-/* Whose a route of the router is, NULL: the program's. */
+/* Returns the role of a route of the router, or NULL if it belongs to the program itself. */
 const char *router_role(const struct route *route);
 
 size_t router_count(const struct router *router);
 const struct route *router_at(const struct router *router, size_t index);
 
-/* Counts an answer. `route` may be NULL (nothing matched). Any thread. */
+/* Counts an answer. `route` is NULL if none matched. Any thread. */
 void router_count_answer(
 	struct router *router, const struct route *route, int http_status, int64_t duration_ns);
 
-/* A metrics collector (context: the router). */
+/* A metrics collector (context: the router). Any thread. */
 void router_collect(void *router, struct buffer *page);
 
 #endif

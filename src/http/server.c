@@ -1,3 +1,14 @@
+/*
+ * Listening, accepting, and starting and ending the workers. A single acceptor on the first loop
+ * gives each socket to the worker with the fewest connections. With one listening socket per loop
+ * (SO_REUSEPORT) the kernel would choose by hash, and a loop could get many connections while
+ * others have few.
+ *
+ * Over --max-connections the worker that was chosen closes the connection that keeps it waiting
+ * longest; only if no connection waits for its client is the new one refused. A socket is counted
+ * in `connection_count` of its worker from the moment it is handed out, so that
+ * server_wait_idle() misses none.
+ */
 #include "http/server.h"
 
 #include <assert.h>
@@ -27,22 +38,22 @@ struct server {
 
 	int listen_fd;
 	char address[128];
-	uv_poll_t acceptor;    /* on the loop of the first worker, like the two below */
-	atomic_bool accepting; /* written on that loop */
-	bool acceptor_paused;  /* out of file descriptors */
+	uv_poll_t acceptor;    /* belongs to the loop of the first worker, like the next two */
+	atomic_bool accepting; /* any thread may read it */
+	bool acceptor_paused;  /* because file descriptors ran out */
 	struct tally refused_connections;
 };
 
 /* ---- messages to workers
  * ----------------------------------------------------------------------------- */
 
-/* A message to a worker's loop: a socket to serve, or an order. */
+/* A message to a worker's loop: a socket to serve, or a function to call. */
 struct worker_task {
 	struct loop_task task;
 	struct http_worker *worker;
-	void (*order)(struct http_worker *worker); /* NULL: serve fd */
+	void (*order)(struct http_worker *worker); /* NULL to serve `fd` */
 	int fd;
-	int turns; /* of the loop that the socket has waited for room */
+	int turns; /* how many turns of the loop the socket has waited for room */
 };
 
 static void admit(struct http_worker *worker, int fd, int turns);
@@ -79,7 +90,7 @@ static void post_socket(struct http_worker *worker, int fd, int turns)
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
-/* The sum of a counter that each worker has, `offset` bytes into it. */
+/* Adds up the tally at `offset` in each worker. */
 static int64_t sum_workers(const struct server *server, size_t offset)
 {
 	int64_t total = 0;
@@ -115,7 +126,7 @@ static struct http_worker *least_busy(struct server *server)
 	return best;
 }
 
-/* In plain text, which a client that speaks TLS could not read: for that one it only ends. */
+/* Writes in plain text, so it must not be called for clients that expect TLS. */
 static void write_refusal(int fd)
 {
 	static const char body[] =
@@ -142,8 +153,9 @@ static void refuse_connection(struct server *server, int fd)
 }
 
 /*
- * On the worker's loop, with the connection already counted. Where nobody gives way because all
- * have sent something, it waits for some turns of the loop, in which they are read and answered.
+ * On the worker's loop, with the connection already counted. If no connection can be closed because
+ * every client has sent something, the socket waits for some turns of the loop, in which those
+ * clients are read and answered.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -173,7 +185,7 @@ static void hand_out(struct server *server, int fd)
 		post_socket(worker, fd, 0);
 }
 
-/* Returns whether more may wait. */
+/* Returns true if more connections may be waiting in the kernel. */
 static bool accept_round(struct server *server)
 {
 	for (int i = 0; i < ACCEPT_ROUND_MAX; i++) {
@@ -184,7 +196,8 @@ static bool accept_round(struct server *server)
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-			log_line(LOG_WARN, "http", "cannot accept a connection: %s",
+			log_line(LOG_WARN, "http",
+				"cannot accept a connection: %s; retrying shortly",
 				strerror(errno));
 			uv_poll_stop(&server->acceptor);
 			server->acceptor_paused = true;
@@ -221,7 +234,7 @@ static void on_acceptor_closed(uv_handle_t *handle)
 	server->listen_fd = -1;
 }
 
-/* On the first loop. What the kernel has accepted for us is served before the socket closes. */
+/* On the first loop. Takes what the kernel has already accepted before it closes the socket. */
 static void stop_accepting(struct http_worker *worker)
 {
 	struct server *server = worker->server;
@@ -340,7 +353,7 @@ bool server_listen(struct server *server, const char *address, char *why, size_t
 	struct addrinfo *found = resolve(address, &failed);
 
 	if (!found) {
-		snprintf(why, size, "cannot listen on %s: %s (give host:port)", address,
+		snprintf(why, size, "cannot listen on %s: %s (use host:port)", address,
 			gai_strerror(failed));
 		return false;
 	}
@@ -349,8 +362,8 @@ bool server_listen(struct server *server, const char *address, char *why, size_t
 	freeaddrinfo(found);
 	if (server->listen_fd < 0) {
 		snprintf(why, size, "cannot listen on %s: %s%s", address, strerror(failed),
-			failed == EADDRINUSE ? " (another program has this port; choose one "
-					       "with --listen)"
+			failed == EADDRINUSE ? " (another program uses this port; choose another "
+					       "one with --listen)"
 					     : "");
 		return false;
 	}
@@ -416,7 +429,7 @@ static int64_t in_flight(const struct server *server)
 	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
-/* While it still accepts, connections may wait in the kernel that nobody has counted yet. */
+/* While the server still accepts, the kernel may hold connections that are not counted yet. */
 static bool is_idle(const struct server *server)
 {
 	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&
@@ -469,7 +482,8 @@ static void collect_ended(const struct server *server, struct buffer *page)
 	static const char name[] = "quipu_http_connections_ended_total";
 
 	metrics_family(page, name, "counter",
-		"Connections whose clients kept the server waiting longest, ended to make room.");
+		"Connections closed to make room because their clients kept the server waiting "
+		"longest.");
 	metrics_sample(page, name, "for=\"room\"",
 		sum_workers(server, offsetof(struct http_worker, ended_for_room)));
 	metrics_sample(page, name, "for=\"memory\"",
@@ -486,7 +500,7 @@ void server_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_http_connections", "gauge", "Open client connections.");
 	metrics_sample(page, "quipu_http_connections", "", (int64_t)connection_total(server));
 	metrics_family(page, "quipu_http_connections_refused_total", "counter",
-		"Connections over --max-connections while none waited for its client.");
+		"Connections refused over --max-connections because no open one could be closed.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		tally_read(&server->refused_connections));
 	collect_ended(server, page);

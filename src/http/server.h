@@ -1,6 +1,32 @@
 /*
- * The HTTP server: one listening socket, one worker loop per core, connections handed out to the
- * loop that has the fewest. Functions are for the main thread.
+ * The HTTP server: one listening socket, and one worker with its own loop per core. Each accepted
+ * socket goes to the worker with the fewest connections and stays there. All functions here are for
+ * the main thread, unless they say otherwise.
+ *
+ * This is how the files of http/ call each other. Everything in the box runs on the thread of one
+ * loop; only the arrows that leave it cross threads.
+ *
+ *   main thread     server_new(), server_listen(), server_start(), server_drain(), server_free()
+ *                          | loop_post()
+ *   +--- loop thread ------v--------------------------------------------------+
+ *   |  server         accepts, on the loop of the first worker                |
+ *   |    | connection_open(), on the loop of the worker that gets the socket  |
+ *   |  worker         its connections, whose turn it is, limits, the sweep    |
+ *   |    | connection_pump()                                                  |
+ *   |  connection     socket -> tls -> parser: bytes become a request         |
+ *   |    |            parser -> admission: may the request go on?             |
+ *   |    |            admission -> router, guard: its route, its caller       |
+ *   |    | route->handle()                                                    |
+ *   |  request        request_answer(), or request_submit() ----------------------> lane
+ *   |    |                                                                    |       |
+ *   |    | worker_mark_dirty() <---- command_list_deliver(), loop_post() --- committer, reader
+ *   |    v                                                                    |
+ *   |  connection_output    response renders the answer -> tls -> socket      |
+ *   |    ^ connection_write()                                                 |
+ *   |  stream         an answer that goes on; keeps only the newest value     |
+ *   |    ^ stream_offer_event()                                               |
+ *   |  hub            the streams of each key <--- loop_post(), hub_publish() --- any thread
+ *   +-------------------------------------------------------------------------+
  */
 #ifndef QUIPU_HTTP_SERVER_H
 #define QUIPU_HTTP_SERVER_H
@@ -11,66 +37,70 @@
 
 struct server_limits {
 	size_t connections_max;
-	size_t client_bytes_max; /* requests being read and answers not read, all connections */
+	size_t client_bytes_max; /* memory for requests and for answers that clients have not read,
+				  * over all connections */
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
 				  * from accepting a connection to the end of its TLS handshake */
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */
 	int64_t idle_timeout_ns; /* between requests, and for a client that does not read */
 	int64_t deadline_ns;     /* from the end of a request to its answer */
-	int64_t heartbeat_ns;    /* on a stream that has nothing else to say */
+	int64_t heartbeat_ns;    /* after which a quiet stream sends a comment */
 	int64_t stream_stall_ns; /* for a client of a stream that does not read */
 };
 
 struct server;
 
-/* `router` and `admission` outlive the server. Nothing is bound yet. */
+/* Creates the loops, but binds no address yet. `router` and `admission` must outlive the server. */
 struct server *server_new(size_t loops, const struct server_limits *limits, struct router *router,
 	const struct admission *admission);
 
 /*
- * Connections live by `clock`, which outlives the server, instead of the machine's clock. Any
- * thread reads it. Before server_start().
+ * Uses `clock`, which must outlive the server, for connections instead of the machine's clock.
+ * Every loop reads it. Call it before server_start().
  */
 void server_use_clock(struct server *server, const struct clock *clock);
 
 /*
- * Clients speak TLS, with the certificate of `tls`, which outlives the server. Before
- * server_start().
+ * Requires clients to speak TLS, with the certificate of `tls`, which must outlive the server. Call
+ * it before server_start().
  */
 struct tls_context;
 void server_use_tls(struct server *server, struct tls_context *tls);
 
 /*
- * Binds and listens on "host:port" or "[v6]:port". On failure writes a sentence for the user into
- * `why` and returns false.
+ * Binds and listens on "host:port" or "[v6]:port". May block on a name lookup. On failure writes a
+ * sentence for the user into `why` and returns false.
  */
 QP_MUST_CHECK bool server_listen(
 	struct server *server, const char *address, char *why, size_t size);
 
 enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
 
-/* From where `address` can be reached: this machine only, or others too. */
+/* Returns whether only this machine can reach `address`, or others too. May block on a name lookup.
+ */
 enum address_reach server_address_reach(const char *address);
 
-/* "127.0.0.1:8080", as bound. */
+/* Returns the address as bound, e.g. "127.0.0.1:8080". */
 const char *server_address(const struct server *server);
 
-/* Starts the loops; connections are accepted from here on. */
+/* Starts the loops, which accept connections from here on. */
 void server_start(struct server *server);
 
 /*
- * Stops accepting (what the kernel has accepted is still served) and lets connections finish.
- * Streams end at once.
+ * Stops accepting, lets connections finish and ends streams at once. Connections that the kernel
+ * has already accepted are still served. Does not wait.
  */
 void server_drain(struct server *server);
 
-/* Waits until every request is answered and every connection closed. false: not by `until_ns`. */
+/* Blocks until every request is answered and every connection is closed. Returns false if that has
+ * not happened by steady time `until_ns`. */
 bool server_wait_idle(struct server *server, int64_t until_ns);
 
-/* Closes what is left, ends the loops, frees everything. No command may be under way. */
+/* Closes the remaining connections, ends the loops and frees everything; blocks. No command may be
+ * under way. */
 void server_free(struct server *server);
 
-/* A metrics collector (context: the server). */
+/* A metrics collector (context: the server). Any thread. */
 void server_collect(void *server, struct buffer *page);
 
 #endif

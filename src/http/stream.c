@@ -1,3 +1,9 @@
+/*
+ * A stream lives first in its request and, once the head is written, in its connection; it is
+ * attached to exactly one of them. It holds at most one value that is not written. Bytes that the
+ * kernel has taken cannot be replaced any more, so the socket's send buffer is kept small: what
+ * waits should wait here, where a newer value can replace it.
+ */
 #include "http/stream.h"
 
 #include <assert.h>
@@ -13,25 +19,22 @@
 #define INPUT_MAX (64 * 1024)
 #define HEARTBEAT ": keep-alive\n\n"
 
-/*
- * What the kernel has taken cannot be replaced any more. It would take megabytes for a client that
- * does not read, each older than the value that waits here.
- */
+/* By default the kernel would buffer megabytes of old values for a client that does not read. */
 #define SEND_BUFFER_SIZE (8 * 1024)
 
-/* When a server ends, its clients come back over this time and not all at once. */
+/* When a server ends, its clients reconnect spread over this time instead of all at once. */
 #define RETRY_LEAST_MS 1000
 #define RETRY_SPREAD_MS 2000
 
 struct stream {
 	struct stream_owner owner;
 	struct http_worker *worker;
-	struct request *request;       /* while its head is not written, else NULL */
+	struct request *request;       /* until its head is written, then NULL */
 	struct connection *connection; /* from then on */
-	struct stream_event *waiting;  /* the newest value, if it is not written */
-	int64_t last_id;               /* of what was offered or is known to the client, or -1 */
-	struct caller caller;          /* without the name */
-	size_t input_bytes;            /* thrown away */
+	struct stream_event *waiting;  /* the newest value, unless it was written */
+	int64_t last_id;               /* the highest offered, or known to the client, or -1 */
+	struct caller caller;          /* without its name, which is in the request's arena */
+	size_t input_bytes;            /* received and thrown away */
 	bool is_ending;
 };
 
@@ -112,7 +115,7 @@ static void set_up_socket(struct stream *stream)
 	int fd;
 
 	uv_send_buffer_size(tcp, &size);
-	/* Else a client that was unplugged stays for a quarter of an hour of retransmissions. */
+	/* Otherwise the kernel retransmits to an unplugged client for a quarter of an hour. */
 	if (uv_fileno(tcp, &fd) == 0)
 		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
 }
@@ -172,8 +175,7 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data)
 
 static bool is_over(const struct stream *stream)
 {
-	/* A client that has said all it has to say is gone: it cannot be told from one that waits.
-	 */
+	/* A client that has shut down its side cannot be told from one that is gone. */
 	return stream->is_ending || stream->worker->draining || stream->connection->input_ended;
 }
 
@@ -203,7 +205,7 @@ void stream_read(struct stream *stream, size_t len)
 		connection_close(stream->connection);
 }
 
-/* Whether the caller might be refused now: the token has ended, or keys have changed. */
+/* Whether the caller might be refused now: the token has expired, or the keys have changed. */
 static bool has_lost_caller(const struct stream *stream)
 {
 	const struct caller *caller = &stream->caller;
@@ -233,7 +235,7 @@ void stream_check(struct stream *stream, int64_t now_ns)
 
 /* ---- ending ------------------------------------------------------------------------------ */
 
-static void tell_owner(struct stream *stream)
+static void call_owner(struct stream *stream)
 {
 	struct stream_owner owner = stream->owner;
 
@@ -248,7 +250,7 @@ void stream_close(struct stream *stream)
 	stream->is_ending = true;
 	stream_event_drop(stream->waiting);
 	stream->waiting = NULL;
-	tell_owner(stream);
+	call_owner(stream);
 	if (stream->connection)
 		worker_mark_dirty(stream->worker, stream->connection);
 }
@@ -261,7 +263,7 @@ void stream_end(struct stream *stream)
 	if (stream->connection)
 		stream->connection->stream = NULL;
 	tally_add(&stream->worker->stream_count, -1);
-	tell_owner(stream);
+	call_owner(stream);
 	stream_event_drop(stream->waiting);
 	free(stream);
 }

@@ -1,6 +1,6 @@
 /*
- * One value of an event stream, as the bytes that are sent: written once, then shared by every
- * stream that gets it, on whichever loop. It never changes, and whoever drops it last frees it.
+ * One value of an event stream, in the bytes that are sent: rendered once, then shared by all
+ * streams that send it, on all loops. An event never changes; dropping the last reference frees it.
  */
 #ifndef QUIPU_HTTP_STREAM_EVENT_H
 #define QUIPU_HTTP_STREAM_EVENT_H
@@ -18,15 +18,15 @@ struct stream_event {
 };
 
 /*
- * "id: 7", then "data: " before each line of `data`, then a blank line. Held once, by the caller.
- * `id` is not negative. Any thread.
+ * Renders "id: 7", then "data: " before each line of `data`, then a blank line. `id` must not be
+ * negative. The caller owns the only reference. Any thread.
  */
 struct stream_event *stream_event_new(int64_t id, struct slice data);
 
-/* Holds it once more. Any thread. */
+/* Adds a reference and returns the event. Any thread. */
 struct stream_event *stream_event_hold(struct stream_event *event);
 
-/* Any thread; NULL is none. */
+/* Drops a reference. `event` may be NULL. Any thread. */
 void stream_event_drop(struct stream_event *event);
 
 #endif

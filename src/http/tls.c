@@ -1,3 +1,14 @@
+/*
+ * OpenSSL's own memory BIOs keep a buffer of the size of the largest record for as long as they
+ * live. So a session has a BIO of its own ("pipe"), which reads straight from the caller's bytes
+ * and whose output is taken away after each call: an idle session has no buffer at all.
+ *
+ * A reload creates a new SSL_CTX and swaps it under a lock. OpenSSL counts references, so sessions
+ * keep the one that they started with.
+ *
+ * OpenSSL's errors are a queue per thread, which tokens.c uses on the same threads: it is cleared
+ * before each call that may fail.
+ */
 #include "http/tls.h"
 
 #include <assert.h>
@@ -15,8 +26,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 
-/* What TLS 1.2 may use: keys that are forgotten after use, and ciphers that authenticate. TLS 1.3
- * has no others. */
+/* For TLS 1.2: only ciphers with forward secrecy and authenticated encryption. TLS 1.3 has no
+ * others. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 enum handshake { SHAKE_OK, SHAKE_FAILED, SHAKE_PLAIN, SHAKE_TIMEOUT, SHAKE_GONE, SHAKES };
@@ -27,9 +38,9 @@ static const char *const handshake_names[SHAKES] = {
 struct tls_context {
 	const char *certificate_file;
 	const char *key_file;
-	BIO_METHOD *pipe;     /* how OpenSSL reaches a session's input and output */
-	pthread_mutex_t lock; /* of the two below */
-	SSL_CTX *current;     /* OpenSSL counts who uses it: this, and each session made of it */
+	BIO_METHOD *pipe;     /* by which OpenSSL reaches a session's input and output */
+	pthread_mutex_t lock; /* guards the next two */
+	SSL_CTX *current;     /* one reference here, and one in each session */
 	int64_t expires_s;
 	struct tally handshakes[SHAKES];
 };
@@ -38,7 +49,7 @@ struct tls_session {
 	struct tls_context *context;
 	SSL *ssl;
 	enum tls_state state;
-	struct slice input; /* not read yet; only while tls_session_read() runs */
+	struct slice input; /* not decrypted yet; empty unless tls_session_read() runs */
 	char *output;       /* not taken yet, or NULL */
 	size_t output_len;
 	size_t output_size;
@@ -46,7 +57,7 @@ struct tls_session {
 
 /* ---- the certificate --------------------------------------------------------------------- */
 
-/* What OpenSSL has to say about the failure that was just noticed. */
+/* Returns OpenSSL's text for the last failure of this thread. */
 static const char *last_error(void)
 {
 	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
@@ -75,7 +86,7 @@ static bool use_certificate(SSL_CTX *ctx, const char *file, char *why)
 	return false;
 }
 
-/* OpenSSL would ask at the terminal. */
+/* Otherwise OpenSSL would prompt for the passphrase on the terminal. */
 static int refuse_to_ask(char *password, int size, int writing, void *was_asked)
 {
 	(void)password;
@@ -94,8 +105,8 @@ static EVP_PKEY *read_key(const char *file, char *why)
 	BIO_free(in);
 	if (!key && was_asked)
 		snprintf(why, TLS_WHY_SIZE,
-			"the private key %s is encrypted, and there is nobody to ask for its "
-			"passphrase; give it without one, readable by the service alone",
+			"the private key %s is encrypted, and the server cannot ask for a "
+			"passphrase; store it without one, readable by the service only",
 			file);
 	else if (!key)
 		snprintf(why, TLS_WHY_SIZE,
@@ -123,7 +134,7 @@ static bool use_key(SSL_CTX *ctx, const struct tls_context *context, char *why)
 	return fits;
 }
 
-/* INT64_MAX: it never ends. */
+/* Returns INT64_MAX for a certificate without a readable end. */
 static int64_t end_of_certificate(const X509 *certificate)
 {
 	struct tm end;
@@ -133,7 +144,7 @@ static int64_t end_of_certificate(const X509 *certificate)
 	return timegm(&end);
 }
 
-/* Of the certificate and its authorities, the first that ends. */
+/* Returns when the first certificate of the chain expires. */
 static int64_t end_of_chain(SSL_CTX *ctx)
 {
 	int64_t first_s = end_of_certificate(SSL_CTX_get0_certificate(ctx));
@@ -151,7 +162,7 @@ static int64_t end_of_chain(SSL_CTX *ctx)
 
 /* ---- the context ------------------------------------------------------------------------- */
 
-/* The client must not offer other protocols only: it would speak one that we do not. */
+/* Fails the handshake if the client offers protocols and HTTP/1.1 is not among them. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
 	const unsigned char *offered, unsigned offered_len, void *context)
 {
@@ -172,14 +183,14 @@ static bool set_up(SSL_CTX *ctx)
 	SSL_CTX_set_options(ctx,
 		SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
 	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
-	/* Clients that come back bring a ticket, so that nothing is kept for them here. */
+	/* Clients resume with a ticket, so the server need not keep their sessions. */
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
 	return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 &&
 	       SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1;
 }
 
-/* NULL: `why`. */
+/* Returns NULL and the reason in `why` on failure. */
 static SSL_CTX *read_files(const struct tls_context *context, char *why)
 {
 	SSL_CTX *ctx;
@@ -313,7 +324,7 @@ void tls_collect(void *thing, struct buffer *page)
 			tally_read(&context->handshakes[i]));
 	}
 	metrics_family(page, "quipu_tls_certificate_expires_seconds", "gauge",
-		"When the certificate in use ends, as seconds since 1970.");
+		"When the certificate in use expires, in seconds since 1970.");
 	metrics_sample(
 		page, "quipu_tls_certificate_expires_seconds", "", tls_context_expires_s(context));
 }
@@ -377,7 +388,7 @@ enum tls_state tls_session_state(const struct tls_session *session)
 	return session->state;
 }
 
-/* No record of TLS begins with a letter, and every request of HTTP does. */
+/* A TLS record never begins with a letter, and an HTTP request always does. */
 static bool looks_like_http(struct slice bytes)
 {
 	return bytes.data[0] >= 'A' && bytes.data[0] <= 'Z';
@@ -389,7 +400,7 @@ static void begin_handshake(struct tls_session *session, struct slice bytes)
 		session->state = TLS_HELLO;
 		return;
 	}
-	log_line(LOG_DEBUG, "tls", "a client speaks HTTP without TLS");
+	log_line(LOG_DEBUG, "tls", "a client sent HTTP without TLS");
 	end_handshake(session, TLS_PLAIN, SHAKE_PLAIN);
 }
 
@@ -410,7 +421,7 @@ static void note_failure(struct tls_session *session)
 		session->state = TLS_BROKEN;
 }
 
-/* SSL_read() has given nothing. */
+/* Finds out why SSL_read_ex() returned no data. */
 static void note_pause(struct tls_session *session, int result)
 {
 	switch (SSL_get_error(session->ssl, result)) {

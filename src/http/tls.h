@@ -1,20 +1,16 @@
 /*
- * TLS for the listener: the only place that sees OpenSSL's protocol. A context is the certificate
- * and the key, a session is one connection. A session does no input or output by itself: bytes of
- * the socket go in and plain text comes out, answers go in and bytes for the socket come out, so
- * that connection.c stays the one place that reads and writes.
+ * TLS for the listener. No other file uses OpenSSL's SSL. A context is the certificate and the key;
+ * a session is one connection. A session does no I/O by itself: bytes from the socket go in and
+ * plain text comes out, answers go in and bytes for the socket come out. So only the connection
+ * reads and writes the socket.
  *
  *   state   event                          next
- *   new     bytes that look like HTTP      plain    the client speaks without TLS
+ *   new     bytes that look like HTTP      plain    the client does not use TLS
  *   new     other bytes                    hello
- *   hello   handshake done                 open     plain text in both directions from here on
- *   hello   it cannot succeed              broken   an alert is among the output
- *   open    the client says it has ended   ended    answers can still be written
- *   open    a record that is not right     broken
- *
- * OpenSSL's own memory BIOs keep the size of the largest record for as long as they live. So a
- * session has a BIO of its own, which reads from where the caller's bytes lie, and whose output is
- * taken away after each call; an idle session has no buffer at all.
+ *   hello   the handshake is done          open     plain text can go in both directions
+ *   hello   the handshake fails            broken   the output ends with an alert
+ *   open    close_notify from the client   ended    answers can still be written
+ *   open    an invalid record              broken
  */
 #ifndef QUIPU_HTTP_TLS_H
 #define QUIPU_HTTP_TLS_H
@@ -29,22 +25,23 @@ struct tls_context;
 
 /*
  * Reads the certificate (PEM, followed by those of its authorities) and its private key (PEM, not
- * encrypted). The names of the files outlive it. NULL: `why` (TLS_WHY_SIZE). Main thread, as the
- * next three.
+ * encrypted); blocks. The file names must outlive the context. On failure returns NULL and writes
+ * the reason to `why` (TLS_WHY_SIZE bytes). Main thread, like the next three.
  */
 QP_MUST_CHECK struct tls_context *tls_context_new(
 	const char *certificate_file, const char *key_file, char *why);
 
-/* When all sessions are free. */
+/* Call it when all sessions are freed. */
 void tls_context_free(struct tls_context *context);
 
 /*
- * Reads the files again. Sessions made from now on have the new certificate; those that are there
- * go on with theirs. false: `why` (TLS_WHY_SIZE), and what was read before stays.
+ * Reads the files again; blocks. New sessions use the new certificate, existing ones keep theirs.
+ * On failure returns false, writes the reason to `why` (TLS_WHY_SIZE bytes) and keeps the old
+ * certificate.
  */
 QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 
-/* When the certificate, or the first of its authorities', ends, in seconds since 1970. */
+/* Returns when the first certificate of the chain expires, in seconds since 1970. */
 int64_t tls_context_expires_s(struct tls_context *context);
 
 /* A metrics collector (context: the tls_context). Any thread. */
@@ -54,34 +51,35 @@ enum tls_state { TLS_NEW, TLS_HELLO, TLS_OPEN, TLS_ENDED, TLS_BROKEN, TLS_PLAIN 
 
 struct tls_session;
 
-/* A session belongs to one thread at a time; several may use one context. NULL: no memory. */
+/* Any thread; a session belongs to one thread at a time. Returns NULL if OpenSSL has no memory. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 
-/* A handshake that is still under way is counted as given up by the client. */
+/* Counts a handshake that is not done as abandoned by the client. */
 void tls_session_free(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
 
-/* What one call can give more than it is given: the rest of a record that began before. */
+/* How much longer the plain text of one call can be than its input: the rest of a record whose
+ * beginning came with earlier calls. */
 #define TLS_RECORD_MAX (16 * 1024)
 
 /*
- * Takes all of `bytes`, which came from the socket, and writes what they say into `plain`, which
- * has room for bytes.len + TLS_RECORD_MAX. Returns the length of that, and may change the state.
- * There may be output afterwards.
+ * Decrypts all of `bytes`, which came from the socket, into `plain`, which has room for bytes.len +
+ * TLS_RECORD_MAX. Returns the length of the plain text, and may change the state. Afterwards there
+ * may be output to send.
  */
 size_t tls_session_read(struct tls_session *session, struct slice bytes, char *plain);
 
-/* Encrypts `plain` into the output. false: the session is broken. */
+/* Encrypts `plain` into the output. Returns false if the session is broken. */
 QP_MUST_CHECK bool tls_session_write(struct tls_session *session, struct slice plain);
 
-/* Says that we write no more (close_notify), if it can be said and was not yet. */
+/* Adds close_notify to the output, once, if the session is open or ended. */
 void tls_session_end(struct tls_session *session);
 
-/* The handshake took too long: it is broken. */
+/* Gives up a handshake that took too long: the session is broken. */
 void tls_session_time_out(struct tls_session *session);
 
-/* Bytes for the socket, which the caller frees. NULL: there are none. */
+/* Returns the bytes for the socket, which the caller frees, or NULL if there are none. */
 char *tls_session_take_output(struct tls_session *session, size_t *len);
 
 #endif

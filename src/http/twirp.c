@@ -1,3 +1,9 @@
+/*
+ * Routes and errors of Twirp. Refusals come from everywhere (parser, admission, lanes, committer,
+ * services), so they are created as problems and translated here only when the answer is written,
+ * by a style of the router. A refusal that a service remembers under an Idempotency-Key is stored
+ * byte for byte and must be in its final form at once: that is twirp_problem().
+ */
 #include "http/twirp.h"
 
 #include <assert.h>
@@ -82,7 +88,7 @@ static struct answer render(struct arena *arena, const struct problem *problem)
 	return answer_json(code.http, buffer_slice(&body));
 }
 
-/* Of the headers Retry-After still fits, and WWW-Authenticate, which HTTP asks for. */
+/* Keeps two of the refusal's headers: Retry-After, and WWW-Authenticate, which HTTP requires. */
 static struct answer tell(struct arena *arena, const struct answer *refusal)
 {
 	struct answer answer = render(arena, refusal->problem);
@@ -120,7 +126,7 @@ struct answer twirp_answer(
 	};
 }
 
-/* As everywhere, a body without a type is taken for JSON. */
+/* A body without a Content-Type counts as JSON, as in all services. */
 static bool find_encoding(const struct request *request, enum proto_encoding *encoding)
 {
 	struct slice type = request_header(request, "Content-Type");
@@ -156,7 +162,7 @@ struct twirp_route {
 	void *context;
 };
 
-/* A message can be much larger in memory than on the wire, so it does not stay with the request. */
+/* A message can be much larger in memory than on the wire, so it is freed before the request. */
 static void read_and_handle(const struct twirp_route *route, struct twirp_call *call)
 {
 	struct arena *arena = &call->request->arena;

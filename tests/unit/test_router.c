@@ -6,9 +6,7 @@
 struct fixture {
 	struct arena arena;
 	struct router *router;
-	const struct route *route;
-	struct slice params[REQUEST_PARAMS_MAX];
-	struct slice allow;
+	struct route_match match;
 };
 
 static const struct route table[] = {
@@ -49,9 +47,9 @@ static enum status find(struct fixture *fixture, const char *method, const char 
 	const char *why;
 
 	assert_int_equal(path_parse(&fixture->arena, slice_of(target), &path, &why), STATUS_OK);
-	fixture->route = NULL;
-	return router_find(fixture->router, &fixture->arena, slice_of(method), &path,
-		&fixture->route, fixture->params, &fixture->allow);
+	fixture->match = (struct route_match){0};
+	return router_find(
+		fixture->router, &fixture->arena, slice_of(method), &path, &fixture->match);
 }
 
 static void a_route_is_found_by_method_and_path(void **state)
@@ -76,7 +74,7 @@ static void a_route_is_found_by_method_and_path(void **state)
 		struct fixture *fixture = *state;
 
 		assert_int_equal(find(fixture, cases[i].method, cases[i].target), STATUS_OK);
-		assert_ptr_equal(fixture->route, router_at(fixture->router, cases[i].index));
+		assert_ptr_equal(fixture->match.route, router_at(fixture->router, cases[i].index));
 	}
 }
 
@@ -85,10 +83,10 @@ static void parameters_come_decoded_in_the_order_of_the_template(void **state)
 	struct fixture *fixture = *state;
 
 	assert_int_equal(find(fixture, "POST", "/things/a%20b/parts/%7Bx%7D"), STATUS_OK);
-	assert_slice(fixture->params[0], "a b");
-	assert_slice(fixture->params[1], "{x}");
+	assert_slice(fixture->match.params[0], "a b");
+	assert_slice(fixture->match.params[1], "{x}");
 	assert_int_equal(find(fixture, "GET", "/things/"), STATUS_OK);
-	assert_slice(fixture->params[0], "");
+	assert_slice(fixture->match.params[0], "");
 }
 
 static void get_answers_head_and_nothing_else_does(void **state)
@@ -96,7 +94,7 @@ static void get_answers_head_and_nothing_else_does(void **state)
 	struct fixture *fixture = *state;
 
 	assert_int_equal(find(fixture, "HEAD", "/things/a"), STATUS_OK);
-	assert_string_equal(fixture->route->method, "GET");
+	assert_string_equal(fixture->match.route->method, "GET");
 	assert_int_equal(find(fixture, "HEAD", "/only"), STATUS_METHOD_NOT_ALLOWED);
 }
 
@@ -105,13 +103,13 @@ static void a_known_path_with_another_method_says_which_are_allowed(void **state
 	struct fixture *fixture = *state;
 
 	assert_int_equal(find(fixture, "PUT", "/things"), STATUS_METHOD_NOT_ALLOWED);
-	assert_slice(fixture->allow, "GET, HEAD, POST");
+	assert_slice(fixture->match.allow, "GET, HEAD, POST");
 	assert_int_equal(find(fixture, "POST", "/things/a"), STATUS_METHOD_NOT_ALLOWED);
-	assert_slice(fixture->allow, "GET, HEAD, DELETE");
+	assert_slice(fixture->match.allow, "GET, HEAD, DELETE");
 	assert_int_equal(find(fixture, "GET", "/only"), STATUS_METHOD_NOT_ALLOWED);
-	assert_slice(fixture->allow, "POST");
+	assert_slice(fixture->match.allow, "POST");
 	assert_int_equal(find(fixture, "post", "/only"), STATUS_METHOD_NOT_ALLOWED);
-	assert_null(fixture->route);
+	assert_null(fixture->match.route);
 }
 
 static void an_unknown_path_is_not_found_whatever_the_method(void **state)

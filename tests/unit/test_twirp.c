@@ -81,7 +81,7 @@ static const struct answer *ask(
 	struct request *request = &fixture->request;
 	struct arena arena = request->arena;
 	const char *why;
-	struct slice allow;
+	struct route_match match;
 	enum status status;
 
 	arena_reset(&arena);
@@ -97,12 +97,14 @@ static const struct answer *ask(
 	}
 	assert_int_equal(
 		path_parse(&request->arena, request->target, &request->path, &why), STATUS_OK);
-	status = router_find(fixture->router, &request->arena, request->method, &request->path,
-		&request->route, request->params, &allow);
-	if (status == STATUS_OK)
+	status = router_find(
+		fixture->router, &request->arena, request->method, &request->path, &match);
+	if (status == STATUS_OK) {
+		request->route = match.route;
 		request->route->handle(request->route->context, request);
-	else
+	} else {
 		request->answer = answer_problem(&request->arena, status, "nothing there");
+	}
 	router_apply_style(fixture->router, request);
 	return &request->answer;
 }

@@ -67,8 +67,8 @@ static void a_key_of_the_wrong_kind_is_refused(void **state)
 
 		refuse_key(algorithm, pem_of(token_makers[i].key, true), "public key");
 		refuse_key(algorithm, encrypted_pem_of(token_makers[i].key), "public key");
-		refuse_key(algorithm, slice_of(MAKER_SECRET), "as PEM");
-		refuse_key(algorithm, slice_of(""), "as PEM");
+		refuse_key(algorithm, slice_of(MAKER_SECRET), "in PEM");
+		refuse_key(algorithm, slice_of(""), "in PEM");
 		refuse_key("HS256", pem_of(token_makers[i].key, false), "PEM");
 		refuse_key("HS256", pem_of(token_makers[i].key, true), "PEM");
 	}
