@@ -1,5 +1,7 @@
 /*
- * The program's commands. What a server is made of is in app/.
+ * The commands of the program. There are two kinds: those that assemble a server from the settings
+ * (app/), and those that need only the settings and their own operands, most of them clients of a
+ * running server (cli/).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +17,10 @@
 #include "cli/dead_letter_command.h"
 #include "cli/health_command.h"
 #include "cli/manual.h"
+#include "cli/report.h"
 #include "cli/verify_command.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
-
-static int fail(int code, const char *why)
-{
-	fprintf(stderr, "quipu: %s\n", why);
-	return code;
-}
 
 static void configure_log(const struct settings *settings)
 {
@@ -36,8 +33,8 @@ static void configure_log(const struct settings *settings)
 		log_configure(level, json ? LOG_JSON : LOG_TEXT);
 }
 
-/* Passwords, keys and data are in the memory of this process: neither a core dump nor another
- * process of the same user may have it. */
+/* The memory of this process contains passwords, keys and data: keeps it out of core dumps, and
+ * from other processes of the same user. */
 static void hide_memory(void)
 {
 	const struct rlimit none = {0, 0};
@@ -65,7 +62,8 @@ static bool stores_are_up(const struct app *app)
 	return true;
 }
 
-/* Brings the schema up to date and ends. Waits for a server that is not there yet. */
+/* Opening the stores brings their schema up to date. Waits up to --deadline for a database that is
+ * not reachable yet. */
 static int run_migrate(struct app *app)
 {
 	char why[OPTIONS_WHY_SIZE];
@@ -73,47 +71,18 @@ static int run_migrate(struct app *app)
 
 	configure_log(&app->settings);
 	if (!app_open_stores(app, why))
-		return fail(EXIT_FAILURE, why);
+		return report_failure(EXIT_FAILURE, "%s", why);
 	while (!stores_are_up(app)) {
 		struct timespec pause = {.tv_nsec = UP_POLL_NS};
 
 		if (clock_steady_ns(&clock_system) > until_ns)
-			return fail(EXIT_FAILURE, "a store cannot be reached or migrated; the "
-						  "log above says why");
+			return report_failure(EXIT_FAILURE,
+				"a store cannot be reached or migrated; the log above says why");
 		nanosleep(&pause, NULL);
 	}
 	app_close(app);
 	puts("the schema is up to date");
 	return EXIT_SUCCESS;
-}
-
-/* Of the command that runs. */
-static struct operands operands;
-
-static int run_dlq(struct app *app)
-{
-	return dlq_run(&app->settings, &operands);
-}
-
-static int run_outbox(struct app *app)
-{
-	return outbox_run(&app->settings, &operands);
-}
-
-static int run_verify(struct app *app)
-{
-	return verify_run(&app->settings, &operands);
-}
-
-static int run_keys(struct app *app)
-{
-	(void)app;
-	return keys_run(&operands);
-}
-
-static int run_health(struct app *app)
-{
-	return health_run(&app->settings);
 }
 
 static int run_routes(struct app *app)
@@ -129,63 +98,69 @@ static int run_routes(struct app *app)
 	return EXIT_SUCCESS;
 }
 
-static int run_version(struct app *app)
+static int run_version(const struct settings *settings, const struct operands *operands)
 {
-	(void)app;
+	(void)settings;
+	(void)operands;
 	puts("quipu " QUIPU_VERSION);
 	return EXIT_SUCCESS;
 }
 
-static int run_help(struct app *app)
-{
-	(void)app;
-	return manual_run(&operands);
-}
-
 static const char *const no_flags[] = {NULL};
 
-static const struct {
+struct command_entry {
 	const char *name;
-	int (*run)(struct app *app);
-	bool opens; /* makes a server of the settings, so that they have to go together */
-	const char *const *flags; /* of its own, if it takes operands; NULL: it takes none */
-} commands[] = {
-	{"serve", run_serve, true, NULL},
-	{"migrate", run_migrate, true, NULL},
-	{"health", run_health, false, NULL},
-	{"dlq", run_dlq, false, dlq_flags},
-	{"outbox", run_outbox, false, outbox_flags},
-	{"verify", run_verify, false, verify_flags},
-	{"keys", run_keys, false, keys_flags},
-	{"routes", run_routes, true, NULL},
-	{"version", run_version, false, NULL},
-	{"help", run_help, false, no_flags},
+	/* One of these two. The first requires settings that fit together. */
+	int (*run_app)(struct app *app);
+	int (*run)(const struct settings *settings, const struct operands *operands);
+	const char *const *flags; /* the command's own; NULL if it takes options only */
 };
+
+static const struct command_entry commands[] = {
+	{"serve", run_serve, NULL, NULL},
+	{"migrate", run_migrate, NULL, NULL},
+	{"routes", run_routes, NULL, NULL},
+	{"health", NULL, health_run, NULL},
+	{"dlq", NULL, dlq_run, dlq_flags},
+	{"outbox", NULL, outbox_run, outbox_flags},
+	{"verify", NULL, verify_run, verify_flags},
+	{"keys", NULL, keys_run, keys_flags},
+	{"version", NULL, run_version, NULL},
+	{"help", NULL, manual_run, no_flags},
+};
+
+static const struct command_entry *find_command(const char *name)
+{
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(name, commands[i].name) == 0)
+			return &commands[i];
+	}
+	return NULL;
+}
 
 int main(int argc, char **argv)
 {
 	static struct app app = {.data_lock = -1};
 	const char *name = argc > 1 ? argv[1] : "help";
+	const struct command_entry *command = find_command(name);
+	struct operands operands = {0};
 	char why[OPTIONS_WHY_SIZE];
 
-	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-		name = "help";
-	if (strcmp(name, "--version") == 0)
-		name = "version";
+	if (!command)
+		return report_failure(
+			EXIT_USAGE, "there is no command \"%s\"; see quipu help", name);
 	arena_init(&app.arena, 64 * 1024);
+	operands.flags = command->flags;
 	operands.words = arena_array(&app.arena, const char *, (size_t)argc);
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(name, commands[i].name) != 0)
-			continue;
-		operands.flags = commands[i].flags;
-		if (!options_read(&app.settings, operands.flags ? &operands : NULL,
-			    argc > 1 ? argc - 2 : 0, argv + 2, why) ||
-			(commands[i].opens && !app_check(&app, why)))
-			return fail(EXIT_USAGE, why);
-		if (!app.settings.core_dumps)
-			hide_memory();
-		return commands[i].run(&app);
-	}
-	snprintf(why, sizeof(why), "there is no command \"%s\"; see quipu help", name);
-	return fail(EXIT_USAGE, why);
+	if (!options_read(&app.settings, command->flags ? &operands : NULL, argc > 1 ? argc - 2 : 0,
+		    argv + 2, why) ||
+		(command->run_app && !app_check(&app, why)))
+		return report_failure(EXIT_USAGE, "%s", why);
+	if (!app.settings.core_dumps)
+		hide_memory();
+	return command->run_app ? command->run_app(&app) : command->run(&app.settings, &operands);
 }

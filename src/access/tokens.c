@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -210,26 +211,10 @@ bool token_algorithm_is_known(const char *name)
 	return find_algorithm(name) != NULL;
 }
 
-/* Reads up to KEY_FILE_MAX bytes. Returns their number, or -1 and errno on failure. */
-static ssize_t read_file(const char *path, char *bytes)
-{
-	FILE *in = fopen(path, "re");
-	size_t len;
-	bool failed;
-
-	if (!in)
-		return -1;
-	setvbuf(in, NULL, _IONBF, 0); /* a buffer would keep a copy of the secret */
-	len = fread(bytes, 1, KEY_FILE_MAX, in);
-	failed = ferror(in) != 0;
-	fclose(in);
-	return failed ? -1 : (ssize_t)len;
-}
-
 static bool read_key(struct token_checker *checker, const char *path, char *why)
 {
 	char *bytes = qp_malloc(KEY_FILE_MAX);
-	ssize_t len = read_file(path, bytes);
+	ssize_t len = file_read_start(path, bytes, KEY_FILE_MAX);
 	bool good = false;
 
 	if (len < 0)

@@ -1,3 +1,9 @@
+/*
+ * One libcurl handle per client, used for one request after the other. The server is not trusted:
+ * answers are bounded, must be JSON objects, and links to a next page are followed only to a path
+ * on the same server. Passwords and keys never appear in messages: `shown` is the address without
+ * them.
+ */
 #include "cli/client.h"
 
 #include <assert.h>
@@ -8,6 +14,7 @@
 #include <strings.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 #include "base/uuid.h"
 
 #define TOTAL_S 10
@@ -20,17 +27,18 @@ struct client {
 	CURL *easy;
 	char *origin;               /* http://user:password@host:port */
 	char *shown;                /* http://host:port */
-	struct curl_slist *headers; /* of every request: the key, NULL: there is none */
+	struct curl_slist *headers; /* with the key, for every request; NULL without a key */
 	const char *ca_file;
-	char detail[CURL_ERROR_SIZE]; /* of the last failure */
+	char detail[CURL_ERROR_SIZE]; /* libcurl's text for the last failure */
 
-	struct arena arena; /* of the answer under way */
+	struct arena arena; /* for the current answer */
 	struct buffer body;
 };
 
 /* ---- finding the server ------------------------------------------------------------------ */
 
-/* host or [host], whichever a URL needs; an address that means all is reached by loopback. */
+/* Writes a host as a URL requires it, in brackets for IPv6. Replaces an address that stands for all
+ * interfaces by loopback. */
 static void write_host(struct slice host, char *out, size_t size)
 {
 	if (slice_starts_with(host, "[") && host.len > 1)
@@ -60,8 +68,8 @@ static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_
 	}
 	if (strcmp(colon, ":0") == 0) {
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the port of --listen is a different one at every "
-			"start; name the server with --server");
+			"--listen has port 0, which is a different port at every start; name the "
+			"server with --server");
 		return false;
 	}
 	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
@@ -72,7 +80,8 @@ static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_
 
 /* ---- finding the key --------------------------------------------------------------------- */
 
-/* Text of the characters that a header and a key may have, and white space behind them. */
+/* Copies a key, without the white space after it. Returns false for characters that a header or key
+ * must not have. */
 static bool take_key(struct slice text, char key[KEY_MAX])
 {
 	while (text.len > 0 && memchr(" \t\r\n", text.data[text.len - 1], 4))
@@ -88,22 +97,8 @@ static bool take_key(struct slice text, char key[KEY_MAX])
 	return true;
 }
 
-/* -1: it cannot be read. */
-static ssize_t read_start(const char *path, char *bytes, size_t size)
-{
-	FILE *in = fopen(path, "re");
-	size_t len;
-	bool failed;
-
-	if (!in)
-		return -1;
-	len = fread(bytes, 1, size, in);
-	failed = ferror(in) != 0;
-	fclose(in);
-	return failed ? -1 : (ssize_t)len;
-}
-
-/* "" where no key is given. false: `why`, which never has the key in it. */
+/* Sets `key` to "" if none is configured. Returns false and the reason, without the key, in `why`
+ * if it cannot be used. */
 static bool find_key(const char *file, char key[KEY_MAX], char *why)
 {
 	const char *variable = getenv(KEY_VARIABLE);
@@ -112,7 +107,7 @@ static bool find_key(const char *file, char key[KEY_MAX], char *why)
 
 	key[0] = '\0';
 	if (*file) {
-		ssize_t len = read_start(file, bytes, sizeof(bytes));
+		ssize_t len = file_read_start(file, bytes, sizeof(bytes));
 
 		if (len < 0) {
 			snprintf(why, CLIENT_WHY_SIZE, "--api-key-file %s cannot be read: %s", file,
@@ -126,7 +121,7 @@ static bool find_key(const char *file, char key[KEY_MAX], char *why)
 	if (take_key(text, key))
 		return true;
 	snprintf(why, CLIENT_WHY_SIZE,
-		"there is no API key in %s: it is one word, as quipu keys new shows it",
+		"there is no API key in %s; it must be a single word, as quipu keys new prints it",
 		*file ? file : KEY_VARIABLE);
 	return false;
 }
@@ -142,7 +137,7 @@ static bool has_part(CURLU *url, CURLUPart part, const char *usual)
 	return has;
 }
 
-/* Reads `server` into `url`. What is wrong with it, NULL: nothing. */
+/* Parses `server` into `url`. Returns what is wrong with it, or NULL if it is valid. */
 static const char *read_url(CURLU *url, const char *server)
 {
 	CURLUcode code;
@@ -154,11 +149,11 @@ static const char *read_url(CURLU *url, const char *server)
 		return curl_url_strerror(code);
 	if (has_part(url, CURLUPART_PATH, "/") || has_part(url, CURLUPART_QUERY, "") ||
 		has_part(url, CURLUPART_FRAGMENT, ""))
-		return "it must have nothing behind host and port";
+		return "it must end after host and port";
 	return NULL;
 }
 
-/* The URL without the slash at its end. The caller frees it. */
+/* Returns the URL without the slash at its end. The caller frees it. */
 static char *write_url(CURLU *url)
 {
 	char *text = NULL, *copy;
@@ -202,7 +197,7 @@ static CURL *make_handle(struct client *client)
 	return easy;
 }
 
-/* The header that shows `key`, NULL: it is "". */
+/* Returns the header with `key`, or NULL if the key is "". */
 static struct curl_slist *make_headers(const char *key)
 {
 	char line[KEY_MAX + 32];
@@ -283,7 +278,7 @@ const char *client_server(const struct client *client)
 
 /* ---- the answer -------------------------------------------------------------------------- */
 
-/* Whether the parameters behind a link's <target> have rel=next among them. */
+/* Whether the parameters after a link's <target> include rel=next. */
 static bool is_next(struct slice parameters)
 {
 	while (parameters.data) {
@@ -299,8 +294,8 @@ static bool is_next(struct slice parameters)
 }
 
 /*
- * Looks for the next page in one Link header: <target>; rel="next", <target>; rel="prev". Only a
- * path on the same server is followed.
+ * Finds the next page in one Link header: <target>; rel="next", <target>; rel="prev". Ignores
+ * everything but a path on the same server.
  */
 static void find_next(struct slice links, char next[CLIENT_TARGET_SIZE])
 {
@@ -338,7 +333,7 @@ static bool read_answer(struct client *client, struct client_answer *answer, cha
 	answer->http_status = (int)status;
 	answer->json = json_parse_object(buffer_slice(&client->body), ignored);
 	if (!answer->json) {
-		snprintf(why, CLIENT_WHY_SIZE, "what answers at %s is no quipu (HTTP %ld)",
+		snprintf(why, CLIENT_WHY_SIZE, "the server at %s is not quipu (HTTP %ld)",
 			client->shown, status);
 		return false;
 	}
@@ -361,25 +356,25 @@ struct slice client_text(const json_t *object, const char *name)
 	return slice_make(json_string_value(value), json_string_length(value));
 }
 
-/* Whether it was refused for who asks; then `why` says what would help. */
+/* Whether the server refused the caller; then `why` says what would help. */
 static bool read_refusal(const struct client *client, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");
 
 	if (slice_is(code, status_code(STATUS_FORBIDDEN)))
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the quipu at %s does not allow it to this API key, which needs the scope "
-			"admin (HTTP 403)",
+			"the server at %s refuses this API key, which needs the scope admin (HTTP "
+			"403)",
 			client->shown);
 	else if (!slice_is(code, status_code(STATUS_UNAUTHENTICATED)))
 		return false;
 	else if (client->headers)
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the quipu at %s does not know this API key (HTTP 401)", client->shown);
+			"the server at %s does not know this API key (HTTP 401)", client->shown);
 	else
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the quipu at %s asks for an API key (HTTP 401); name its file with "
-			"--api-key-file, or put it into " KEY_VARIABLE,
+			"the server at %s requires an API key (HTTP 401); name its file with "
+			"--api-key-file, or set " KEY_VARIABLE,
 			client->shown);
 	return true;
 }
@@ -412,20 +407,19 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 
 	curl_easy_getinfo(client->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
 	if (code == CURLE_OPERATION_TIMEDOUT && ready_us > 0)
-		snprintf(why, CLIENT_WHY_SIZE, "the quipu at %s has not answered within %d s",
+		snprintf(why, CLIENT_WHY_SIZE, "the server at %s did not answer within %d s",
 			client->shown, TOTAL_S);
 	else if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST ||
 		 code == CURLE_OPERATION_TIMEDOUT)
 		snprintf(why, CLIENT_WHY_SIZE,
-			"no quipu answers at %s; start it, or name it with --server",
+			"no server answers at %s; start it, or name another one with --server",
 			client->shown);
 	else if (code == CURLE_WRITE_ERROR)
 		snprintf(why, CLIENT_WHY_SIZE, "the answer of %s is too long", client->shown);
 	else if (code == CURLE_PEER_FAILED_VERIFICATION)
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the certificate of %s is not trusted: %s; name the server as its "
-			"certificate does with --server https://name:port, and its authority with "
-			"--ca-file",
+			"the certificate of %s is not trusted: %s; use the name in the certificate "
+			"with --server https://name:port, and name its authority with --ca-file",
 			client->shown, client->detail);
 	else if (code == CURLE_SSL_CACERT_BADFILE)
 		snprintf(why, CLIENT_WHY_SIZE, "--ca-file %s has no certificates to trust",
@@ -442,7 +436,7 @@ static bool perform(struct client *client, const char *target, struct curl_slist
 	CURLcode code;
 
 	if (snprintf(url, sizeof(url), "%s%s", client->origin, target) >= (int)sizeof(url)) {
-		snprintf(why, CLIENT_WHY_SIZE, "the address of the request would be too long");
+		snprintf(why, CLIENT_WHY_SIZE, "the URL of the request is too long");
 		return false;
 	}
 	arena_reset(&client->arena);
@@ -470,7 +464,7 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	struct curl_slist *headers = NULL;
 	bool ok;
 
-	/* libcurl sends a request again where a connection that was kept turns out to be dead. */
+	/* libcurl repeats a request if a connection that it kept open turns out to be dead. */
 	uuid_random(key);
 	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);
 	for (const struct curl_slist *own = client->headers; own; own = own->next)

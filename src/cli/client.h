@@ -1,8 +1,10 @@
 /*
- * How the operator's commands speak to a running server: JSON over HTTP, blocking, with libcurl.
- * They never open its stores, because the data folder belongs to the server.
+ * The client by which the operator's commands call a running server: JSON over HTTP, blocking, with
+ * libcurl. Commands never open the stores themselves, because the data folder belongs to the
+ * server.
  *
- * Main thread, while there is no other: libcurl handles SIGPIPE by itself.
+ * Main thread, and only while there is no other thread, because libcurl ignores SIGPIPE for the
+ * whole process during a call.
  */
 #ifndef QUIPU_CLI_CLIENT_H
 #define QUIPU_CLI_CLIENT_H
@@ -19,47 +21,48 @@ struct client;
 
 struct client_answer {
 	int http_status;
-	json_t *json;                  /* an object; client_answer_release() */
-	char next[CLIENT_TARGET_SIZE]; /* the target of the next page, "": there is none */
+	json_t *json;                  /* an object; client_answer_release() frees it */
+	char next[CLIENT_TARGET_SIZE]; /* the target of the next page, or "" */
 };
 
 /*
- * A client of the server at --server (http://host:port or https://…, perhaps with user:password@),
- * or where one that is told to --listen so would be, with https where it has a --tls-cert. It
- * trusts the authorities in --ca-file, or else the system's. It shows the API key in the file that
- * --api-key-file names, or else in QUIPU_API_KEY, to every route, where there is one; a flag for
- * the key itself is not there, because flags are seen by everybody on the machine. Nothing is sent
- * yet. NULL: `why` (CLIENT_WHY_SIZE) says what is wrong with them.
+ * Creates a client for the server at --server (http://host:port or https://…, perhaps with
+ * user:password@). Without --server, uses the address in --listen, with https if there is a
+ * --tls-cert. Trusts the authorities in --ca-file, or else those of the system. Sends the API key
+ * in
+ * --api-key-file, or else in QUIPU_API_KEY, with every request, if there is one. There is no flag
+ * for the key itself, because everyone on the machine can see flags.
+ *
+ * Sends nothing yet. If the settings cannot be used, returns NULL and writes the reason to `why`
+ * (CLIENT_WHY_SIZE bytes).
  */
 QP_MUST_CHECK struct client *client_open(const struct settings *settings, char *why);
 void client_close(struct client *client);
 
-/*
- * Speaks to whoever answers, with whatever certificate, and shows no key: for questions and answers
- * that are no secret.
- */
+/* From now on accepts every certificate and sends no key: for requests that need no secrecy. */
 void client_trust_anyone(struct client *client);
 
-/* The server's address as it may be shown: without user and password. */
+/* Returns the server's address for messages, without user and password. */
 const char *client_server(const struct client *client);
 
 /*
- * One request for `target`, a path with or without a query. true: something that speaks JSON has
- * answered, whatever its status; `answer` must be released. false: `why` (CLIENT_WHY_SIZE).
+ * Sends a GET for `target`, a path with or without a query. Returns true if the server answered
+ * with a JSON object, whatever the status; the caller releases `answer`. On failure returns false
+ * and writes the reason to `why` (CLIENT_WHY_SIZE bytes).
  */
 QP_MUST_CHECK bool client_get(
 	struct client *client, const char *target, struct client_answer *answer, char *why);
 
-/* The same with a body of JSON, which may be empty, under an Idempotency-Key of its own. */
+/* Sends a POST with a JSON body, which may be empty, and a fresh Idempotency-Key. */
 QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why);
 
-/* Writes what an answer that is no success says for people: which key would help, the first wrong
- * field, its detail, or at least its number. */
+/* Writes a sentence about an answer that is not a success: which key would help, the first invalid
+ * field, the detail, or at least the HTTP status. */
 void client_read_problem(
 	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);
 
-/* The text of a field, {NULL, 0}: there is none, or it is no text. */
+/* Returns the value of a string field, or {NULL, 0} if it is absent or not a string. */
 struct slice client_text(const json_t *object, const char *name);
 
 void client_answer_release(struct client_answer *answer);

@@ -1,13 +1,21 @@
+/*
+ * Each verb is a row of a table: how many words and which flag it takes, and the function that runs
+ * it. The arguments are checked against the row before a client is opened, so a wrong use never
+ * sends a request.
+ *
+ * A server need not run every role. Listing therefore skips the kinds whose routes do not exist,
+ * and fails only if there is none at all.
+ */
 #include "cli/dead_letter_command.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/report.h"
 #include "cli/table.h"
 
 #define WORDS_ANY SIZE_MAX
@@ -23,10 +31,10 @@ static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
-/* One use of a command. */
+/* One run of a command. */
 struct call {
 	const struct operands *operands;
-	const char *const *words; /* behind the verb */
+	const char *const *words; /* after the verb */
 	size_t word_count;
 	struct client *client;
 	struct arena arena;
@@ -37,34 +45,15 @@ struct verb {
 	const char *usage;
 	size_t words_least;
 	size_t words_most;
-	const char *flag; /* the one of the command's own flags that it takes, NULL: none */
+	const char *flag; /* the only one of the command's own flags that it takes, or NULL */
 	bool needs_flag;
 	int (*run)(struct call *call);
 };
 
-/* ---- telling ----------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------ */
 
-/* Prints why something was not done, and returns `code`. What a server says is not trusted. */
-QP_PRINTF(2, 3)
-static int fail(int code, const char *format, ...)
-{
-	char message[4096];
-	struct arena arena;
-	struct buffer line;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	arena_init(&arena, sizeof(message));
-	line = buffer_make(&arena, sizeof(message));
-	text_escape_log(&line, slice_of(message));
-	fprintf(stderr, "quipu: %.*s\n", (int)line.len, line.data);
-	arena_release(&arena);
-	return code;
-}
-
-/* Control characters that JSON itself leaves as they are could still steer a terminal. */
+/* Escapes everything but ASCII if there are control characters that JSON allows, but that could
+ * control the terminal. */
 static void print_json(const json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT);
@@ -77,7 +66,7 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-/* The role that would have the route does not run there. */
+/* Whether the server does not run the role that has the route. */
 static bool is_missing_route(const struct client_answer *answer)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -88,7 +77,7 @@ static bool is_missing_route(const struct client_answer *answer)
 
 static void write_missing_role(struct call *call, const char *what, char why[CLIENT_WHY_SIZE])
 {
-	snprintf(why, CLIENT_WHY_SIZE, "the quipu at %s runs no role with %s",
+	snprintf(why, CLIENT_WHY_SIZE, "the server at %s runs no role with %s",
 		client_server(call->client), what);
 }
 
@@ -112,7 +101,7 @@ static bool read_name(const char *word, struct letter_name *name)
 	return false;
 }
 
-/* All words as names; NULL: one is none, and that has been said. */
+/* Parses every word as a name. Returns NULL after reporting the first word that is not one. */
 static struct letter_name *read_names(struct call *call)
 {
 	struct letter_name *names = arena_array(&call->arena, struct letter_name, call->word_count);
@@ -120,16 +109,16 @@ static struct letter_name *read_names(struct call *call)
 	for (size_t i = 0; i < call->word_count; i++) {
 		if (read_name(call->words[i], &names[i]))
 			continue;
-		fail(EXIT_USAGE,
-			"\"%s\" names no dead letter; one is written as quipu dlq list shows it: "
-			"outbox/ID, notification/ID or poison/ID",
+		report_failure(EXIT_USAGE,
+			"\"%s\" is not a dead letter; write it as quipu dlq list shows it: "
+			"outbox/ID, dialog-outbox/ID, notification/ID or poison/ID",
 			call->words[i]);
 		return NULL;
 	}
 	return names;
 }
 
-/* /operator/dlq/outbox/17 and perhaps /replay. */
+/* Returns "/operator/dlq/outbox/17", followed by `action`, e.g. "/replay". */
 static const char *target_of(struct call *call, const struct letter_name *name, const char *action)
 {
 	struct buffer target = buffer_make(&call->arena, 128);
@@ -141,7 +130,7 @@ static const char *target_of(struct call *call, const struct letter_name *name, 
 	return target.data;
 }
 
-/* true: the answer is a success; else `why` says what is the matter. */
+/* Whether the answer is a success; if not, `why` says what went wrong. */
 static bool is_success(struct call *call, const struct letter_name *name,
 	const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
 {
@@ -160,9 +149,9 @@ static bool is_success(struct call *call, const struct letter_name *name,
 /* ---- dlq list ---------------------------------------------------------------------------- */
 
 struct list {
-	struct table table; /* its first row is the head */
+	struct table table; /* its first row is the header */
 	size_t rows_max;
-	bool is_served; /* by the server, at least one kind */
+	bool is_served; /* the server has at least one kind of dead letters */
 };
 
 static void add_head(struct list *list)
@@ -192,7 +181,7 @@ static void add_letter(struct list *list, const char *kind, const json_t *letter
 	table_add(&list->table, cells);
 }
 
-/* Adds a page; false: there is nothing behind it that would be shown. */
+/* Adds a page. Returns whether the next page is needed too. */
 static bool add_page(struct list *list, const char *kind, const struct client_answer *answer)
 {
 	const json_t *letters = json_object_get(answer->json, "letters");
@@ -203,7 +192,7 @@ static bool add_page(struct list *list, const char *kind, const struct client_an
 	return count > 0 && list->table.count < list->rows_max && answer->next[0];
 }
 
-/* Asks for a page and adds it; `target` becomes that of the next one, "" behind the last. */
+/* Fetches a page and adds it. Sets `target` to that of the next page, or to "" after the last. */
 static bool list_page(struct call *call, struct list *list, const char *kind,
 	char target[CLIENT_TARGET_SIZE], char *why)
 {
@@ -244,7 +233,6 @@ static bool list_kind(struct call *call, struct list *list, const char *kind, ch
 static void print_list(const struct list *list, int64_t limit)
 {
 	size_t letters = list->table.count - 1;
-
 	bool has_more = letters > (size_t)limit;
 
 	if (letters == 0)
@@ -257,7 +245,7 @@ static void print_list(const struct list *list, int64_t limit)
 			(long long)limit);
 }
 
-/* Asks for one more than is shown, to know whether there are more. */
+/* Fetches one dead letter more than it shows, to know whether there are more. */
 static int dlq_list(struct call *call)
 {
 	const char *text = operands_flag(call->operands, "limit");
@@ -266,17 +254,17 @@ static int dlq_list(struct call *call)
 	int64_t limit = LIMIT_DEFAULT;
 
 	if (text && (!text_to_int(slice_of(text), &limit) || limit < 1 || limit > LIMIT_MAX))
-		return fail(EXIT_USAGE, "--limit must be a number from 1 to %d, not \"%s\"",
-			LIMIT_MAX, text);
+		return report_failure(EXIT_USAGE,
+			"--limit must be a number from 1 to %d, not \"%s\"", LIMIT_MAX, text);
 	list.rows_max = (size_t)limit + 2;
 	add_head(&list);
 	for (size_t i = 0; i < KIND_COUNT; i++) {
 		if (!list_kind(call, &list, kinds[i], why))
-			return fail(EXIT_FAILURE, "%s", why);
+			return report_failure(EXIT_FAILURE, "%s", why);
 	}
 	if (!list.is_served) {
 		write_missing_role(call, "dead letters", why);
-		return fail(EXIT_FAILURE, "%s", why);
+		return report_failure(EXIT_FAILURE, "%s", why);
 	}
 	print_list(&list, limit);
 	return EXIT_SUCCESS;
@@ -294,15 +282,16 @@ static int dlq_show(struct call *call)
 	if (!name)
 		return EXIT_USAGE;
 	if (!client_get(call->client, target_of(call, name, ""), &answer, why))
-		return fail(EXIT_FAILURE, "%s", why);
+		return report_failure(EXIT_FAILURE, "%s", why);
 	ok = is_success(call, name, &answer, why);
 	if (ok)
 		print_json(answer.json);
 	client_answer_release(&answer);
-	return ok ? EXIT_SUCCESS : fail(EXIT_FAILURE, "%s", why);
+	return ok ? EXIT_SUCCESS : report_failure(EXIT_FAILURE, "%s", why);
 }
 
-/* Does the same to every letter. One that fails does not stop the rest; a lost server does. */
+/* Posts `action` for every letter. Goes on after one that fails, but not after losing the server.
+ */
 static int settle_letters(
 	struct call *call, const char *action, struct slice body, const char *done)
 {
@@ -317,11 +306,11 @@ static int settle_letters(
 		char why[CLIENT_WHY_SIZE];
 
 		if (!client_post(call->client, target, body, &answer, why))
-			return fail(EXIT_FAILURE, "%s: %s", call->words[i], why);
+			return report_failure(EXIT_FAILURE, "%s: %s", call->words[i], why);
 		if (is_success(call, &names[i], &answer, why))
 			printf("%s: %s\n", call->words[i], done);
 		else
-			code = fail(EXIT_FAILURE, "%s: %s", call->words[i], why);
+			code = report_failure(EXIT_FAILURE, "%s: %s", call->words[i], why);
 		fflush(stdout);
 		client_answer_release(&answer);
 	}
@@ -339,7 +328,7 @@ static int dlq_discard(struct call *call)
 	struct buffer body = buffer_make(&call->arena, why.len + 16);
 
 	if (text_is_blank(why) || !text_is_utf8(why))
-		return fail(EXIT_USAGE, "--why must say why, in UTF-8");
+		return report_failure(EXIT_USAGE, "--why must say why, in UTF-8");
 	buffer_text(&body, "{\"why\":");
 	buffer_json_string(&body, why);
 	buffer_char(&body, '}');
@@ -348,7 +337,7 @@ static int dlq_discard(struct call *call)
 
 /* ---- outbox resend ----------------------------------------------------------------------- */
 
-/* A time, or how long ago it was. */
+/* Parses a time, or a duration before now. */
 static bool read_since(const char *text, int64_t *time_us)
 {
 	int64_t ago_us;
@@ -360,7 +349,7 @@ static bool read_since(const char *text, int64_t *time_us)
 	return !__builtin_sub_overflow(clock_wall_us(&clock_system), ago_us, time_us);
 }
 
-static int tell_resent(struct call *call, const struct client_answer *answer)
+static int report_resent(struct call *call, const struct client_answer *answer)
 {
 	const json_t *resent = json_object_get(answer->json, "resent");
 	char why[CLIENT_WHY_SIZE];
@@ -375,10 +364,10 @@ static int tell_resent(struct call *call, const struct client_answer *answer)
 		write_missing_role(call, "an outbox", why);
 	else
 		client_read_problem(call->client, answer, why);
-	return fail(EXIT_FAILURE, "%s", why);
+	return report_failure(EXIT_FAILURE, "%s", why);
 }
 
-/* Where to ask for it; NULL: there is no such outbox. */
+/* Returns the path of the outbox's route, or NULL if there is no such outbox. */
 static const char *resend_target(const struct call *call)
 {
 	const char *outbox = call->word_count > 0 ? call->words[0] : "outbox";
@@ -399,20 +388,20 @@ static int outbox_resend(struct call *call)
 	int code;
 
 	if (!target)
-		return fail(EXIT_USAGE,
-			"there are outbox (of entitlements) and dialog-outbox, not \"%s\"",
+		return report_failure(EXIT_USAGE,
+			"the outbox must be outbox (of entitlements) or dialog-outbox, not \"%s\"",
 			call->words[0]);
 	if (!read_since(since, &since_us))
-		return fail(EXIT_USAGE,
-			"--since must be a time such as 2026-01-08T07:10:00Z, or how long ago, "
-			"such as 24h, not \"%s\"",
+		return report_failure(EXIT_USAGE,
+			"--since must be a time such as 2026-01-08T07:10:00Z, or how long ago such "
+			"as 24h, not \"%s\"",
 			since);
 	buffer_text(&body, "{\"since\":\"");
 	buffer_time(&body, since_us);
 	buffer_text(&body, "\"}");
 	if (!client_post(call->client, target, buffer_slice(&body), &answer, why))
-		return fail(EXIT_FAILURE, "%s", why);
-	code = tell_resent(call, &answer);
+		return report_failure(EXIT_FAILURE, "%s", why);
+	code = report_resent(call, &answer);
 	client_answer_release(&answer);
 	return code;
 }
@@ -446,10 +435,10 @@ static int run_verb(
 	int code;
 
 	if (!fits(verb, operands))
-		return fail(EXIT_USAGE, "this is used as: quipu %s", verb->usage);
+		return report_failure(EXIT_USAGE, "usage: quipu %s", verb->usage);
 	call.client = client_open(settings, why);
 	if (!call.client)
-		return fail(EXIT_USAGE, "%s", why);
+		return report_failure(EXIT_USAGE, "%s", why);
 	arena_init(&call.arena, 64 * 1024);
 	code = verb->run(&call);
 	arena_release(&call.arena);
@@ -472,7 +461,7 @@ int dlq_run(const struct settings *settings, const struct operands *operands)
 		if (strcmp(name, verbs[i].name) == 0)
 			return run_verb(&verbs[i], settings, operands);
 	}
-	return fail(EXIT_USAGE, "quipu dlq is followed by list, show, replay or discard");
+	return report_failure(EXIT_USAGE, "usage: quipu dlq list|show|replay|discard");
 }
 
 int outbox_run(const struct settings *settings, const struct operands *operands)
@@ -482,5 +471,5 @@ int outbox_run(const struct settings *settings, const struct operands *operands)
 
 	if (operands->word_count > 0 && strcmp(operands->words[0], resend.name) == 0)
 		return run_verb(&resend, settings, operands);
-	return fail(EXIT_USAGE, "quipu outbox is followed by resend");
+	return report_failure(EXIT_USAGE, "usage: quipu %s", resend.usage);
 }

@@ -4,42 +4,36 @@
 #include <stdlib.h>
 
 #include "cli/client.h"
-
-static int fail(int code, const char *why)
-{
-	fprintf(stderr, "quipu: %s\n", why);
-	return code;
-}
+#include "cli/report.h"
 
 static int ask(struct client *client)
 {
 	struct client_answer answer;
 	char why[CLIENT_WHY_SIZE];
-	bool ok;
+	int status;
 
 	if (!client_get(client, "/healthz", &answer, why))
-		return fail(EXIT_FAILURE, why);
-	ok = answer.http_status == 200;
-	snprintf(why, sizeof(why), "the quipu at %s answers with HTTP %d", client_server(client),
-		answer.http_status);
+		return report_failure(EXIT_FAILURE, "%s", why);
+	status = answer.http_status;
 	client_answer_release(&answer);
-	if (!ok)
-		return fail(EXIT_FAILURE, why);
+	if (status != 200)
+		return report_failure(EXIT_FAILURE, "the server at %s answered with HTTP %d",
+			client_server(client), status);
 	puts("ok");
 	return EXIT_SUCCESS;
 }
 
-int health_run(const struct settings *settings)
+int health_run(const struct settings *settings, const struct operands *operands)
 {
 	char why[CLIENT_WHY_SIZE];
 	struct client *client;
 	int code;
 
+	(void)operands;
 	client = client_open(settings, why);
 	if (!client)
-		return fail(EXIT_USAGE, why);
-	/* It asks its own machine. Whether others can trust a certificate is no question of being
-	 * alive. */
+		return report_failure(EXIT_USAGE, "%s", why);
+	/* The server is on the same machine, and it is alive whatever its certificate says. */
 	if (!*settings->server && !*settings->ca_file)
 		client_trust_anyone(client);
 	code = ask(client);

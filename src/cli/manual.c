@@ -1,53 +1,62 @@
+/*
+ * One list of commands and one of special flags; each page walks them and the option table in its
+ * own format. Texts of help are fragments in lower case without a full stop, so that every page can
+ * put them into its own sentence or cell.
+ */
 #include "cli/manual.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/slice.h"
+#include "cli/report.h"
 
-/* When the words of the man page were last changed; options and commands are always those here. */
-#define MAN_DATE "2026-11-15"
+/* When the prose of the man page last changed; options and commands are generated. */
+#define MAN_DATE "2026-11-16"
 
 #define COMMAND_WIDTH 40
 
 struct usage {
 	const char *command;
 	const char *verb;      /* "" for none */
-	const char *arguments; /* behind command and verb */
+	const char *arguments; /* after command and verb */
 	const char *help;
-	bool asks_server; /* one that runs already */
+	bool asks_server; /* needs a running server */
 };
 
 static const struct usage usages[] = {
 	{"serve", "", "[options]", "run the server", false},
-	{"migrate", "", "[options]", "bring the schema of the stores up to date and end", false},
-	{"keys", "new", "ID [--scopes LIST]", "make an API key for the file of --api-keys", false},
-	{"routes", "", "", "list every method, path, access and role", false},
+	{"migrate", "", "[options]", "bring the schema of the stores up to date and exit", false},
+	{"keys", "new", "ID [--scopes LIST]", "create an API key for the file of --api-keys",
+		false},
+	{"routes", "", "", "list all routes with method, path, access and role", false},
 	{"version", "", "", "print the version", false},
-	{"help", "", "", "print this", false},
+	{"help", "", "", "print this help", false},
 	{"help", "man", "", "print the man page", false},
 	{"help", "bash", "", "print the completion for bash", false},
 	{"help", "configuration", "", "print docs/CONFIGURATION.md", false},
-	{"health", "", "", "ask whether it is alive", true},
-	{"dlq", "list", "[--limit N]", "show what could not be delivered", true},
-	{"dlq", "show", "KIND/ID", "show one of them with its event", true},
-	{"dlq", "replay", "KIND/ID...", "try them again", true},
-	{"dlq", "discard", "KIND/ID... --why TEXT", "give them up", true},
-	{"verify", "", "[SERVICE] [--json]", "look for rows that contradict their rules", true},
-	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
-	{"outbox", "resend", "[dialog-outbox] --since TIME", "publish again, e.g. the last 24h",
+	{"health", "", "", "check whether the server is alive", true},
+	{"dlq", "list", "[--limit N]", "list dead letters: events that could not be delivered",
 		true},
+	{"dlq", "show", "KIND/ID", "show a dead letter with its event", true},
+	{"dlq", "replay", "KIND/ID...", "deliver dead letters again", true},
+	{"dlq", "discard", "KIND/ID... --why TEXT", "discard dead letters", true},
+	{"verify", "", "[SERVICE] [--json]", "find rows that contradict the rules of a service",
+		true},
+	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
+	{"outbox", "resend", "[dialog-outbox] --since TIME",
+		"publish events again, e.g. those of the last 24h", true},
 };
 
-/* Flags that every command takes and that are no options: they say what to do, not how. */
+/* Flags of every command that are not options: they choose what to do, not how. */
 static const struct {
 	const char *name;
 	const char *value; /* "" for none */
 	const char *help;
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
-	{"print-config", "", "show every option, its value and where it comes from"},
-	{"check-config", "", "only check the options, and read the files of keys and certificate"},
+	{"print-config", "", "show all options with their values and where they come from"},
+	{"check-config", "", "only check the options and the files of keys and certificate"},
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
@@ -87,14 +96,15 @@ static void write_help(FILE *out)
 		snprintf(flag, sizeof(flag), "--%s %s", specials[i].name, specials[i].value);
 		fprintf(out, "  %-26s %s\n", flag, specials[i].help);
 	}
-	fputs("\nOptions, each also as QUIPU_NAME in the environment or a line of the file:\n\n",
+	fputs("\nOptions; each can also be set as QUIPU_NAME in the environment or as a line of "
+	      "the file:\n\n",
 		out);
 	options_help(out);
 }
 
 /* ---- the man page ------------------------------------------------------------------------ */
 
-/* Text in which nothing is taken for a request or an escape of roff. */
+/* Escapes text so that roff sees no requests or escapes in it. */
 static void man_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
@@ -107,7 +117,7 @@ static void man_text(FILE *out, const char *text)
 	}
 }
 
-/* A line of its own in bold, with an italic end. */
+/* Starts a paragraph: a line in bold, ending in italics. */
 static void man_term(FILE *out, const char *before, const char *bold, const char *italic)
 {
 	fputs(".TP\n\\fB", out);
@@ -177,27 +187,27 @@ static void write_man(FILE *out)
 	      ".SH DESCRIPTION\n"
 	      "A server for counts, send quotas, entitlements and the like, exact under\n"
 	      "concurrency, retries and crashes.\n"
-	      "It starts on embedded SQLite; with other URLs the same program stands on\n"
+	      "It starts with embedded SQLite; with other URLs the same program uses\n"
 	      "PostgreSQL, Redis and message brokers.\n"
 	      ".SH COMMANDS\n",
 		out);
 	man_commands(out);
 	fputs(".SH OPTIONS\n"
-	      "A flag wins over the environment, the environment over the file of\n"
-	      ".BR \\-\\-config ,\nthe file over the default.\n"
-	      "A file has lines such as\n.BR \"store = sqlite:\" ;\n"
-	      "its name may also stand in\n.BR QUIPU_CONFIG .\n"
-	      "Passwords belong into the file or the environment, because flags are seen by\n"
-	      "everybody on the machine.\n",
+	      "A flag overrides the environment, the environment overrides the file of\n"
+	      ".BR \\-\\-config ,\nand the file overrides the default.\n"
+	      "The file has lines such as\n.BR \"store = sqlite:\" ;\n"
+	      "its name can also be set in\n.BR QUIPU_CONFIG .\n"
+	      "Put passwords into the file or the environment, because everyone on the\n"
+	      "machine can see flags.\n",
 		out);
 	man_options(out);
 	fputs(".SH SIGNALS\n.TP\n.BR SIGTERM \", \" SIGINT\n"
-	      "Take no new connections, finish what has begun within\n"
-	      ".BR \\-\\-drain\\-timeout ,\nand end with 0.\n"
-	      ".TP\n.B SIGHUP\nRead the files of\n.B \\-\\-api\\-keys\nand\n"
-	      ".B \\-\\-jwt\\-key\nagain; what is wrong with them is logged, and the old keys "
-	      "stay.\n"
-	      ".SH EXIT STATUS\n.TP\n.B 0\nDone.\n.TP\n.B 1\nIt could not be done.\n"
+	      "Accept no new connections, finish the current requests within\n"
+	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\n"
+	      ".TP\n.B SIGHUP\nRead the files of\n.BR \\-\\-api\\-keys ,\n.BR \\-\\-jwt\\-key ,\n"
+	      ".B \\-\\-tls\\-cert\nand\n.B \\-\\-tls\\-key\nagain.\n"
+	      "If a file is not valid, log why and keep what was read before.\n"
+	      ".SH EXIT STATUS\n.TP\n.B 0\nSuccess.\n.TP\n.B 1\nThe command failed.\n"
 	      ".TP\n.B 2\nThe arguments are wrong.\n"
 	      ".SH SEE ALSO\n"
 	      "A running server describes its routes at\n.I /openapi.json\n"
@@ -207,7 +217,7 @@ static void write_man(FILE *out)
 
 /* ---- completion -------------------------------------------------------------------------- */
 
-/* Every --flag that stands in `arguments`. */
+/* Prints every --flag in `arguments`. */
 static void bash_own_flags(FILE *out, const char *arguments)
 {
 	while ((arguments = strstr(arguments, "--"))) {
@@ -241,7 +251,7 @@ static void bash_flags(FILE *out)
 	fputs("'\n", out);
 }
 
-/* What may follow each command: its verbs and the flags of its own. */
+/* Prints what may follow each command: its verbs and its own flags. */
 static void bash_verbs(FILE *out)
 {
 	const char *last = "";
@@ -260,7 +270,8 @@ static void bash_verbs(FILE *out)
 	fputs("' ;;\n\tesac\n", out);
 }
 
-/* "	--data) ": the options whose values are of one kind; NULL: of none that bash can find. */
+/* Prints a case such as "--data|--config) action" for the options whose value is a DIR or a FILE,
+ * or for all other options with a value if `kind` is NULL. */
 static void bash_values_of(FILE *out, const char *kind, const char *action)
 {
 	const char *between = "\t";
@@ -309,7 +320,7 @@ static void write_bash(FILE *out)
 
 /* ---- docs/CONFIGURATION.md --------------------------------------------------------------- */
 
-/* Text in a cell of a table. */
+/* Escapes text for a cell of a Markdown table. */
 static void cell_text(FILE *out, const char *text)
 {
 	for (; *text; text++) {
@@ -340,26 +351,26 @@ static void write_configuration(FILE *out)
 	      "<!-- Written by `quipu help configuration`, which `make docs` runs. Change the "
 	      "table "
 	      "in src/cli/options.c instead. -->\n\n"
-	      "Every option can be given in three ways. A flag wins over the environment, the "
-	      "environment over the file, the file\nover the default.\n\n"
+	      "Every option can be set in three ways. A flag overrides the environment, the "
+	      "environment overrides the file, and the\nfile overrides the default.\n\n"
 	      "| way | example |\n| --- | --- |\n"
 	      "| flag | `quipu serve --batch-max 512` or `--batch-max=512` |\n"
 	      "| environment | `QUIPU_BATCH_MAX=512` |\n"
 	      "| file | a line `batch-max = 512` in the file that `--config FILE` or "
 	      "`QUIPU_CONFIG` names |\n\n"
-	      "- `quipu serve --print-config` shows every value and where it comes from, passwords "
-	      "hidden; `--check-config` only checks, and reads\n"
-	      "  the files of keys and of the certificate as a start does.\n"
-	      "- Passwords are part of URLs. Give such URLs in the file or the environment: flags "
-	      "are seen by everybody on the machine.\n"
-	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A flag without "
-	      "a "
-	      "value means yes; elsewhere write `yes` or `no`.\n"
-	      "- A line of the file has at most 197 bytes and does not begin with white space; `;` "
+	      "- `quipu serve --print-config` shows all values and where they come from, with "
+	      "passwords hidden. `--check-config` only checks the\n"
+	      "  options, and reads the files of keys and certificate as `serve` does.\n"
+	      "- Passwords are part of URLs. Set such URLs in the file or the environment, because "
+	      "everyone on the machine can see flags.\n"
+	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A yes-or-no "
+	      "option is set by its flag alone; elsewhere write\n"
+	      "  `yes` or `no`.\n"
+	      "- A line of the file has at most 197 bytes and must not begin with white space; `;` "
 	      "and `#` begin a comment.\n"
-	      "- A setting that is wrong, or that does not go with the others, ends the start with "
-	      "exit status 2 and a sentence;\n"
-	      "  a file of keys or of the certificate that cannot be used, with 1.\n\n"
+	      "- If an option is wrong or does not fit the others, the server does not start: it "
+	      "prints the reason and exits with status 2. If a\n"
+	      "  file of keys or the certificate cannot be used, the status is 1.\n\n"
 	      "| option | variable | default | meaning |\n| --- | --- | --- | --- |\n",
 		out);
 	for (size_t i = 0; i < options_count(); i++) {
@@ -371,7 +382,7 @@ static void write_configuration(FILE *out)
 
 /* ---- which page -------------------------------------------------------------------------- */
 
-int manual_run(const struct operands *operands)
+int manual_run(const struct settings *settings, const struct operands *operands)
 {
 	static const struct {
 		const char *name;
@@ -384,12 +395,12 @@ int manual_run(const struct operands *operands)
 	};
 	const char *name = operands->word_count > 0 ? operands->words[0] : "";
 
+	(void)settings;
 	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
 		if (operands->word_count <= 1 && strcmp(name, pages[i].name) == 0) {
 			pages[i].write(stdout);
 			return EXIT_SUCCESS;
 		}
 	}
-	fputs("quipu: help is followed by nothing, man, bash or configuration\n", stderr);
-	return EXIT_USAGE;
+	return report_failure(EXIT_USAGE, "usage: quipu help [man|bash|configuration]");
 }

@@ -1,8 +1,8 @@
 /*
- * How the program explains itself. Everything is written from the option table (cli/options) and
- * one list of commands, so that no page can tell of an option that is not there, or forget one:
+ * The pages of quipu help. All of them are generated from the option table (cli/options) and one
+ * list of commands, so that no page can describe an option that does not exist, or miss one:
  *
- *   quipu help                what a person reads on a terminal
+ *   quipu help                help for the terminal
  *   quipu help man            the man page, quipu(1)
  *   quipu help bash           completion for bash
  *   quipu help configuration  docs/CONFIGURATION.md
@@ -14,7 +14,7 @@
 
 #include "cli/options.h"
 
-/* Returns what main() returns: 0, or 2 where there is no such page. */
-int manual_run(const struct operands *operands);
+/* Returns the exit status: 0, or 2 if there is no such page. */
+int manual_run(const struct settings *settings, const struct operands *operands);
 
 #endif

@@ -1,3 +1,11 @@
+/*
+ * A value passes through two steps. First every source notes its text and its name in `values`, and
+ * a stronger source overwrites a weaker one; then each text is parsed once and stored in the
+ * settings. So --print-config can name the source of every value, and a wrong text in a weaker
+ * source that is overridden does no harm.
+ *
+ * Flags are collected first because --config is one of them, but they are applied last.
+ */
 #include "cli/options.h"
 
 #include <assert.h>
@@ -18,13 +26,13 @@ struct option {
 	enum option_type type;
 	size_t offset;        /* in struct settings */
 	const char *standard; /* the default, "" for none */
-	int64_t least;        /* numbers and durations (us) */
+	int64_t least;        /* for numbers and durations (us) */
 	int64_t most;
-	const char *value_name; /* in the help */
+	const char *value_name; /* the placeholder in the help */
 	const char *help;
 };
 
-/* Debian's libinih reads lines into 200 bytes. */
+/* Debian's libinih reads lines into a buffer of 200 bytes. */
 #define INI_LINE_MAX 197
 
 #define FIELD(field) offsetof(struct settings, field)
@@ -34,134 +42,136 @@ struct option {
 
 static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
-		"address to serve; port 0 takes a free one"},
+		"address to serve; port 0 chooses a free port"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server that health, dlq, outbox and verify speak to; none: the one at "
+		"running server for health, dlq, outbox and verify; without it, the one at "
 		"--listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
-		"folder of the SQLite files; locked by one process"},
+		"folder of the SQLite files; one process at a time can use it"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
-		"what to run, separated by commas: counts, gateway, sender, entitlements, "
+		"roles to run, separated by commas: counts, gateway, sender, entitlements, "
 		"notifications, pots, dialogs, counters"},
 	{"store", TYPE_URL, FIELD(store), "sqlite:", 0, 0, "URL",
 		"where services keep their data: sqlite: (files in --data) or postgres://..."},
-	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL",
-		"the same as --store for counts alone"},
+	{"counts-store", TYPE_URL, FIELD(counts_store), "", 0, 0, "URL", "--store for counts only"},
 	{"gateway-store", TYPE_URL, FIELD(gateway_store), "", 0, 0, "URL",
-		"the same as --store for gateway and sender alone"},
+		"--store for gateway and sender only"},
 	{"gateway-bus", TYPE_URL, FIELD(gateway_bus), "local:", 0, 0, "URL",
-		"how gateway reaches sender: local: (a file in --data), kafka://host:port, "
+		"bus from gateway to sender: local: (a file in --data), kafka://host:port, "
 		"nats://host:port or amqp://host"},
 	{"entitlements-store", TYPE_URL, FIELD(entitlements_store), "", 0, 0, "URL",
-		"the same as --store for entitlements alone"},
+		"--store for entitlements only"},
 	{"notifications-store", TYPE_URL, FIELD(notifications_store), "", 0, 0, "URL",
-		"the same as --store for notifications alone"},
+		"--store for notifications only"},
 	{"entitlements-bus", TYPE_URL, FIELD(entitlements_bus), "local:", 0, 0, "URL",
-		"how entitlements reaches notifications: local:, nats://host:port, "
+		"bus from entitlements to notifications: local:, nats://host:port, "
 		"kafka://host:port or amqp://host"},
 	{"outbox-poll", TYPE_DURATION, FIELD(outbox_poll_us), "1s", LEAST_TIME_US, HOUR_US, "TIME",
-		"how often the outbox is looked at when nobody tells of new events"},
+		"how often to poll the outbox when no new events are announced"},
 	{"outbox-batch", TYPE_INT, FIELD(outbox_batch), "200", 1, 10000, "N",
-		"events that are published together at most"},
+		"maximum number of events published together"},
 	{"outbox-lease", TYPE_DURATION, FIELD(outbox_lease_us), "30s", 1000000, HOUR_US, "TIME",
-		"how long claimed events are kept from other processes"},
+		"how long a claim keeps events from other processes"},
 	{"outbox-max-attempts", TYPE_INT, FIELD(outbox_max_attempts), "10", 1, 1000, "N",
-		"tries to publish an event before it is given up"},
+		"attempts to publish an event before it becomes a dead letter"},
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
-		"where notifications go: log, or webhook:URL (http or https)"},
+		"where to send notifications: log, or webhook:URL (http or https)"},
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},
 	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",
-		"how long claimed notifications are kept from other processes"},
+		"how long a claim keeps notifications from other processes"},
 	{"audit-keep-months", TYPE_INT, FIELD(audit_keep_months), "0", 0, 1200, "N",
-		"months of the audit of entitlements that are kept; 0: all"},
-	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL",
-		"the same as --store for pots alone"},
+		"how many months to keep the audit of entitlements; 0 keeps everything"},
+	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL", "--store for pots only"},
 	{"dialogs-store", TYPE_URL, FIELD(dialogs_store), "", 0, 0, "URL",
-		"the same as --store for dialogs alone"},
+		"--store for dialogs only"},
 	{"counters-store", TYPE_URL, FIELD(counters_store), "", 0, 0, "URL",
-		"the same as --store for counters alone"},
+		"--store for counters only"},
 	{"unread-bus", TYPE_URL, FIELD(unread_bus), "local:", 0, 0, "URL",
-		"how dialogs reaches counters: local:, amqp://host, kafka://host:port or "
+		"bus from dialogs to counters: local:, amqp://host, kafka://host:port or "
 		"nats://host:port"},
 	{"masstransit-namespace", TYPE_TEXT, FIELD(masstransit_namespace), "Quipu.Dialogs", 0, 0,
-		"NAME", "the .NET namespace of the events of dialogs"},
+		"NAME", ".NET namespace of the events of dialogs"},
 	{"cache", TYPE_URL, FIELD(cache), "auto", 0, 0, "URL",
-		"none, memory, redis://host:port, or auto: memory on SQLite, none on PostgreSQL"},
+		"none, memory, redis://host:port, or auto: memory with SQLite, none with "
+		"PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
-		24 * HOUR_US, "TIME", "what a timeWindow of 1 lasts; tests make it short"},
+		24 * HOUR_US, "TIME", "duration of a timeWindow of 1; tests use a short one"},
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
-		"TIME", "how long to wait for a pot that another process has locked, each time"},
+		"TIME", "pause before each retry for a pot that another process has locked"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
-		"how often to wait for it before the answer is aborted"},
+		"how many times to retry before the request is answered with aborted"},
 	{"pots-lock-ttl", TYPE_DURATION, FIELD(pots_lock_ttl_us), "10s", LEAST_TIME_US,
-		MOST_TIME_US, "TIME", "when a lock of a pot may be taken over"},
+		MOST_TIME_US, "TIME", "age at which the lock of a pot may be taken over"},
 	{"lanes", TYPE_INT, FIELD(lanes), "0", 0, 64, "N",
-		"write lanes a service; 0: 1 on SQLite, 2 on PostgreSQL"},
-	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0: one a core"},
+		"write lanes per service; 0 means 1 with SQLite and 2 with PostgreSQL"},
+	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0 means one per core"},
 	{"batch-max", TYPE_INT, FIELD(batch_max), "1024", 1, 65536, "N",
-		"requests combined into one transaction at most"},
+		"maximum number of requests combined into one transaction"},
 	{"lane-depth", TYPE_INT, FIELD(lane_depth), "4096", 1, 1000000, "N",
-		"requests that may wait in a lane; more are refused with 503 OVERLOADED"},
+		"maximum number of requests waiting in a lane; further ones are refused with 503 "
+		"OVERLOADED"},
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
-		"bytes that may wait in a lane"},
+		"maximum memory of the requests waiting in a lane, in bytes"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
-		"client connections at most; for one more, the one that waits longest for its "
-		"client is closed, or it is refused with 503 OVERLOADED"},
+		"maximum number of client connections; a further one replaces the connection that "
+		"has waited longest for its client, or is refused with 503 OVERLOADED"},
 	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
-		"bytes that clients may make the server hold: requests that are being sent, "
-		"answers that are not read"},
+		"maximum memory for requests that clients are sending and answers that they have "
+		"not read, in bytes"},
 	{"deadline", TYPE_DURATION, FIELD(deadline_us), "5s", LEAST_TIME_US, MOST_TIME_US, "TIME",
-		"how long a request may wait before it is given up"},
+		"how long a request may wait before it is refused"},
 	{"head-timeout", TYPE_DURATION, FIELD(head_timeout_us), "10s", LEAST_TIME_US, MOST_TIME_US,
 		"TIME", "how long a client may take to send the head of a request"},
 	{"body-timeout", TYPE_DURATION, FIELD(body_timeout_us), "30s", LEAST_TIME_US, MOST_TIME_US,
-		"TIME", "how long a client may take to send the body"},
+		"TIME", "how long a client may take to send the body of a request"},
 	{"idle-timeout", TYPE_DURATION, FIELD(idle_timeout_us), "60s", LEAST_TIME_US, MOST_TIME_US,
 		"TIME", "how long a connection may stay idle"},
 	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
-		"how long SIGTERM waits for requests to finish"},
+		"how long to wait for requests to finish after SIGTERM"},
 	{"stream-heartbeat", TYPE_DURATION, FIELD(stream_heartbeat_us), "15s", LEAST_TIME_US,
-		24 * HOUR_US, "TIME",
-		"how often an event stream without news says that it is alive"},
+		24 * HOUR_US, "TIME", "how often an event stream without news sends a heartbeat"},
 	{"stream-stall", TYPE_DURATION, FIELD(stream_stall_us), "30s", LEAST_TIME_US, 24 * HOUR_US,
-		"TIME", "how long the client of an event stream may read nothing of what was sent"},
+		"TIME",
+		"how long the client of an event stream may read nothing before it is "
+		"disconnected"},
 	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
-		"names besides loopback that a Host or Origin may have"},
+		"names that a Host or Origin may have besides loopback, separated by commas"},
 	{"api-keys", TYPE_TEXT, FIELD(api_keys), "", 0, 0, "FILE",
-		"keys that callers must show (quipu keys new makes them); read again on SIGHUP"},
+		"API keys that callers must use (created with quipu keys new); read again on "
+		"SIGHUP"},
 	{"api-key-file", TYPE_TEXT, FIELD(api_key_file), "", 0, 0, "FILE",
-		"key that health, dlq, outbox and verify show to the server; none: QUIPU_API_KEY "
-		"in the environment"},
+		"API key that health, dlq, outbox and verify send to the server; without it, "
+		"QUIPU_API_KEY in the environment"},
 	{"jwt-key", TYPE_TEXT, FIELD(jwt_key), "", 0, 0, "FILE",
-		"key that users' tokens are signed with, for dialogs and counters: a public key as "
-		"PEM, or the secret of HS256; read again on SIGHUP"},
+		"key for the signatures of users' tokens, for dialogs and counters: a public key "
+		"in PEM, or the secret for HS256; read again on SIGHUP"},
 	{"jwt-algorithm", TYPE_TEXT, FIELD(jwt_algorithm), "RS256", 0, 0, "NAME",
-		"the only algorithm that users' tokens may have: HS256, RS256 or ES256"},
+		"the only algorithm accepted for users' tokens: HS256, RS256 or ES256"},
 	{"jwt-issuer", TYPE_TEXT, FIELD(jwt_issuer), "", 0, 0, "TEXT",
-		"iss that users' tokens must have; none: any"},
+		"required iss of users' tokens; without it, any"},
 	{"jwt-audience", TYPE_TEXT, FIELD(jwt_audience), "", 0, 0, "TEXT",
-		"aud that users' tokens must have; none: any"},
+		"required aud of users' tokens; without it, any"},
 	{"jwt-leeway", TYPE_DURATION, FIELD(jwt_leeway_us), "30s", 0, HOUR_US, "TIME",
-		"by how much the issuer's clock may differ"},
+		"how much the issuer's clock may differ"},
 	{"tls-cert", TYPE_TEXT, FIELD(tls_cert), "", 0, 0, "FILE",
-		"certificate to serve HTTPS with (PEM, its authorities behind it), with --tls-key; "
-		"read again on SIGHUP"},
+		"certificate for HTTPS (PEM, followed by those of its authorities), with "
+		"--tls-key; read again on SIGHUP"},
 	{"tls-key", TYPE_TEXT, FIELD(tls_key), "", 0, 0, "FILE",
 		"private key of --tls-cert (PEM, not encrypted)"},
 	{"ca-file", TYPE_TEXT, FIELD(ca_file), "", 0, 0, "FILE",
 		"authorities (PEM) that health, dlq, outbox and verify trust instead of the "
 		"system's"},
 	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
-		"listen on a public address without authentication"},
+		"allow a public address without authentication"},
 	{"core-dumps", TYPE_FLAG, FIELD(core_dumps), "no", 0, 0, NULL,
-		"let a crash leave a core dump, which holds passwords and data"},
+		"let a crash write a core dump, which contains passwords and data"},
 	{"log-level", TYPE_TEXT, FIELD(log_level), "info", 0, 0, "LEVEL",
-		"least level that is logged: debug, info, warn, error"},
+		"lowest level to log: debug, info, warn or error"},
 	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
-		"text, json, or auto: text on a terminal, else json"},
+		"text, json, or auto: text on a terminal, json elsewhere"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
@@ -171,10 +181,10 @@ static struct {
 	const char *source;
 } values[OPTION_COUNT];
 
-/* What the file says, which is inih's only while it is being read. */
+/* Copies of the values in the file; inih's own are valid only while it reads. */
 static char *file_texts[OPTION_COUNT];
 
-/* The index of an option, OPTION_COUNT if there is none of that name. */
+/* Returns the index of the option, or OPTION_COUNT if there is none of that name. */
 static size_t find_option(struct slice name)
 {
 	size_t i = 0;
@@ -239,7 +249,7 @@ static int on_file_line(void *context, const char *section, const char *name, co
 		set_value(index, file_texts[index], "file");
 		return 1;
 	}
-	/* inih takes a line that begins with white space for more of the line before it. */
+	/* inih treats a line that begins with white space as a continuation of the one before. */
 	snprintf(reading->why, OPTIONS_WHY_SIZE,
 		index < OPTION_COUNT ? "%s: \"%s\" is given twice, or the line after it begins "
 				       "with white space"
@@ -249,7 +259,7 @@ static int on_file_line(void *context, const char *section, const char *name, co
 	return 0;
 }
 
-/* The number of the first line that inih would cut in two, 0 for none. */
+/* Returns the number of the first line that inih would cut in two, or 0 if there is none. */
 static int find_long_line(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -278,8 +288,8 @@ static bool read_file(const char *path, char *why)
 	line = find_long_line(path);
 	if (line > 0) {
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"%s: line %d has over %d bytes; give that option as a flag or in the "
-			"environment",
+			"%s: line %d is longer than %d bytes; set that option with a flag or in "
+			"the environment",
 			path, line, INI_LINE_MAX);
 		return false;
 	}
@@ -295,18 +305,19 @@ static bool read_file(const char *path, char *why)
 
 struct flags {
 	struct settings *settings;
-	struct operands *operands; /* NULL: there are none */
+	struct operands *operands; /* NULL if the command takes none */
 	const char *file;
 	const char *given[OPTION_COUNT];
 };
 
-/* Without the mark of a switch. */
+/* Returns the name without the mark of a switch. */
 static const char *flag_name(const char *flag)
 {
 	return *flag == OWN_SWITCH[0] ? flag + 1 : flag;
 }
 
-/* Where the value of a flag of the command's own belongs, NULL: it has none of that name. */
+/* Returns where to store the value of one of the command's own flags, or NULL if it has no such
+ * flag. */
 static const char **find_own(struct operands *operands, struct slice name)
 {
 	for (size_t i = 0; operands && operands->flags[i]; i++) {
@@ -317,7 +328,7 @@ static const char **find_own(struct operands *operands, struct slice name)
 	return NULL;
 }
 
-/* Flags that are no options: they say what to do, not how. */
+/* Handles flags that are not options: they choose what to do, not how. */
 static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
 {
 	*used_text = false;
@@ -334,7 +345,7 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 	return true;
 }
 
-/* Reads what is no flag; returns how many arguments it took, 0 on failure. */
+/* Reads an argument that is not a flag. Returns how many arguments it used, or 0 on failure. */
 static int take_word(struct flags *flags, const char *word, char *why)
 {
 	if (flags->operands && word[0] != '-') {
@@ -346,7 +357,7 @@ static int take_word(struct flags *flags, const char *word, char *why)
 	return 0;
 }
 
-/* Where the value of a flag belongs, NULL: there is no such flag. */
+/* Returns where to store the value of a flag, or NULL if there is no such flag. */
 static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
 {
 	const char **own = find_own(flags->operands, name);
@@ -361,7 +372,7 @@ static const char **find_flag(struct flags *flags, struct slice name, bool *need
 	return index < OPTION_COUNT ? &flags->given[index] : NULL;
 }
 
-/* Reads one argument; returns how many it took, 0 on failure. */
+/* Reads a flag or word. Returns how many arguments it used, or 0 on failure. */
 static int take_argument(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	struct slice rest = slice_of(arguments[0]);
@@ -417,7 +428,7 @@ static bool read_flag_value(const char *text, bool *value)
 	return *value || slice_is(word, "no") || slice_is(word, "false") || slice_is(word, "0");
 }
 
-/* Everybody on the machine can read the arguments of a process. */
+/* Refuses secrets in flags, because everyone on the machine can read the arguments of a process. */
 static bool may_be_flag(size_t index, const char *text, char *why)
 {
 	char variable[64];
@@ -426,10 +437,10 @@ static bool may_be_flag(size_t index, const char *text, char *why)
 		return true;
 	environment_name(options[index].name, variable, sizeof(variable));
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"--%s has a password or another secret in it, which everybody on this machine "
-		"could see; give the URL in the variable %s or in the file that --config names%s",
+		"--%s contains a password or another secret, which everyone on this machine could "
+		"see; set the URL in the variable %s or in the file that --config names%s",
 		options[index].name, variable,
-		strncmp(text, "postgres", 8) == 0 ? ", or the password alone in a file that "
+		strncmp(text, "postgres", 8) == 0 ? ", or only the password in a file that "
 						    "PGPASSFILE names"
 						  : "");
 	return false;
@@ -520,7 +531,7 @@ bool options_read(struct settings *settings, struct operands *operands, int coun
 	return check_words(settings, why);
 }
 
-/* ---- showing ----------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------- */
 
 void options_print(FILE *out)
 {
@@ -547,7 +558,7 @@ void options_help(FILE *out)
 	}
 }
 
-/* 90000000 is 90s: in the largest unit that needs no fraction. */
+/* Writes 90000000 as "90s": in the largest unit that needs no fraction. */
 static void write_duration(char *out, size_t size, int64_t value_us)
 {
 	static const struct {

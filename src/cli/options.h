@@ -1,7 +1,6 @@
 /*
- * The configuration: one table of options that the flags, the environment, the file, --help,
- * --print-config and the documents are all made of. Precedence: flag > environment > file >
- * default.
+ * The configuration. One table of options drives the flags, the environment variables, the file,
+ * --help, --print-config and the documents. Precedence: flag > environment > file > default.
  */
 #ifndef QUIPU_CLI_OPTIONS_H
 #define QUIPU_CLI_OPTIONS_H
@@ -77,54 +76,55 @@ struct settings {
 	bool check_config;
 };
 
-#define EXIT_USAGE 2 /* what the program returns where its arguments are wrong */
+#define EXIT_USAGE 2 /* the exit status for wrong arguments */
 #define OPTIONS_WHY_SIZE 512
 #define OWN_FLAGS_MAX 4
 #define OWN_SWITCH "!"
 
 /*
- * What a command takes besides the options: words, such as the ids of things, and flags of its own,
- * such as --why, which have a value but neither a variable nor a line in the file.
+ * What a command takes besides the options: words, such as ids, and its own flags, such as --why,
+ * which have neither an environment variable nor a line in the file.
  */
 struct operands {
-	const char *const *flags;          /* the names of its own flags, ends with NULL; one
+	const char *const *flags;          /* the names of its own flags, up to a NULL; a name
 					    * that begins with OWN_SWITCH takes no value */
-	const char *values[OWN_FLAGS_MAX]; /* of each, NULL: not given */
-	const char **words;                /* as many as there are arguments at most */
+	const char *values[OWN_FLAGS_MAX]; /* of each flag, NULL if it was not given */
+	const char **words;                /* has room for as many words as there are arguments */
 	size_t word_count;
 };
 
 /*
- * Fills `settings` from everything: `count` arguments behind the command, the environment, the file
- * that --config names, the defaults. `operands` has the names of the flags and room for the words,
- * and gets the rest; NULL: the command takes options only. false: `why` (OPTIONS_WHY_SIZE) says
- * which argument is wrong. Strings stay valid for the life of the program. Main thread, once.
+ * Fills `settings` from the `count` arguments after the command, the environment, the file that
+ * --config names, and the defaults. `operands` has the names of the command's own flags and room
+ * for its words, and receives their values; it is NULL if the command takes options only. Returns
+ * false, with the reason in `why` (OPTIONS_WHY_SIZE bytes), if an argument is wrong. Strings stay
+ * valid for the life of the program. Main thread, once.
  */
 QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
 	char *const *arguments, char *why);
 
-/* The value of a flag of the command's own, NULL: it was not given. */
+/* Returns the value of one of the command's own flags, or NULL if it was not given. */
 const char *operands_flag(const struct operands *operands, const char *name);
 
-/* One line an option: its value and where it comes from, passwords hidden. */
+/* Prints one line per option: its value, with passwords hidden, and where it comes from. */
 void options_print(FILE *out);
 
-/* The help for all options. */
+/* Prints the help for all options. */
 void options_help(FILE *out);
 
 #define OPTION_FACT_SIZE 64
 
-/* An option as the manual tells of it (cli/manual). Strings are static but for the two arrays. */
+/* An option as the manual describes it (cli/manual). The strings are static. */
 struct option_facts {
 	const char *name;
-	const char *value;    /* what stands for its value, NULL: it is yes or no */
+	const char *value;    /* the placeholder for its value, NULL if it is yes or no */
 	const char *standard; /* the default, "" for none */
 	const char *help;
 	char variable[OPTION_FACT_SIZE];
-	char range[OPTION_FACT_SIZE]; /* "1 to 64", "" where there is none */
+	char range[OPTION_FACT_SIZE]; /* "1 to 64", or "" */
 };
 
-/* In the order of the table. */
+/* Enumerate the options in the order of the table. */
 size_t options_count(void);
 struct option_facts options_at(size_t index);
 

@@ -7,7 +7,8 @@
 
 #define NAME_MAX_LEN 64
 
-/* Parameters whose names hold one of these carry a secret. Names of files do not: passfile, key. */
+/* A parameter holds a secret if its name contains one of these words. Parameters with file names,
+ * such as passfile and sslkey, do not. */
 static const char *const secret_words[] = {
 	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
 
@@ -16,15 +17,16 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* Pages may well have an @ in their path, behind the port of their server. */
+/* The URL of a webhook may have an @ in its path; then the colon is the one before the port. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
 }
 
 /*
- * From the first colon to the last @: a password with a bare /, ? or , ends the host for whoever
- * parses the URL, and is still a secret. What NATS has before an @, without a colon, is a token.
+ * Returns everything from the first colon to the last @. A URL parser would end the host at a bare
+ * /, ? or comma in the password, but that is still a secret. For NATS, text before the @ without a
+ * colon is a token.
  */
 static struct slice find_password(const char *url)
 {
@@ -40,7 +42,7 @@ static struct slice find_password(const char *url)
 	return (struct slice){0};
 }
 
-/* Without percent encoding: libpq takes p%61ssword for a name. */
+/* Decodes percent encoding, because libpq accepts p%61ssword as a name. */
 static void decode(struct slice from, char out[NAME_MAX_LEN])
 {
 	size_t len = 0;
@@ -70,7 +72,7 @@ static bool is_secret_name(struct slice name)
 	return false;
 }
 
-/* The value of the first secret parameter at or behind `from`. */
+/* Returns the value of the first secret parameter at or after `from`. */
 static struct slice find_parameter(const char *from)
 {
 	while (*from) {

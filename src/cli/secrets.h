@@ -1,7 +1,7 @@
 /*
- * Secrets in the URLs of options: the password in postgres://user:password@host, and parameters
- * such as ?password=… or &token=…. They are never shown, and not taken from flags, which everybody
- * on the machine can see. Pure, any thread.
+ * Finds secrets in the URLs of options: the password in postgres://user:password@host, and
+ * parameters such as ?password=… or &token=…. They are never shown, and refused in flags, which
+ * everyone on the machine can see. Pure, any thread.
  */
 #ifndef QUIPU_CLI_SECRETS_H
 #define QUIPU_CLI_SECRETS_H
@@ -11,7 +11,7 @@
 
 bool secrets_in_url(const char *url);
 
-/* The URL with *** for each of its secrets. */
+/* Prints the URL with *** in place of each secret. */
 void secrets_print_url(FILE *out, const char *url);
 
 #endif

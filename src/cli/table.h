@@ -1,6 +1,6 @@
 /*
- * A table on a terminal: columns as wide as their widest cell, control characters escaped. Memory
- * is the arena's.
+ * A table for the terminal: columns are as wide as their widest cell, and control characters are
+ * escaped. Its memory is from the arena.
  */
 #ifndef QUIPU_CLI_TABLE_H
 #define QUIPU_CLI_TABLE_H
@@ -19,7 +19,7 @@ struct table {
 	size_t size;
 };
 
-/* The cells are copied and escaped; one that is empty is shown as "-". */
+/* Adds a row. Copies and escapes the cells, and shows an empty one as "-". */
 void table_add(struct table *table, const struct slice cells[TABLE_COLUMNS]);
 
 /* Prints the first `rows` rows. */

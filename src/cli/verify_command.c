@@ -1,3 +1,8 @@
+/*
+ * A check runs page by page: the server checks some rows per request and returns where to go on, so
+ * that no request takes long. Differences are printed as they arrive. After a repair everything is
+ * checked once more without printing, and what differs then could not be repaired.
+ */
 #include "cli/verify_command.h"
 
 #include <stdlib.h>
@@ -6,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/report.h"
 
 #define UNREAD "unread"
 
@@ -16,12 +22,12 @@ static const char *const known_services[] = {
 
 struct verify {
 	struct client *client;
-	struct arena arena; /* of one request */
+	struct arena arena; /* for one request */
 	bool wants_repair;
 	bool json;
-	bool is_one_of_many; /* each line says of which */
+	bool is_one_of_many; /* each line begins with its service */
 
-	/* Of the service that is looked at. */
+	/* About the service that is being checked. */
 	const char *service;
 	bool repairs;
 	bool is_silent;
@@ -30,35 +36,28 @@ struct verify {
 	long long repaired;
 };
 
-static int fail(int code, const char *why)
-{
-	fprintf(stderr, "quipu: %s\n", why);
-	return code;
-}
-
 static bool is_unread(const struct verify *verify)
 {
 	return strcmp(verify->service, UNREAD) == 0;
 }
 
-/* ---- what the server answers ------------------------------------------------------------- */
+/* ---- answers of the server --------------------------------------------------------------- */
 
 static void explain_absence(const struct verify *verify, char *why)
 {
 	if (!verify->service)
-		snprintf(why, CLIENT_WHY_SIZE, "nothing that runs there can be verified");
+		snprintf(why, CLIENT_WHY_SIZE, "the server runs no service that can be verified");
 	else if (is_unread(verify))
 		snprintf(why, CLIENT_WHY_SIZE,
-			"dialogs and counters do not both run there; name a server where they do "
+			"the server does not run both dialogs and counters; name one that does "
 			"with --server");
 	else
 		snprintf(why, CLIENT_WHY_SIZE,
-			"%s: the role does not run there; name a server where it does with "
-			"--server",
+			"%s: the server does not run this role; name one that does with --server",
 			verify->service);
 }
 
-/* false: `why` says what the server answered. */
+/* Returns false and the reason in `why` unless the answer is a 200. */
 static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -93,10 +92,10 @@ static bool repair(struct verify *verify, struct slice user_id, long long *repai
 	return done;
 }
 
-/* ---- telling ----------------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------------------ */
 
-/* The difference as the server tells it, behind the name of its service. */
-static void tell_json(struct verify *verify, const json_t *difference)
+/* Prints the difference as the server sent it, with the service as its first member. */
+static void print_json(struct verify *verify, const json_t *difference)
 {
 	char *members = json_dumps(difference, JSON_COMPACT);
 
@@ -104,12 +103,12 @@ static void tell_json(struct verify *verify, const json_t *difference)
 	free(members);
 }
 
-static void tell(struct verify *verify, const json_t *difference)
+static void print_difference(struct verify *verify, const json_t *difference)
 {
 	struct buffer line = buffer_make(&verify->arena, 256);
 
 	if (verify->json) {
-		tell_json(verify, difference);
+		print_json(verify, difference);
 		return;
 	}
 	text_escape_log(&line, client_text(difference, "detail"));
@@ -123,7 +122,7 @@ static bool take_difference(struct verify *verify, const json_t *difference, cha
 	long long repaired = 0;
 
 	if (!verify->is_silent)
-		tell(verify, difference);
+		print_difference(verify, difference);
 	verify->differences++;
 	if (verify->repairs && !repair(verify, client_text(difference, "userId"), &repaired, why))
 		return false;
@@ -145,7 +144,7 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 	return true;
 }
 
-/* Asks for the page after `*after`, which moves on; it is empty behind the last. */
+/* Fetches the page after `*after` and sets `*after` to the end of it, or to "" after the last. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);
@@ -182,7 +181,7 @@ static bool ask_all(struct verify *verify, char *why)
 
 /* ---- services ---------------------------------------------------------------------------- */
 
-/* "1,204" */
+/* Writes 1204 as "1,204". */
 static const char *grouped(long long number, char text[32])
 {
 	char digits[32];
@@ -209,7 +208,7 @@ static void conclude_unread(const struct verify *verify)
 		printf("%s%lld users, %lld counters differ%s\n", prefix, verify->checked,
 			verify->differences,
 			verify->is_silent ? ", and cannot be repaired"
-					  : "; what is still on its way looks so too");
+					  : "; some may only have events in transit");
 }
 
 static void conclude(const struct verify *verify)
@@ -234,15 +233,15 @@ static void conclude(const struct verify *verify)
 			grouped(verify->differences, differences));
 }
 
-/* Looks again after a repair, in silence: what differs now could not be repaired. */
-static bool look_again(struct verify *verify, char *why)
+/* Checks again after a repair, without printing. What differs now could not be repaired. */
+static bool check_again(struct verify *verify, char *why)
 {
 	verify->repairs = false;
 	verify->is_silent = true;
 	return ask_all(verify, why);
 }
 
-static void tell_failure(struct verify *verify, const char *why)
+static void print_failure(struct verify *verify, const char *why)
 {
 	struct buffer text = buffer_make(&verify->arena, 128);
 
@@ -251,7 +250,7 @@ static void tell_failure(struct verify *verify, const char *why)
 		buffer_char(&text, '\0');
 		printf("{\"service\":\"%s\",\"error\":%s}\n", verify->service, text.data);
 	}
-	fail(EXIT_FAILURE, why);
+	report_failure(EXIT_FAILURE, "%s", why);
 }
 
 static int run_service(struct verify *verify, const char *service)
@@ -263,8 +262,8 @@ static int run_service(struct verify *verify, const char *service)
 	verify->is_silent = false;
 	verify->repaired = 0;
 	if (!ask_all(verify, why) ||
-		(verify->repairs && verify->differences > 0 && !look_again(verify, why))) {
-		tell_failure(verify, why);
+		(verify->repairs && verify->differences > 0 && !check_again(verify, why))) {
+		print_failure(verify, why);
 		return EXIT_FAILURE;
 	}
 	conclude(verify);
@@ -280,10 +279,10 @@ static int run_all(struct verify *verify)
 
 	verify->is_one_of_many = true;
 	if (!client_get(verify->client, "/operator/verify", &answer, why))
-		return fail(EXIT_FAILURE, why);
+		return report_failure(EXIT_FAILURE, "%s", why);
 	if (!is_good(verify, &answer, why)) {
 		client_answer_release(&answer);
-		return fail(EXIT_FAILURE, why);
+		return report_failure(EXIT_FAILURE, "%s", why);
 	}
 	services = json_object_get(answer.json, "services");
 	for (size_t i = 0; i < json_array_size(services); i++) {
@@ -311,7 +310,7 @@ static const char *wrong_use(const struct verify *verify, const struct operands 
 {
 	if (operands->word_count > 1 ||
 		(operands->word_count == 1 && !is_known(operands->words[0])))
-		return "this is used as: quipu verify "
+		return "usage: quipu verify "
 		       "[counts|limits|entitlements|notifications|pots|unread] [--repair] [--json]";
 	if (verify->wants_repair &&
 		(operands->word_count == 0 || strcmp(operands->words[0], UNREAD) != 0))
@@ -330,10 +329,10 @@ int verify_run(const struct settings *settings, const struct operands *operands)
 	int code;
 
 	if (wrong)
-		return fail(EXIT_USAGE, wrong);
+		return report_failure(EXIT_USAGE, "%s", wrong);
 	verify.client = client_open(settings, why);
 	if (!verify.client)
-		return fail(EXIT_USAGE, why);
+		return report_failure(EXIT_USAGE, "%s", why);
 	arena_init(&verify.arena, 16 * 1024);
 	code = operands->word_count == 1 ? run_service(&verify, operands->words[0])
 					 : run_all(&verify);

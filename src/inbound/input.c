@@ -1,3 +1,9 @@
+/*
+ * Two kinds of errors: a refusal concerns the request as a whole (no JSON, no Idempotency-Key), a
+ * field error one value. A refusal wins, and then errors of body fields are not collected: a body
+ * that cannot be parsed would only add "is required" for each field. Values that are wrong are
+ * still returned, so that handlers read all fields first and check once.
+ */
 #include "inbound/input.h"
 
 #include <assert.h>
@@ -68,7 +74,7 @@ void input_check_id(struct input *input, const char *field, struct slice id)
 		input_error(input, field, "must not contain control characters");
 }
 
-/* The field's value, under its name or its alias; NULL where it is absent or null. */
+/* Returns the field's value, under its name or its alias, or NULL if it is absent or null. */
 static json_t *field_value(const struct input *input, const char *field, const char *alias)
 {
 	json_t *value = json_object_get(input->body, field);
@@ -78,7 +84,7 @@ static json_t *field_value(const struct input *input, const char *field, const c
 	return json_is_null(value) ? NULL : value;
 }
 
-/* Fields of a body that cannot be read are not missed one by one. */
+/* Notes an error, unless the whole request is refused anyway. */
 static void field_error(struct input *input, const char *field, const char *message)
 {
 	if (input->refusal.http_status == 0)
@@ -163,7 +169,7 @@ struct slice input_text(struct input *input, const char *field, size_t max, cons
 	return text;
 }
 
-/* The text of an RFC 9651 string: \" and \\ are the only escapes. false: not one. */
+/* Parses a string of RFC 9651, whose only escapes are \" and \\. Returns false if it is not one. */
 static bool unquote(struct arena *arena, struct slice quoted, struct slice *out)
 {
 	char *text = arena_alloc(arena, quoted.len);
@@ -263,6 +269,6 @@ void input_require_key(struct input *input)
 
 	if (input->refusal.http_status == 0 && !request_header(request, "Idempotency-Key").data)
 		input->refusal = answer_problem(&request->arena, STATUS_IDEMPOTENCY_KEY_REQUIRED,
-			"this request needs the header Idempotency-Key, so that sending it again "
-			"is safe");
+			"this request requires the header Idempotency-Key, so that it can be "
+			"retried safely");
 }

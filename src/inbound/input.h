@@ -1,7 +1,7 @@
 /*
- * Reads a request into values, and collects everything that is wrong with it so that the client is
- * told at once. Use: input_init(), read fields, then `if (input_refuse(&input)) return;`. On the
- * loop.
+ * Reads values from a request and collects all of its errors, so that the client gets them in one
+ * answer. Usage: input_init(), read fields, then `if (input_refuse(&input)) return;`. For the
+ * thread of the loop; never blocks.
  */
 #ifndef QUIPU_INBOUND_INPUT_H
 #define QUIPU_INBOUND_INPUT_H
@@ -16,71 +16,71 @@
 
 struct input {
 	struct request *request;
-	json_t *body; /* NULL: none was sent */
+	json_t *body; /* NULL if there is none */
 	struct field_error errors[INPUT_ERRORS_MAX];
 	size_t error_count;
-	struct answer refusal; /* http_status 0: nothing to refuse as a whole */
+	struct answer refusal; /* if http_status is not 0, the request as a whole is refused */
 };
 
 /* Starts reading `request` without its body. */
 void input_init(struct input *input, struct request *request);
 
-/* Parses the JSON body. An absent or empty body is no error: every field then counts as absent. */
+/* Parses the JSON body. An absent or empty body is not an error: all fields then count as absent.
+ */
 void input_read_body(struct input *input);
 
 /*
- * Ends the reading; frees the parsed body. true: the request was refused and has its answer.
- * Strings read from the body were copied and stay valid.
+ * Ends the reading and frees the parsed body. Strings that were read are copies and stay valid.
+ * Returns true if there were errors: then the request is answered.
  */
 bool input_refuse(struct input *input);
 
-/* Notes that `field` is wrong. `message` is kept, not copied. */
+/* Notes that `field` is wrong. Does not copy the strings. Ignores errors over INPUT_ERRORS_MAX. */
 void input_error(struct input *input, const char *field, const char *message);
 
 /* Checks an id from the path or query: 1 to 128 bytes, no control characters. */
 void input_check_id(struct input *input, const char *field, struct slice id);
 
-/* An id from the body, required. */
+/* Reads a required id from the body. */
 struct slice input_id(struct input *input, const char *field);
 
 /*
- * An id from the body, required, that may also be sent as an integer from 0 (1001 and "1001" are
- * the same id); tells which it was. `alias` is another name that the field may have.
+ * Reads a required id from the body that may also be an integer from 0 (1001 and "1001" are the
+ * same id), and sets `*is_number` accordingly. `alias` is another name of the field.
  */
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
 
-/* A list of 1 to `most` (at most 1000) ids from the body, required; NULL where it is wrong. */
+/* Reads a required list of 1 to `most` (at most 1000) ids from the body. Returns NULL, and leaves
+ * `*count` alone, if it is not one. */
 struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
 
-/* A text from the body, required, not blank, of at most `max` bytes. */
+/* Reads a required text from the body: not blank, and at most `max` bytes. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
-/* The value of a query parameter, the last one if it was given twice; {NULL, 0} where there is
- * none.
- */
+/* Returns the value of a query parameter, the last one if there are several, or {NULL, 0}. */
 struct slice input_query(struct input *input, const char *name);
 
-/* The query parameter `limit` of a list: 1 to LIST_LIMIT_MAX, or `fallback` where there is none. */
+/* Returns the query parameter `limit`, from 1 to LIST_LIMIT_MAX, or `fallback` if there is none. */
 size_t input_limit(struct input *input, size_t fallback);
 
-/* Refuses the request with IDEMPOTENCY_KEY_REQUIRED where the header is missing. */
+/* Refuses the request with IDEMPOTENCY_KEY_REQUIRED if the header is missing. */
 void input_require_key(struct input *input);
 
-/* The Idempotency-Key header, {NULL, 0} where there is none. Bare, or as a quoted string. */
+/* Returns the Idempotency-Key header, bare or unquoted, or {NULL, 0} if there is none. */
 struct slice input_idempotency_key(struct input *input);
 
 struct int_rule {
 	const char *field;
-	const char *alias; /* another name that it may have, or NULL */
+	const char *alias; /* another name of the field, or NULL */
 	int64_t least;
 	int64_t most;
-	int64_t fallback;    /* where the field is absent or null */
-	bool required;       /* then there is no fallback */
+	int64_t fallback;    /* if the field is absent or null */
+	bool required;       /* an absent field is an error */
 	const char *message; /* "must be an integer from 1" */
 };
 
-/* An integer from the body: within the rule, or its fallback where it was wrong. */
+/* Reads an integer from the body. Returns the rule's fallback if it is absent or wrong. */
 int64_t input_int(struct input *input, const struct int_rule *rule);
 
 #endif

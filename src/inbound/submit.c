@@ -3,8 +3,8 @@
 #include "base/hash.h"
 #include "http/router.h"
 
-/* Keys are told apart by method, route template and who asks, so that one key can be used once on
- * each. */
+/* An Idempotency-Key is valid within one method, route template and caller, so the same key can be
+ * used once for each. */
 static struct slice key_scope(struct request *request, struct slice user_id)
 {
 	struct buffer scope = buffer_make(&request->arena, 64 + user_id.len);

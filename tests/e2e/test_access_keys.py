@@ -430,8 +430,8 @@ def test_a_new_key_is_a_line_for_the_file_and_a_secret_shown_once(binary):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ([], "this is used as: quipu keys new ID [--scopes LIST]"), (["new"], "this is used as"), (["new", "a", "b"], "this is used as"),
-    (["old", "a"], "this is used as"), (["new", "A"], "an id has"), (["new", "a_b"], "an id has"), (["new", "a", "--scopes", "root"], "scopes are"),
+    ([], "usage: quipu keys new ID [--scopes LIST]"), (["new"], "usage"), (["new", "a", "b"], "usage"),
+    (["old", "a"], "usage"), (["new", "A"], "an id has"), (["new", "a_b"], "an id has"), (["new", "a", "--scopes", "root"], "scopes are"),
     (["new", "a", "--scopes", "external:all"], "scopes are"), (["new", "a", "--scopes"], "needs a value"),
 ])
 def test_what_no_file_would_take_is_refused(binary, arguments, words):
@@ -465,7 +465,7 @@ def test_the_operators_commands_show_the_key_of_a_file_or_of_the_environment(com
 
 @pytest.mark.parametrize("words", [["dlq", "list"], ["outbox", "resend", "--since", "1h"], ["verify", "unread"]], ids=" ".join)
 def test_the_operators_commands_say_which_key_they_need(command, guarded, words):
-    for key, sentence in ((None, "asks for an API key (HTTP 401); name its file with --api-key-file"),
+    for key, sentence in ((None, "requires an API key (HTTP 401); name its file with --api-key-file"),
                           ("qk_admin_wrong", "does not know this API key (HTTP 401)"),
                           (guarded.keys["internal"].shown, "needs the scope admin (HTTP 403)")):
         done = command(*words, env={"QUIPU_API_KEY": key} if key else None)

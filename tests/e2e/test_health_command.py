@@ -33,7 +33,7 @@ def test_the_settings_of_a_container_are_no_hindrance(http_server, health):
 def test_no_server_is_1_and_says_so(health):
     done = health("--listen", f"127.0.0.1:{free_port()}")
     assert done.returncode == 1
-    assert done.stdout == "" and "no quipu answers at" in done.stderr
+    assert done.stdout == "" and "no server answers at" in done.stderr
 
 
 class Sick(http.server.BaseHTTPRequestHandler):
@@ -53,7 +53,7 @@ class Stranger(Sick):
     status, body = 200, b"<html>It works!</html>"
 
 
-@pytest.mark.parametrize("kind, words", [(Sick, "HTTP 500"), (Stranger, "is no quipu")])
+@pytest.mark.parametrize("kind, words", [(Sick, "HTTP 500"), (Stranger, "is not quipu")])
 def test_an_answer_that_is_not_ours_is_1(health, kind, words):
     server = http.server.HTTPServer(("127.0.0.1", 0), kind)
     thread = threading.Thread(target=server.handle_request)

@@ -82,7 +82,7 @@ def test_a_kind_whose_role_does_not_run_is_passed_over(ask, server):
 
 def test_a_server_without_such_roles_is_no_empty_list(ask, server):
     server.letters.clear()
-    failed(ask("dlq", "list"), f"the quipu at {server.url} runs no role with dead letters")
+    failed(ask("dlq", "list"), f"the server at {server.url} runs no role with dead letters")
 
 
 def test_what_a_letter_says_cannot_steer_the_terminal(ask, server):
@@ -171,7 +171,7 @@ def test_an_id_is_one_segment_of_the_path_whatever_is_in_it(ask, server):
 
 def test_a_letter_of_a_role_that_does_not_run_is_told_as_such(ask, server):
     del server.letters["poison"]
-    message = f"the quipu at {server.url} runs no role with dead letters of the kind poison"
+    message = f"the server at {server.url} runs no role with dead letters of the kind poison"
     failed(ask("dlq", "show", "poison/1"), message)
     failed(ask("dlq", "replay", "poison/1"), f"poison/1: {message}")
 
@@ -179,7 +179,7 @@ def test_a_letter_of_a_role_that_does_not_run_is_told_as_such(ask, server):
 @pytest.mark.parametrize("name", ["17", "outbox", "outbox/", "/17", "Outbox/17", "letters/17", "outboxes/17"])
 def test_what_names_no_letter_is_refused(ask, server, name):
     for verb in ("show", "replay"):
-        assert refused(ask("dlq", verb, name), f'"{name}" names no dead letter', "outbox/ID")
+        assert refused(ask("dlq", verb, name), f'"{name}" is not a dead letter', "outbox/ID")
     assert refused(ask("dlq", "replay", "outbox/1", name), name)
     assert server.requests == []
 
@@ -271,7 +271,7 @@ def test_a_wrong_time_is_refused(ask, server, since):
 
 def test_resend_without_an_outbox(ask, server):
     del server.letters["outbox"]
-    failed(ask("outbox", "resend", "--since", "1h"), f"the quipu at {server.url} runs no role with an outbox")
+    failed(ask("outbox", "resend", "--since", "1h"), f"the server at {server.url} runs no role with an outbox")
 
 
 # ---- how they are used

@@ -36,7 +36,7 @@ def given_up(binary, tmp_path_factory):
 
 def test_without_a_server_it_says_what_to_do(run, tmp_path):
     port = free_port()
-    message = f"no quipu answers at http://127.0.0.1:{port}; start it, or name it with --server"
+    message = f"no server answers at http://127.0.0.1:{port}; start it, or name another one with --server"
     failed(run("dlq", "list", "--listen", f"127.0.0.1:{port}"), message)
     failed(run("dlq", "show", "outbox/1", "--server", f"http://127.0.0.1:{port}/"), message)
     done = run("dlq", "replay", "outbox/1", "outbox/2", "--server", f"http://127.0.0.1:{port}")
@@ -85,7 +85,7 @@ def test_credentials_are_sent_and_never_shown(run, server):
     assert server.requests[0][2]["Authorization"] == "Basic " + base64.b64encode(b"user:s3cr3t").decode()
     port = free_port()
     done = run("dlq", "list", env={"QUIPU_SERVER": f"http://user:s3cr3t@127.0.0.1:{port}"})
-    failed(done, f"no quipu answers at http://127.0.0.1:{port}; start it, or name it with --server")
+    failed(done, f"no server answers at http://127.0.0.1:{port}; start it, or name another one with --server")
     printed = run("serve", "--print-config", env={"QUIPU_SERVER": url}).stdout
     assert "s3cr3t" not in printed and "user:***@" in printed
 
@@ -101,7 +101,7 @@ def test_proxies_of_the_environment_are_not_used(ask):
 @pytest.mark.parametrize("status", [200, 404, 502])
 def test_what_is_no_quipu_is_told_as_such(ask, server, body, status):
     server.override("/operator/dlq/outbox", lambda handler: handler.send(status, body))
-    failed(ask("dlq", "list"), f"what answers at {server.url} is no quipu (HTTP {status})")
+    failed(ask("dlq", "list"), f"the server at {server.url} is not quipu (HTTP {status})")
 
 
 def test_a_redirect_is_not_followed(ask, server):
@@ -149,12 +149,12 @@ def test_an_answer_without_an_end_is_cut_off(ask, server):
 def test_a_real_server_without_these_routes_is_told_as_such(serve, run, sqlite_store):
     server = serve(sqlite_store)
     url = f"http://127.0.0.1:{server.port}"
-    failed(run("dlq", "list", "--server", url), f"the quipu at {url} runs no role with dead letters")
-    failed(run("outbox", "resend", "--since", "1h", "--server", url), f"the quipu at {url} runs no role with an outbox")
+    failed(run("dlq", "list", "--server", url), f"the server at {url} runs no role with dead letters")
+    failed(run("outbox", "resend", "--since", "1h", "--server", url), f"the server at {url} runs no role with an outbox")
 
 
 def test_a_server_that_does_not_answer_is_given_up(given_up):
     """The last of the file: it has had its time meanwhile."""
     command, silent = given_up
     _, told = command.communicate(timeout=HANG_S)
-    assert (command.returncode, told) == (1, f"quipu: the quipu at {silent.url} has not answered within 10 s\n")
+    assert (command.returncode, told) == (1, f"quipu: the server at {silent.url} did not answer within 10 s\n")
