@@ -1,6 +1,6 @@
 /*
  * Appending to a buffer doubles its block when it is full; the arena extends the block in place if
- * nothing else was allocated behind it, which is the usual case while one body is written. Numbers
+ * nothing else was allocated after it, which is the usual case while one body is written. Numbers
  * and times, which nearly every answer contains, are written digit by digit and without printf().
  *
  * Invariant: `data` has room for `size` bytes, of which `len` are written; there is no NUL.

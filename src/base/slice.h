@@ -54,7 +54,7 @@ bool slice_starts_with(struct slice a, const char *prefix);
 struct slice slice_trim(struct slice a);
 
 /*
- * Returns the part of `*rest` before the first `separator` and moves `*rest` behind that separator.
+ * Returns the part of `*rest` before the first `separator` and moves `*rest` past that separator.
  * If there is no separator, returns all of `*rest` and sets it to {NULL, 0}; so callers loop while
  * rest.data is not NULL.
  */

@@ -179,7 +179,7 @@ static bool read_date_time(struct slice text, struct tm *tm)
 	       tm->tm_min < 60 && tm->tm_sec >= 0 && tm->tm_sec <= 60;
 }
 
-/* Reads ".123456789" at `*at`, if it is there, and moves `*at` behind it. Drops digits beyond
+/* Reads ".123456789" at `*at`, if it is there, and moves `*at` past it. Drops digits beyond
  * microseconds. */
 static bool read_fraction(struct slice text, size_t *at, int64_t *us)
 {

@@ -14,7 +14,7 @@
 /* When the prose of the man page last changed; options and commands are generated. */
 #define MAN_DATE "2026-11-16"
 
-#define COMMAND_WIDTH 40
+#define COMMAND_WIDTH 48
 
 struct usage {
 	const char *command;
@@ -94,7 +94,7 @@ static void write_help(FILE *out)
 		char flag[64];
 
 		snprintf(flag, sizeof(flag), "--%s %s", specials[i].name, specials[i].value);
-		fprintf(out, "  %-26s %s\n", flag, specials[i].help);
+		fprintf(out, "  %-28s %s\n", flag, specials[i].help);
 	}
 	fputs("\nOptions; each can also be set as QUIPU_NAME in the environment or as a line of "
 	      "the file:\n\n",

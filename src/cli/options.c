@@ -552,7 +552,7 @@ void options_help(FILE *out)
 
 		snprintf(flag, sizeof(flag), "--%s %s", options[i].name,
 			options[i].value_name ? options[i].value_name : "");
-		fprintf(out, "  %-26s %s%s%s%s\n", flag, options[i].help,
+		fprintf(out, "  %-28s %s%s%s%s\n", flag, options[i].help,
 			*options[i].standard ? " [" : "", options[i].standard,
 			*options[i].standard ? "]" : "");
 	}

@@ -1,4 +1,4 @@
-/* How commands tell the user that something failed. Any thread. */
+/* Reports to the user that a command failed. Any thread. */
 #ifndef QUIPU_CLI_REPORT_H
 #define QUIPU_CLI_REPORT_H
 

@@ -51,7 +51,7 @@ static bool may_start(const struct connection *connection, const struct request 
 {
 	if (!connection->first)
 		return true;
-	/* Only the last one can be a change, because nothing starts behind a change. */
+	/* Only the last one can be a change, because nothing starts after a change. */
 	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX &&
 	       !worker_is_full(connection->worker);
 }
@@ -436,7 +436,7 @@ static void on_closed(uv_handle_t *handle)
 
 /* Sends close_notify, by which a TLS client knows that nothing is missing. Does not wait: if the
  * socket is full, the client is not reading. */
-static void say_goodbye(struct connection *connection)
+static void send_close_notify(struct connection *connection)
 {
 	size_t len;
 	char *bytes;
@@ -459,7 +459,7 @@ void connection_close(struct connection *connection)
 	if (connection->is_closed)
 		return;
 	connection->is_closed = true;
-	say_goodbye(connection);
+	send_close_notify(connection);
 	drop_requests(connection);
 	if (connection->stream)
 		stream_end(connection->stream);

@@ -6,7 +6,7 @@
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
  *   reading    bytes go to the parser; a complete request becomes `held`
  *   held       a request waits to start: a change starts only when everything before it on this
- *              connection is answered, and nothing starts behind a change. Reading stops meanwhile.
+ *              connection is answered, and nothing starts after a change. Reading stops meanwhile.
  *   queue      requests have started, in order; their answers leave from the front only
  *   streaming  the last answer is a stream, which goes on; see stream.h
  *   lingering  the last answer is sent and our side is shut down; input is thrown away until the

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "http/connection.h"
 #include "http/response.h"
@@ -30,7 +31,7 @@ struct pending_write {
 
 static void on_written(uv_write_t *uv, int failed)
 {
-	struct pending_write *write = (struct pending_write *)uv;
+	struct pending_write *write = CONTAINER_OF(uv, struct pending_write, uv);
 	struct connection *connection = write->connection;
 
 	connection->write_backlog -= write->len;

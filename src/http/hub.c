@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/hash.h"
 #include "http/worker.h"
 
@@ -315,7 +316,7 @@ static struct branch *take_changed(struct outlet *outlet)
 /* On the loop. Offering a value never closes a stream, so no branch goes away meanwhile. */
 static void run_outlet(struct loop_task *task)
 {
-	struct outlet *outlet = (struct outlet *)task;
+	struct outlet *outlet = CONTAINER_OF(task, struct outlet, task);
 
 	for (struct branch *branch = take_changed(outlet); branch; branch = branch->next_taken) {
 		for (struct subscriber *one = branch->subscribers; one; one = one->next)

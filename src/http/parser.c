@@ -5,7 +5,7 @@
  *
  * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes that
  * the answer of the request. A pause means either "request complete" or "the client waits for 100
- * Continue", which `stage` tells apart.
+ * Continue"; `stage` distinguishes the two.
  */
 #include "http/parser.h"
 

@@ -53,7 +53,7 @@ struct parser {
 void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
 
-/* Parses `*input`, which must not be empty, and moves it behind the bytes that were used. */
+/* Parses `*input`, which must not be empty, and moves it past the bytes that were used. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
 /* Returns the request being read, or that of PARSE_REQUEST or PARSE_BROKEN. The caller owns it. */

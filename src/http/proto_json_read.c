@@ -233,7 +233,7 @@ static bool read_bytes(struct reading *reading, const struct place *place, const
 	return fail(reading, place, "must be a base64 string");
 }
 
-/* Reads `count` digits at `*at` and moves `*at` behind them. */
+/* Reads `count` digits at `*at` and moves `*at` past them. */
 static bool take_digits(const char **at, int count, int *number)
 {
 	*number = 0;

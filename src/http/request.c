@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "http/connection.h"
 #include "http/stream_internal.h"
 
@@ -90,9 +91,8 @@ void request_answer(struct request *request, struct answer answer)
 
 static void on_command_answered(struct loop_task *task)
 {
-	struct command *command = (struct command *)task;
-	struct request *request =
-		(struct request *)((char *)command->arena - offsetof(struct request, arena));
+	struct command *command = CONTAINER_OF(task, struct command, task);
+	struct request *request = CONTAINER_OF(command->arena, struct request, arena);
 
 	assert(request->command == command);
 	request->command = NULL;

@@ -88,7 +88,8 @@ void router_apply_style(const struct router *router, struct request *request)
 		return;
 	for (size_t i = 0; i < router->style_count; i++) {
 		if (slice_starts_with(path, router->styles[i].prefix)) {
-			request->answer = router->styles[i].tell(&request->arena, &request->answer);
+			request->answer =
+				router->styles[i].render(&request->arena, &request->answer);
 			return;
 		}
 	}

@@ -25,12 +25,12 @@ struct route {
 };
 
 /*
- * The format of refusals below a prefix, even if no route matches, in place of problem+json. `tell`
- * returns the answer for a refusal, whose `problem` is set, in memory of `arena`.
+ * The format of refusals below a prefix, even if no route matches, in place of problem+json.
+ * `render` returns the answer for a refusal, whose `problem` is set, in memory of `arena`.
  */
 struct route_style {
 	const char *prefix; /* "/twirp/" */
-	struct answer (*tell)(struct arena *arena, const struct answer *refusal);
+	struct answer (*render)(struct arena *arena, const struct answer *refusal);
 };
 
 struct route_stats {

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "http/connection.h"
@@ -60,7 +61,7 @@ static void admit(struct http_worker *worker, int fd, int turns);
 
 static void run_worker_task(struct loop_task *task)
 {
-	struct worker_task *message = (struct worker_task *)task;
+	struct worker_task *message = CONTAINER_OF(task, struct worker_task, task);
 
 	if (message->order)
 		message->order(message->worker);

@@ -30,9 +30,16 @@
  * others. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-enum handshake { SHAKE_OK, SHAKE_FAILED, SHAKE_PLAIN, SHAKE_TIMEOUT, SHAKE_GONE, SHAKES };
+enum handshake {
+	HANDSHAKE_OK,
+	HANDSHAKE_FAILED,
+	HANDSHAKE_PLAIN,
+	HANDSHAKE_TIMEOUT,
+	HANDSHAKE_GONE,
+	HANDSHAKE_COUNT
+};
 
-static const char *const handshake_names[SHAKES] = {
+static const char *const handshake_names[HANDSHAKE_COUNT] = {
 	"ok", "failed", "plain_http", "timeout", "gone"};
 
 struct tls_context {
@@ -42,7 +49,7 @@ struct tls_context {
 	pthread_mutex_t lock; /* guards the next two */
 	SSL_CTX *current;     /* one reference here, and one in each session */
 	int64_t expires_s;
-	struct tally handshakes[SHAKES];
+	struct tally handshakes[HANDSHAKE_COUNT];
 };
 
 struct tls_session {
@@ -316,7 +323,7 @@ void tls_collect(void *thing, struct buffer *page)
 
 	metrics_family(page, "quipu_tls_handshakes_total", "counter",
 		"TLS handshakes that clients began, by how they ended.");
-	for (size_t i = 0; i < SHAKES; i++) {
+	for (size_t i = 0; i < HANDSHAKE_COUNT; i++) {
 		char label[64];
 
 		snprintf(label, sizeof(label), "result=\"%s\"", handshake_names[i]);
@@ -377,7 +384,7 @@ static void end_handshake(
 void tls_session_free(struct tls_session *session)
 {
 	if (session->state == TLS_HELLO)
-		end_handshake(session, TLS_BROKEN, SHAKE_GONE);
+		end_handshake(session, TLS_BROKEN, HANDSHAKE_GONE);
 	SSL_free(session->ssl);
 	free(session->output);
 	free(session);
@@ -401,13 +408,13 @@ static void begin_handshake(struct tls_session *session, struct slice bytes)
 		return;
 	}
 	log_line(LOG_DEBUG, "tls", "a client sent HTTP without TLS");
-	end_handshake(session, TLS_PLAIN, SHAKE_PLAIN);
+	end_handshake(session, TLS_PLAIN, HANDSHAKE_PLAIN);
 }
 
 static void note_handshake(struct tls_session *session)
 {
 	if (session->state == TLS_HELLO && SSL_is_init_finished(session->ssl))
-		end_handshake(session, TLS_OPEN, SHAKE_OK);
+		end_handshake(session, TLS_OPEN, HANDSHAKE_OK);
 }
 
 static void note_failure(struct tls_session *session)
@@ -416,7 +423,7 @@ static void note_failure(struct tls_session *session)
 		session->state == TLS_HELLO ? "a handshake failed" : "a session broke",
 		last_error());
 	if (session->state == TLS_HELLO)
-		end_handshake(session, TLS_BROKEN, SHAKE_FAILED);
+		end_handshake(session, TLS_BROKEN, HANDSHAKE_FAILED);
 	else
 		session->state = TLS_BROKEN;
 }
@@ -478,9 +485,9 @@ bool tls_session_write(struct tls_session *session, struct slice plain)
 
 void tls_session_end(struct tls_session *session)
 {
-	bool can_say = session->state == TLS_OPEN || session->state == TLS_ENDED;
+	bool can_write = session->state == TLS_OPEN || session->state == TLS_ENDED;
 
-	if (!can_say || (SSL_get_shutdown(session->ssl) & SSL_SENT_SHUTDOWN))
+	if (!can_write || (SSL_get_shutdown(session->ssl) & SSL_SENT_SHUTDOWN))
 		return;
 	ERR_clear_error();
 	SSL_shutdown(session->ssl);
@@ -489,7 +496,7 @@ void tls_session_end(struct tls_session *session)
 void tls_session_time_out(struct tls_session *session)
 {
 	log_line(LOG_DEBUG, "tls", "a handshake took too long");
-	end_handshake(session, TLS_BROKEN, SHAKE_TIMEOUT);
+	end_handshake(session, TLS_BROKEN, HANDSHAKE_TIMEOUT);
 }
 
 char *tls_session_take_output(struct tls_session *session, size_t *len)

@@ -89,7 +89,7 @@ static struct answer render(struct arena *arena, const struct problem *problem)
 }
 
 /* Keeps two of the refusal's headers: Retry-After, and WWW-Authenticate, which HTTP requires. */
-static struct answer tell(struct arena *arena, const struct answer *refusal)
+static struct answer render_refusal(struct arena *arena, const struct answer *refusal)
 {
 	struct answer answer = render(arena, refusal->problem);
 
@@ -219,7 +219,7 @@ void twirp_add_service(struct router *router, const char *role, struct arena *ar
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,
 	void *context)
 {
-	static const struct route_style style = {.prefix = PREFIX, .tell = tell};
+	static const struct route_style style = {.prefix = PREFIX, .render = render_refusal};
 
 	for (unsigned i = 0; i < service->n_methods; i++)
 		add_method(router, role, arena, service, i,

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "http/server_internal.h"
 #include "http/stream_internal.h"
 
@@ -83,8 +84,7 @@ void worker_mark_dirty(struct http_worker *worker, struct connection *connection
 
 static void resume(struct loop_task *task)
 {
-	struct http_worker *worker =
-		(struct http_worker *)((char *)task - offsetof(struct http_worker, resume));
+	struct http_worker *worker = CONTAINER_OF(task, struct http_worker, resume);
 
 	task->run = NULL;
 	while (worker->resting) {
