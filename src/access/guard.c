@@ -30,21 +30,6 @@ struct guard {
 	struct tally refused[REFUSALS];
 };
 
-const char *access_name(enum access access)
-{
-	static const char *const names[] = {
-		[ACCESS_EXTERNAL] = "external",
-		[ACCESS_INTERNAL] = "internal",
-		[ACCESS_ADMIN] = "admin",
-		[ACCESS_PUBLIC] = "public",
-		[ACCESS_USER] = "user",
-		[ACCESS_OWNER] = "owner",
-		[ACCESS_OWNER_STREAM] = "owner",
-	};
-
-	return names[access];
-}
-
 /* ---- life -------------------------------------------------------------------------------- */
 
 static bool checks_keys(const struct guard *guard)

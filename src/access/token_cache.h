@@ -15,7 +15,8 @@
 #include "access/tokens.h"
 #include "base/digest.h"
 
-/* How many tokens fit into one set: those whose digests agree in the last 12 of the first 16 bits.
+/*
+ * How many tokens fit into one set: those whose digests agree in the last 12 of the first 16 bits.
  */
 #define TOKEN_CACHE_WAYS 4
 

@@ -78,7 +78,8 @@ void buffer_int(struct buffer *buffer, int64_t value)
 	buffer_bytes(buffer, p, (size_t)(end - p));
 }
 
-/* Formats straight into the free space; if that is too small, grows the buffer and formats again.
+/*
+ * Formats straight into the free space; if that is too small, grows the buffer and formats again.
  */
 void buffer_format(struct buffer *buffer, const char *format, ...)
 {
@@ -146,7 +147,8 @@ void buffer_json_string(struct buffer *buffer, struct slice text)
 	buffer_char(buffer, '"');
 }
 
-/* Appends `before` unless it is NUL, then `value`, which has at most `width` digits, zero-padded.
+/*
+ * Appends `before` unless it is NUL, then `value`, which has at most `width` digits, zero-padded.
  */
 static void add_padded(struct buffer *buffer, char before, int value, int width)
 {

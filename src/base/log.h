@@ -20,7 +20,8 @@ struct log_field {
 /* Call it before any thread starts. */
 void log_configure(enum log_level least, enum log_format format);
 
-/* Whether lines of this level are written. Check it before preparing an expensive line. Any thread.
+/*
+ * Whether lines of this level are written. Check it before preparing an expensive line. Any thread.
  */
 bool log_enabled(enum log_level level);
 

@@ -290,7 +290,8 @@ static int dlq_show(struct call *call)
 	return ok ? EXIT_SUCCESS : report_failure(EXIT_FAILURE, "%s", why);
 }
 
-/* Posts `action` for every letter. Goes on after one that fails, but not after losing the server.
+/*
+ * Posts `action` for every letter. Goes on after one that fails, but not after losing the server.
  */
 static int settle_letters(
 	struct call *call, const char *action, struct slice body, const char *done)

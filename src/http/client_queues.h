@@ -41,12 +41,14 @@ struct client_queues {
 	size_t bytes; /* over all connections */
 };
 
-/* Puts the connection into `state`, which began at `since_ns`, and counts `bytes` for its client.
+/*
+ * Puts the connection into `state`, which began at `since_ns`, and counts `bytes` for its client.
  */
 void client_queues_note(struct client_queues *queues, struct connection *connection,
 	enum client_state state, int64_t since_ns, size_t bytes);
 
-/* Returns the connection whose client has kept us waiting longest, or NULL if all queues are empty.
+/*
+ * Returns the connection whose client has kept us waiting longest, or NULL if all queues are empty.
  */
 struct connection *client_queues_longest(const struct client_queues *queues);
 

@@ -1,7 +1,7 @@
 /*
  * Moves one connection forward. There is a single function for that, connection_pump(): it writes
  * the answers that are ready, starts the request that waits, parses the next one, and repeats until
- * nothing moves. Whatever happens (input, an answer, room in the socket) ends in a pump, so the
+ * nothing moves. Every event (input, an answer, room in the socket) leads to a pump, so the
  * order of requests and answers is decided in one place.
  *
  * A pump has a limit of rounds and bytes; a connection that could go on then rests until the loop

@@ -41,8 +41,7 @@ struct connection {
 	size_t pump_bytes;    /* written in this turn of its loop */
 	size_t queued_bytes;  /* memory of the requests in the queue */
 	int64_t accepted_ns;
-	int64_t active_ns; /* when the last answer was written, or the client last read some of it
-			    */
+	int64_t active_ns; /* when an answer was last written, or the client last read */
 	struct client_place place;
 	bool is_dirty;
 	bool is_reading;
@@ -54,7 +53,8 @@ struct connection {
 	bool is_closed;
 };
 
-/* Serves the connected socket `fd`, which it owns from now on. connection_count includes it
+/*
+ * Serves the connected socket `fd`, which it owns from now on. connection_count includes it
  * already.
  */
 void connection_open(struct http_worker *worker, int fd);

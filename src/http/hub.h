@@ -3,9 +3,9 @@
  * subscribes to one key (a user's id); a value published under a key reaches all of its streams, on
  * all loops:
  *
- *   publisher, any thread     hub_publish() stores the value as the newest of its key, and posts
- * one task to each loop that has streams for it loop                      the task offers the
- * newest value of each changed key to its streams
+ *   publisher, any thread   hub_publish() stores the value as the newest of its key, and posts one
+ *                           task to each loop that has streams for it
+ *   loop                    the task offers the newest value of each changed key to its streams
  *
  * Values may be skipped, but never the last one: a newer value replaces one that a loop has not
  * taken yet, and all that is published meanwhile costs that loop one wake-up. Versions never go
@@ -43,7 +43,8 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
  * while the server is being freed; waits only for a short lock. */
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
-/* Whether `key` has streams now; saves the work of preparing a value that no one sees. Any thread.
+/*
+ * Whether `key` has streams now; saves the work of preparing a value that no one sees. Any thread.
  */
 bool hub_wants(struct hub *hub, struct slice key);
 

@@ -71,7 +71,8 @@ static bool read_32(struct reading *reading, const struct place *place, const js
 	return true;
 }
 
-/* Other implementations of proto3 send these as strings. jansson has no integers above INT64_MAX.
+/*
+ * Other implementations of proto3 send these as strings. jansson has no integers above INT64_MAX.
  */
 static bool parse_unsigned(struct slice text, uint64_t *number)
 {

@@ -56,7 +56,8 @@ struct request {
 	bool keep_alive;
 };
 
-/* Returns the value of the first header of that name, in any case, or {NULL, 0} if there is none.
+/*
+ * Returns the value of the first header of that name, in any case, or {NULL, 0} if there is none.
  */
 struct slice request_header(const struct request *request, const char *name);
 

@@ -45,8 +45,7 @@ struct server {
 	struct tally refused_connections;
 };
 
-/* ---- messages to workers
- * ----------------------------------------------------------------------------- */
+/* ---- messages to workers ----------------------------------------------------------------- */
 
 /* A message to a worker's loop: a socket to serve, or a function to call. */
 struct worker_task {

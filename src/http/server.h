@@ -76,7 +76,8 @@ QP_MUST_CHECK bool server_listen(
 
 enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
 
-/* Returns whether only this machine can reach `address`, or others too. May block on a name lookup.
+/*
+ * Returns whether only this machine can reach `address`, or others too. May block on a name lookup.
  */
 enum address_reach server_address_reach(const char *address);
 

@@ -69,7 +69,8 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data);
 /* The same with an event that other streams share. The stream takes its own reference. */
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
-/* Ends a stream that was started. Drops a value that waits, and calls the owner before it returns.
+/*
+ * Ends a stream that was started. Drops a value that waits, and calls the owner before it returns.
  */
 void stream_close(struct stream *stream);
 

@@ -15,7 +15,8 @@ static bool is_break(char c)
 	return c == '\n' || c == '\r';
 }
 
-/* Cuts a line off `*rest`, with the line breaks that clients recognise. Returns false at the end.
+/*
+ * Cuts a line off `*rest`, with the line breaks that clients recognise. Returns false at the end.
  */
 static bool cut_line(struct slice *rest, struct slice *line)
 {

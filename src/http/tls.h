@@ -1,7 +1,7 @@
 /*
- * TLS for the listener. No other file uses OpenSSL's SSL. A context is the certificate and the key;
- * a session is one connection. A session does no I/O by itself: bytes from the socket go in and
- * plain text comes out, answers go in and bytes for the socket come out. So only the connection
+ * TLS for the listener; no other file of http/ uses OpenSSL. A context is the certificate and the
+ * key; a session is one connection. A session does no I/O by itself: bytes from the socket go in
+ * and plain text comes out, answers go in and bytes for the socket come out. So only the connection
  * reads and writes the socket.
  *
  *   state   event                          next

@@ -1,11 +1,10 @@
 /*
- * What the connections of one loop share. The loop pumps a connection when its socket has input;
- * everything else that could move a connection only marks it dirty, and dirty connections are
- * pumped together: after each round of tasks, and before the loop sleeps. So the answers of a batch
- * leave with one write per connection.
+ * What the connections of one loop share. Events of its socket pump a connection directly. An
+ * answer or a new value of a stream only marks it dirty, and all dirty connections are pumped after
+ * each round of tasks and before the loop sleeps: so the answers of a batch leave with one write
+ * per connection.
  *
- * A connection is in at most one of the lists `dirty` and `resting`. While it is pumped, it is in
- * neither.
+ * A connection is in at most one of the lists `dirty` and `resting`.
  */
 #include "http/worker.h"
 

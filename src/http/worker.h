@@ -81,7 +81,8 @@ void worker_end(struct http_worker *worker);
  */
 bool worker_make_room(struct http_worker *worker);
 
-/* Whether requests and answers of clients occupy more than this worker's share of --client-bytes.
+/*
+ * Whether requests and answers of clients occupy more than this worker's share of --client-bytes.
  */
 bool worker_is_full(const struct http_worker *worker);
 

@@ -25,7 +25,8 @@ struct input {
 /* Starts reading `request` without its body. */
 void input_init(struct input *input, struct request *request);
 
-/* Parses the JSON body. An absent or empty body is not an error: all fields then count as absent.
+/*
+ * Parses the JSON body. An absent or empty body is not an error: all fields then count as absent.
  */
 void input_read_body(struct input *input);
 

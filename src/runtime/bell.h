@@ -30,7 +30,8 @@ bool bell_is_stopping(struct bell *bell);
 /* Waits at most `ns` for a ring, and uses it up. One thread at a time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
-/* Waits `ns`, or until a stop. Ignores rings and keeps them for bell_wait(). One thread at a time.
+/*
+ * Waits `ns`, or until a stop. Ignores rings and keeps them for bell_wait(). One thread at a time.
  */
 void bell_pause(struct bell *bell, int64_t ns);
 

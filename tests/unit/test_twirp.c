@@ -165,7 +165,7 @@ static void test_a_body_that_is_no_message_is_malformed(void **state)
 	assert_error(ask_json(fixture, SAME, ""), 400, "malformed");
 	assert_error(ask_json(fixture, SAME, "{"), 400, "malformed");
 	assert_error(ask_json(fixture, SAME, "{\"a_int32\":\"x\"}"), 400, "malformed");
-	assert_contains(fixture->request.answer.body, "a_int32 must be an integer");
+	assert_contains(fixture->request.answer.body, "a_int32 must be a 32-bit integer");
 	assert_error(
 		ask(fixture, SAME, "application/protobuf", slice_of("\x08")), 400, "malformed");
 	assert_error(ask_json(fixture, SAME, "{\"a_colour\":\"PINK\"}"), 400, "invalid_argument");
