@@ -1,6 +1,6 @@
 /*
- * A bell wakes one waiting thread. Workers that mostly sleep wait for it; others ring it when there
- * is work or when the worker must end. A ring while nobody waits is kept for the next wait, so none
+ * A bell wakes one waiting thread. Threads that mostly sleep wait for it; others ring it when there
+ * is work or when the thread must end. A ring while nobody waits is kept for the next wait, so none
  * is lost; several rings before a wait count as one.
  */
 #ifndef QUIPU_RUNTIME_BELL_H

@@ -1,7 +1,7 @@
 /*
- * A command is one request on its way through a lane: a loop creates it, a lane holds it, a worker
- * thread answers it, and the loop sends the answer. It has one owner at any time, and its arena
- * moves with it.
+ * A command is one request on its way through a lane: a loop creates it, a lane holds it, the
+ * lane's consumer thread answers it, and the loop sends the answer. It has one owner at any time,
+ * and its arena moves with it.
  */
 #ifndef QUIPU_RUNTIME_COMMAND_H
 #define QUIPU_RUNTIME_COMMAND_H
@@ -21,7 +21,7 @@ struct command {
 	uint64_t hash;           /* of the key; 0 for a read, which may run in any order */
 	size_t bytes;            /* the memory that it occupies, for the limit of the lane */
 	int64_t deadline_ns;     /* steady time after which the client no longer waits */
-	atomic_bool client_gone; /* the loop sets it; the worker reads it before it starts */
+	atomic_bool client_gone; /* the loop sets it; the consumer reads it before it starts */
 	struct answer answer;
 };
 

@@ -1,6 +1,7 @@
 /*
- * A lane is a list under one mutex. Submitting signals the worker only if it sleeps, so a busy
- * worker costs its loops no system call: whatever arrives while a batch commits is the next batch.
+ * A lane is a list under one mutex. Submitting signals the consumer only if it sleeps, so a busy
+ * consumer costs its loops no system call: whatever arrives while a batch commits is the next
+ * batch.
  *
  * Invariants, under the lock: `bytes` is the sum over `waiting`; every waiting command is counted
  * in exactly one share of each group.
@@ -37,7 +38,7 @@ struct lane {
 	struct command_list waiting;
 	size_t bytes;
 	struct share shares[GROUPS][1 << GROUP_BITS]; /* what `waiting` has, by bits of the hash */
-	bool worker_waits;
+	bool consumer_waits;
 	bool closed;
 };
 
@@ -142,8 +143,8 @@ enum status lane_submit(struct lane *lane, struct command *command)
 	}
 	command_list_push(&lane->waiting, command);
 	count_in(lane, command);
-	wake = lane->worker_waits;
-	lane->worker_waits = false;
+	wake = lane->consumer_waits;
+	lane->consumer_waits = false;
 	pthread_mutex_unlock(&lane->lock);
 	if (wake)
 		pthread_cond_signal(&lane->filled);
@@ -157,10 +158,10 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	bool in_time = true;
 
 	while (!lane->waiting.first && !lane->closed && in_time) {
-		lane->worker_waits = true;
+		lane->consumer_waits = true;
 		in_time = steady_wait_until(&lane->filled, &lane->lock, until_ns);
 	}
-	lane->worker_waits = false;
+	lane->consumer_waits = false;
 }
 
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns)

@@ -1,5 +1,5 @@
 /*
- * A lane is a queue of commands in front of one worker thread, bounded by count and by bytes. A
+ * A lane is a queue of commands in front of one consumer thread, bounded by count and by bytes. A
  * full lane refuses commands at once, so that the queue in front of the database never grows
  * without limit and its length is visible.
  *
@@ -32,9 +32,9 @@ size_t lane_depth(struct lane *lane);
 QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command);
 
 /*
- * For the worker: appends up to `max` waiting commands to `out`. If there is none, blocks until one
- * arrives or steady time reaches `until_ns`; INT64_MAX waits without limit, 0 does not wait.
- * Returns false if the lane is closed, it is empty, and `out` is empty too: then the worker can
+ * For the consumer: appends up to `max` waiting commands to `out`. If there is none, blocks until
+ * one arrives or steady time reaches `until_ns`; INT64_MAX waits without limit, 0 does not wait.
+ * Returns false if the lane is closed, it is empty, and `out` is empty too: then the consumer can
  * end.
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
