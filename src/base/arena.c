@@ -26,10 +26,8 @@ static size_t align_up(size_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
-void *qp_malloc(size_t size)
+static void *require(void *memory, size_t size)
 {
-	void *memory = malloc(size ? size : 1);
-
 	if (!memory) {
 		fprintf(stderr, "quipu: out of memory (%zu bytes requested)\n", size);
 		abort();
@@ -37,10 +35,15 @@ void *qp_malloc(size_t size)
 	return memory;
 }
 
+void *qp_malloc(size_t size)
+{
+	return require(malloc(size ? size : 1), size);
+}
+
 void *qp_calloc(size_t count, size_t size)
 {
 	assert(size == 0 || count <= SIZE_MAX / size);
-	return memset(qp_malloc(count * size), 0, count * size);
+	return require(calloc(count ? count : 1, size ? size : 1), count * size);
 }
 
 char *qp_strdup(const char *text)

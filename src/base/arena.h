@@ -46,7 +46,10 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 /* Returns a copy of `from`, followed by a NUL that `len` does not include. */
 struct slice arena_copy(struct arena *arena, struct slice from);
 
-/* malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out. */
+/*
+ * malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out. Large
+ * blocks of qp_calloc() are not touched, so that a sparse table costs only the pages that it uses.
+ */
 void *qp_malloc(size_t size);
 void *qp_calloc(size_t count, size_t size);
 char *qp_strdup(const char *text);

@@ -1,7 +1,7 @@
 /*
  * The callbacks of llhttp. Where llhttp is lenient and another server or proxy might read the same
  * bytes as a different request, the request is refused: folded headers, two spaces before the
- * target, any transfer coding but "chunked". That is what request smuggling needs.
+ * target, any transfer coding but "chunked". Request smuggling depends on such differences.
  *
  * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes that
  * the answer of the request. A pause means either "request complete" or "the client waits for 100

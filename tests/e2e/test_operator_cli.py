@@ -278,8 +278,8 @@ def test_resend_without_an_outbox(ask, server):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["dlq"], ["list, show, replay or discard"]),
-    (["dlq", "burn"], ["list, show, replay or discard"]),
+    (["dlq"], ["quipu dlq list|show|replay|discard"]),
+    (["dlq", "burn"], ["quipu dlq list|show|replay|discard"]),
     (["outbox"], ["resend"]),
     (["outbox", "list"], ["resend"]),
     (["dlq", "list", "outbox/1"], ["quipu dlq list [--limit N]"]),
@@ -290,7 +290,7 @@ def test_resend_without_an_outbox(ask, server):
     (["dlq", "replay", "outbox/1", "--limit", "1"], ["quipu dlq replay KIND/ID..."]),
     (["dlq", "discard", "--why", "x"], ["quipu dlq discard KIND/ID... --why TEXT"]),
     (["outbox", "resend"], ["quipu outbox resend [dialog-outbox] --since TIME"]),
-    (["outbox", "resend", "--since", "1h", "now"], ["outbox (of entitlements) and dialog-outbox", "now"]),
+    (["outbox", "resend", "--since", "1h", "now"], ["outbox (of entitlements) or dialog-outbox", "now"]),
     (["outbox", "resend", "--since", "1h", "outbox", "now"], ["quipu outbox resend [dialog-outbox] --since TIME"]),
     (["dlq", "list", "--since", "1h"], ["there is no option --since"]),
     (["dlq", "list", "--loud"], ["there is no option --loud"]),
