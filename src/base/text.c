@@ -128,7 +128,7 @@ static int64_t duration_unit_us(struct slice unit)
 bool text_to_duration_us(struct slice text, int64_t *value_us)
 {
 	size_t digits = text.len > 0 && text.data[0] == '-';
-	int64_t number, unit;
+	int64_t number, unit, us;
 
 	while (digits < text.len && text.data[digits] >= '0' && text.data[digits] <= '9')
 		digits++;
@@ -139,7 +139,10 @@ bool text_to_duration_us(struct slice text, int64_t *value_us)
 		return true;
 	}
 	unit = duration_unit_us(slice_make(text.data + digits, text.len - digits));
-	return unit > 0 && !__builtin_mul_overflow(number, unit, value_us);
+	if (unit == 0 || __builtin_mul_overflow(number, unit, &us))
+		return false;
+	*value_us = us;
+	return true;
 }
 
 /* Returns the number of `count` digits at `at`, or -1 if there is anything but digits. */
@@ -287,8 +290,10 @@ bool text_from_base64url(struct arena *arena, struct slice text, struct slice *b
 			out[len++] = (char)(bits >> held & 0xff);
 		}
 	}
+	if (held >= 6 || (bits & ((1U << held) - 1)) != 0)
+		return false;
 	*bytes = slice_make(out, len);
-	return held < 6 && (bits & ((1U << held) - 1)) == 0;
+	return true;
 }
 
 void text_escape_log(struct buffer *buffer, struct slice text)

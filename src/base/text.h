@@ -1,7 +1,7 @@
 /*
  * Checks and parses text that enters the program: encoding, numbers, durations, times, parts of
  * URLs. All functions are pure; those that parse return false for anything else than their format
- * and then leave numbers and times untouched.
+ * and then leave their output untouched.
  */
 #ifndef QUIPU_BASE_TEXT_H
 #define QUIPU_BASE_TEXT_H
