@@ -1,13 +1,13 @@
--- Time as this program sees it: clock_timestamp(), which unlike now() moves on while a transaction
--- waits for locks, plus an offset that only tests set.
+-- The program's clock: clock_timestamp(), which unlike now() moves on while a transaction waits for
+-- locks, plus an offset that only tests set.
 CREATE FUNCTION quipu_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
 	SELECT clock_timestamp()
 		+ coalesce(nullif(current_setting('quipu.clock_offset', true), ''), '0')::interval
 $$;
 
--- What was answered under an Idempotency-Key, written in the transaction of the change itself. One
--- with an owner is pending: something outside the store has begun, note says how to go on with it, and
--- only the owner may end it until lease_until.
+-- The answer to each Idempotency-Key, written in the transaction of the change itself. A row with an
+-- owner is pending: an effect outside the store has begun, note says how to continue it, and only the
+-- owner may finish it until lease_until.
 CREATE TABLE idempotency_keys (
 	scope text COLLATE "C" NOT NULL,
 	key text COLLATE "C" NOT NULL,

@@ -1,5 +1,5 @@
--- One row for each user and type, changed with every event: fillfactor leaves room on each page, so that
--- an update stays on it and touches no index (HOT). Both tables can be distributed by user_id.
+-- One row per user and type, updated by every event: fillfactor leaves free space on each page, so that
+-- an update stays on its page and touches no index (HOT). Citus can distribute both tables by user_id.
 CREATE TABLE counters (
 	user_id text COLLATE "C" NOT NULL,
 	type text COLLATE "C" NOT NULL,
@@ -14,8 +14,8 @@ CREATE TABLE counters (
 	autovacuum_vacuum_cost_delay = 0
 );
 
--- What is known of each message that is counted. It counts while it is unread; unread rows are never
--- deleted, read ones after a while.
+-- The state of each message. A message counts while it is unread; unread rows are never deleted, read
+-- rows are deleted after a while.
 CREATE TABLE counter_messages (
 	user_id text COLLATE "C" NOT NULL,
 	message_id text COLLATE "C" NOT NULL,

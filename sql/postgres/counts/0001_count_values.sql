@@ -1,4 +1,5 @@
--- fillfactor leaves room on each page, so that an update stays on it and touches no index (HOT).
+-- fillfactor leaves free space on each page, so that an update stays on its page and touches no index
+-- (HOT).
 CREATE TABLE count_values (
 	item_id text COLLATE "C" PRIMARY KEY,
 	current_value bigint NOT NULL DEFAULT 0,

@@ -1,7 +1,7 @@
--- Messages, kept by who receives them: every unique constraint contains receiver_id, and nothing refers
--- to another table, so that Citus can distribute the table by it. The byte order of ids is their order
--- in time. messages_dialog has one direction of a dialog; the other one is the same with both users
--- exchanged. messages_unread is for quipu verify, which would else go through everything ever read.
+-- Messages, stored by receiver: every unique constraint contains receiver_id, and there are no foreign
+-- keys, so that Citus can distribute the table by receiver_id. Ids sort by time. messages_dialog finds one
+-- direction of a dialog; swap the two users to find the other one. messages_unread is for quipu verify,
+-- which would otherwise scan every message ever read.
 CREATE TABLE messages (
 	receiver_id text COLLATE "C" NOT NULL,
 	id text COLLATE "C" NOT NULL,
@@ -15,10 +15,11 @@ CREATE TABLE messages (
 CREATE INDEX messages_dialog ON messages (receiver_id, sender_id, id);
 CREATE INDEX messages_unread ON messages (receiver_id, id) WHERE NOT is_read;
 
--- Events that wait to be published: the seed's columns, and claim_epoch, which tells one claim of a row
--- from the next. `stage` is the status without what a claim changes: every index below names it and none
--- names the status, so that claiming a row or putting it back touches no index (HOT; fillfactor leaves
--- the room for that), and no statement finds its way into an index unless it asks for a stage.
+-- Events that wait to be published: the columns of the specification, and claim_epoch, which distinguishes
+-- one claim of a row from the next. `stage` groups the statuses so that a claim does not change it. Every
+-- index below uses stage and none uses status, so claiming a row or returning it touches no index (HOT;
+-- fillfactor leaves the free space for that), and the planner uses these indexes only for statements that
+-- name a stage.
 CREATE TABLE dialog_outbox_events (
 	event_id uuid PRIMARY KEY,
 	event_type text NOT NULL,

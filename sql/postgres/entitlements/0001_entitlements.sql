@@ -7,10 +7,11 @@ CREATE TABLE entitlements (
 	PRIMARY KEY (user_id, stock_keeping_unit)
 ) WITH (fillfactor = 70);
 
--- Events that wait to be published: the seed's columns, and claim_epoch, which tells one claim of a row
--- from the next. `stage` is the status without what a claim changes: every index below names it and none
--- names the status, so that claiming a row or putting it back touches no index (HOT; fillfactor leaves
--- the room for that), and no statement finds its way into an index unless it asks for a stage.
+-- Events that wait to be published: the columns of the specification, and claim_epoch, which distinguishes
+-- one claim of a row from the next. `stage` groups the statuses so that a claim does not change it. Every
+-- index below uses stage and none uses status, so claiming a row or returning it touches no index (HOT;
+-- fillfactor leaves the free space for that), and the planner uses these indexes only for statements that
+-- name a stage.
 CREATE TABLE outbox_events (
 	event_id uuid PRIMARY KEY,
 	event_type text NOT NULL,
@@ -41,8 +42,8 @@ CREATE INDEX outbox_events_open ON outbox_events (created_at) WHERE stage = 'OPE
 CREATE INDEX outbox_events_failed ON outbox_events (event_id) WHERE stage = 'FAILED';
 CREATE INDEX outbox_events_ended ON outbox_events (published_at) WHERE stage = 'PUBLISHED';
 
--- The history of every change, a partition for each month (UTC). What falls outside of the partitions
--- that are there is kept in the last one until theirs is made.
+-- The history of every change, with one partition per month (UTC). Rows without a partition of their own
+-- stay in the default partition until that month's partition is created.
 CREATE TABLE entitlement_audit (
 	occurred_at timestamptz NOT NULL,
 	user_id text COLLATE "C" NOT NULL,
@@ -57,8 +58,8 @@ CREATE TABLE entitlement_audit (
 CREATE INDEX entitlement_audit_entitlement ON entitlement_audit (user_id, stock_keeping_unit, version);
 CREATE TABLE entitlement_audit_default PARTITION OF entitlement_audit DEFAULT;
 
--- Makes the partition of a month, and moves what waits for it in the default one. Writers wait for that
--- moment: one that had chosen the default partition before would be refused by it after.
+-- Creates the partition of a month and moves its rows there from the default partition. The lock makes
+-- writers wait meanwhile: a writer that had already chosen the default partition would be refused by it.
 CREATE FUNCTION quipu_make_audit_month(month timestamp) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	partition text := to_char(month, '"entitlement_audit_y"YYYY"m"MM');
@@ -78,7 +79,7 @@ BEGIN
 END
 $$;
 
--- One process at a time tends to the audit; whoever comes second has nothing to do.
+-- Only one process at a time maintains the audit; a second one has nothing to do.
 CREATE FUNCTION quipu_tend_audit_lock() RETURNS boolean LANGUAGE sql VOLATILE AS $$
 	SELECT pg_try_advisory_xact_lock(7310579612)
 $$;
@@ -95,7 +96,7 @@ BEGIN
 END
 $$;
 
--- Keeps this month and as many before it as told.
+-- Keeps this month and the given number of months before it.
 CREATE FUNCTION quipu_drop_audit_months(keep integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	oldest timestamp := date_trunc('month', quipu_now() AT TIME ZONE 'UTC') - keep * interval '1 month';

@@ -1,5 +1,5 @@
--- The seed's single table, configuration and count in one row; reserved_count holds what was admitted
--- and is not confirmed yet, so that no crash can admit it twice.
+-- The single table of the specification, with configuration and count in one row. reserved_count includes
+-- slots that were admitted but are not confirmed yet, so that no crash can admit them twice.
 CREATE TABLE rate_limit_store (
 	user_id text COLLATE "C" PRIMARY KEY,
 	rate_limit integer NOT NULL,

@@ -1,4 +1,4 @@
--- Which events were taken in: written with the notification that was made of them.
+-- The events that were applied; written together with their notification.
 CREATE TABLE processed_events (
 	event_id text COLLATE "C" PRIMARY KEY,
 	processed_at timestamptz NOT NULL
@@ -6,10 +6,10 @@ CREATE TABLE processed_events (
 
 CREATE INDEX processed_events_processed_at ON processed_events (processed_at);
 
--- Notifications to be sent. `stage` is the status without what a claim changes: every index below names
--- it and none names the status, so that claiming a row or putting it back touches no index (HOT;
--- fillfactor leaves the room for that), and no statement finds its way into an index unless it asks for
--- a stage.
+-- Notifications to be sent. `stage` groups the statuses so that a claim does not change it. Every index
+-- below uses stage and none uses status, so claiming a row or returning it touches no index (HOT;
+-- fillfactor leaves the free space for that), and the planner uses these indexes only for statements that
+-- name a stage.
 CREATE TABLE notifications (
 	notification_id uuid PRIMARY KEY,
 	event_id text COLLATE "C" NOT NULL,
@@ -47,8 +47,8 @@ CREATE INDEX notifications_ended ON notifications (coalesce(sent_at, created_at)
 	WHERE stage IN ('SENT', 'FAILED', 'DISCARDED');
 CREATE INDEX notifications_user ON notifications (user_id, created_at, occurred_at, notification_id);
 
--- What was given up: notifications under their own id, and messages that could not be read, of which
--- there is one for each place on the bus. It waits for people until resolved_at.
+-- Dead letters: notifications that were given up, under their own id, and messages that could not be read,
+-- one row per position on the bus. A dead letter waits for an operator until resolved_at is set.
 CREATE TABLE notification_dlq (
 	id uuid PRIMARY KEY,
 	kind text NOT NULL,

@@ -1,6 +1,6 @@
--- What was answered under an Idempotency-Key, written in the transaction of the change itself. One
--- with an owner is pending: something outside the store has begun, note says how to go on with it, and
--- only the owner may end it until lease_until.
+-- The answer to each Idempotency-Key, written in the transaction of the change itself. A row with an
+-- owner is pending: an effect outside the store has begun, note says how to continue it, and only the
+-- owner may finish it until lease_until.
 -- Times are microseconds since 1970.
 CREATE TABLE idempotency_keys (
 	scope TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- One row for each user and type. Times are microseconds since 1970.
+-- One row per user and type. Times are microseconds since 1970.
 CREATE TABLE counters (
 	user_id TEXT NOT NULL,
 	type TEXT NOT NULL,
@@ -8,8 +8,8 @@ CREATE TABLE counters (
 	PRIMARY KEY (user_id, type)
 ) STRICT, WITHOUT ROWID;
 
--- What is known of each message that is counted. It counts while it is unread; unread rows are never
--- deleted, read ones after a while.
+-- The state of each message. A message counts while it is unread; unread rows are never deleted, read
+-- rows are deleted after a while.
 CREATE TABLE counter_messages (
 	user_id TEXT NOT NULL,
 	message_id TEXT NOT NULL,

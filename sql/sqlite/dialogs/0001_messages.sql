@@ -1,6 +1,6 @@
--- Messages, kept by who receives them. The byte order of ids is their order in time. messages_dialog has
--- one direction of a dialog; the other one is the same with both users exchanged. messages_unread is for
--- quipu verify, which would else go through everything ever read. With a rowid, because rows are wide.
+-- Messages, stored by receiver. Ids sort by time. messages_dialog finds one direction of a dialog; swap the
+-- two users to find the other one. messages_unread is for quipu verify, which would otherwise scan every
+-- message ever read. The table has a rowid because its rows are wide.
 -- Times are microseconds since 1970.
 CREATE TABLE messages (
 	receiver_id TEXT NOT NULL,
@@ -15,8 +15,8 @@ CREATE TABLE messages (
 CREATE INDEX messages_dialog ON messages (receiver_id, sender_id, id);
 CREATE INDEX messages_unread ON messages (receiver_id, id) WHERE is_read = 0;
 
--- Events that wait to be published: the seed's columns, and claim_epoch, which tells one claim of a row
--- from the next. With a rowid, because rows are wide and their ids random.
+-- Events that wait to be published: the columns of the specification, and claim_epoch, which distinguishes
+-- one claim of a row from the next. The table has a rowid because its rows are wide and their ids random.
 CREATE TABLE dialog_outbox_events (
 	event_id TEXT NOT NULL PRIMARY KEY,
 	event_type TEXT NOT NULL,

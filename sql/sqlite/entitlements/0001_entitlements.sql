@@ -8,8 +8,8 @@ CREATE TABLE entitlements (
 	PRIMARY KEY (user_id, stock_keeping_unit)
 ) STRICT, WITHOUT ROWID;
 
--- Events that wait to be published: the seed's columns, and claim_epoch, which tells one claim of a row
--- from the next. With a rowid, because rows are wide.
+-- Events that wait to be published: the columns of the specification, and claim_epoch, which distinguishes
+-- one claim of a row from the next. The table has a rowid because its rows are wide.
 CREATE TABLE outbox_events (
 	event_id TEXT NOT NULL PRIMARY KEY,
 	event_type TEXT NOT NULL,

@@ -1,5 +1,5 @@
--- The seed's single table, configuration and count in one row; reserved_count holds what was admitted
--- and is not confirmed yet, so that no crash can admit it twice. Times are microseconds since 1970.
+-- The single table of the specification, with configuration and count in one row. reserved_count includes
+-- slots that were admitted but are not confirmed yet, so that no crash can admit them twice. Times are microseconds since 1970.
 CREATE TABLE rate_limit_store (
 	user_id TEXT NOT NULL PRIMARY KEY,
 	rate_limit INTEGER NOT NULL,

@@ -1,4 +1,4 @@
--- Which events were taken in: written with the notification that was made of them. Times are
+-- The events that were applied; written together with their notification. Times are
 -- microseconds since 1970.
 CREATE TABLE processed_events (
 	event_id TEXT NOT NULL PRIMARY KEY,
@@ -7,7 +7,7 @@ CREATE TABLE processed_events (
 
 CREATE INDEX processed_events_processed_at ON processed_events (processed_at);
 
--- Notifications to be sent. With a rowid, because rows are wide.
+-- Notifications to be sent. The table has a rowid because its rows are wide.
 CREATE TABLE notifications (
 	notification_id TEXT NOT NULL PRIMARY KEY,
 	event_id TEXT NOT NULL,
@@ -38,8 +38,8 @@ CREATE INDEX notifications_ended ON notifications (coalesce(sent_at, created_at)
 	WHERE status IN ('SENT', 'FAILED', 'DISCARDED');
 CREATE INDEX notifications_user ON notifications (user_id, created_at, occurred_at, notification_id);
 
--- What was given up: notifications under their own id, and messages that could not be read, of which
--- there is one for each place on the bus. It waits for people until resolved_at.
+-- Dead letters: notifications that were given up, under their own id, and messages that could not be read,
+-- one row per position on the bus. A dead letter waits for an operator until resolved_at is set.
 CREATE TABLE notification_dlq (
 	id TEXT NOT NULL PRIMARY KEY,
 	kind TEXT NOT NULL,

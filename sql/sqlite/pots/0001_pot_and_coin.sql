@@ -1,6 +1,6 @@
--- The seed's table. lock (a UUID) names who may change what is in the pot, until lock_expire_time; a batch
--- of this program takes it, changes and releases it in one transaction, so that only locks of others are
--- ever seen. Times are microseconds since 1970.
+-- The table of the specification. lock (a UUID) names the owner who may change the contents of the pot until
+-- lock_expire_time. A batch of this program takes the lock, changes the pot and releases the lock in one
+-- transaction, so only locks of other programs are ever visible. Times are microseconds since 1970.
 CREATE TABLE pot (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT CHECK (id <= 2147483647),
 	pot_name TEXT NOT NULL UNIQUE,
@@ -12,7 +12,7 @@ CREATE TABLE pot (
 
 CREATE INDEX pot_lock ON pot (id, lock);
 
--- One row for each kind that was ever in the pot.
+-- One row per kind that was ever in the pot.
 CREATE TABLE coin (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	denomination INTEGER NOT NULL CHECK (denomination IN (1, 10, 100)),

@@ -1,4 +1,4 @@
--- Rows are found by their id, so the seed's index only has to be kept up; with the locks that are held
--- alone it costs half as much.
+-- Queries find rows by id and never need the specification's index, which only has to be maintained. An
+-- index of the held locks alone costs half as much.
 DROP INDEX pot_lock;
 CREATE INDEX pot_lock ON pot (id, lock) WHERE lock IS NOT NULL;
