@@ -1,5 +1,6 @@
 -- The single table of the specification, with configuration and count in one row. reserved_count includes
--- slots that were admitted but are not confirmed yet, so that no crash can admit them twice. Times are microseconds since 1970.
+-- slots that were admitted but are not confirmed yet, so that no crash can admit them twice.
+-- Times are microseconds since 1970.
 CREATE TABLE rate_limit_store (
 	user_id TEXT NOT NULL PRIMARY KEY,
 	rate_limit INTEGER NOT NULL,
