@@ -1,4 +1,4 @@
-# make run and make test are all that a newcomer needs; each installs what it misses.
+# Newcomers only need make run and make test; both install missing packages.
 
 BUILD = build
 ADDRESS = 127.0.0.1:8080
@@ -25,22 +25,22 @@ build:
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) -Dbench=true >/dev/null
 	@ninja --quiet -C $(BUILD)
 
-# Every promise once, in minutes. tests/README.md says how to run a part of it.
+# Tests every promise once, in minutes. tests/README.md says how to run a part.
 test:
 	@scripts/deps.sh test
 	@tests/run.py quick
 
-# The rest too: threads under TSan, long faults, attacks, images, coverage.
+# Adds the rest: threads under TSan, long fault tests, attacks, images, coverage.
 test-full:
 	@scripts/deps.sh test image
 	@tests/run.py full
 
-# Builds the images for real and starts the program inside.
+# Builds the images and runs the program inside them.
 test-image:
 	@scripts/deps.sh test image
 	@tests/run.py image
 
-# Plants known faults, one at a time, and expects the suite that each names to notice.
+# Plants known faults, one at a time, and expects the suite that each one names to notice it.
 mutants:
 	@scripts/deps.sh test
 	@tests/mutants/run.py
@@ -49,20 +49,20 @@ bench: build
 	@scripts/deps.sh bench
 	@bench/bench.py
 
-# Fails where less of src/ is run than tests/runner/coverage.py wants.
+# Fails if the tests run less of src/ than tests/runner/coverage.py requires.
 coverage:
 	@scripts/deps.sh test
 	@tests/run.py coverage
 
-# What the program knows best about itself.
+# Generates the page of options from the program's own table.
 docs: build
 	@$(BUILD)/quipu help configuration > docs/CONFIGURATION.md
 
-# quipu, count-processing-service and one image for each other role; with docker, podman or buildah.
+# Builds quipu, count-processing-service and one image for each other role, with docker, podman or buildah.
 image:
 	@scripts/image.sh
 
-# Installs what make build has built; builds only where nothing is, so that root need not.
+# Installs the result of make build. Builds only if there is none, so that root need not build.
 install: $(BUILD)/quipu
 	@install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(MANDIR) $(COMPLETIONDIR))
 	@install -m 755 $(BUILD)/quipu $(DESTDIR)$(BINDIR)/quipu
@@ -71,7 +71,7 @@ install: $(BUILD)/quipu
 	@$(BUILD)/quipu help bash > $(DESTDIR)$(COMPLETIONDIR)/quipu
 	@cd $(DESTDIR)/ && chmod 644 .$(UNITDIR)/quipu.service .$(MANDIR)/quipu.1 .$(COMPLETIONDIR)/quipu
 
-# Leaves settings (/etc/quipu) and data (/var/lib/quipu) alone.
+# Keeps settings (/etc/quipu) and data (/var/lib/quipu).
 uninstall:
 	@rm -f $(addprefix $(DESTDIR),$(BINDIR)/quipu $(UNITDIR)/quipu.service $(MANDIR)/quipu.1 $(COMPLETIONDIR)/quipu)
 
@@ -85,7 +85,7 @@ format:
 check-format:
 	@clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h')
 
-# Ten minutes for each fuzz target; not part of make test, which replays the corpus.
+# Ten minutes per fuzz target. Not part of make test, which only replays the corpus.
 fuzz:
 	@scripts/deps.sh test
 	@tests/fuzz/run.sh

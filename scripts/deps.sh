@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a purpose needs and this machine lacks: build, test, bench, image (several may be
-# named). Says what it installs and how far it is; does nothing if nothing is missing.
+# Installs the missing Debian packages for one or more purposes: build, test, bench, image. Prints what it installs and
+# its progress; does nothing if no package is missing.
 set -euo pipefail
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-llhttp
@@ -40,7 +40,7 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
-# A line for every ten packages that are unpacked or set up, so that it is seen to go on.
+# Prints a line for every ten packages that are unpacked or set up, to show progress.
 count_packages() {
 	awk '/^(Unpacking|Setting up) / { if (++n % 10 == 0) { printf "  %d steps, now %s\n", n, $0; fflush() } }'
 }

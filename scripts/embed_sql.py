@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes sql/<engine>/<component>/NNNN_name.sql into one C file (see src/ports/migration.h)."""
+"""Embeds sql/<engine>/<component>/NNNN_name.sql into one C file (see src/ports/migration.h)."""
 import pathlib
 import sys
 

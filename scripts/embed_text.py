@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes text files into one C file, each as `const char embedded_<name>[]`."""
+"""Embeds text files into one C file, each as `const char embedded_<name>[]`."""
 import pathlib
 import sys
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the images, all of the same binary: quipu, which runs every role, and one for each role.
+# Builds the images, all with the same binary: quipu, which runs every role, and one image per role.
 #
-#   ENGINE   docker, podman or buildah, perhaps with options; the first that is installed
-#   OPTIONS  more options for its build command
-#   TAG      latest
-#   IMAGES   which of them; all
+#   ENGINE   docker, podman or buildah, with options if needed; default: the first that is installed
+#   OPTIONS  additional options for its build command
+#   TAG      default: latest
+#   IMAGES   the images to build; default: all
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ engine=${ENGINE:-$(find_engine)}
 options=${OPTIONS:-}
 case $engine in
 *docker*) ;;
-*) options="--format docker --layers $options" ;; # the other format knows no health check
+*) options="--format docker --layers $options" ;; # the OCI format has no health checks
 esac
 
 for role in $roles; do

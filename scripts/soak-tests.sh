@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs make test's tests again and again and counts how often each test failed.
+# Repeats the tests of make test and counts how often each test failed.
 #
-#   scripts/soak-tests.sh N [--loaded]     until N runs are done, those of an earlier call included
-#   scripts/soak-tests.sh --report         only prints what is known
+#   scripts/soak-tests.sh N [--loaded]     until N runs are done, including those of earlier calls
+#   scripts/soak-tests.sh --report         only prints the results so far
 #
-# --loaded runs four busy loops and a disk writer beside the tests. Every run is a file in build-soak/: interrupt it and
-# call it again to go on. Remove build-soak/ to start over.
+# --loaded runs four busy loops and a disk writer beside the tests. Every run is a file in build-soak/: you can interrupt
+# the script and call it again to continue. Remove build-soak/ to start over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
