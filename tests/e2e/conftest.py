@@ -16,6 +16,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from engines import shared  # noqa: E402  (the folders are named above)
+from engines.ports import Port  # noqa: E402
+from engines.process import die_with_parent  # noqa: E402
 from engines.rabbitmq import RabbitMQ  # noqa: E402
 from harness.available import available  # noqa: E402
 from harness import nats as nt  # noqa: E402
@@ -41,8 +43,11 @@ PATIENT = ["--head-timeout", "1h", "--body-timeout", "1h", "--idle-timeout", "1h
 LOGS = pytest.StashKey()
 
 
-def pytest_configure():
-    """SIGTERM ends the run like Ctrl-C does, so that fixtures end their processes."""
+def pytest_configure(config):
+    """SIGTERM ends the run like Ctrl-C does, so that fixtures end their processes. A worker of a run that is killed
+    ends at once, and its processes with it."""
+    if hasattr(config, "workerinput"):
+        die_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
 
 
@@ -66,6 +71,13 @@ def binary():
     path = pathlib.Path(os.environ.get("QUIPU", ROOT / "build-asan" / "quipu")).resolve()
     assert os.access(path, os.X_OK), f"no program at {path}: build it, or set QUIPU to its path"
     return path
+
+
+@pytest.fixture
+def free_port():
+    """A port on which nobody listens, unless a server of the test does."""
+    with Port() as port:
+        yield port.number
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from engines import process
 from harness import compose
 from harness.quipu import environment, run
 from harness.waiting import HANG_S, wait_until
@@ -232,17 +233,11 @@ def test_a_request_through_every_role(composition, role):
 def test_as_the_first_process_of_a_container_it_ends_when_it_is_told_to(binary, tmp_path):
     """The kernel keeps signals from a first process that does not expect them."""
     output = tmp_path / "stdout"
-    with output.open("wb") as stdout, (tmp_path / "stderr").open("wb") as stderr:
-        outside = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", str(binary), "serve", "--listen", "127.0.0.1:0", "--data", "d"],
-            cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdin=subprocess.DEVNULL, stdout=stdout,
-            stderr=stderr)
-    try:
+    with output.open("wb") as stdout, (tmp_path / "stderr").open("wb") as stderr, process.running(
+        ["unshare", "--pid", "--fork", "--kill-child", binary, "serve", "--listen", "127.0.0.1:0", "--data", "d"],
+        cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdout=stdout, stderr=stderr,
+    ) as outside:
         wait_until(lambda: "listening on" in output.read_text(), "it listens")
-        (inside,) = pathlib.Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
-        os.kill(int(inside), signal.SIGTERM)
+        (inside,) = process.children(outside.pid)
+        os.kill(inside, signal.SIGTERM)
         assert outside.wait(HANG_S) == 0
-    finally:
-        if outside.poll() is None:
-            outside.kill()
-            outside.wait()

@@ -8,7 +8,6 @@ from harness import quipu
 from harness.counts import new_key
 from harness.entitlements import PostgresBus, new_user
 from harness.entitlement_load import Grants
-from engines.server import free_port
 from harness.waiting import wait_until
 
 FAST = ["--outbox-poll", "20ms"]
@@ -188,8 +187,8 @@ def test_it_starts_without_the_store_and_works_when_it_comes(
     client.wait_sent(again)
 
 
-def test_a_second_address_of_the_broker_that_nobody_has_does_no_harm(serve, entitlements_client, nats_stack):
-    nats_stack.options = f",127.0.0.1:{free_port()}"
+def test_a_second_address_of_the_broker_that_nobody_has_does_no_harm(serve, entitlements_client, nats_stack, free_port):
+    nats_stack.options = f",127.0.0.1:{free_port}"
     client = entitlements_client(serve(nats_stack))
     client.wait_sent(client.granted())
 

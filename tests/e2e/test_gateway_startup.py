@@ -3,7 +3,6 @@
 import pytest
 
 from harness import quipu
-from engines.server import free_port
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_migrate_prepares_the_tables_of_the_gateway(binary, database, tmp_path):
     assert database.query("SELECT count(*) FROM sent_messages") == [(0,)]
 
 
-def test_a_redis_that_is_not_there_at_start_is_no_reason_not_to_be_ready(serve, postgres_stack):
-    server = serve(postgres_stack.beside(cache=f"redis://127.0.0.1:{free_port()}"))
+def test_a_redis_that_is_not_there_at_start_is_no_reason_not_to_be_ready(serve, postgres_stack, free_port):
+    server = serve(postgres_stack.beside(cache=f"redis://127.0.0.1:{free_port}"))
     entries = {entry["name"]: entry["status"] for entry in server.ask("GET", "/readyz").json()["dependencies"]}
     assert entries == {"gateway-store": "up", "gateway-bus": "up", "cache": "down"}

@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from harness import quipu
-from engines.server import free_port
 
 
 @pytest.fixture
@@ -30,8 +29,8 @@ def test_the_settings_of_a_container_are_no_hindrance(http_server, health):
     assert done.returncode == 0, done.stderr
 
 
-def test_no_server_is_1_and_says_so(health):
-    done = health("--listen", f"127.0.0.1:{free_port()}")
+def test_no_server_is_1_and_says_so(health, free_port):
+    done = health("--listen", f"127.0.0.1:{free_port}")
     assert done.returncode == 1
     assert done.stdout == "" and "no server answers at" in done.stderr
 

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from engines import process
 from harness.quipu import environment, run
 from harness.waiting import HANG_S, wait_until
 
@@ -241,8 +242,8 @@ BY_ROOT_ONLY = {"fchown"}  # SQLite gives the files it makes to the owner of the
 
 
 def traced_pid(tracer):
-    (child,) = pathlib.Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()
-    return int(child)
+    (child,) = process.children(tracer.pid)
+    return child
 
 
 def end_traced(tracer):
@@ -259,10 +260,9 @@ def test_the_program_makes_only_system_calls_that_the_unit_allows(installed, bin
     assert len(allowed) > 150 and "ptrace" not in allowed
     trace, output = tmp_path / "trace", tmp_path / "stdout"
     with output.open("wb") as stdout, (tmp_path / "stderr").open("wb") as stderr:
-        tracer = subprocess.Popen(
-            ["strace", "-f", "-qq", "-o", str(trace), str(binary), "serve", "--listen", "127.0.0.1:0", "--data", "data"],
-            cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdin=subprocess.DEVNULL, stdout=stdout,
-            stderr=stderr)
+        tracer = process.start(
+            ["strace", "-f", "-qq", "-o", trace, binary, "serve", "--listen", "127.0.0.1:0", "--data", "data"],
+            cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdout=stdout, stderr=stderr)
     try:
         line = wait_until(lambda: re.search(r"http://(127\.0\.0\.1:(\d+))", output.read_text()), "it listens", 60.0)
         address = f"http://{line.group(1)}"

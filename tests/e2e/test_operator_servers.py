@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from engines import process
 from harness import quipu
 from harness.operator import ask, run, server  # noqa: F401  (fixtures)
 from harness.operator import Server, failed, letter, refused, running
-from engines.server import free_port
 from harness.waiting import HANG_S
 
 
@@ -20,28 +20,26 @@ def given_up(binary, tmp_path_factory):
     ended = threading.Event()
     with running(Server()) as silent:
         silent.override("/operator/dlq/outbox", lambda handler: ended.wait(HANG_S))
-        command = subprocess.Popen(
-            [str(binary), "dlq", "list", "--server", silent.url], cwd=tmp_path_factory.mktemp("given-up"),
-            env=quipu.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            yield command, silent
+            with process.running(
+                [binary, "dlq", "list", "--server", silent.url], cwd=tmp_path_factory.mktemp("given-up"),
+                env=quipu.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            ) as command:
+                yield command, silent
         finally:
-            command.kill()
-            command.communicate()
             ended.set()
 
 
 # ---- which server
 
 
-def test_without_a_server_it_says_what_to_do(run, tmp_path):
-    port = free_port()
-    message = f"no server answers at http://127.0.0.1:{port}; start it, or name another one with --server"
-    failed(run("dlq", "list", "--listen", f"127.0.0.1:{port}"), message)
-    failed(run("dlq", "show", "outbox/1", "--server", f"http://127.0.0.1:{port}/"), message)
-    done = run("dlq", "replay", "outbox/1", "outbox/2", "--server", f"http://127.0.0.1:{port}")
+def test_without_a_server_it_says_what_to_do(run, tmp_path, free_port):
+    message = f"no server answers at http://127.0.0.1:{free_port}; start it, or name another one with --server"
+    failed(run("dlq", "list", "--listen", f"127.0.0.1:{free_port}"), message)
+    failed(run("dlq", "show", "outbox/1", "--server", f"http://127.0.0.1:{free_port}/"), message)
+    done = run("dlq", "replay", "outbox/1", "outbox/2", "--server", f"http://127.0.0.1:{free_port}")
     failed(done, f"outbox/1: {message}")
-    failed(run("outbox", "resend", "--since", "1h", env={"QUIPU_LISTEN": f"127.0.0.1:{port}"}), message)
+    failed(run("outbox", "resend", "--since", "1h", env={"QUIPU_LISTEN": f"127.0.0.1:{free_port}"}), message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,13 +77,12 @@ def test_a_server_that_cannot_be_one_is_refused(run, url):
     assert refused(run("dlq", "list", "--server", url), "--server cannot be used")
 
 
-def test_credentials_are_sent_and_never_shown(run, server):
+def test_credentials_are_sent_and_never_shown(run, server, free_port):
     url = server.url.replace("//", "//user:s3cr3t@")
     assert run("dlq", "list", env={"QUIPU_SERVER": url}).returncode == 0
     assert server.requests[0][2]["Authorization"] == "Basic " + base64.b64encode(b"user:s3cr3t").decode()
-    port = free_port()
-    done = run("dlq", "list", env={"QUIPU_SERVER": f"http://user:s3cr3t@127.0.0.1:{port}"})
-    failed(done, f"no server answers at http://127.0.0.1:{port}; start it, or name another one with --server")
+    done = run("dlq", "list", env={"QUIPU_SERVER": f"http://user:s3cr3t@127.0.0.1:{free_port}"})
+    failed(done, f"no server answers at http://127.0.0.1:{free_port}; start it, or name another one with --server")
     printed = run("serve", "--print-config", env={"QUIPU_SERVER": url}).stdout
     assert "s3cr3t" not in printed and "user:***@" in printed
 

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from engines import process
 from harness import quipu
 from harness.keys import KeyFile
-from engines.server import free_port
 from harness.tls import Certificate
 from harness.tokens import Issuer
 from harness.waiting import HANG_S
@@ -218,11 +218,10 @@ def test_a_public_address_is_served_with_insecure(serve, sqlite_store):
     assert server.ask("GET", "/healthz").status == 200
 
 
-def test_a_fixed_port_is_taken_again_right_after_the_end(serve, client, sqlite_store):
-    port = free_port()
+def test_a_fixed_port_is_taken_again_right_after_the_end(serve, client, sqlite_store, free_port):
     for _ in range(3):
-        server = serve(sqlite_store, "--listen", f"127.0.0.1:{port}")
-        assert server.port == port
+        server = serve(sqlite_store, "--listen", f"127.0.0.1:{free_port}")
+        assert server.port == free_port
         client(server).new_item()
         server.stop()
 
@@ -244,8 +243,8 @@ def test_migrate_prepares_an_empty_database_and_may_be_repeated(run, database, s
     assert client(serve(postgres_store)).create("a", 1).status == 201
 
 
-def test_migrate_without_a_server_is_a_clear_error_without_the_password(run):
-    done = run("migrate", "--deadline", "50ms", env={"QUIPU_STORE": f"postgres://postgres:s3cr3t@127.0.0.1:{free_port()}/x"})
+def test_migrate_without_a_server_is_a_clear_error_without_the_password(run, free_port):
+    done = run("migrate", "--deadline", "50ms", env={"QUIPU_STORE": f"postgres://postgres:s3cr3t@127.0.0.1:{free_port}/x"})
     assert done.returncode == 1
     assert done.stderr
     assert "s3cr3t" not in done.stderr
@@ -253,13 +252,11 @@ def test_migrate_without_a_server_is_a_clear_error_without_the_password(run):
 
 def test_several_processes_may_migrate_at_once(binary, database):
     running = [
-        subprocess.Popen(
-            [str(binary), "migrate", "--store", database.url], env=quipu.environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
+        process.start([binary, "migrate", "--store", database.url], env=quipu.environment(), stdout=subprocess.PIPE,
+                      stderr=subprocess.STDOUT, text=True)
         for _ in range(5)
     ]
-    ended = [(process.communicate(timeout=HANG_S)[0], process.returncode) for process in running]
+    ended = [(one.communicate(timeout=HANG_S)[0], one.returncode) for one in running]
     assert [code for _, code in ended] == [0] * 5, ended
     assert database.query("SELECT count(*) FROM count_values") == [(0,)]
 

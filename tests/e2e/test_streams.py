@@ -30,7 +30,7 @@ class StreamServer(Quipu):
         super().__init__(binary, [], directory)
         program = binary.parent / "tests" / "unit" / "stream_server"
         assert program.exists(), f"no program at {program}"
-        self._command = [str(program), str(loops), str(heartbeat_ms), str(stall_ms)]
+        self._words = [str(program), str(loops), str(heartbeat_ms), str(stall_ms)]
 
     def follow(self, key, **headers):
         """http.client knows nothing of event streams: what it reads is what any HTTP client would."""

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from engines import process
 from harness.plans import explained, scans_of
 from harness.quipu import run
 from harness.waiting import HANG_S
@@ -24,9 +25,9 @@ FILL = {
 def run_suites(binary, database):
     """Both at once: most of the time they wait for PostgreSQL."""
     running = [
-        subprocess.Popen(
+        process.start(
             [binary.parent / "tests" / "contract" / suite], env={**os.environ, "QUIPU_CONTRACT_STORE": database.url},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for suite in SUITES
     ]
     told = [suite.communicate(timeout=HANG_S)[0] for suite in running]

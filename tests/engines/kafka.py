@@ -8,20 +8,18 @@ so it proves nothing that must outlive the server.
 
 import atexit
 import base64
-import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import uuid
 
-from .server import Server, Unavailable, free_port
+from .process import start
+from .server import Server, Unavailable, exchange
 from .waiting import HANG_S
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -115,7 +113,7 @@ class _Real(Server):
             raise Unavailable("Java is not installed")
         self._classpath = f"{fetch_jars()}/*"
         super().__init__(folder)
-        self.port = free_port()
+        self.port = self.new_port()
         self.address = f"127.0.0.1:{self.port}"
         self._write_files(session_ms)
         self._format()
@@ -123,7 +121,7 @@ class _Real(Server):
     def _write_files(self, session_ms):
         self._properties = self.directory / "server.properties"
         self._properties.write_text(
-            PROPERTIES.format(broker=self.port, controller=free_port(), data=self.directory / "data",
+            PROPERTIES.format(broker=self.port, controller=self.new_port(), data=self.directory / "data",
                               session_ms=session_ms))
         self._log4j = self.directory / "log4j.properties"
         self._log4j.write_text(LOG4J.format(log=self.log))
@@ -145,11 +143,7 @@ class _Real(Server):
     def _answers(self):
         """An ApiVersions request (key 18, version 0) is answered: the broker serves, not only listens."""
         request = b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-            connection.settimeout(2)
-            connection.sendall(len(request).to_bytes(4, "big") + request)
-            return connection.recv(8)[4:8] == b"\x00\x00\x00\x01"
-        return False
+        return exchange(self.port, len(request).to_bytes(4, "big") + request)[4:8] == b"\x00\x00\x00\x01"
 
 
 def _cluster_id():
@@ -157,24 +151,31 @@ def _cluster_id():
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
 
 
-class _Mock:
+class _Mock(Server):
+    name = "mock-kafka"
     is_real = False
 
-    def __init__(self):
+    def __init__(self, folder):
         self._program = _mock_program()
-        self._process = None
+        super().__init__(folder)
         self.address = None
+
+    def _command(self):
+        return [self._program]
+
+    def _spawn(self):
+        return start(self._command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def _answers(self):
+        self.address = self._process.stdout.readline().strip()
+        return self.address
 
     def start(self):
         """After a stop(): the same brokers. After a close(): new ones, at another address, empty."""
-        if self._process is None:
-            self._process = subprocess.Popen([self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self.address = self._process.stdout.readline().strip()
-            if not self.address:
-                raise RuntimeError("mock_kafka did not start")
-        else:
+        if self.running:
             self.tell("up")
-        return self
+            return self
+        return super().start()
 
     def tell(self, line):
         self._process.stdin.write(line + "\n")
@@ -182,34 +183,10 @@ class _Mock:
         if self._process.stdout.readline().strip() != "ok":
             raise RuntimeError(f"mock_kafka refused: {line}")
 
-    @property
-    def pid(self):
-        return self._process.pid if self._process else None
-
     def stop(self):
         self.tell("down")
 
     kill = stop
-
-    @contextlib.contextmanager
-    def frozen(self):
-        self._process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._process.send_signal(signal.SIGCONT)
-
-    def close(self):
-        if self._process is None:
-            return
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._process = None
 
 
 def _mock_program():
@@ -246,7 +223,7 @@ class Kafka:
                     raise
                 print(f"Kafka is librdkafka's mock cluster: {reason}", file=sys.stderr, flush=True)
         if self._server is None:
-            self._server = _Mock()
+            self._server = _Mock(folder)
 
     def start(self):
         self._server.start()

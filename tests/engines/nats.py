@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import socket
 
-from .server import Server, Unavailable, free_port
+from .server import Server, Unavailable, exchange
 
 # More than the port's largest message; the server's default is 1 MB with headers.
 CONFIG = "max_payload: 4MB\n"
@@ -18,7 +17,7 @@ class Nats(Server):
         if not self._program:
             raise Unavailable("NATS is not installed (no nats-server)")
         super().__init__()
-        self.port = free_port()
+        self.port = self.new_port()
         self._data = self.directory / "data"
         self._config = self.directory / "config"
         self._config.write_text(config)
@@ -33,13 +32,9 @@ class Nats(Server):
 
     def _answers(self):
         """The server greets with INFO; it listens only after JetStream has been read from the disk."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                return connection.recv(64).startswith(b"INFO ")
-        except OSError:
-            return False
+        return exchange(self.port).startswith(b"INFO ")
 
     def wipe(self):
         """Removes all streams. The server must not run."""
-        assert self._process is None
+        assert not self.running
         shutil.rmtree(self._data, ignore_errors=True)

@@ -14,12 +14,12 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 
 import psycopg2
 
-from .server import Unavailable, free_port
-from .waiting import HANG_S, wait_until
+from .process import children, with_us
+from .server import Server, Unavailable
+from .waiting import HANG_S
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -82,34 +82,36 @@ class Databases:
             return log.read().decode(errors="replace")
 
 
-class Postgres(Databases):
+class Postgres(Server, Databases):
+    name = "postgres"
+    user = "postgres" if os.geteuid() == 0 else None
+
     def __init__(self, template=None, **settings):
         """`template` is the data folder of a server that was never started: copying it is faster than initdb."""
         self._programs = _programs()
-        self._settings = {**SETTINGS, **settings}
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="quipu-postgres-"))
-        super().__init__(free_port(), self.directory / "log")
+        Server.__init__(self)
+        Databases.__init__(self, self.new_port(), self.log)
+        self.output = self.errors = self.log
+        self._settings = {**SETTINGS, "unix_socket_directories": str(self.directory), **settings}
         self.directory.chmod(0o755)
-        if os.geteuid() == 0:
-            owner = pwd.getpwnam("postgres")
+        if self.user:
+            owner = pwd.getpwnam(self.user)
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
         self.data = self.directory / "data"
         if template:
             subprocess.run(["cp", "-a", str(template), str(self.data)], check=True)
         else:
-            self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
-                      "--locale=C.UTF-8", "-N")
+            self._initdb()
 
-    def _run(self, program, *arguments):
-        command = [str(self._programs / program), *map(str, arguments)]
-        if os.geteuid() == 0:
-            command = ["runuser", "-u", "postgres", "--", *command]
+    def _initdb(self):
+        command = [self._programs / "initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
+                   "--locale=C.UTF-8", "-N"]
         done = subprocess.run(
-            command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=HANG_S, check=False,
+            with_us(command, self.user), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False,
         )
         if done.returncode != 0:
-            raise RuntimeError(f"{program} failed ({done.returncode}):\n{done.stdout}\n{self.log_tail()}")
+            raise RuntimeError(f"initdb failed ({done.returncode}):\n{done.stdout}")
 
     def save_template(self):
         """A copy of the data for others to start from. The server must not have been started."""
@@ -117,21 +119,25 @@ class Postgres(Databases):
         subprocess.run(["cp", "-a", str(self.data), str(template)], check=True)
         return template
 
-    def start(self):
-        options = [f"-p {self.port}", f"-c unix_socket_directories={self.directory}"]
-        options += [f"-c {name}={value}" for name, value in self._settings.items() if " " not in value]
-        options += [f"-c {name}='{value}'" for name, value in self._settings.items() if " " in value]
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", f"{HANG_S:.0f}", "-l", self.log, "-o", " ".join(options), "start")
-        return self
+    def _command(self):
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        return [self._programs / "postgres", "-D", self.data, "-p", str(self.port), *settings]
+
+    def _answers(self):
+        """What pg_ctl looks at: in its file, the first line is the server's pid and the eighth its state."""
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            return (lines[0], lines[7].strip()) == (str(self.pid), "ready")
+        return False
 
     def stop(self, mode="fast"):
         """`fast` breaks off the sessions and shuts down in order; `immediate` is a crash."""
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", f"{HANG_S:.0f}", "-m", mode, "stop")
+        self._end({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     @contextlib.contextmanager
     def frozen(self):
         """While the block runs, the server and all its sessions are stopped: connected, and silent."""
-        stopped = [self.pid, *_children(self.pid)]
+        stopped = [self.pid, *children(self.pid)]
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -140,30 +146,6 @@ class Postgres(Databases):
             for pid in stopped:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-
-    @property
-    def pid(self):
-        with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
-            return int((self.data / "postmaster.pid").read_text().splitlines()[0])
-        return None
-
-    def close(self):
-        """Ends the server whatever its state, and removes its data."""
-        pid = self.pid
-        if pid is not None:
-            try:
-                self.stop("immediate")
-            except (RuntimeError, subprocess.TimeoutExpired):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not _alive(pid), "PostgreSQL ends")
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, *_):
-        self.close()
 
     def describe(self, template):
         """What `attach` needs in another process."""
@@ -228,22 +210,3 @@ class Database:
     def drop(self):
         with contextlib.closing(self.server.connect()) as connection:
             connection.cursor().execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
-
-
-def _children(parent):
-    children = []
-    for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            fields = status.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent:
-                children.append(int(status.parent.name))
-    return children
-
-
-def _alive(pid):
-    """A process that has ended but that nobody has waited for yet does not count."""
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

@@ -9,10 +9,10 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 
-from .server import Server, Unavailable, free_ports, tail
+from .process import end, start, tail
+from .server import Server, Unavailable, exchange
 from .waiting import HANG_S
 
 BIN = pathlib.Path("/usr/lib/rabbitmq/bin")
@@ -89,7 +89,7 @@ class RabbitMQ(Server, Hosts):
             raise Unavailable("RabbitMQ is not installed (no epmd)")
         Server.__init__(self)
         self._epmd = None
-        port, self.tls_port, distribution, self._epmd_port = free_ports(4)
+        port, self.tls_port, distribution, self._epmd_port = (self.new_port() for _ in range(4))
         self.log = self.directory / "log" / "broker.log"
         self._prepare(port)
         self.environment = self._environment_of(port, distribution, schedulers)
@@ -149,19 +149,14 @@ class RabbitMQ(Server, Hosts):
 
     def start(self):
         if self._epmd is None:
-            self._epmd = subprocess.Popen(
-                ["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            self._epmd = start(["epmd", "-port", str(self._epmd_port), "-address", "127.0.0.1"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return super().start()
 
     def _answers(self):
         """Greeted as a client is, with connection.start (class 10, method 10) in a frame of type 1."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-            connection.settimeout(5)
-            connection.sendall(b"AMQP\x00\x00\x09\x01")
-            answer = connection.recv(16)
-            return answer[:1] == b"\x01" and answer[7:11] == b"\x00\x0a\x00\x0a"
-        return False
+        answer = exchange(self.port, b"AMQP\x00\x00\x09\x01")
+        return answer[:1] == b"\x01" and answer[7:11] == b"\x00\x0a\x00\x0a"
 
     def alarm(self, is_on):
         self.ctl("set_vm_memory_high_watermark", "0" if is_on else "0.4")
@@ -177,8 +172,7 @@ class RabbitMQ(Server, Hosts):
     def close(self):
         self.kill()
         if self._epmd is not None:
-            self._epmd.terminate()
-            self._epmd.wait()
+            end(self._epmd)
             self._epmd = None
         super().close()
 

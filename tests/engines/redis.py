@@ -1,9 +1,8 @@
 """A private Redis. Nothing is saved unless a test says SAVE."""
 
 import shutil
-import socket
 
-from .server import Server, Unavailable, free_port
+from .server import Server, Unavailable, exchange
 
 
 class Redis(Server):
@@ -15,7 +14,7 @@ class Redis(Server):
             raise Unavailable("Redis is not installed (no redis-server)")
         super().__init__()
         self._options = options
-        self.port = free_port()
+        self.port = self.new_port()
 
     @property
     def url(self):
@@ -27,10 +26,5 @@ class Redis(Server):
 
     def _answers(self):
         """Any answer but LOADING will do: a server with a password says NOAUTH."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
-                connection.sendall(b"PING\r\n")
-                answer = connection.recv(64)
-        except OSError:
-            return False
+        answer = exchange(self.port, b"PING\r\n")
         return answer != b"" and not answer.startswith(b"-LOADING")

@@ -8,6 +8,8 @@ import tempfile
 import threading
 import time
 
+from engines.process import start
+
 from . import builds, plan, results
 from .plan import ROOT
 from .results import FAILED, PASSED, SKIPPED, Case
@@ -101,8 +103,8 @@ class Execution:
     def _spawn(self, command, env, output):
         with self._changed:
             assert not self._stopping
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self._servers.environment, **env},
-                                       stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            process = start(command, cwd=ROOT, env={**os.environ, **self._servers.environment, **env}, stdout=output,
+                            stderr=subprocess.STDOUT, start_new_session=False)
             self._processes.add(process)
         return process
 

@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 
-from .waiting import HANG_S, wait_until
+from engines import process
+
+from .waiting import wait_until
 
 
 class Unavailable(Exception):
@@ -50,10 +52,10 @@ def failing_fsync(pid, directory):
         raise Unavailable("strace is not installed")
     messages = pathlib.Path(directory) / "strace-messages"
     with messages.open("wb") as output:
-        tracer = subprocess.Popen(
+        tracer = process.start(
             ["strace", "-f", "-p", str(pid), "-o", os.devnull, "-e", "trace=fsync,fdatasync",
              "-e", "inject=fsync,fdatasync:error=EIO"],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            stdout=output, stderr=output,
         )
     try:
         wait_until(lambda: tracer.poll() is not None or "attached" in messages.read_text(), "strace attaches")
@@ -61,6 +63,4 @@ def failing_fsync(pid, directory):
             raise Unavailable(f"strace cannot trace: {messages.read_text().strip()}")
         yield
     finally:
-        if tracer.poll() is None:
-            tracer.send_signal(signal.SIGINT)
-            tracer.wait(HANG_S)
+        process.end(tracer, signal.SIGINT)

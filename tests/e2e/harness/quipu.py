@@ -1,11 +1,12 @@
 """The program under test: started on a free port, watched, and always ended by its pid."""
 
-import contextlib
 import os
 import pathlib
 import re
 import signal
 import subprocess
+
+from engines.process import Process, end
 
 from .http import Connection
 from .waiting import HANG_S, wait_until
@@ -34,48 +35,34 @@ def run(binary, *arguments, cwd=None, env=None, timeout=HANG_S):
     return done
 
 
-class Quipu:
+class Quipu(Process):
     """One `quipu serve`. Its standard output and its log are files in `directory`."""
 
+    name = "quipu"
     base_arguments = ["--listen", "127.0.0.1:0", "--roles", "counts"]
 
     def __init__(self, binary, arguments, directory, env=None, tls=None):
         """`tls` is what clients trust (an ssl.SSLContext), for a server with --tls-cert."""
-        self.tls = tls
-        self._command = [str(binary), "serve", *self.base_arguments, *map(str, arguments)]
-        self._environment = environment(env)
-        self.directory = pathlib.Path(directory)
+        super().__init__(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.output = self.directory / "stdout"
-        self.log = self.directory / "stderr"
-        self.process = None
+        self.errors = self.log = self.directory / "stderr"
+        self.environment = environment(env)
+        self.tls = tls
+        self._words = [str(binary), "serve", *self.base_arguments, *map(str, arguments)]
         self.host = None
         self.port = None
         self._expected_exit = 0
 
-    def start(self):
-        with self.output.open("wb") as output, self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=log,
-                cwd=self.directory,
-            )
-        line = wait_until(self._listening_line, "the line 'quipu listening on …'")
-        self.host, self.port = line.group(1), int(line.group(2))
-        return self
+    def _command(self):
+        return self._words
 
-    def _listening_line(self):
+    def _answers(self):
+        """It prints where it listens."""
         line = LISTENING.search(self.output.read_text(errors="replace"))
-        if line is None and self.process.poll() is not None:
-            raise AssertionError(f"quipu ended with {self.process.returncode} before it listened:\n{self.log_tail()}")
+        if line is not None:
+            self.host, self.port = line.group(1), int(line.group(2))
         return line
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    @property
-    def running(self):
-        return self.process is not None and self.process.poll() is None
 
     def connect(self, timeout=HANG_S):
         return Connection(self.port, timeout=timeout, tls=self.tls)
@@ -121,13 +108,10 @@ class Quipu:
         wait_until(lambda: self.metrics(headers)["quipu_last_reload_successful"] == successful,
                    f"quipu_last_reload_successful is {int(successful)}")
 
-    def signal(self, number):
-        self.process.send_signal(number)
-
     def wait_exit(self, timeout=HANG_S):
         """The exit status; negative for a signal."""
         try:
-            return self.process.wait(timeout)
+            return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"quipu still runs after {timeout:g} s") from None
 
@@ -137,6 +121,7 @@ class Quipu:
         assert self.wait_exit() == 0, "SIGTERM ends in exit 0"
 
     def kill(self):
+        """A crash, which the teardown expects. The exit status stays to be looked at."""
         self._expected_exit = -signal.SIGKILL
         self.signal(signal.SIGKILL)
         self.wait_exit()
@@ -152,39 +137,21 @@ class Quipu:
         self._expected_exit = -signal.SIGKILL
         assert self.wait_exit() == -signal.SIGKILL
 
-    def stopped(self):
-        """Whether SIGSTOP holds the process, by a failpoint or from outside."""
-        state = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state == "T"
-
     def close(self):
         """Teardown: ends the process whatever state it is in, then judges how it ended."""
-        if self.process is None:
+        if self._process is None:
             return
-        if self.running:
-            if self.stopped():
-                self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(HANG_S)
-        if self.running:
-            self.process.kill()
-            self.process.wait()
-            raise AssertionError("quipu did not end after SIGTERM")
+        if self.running and self.stopped():
+            self.thaw()
+        end(self._process, signal.SIGTERM)
         self.check_log()
-        assert self.process.returncode == self._expected_exit, f"quipu ended with {self.process.returncode}"
+        assert self._process.returncode == self._expected_exit, f"quipu ended with {self._process.returncode}"
 
     def check_alive(self):
         """Between tests that share a server."""
-        assert self.running, f"quipu ended with {self.process.returncode}"
+        assert self.running, f"quipu ended with {self._process.returncode}"
         self.check_log()
 
     def check_log(self):
         report = SANITIZER_REPORT.search(self.log_text())
         assert report is None, f"a sanitizer or an assertion spoke: {self.log_text()[report.start():][:6000]}"
-
-    def log_text(self):
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-    def log_tail(self, size=6000):
-        return self.log_text()[-size:]
