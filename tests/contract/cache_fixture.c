@@ -1,7 +1,6 @@
 #include "cache_fixture.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,32 +8,18 @@
 #include "adapters/cache/redis/redis_cache.h"
 #include "adapters/cache/redis/redis_internal.h"
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/random.h"
+#include "manual_clock.h"
 #include "waiting.h"
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-static _Atomic int64_t advanced_us;
-
-static int64_t wall_us(const struct clock *clock)
-{
-	(void)clock;
-	return clock_wall_us(&clock_system) + advanced_us;
-}
-
-/* Stands still but for what tests move it. */
-static int64_t steady_ns(const struct clock *clock)
-{
-	(void)clock;
-	return NS_PER_S + advanced_us * NS_PER_US;
-}
-
-static const struct clock clock_moved = {.wall_us = wall_us, .steady_ns = steady_ns};
+/* Of the memory cache: it stands still but for what tests move it. */
+static struct manual_clock memory_clock;
 
 void cache_fixture_advance_us(int64_t step_us)
 {
-	advanced_us += step_us;
+	manual_clock_pass(&memory_clock, step_us * NS_PER_US);
 }
 
 void cache_fixture_wait_until_up(struct cache *cache)
@@ -73,7 +58,7 @@ static struct cache *new_cache(const char *url)
 	struct cache *cache;
 
 	if (strcmp(url, "memory:") == 0)
-		return memory_cache_new("cache", &clock_moved);
+		return memory_cache_new("cache", &memory_clock.base);
 	cache = redis_cache_new("cache", url);
 	redis_cache_set_timeout_ms(cache, redis_timeout_ms);
 	return cache;
@@ -85,6 +70,8 @@ void cache_fixture_open(struct cache_fixture *fixture, const char *url)
 	struct dice dice;
 
 	signal(SIGPIPE, SIG_IGN);
+	if (!memory_clock.base.wall_us)
+		manual_clock_init(&memory_clock);
 	dice_init(&dice);
 	snprintf(fixture->prefix, sizeof(fixture->prefix), "%08x-", (unsigned)dice_next(&dice));
 	arena_init(&fixture->arena, 64 * 1024);

@@ -2,7 +2,6 @@
 
 #include <libpq-fe.h>
 #include <sqlite3.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,10 +9,10 @@
 
 #include "adapters/store/postgres/postgres_store.h"
 #include "adapters/store/sqlite/sqlite_store.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/uuid.h"
+#include "manual_clock.h"
 #include "waiting.h"
 
 static const char *const components[] = {"common", "counters", "counts", "dialogs", "entitlements",
@@ -21,25 +20,11 @@ static const char *const components[] = {"common", "counters", "counts", "dialog
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-static _Atomic int64_t advanced_us;
-
-static int64_t wall_us(const struct clock *clock)
-{
-	(void)clock;
-	return clock_wall_us(&clock_system) + advanced_us;
-}
-
-static int64_t steady_ns(const struct clock *clock)
-{
-	(void)clock;
-	return clock_steady_ns(&clock_system);
-}
-
-static const struct clock clock_moved = {.wall_us = wall_us, .steady_ns = steady_ns};
+static struct manual_clock sqlite_clock;
 
 void engine_advance_us(int64_t step_us)
 {
-	advanced_us += step_us;
+	manual_clock_pass(&sqlite_clock, step_us * NS_PER_US);
 }
 
 /* ---- the two engines --------------------------------------------------------------------- */
@@ -98,7 +83,7 @@ static void remove_files(char *path)
 static struct store *new_store(const char *path)
 {
 	if (is_sqlite())
-		return sqlite_store_new("contract", path, components, &clock_moved);
+		return sqlite_store_new("contract", path, components, &sqlite_clock.base);
 	return postgres_store_new("contract", store_url(), components);
 }
 
@@ -157,6 +142,8 @@ int engine_setup(void **state)
 	struct dice dice;
 
 	log_configure(LOG_ERROR, LOG_TEXT);
+	if (!sqlite_clock.base.wall_us)
+		manual_clock_init_running(&sqlite_clock);
 	dice_init(&dice);
 	snprintf(engine->prefix, sizeof(engine->prefix), "%08x/", (unsigned)dice_next(&dice));
 	arena_init(&engine->arena, 64 * 1024);

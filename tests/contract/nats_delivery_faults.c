@@ -24,68 +24,68 @@ static void assert_text(struct slice got, const char *text)
 
 static void what_a_closed_consumer_had_goes_to_others_at_once(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *first;
 	struct consumer *second;
 	struct bus_delivery deliveries[10];
 
 	nats_fixture_reopen(fixture, "ack-wait=1h");
-	first = nats_fixture_consumer(fixture, "g");
-	second = nats_fixture_consumer(fixture, "g");
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	nats_fixture_fetch_all(first, deliveries, 10);
-	nats_fixture_ack(first, 4);
-	nats_fixture_fetch_nothing(second, 100);
-	nats_fixture_close_consumer(fixture, first);
-	nats_fixture_consume(second, 6); /* long before they are too old */
-	nats_fixture_fetch_nothing(second, 100);
-	nats_fixture_close_consumer(fixture, second);
+	first = bus_fixture_consumer(fixture, "g");
+	second = bus_fixture_consumer(fixture, "g");
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_fetch_all(first, deliveries, 10);
+	bus_fixture_ack(first, 4);
+	bus_fixture_fetch_nothing(second, 100);
+	bus_fixture_close_consumer(fixture, first);
+	bus_fixture_consume(second, 6); /* long before they are too old */
+	bus_fixture_fetch_nothing(second, 100);
+	bus_fixture_close_consumer(fixture, second);
 }
 
 static void what_is_kept_too_long_goes_to_others(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *first;
 	struct consumer *second;
 	struct bus_delivery delivery;
 
 	nats_fixture_reopen(fixture, "ack-wait=5s"); /* far longer than any step takes here */
-	first = nats_fixture_consumer(fixture, "g");
-	second = nats_fixture_consumer(fixture, "g");
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	nats_fixture_fetch_one(first, &delivery);
-	nats_fixture_fetch_one(first, &delivery); /* held */
-	nats_fixture_fetch_one(second, &delivery);
-	nats_fixture_ack(second, 1);
-	nats_fixture_fetch_nothing(first, 100); /* which holds it no longer */
-	nats_fixture_close_consumer(fixture, first);
-	nats_fixture_close_consumer(fixture, second);
+	first = bus_fixture_consumer(fixture, "g");
+	second = bus_fixture_consumer(fixture, "g");
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(first, &delivery);
+	bus_fixture_fetch_one(first, &delivery); /* held */
+	bus_fixture_fetch_one(second, &delivery);
+	bus_fixture_ack(second, 1);
+	bus_fixture_fetch_nothing(first, 100); /* which holds it no longer */
+	bus_fixture_close_consumer(fixture, first);
+	bus_fixture_close_consumer(fixture, second);
 }
 
 static void what_is_given_back_waits_longer_each_time_and_the_last_is_marked(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *consumer;
 	struct bus_delivery delivery;
 
 	nats_fixture_reopen(fixture, "max-deliver=3&ack-wait=1h");
-	consumer = nats_fixture_consumer(fixture, "g");
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	nats_fixture_fetch_one(consumer, &delivery);
+	consumer = bus_fixture_consumer(fixture, "g");
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(consumer, &delivery);
 	for (int64_t delay_ms = 1000; delay_ms <= 2000; delay_ms *= 2) {
 		int64_t began_ms = steady_ms();
 
 		assert_false(delivery.is_exhausted);
 		consumer->ops->again(consumer);
-		nats_fixture_fetch_one(consumer, &delivery);
+		bus_fixture_fetch_one(consumer, &delivery);
 		assert_true(steady_ms() - began_ms >= delay_ms - 50);
 	}
 	assert_true(delivery.is_exhausted);
 	consumer_poison(consumer, 0, "given too often");
-	nats_fixture_ack(consumer, 1);
+	bus_fixture_ack(consumer, 1);
 	consumer->ops->again(consumer); /* nothing is left to give back */
-	nats_fixture_fetch_nothing(consumer, 300);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_fetch_nothing(consumer, 300);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 /* The messages that the server keeps for "g": those not yet given, and those not acknowledged. */
@@ -103,33 +103,33 @@ static uint64_t kept_for_g(struct nats_admin *admin)
 
 static void poison_is_not_given_again(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct bus_delivery deliveries[3];
 	struct nats_admin admin;
 
-	nats_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
-	nats_fixture_fetch_all(consumer, deliveries, 3);
+	bus_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
+	bus_fixture_fetch_all(consumer, deliveries, 3);
 	consumer_poison(consumer, 1, "a test says so");
-	nats_fixture_ack(consumer, 2);
-	assert_int_equal(nats_fixture_fetch(consumer, deliveries, 3, HANG_MS), 1);
+	bus_fixture_ack(consumer, 2);
+	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 3, HANG_MS), 1);
 	assert_text(deliveries[0].value, "2");
 	nats_admin_open(&admin);
 	WAIT_UNTIL(kept_for_g(&admin) == 1);
-	nats_fixture_ack(consumer, 1);
+	bus_fixture_ack(consumer, 1);
 	WAIT_UNTIL(kept_for_g(&admin) == 0);
 	nats_admin_close(&admin);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 /* ---- giving up --------------------------------------------------------------------------- */
 
 #define ACK_WAIT_MS 300
 
-static struct consumer *open_impatient(struct nats_fixture *fixture)
+static struct consumer *open_impatient(struct bus_fixture *fixture)
 {
 	nats_fixture_reopen(fixture, "max-deliver=3&ack-wait=300ms");
-	return nats_fixture_consumer(fixture, "g");
+	return bus_fixture_consumer(fixture, "g");
 }
 
 /* The message at 0, fetched as often as it is given, and never acknowledged in time. */
@@ -138,15 +138,15 @@ static void let_it_be_given_up(struct consumer *consumer)
 	struct bus_delivery delivery;
 
 	for (int i = 1; i <= 3; i++) {
-		nats_fixture_fetch_one(consumer, &delivery);
+		bus_fixture_fetch_one(consumer, &delivery);
 		assert_int_equal(delivery.is_exhausted, i == 3);
 		nap_ms(ACK_WAIT_MS + 50);
 	}
 }
 
-static void publish_with_everything(struct nats_fixture *fixture)
+static void publish_with_everything(struct bus_fixture *fixture)
 {
-	struct bus_message *message = nats_fixture_make(fixture, 1);
+	struct bus_message *message = bus_fixture_make(fixture, 1);
 
 	message->subject = slice_of(GRANTED);
 	message->key = slice_of("u-1:sku");
@@ -154,7 +154,7 @@ static void publish_with_everything(struct nats_fixture *fixture)
 	message->headers[0] = (struct bus_header){slice_of("trace_id"), slice_of("abc")};
 	message->headers[1] = (struct bus_header){slice_of("empty"), slice_of("")};
 	message->header_count = 2;
-	assert_int_equal(nats_fixture_publish(fixture, message, 1, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(fixture, message, 1, HANG_MS), STATUS_OK);
 	assert_int_equal(message->fate, BUS_CONFIRMED);
 }
 
@@ -173,49 +173,49 @@ static void assert_everything(const struct bus_delivery *delivery)
 /* The server reports it, and it is read from the stream. */
 static void what_was_given_up_comes_once_more(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *consumer = open_impatient(fixture);
 	struct bus_delivery deliveries[2];
 	int64_t began_ms;
 
 	publish_with_everything(fixture);
 	let_it_be_given_up(consumer);
-	assert_int_equal(nats_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
+	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
 	assert_everything(&deliveries[0]);
-	assert_int_equal(nats_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1); /* held */
+	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1); /* held */
 	began_ms = steady_ms();
 	consumer->ops->again(consumer);
-	assert_int_equal(nats_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
+	assert_int_equal(bus_fixture_fetch(consumer, deliveries, 2, HANG_MS), 1);
 	assert_true(steady_ms() - began_ms > 900);
 	assert_everything(&deliveries[0]);
-	nats_fixture_ack(consumer, 1);
-	nats_fixture_fetch_nothing(consumer, 2 * ACK_WAIT_MS);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_ack(consumer, 1);
+	bus_fixture_fetch_nothing(consumer, 2 * ACK_WAIT_MS);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static void one_member_gets_what_was_given_up(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *first = open_impatient(fixture);
-	struct consumer *second = nats_fixture_consumer(fixture, "g");
+	struct consumer *second = bus_fixture_consumer(fixture, "g");
 	int64_t deadline_ns = hang_deadline_ns();
 	struct bus_delivery delivery;
 	size_t came = 0;
 
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	let_it_be_given_up(first);
 	for (int i = 0; came == 0; i++) {
 		struct consumer *consumer = i % 2 ? second : first;
 
 		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
-		came = nats_fixture_fetch(consumer, &delivery, 1, 100);
+		came = bus_fixture_fetch(consumer, &delivery, 1, 100);
 		assert_true(came == 0 || delivery.is_exhausted);
-		nats_fixture_ack(consumer, came);
+		bus_fixture_ack(consumer, came);
 	}
-	nats_fixture_fetch_nothing(first, 2 * ACK_WAIT_MS);
-	nats_fixture_fetch_nothing(second, 2 * ACK_WAIT_MS);
-	nats_fixture_close_consumer(fixture, first);
-	nats_fixture_close_consumer(fixture, second);
+	bus_fixture_fetch_nothing(first, 2 * ACK_WAIT_MS);
+	bus_fixture_fetch_nothing(second, 2 * ACK_WAIT_MS);
+	bus_fixture_close_consumer(fixture, first);
+	bus_fixture_close_consumer(fixture, second);
 }
 
 /* ---- what others send -------------------------------------------------------------------- */
@@ -248,8 +248,8 @@ static const struct {
 
 static void what_others_send_comes_whatever_its_headers(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 
 	for (size_t i = 0; i < FOREIGN; i++) {
 		const char *headers = foreign[i].headers;
@@ -257,16 +257,16 @@ static void what_others_send_comes_whatever_its_headers(void **state)
 
 		nats_server_publish(
 			EVENTS, headers, headers ? strlen(headers) : 0, "x:y\r\nz: 1\r\n", 11);
-		nats_fixture_fetch_one(consumer, &delivery);
+		bus_fixture_fetch_one(consumer, &delivery);
 		assert_int_equal(delivery.subject.len, 0); /* it is the channel's name */
 		assert_int_equal(delivery.value.len, 11);
 		assert_memory_equal(delivery.value.data, "x:y\r\nz: 1\r\n", 11);
 		assert_text(delivery.id, foreign[i].id);
 		assert_text(delivery.key, foreign[i].key);
 		assert_int_equal(delivery.header_count, foreign[i].header_count);
-		nats_fixture_ack(consumer, 1);
+		bus_fixture_ack(consumer, 1);
 	}
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 /* ---- a server that goes ------------------------------------------------------------------ */
@@ -281,121 +281,121 @@ static void end_server(bool crash)
 
 static void an_ack_without_a_server_fails(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct bus_delivery deliveries[5];
 
 	for (int crash = 0; crash < 2; crash++) {
-		nats_fixture_publish_all(fixture, 5, BUS_CONFIRMED);
-		nats_fixture_fetch_all(consumer, deliveries, 5);
+		bus_fixture_publish_all(fixture, 5, BUS_CONFIRMED);
+		bus_fixture_fetch_all(consumer, deliveries, 5);
 		end_server(crash);
 		assert_int_equal(consumer->ops->ack(consumer, 5), STATUS_BUS_UNAVAILABLE);
 		nats_server_start();
-		nats_fixture_wait_until(fixture, true);
-		nats_fixture_ack(consumer, 5); /* the server knows them by their subjects */
+		bus_fixture_wait_until(fixture, true);
+		bus_fixture_ack(consumer, 5); /* the server knows them by their subjects */
 		if (!crash) /* a server that crashes may forget what it has given to whom */
-			nats_fixture_fetch_nothing(consumer, 300);
+			bus_fixture_fetch_nothing(consumer, 300);
 	}
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static void an_ack_to_a_server_that_hangs_fails(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct bus_delivery delivery;
 
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	nats_fixture_fetch_one(consumer, &delivery);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(consumer, &delivery);
 	nats_server_freeze();
 	assert_int_equal(consumer->ops->ack(consumer, 1), STATUS_BUS_UNAVAILABLE);
 	nats_server_thaw();
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_ack(consumer, 1);
-	nats_fixture_fetch_nothing(consumer, 300);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_ack(consumer, 1);
+	bus_fixture_fetch_nothing(consumer, 300);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static void a_consumer_may_be_closed_while_its_server_hangs(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct bus_delivery delivery;
 
-	nats_fixture_publish_all(fixture, 2, BUS_CONFIRMED);
-	nats_fixture_fetch_one(consumer, &delivery);
+	bus_fixture_publish_all(fixture, 2, BUS_CONFIRMED);
+	bus_fixture_fetch_one(consumer, &delivery);
 	nats_server_freeze();
-	assert_int_equal(nats_fixture_fetch(consumer, &delivery, 1, 100), 1); /* held */
-	nats_fixture_close_consumer(fixture, consumer); /* returns though nobody answers */
+	assert_int_equal(bus_fixture_fetch(consumer, &delivery, 1, 100), 1); /* held */
+	bus_fixture_close_consumer(fixture, consumer); /* returns though nobody answers */
 	nats_server_thaw();
-	nats_fixture_wait_until(fixture, true);
-	consumer = nats_fixture_consumer(fixture, "g");
-	nats_fixture_consume(consumer, 2);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_wait_until(fixture, true);
+	consumer = bus_fixture_consumer(fixture, "g");
+	bus_fixture_consume(consumer, 2);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static void a_consumer_may_be_opened_before_its_server(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct consumer *consumer;
 	struct bus_delivery delivery;
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_server_stop();
 	nats_fixture_open(fixture, NULL);
-	consumer = nats_fixture_consumer(fixture, "g");
-	nats_fixture_fetch_nothing(consumer, 200);
+	consumer = bus_fixture_consumer(fixture, "g");
+	bus_fixture_fetch_nothing(consumer, 200);
 	nats_server_start();
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	nats_fixture_fetch_one(consumer, &delivery);
-	nats_fixture_ack(consumer, 1);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(consumer, &delivery);
+	bus_fixture_ack(consumer, 1);
 	nats_server_kill();
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static void a_durable_that_is_gone_is_made_anew(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct nats_admin admin;
 
-	nats_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
-	nats_fixture_consume(consumer, 3);
+	bus_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
+	bus_fixture_consume(consumer, 3);
 	nats_admin_open(&admin);
 	assert_int_equal(js_DeleteConsumer(admin.js, "ENTITLEMENTS", "g", NULL, NULL), NATS_OK);
-	nats_fixture_consume(consumer, 3); /* all of them, again */
+	bus_fixture_consume(consumer, 3); /* all of them, again */
 	assert_int_equal(js_DeleteStream(admin.js, "ENTITLEMENTS", NULL, NULL), NATS_OK);
-	nats_fixture_publish_until_confirmed(fixture);
-	nats_fixture_consume(consumer, 1);
+	(void)bus_fixture_publish_until_confirmed(fixture, 5000);
+	bus_fixture_consume(consumer, 1);
 	nats_admin_close(&admin);
 
 	nats_server_kill();
 	nats_server_wipe();
 	nats_server_start();
-	nats_fixture_wait_until(fixture, false);
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
-	nats_fixture_consume(consumer, 3);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_wait_until(fixture, false);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 3, BUS_CONFIRMED);
+	bus_fixture_consume(consumer, 3);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 /* A delivery of a durable that is gone can be acknowledged: there is nothing to wait for. */
 static void an_ack_for_a_durable_that_is_gone_is_no_failure(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct bus_delivery delivery;
 	struct nats_admin admin;
 
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	nats_fixture_fetch_one(consumer, &delivery);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(consumer, &delivery);
 	nats_admin_open(&admin);
 	assert_int_equal(js_DeleteConsumer(admin.js, "ENTITLEMENTS", "g", NULL, NULL), NATS_OK);
 	nats_admin_close(&admin);
-	nats_fixture_ack(consumer, 1);
-	nats_fixture_consume(consumer, 1);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_ack(consumer, 1);
+	bus_fixture_consume(consumer, 1);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 /* Every message comes, however often the server goes; consuming and publishing at once. */
@@ -438,10 +438,10 @@ static uint64_t last_sequence(void)
 	return last;
 }
 
-static void publish_while_it_goes(struct nats_fixture *fixture, int round)
+static void publish_while_it_goes(struct bus_fixture *fixture, int round)
 {
 	for (int i = 0; i < 20; i++) {
-		(void)nats_fixture_publish(fixture, nats_fixture_make(fixture, 20), 20, 200);
+		(void)bus_fixture_publish(fixture, bus_fixture_make(fixture, 20), 20, 200);
 		if (i == 5 && round % 3 != 2)
 			end_server(round % 3);
 		if (i == 5 && round % 3 == 2)
@@ -452,7 +452,7 @@ static void publish_while_it_goes(struct nats_fixture *fixture, int round)
 			nats_server_thaw();
 		nap_ms(10);
 	}
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 }
 
 static size_t count_missing(_Atomic unsigned char *came, uint64_t last)
@@ -467,14 +467,14 @@ static size_t count_missing(_Atomic unsigned char *came, uint64_t last)
 static void nothing_is_lost_when_the_server_comes_and_goes(void **state)
 {
 	static _Atomic unsigned char came[MESSAGES_MAX + 1];
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct eater eaters[2] = {{.came = came}, {.came = came}};
 	pthread_t threads[2];
 	uint64_t last;
 
 	nats_fixture_reopen(fixture, "ack-wait=1s");
 	for (int i = 0; i < 2; i++) {
-		eaters[i].consumer = nats_fixture_consumer(fixture, "g");
+		eaters[i].consumer = bus_fixture_consumer(fixture, "g");
 		pthread_create(&threads[i], NULL, eat, &eaters[i]);
 	}
 	for (int i = 0; i < 6; i++)
@@ -485,7 +485,7 @@ static void nothing_is_lost_when_the_server_comes_and_goes(void **state)
 	for (int i = 0; i < 2; i++) {
 		atomic_store(&eaters[i].stop, true);
 		pthread_join(threads[i], NULL);
-		nats_fixture_close_consumer(fixture, eaters[i].consumer);
+		bus_fixture_close_consumer(fixture, eaters[i].consumer);
 	}
 	nats_fixture_assert_fates(fixture);
 }
@@ -493,7 +493,7 @@ static void nothing_is_lost_when_the_server_comes_and_goes(void **state)
 /* ---- waiting ----------------------------------------------------------------------------- */
 
 struct alarm {
-	struct nats_fixture *fixture;
+	struct bus_fixture *fixture;
 	struct consumer *consumer; /* NULL: publishes instead */
 };
 
@@ -505,7 +505,7 @@ static void *ring(void *context)
 	if (alarm->consumer)
 		alarm->consumer->ops->wake(alarm->consumer);
 	else
-		nats_fixture_publish_all(alarm->fixture, 1, BUS_CONFIRMED);
+		bus_fixture_publish_all(alarm->fixture, 1, BUS_CONFIRMED);
 	return NULL;
 }
 
@@ -518,16 +518,16 @@ static void fetch_until_it_rings(struct alarm *alarm, struct consumer *consumer,
 		pthread_t thread;
 
 		pthread_create(&thread, NULL, ring, alarm);
-		assert_int_equal(nats_fixture_fetch(consumer, &delivery, 1, NEVER_MS), wanted);
+		assert_int_equal(bus_fixture_fetch(consumer, &delivery, 1, NEVER_MS), wanted);
 		pthread_join(thread, NULL);
-		nats_fixture_ack(consumer, wanted);
+		bus_fixture_ack(consumer, wanted);
 	}
 }
 
 static void a_fetch_wakes_whatever_its_server_does(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	struct alarm publish = {.fixture = fixture};
 	struct alarm wake = {.consumer = consumer};
 
@@ -537,7 +537,7 @@ static void a_fetch_wakes_whatever_its_server_does(void **state)
 	fetch_until_it_rings(&wake, consumer, 0);
 	nats_server_kill();
 	fetch_until_it_rings(&wake, consumer, 0);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 static int64_t cpu_ms(void)
@@ -553,16 +553,16 @@ static int64_t cpu_ms(void)
  * longer and not the part larger. */
 static void waiting_costs_nothing(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct consumer *consumer = nats_fixture_consumer(fixture, "g");
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
 	int64_t before_ms, began_ms;
 
-	nats_fixture_fetch_nothing(consumer, 100);
+	bus_fixture_fetch_nothing(consumer, 100);
 	before_ms = cpu_ms();
 	began_ms = steady_ms();
-	nats_fixture_fetch_nothing(consumer, 1500);
+	bus_fixture_fetch_nothing(consumer, 1500);
 	assert_true(cpu_ms() - before_ms < (steady_ms() - began_ms) / 10);
-	nats_fixture_close_consumer(fixture, consumer);
+	bus_fixture_close_consumer(fixture, consumer);
 }
 
 int main(void)

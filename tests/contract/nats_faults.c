@@ -19,74 +19,74 @@
 
 /* ---- a server that is away --------------------------------------------------------------- */
 
-void nats_faults_refuse_at_once(struct nats_fixture *fixture)
+void nats_faults_refuse_at_once(struct bus_fixture *fixture)
 {
-	struct bus_message *messages = nats_fixture_make(fixture, 10);
+	struct bus_message *messages = bus_fixture_make(fixture, 10);
 
 	messages[0].fate = BUS_CONFIRMED;
 	assert_int_equal(
-		nats_fixture_publish(fixture, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
+		bus_fixture_publish(fixture, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
 	for (size_t i = 0; i < 10; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 }
 
 static void a_bus_without_a_server_refuses_at_once_and_comes_back(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	for (int round = 0; round < 4; round++) {
 		if (round % 2)
 			nats_server_kill();
 		else
 			nats_server_stop();
-		nats_fixture_wait_until(fixture, false);
+		bus_fixture_wait_until(fixture, false);
 		nats_faults_refuse_at_once(fixture);
 		nap_ms(round < 2 ? 0 : 300); /* some tries later too */
 		nats_faults_refuse_at_once(fixture);
 		nats_server_start();
-		nats_fixture_wait_until(fixture, true);
-		nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+		bus_fixture_wait_until(fixture, true);
+		bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	}
 	nats_fixture_assert_fates(fixture);
 }
 
 static void a_bus_may_start_before_its_server(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_server_stop();
-	nats_fixture_capture_log();
+	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	captured_log_end();
-	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	assert_false(bus_fixture_is_up(fixture));
 	nats_faults_refuse_at_once(fixture);
 	nats_server_start();
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
 
 /* Returns though nobody answers. */
 static void a_bus_may_end_while_its_server_is_away_or_hangs(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
 	nats_server_freeze();
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_fixture_open(fixture, NULL);
 	nap_ms(100);
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_server_kill();
 	nats_fixture_open(fixture, NULL);
 	nap_ms(100);
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 }
 
 struct load {
-	struct nats_fixture *fixture;
+	struct bus_fixture *fixture;
 	_Atomic bool stop;
 };
 
@@ -95,8 +95,8 @@ static void *publish_on_and_on(void *context)
 	struct load *load = context;
 
 	while (!atomic_load(&load->stop) && load->fixture->sent_count + 50 <= MESSAGES_MAX) {
-		struct bus_message *messages = nats_fixture_make(load->fixture, 50);
-		enum status status = nats_fixture_publish(load->fixture, messages, 50, 150);
+		struct bus_message *messages = bus_fixture_make(load->fixture, 50);
+		enum status status = bus_fixture_publish(load->fixture, messages, 50, 150);
 
 		nap_ms(status == STATUS_OK ? 2 : 20);
 	}
@@ -121,48 +121,48 @@ static void disturb(int round)
 
 static void servers_that_come_and_go_under_load(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	struct load load = {.fixture = fixture};
 	pthread_t thread;
 
-	nats_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
 	pthread_create(&thread, NULL, publish_on_and_on, &load);
 	for (int i = 0; i < 6; i++) {
 		nap_ms(300);
 		disturb(i);
 	}
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 	nap_ms(300);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
-		nats_fixture_count(fixture, BUS_CONFIRMED),
-		nats_fixture_count(fixture, BUS_NOT_PERSISTED),
-		nats_fixture_count(fixture, BUS_UNKNOWN));
+		bus_fixture_count(fixture, BUS_CONFIRMED),
+		bus_fixture_count(fixture, BUS_NOT_PERSISTED),
+		bus_fixture_count(fixture, BUS_UNKNOWN));
 }
 
 /* ---- a server that hangs ----------------------------------------------------------------- */
 
 static void a_frozen_server_leaves_fates_unknown_at_the_deadline(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
 	for (int round = 0; round < 3; round++) {
-		struct bus_message *messages = nats_fixture_make(fixture, 100);
+		struct bus_message *messages = bus_fixture_make(fixture, 100);
 		int64_t until_ns;
 
 		nats_server_freeze();
 		until_ns = in_ms(300);
-		assert_int_equal(nats_fixture_publish(fixture, messages, 100, 300), STATUS_OK);
+		assert_int_equal(bus_fixture_publish(fixture, messages, 100, 300), STATUS_OK);
 		assert_true(clock_steady_ns(&clock_system) >= until_ns);
 		nats_server_thaw();
 		for (size_t i = 0; i < 100; i++)
 			assert_int_equal(messages[i].fate, BUS_UNKNOWN);
-		nats_fixture_wait_until(fixture, true);
-		nats_fixture_publish_all(
+		bus_fixture_wait_until(fixture, true);
+		bus_fixture_publish_all(
 			fixture, 100, BUS_CONFIRMED); /* late answers reach nobody */
 	}
 	nats_fixture_assert_fates(fixture);
@@ -171,8 +171,8 @@ static void a_frozen_server_leaves_fates_unknown_at_the_deadline(void **state)
 /* More than the buffers of a socket hold: writing itself has to wait. */
 static void a_frozen_server_does_not_hold_up_large_messages(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct bus_message *messages = nats_fixture_make(fixture, 40);
+	struct bus_fixture *fixture = *state;
+	struct bus_message *messages = bus_fixture_make(fixture, 40);
 	size_t size = 1000 * 1000;
 	char *value = qp_calloc(size, 1);
 
@@ -180,27 +180,27 @@ static void a_frozen_server_does_not_hold_up_large_messages(void **state)
 		messages[i].value = slice_make(value, size);
 	nats_server_freeze();
 	for (size_t i = 0; i < 40; i++) {
-		enum status status = nats_fixture_publish(fixture, &messages[i], 1, 10);
+		enum status status = bus_fixture_publish(fixture, &messages[i], 1, 10);
 
 		assert_true(status == STATUS_OK || i > 0);
 	}
 	nats_server_thaw();
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 	free(value);
 }
 
 static void the_breaker_opens_for_a_server_that_hangs(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
 	nats_server_freeze();
-	nats_fixture_wait_until(fixture, false);
+	bus_fixture_wait_until(fixture, false);
 	nats_faults_refuse_at_once(fixture);
 	nats_server_thaw();
-	nats_fixture_wait_until(fixture, true);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
 
@@ -214,20 +214,20 @@ static size_t header_size(const struct bus_message *message)
 
 static void a_message_that_is_too_large_is_refused_alone(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct bus_message *messages = nats_fixture_make(fixture, 4);
+	struct bus_fixture *fixture = *state;
+	struct bus_message *messages = bus_fixture_make(fixture, 4);
 	size_t size = 1024 * 1024; /* what the server takes, headers included */
 	char *value = qp_calloc(size + 1, 1);
 
 	messages[0].value = slice_make(value, size - header_size(&messages[0]));
 	messages[1].value = slice_make(value, size - header_size(&messages[1]) + 1);
 	messages[2].value = slice_make(value, size + 1);
-	assert_int_equal(nats_fixture_publish(fixture, messages, 4, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(fixture, messages, 4, HANG_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
 	assert_int_equal(messages[1].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[2].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[3].fate, BUS_CONFIRMED);
-	assert_true(fixture->bus->ops->is_up(fixture->bus));
+	assert_true(bus_fixture_is_up(fixture));
 	free(value);
 	nats_fixture_assert_fates(fixture);
 }
@@ -249,8 +249,8 @@ static const char *const bad_subjects[] = {
 
 static void a_subject_that_is_not_the_channels_is_refused(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct bus_message *messages = nats_fixture_make(fixture, BAD_SUBJECTS + 3);
+	struct bus_fixture *fixture = *state;
+	struct bus_message *messages = bus_fixture_make(fixture, BAD_SUBJECTS + 3);
 
 	for (size_t i = 0; i < BAD_SUBJECTS; i++)
 		messages[i].subject = slice_of(bad_subjects[i]);
@@ -258,7 +258,7 @@ static void a_subject_that_is_not_the_channels_is_refused(void **state)
 	messages[BAD_SUBJECTS + 1].headers[0] = (struct bus_header){slice_of("a:b"), slice_of("c")};
 	messages[BAD_SUBJECTS].header_count = messages[BAD_SUBJECTS + 1].header_count = 1;
 	assert_int_equal(
-		nats_fixture_publish(fixture, messages, BAD_SUBJECTS + 3, HANG_MS), STATUS_OK);
+		bus_fixture_publish(fixture, messages, BAD_SUBJECTS + 3, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < BAD_SUBJECTS + 2; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[BAD_SUBJECTS + 2].fate, BUS_CONFIRMED);
@@ -267,11 +267,11 @@ static void a_subject_that_is_not_the_channels_is_refused(void **state)
 
 static void the_same_id_is_confirmed_and_not_stored_twice(void **state)
 {
-	struct nats_fixture *fixture = *state;
-	struct bus_message *messages = nats_fixture_make(fixture, 10);
+	struct bus_fixture *fixture = *state;
+	struct bus_message *messages = bus_fixture_make(fixture, 10);
 
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(nats_fixture_publish(fixture, messages, 10, HANG_MS), STATUS_OK);
+		assert_int_equal(bus_fixture_publish(fixture, messages, 10, HANG_MS), STATUS_OK);
 		for (size_t k = 0; k < 10; k++)
 			assert_int_equal(messages[k].fate, BUS_CONFIRMED);
 	}
@@ -291,7 +291,7 @@ static void answer_nonsense(
 /* A service that listens to the events and thanks for each. */
 static void an_answer_of_somebody_else_is_not_an_ack(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	natsSubscription *subscription = NULL;
 	struct nats_admin admin;
 
@@ -301,7 +301,7 @@ static void an_answer_of_somebody_else_is_not_an_ack(void **state)
 		NATS_OK);
 	assert_int_equal(natsConnection_Flush(admin.connection), NATS_OK);
 	for (int i = 0; i < 20; i++)
-		nats_fixture_publish_all(fixture, 50, BUS_CONFIRMED);
+		bus_fixture_publish_all(fixture, 50, BUS_CONFIRMED);
 	nats_admin_end(&admin, subscription);
 	nats_admin_close(&admin);
 	nats_fixture_assert_fates(fixture);
@@ -311,16 +311,16 @@ static void an_answer_of_somebody_else_is_not_an_ack(void **state)
 
 static void a_password_is_used_and_never_said(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 	char why[256] = "";
 	struct bus *bus;
 	char down[64];
 	char url[128];
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_server_stop();
 	nats_server_configure("authorization { user: \"u@v\", password: \"pass:word\" }\n");
-	nats_fixture_capture_log();
+	bus_fixture_log_begin();
 	nats_server_start();
 	nats_fixture_open(fixture, NULL);
 	snprintf(url, sizeof(url), "nats://u%%40v:pass%%3Aword@127.0.0.1:%d", nats_server_port());
@@ -330,7 +330,7 @@ static void a_password_is_used_and_never_said(void **state)
 	assert_true(bus->ops->start(bus, why, sizeof(why)));
 	WAIT_UNTIL(bus->ops->is_up(bus));
 	WAIT_UNTIL(captured_log_count("Authentication Violation") > 0);
-	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	assert_false(bus_fixture_is_up(fixture));
 	nats_server_kill();
 	WAIT_UNTIL(captured_log_count(down) > 0);
 	bus->ops->free(bus);
@@ -342,19 +342,19 @@ static void a_password_is_used_and_never_said(void **state)
 
 static void each_change_is_one_line(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_close(fixture);
-	nats_fixture_capture_log();
+	bus_fixture_close(fixture);
+	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 	for (int i = 0; i < 2; i++) {
 		nats_server_kill();
-		nats_fixture_wait_until(fixture, false);
+		bus_fixture_wait_until(fixture, false);
 		WAIT_UNTIL(captured_log_count("is unavailable") > i);
 		nap_ms(i == 0 ? 800 : 0); /* it is tried every 200 ms */
 		nats_server_start();
-		nats_fixture_wait_until(fixture, true);
+		bus_fixture_wait_until(fixture, true);
 	}
 	WAIT_UNTIL(captured_log_count("is ready") >= 3);
 	assert_int_equal(captured_log_count("is ready"), 3);

@@ -8,6 +8,6 @@
 int nats_stream_tests(void);
 
 /* Publishes what the bus must refuse by itself: nobody waits for the deadline. */
-void nats_faults_refuse_at_once(struct nats_fixture *fixture);
+void nats_faults_refuse_at_once(struct bus_fixture *fixture);
 
 #endif

@@ -1,65 +1,36 @@
 #include "nats_server.h"
 
-/* cmocka.h wants these before it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "waiting.h"
+#include "check.h"
+#include "private_server.h"
 
 #define PROGRAM "/usr/sbin/nats-server"
 
-static struct {
-	pid_t pid; /* 0: does not run */
-	int port;
-	char port_text[8];
-	char url[64];
-	char folder[64];
-	char data[96];
-	char config[96];
-	char log[96];
-} server;
+static struct private_server server = {.name = "nats"};
+static char url[64];
+static char store[160]; /* in its folder */
+static char config[160];
+static char log_file[160];
 
 bool nats_server_exists(void)
 {
 	return access(PROGRAM, X_OK) == 0;
 }
 
-static int free_port(void)
-{
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-	close(fd);
-	return ntohs(address.sin_port);
-}
-
 static void choose_place(void)
 {
 	if (server.port > 0)
 		return;
-	server.port = free_port();
-	snprintf(server.port_text, sizeof(server.port_text), "%d", server.port);
-	snprintf(server.url, sizeof(server.url), "nats://127.0.0.1:%d", server.port);
-	snprintf(server.folder, sizeof(server.folder), "/tmp/quipu-nats-faults-XXXXXX");
-	assert_non_null(mkdtemp(server.folder));
-	snprintf(server.data, sizeof(server.data), "%s/data", server.folder);
-	snprintf(server.config, sizeof(server.config), "%s/config", server.folder);
-	snprintf(server.log, sizeof(server.log), "%s/log", server.folder);
+	private_server_place(&server);
+	snprintf(url, sizeof(url), "nats://127.0.0.1:%d", server.port);
+	snprintf(store, sizeof(store), "%s/data", server.folder);
+	snprintf(config, sizeof(config), "%s/config", server.folder);
+	snprintf(log_file, sizeof(log_file), "%s/log", server.folder);
 	nats_server_configure(NULL);
 }
 
@@ -68,7 +39,7 @@ void nats_server_configure(const char *lines)
 	FILE *file;
 
 	choose_place();
-	file = fopen(server.config, "w");
+	file = fopen(config, "w");
 	assert_non_null(file);
 	fputs(lines ? lines : "", file);
 	assert_int_equal(fclose(file), 0);
@@ -122,15 +93,6 @@ void nats_server_publish(const char *subject, const char *headers, size_t header
 
 /* ---- start and end ----------------------------------------------------------------------- */
 
-/* After fork() in a process with threads, only system calls. */
-static void become_nats(void)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execl(PROGRAM, "nats-server", "-c", server.config, "-a", "127.0.0.1", "-p",
-		server.port_text, "-js", "-sd", server.data, "-l", server.log, (char *)NULL);
-	_exit(127);
-}
-
 static bool answers(void)
 {
 	int fd = try_to_connect();
@@ -142,72 +104,42 @@ static bool answers(void)
 
 void nats_server_start(void)
 {
-	assert_int_equal(server.pid, 0);
-	choose_place();
-	server.pid = fork();
-	assert_true(server.pid >= 0);
-	if (server.pid == 0)
-		become_nats();
-	WAIT_UNTIL(answers());
-}
+	const char *const argv[] = {PROGRAM, "-c", config, "-a", "127.0.0.1", "-p",
+		server.port_text, "-js", "-sd", store, "-l", log_file, NULL};
 
-static void end(int how)
-{
-	if (server.pid == 0)
-		return;
-	kill(server.pid, how);
-	kill(server.pid, SIGCONT);
-	waitpid(server.pid, NULL, 0);
-	server.pid = 0;
+	choose_place();
+	private_server_start(&server, argv, answers);
 }
 
 void nats_server_stop(void)
 {
-	end(SIGTERM);
+	private_server_end(&server, SIGTERM);
 }
 
 void nats_server_kill(void)
 {
-	end(SIGKILL);
+	private_server_end(&server, SIGKILL);
 }
 
 void nats_server_freeze(void)
 {
-	int how = 0;
-
-	assert_int_equal(kill(server.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(server.pid, &how, WUNTRACED), server.pid);
-	assert_true(WIFSTOPPED(how));
+	private_server_freeze(&server);
 }
 
 void nats_server_thaw(void)
 {
-	assert_int_equal(kill(server.pid, SIGCONT), 0);
-}
-
-/* ---- data -------------------------------------------------------------------------------- */
-
-static void remove_folder(const char *folder)
-{
-	char command[160];
-
-	assert_true(strncmp(folder, "/tmp/quipu-nats-faults-", 23) == 0);
-	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-	assert_int_equal(system(command), 0);
+	private_server_thaw(&server);
 }
 
 void nats_server_wipe(void)
 {
 	assert_int_equal(server.pid, 0);
-	remove_folder(server.data);
+	private_server_remove_folder(store);
 }
 
 void nats_server_remove(void)
 {
-	nats_server_kill();
-	if (server.port > 0)
-		remove_folder(server.folder);
-	server.port = 0;
+	private_server_remove(&server);
 }
 
 int nats_server_port(void)
@@ -217,5 +149,5 @@ int nats_server_port(void)
 
 const char *nats_server_url(void)
 {
-	return server.url;
+	return url;
 }

@@ -9,16 +9,16 @@
 
 static void wiped_data_is_made_anew(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_server_kill();
 	nats_server_wipe();
 	nats_server_start();
-	nats_fixture_wait_until(fixture, false);
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, false);
+	bus_fixture_wait_until(fixture, true);
 	fixture->sent_count = 0; /* those are gone */
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
 
@@ -33,13 +33,13 @@ static void delete_stream(const char *name)
 
 static void a_stream_that_is_deleted_is_made_anew(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	delete_stream("ENTITLEMENTS");
-	nats_fixture_publish_all(fixture, 1, BUS_NOT_PERSISTED);
+	bus_fixture_publish_all(fixture, 1, BUS_NOT_PERSISTED);
 	fixture->sent_count = 0;
-	nats_fixture_publish_until_confirmed(fixture);
+	(void)bus_fixture_publish_until_confirmed(fixture, 5000);
 	nats_fixture_assert_fates(fixture);
 }
 
@@ -83,24 +83,24 @@ static void a_stream_of_an_operator_is_changed_where_needed(void **state)
 {
 	static const char *some[] = {"audit.>", GRANTED};
 	static const char *wide[] = {"entitlements.>"};
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	delete_stream("ENTITLEMENTS");
 	make_stream("ENTITLEMENTS", some, 2);
 	nats_fixture_open(fixture, NULL);
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 	assert_stream(4);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	nats_fixture_close(fixture);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_close(fixture);
 
 	delete_stream("ENTITLEMENTS");
 	make_stream("ENTITLEMENTS", wide, 1);
 	fixture->sent_count = 0;
 	nats_fixture_open(fixture, NULL);
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 	assert_stream(1);
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
 
@@ -109,39 +109,39 @@ static void a_stream_of_an_operator_is_changed_where_needed(void **state)
 static void a_stream_that_cannot_be_made_is_said_once(void **state)
 {
 	static const char *ours[] = {GRANTED};
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	delete_stream("ENTITLEMENTS");
 	make_stream("SQUATTER", ours, 1);
-	nats_fixture_capture_log();
+	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
 	WAIT_UNTIL(captured_log_count(NOT_CREATED) > 0);
 	nap_ms(1100); /* it is tried every half second */
-	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	assert_false(bus_fixture_is_up(fixture));
 	assert_int_equal(captured_log_count(NOT_CREATED), 1);
 	delete_stream("SQUATTER");
-	nats_fixture_wait_until(fixture, true);
+	bus_fixture_wait_until(fixture, true);
 	assert_int_equal(captured_log_count("is ready"), 1);
 	captured_log_end();
-	nats_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
 
 static void a_server_without_jetstream_is_not_up(void **state)
 {
-	struct nats_fixture *fixture = *state;
+	struct bus_fixture *fixture = *state;
 
-	nats_fixture_close(fixture);
+	bus_fixture_close(fixture);
 	nats_server_stop();
 	nats_server_configure("accounts { A { users = [{user: a, password: b}] } }\n"
 			      "no_auth_user: a\n");
 	nats_server_start();
-	nats_fixture_capture_log();
+	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	captured_log_end();
-	assert_false(fixture->bus->ops->is_up(fixture->bus));
+	assert_false(bus_fixture_is_up(fixture));
 	nats_faults_refuse_at_once(fixture);
 }
 

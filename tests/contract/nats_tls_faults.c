@@ -135,7 +135,7 @@ static void assert_does_not_work(const char *scheme, const char *host, const cha
 {
 	struct bus *bus;
 
-	nats_fixture_capture_log();
+	bus_fixture_log_begin();
 	bus = start_bus(scheme, host, options);
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	assert_false(bus->ops->is_up(bus));

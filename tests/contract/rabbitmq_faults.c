@@ -19,29 +19,29 @@
 /* The bus refuses by itself: nobody waits for the deadline. */
 static void assert_refused_at_once(struct rabbitmq_fixture *fixture)
 {
-	struct bus_message *messages = rabbitmq_fixture_make(fixture, 10);
+	struct bus_message *messages = bus_fixture_make(&fixture->base, 10);
 
 	messages[0].fate = BUS_CONFIRMED;
-	assert_int_equal(
-		rabbitmq_fixture_publish(fixture, messages, 10, NEVER_MS), STATUS_BUS_UNAVAILABLE);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 10, NEVER_MS),
+		STATUS_BUS_UNAVAILABLE);
 	for (size_t i = 0; i < 10; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 }
 
 static void assert_waits_for_its_broker(struct rabbitmq_fixture *fixture)
 {
-	struct bus_delivery delivery;
+	struct consumer *consumer = rabbitmq_fixture_consumer(fixture);
 
 	assert_refused_at_once(fixture);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 100), 0);
-	fixture->consumer->ops->wake(fixture->consumer);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, NEVER_MS), 0);
+	bus_fixture_fetch_nothing(consumer, 100);
+	consumer->ops->wake(consumer);
+	bus_fixture_fetch_nothing(consumer, NEVER_MS);
 }
 
 static void assert_works_again(struct rabbitmq_fixture *fixture)
 {
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -53,20 +53,20 @@ static void without_a_broker_buses_refuse_at_once_and_come_up_with_it(void **sta
 	struct rabbitmq_fixture *newcomer = rabbitmq_fixture_new();
 
 	rabbitmq_fixture_consumer(fixture);
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_server_tell("stop");
-	rabbitmq_fixture_wait(fixture, false);
+	bus_fixture_wait_until(&fixture->base, false);
 	assert_waits_for_its_broker(fixture);
-	rabbitmq_fixture_log_begin();
+	bus_fixture_log_begin();
 	rabbitmq_fixture_open(newcomer, rabbitmq_server_url());
 	rabbitmq_fixture_wait_for_failures(2);
-	rabbitmq_fixture_log_end();
-	assert_false(rabbitmq_fixture_is_up(newcomer));
+	bus_fixture_log_end();
+	assert_false(bus_fixture_is_up(&newcomer->base));
 	assert_waits_for_its_broker(newcomer);
 	rabbitmq_server_tell("start");
 	assert_works_again(fixture);
 	assert_works_again(newcomer);
-	rabbitmq_fixture_close(newcomer);
+	bus_fixture_close(&newcomer->base);
 	rabbitmq_fixture_free(newcomer);
 }
 
@@ -79,9 +79,9 @@ static void *publish_on_and_on(void *context)
 {
 	struct load *load = context;
 
-	while (!atomic_load(&load->stop) && load->fixture->sent_count < MESSAGES_MAX / 2) {
-		struct bus_message *messages = rabbitmq_fixture_make(load->fixture, 20);
-		enum status status = rabbitmq_fixture_publish(load->fixture, messages, 20, 400);
+	while (!atomic_load(&load->stop) && load->fixture->base.sent_count < MESSAGES_MAX / 2) {
+		struct bus_message *messages = bus_fixture_make(&load->fixture->base, 20);
+		enum status status = bus_fixture_publish(&load->fixture->base, messages, 20, 400);
 
 		nap_ms(status == STATUS_OK ? 5 : 200);
 	}
@@ -106,10 +106,10 @@ static void a_broker_that_comes_and_goes_under_load(void **state)
 		else if (strcmp(faults[i], "kill") == 0)
 			rabbitmq_server_tell("start");
 	}
-	rabbitmq_fixture_wait(fixture, true);
+	bus_fixture_wait_until(&fixture->base, true);
 	atomic_store(&load.stop, true);
 	pthread_join(thread, NULL);
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -120,25 +120,26 @@ static void a_frozen_broker_leaves_fates_unknown_at_the_deadline(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	for (int round = 0; round < 3; round++) {
 		struct bus_message *messages = qp_calloc(100, sizeof(*messages));
 		int64_t until_ns;
 
-		memcpy(messages, rabbitmq_fixture_make(fixture, 100), 100 * sizeof(*messages));
-		fixture->sent_count -= 100;
+		memcpy(messages, bus_fixture_make(&fixture->base, 100), 100 * sizeof(*messages));
+		fixture->base.sent_count -= 100;
 		rabbitmq_server_tell("freeze");
 		until_ns = in_ms(300);
-		assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 100, 300), STATUS_OK);
+		assert_int_equal(
+			bus_fixture_publish(&fixture->base, messages, 100, 300), STATUS_OK);
 		assert_true(clock_steady_ns(&clock_system) >= until_ns);
 		for (size_t i = 0; i < 100; i++)
-			fixture->sent[fixture->sent_count++].fate = messages[i].fate;
+			fixture->base.sent[fixture->base.sent_count++].fate = messages[i].fate;
 		free(messages);
 		rabbitmq_server_tell("thaw");
-		rabbitmq_fixture_wait(fixture, true);
-		rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+		bus_fixture_wait_until(&fixture->base, true);
+		bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	}
-	assert_int_equal(rabbitmq_fixture_count(fixture, BUS_UNKNOWN), 300);
+	assert_int_equal(bus_fixture_count(&fixture->base, BUS_UNKNOWN), 300);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -150,20 +151,20 @@ static void a_write_that_blocks_ends_at_the_deadline(void **state)
 	struct bus_message *messages;
 	int64_t until_ns;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	messages = rabbitmq_fixture_make(fixture, 64);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+	messages = bus_fixture_make(&fixture->base, 64);
 	for (size_t i = 0; i < 64; i++)
 		messages[i].value = slice_make(value, MEGABYTE);
 	rabbitmq_server_tell("freeze");
 	until_ns = in_ms(700);
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 64, 700), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 64, 700), STATUS_OK);
 	assert_true(clock_steady_ns(&clock_system) >= until_ns);
 	free(value);
 	assert_int_equal(messages[0].fate, BUS_UNKNOWN);
 	assert_int_equal(messages[63].fate, BUS_NOT_PERSISTED);
 	rabbitmq_server_tell("thaw");
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -172,15 +173,15 @@ static void a_silent_broker_is_noticed_and_nothing_hangs(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
 	rabbitmq_server_tell("freeze");
-	rabbitmq_fixture_wait(fixture, false);
+	bus_fixture_wait_until(&fixture->base, false);
 	assert_refused_at_once(fixture);
-	rabbitmq_fixture_close(fixture); /* it does not wait for an answer */
+	bus_fixture_close(&fixture->base); /* it does not wait for an answer */
 	rabbitmq_server_tell("thaw");
 	rabbitmq_fixture_open(fixture, rabbitmq_server_url());
-	rabbitmq_fixture_wait(fixture, true);
+	bus_fixture_wait_until(&fixture->base, true);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -191,28 +192,30 @@ static void a_consumer_may_take_its_time(void **state)
 	struct bus_delivery deliveries[10];
 	char url[160];
 
-	rabbitmq_fixture_close(fixture);
+	bus_fixture_close(&fixture->base);
 	snprintf(url, sizeof(url), "%s?heartbeat=1", rabbitmq_server_url());
 	rabbitmq_fixture_open(fixture, url);
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS) == 10);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
+	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 10);
 	nap_ms(3500);
-	rabbitmq_fixture_ack(fixture, 10);
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED); /* its connection has lived too */
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS), 1);
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 10);
+	bus_fixture_publish_all(
+		&fixture->base, 1, BUS_CONFIRMED); /* its connection has lived too */
+	assert_int_equal(
+		bus_fixture_fetch(rabbitmq_fixture_consumer(fixture), deliveries, 10, HANG_MS), 1);
 }
 
 /* ---- a broker that is short of memory ---------------------------------------------------- */
 
 static void refuse_under_alarm(struct rabbitmq_fixture *fixture)
 {
-	struct bus_message *messages = rabbitmq_fixture_make(fixture, 50);
+	struct bus_message *messages = bus_fixture_make(&fixture->base, 50);
 
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 50, 500), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 50, 500), STATUS_OK);
 	for (size_t i = 0; i < 50; i++)
 		assert_int_not_equal(messages[i].fate, BUS_CONFIRMED);
-	assert_false(rabbitmq_fixture_is_up(fixture));
+	assert_false(bus_fixture_is_up(&fixture->base));
 	assert_refused_at_once(fixture);
 }
 
@@ -222,22 +225,22 @@ static void an_alarm_stops_producers_and_not_consumers(void **state)
 	struct bus_delivery delivery;
 	struct producer *other;
 
-	rabbitmq_fixture_publish_all(fixture, 20, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 20, BUS_CONFIRMED);
 	assert_true(rabbitmq_server_try("alarm on"));
 	refuse_under_alarm(fixture);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
-		fixture->came[i]++;
-		rabbitmq_fixture_ack(fixture, 1);
+		bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
+		fixture->base.seen[i]++;
+		bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 1);
 	}
-	other = fixture->bus->ops->open_producer(fixture->bus);
+	other = fixture->base.bus->ops->open_producer(fixture->base.bus);
 	assert_int_equal(
-		other->ops->publish(other, rabbitmq_fixture_make(fixture, 1), 1, in_ms(NEVER_MS)),
+		other->ops->publish(other, bus_fixture_make(&fixture->base, 1), 1, in_ms(NEVER_MS)),
 		STATUS_BUS_UNAVAILABLE);
 	other->ops->close(other);
 	rabbitmq_server_tell("alarm off");
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 20, BUS_CONFIRMED);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_publish_all(&fixture->base, 20, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -248,7 +251,7 @@ static void a_bus_can_be_closed_under_an_alarm(void **state)
 
 	assert_true(rabbitmq_server_try("alarm on"));
 	refuse_under_alarm(fixture);
-	rabbitmq_fixture_close(fixture); /* returns while the alarm is on */
+	bus_fixture_close(&fixture->base); /* returns while the alarm is on */
 	rabbitmq_server_tell("alarm off");
 }
 
@@ -259,13 +262,13 @@ static void a_queue_that_is_deleted_under_its_consumer_comes_back(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
 	rabbitmq_server_tell("delete-queue %s", fixture->groups[ALL].name);
-	assert_int_equal(
-		rabbitmq_fixture_fetch(fixture, &delivery, 1, 500), 0); /* it was in the queue */
-	fixture->sent_count = 0;
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	bus_fixture_fetch_nothing(
+		rabbitmq_fixture_consumer(fixture), 500); /* it was in the queue */
+	fixture->base.sent_count = 0;
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
 
@@ -274,12 +277,13 @@ static void an_ack_of_what_is_gone_fails(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[10];
 
-	rabbitmq_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
-	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 10, HANG_MS) == 10);
+	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
+	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 10);
 	rabbitmq_server_tell("drop");
 	nap_ms(200);
-	assert_int_equal(
-		fixture->consumer->ops->ack(fixture->consumer, 10), STATUS_BUS_UNAVAILABLE);
+	assert_int_equal(rabbitmq_fixture_consumer(fixture)->ops->ack(
+				 rabbitmq_fixture_consumer(fixture), 10),
+		STATUS_BUS_UNAVAILABLE);
 	assert_memory_equal(deliveries[9].id.data, "9", 1); /* still to be read */
 	rabbitmq_fixture_assert_fates(fixture);             /* it comes again */
 }
@@ -289,7 +293,7 @@ static void queues_without_a_consumer_are_declared_again(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_message message = {.subject = slice_of("read"), .id = slice_of("x")};
-	struct producer *producer = fixture->producer;
+	struct producer *producer = fixture->base.producer;
 	int64_t deadline_ns = hang_deadline_ns();
 
 	message.channel = slice_of(fixture->names[PICKY]);
@@ -312,15 +316,15 @@ static void an_exchange_that_is_deleted_comes_back(void **state)
 	int64_t deadline_ns = hang_deadline_ns();
 	struct bus_message *message = NULL;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
 	rabbitmq_server_tell("delete-exchange %s", fixture->names[EVENTS]);
-	message = rabbitmq_fixture_make(fixture, 1);
-	assert_int_equal(rabbitmq_fixture_publish(fixture, message, 1, HANG_MS), STATUS_OK);
+	message = bus_fixture_make(&fixture->base, 1);
+	assert_int_equal(bus_fixture_publish(&fixture->base, message, 1, HANG_MS), STATUS_OK);
 	assert_int_equal(message->fate, BUS_UNKNOWN); /* the broker closes the channel */
 	do {
 		wait_on(deadline_ns, "the exchange is declared again");
-		message = rabbitmq_fixture_make(fixture, 1);
-	} while (rabbitmq_fixture_publish(fixture, message, 1, HANG_MS) != STATUS_OK ||
+		message = bus_fixture_make(&fixture->base, 1);
+	} while (bus_fixture_publish(&fixture->base, message, 1, HANG_MS) != STATUS_OK ||
 		 message->fate != BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
@@ -335,18 +339,18 @@ static void assert_waits_for(const char *make, const char *name, const char *kin
 
 	snprintf(full, sizeof(full), "%.10s-%s", fixture->names[0], name);
 	rabbitmq_server_tell("%s %s %s", make, full, kind);
-	rabbitmq_fixture_log_begin();
+	bus_fixture_log_begin();
 	rabbitmq_fixture_open(fixture, rabbitmq_server_url());
 	rabbitmq_fixture_wait_for_failures(5);
-	assert_false(rabbitmq_fixture_is_up(fixture));
+	assert_false(bus_fixture_is_up(&fixture->base));
 	assert_refused_at_once(fixture);
 	rabbitmq_server_tell("%s %s", remove, full);
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_close(fixture);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_close(&fixture->base);
 	assert_true(captured_log_count(complaint) >= 5);
 	assert_true(captured_log_count(full) >= 5);
 	assert_int_equal(captured_log_count(" warn "), 1); /* and not one at every try */
-	rabbitmq_fixture_log_end();
+	bus_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 

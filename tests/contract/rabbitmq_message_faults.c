@@ -49,7 +49,7 @@ static void assert_has_not(const char *json, const char *part)
 
 static enum bus_fate publish(struct rabbitmq_fixture *fixture, struct bus_message *message)
 {
-	struct producer *producer = fixture->producer;
+	struct producer *producer = fixture->base.producer;
 
 	assert_int_equal(producer->ops->publish(producer, message, 1, in_ms(HANG_MS)), STATUS_OK);
 	return message->fate;
@@ -60,7 +60,7 @@ static enum bus_fate publish(struct rabbitmq_fixture *fixture, struct bus_messag
 static void others_see_properties_headers_and_routing_key(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	struct bus_message *message = rabbitmq_fixture_make(fixture, 1);
+	struct bus_message *message = bus_fixture_make(&fixture->base, 1);
 	const char *json;
 
 	message->subject = slice_of("read");
@@ -100,7 +100,7 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 
 	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
 	rabbitmq_server_tell("publish - %s direct", fixture->groups[ALL].name);
-	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 2, 1000) == 2);
+	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 2);
 	assert_text(deliveries[0].value, "bare");
 	assert_text(deliveries[0].subject, "message.new");
 	assert_text(deliveries[1].value, "direct");
@@ -112,8 +112,8 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 		assert_false(deliveries[i].is_exhausted);
 	}
 	assert_false(slice_equal(deliveries[0].position, deliveries[1].position));
-	rabbitmq_fixture_ack(fixture, 2);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 2, 100), 0);
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 2);
+	bus_fixture_fetch_nothing(rabbitmq_fixture_consumer(fixture), 100);
 }
 
 static void headers_of_any_kind_become_text(void **state)
@@ -122,7 +122,7 @@ static void headers_of_any_kind_become_text(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
 	assert_text(delivery.id, "odd-1");
 	assert_text(delivery.subject, "message.new");
 	assert_text(header(&delivery, "text"), "äöü");
@@ -149,18 +149,18 @@ static void poison_goes_to_the_queue_of_errors(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery deliveries[3];
-	struct bus_message *message = rabbitmq_fixture_make(fixture, 1);
+	struct bus_message *message = bus_fixture_make(&fixture->base, 1);
 	const char *json;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
 	message->headers[0] = (struct bus_header){slice_of("traceparent"), slice_of("00-ab")};
 	message->header_count = 1;
 	assert_int_equal(publish(fixture, message), BUS_CONFIRMED);
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	WAIT_UNTIL(rabbitmq_fixture_fetch(fixture, deliveries, 3, HANG_MS) == 3);
-	consumer_poison(fixture->consumer, 1, "it is not JSON");
-	rabbitmq_fixture_ack(fixture, 3);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, deliveries, 3, 100), 0);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 3);
+	consumer_poison(rabbitmq_fixture_consumer(fixture), 1, "it is not JSON");
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 3);
+	bus_fixture_fetch_nothing(rabbitmq_fixture_consumer(fixture), 100);
 	assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
 	json = take(error_queue(fixture));
 	assert_has(json, "\"MT-Reason\": \"fault\"");
@@ -182,9 +182,9 @@ static void poison_keeps_the_properties_that_a_copy_can_have(void **state)
 
 	rabbitmq_server_tell("make-queue elsewhere durable");
 	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
-	consumer_poison(fixture->consumer, 0, "odd");
-	rabbitmq_fixture_ack(fixture, 1);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
+	consumer_poison(rabbitmq_fixture_consumer(fixture), 0, "odd");
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 1);
 	json = take(error_queue(fixture));
 	assert_has(json, "\"MT-Reason\": \"fault\"");
 	assert_has_not(json, "an older one");
@@ -217,9 +217,9 @@ static void a_bare_message_can_be_poison(void **state)
 	struct bus_delivery delivery;
 
 	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
-	consumer_poison(fixture->consumer, 0, "it says nothing");
-	rabbitmq_fixture_ack(fixture, 1);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
+	consumer_poison(rabbitmq_fixture_consumer(fixture), 0, "it says nothing");
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 1);
 	assert_has(take(error_queue(fixture)), "\"body\": \"bare\"");
 }
 
@@ -233,17 +233,17 @@ static void poison_is_not_lost_with_its_queue(void **state)
 	enum status status = STATUS_OK;
 
 	for (int i = 0; i < 2; i++) {
-		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
+		bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
 		do {
 			assert_true(clock_steady_ns(&clock_system) < deadline_ns);
-			assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
+			bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
 			consumer_poison(consumer, 0, "again and again");
 			status = consumer->ops->ack(consumer, 1);
 		} while (status != STATUS_OK);
 		assert_string_equal(rabbitmq_server_tell("count %s", error_queue(fixture)), "1");
 		rabbitmq_server_tell("delete-queue %s", error_queue(fixture));
 	}
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, 100), 0);
+	bus_fixture_fetch_nothing(rabbitmq_fixture_consumer(fixture), 100);
 }
 
 static void poison_waits_where_it_cannot_be_put_aside(void **state)
@@ -251,13 +251,15 @@ static void poison_waits_where_it_cannot_be_put_aside(void **state)
 	struct rabbitmq_fixture *fixture = *state;
 	struct bus_delivery delivery;
 
-	rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	assert_int_equal(rabbitmq_fixture_fetch(fixture, &delivery, 1, HANG_MS), 1);
+	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
 	assert_true(rabbitmq_server_try("alarm on"));
-	consumer_poison(fixture->consumer, 0, "there is no room for it");
-	assert_int_equal(fixture->consumer->ops->ack(fixture->consumer, 1), STATUS_BUS_UNAVAILABLE);
+	consumer_poison(rabbitmq_fixture_consumer(fixture), 0, "there is no room for it");
+	assert_int_equal(
+		rabbitmq_fixture_consumer(fixture)->ops->ack(rabbitmq_fixture_consumer(fixture), 1),
+		STATUS_BUS_UNAVAILABLE);
 	rabbitmq_server_tell("alarm off");
-	rabbitmq_fixture_wait(fixture, true);
+	bus_fixture_wait_until(&fixture->base, true);
 	rabbitmq_fixture_assert_fates(fixture); /* it comes again */
 }
 
@@ -273,7 +275,7 @@ static void a_message_that_nobody_wants_is_refused_alone(void **state)
 		messages[i].channel = slice_of(fixture->names[PICKY]);
 		messages[i].subject = slice_of(i % 3 == 1 ? "unread" : "read");
 	}
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 60, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 60, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < 60; i++)
 		assert_int_equal(messages[i].fate, i % 3 == 1 ? BUS_NOT_PERSISTED : BUS_CONFIRMED);
 	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name), "40");
@@ -292,7 +294,7 @@ static size_t count_fates(const struct bus_message *messages, size_t count, enum
 static void what_a_full_queue_refuses_is_not_persisted(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	struct bus_message *messages = rabbitmq_fixture_make(fixture, 20);
+	struct bus_message *messages = bus_fixture_make(&fixture->base, 20);
 	size_t kept;
 
 	rabbitmq_server_tell("limit %s 5", fixture->groups[PICKS].name);
@@ -301,18 +303,19 @@ static void what_a_full_queue_refuses_is_not_persisted(void **state)
 		messages[i].subject = slice_of("read");
 		messages[i].channel = slice_of(fixture->names[PICKY]);
 	}
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 20, HANG_MS), STATUS_OK);
 	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[PICKS].name));
 	assert_in_range(kept, 5, 10);
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_NOT_PERSISTED), 20 - kept);
 	for (size_t i = 0; i < 20; i++)
 		messages[i].channel = slice_of(fixture->names[EVENTS]);
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 20, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 20, HANG_MS), STATUS_OK);
 	kept = (size_t)atol(rabbitmq_server_tell("count %s", fixture->groups[READS].name));
 	assert_int_equal(count_fates(messages, 20, BUS_CONFIRMED), kept);
 	assert_int_equal(count_fates(messages, 20, BUS_UNKNOWN), 20 - kept);
-	assert_string_equal(rabbitmq_server_tell("count %s", fixture->groups[ALL].name), "20");
+	/* A message that one queue has refused may be on its way to the other still. */
+	WAIT_UNTIL(!strcmp(rabbitmq_server_tell("count %s", fixture->groups[ALL].name), "20"));
 }
 
 #define LONG_MAX_BYTES (70u * 1024 * 1024)
@@ -321,7 +324,7 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
 	char *bytes = qp_calloc(1, LONG_MAX_BYTES);
-	struct bus_message *messages = rabbitmq_fixture_make(fixture, 8);
+	struct bus_message *messages = bus_fixture_make(&fixture->base, 8);
 
 	memset(bytes, 'x', 256 * 1024);
 	messages[0].subject = slice_make(bytes, 256);
@@ -333,16 +336,16 @@ static void a_message_that_amqp_cannot_hold_is_refused_alone(void **state)
 	messages[5].key = slice_make(bytes, 200 * 1024);
 	messages[6].value = slice_make(bytes, LONG_MAX_BYTES);
 	messages[2].header_count = messages[3].header_count = messages[4].header_count = 1;
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 8, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 8, HANG_MS), STATUS_OK);
 	for (size_t i = 0; i < 7; i++)
 		assert_int_equal(messages[i].fate, BUS_NOT_PERSISTED);
 	assert_int_equal(messages[7].fate, BUS_CONFIRMED);
-	messages = rabbitmq_fixture_make(fixture, 2);
+	messages = bus_fixture_make(&fixture->base, 2);
 	messages[0].subject = slice_make(bytes, 255);
 	messages[1].headers[0] =
 		(struct bus_header){slice_make(bytes, 255), slice_make(bytes, 120 * 1024)};
 	messages[1].header_count = 1;
-	assert_int_equal(rabbitmq_fixture_publish(fixture, messages, 2, HANG_MS), STATUS_OK);
+	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 2, HANG_MS), STATUS_OK);
 	assert_int_equal(messages[0].fate, BUS_CONFIRMED);
 	assert_int_equal(messages[1].fate, BUS_CONFIRMED);
 	free(bytes);
@@ -358,16 +361,15 @@ static void a_group_that_nobody_named_gets_what_comes_from_now_on(void **state)
 	struct bus_delivery delivery;
 	size_t count = 0;
 
-	rabbitmq_fixture_publish_all(fixture, 5, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 5, BUS_CONFIRMED);
 	snprintf(name, sizeof(name), "%s-more", fixture->groups[ALL].name);
-	fixture->consumer =
-		fixture->bus->ops->open_consumer(fixture->bus, fixture->names[EVENTS], name);
+	(void)bus_fixture_consumer(&fixture->base, name);
 	while (count == 0) {
-		rabbitmq_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-		count = rabbitmq_fixture_fetch(fixture, &delivery, 1, 100);
+		bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
+		count = bus_fixture_fetch(rabbitmq_fixture_consumer(fixture), &delivery, 1, 100);
 	}
 	assert_true(strtol(delivery.id.data, NULL, 10) >= 5);
-	rabbitmq_fixture_ack(fixture, 1);
+	bus_fixture_ack(rabbitmq_fixture_consumer(fixture), 1);
 }
 
 /* Notes and acknowledges the first `count` deliveries. */
@@ -375,7 +377,7 @@ static void take_deliveries(struct rabbitmq_fixture *fixture, struct consumer *c
 	const struct bus_delivery *deliveries, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		fixture->came[strtol(deliveries[i].id.data, NULL, 10)]++;
+		bus_fixture_note(&fixture->base, deliveries[i].id);
 	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
 }
 
@@ -387,7 +389,7 @@ static void wait_for_both(struct rabbitmq_fixture *fixture, struct consumer *con
 	size_t got[2] = {0};
 
 	while (got[0] == 0 || got[1] == 0) {
-		rabbitmq_fixture_publish_all(fixture, 2, BUS_CONFIRMED);
+		bus_fixture_publish_all(&fixture->base, 2, BUS_CONFIRMED);
 		for (int i = 0; i < 2; i++) {
 			size_t count = 0;
 
@@ -404,7 +406,7 @@ static void wait_for_both(struct rabbitmq_fixture *fixture, struct consumer *con
 static void members_share_and_the_rest_goes_to_who_is_left(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
-	struct bus *bus = fixture->bus;
+	struct bus *bus = fixture->base.bus;
 	struct consumer *other =
 		bus->ops->open_consumer(bus, fixture->names[EVENTS], fixture->groups[ALL].name);
 	struct consumer *const members[2] = {rabbitmq_fixture_consumer(fixture), other};
@@ -413,7 +415,7 @@ static void members_share_and_the_rest_goes_to_who_is_left(void **state)
 	size_t count = 0;
 
 	wait_for_both(fixture, members);
-	rabbitmq_fixture_publish_all(fixture, 400, BUS_CONFIRMED);
+	bus_fixture_publish_all(&fixture->base, 400, BUS_CONFIRMED);
 	while (count <= 100) { /* each fetch gives those of the last again, and more */
 		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
 		assert_int_equal(other->ops->fetch(other, deliveries, 200, &count, in_ms(HANG_MS)),
@@ -422,8 +424,8 @@ static void members_share_and_the_rest_goes_to_who_is_left(void **state)
 	take_deliveries(fixture, other, deliveries, count / 2);
 	other->ops->close(other); /* with the other half in hand */
 	rabbitmq_fixture_assert_fates(fixture);
-	for (size_t i = 0; i < fixture->sent_count; i++)
-		assert_int_equal(fixture->came[i], 1);
+	for (size_t i = 0; i < fixture->base.sent_count; i++)
+		assert_int_equal(fixture->base.seen[i], 1);
 }
 
 /* ---- logins and URLs --------------------------------------------------------------------- */
@@ -436,14 +438,14 @@ static void a_wrong_password_is_complained_about_and_not_told(void **state)
 	(void)state;
 	snprintf(url, sizeof(url), "amqp://guest:s3cr%%65t@%s",
 		rabbitmq_server_url() + strlen("amqp://"));
-	rabbitmq_fixture_log_begin();
+	bus_fixture_log_begin();
 	rabbitmq_fixture_open(fixture, url);
 	rabbitmq_fixture_wait_for_failures(2);
-	assert_false(rabbitmq_fixture_is_up(fixture));
-	rabbitmq_fixture_close(fixture);
+	assert_false(bus_fixture_is_up(&fixture->base));
+	bus_fixture_close(&fixture->base);
 	assert_true(captured_log_count("ACCESS_REFUSED") > 0);
 	assert_int_equal(captured_log_count("s3cr"), 0);
-	rabbitmq_fixture_log_end();
+	bus_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 
@@ -452,10 +454,10 @@ static void assert_works(const char *url)
 	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 
 	rabbitmq_fixture_open(fixture, url);
-	rabbitmq_fixture_wait(fixture, true);
-	rabbitmq_fixture_publish_all(fixture, 100, BUS_CONFIRMED);
+	bus_fixture_wait_until(&fixture->base, true);
+	bus_fixture_publish_all(&fixture->base, 100, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
-	rabbitmq_fixture_close(fixture);
+	bus_fixture_close(&fixture->base);
 	rabbitmq_fixture_free(fixture);
 }
 
@@ -463,12 +465,12 @@ static void assert_does_not_work(const char *url)
 {
 	struct rabbitmq_fixture *fixture = rabbitmq_fixture_new();
 
-	rabbitmq_fixture_log_begin();
+	bus_fixture_log_begin();
 	rabbitmq_fixture_open(fixture, url);
 	rabbitmq_fixture_wait_for_failures(2);
-	assert_false(rabbitmq_fixture_is_up(fixture));
-	rabbitmq_fixture_close(fixture);
-	rabbitmq_fixture_log_end();
+	assert_false(bus_fixture_is_up(&fixture->base));
+	bus_fixture_close(&fixture->base);
+	bus_fixture_log_end();
 	rabbitmq_fixture_free(fixture);
 }
 

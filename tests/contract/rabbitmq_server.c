@@ -1,17 +1,13 @@
 #include "rabbitmq_server.h"
 
-/* cmocka.h wants these before it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "check.h"
 
 #define SKIPPED 77
 
@@ -33,14 +29,11 @@ static bool hear(void)
 	return strncmp(answer, "ok", 2) == 0;
 }
 
+/* The keeper ends, and its broker with it, when this program's end of `input` is closed. */
 static void be_the_keeper(const int input[2], const int output[2])
 {
 	dup2(input[0], STDIN_FILENO);
 	dup2(output[1], STDOUT_FILENO);
-	close(input[0]);
-	close(input[1]);
-	close(output[0]);
-	close(output[1]);
 	execl("/usr/bin/python3", "python3",
 		QUIPU_CONTRACT_FOLDER "/../engines/rabbitmq_control.py", (char *)NULL);
 	_exit(127);
@@ -59,7 +52,7 @@ void rabbitmq_server_start(void)
 	int input[2];
 	int output[2];
 
-	if (pipe(input) != 0 || pipe(output) != 0 || (pid = fork()) < 0) {
+	if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0 || (pid = fork()) < 0) {
 		perror("rabbitmq_server");
 		exit(1);
 	}

@@ -1,53 +1,22 @@
 #include "redis_server.h"
 
-#include <arpa/inet.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache_fixture.h"
-#include "waiting.h"
+#include "check.h"
+#include "private_server.h"
 
-static struct {
-	pid_t pid; /* 0: does not run */
-	int port;
-	char port_text[8];
-	char url[64];
-	char folder[64];
-} server;
+#define PROGRAM "/usr/bin/redis-server"
+
+static struct private_server server = {.name = "redis"};
+static char url[64];
 
 bool redis_server_exists(void)
 {
-	return access("/usr/bin/redis-server", X_OK) == 0;
-}
-
-static int free_port(void)
-{
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-	close(fd);
-	return ntohs(address.sin_port);
-}
-
-static void choose_place(void)
-{
-	if (server.port > 0)
-		return;
-	server.port = free_port();
-	snprintf(server.port_text, sizeof(server.port_text), "%d", server.port);
-	snprintf(server.url, sizeof(server.url), "redis://127.0.0.1:%d", server.port);
-	snprintf(server.folder, sizeof(server.folder), "/tmp/quipu-redis-faults-XXXXXX");
-	assert_non_null(mkdtemp(server.folder));
+	return access(PROGRAM, X_OK) == 0;
 }
 
 static redisReply *try_to_tell(const char *command)
@@ -71,65 +40,34 @@ static bool answers(void)
 	return ok;
 }
 
-/* After fork() in a process with threads, only system calls. */
-static void become_redis(void)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	execl("/usr/bin/redis-server", "redis-server", "--port", server.port_text, "--bind",
-		"127.0.0.1", "--dir", server.folder, "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--loglevel", "warning", "--logfile", "log", (char *)NULL);
-	_exit(127);
-}
-
 void redis_server_start(void)
 {
-	assert_int_equal(server.pid, 0);
-	choose_place();
-	server.pid = fork();
-	assert_true(server.pid >= 0);
-	if (server.pid == 0)
-		become_redis();
-	WAIT_UNTIL(answers());
+	const char *const argv[] = {PROGRAM, "--port", server.port_text, "--bind", "127.0.0.1",
+		"--dir", server.folder, "--save", "", "--appendonly", "no", "--daemonize", "no",
+		"--loglevel", "warning", "--logfile", "log", NULL};
+
+	private_server_start(&server, argv, answers);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", server.port);
 }
 
 void redis_server_kill(void)
 {
-	if (server.pid == 0)
-		return;
-	kill(server.pid, SIGKILL);
-	waitpid(server.pid, NULL, 0);
-	server.pid = 0;
+	private_server_end(&server, SIGKILL);
 }
 
 void redis_server_freeze(void)
 {
-	int how = 0;
-
-	assert_int_equal(kill(server.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(server.pid, &how, WUNTRACED), server.pid);
-	assert_true(WIFSTOPPED(how));
+	private_server_freeze(&server);
 }
 
 void redis_server_thaw(void)
 {
-	assert_int_equal(kill(server.pid, SIGCONT), 0);
-}
-
-static void remove_file(const char *name)
-{
-	char path[96];
-
-	snprintf(path, sizeof(path), "%s/%s", server.folder, name);
-	unlink(path);
+	private_server_thaw(&server);
 }
 
 void redis_server_remove(void)
 {
-	redis_server_kill();
-	remove_file("dump.rdb");
-	remove_file("log");
-	rmdir(server.folder);
-	server.port = 0;
+	private_server_remove(&server);
 }
 
 int redis_server_port(void)
@@ -139,7 +77,7 @@ int redis_server_port(void)
 
 const char *redis_server_url(void)
 {
-	return server.url;
+	return url;
 }
 
 long long redis_server_tell(const char *command)

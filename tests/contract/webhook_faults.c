@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "private_server.h"
 #include "waiting.h"
 
 /* Slots enough for every fault at once. Time without an end, so that a receiver that answers is
@@ -391,31 +392,17 @@ static void once_the_head_is_complete_the_status_stands(void **state)
 
 /* ---- no connection ----------------------------------------------------------------------- */
 
-/* A port of 127.0.0.1 that is taken, so that nobody else gets it, and that nobody listens on. */
-static int reserve_port(int *port)
-{
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
-	*port = ntohs(address.sin_port);
-	return fd;
-}
-
 static void a_refused_connection_is_told_as_such(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 	char url[64];
-	int port, fd = reserve_port(&port);
+	int holder;
 
-	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
+	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", private_port(&holder));
 	go_to(fixture, url, &patient);
 	for (int i = 0; i < 3; i++)
 		assert_fate(fixture, "200.a", NOTICE_FAILED, "connection refused");
-	close(fd);
+	close(holder);
 }
 
 /* A queue of 0 that holds one connection: Linux drops what else comes. */
@@ -424,7 +411,7 @@ static void a_connection_that_is_not_answered_is_given_up(void **state)
 	struct notifier_fixture *fixture = *state;
 	struct sockaddr_in address = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	int port, fd = reserve_port(&port), first = socket(AF_INET, SOCK_STREAM, 0);
+	int fd, port = private_port(&fd), first = socket(AF_INET, SOCK_STREAM, 0);
 	char url[64];
 
 	address.sin_port = htons((uint16_t)port);

@@ -22,6 +22,24 @@ static int64_t wall_us(const struct clock *clock)
 	return START_US + steady_ns(clock) / NS_PER_US;
 }
 
+static int64_t running_steady_ns(const struct clock *clock)
+{
+	(void)clock;
+	return clock_steady_ns(&clock_system);
+}
+
+static int64_t running_wall_us(const struct clock *clock)
+{
+	return clock_wall_us(&clock_system) + steady_ns(clock) / NS_PER_US;
+}
+
+void manual_clock_init_running(struct manual_clock *clock)
+{
+	clock->base.steady_ns = running_steady_ns;
+	clock->base.wall_us = running_wall_us;
+	atomic_init(&clock->steady_ns, 0);
+}
+
 void manual_clock_init(struct manual_clock *clock)
 {
 	clock->base.steady_ns = steady_ns;

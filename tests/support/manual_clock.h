@@ -20,6 +20,13 @@ struct manual_clock {
  */
 void manual_clock_init(struct manual_clock *clock);
 
+/*
+ * A clock that also runs by itself: its wall is the machine's, ahead by what manual_clock_pass()
+ * has added, and its steady time is the machine's alone. For tests that share a time of day with
+ * others, or move it while something waits for a real deadline.
+ */
+void manual_clock_init_running(struct manual_clock *clock);
+
 int64_t manual_clock_now_ns(const struct manual_clock *clock);
 void manual_clock_pass(struct manual_clock *clock, int64_t ns);
 
