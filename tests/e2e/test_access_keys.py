@@ -2,7 +2,6 @@
 
 import collections
 import re
-import threading
 
 import pytest
 
@@ -13,7 +12,8 @@ from harness.quipu import run
 from harness.routes import list_routes
 from harness.stores import SqliteStore
 from harness.unread import Follower
-from harness.waiting import HANG_S, wait_until
+from harness.waiting import wait_until
+from harness.workers import Workers
 
 SCOPES = ["external", "internal", "admin"]
 NEEDED = {"external": "external", "internal": "internal", "admin": "admin", "user": "internal", "owner": "internal"}
@@ -280,28 +280,17 @@ def test_a_broken_file_ends_the_start_with_a_sentence(binary, tmp_path, broken, 
     assert done.stderr.startswith("quipu: ") and words in done.stderr
 
 
-class Clients:
+class Clients(Workers):
     """Threads that increase a count without pause, each under a key that stays."""
 
     def __init__(self, server, path, key, threads=3):
+        super().__init__(threads)
         self.statuses = collections.Counter()
-        self._stop = threading.Event()
+        self._port = server.port
         self._request = render("POST", path, {"amount": 1}, key.headers)
-        self._threads = [threading.Thread(target=self._work, args=(server.port,), daemon=True) for _ in range(threads)]
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(HANG_S)
-            assert not thread.is_alive(), "a client hangs"
-
-    def _work(self, port):
-        with Connection(port) as connection:
+    def _work(self, number):
+        with Connection(self._port) as connection:
             while not self._stop.is_set():
                 connection.send(self._request)
                 self.statuses[connection.read_answer().status] += 1

@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from harness.attack import CLOSED, MEASURABLE, Attack, Guests, Peak, resident_kib
+from harness.attack import CLOSED, MEASURABLE, Attack, Guests, Peak
 from harness.counts import action, increase_request
 from harness.http import render
 from harness.problems import assert_problem
@@ -67,7 +67,7 @@ class Stage:
         self.counts = counts
         self.guests = Guests(server, counts)
         self.guests.are_served(5)
-        self.before_kib = resident_kib(server)
+        self.before_kib = server.resident_kib()
 
     def check_service(self, rounds=20):
         """Good clients are served, those that have been there before and new ones."""
@@ -88,7 +88,7 @@ class Stage:
 
     def _kib_after_a_request(self):
         self.server.ask("GET", "/openapi.json")  # allocators tidy up when they are used
-        return resident_kib(self.server)
+        return self.server.resident_kib()
 
 
 @pytest.fixture

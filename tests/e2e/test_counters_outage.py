@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import threading
 
 import pytest
 
@@ -12,7 +11,8 @@ from harness.counts import new_key
 from harness.http import Connection, ConnectionLost
 from harness.rabbitmq import NEW_QUEUE, READ_QUEUE, Host
 from harness.unread import PostgresUnread, new_user
-from harness.waiting import HANG_S, wait_until
+from harness.waiting import wait_until
+from harness.workers import Workers
 
 # For clients that keep their connection while an engine starts: on a busy machine that takes more than the minute for
 # which a connection may be idle.
@@ -226,28 +226,15 @@ def test_metrics_of_relay_and_intakes_move(serve, unread_client, unread_stack):
 # ---- all at once
 
 
-class Load:
+class Load(Workers):
     """Threads that send and read on the dialogs that there are, each request with its key until it is answered."""
 
     def __init__(self, users, servers, threads=4):
+        super().__init__(threads)
         self.users = users
         self.ports = [server.port for server in servers]  # of the dialogs that run
         self.sent = 0
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._work, args=(number,), daemon=True) for number in range(threads)]
         self.unexpected = []
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(HANG_S)
-            assert not thread.is_alive(), "a client hangs"
 
     def wait_sent(self, more):
         goal = self.sent + more

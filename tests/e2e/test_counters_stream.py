@@ -1,16 +1,13 @@
 """Event streams of counters: the value at once, every change in order, from whichever process it comes."""
 
 import re
-import resource
-import selectors
 import signal
-import socket
-import struct
 
 import pytest
 
 from harness.problems import assert_problem
 from harness.rabbitmq import Host
+from harness.streams import Crowd, room_for
 from harness.unread import PostgresUnread, new_user
 from harness.waiting import HANG_S, wait_until
 
@@ -171,63 +168,10 @@ def test_a_stream_on_a_store_that_is_away_is_a_503(
 # ---- thousands
 
 
-class Crowd:
-    """Many streams, each on a bare socket; knows the last version and count of each."""
-
-    def __init__(self, port, users):
-        self.selector = selectors.DefaultSelector()
-        self.count, self.version, self.unread = {}, {}, {}
-        self.ended = set()
-        for user in users:
-            client = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
-            client.sendall(f"GET /counters/user/{user}/stream HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            client.setblocking(False)
-            self.selector.register(client, selectors.EVENT_READ)
-            self.unread[client] = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for client in self.unread:  # by a reset: thousands in TIME-WAIT would slow down whoever comes next
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            client.close()
-        self.selector.close()
-
-    def _read(self, client):
-        try:
-            data = client.recv(65536)
-        except ConnectionResetError:
-            data = b""
-        if not data:
-            self.ended.add(client)
-            self.selector.unregister(client)
-        self.unread[client] += data
-        end = 0
-        for event in EVENT.finditer(self.unread[client]):
-            assert int(event.group(1)) > self.version.get(client, -1), "a value went back"
-            self.version[client], self.count[client] = int(event.group(1)), int(event.group(2))
-            end = event.end()
-        self.unread[client] = self.unread[client][end:]
-
-    def read_until(self, condition, what):
-        def has_read():
-            for key, _ in self.selector.select(0.1):
-                self._read(key.fileobj)
-            return condition()
-
-        wait_until(has_read, what, interval=0)
-
-    def all_at(self, count):
-        return len(self.count) == len(self.unread) and all(value == count for value in self.count.values())
-
-
 @pytest.fixture(params=CROWD)
 def many(request):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield min(request.param, hard - 500)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with room_for(request.param) as count:
+        yield count
 
 
 def test_many_streams_are_small_and_all_get_the_last_value(serve, unread_client, unread_stack, many):
@@ -239,7 +183,7 @@ def test_many_streams_are_small_and_all_get_the_last_value(serve, unread_client,
     with unread.follow(new_user()) as warm:
         warm.next()
         empty_kib = server.resident_kib()
-    with Crowd(server.port, users) as crowd:
+    with Crowd(server.port, [f"/counters/user/{user}/stream" for user in users], EVENT) as crowd:
         crowd.read_until(lambda: crowd.all_at(0), "every stream has its first value")
         each_kib = (server.resident_kib() - empty_kib) / many
         print(f"{each_kib:.2f} KiB a stream, {many} streams")
@@ -252,11 +196,11 @@ def test_many_streams_are_small_and_all_get_the_last_value(serve, unread_client,
             assert unread.read(user, ids[0]).json()["updated"] == 1
         unread_stack.wait_agreement()
         versions = dict(unread_stack.counters_query("SELECT user_id, version FROM counters"))
-        newest = [(client, versions[user]) for client, user in zip(crowd.unread, users) if user in messages]
+        newest = [(client, versions[user]) for client, user in zip(crowd.sockets, users) if user in messages]
         assert len(newest) > many / 2
         crowd.read_until(lambda: all(crowd.version[client] == version for client, version in newest),
                          "every stream has the last value")
-        assert all(crowd.count[client] == 1 for client, _ in newest)
+        assert all(crowd.value[client] == 1 for client, _ in newest)
         assert not crowd.ended
         each_kib = (server.resident_kib() - empty_kib) / many
         print(f"{each_kib:.2f} KiB a stream after its changes")

@@ -4,16 +4,15 @@ import collections
 import contextlib
 import multiprocessing
 import os
-import pathlib
 import re
 import select
-import socket
-import struct
 import threading
 import time
 
+from engines.process import die_with_parent
+
 from .counts import action
-from .http import ConnectionLost
+from .http import ConnectionLost, dial, reset_on_close
 from .waiting import HANG_S
 
 CLOSED = 0  # among statuses: the server has closed the connection
@@ -84,6 +83,7 @@ class Attack:
     # ---- in the process of its own
 
     def _run(self, pipe):
+        die_with_parent()
         os.nice(10)  # attackers use cores of their own, where there are any
         self._epoll = select.epoll()
         self._clients = {}  # by descriptor: the socket, and what it has still to send
@@ -104,14 +104,11 @@ class Attack:
 
     def _connect(self):
         try:
-            client = socket.create_connection(("127.0.0.1", self.port), timeout=HANG_S)
+            client = dial(self.port, receive_buffer=None if self.reads else 4096)  # nor does the kernel read for them
         except OSError:
             return
         client.setblocking(False)
-        if not self.reads:  # nor does the kernel for them
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        # By a reset: thousands in TIME-WAIT would slow down whoever comes next.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_on_close(client)
         self._clients[client.fileno()] = [client, self.first]
         self._open.value = len(self._clients)
         self._epoll.register(client, self._events(client.fileno()))
@@ -206,23 +203,18 @@ class Guests:
             assert self._server.ask("GET", "/healthz").status == 200
 
 
-def resident_kib(server):
-    status = pathlib.Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
-
-
 class Peak:
     """The most memory that the server had, looked at all the time."""
 
     def __init__(self, server):
-        self.kib = resident_kib(server)
+        self.kib = server.resident_kib()
         self._server = server
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
     def _watch(self):
         while not self._over.wait(0.05):
-            self.kib = max(self.kib, resident_kib(self._server))
+            self.kib = max(self.kib, self._server.resident_kib())
 
     def __enter__(self):
         self._thread.start()

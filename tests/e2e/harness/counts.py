@@ -4,7 +4,7 @@ import itertools
 import uuid
 from urllib.parse import quote
 
-from .http import Connection, render
+from .http import Client, render
 
 COLLECTION = "/api/v1/internal/counts"
 INT64_MAX = 2**63 - 1
@@ -36,41 +36,7 @@ def increase_request(item, amount=None, key=None):
     return render("POST", action(item, "increase"), None if amount is None else {"amount": amount}, headers)
 
 
-class Counts:
-    """One keep-alive connection to one server. No request is ever repeated."""
-
-    def __init__(self, port, openapi):
-        self.port = port
-        self._openapi = openapi
-        self._connection = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def ask(self, method, target, body=None, headers=None, key=None):
-        headers = dict(headers or {})
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if self._connection is None:
-            self._connection = Connection(self.port)
-        try:
-            answer = self._connection.ask(method, target, body, headers)
-        except Exception:
-            self.close()
-            raise
-        if answer.header("connection") == "close":
-            self.close()
-        self._openapi.check_answer(method, target, answer)
-        return answer
-
+class Counts(Client):
     def create(self, item, initial_value=None, **options):
         body = {"itemId": item}
         if initial_value is not None:

@@ -2,40 +2,27 @@
 
 import collections
 import random
-import threading
 
 from .entitlements import GRANTS, REVOKES, change, new_user, request_bytes
 from .http import Connection, ConnectionLost
-from .waiting import HANG_S, wait_until
+from .waiting import wait_until
+from .workers import Workers
 
 
-class Grants:
+class Grants(Workers):
     """Threads that grant to new users, and count the answers."""
 
     def __init__(self, *servers, threads=3):
+        super().__init__(threads)
+        self._servers = servers
         self.statuses = collections.Counter()
         self.may_lose_connections = False
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._work, args=(servers[number % len(servers)].port,), daemon=True)
-                         for number in range(threads)]
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
+    finish = Workers.stop
 
-    def __exit__(self, *_):
-        self.finish()
-
-    def finish(self):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(HANG_S)
-            assert not thread.is_alive(), "a client hangs"
-
-    def _work(self, port):
+    def _work(self, number):
         try:
-            with Connection(port) as connection:
+            with Connection(self._servers[number % len(self._servers)].port) as connection:
                 while not self._stop.is_set():
                     connection.send(request_bytes(GRANTS, change(new_user())))
                     self.statuses[connection.read_answer().status] += 1
@@ -47,29 +34,25 @@ class Grants:
         wait_until(lambda: self.statuses[200] >= goal, f"{more} more grants")
 
 
-class Rivals:
+class Rivals(Workers):
     """Threads that grant and revoke a few entitlements at random, each change noted with its answer."""
 
     def __init__(self, pairs, *servers, threads=8, changes=60):
+        super().__init__(threads)
         self.answers = []  # (target, (user, unit), answer)
-        self._lock = threading.Lock()
         self._pairs = pairs
+        self._servers = servers
         self._changes = changes
-        self._threads = [threading.Thread(target=self._work, args=(servers[n % len(servers)].port, n), daemon=True)
-                         for n in range(threads)]
 
     def run(self):
-        for thread in self._threads:
-            thread.start()
-        for thread in self._threads:
-            thread.join(HANG_S)
-            assert not thread.is_alive(), "a client hangs"
+        self.start()
+        self.join()
         assert len(self.answers) == len(self._threads) * self._changes
         return self
 
-    def _work(self, port, seed):
-        choose = random.Random(seed)
-        with Connection(port) as connection:
+    def _work(self, number):
+        choose = random.Random(number)
+        with Connection(self._servers[number % len(self._servers)].port) as connection:
             for _ in range(self._changes):
                 target, pair = choose.choice([GRANTS, REVOKES]), choose.choice(self._pairs)
                 connection.send(request_bytes(target, change(*pair)))

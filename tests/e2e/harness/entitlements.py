@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from . import protos
 from .counts import new_id, new_key
-from .http import Connection, render
+from .http import Client, render
 from .stores import open_to_read
 from .waiting import wait_until
 
@@ -45,35 +45,7 @@ def make_event(user, unit="item1", version=1, event_type="EntitlementGranted", e
     return event
 
 
-class Entitlements:
-    """One keep-alive connection to one server. No request is ever repeated."""
-
-    def __init__(self, port, openapi):
-        self.port = port
-        self._openapi = openapi
-        self._connection = None
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def ask(self, method, target, body=None, headers=None, key=None):
-        headers = dict(headers or {})
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if self._connection is None:
-            self._connection = Connection(self.port)
-        try:
-            answer = self._connection.ask(method, target, body, headers)
-        except Exception:
-            self.close()
-            raise
-        if answer.header("connection") == "close":
-            self.close()
-        self._openapi.check_answer(method, target, answer)
-        return answer
-
+class Entitlements(Client):
     def grant(self, user, unit="item1", reason="purchase", purchase="p_1", key=None, **options):
         return self.ask("POST", GRANTS, change(user, unit, reason, purchase), key=key or new_key(), **options)
 

@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 from .counts import new_id
-from .http import Connection, render
+from .http import Client, render
 
 CONFIG = "/api/config"
 SEND = "/api/send"
@@ -32,35 +32,7 @@ def send_request(user, message=None, key=None):
     return render("POST", SEND, {"userId": user, "message": message or new_text()}, headers)
 
 
-class Gateway:
-    """One keep-alive connection to one server. No request is ever repeated."""
-
-    def __init__(self, port, openapi):
-        self.port = port
-        self._openapi = openapi
-        self._connection = None
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def ask(self, method, target, body=None, headers=None, key=None):
-        headers = dict(headers or {})
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if self._connection is None:
-            self._connection = Connection(self.port)
-        try:
-            answer = self._connection.ask(method, target, body, headers)
-        except Exception:
-            self.close()
-            raise
-        if answer.header("connection") == "close":
-            self.close()
-        self._openapi.check_answer(method, target, answer)
-        return answer
-
+class Gateway(Client):
     def configure(self, user, rate_limit=5, time_window=YEAR, **options):
         body = {"userId": user, "rateLimit": rate_limit, "timeWindow": time_window}
         return self.ask("POST", CONFIG, body, **options)

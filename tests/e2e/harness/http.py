@@ -1,10 +1,14 @@
-"""An HTTP/1.1 client on a bare socket: it can send what a proper client would refuse to.
+"""HTTP/1.1 as clients speak it, in three layers.
 
-It never retries and never repairs: what the server did is what the test sees.
+`Connection` is a bare socket: it can send what a proper client would refuse to. `Client` keeps one open and judges every
+answer by the OpenAPI document; the clients of the services are made of it. `EventStream` reads one event after another.
+
+None of them retries or repairs anything: what the server did is what the test sees.
 """
 
 import contextlib
 import dataclasses
+import http.client
 import json
 import selectors
 import signal
@@ -54,6 +58,30 @@ def render(method, target, body=None, headers=None, host="127.0.0.1", version="H
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b"")
 
 
+def dial(port, timeout=HANG_S, receive_buffer=None):
+    """A socket that is connected to a server. With a small `receive_buffer` the kernel reads little ahead of us."""
+    client = socket.socket()
+    try:
+        if receive_buffer is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.settimeout(timeout)
+        client.connect(("127.0.0.1", port))
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def reset_on_close(client):
+    """The server will get a reset, not an orderly end; and of thousands of sockets none stays in TIME-WAIT, which would
+    slow down whoever comes next."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+# ---- a bare connection
+
+
 class Connection:
     """`tls` is an ssl.SSLContext, or None for plain HTTP."""
 
@@ -61,8 +89,7 @@ class Connection:
         self.port = port
         self._received = b""
         self._ended = False
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = dial(port, timeout)
         if tls is not None:
             self._greet(tls)
 
@@ -85,7 +112,7 @@ class Connection:
 
     def abort(self):
         """Disappears: the server gets a reset, not an orderly end."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset_on_close(self.socket)
         self.socket.close()
 
     def send(self, data):
@@ -225,3 +252,86 @@ def ask_at_once(server, requests):
             connection.send(request)
         server.signal(signal.SIGCONT)
         return [connection.read_answer() for connection in connections]
+
+
+# ---- a connection that is kept
+
+
+class Client:
+    """One keep-alive connection to one server. No request is ever repeated; every answer is in the OpenAPI document."""
+
+    def __init__(self, port, openapi):
+        self.port = port
+        self._openapi = openapi
+        self._connection = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, method, target, body=None, headers=None, key=None, user=None):
+        headers = dict(headers or {})
+        if user is not None:
+            headers["X-User-Id"] = user
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return self.exchange(method, target, render(method, target, body, headers, host=f"127.0.0.1:{self.port}"))
+
+    def exchange(self, method, target, request):
+        """Sends the bytes of one request; `method` and `target` say what the answer is judged by."""
+        if self._connection is None:
+            self._connection = Connection(self.port)
+        try:
+            self._connection.send(request)
+            answer = self._connection.read_answer(method)
+        except Exception:
+            self.close()
+            raise
+        if answer.header("connection") == "close":
+            self.close()
+        self._openapi.check_answer(method, target, answer)
+        return answer
+
+
+# ---- event streams
+
+
+class EventStream:
+    """One event stream, read by http.client, which knows nothing of them: what it reads is what any client would."""
+
+    def __init__(self, port, target, headers=None):
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
+        self._connection.request("GET", target, headers=headers or {})
+        self.answer = self._connection.getresponse()
+        assert self.answer.status == 200, self.answer.status
+        assert self.answer.getheader("Content-Type") == "text/event-stream"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.answer.close()
+        self._connection.close()
+
+    def read_line(self):
+        return self.answer.readline()
+
+    def next(self):
+        """The next event: (version, data). None: the stream has ended. Comments and retry times are passed over."""
+        event = {}
+        while line := self.read_line():
+            if line == b"\n" and "data" in event:
+                return int(event["id"]), json.loads(event["data"])
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            event[name] = value
+        return None

@@ -8,11 +8,11 @@ import collections
 import dataclasses
 import random
 import ssl
-import threading
 
 from .counts import action, new_key
 from .http import Connection, ConnectionLost
-from .waiting import HANG_S, wait_until
+from .waiting import wait_until
+from .workers import Workers
 
 NOTHING_CHANGED = {"OVERLOADED", "STORE_UNAVAILABLE"}
 
@@ -23,42 +23,22 @@ class Change:
     key: str
 
 
-class Load:
+class Load(Workers):
     """Threads that increase random items by one, each change with a key of its own, until they are stopped.
 
     A thread whose server cannot be connected to any more ends: the server was killed, or has closed its listener.
     """
 
     def __init__(self, port, items, threads=8, keyed=True, tls=None):
+        super().__init__(threads)
         self._port = port
         self._tls = tls
         self._items = list(items)
         self._keyed = keyed
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._work, args=(seed,), daemon=True) for seed in range(threads)]
         self.acknowledged = {}  # Change -> value
         self.unknown = []
         self.refused = collections.Counter()  # code -> how often
         self.unexpected = []  # answers that no such load should get
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
-    def stop(self):
-        self._stop.set()
-        self.join()
-
-    def join(self):
-        """Waits for the threads to end, by themselves or because they were told to."""
-        for thread in self._threads:
-            thread.join(HANG_S)
-            assert not thread.is_alive(), "a load thread hangs: some request was never answered"
 
     def wait_acknowledged(self, more):
         goal = len(self.acknowledged) + more

@@ -13,7 +13,7 @@ import uuid
 from google.protobuf import json_format
 
 from . import protos
-from .http import Connection, render
+from .http import Client, render
 from .waiting import HANG_S
 
 KINDS = {"BRONZE": 1, "SILVER": 10, "GOLD": 100}
@@ -114,37 +114,17 @@ def assert_error(answer, code, reason=None, argument=None):
     return error
 
 
-class Pots:
-    """One keep-alive connection to one server. No request is ever repeated."""
-
+class Pots(Client):
     def __init__(self, port, openapi, encoding="json"):
-        self.port = port
+        super().__init__(port, openapi)
         self.encoding = encoding
-        self._openapi = openapi
-        self._connection = None
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def call(self, method, fields, key=None, encoding=None):
         """Sends a message, given as a dictionary, and returns the answer."""
         return self.send(request(method, fields, encoding or self.encoding, key), path_of(method))
 
     def send(self, data, path):
-        if self._connection is None:
-            self._connection = Connection(self.port)
-        try:
-            self._connection.send(data)
-            answer = self._connection.read_answer()
-        except Exception:
-            self.close()
-            raise
-        if answer.header("connection") == "close":
-            self.close()
-        self._openapi.check_answer("POST", path, answer)
-        return answer
+        return self.exchange("POST", path, data)
 
     def get(self, method, fields, **options):
         """What a call that must succeed answers, as a dictionary."""

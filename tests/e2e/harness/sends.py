@@ -2,54 +2,35 @@
 
 import collections
 import itertools
-import threading
 
 from .counts import new_key
 from .gateway import SEND, new_text
 from .http import Connection, ConnectionLost
-from .waiting import HANG_S, wait_until
+from .waiting import wait_until
+from .workers import Workers
 
 
-class Sends:
+class Sends(Workers):
     """Threads that send to `user` on the servers' ports in turn, until they are stopped, have been refused
     `refusals` times each, or their server is gone."""
 
     def __init__(self, user, *servers, threads=4, refusals=None, keyed=False):
+        super().__init__(threads)
         self._user = user
         self._refusals = refusals
         self._keyed = keyed
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        ports = itertools.cycle([server.port for server in servers])
-        self._threads = [threading.Thread(target=self._work, args=(next(ports),), daemon=True) for _ in range(threads)]
+        self._ports = [server.port for server in servers]
         self.admitted = {}  # message -> the answer's body
         self.refused = 0  # 429
         self.failed = collections.Counter()  # code of a 503 -> how often
         self.unknown = []  # (message, key)
         self.unexpected = []
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self.join()
-
-    def join(self, timeout=HANG_S):
-        for thread in self._threads:
-            thread.join(timeout)
-            assert not thread.is_alive(), "a client hangs: some request was never answered"
-
     def finish(self):
         """Waits until every client has ended by itself."""
         self.join()
         assert self.unexpected == []
         return self
-
-    def running(self):
-        return any(thread.is_alive() for thread in self._threads)
 
     def wait_admitted(self, more, since=None):
         """Until `more` sends were admitted after the first `since`, or from now on."""
@@ -67,11 +48,11 @@ class Sends:
     def message_ids(self):
         return [body["messageId"] for body in self.admitted.values()]
 
-    def _work(self, port):
+    def _work(self, number):
         refused = itertools.count(1)
         while not self._stop.is_set():
             try:
-                connection = Connection(port)
+                connection = Connection(self._ports[number % len(self._ports)])
             except ConnectionError:
                 return
             with connection:

@@ -2,11 +2,10 @@
 
 import contextlib
 import pathlib
-import socket
 import ssl
 import subprocess
 
-from .waiting import HANG_S
+from .http import dial
 
 NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
 
@@ -61,8 +60,7 @@ class Wire:
     """A client that does no input or output by itself: the test carries its bytes, and may cut or spoil them."""
 
     def __init__(self, port, tls):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = dial(port)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
 

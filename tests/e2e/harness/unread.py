@@ -6,7 +6,6 @@ the memory cache. `PostgresUnread` is what several processes share: PostgreSQL, 
 
 import contextlib
 import datetime
-import http.client
 import itertools
 import json
 import pathlib
@@ -15,9 +14,9 @@ import uuid
 from urllib.parse import quote, urlencode
 
 from .counts import new_id
-from .http import Connection
+from .http import Client, EventStream
 from .stores import open_to_read
-from .waiting import HANG_S, wait_until
+from .waiting import wait_until
 
 UNREAD = "SELECT receiver_id, count(*) FROM messages WHERE NOT is_read GROUP BY receiver_id"
 COUNTED = "SELECT user_id, count FROM counters WHERE type = 'UnreadMessages' AND count <> 0"
@@ -41,37 +40,7 @@ def list_key(user):
 # ---- clients
 
 
-class Unread:
-    """One keep-alive connection to one server. No request is ever repeated."""
-
-    def __init__(self, port, openapi):
-        self.port = port
-        self._openapi = openapi
-        self._connection = None
-
-    def close(self):
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def ask(self, method, target, body=None, user=None, key=None, headers=None):
-        headers = dict(headers or {})
-        if user is not None:
-            headers["X-User-Id"] = user
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        if self._connection is None:
-            self._connection = Connection(self.port)
-        try:
-            answer = self._connection.ask(method, target, body, headers)
-        except Exception:
-            self.close()
-            raise
-        if answer.header("connection") == "close":
-            self.close()
-        self._openapi.check_answer(method, target, answer)
-        return answer
-
+class Unread(Client):
     # dialogs
 
     def send(self, sender, receiver, text="Hello!", **options):
@@ -112,37 +81,8 @@ class Unread:
         return Follower(self.port, f"{prefix}/counters/user/{quote(user, safe='')}/stream", headers)
 
 
-class Follower:
-    """One event stream of a counter."""
-
-    def __init__(self, port, target, headers):
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
-        self._connection.request("GET", target, headers=headers)
-        self.answer = self._connection.getresponse()
-        assert self.answer.status == 200, self.answer.status
-        assert self.answer.getheader("Content-Type") == "text/event-stream"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        self.answer.close()
-        self._connection.close()
-
-    def next(self):
-        """The next event: (version, the counter). None: the stream has ended."""
-        event = {}
-        while True:
-            line = self.answer.readline()
-            if not line:
-                return None
-            if line == b"\n" and "data" in event:
-                return int(event["id"]), json.loads(event["data"])
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            event[name] = value
+class Follower(EventStream):
+    """The event stream of a counter."""
 
     def until(self, count):
         """Reads until the counter says `count`; returns the versions on the way, which only grow."""
