@@ -1,11 +1,9 @@
 """`quipu health`: the health check of containers and supervisors, which asks the server itself."""
 
-import http.server
-import threading
-
 import pytest
 
 from harness import quipu
+from harness.receivers import Handler, Receiver, running
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def test_no_server_is_1_and_says_so(health, free_port):
     assert done.stdout == "" and "no server answers at" in done.stderr
 
 
-class Sick(http.server.BaseHTTPRequestHandler):
+class Sick(Handler):
     status, body = 500, b'{"status":"sick"}'
 
     def do_GET(self):
@@ -44,9 +42,6 @@ class Sick(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.body)
 
-    def log_message(self, *_):
-        pass
-
 
 class Stranger(Sick):
     status, body = 200, b"<html>It works!</html>"
@@ -54,12 +49,8 @@ class Stranger(Sick):
 
 @pytest.mark.parametrize("kind, words", [(Sick, "HTTP 500"), (Stranger, "is not quipu")])
 def test_an_answer_that_is_not_ours_is_1(health, kind, words):
-    server = http.server.HTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.handle_request)
-    thread.start()
-    done = health("--listen", f"127.0.0.1:{server.server_port}")
-    thread.join()
-    server.server_close()
+    with running(Receiver(kind)) as server:
+        done = health("--listen", f"127.0.0.1:{server.server_port}")
     assert done.returncode == 1
     assert words in done.stderr
 

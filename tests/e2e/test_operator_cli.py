@@ -9,7 +9,7 @@ import pytest
 
 from harness import quipu
 from harness.operator import ask, run, server  # noqa: F401  (fixtures)
-from harness.operator import KINDS, Server, failed, letter, refused, running
+from harness.operator import KINDS, failed, letter, refused
 from harness.waiting import HANG_S
 
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

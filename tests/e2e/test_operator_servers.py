@@ -10,7 +10,8 @@ import pytest
 from engines import process
 from harness import quipu
 from harness.operator import ask, run, server  # noqa: F401  (fixtures)
-from harness.operator import Server, failed, letter, refused, running
+from harness.operator import Server, failed, letter, refused
+from harness.receivers import running
 from harness.waiting import HANG_S
 
 

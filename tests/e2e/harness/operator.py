@@ -1,8 +1,6 @@
 """A server that plays the routes of the operator's commands, and what those commands say when they refuse or fail."""
 
 import base64
-import contextlib
-import http.server
 import json
 import socket
 import threading
@@ -11,6 +9,7 @@ import urllib.parse
 import pytest
 
 from . import quipu
+from .receivers import Handler, Receiver, running
 
 KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
 
@@ -29,13 +28,8 @@ class Problem(Exception):
         self.body = {"type": "about:blank", "title": "Title", "status": status, "code": code, "detail": detail}
 
 
-class Operator(http.server.BaseHTTPRequestHandler):
+class Operator(Handler):
     """The routes of the server, on letters that a test puts into `self.server.letters`."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
 
     def do_GET(self):
         self.serve()
@@ -109,13 +103,11 @@ class Operator(http.server.BaseHTTPRequestHandler):
         return {"id": name, "kind": kind, "resolution": resolution}, {}
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
+class Server(Receiver):
     def __init__(self, address=("127.0.0.1", 0)):
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        super().__init__(address, Operator)
+        super().__init__(Operator, address)
         self.lock = threading.Lock()
         self.letters = {kind: [] for kind in KINDS}
         self.requests = []
@@ -126,24 +118,9 @@ class Server(http.server.ThreadingHTTPServer):
         self.since = None
         self.url = f"http://127.0.0.1:{self.server_port}"
 
-    def handle_error(self, *_):
-        """A client that hangs up is no error of the test."""
-
     def override(self, path, answer):
         with self.lock:
             self.overrides[path] = answer
-
-
-@contextlib.contextmanager
-def running(server):
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def refused(done, *words):

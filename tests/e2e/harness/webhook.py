@@ -1,17 +1,13 @@
 """A receiver of webhooks. What it answers is what a test last put into `behaviour`, for all or by user."""
 
 import contextlib
-import http.server
 import json
 import threading
 
+from .receivers import Handler, Receiver, running
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_):
-        pass
-
+class _Handler(Handler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         behaviour = self.server.receiver.note(body, dict(self.headers.items()))
@@ -29,14 +25,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST
 
 
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def handle_error(self, *_):
-        """A client that has gone is no error."""
-
-
 class Webhook:
     """Behaviours: a status, "hang" (no answer until the end), "close" (the connection, without an answer)."""
 
@@ -46,9 +34,9 @@ class Webhook:
         self.of_user = {}  # user_id -> behaviour
         self.received = []  # (body, headers)
         self.ended = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = Receiver(_Handler)
         self._server.receiver = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._running = contextlib.ExitStack()
 
     @property
     def url(self):
@@ -69,11 +57,9 @@ class Webhook:
             return [(body, headers) for body, headers in self.received if body["user_id"] == user]
 
     def __enter__(self):
-        self._thread.start()
+        self._running.enter_context(running(self._server))
         return self
 
     def __exit__(self, *_):
         self.ended.set()
-        with contextlib.suppress(OSError):
-            self._server.shutdown()
-            self._server.server_close()
+        self._running.close()
