@@ -264,7 +264,7 @@ def test_the_program_makes_only_system_calls_that_the_unit_allows(installed, bin
             ["strace", "-f", "-qq", "-o", trace, binary, "serve", "--listen", "127.0.0.1:0", "--data", "data"],
             cwd=tmp_path, env=environment({"ASAN_OPTIONS": "detect_leaks=0"}), stdout=stdout, stderr=stderr)
     try:
-        line = wait_until(lambda: re.search(r"http://(127\.0\.0\.1:(\d+))", output.read_text()), "it listens", 60.0)
+        line = wait_until(lambda: re.search(r"http://(127\.0\.0\.1:(\d+))", output.read_text()), "it listens")
         address = f"http://{line.group(1)}"
         for request in (["-d", '{"itemId":"a"}', "/api/v1/internal/counts"], ["-d", "", "/api/v1/counts/a/increase"],
                         ["-d", '{"userId":1,"rateLimit":5,"timeWindow":1}', "/api/config"],
@@ -273,7 +273,7 @@ def test_the_program_makes_only_system_calls_that_the_unit_allows(installed, bin
             done = subprocess.run(["curl", "-sS", "-f", "-H", "Content-Type: application/json", *options, address + path],
                                   capture_output=True, text=True, timeout=HANG_S, check=False)
             assert done.returncode == 0, done.stderr
-        wait_until(lambda: "SMS SENT" in output.read_text(), "the sender has sent", 60.0)
+        wait_until(lambda: "SMS SENT" in output.read_text(), "the sender has sent")
         os.kill(traced_pid(tracer), signal.SIGTERM)
         assert tracer.wait(HANG_S) == 0
     finally:

@@ -84,4 +84,4 @@ class Host:
 
     def wait_empty(self, *queues):
         for queue in queues or (NEW_QUEUE, READ_QUEUE):
-            wait_until(lambda name=queue: not self.depth(name), f"{queue} is empty", timeout=60.0)
+            wait_until(lambda name=queue: not self.depth(name), f"{queue} is empty")
