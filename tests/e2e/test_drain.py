@@ -54,13 +54,11 @@ def test_requests_that_arrived_before_the_signal_are_answered(serve, client, sto
     early = [server.connect() for _ in range(open_before)]
     for connection in early:
         assert connection.ask("GET", "/healthz").status == 200
-    server.signal(signal.SIGSTOP)
-    wait_until(server.stopped, "the process is held")
-    late = [server.connect() for _ in range(LATE)]
-    for connection in early + late:
-        connection.send(increase_request(item))
-    server.signal(signal.SIGTERM)
-    server.signal(signal.SIGCONT)
+    with server.frozen():
+        late = [server.connect() for _ in range(LATE)]
+        for connection in early + late:
+            connection.send(increase_request(item))
+        server.signal(signal.SIGTERM)
     answers = [connection.read_answer() for connection in early + late]
     for connection in early + late:
         connection.close()

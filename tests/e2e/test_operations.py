@@ -29,7 +29,7 @@ def test_healthz_and_readyz_say_that_all_is_well(shared_server, openapi, request
     assert health.status == 200
     ready = shared_server.ask("GET", "/readyz")
     openapi.check_answer("GET", "/readyz", ready)
-    engine = request.node.callspec.params["module_server"]
+    engine = request.node.callspec.params["module_counts"]
     assert ready.json() == {
         "status": "ready",
         "dependencies": [{"name": "counts-store", "engine": engine, "status": "up"}],

@@ -1,12 +1,11 @@
 """Conservation: whatever runs at once, in one process or in two, and whoever is killed, no coin is made or lost."""
 
 import collections
-import signal
 import threading
 
 import pytest
 
-from harness.http import ask_all
+from harness.http import ask_all, ask_at_once
 from harness.pot_load import PotLoad
 from harness.pots import KINDS, coins, counts_of, request, tables_of
 from harness.waiting import HANG_S, wait_until
@@ -144,20 +143,6 @@ def test_kill_9_on_sqlite_loses_and_makes_no_coin(serve, pots_client, sqlite_sto
         loads.append(load)
     server.stop()
     assert ledger(loads) == stored(tables_of(sqlite_store), pot_ids)
-
-
-def ask_at_once(server, requests):
-    """Sends them while the server is stopped, so that all are there when it goes on, however slow the test is."""
-    connections = [server.connect() for _ in requests]
-    server.signal(signal.SIGSTOP)
-    wait_until(server.stopped, "the server is stopped")
-    for connection, data in zip(connections, requests):
-        connection.send(data)
-    server.signal(signal.SIGCONT)
-    answers = [connection.read_answer() for connection in connections]
-    for connection in connections:
-        connection.close()
-    return answers
 
 
 def test_a_burst_on_one_pot_shares_transactions(serve, pots_client, store):

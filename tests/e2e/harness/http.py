@@ -11,7 +11,6 @@ import dataclasses
 import http.client
 import json
 import selectors
-import signal
 import socket
 import ssl
 import struct
@@ -246,11 +245,9 @@ def ask_at_once(server, requests):
     """All requests have arrived before the server looks at the first."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in requests]
-        server.signal(signal.SIGSTOP)
-        wait_until(server.stopped, "the process is held")
-        for connection, request in zip(connections, requests):
-            connection.send(request)
-        server.signal(signal.SIGCONT)
+        with server.frozen():
+            for connection, request in zip(connections, requests):
+                connection.send(request)
         return [connection.read_answer() for connection in connections]
 
 
