@@ -141,6 +141,32 @@ void bus_fixture_check_fates(const struct bus_fixture *fixture)
 	}
 }
 
+static void *publish_on_and_on(void *context)
+{
+	struct bus_load *load = context;
+	struct bus_fixture *fixture = load->fixture;
+
+	while (!atomic_load(&load->stop) && fixture->sent_count + load->batch <= load->max) {
+		struct bus_message *messages = bus_fixture_make(fixture, load->batch);
+		enum status status =
+			bus_fixture_publish(fixture, messages, load->batch, load->timeout_ms);
+
+		nap_ms(status == STATUS_OK ? load->pause_ms : load->refused_pause_ms);
+	}
+	return NULL;
+}
+
+void bus_load_start(struct bus_load *load)
+{
+	assert_int_equal(pthread_create(&load->thread, NULL, publish_on_and_on, load), 0);
+}
+
+void bus_load_stop(struct bus_load *load)
+{
+	atomic_store(&load->stop, true);
+	assert_int_equal(pthread_join(load->thread, NULL), 0);
+}
+
 /* ---- consuming --------------------------------------------------------------------------- */
 
 struct consumer *bus_fixture_consumer(struct bus_fixture *fixture, const char *group)

@@ -19,6 +19,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "ports/bus.h"
@@ -82,6 +84,21 @@ void bus_fixture_note(struct bus_fixture *fixture, struct slice id);
 
 /* Fails if a fate is not true of what was noted. */
 void bus_fixture_check_fates(const struct bus_fixture *fixture);
+
+/* A thread that publishes without end while a test disturbs the server. */
+struct bus_load {
+	struct bus_fixture *fixture; /* nobody else publishes through it meanwhile */
+	size_t batch;                /* messages at once */
+	size_t max;                  /* it ends by itself when the book has that many */
+	int64_t timeout_ms;
+	int64_t pause_ms;         /* after a publish */
+	int64_t refused_pause_ms; /* after one that was refused as a whole */
+
+	_Atomic bool stop;
+	pthread_t thread;
+};
+void bus_load_start(struct bus_load *load);
+void bus_load_stop(struct bus_load *load);
 
 /* ---- consuming --------------------------------------------------------------------------- */
 

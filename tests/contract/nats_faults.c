@@ -2,8 +2,6 @@
  * A NATS server that stops, crashes, hangs, forgets and refuses, as publishing sees it; and URLs.
  * Streams are in nats_stream_faults.c; what consuming sees is in nats_delivery_faults.c.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,7 +58,7 @@ static void a_bus_may_start_before_its_server(void **state)
 	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
-	captured_log_end();
+	bus_fixture_log_end();
 	assert_false(bus_fixture_is_up(fixture));
 	nats_faults_refuse_at_once(fixture);
 	nats_server_start();
@@ -85,24 +83,6 @@ static void a_bus_may_end_while_its_server_is_away_or_hangs(void **state)
 	bus_fixture_close(fixture);
 }
 
-struct load {
-	struct bus_fixture *fixture;
-	_Atomic bool stop;
-};
-
-static void *publish_on_and_on(void *context)
-{
-	struct load *load = context;
-
-	while (!atomic_load(&load->stop) && load->fixture->sent_count + 50 <= MESSAGES_MAX) {
-		struct bus_message *messages = bus_fixture_make(load->fixture, 50);
-		enum status status = bus_fixture_publish(load->fixture, messages, 50, 150);
-
-		nap_ms(status == STATUS_OK ? 2 : 20);
-	}
-	return NULL;
-}
-
 static void disturb(int round)
 {
 	if (round % 3 == 2) {
@@ -122,19 +102,22 @@ static void disturb(int round)
 static void servers_that_come_and_go_under_load(void **state)
 {
 	struct bus_fixture *fixture = *state;
-	struct load load = {.fixture = fixture};
-	pthread_t thread;
+	struct bus_load load = {.fixture = fixture,
+		.batch = 50,
+		.max = MESSAGES_MAX,
+		.timeout_ms = 150,
+		.pause_ms = 2,
+		.refused_pause_ms = 20};
 
 	bus_fixture_publish_all(fixture, 1, BUS_CONFIRMED);
-	pthread_create(&thread, NULL, publish_on_and_on, &load);
+	bus_load_start(&load);
 	for (int i = 0; i < 6; i++) {
 		nap_ms(300);
 		disturb(i);
 	}
 	bus_fixture_wait_until(fixture, true);
 	nap_ms(300);
-	atomic_store(&load.stop, true);
-	pthread_join(thread, NULL);
+	bus_load_stop(&load);
 	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 	print_message("%zu confirmed, %zu not persisted, %zu unknown\n",
@@ -337,7 +320,7 @@ static void a_password_is_used_and_never_said(void **state)
 	assert_int_equal(captured_log_count("word"), 0);
 	assert_int_equal(captured_log_count(down), 1);
 	assert_int_equal(captured_log_count("Authentication Violation"), 1);
-	captured_log_end();
+	bus_fixture_log_end();
 }
 
 static void each_change_is_one_line(void **state)
@@ -360,7 +343,7 @@ static void each_change_is_one_line(void **state)
 	assert_int_equal(captured_log_count("is ready"), 3);
 	assert_int_equal(captured_log_count("the connection has ended"), 2);
 	assert_int_equal(captured_log_count("is unavailable"), 2);
-	captured_log_end();
+	bus_fixture_log_end();
 }
 
 /* ---- URLs -------------------------------------------------------------------------------- */

@@ -123,7 +123,7 @@ static void a_stream_that_cannot_be_made_is_said_once(void **state)
 	delete_stream("SQUATTER");
 	bus_fixture_wait_until(fixture, true);
 	assert_int_equal(captured_log_count("is ready"), 1);
-	captured_log_end();
+	bus_fixture_log_end();
 	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
 	nats_fixture_assert_fates(fixture);
 }
@@ -140,7 +140,7 @@ static void a_server_without_jetstream_is_not_up(void **state)
 	bus_fixture_log_begin();
 	nats_fixture_open(fixture, NULL);
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
-	captured_log_end();
+	bus_fixture_log_end();
 	assert_false(bus_fixture_is_up(fixture));
 	nats_faults_refuse_at_once(fixture);
 }

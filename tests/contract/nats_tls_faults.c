@@ -140,7 +140,7 @@ static void assert_does_not_work(const char *scheme, const char *host, const cha
 	WAIT_UNTIL(captured_log_count("is unavailable") > 0);
 	assert_false(bus->ops->is_up(bus));
 	bus->ops->free(bus);
-	captured_log_end();
+	bus_fixture_log_end();
 }
 
 static void a_server_must_be_who_it_says(void **state)

@@ -2,8 +2,6 @@
  * RabbitMQ that goes away, freezes, takes no messages, or loses what was declared. A real broker,
  * see rabbitmq_server.h. What is special to single messages is in rabbitmq_message_faults.c.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -70,33 +68,19 @@ static void without_a_broker_buses_refuse_at_once_and_come_up_with_it(void **sta
 	rabbitmq_fixture_free(newcomer);
 }
 
-struct load {
-	struct rabbitmq_fixture *fixture;
-	_Atomic bool stop;
-};
-
-static void *publish_on_and_on(void *context)
-{
-	struct load *load = context;
-
-	while (!atomic_load(&load->stop) && load->fixture->base.sent_count < MESSAGES_MAX / 2) {
-		struct bus_message *messages = bus_fixture_make(&load->fixture->base, 20);
-		enum status status = bus_fixture_publish(&load->fixture->base, messages, 20, 400);
-
-		nap_ms(status == STATUS_OK ? 5 : 200);
-	}
-	return NULL;
-}
-
 static void a_broker_that_comes_and_goes_under_load(void **state)
 {
 	static const char *const faults[] = {"drop", "freeze", "kill"};
 	struct rabbitmq_fixture *fixture = *state;
-	struct load load = {.fixture = fixture};
-	pthread_t thread;
+	struct bus_load load = {.fixture = &fixture->base,
+		.batch = 20,
+		.max = 10000,
+		.timeout_ms = 400,
+		.pause_ms = 5,
+		.refused_pause_ms = 200};
 
 	rabbitmq_fixture_consumer(fixture);
-	pthread_create(&thread, NULL, publish_on_and_on, &load);
+	bus_load_start(&load);
 	for (size_t i = 0; i < 3; i++) {
 		nap_ms(300);
 		rabbitmq_server_tell("%s", faults[i]);
@@ -107,8 +91,7 @@ static void a_broker_that_comes_and_goes_under_load(void **state)
 			rabbitmq_server_tell("start");
 	}
 	bus_fixture_wait_until(&fixture->base, true);
-	atomic_store(&load.stop, true);
-	pthread_join(thread, NULL);
+	bus_load_stop(&load);
 	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
 }
