@@ -22,6 +22,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from engines import kafka, nats, redis, shared  # noqa: E402  (their folder is named above)
+from engines.process import with_us  # noqa: E402
 from engines.server import Unavailable  # noqa: E402
 
 SKIPPED = 77
@@ -79,7 +80,7 @@ def main(arguments):
     engine, *command = arguments
     try:
         with ENGINES[engine]() as found:
-            return subprocess.run(command, env={**os.environ, **found}, check=False).returncode
+            return subprocess.run(with_us(command), env={**os.environ, **found}, check=False).returncode
     except Unavailable as reason:
         print(f"skipped: {reason}", file=sys.stderr)
         return SKIPPED

@@ -5,6 +5,8 @@ import re
 import subprocess
 import threading
 
+from engines.process import with_us
+
 from .plan import ROOT, TREES
 
 COMMON = ["-Dtests=true", "-Dtest_build=true", "-Dwerror=true", "-Db_lundef=false"]
@@ -55,7 +57,7 @@ class Builds:
     def _run(self, command, tree):
         env = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
         lines = []
-        with subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        with subprocess.Popen(with_us(command), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace") as self._process:
             for line in self._process.stdout:
                 lines.append(line)
