@@ -15,10 +15,12 @@ void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_le
 	kinds->items[kinds->count++] = *kind;
 }
 
-/* The kind for a kind, which the path names; NULL: the request has its answer. */
+/* Returns the kind that the path names. Returns NULL after answering that no role here keeps it. */
 static const struct dead_letter_kind *find_kind(
-	const struct dead_letter_kinds *kinds, struct request *request, struct slice kind)
+	const struct dead_letter_kinds *kinds, struct request *request)
 {
+	struct slice kind = request->params[0];
+
 	for (size_t i = 0; i < kinds->count; i++) {
 		if (slice_is(kind, kinds->items[i].name))
 			return &kinds->items[i];
@@ -39,6 +41,14 @@ struct letter_lookup {
 	size_t limit;
 	struct slice id; /* of one */
 };
+
+static const struct command_type letter_lookup_type = {"letter_lookup", false};
+
+static struct letter_lookup *letter_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &letter_lookup_type);
+	return (struct letter_lookup *)read;
+}
 
 static void write_letter(
 	struct buffer *body, const struct dead_letter_kind *kind, const struct dead_letter *letter)
@@ -76,7 +86,7 @@ static struct answer answer_page(
 
 static enum status look_up_page(struct read *read, struct session *session, struct arena *arena)
 {
-	struct letter_lookup *lookup = (struct letter_lookup *)read;
+	struct letter_lookup *lookup = letter_lookup_of(read);
 	struct dead_letter_page page = {
 		.kind = slice_of(lookup->kind->letter_kind),
 		.after = lookup->after,
@@ -123,7 +133,7 @@ static struct answer answer_letter(
 
 static enum status look_up_letter(struct read *read, struct session *session, struct arena *arena)
 {
-	struct letter_lookup *lookup = (struct letter_lookup *)read;
+	struct letter_lookup *lookup = letter_lookup_of(read);
 	const struct dead_letter_kind *kind = lookup->kind;
 	struct dead_letter letter;
 	bool found = false;
@@ -137,15 +147,26 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	return STATUS_OK;
 }
 
+/* Creates a lookup of the kind that the path names. Returns NULL after refusing an unknown kind. */
+static struct letter_lookup *new_lookup(const struct dead_letter_kinds *kinds, struct input *input)
+{
+	struct request *request = input->request;
+	struct letter_lookup *lookup = arena_new(&request->arena, struct letter_lookup);
+
+	lookup->read.command.type = &letter_lookup_type;
+	lookup->kind = find_kind(kinds, request);
+	return lookup->kind ? lookup : NULL;
+}
+
 static void get_letters(void *context, struct request *request)
 {
-	struct letter_lookup *lookup = arena_new(&request->arena, struct letter_lookup);
+	struct letter_lookup *lookup;
 	struct input input;
 
-	lookup->kind = find_kind(context, request, request->params[0]);
-	if (!lookup->kind)
-		return;
 	input_init(&input, request);
+	lookup = new_lookup(context, &input);
+	if (!lookup)
+		return;
 	lookup->read.look_up = look_up_page;
 	lookup->path = request->path.raw;
 	lookup->limit = input_limit(&input, PAGE_LIMIT);
@@ -155,13 +176,13 @@ static void get_letters(void *context, struct request *request)
 
 static void get_letter(void *context, struct request *request)
 {
-	struct letter_lookup *lookup = arena_new(&request->arena, struct letter_lookup);
+	struct letter_lookup *lookup;
 	struct input input;
 
-	lookup->kind = find_kind(context, request, request->params[0]);
-	if (!lookup->kind)
-		return;
 	input_init(&input, request);
+	lookup = new_lookup(context, &input);
+	if (!lookup)
+		return;
 	input_check_id(&input, "id", request->params[1]);
 	lookup->read.look_up = look_up_letter;
 	lookup->id = request->params[1];
@@ -178,6 +199,14 @@ struct operator_action {
 	struct slice why;
 	int64_t since_us; /* of a resend */
 };
+
+static const struct command_type operator_action_type = {"operator_action", true};
+
+static struct operator_action *operator_action_of(struct write *write)
+{
+	command_assert_type(&write->command, &operator_action_type);
+	return (struct operator_action *)write;
+}
 
 static struct answer answer_resolved(const struct operator_action *action)
 {
@@ -219,7 +248,7 @@ static enum status take_again(
 
 static enum status decide_letter(struct write *write, struct session *session, struct arena *arena)
 {
-	struct operator_action *action = (struct operator_action *)write;
+	struct operator_action *action = operator_action_of(write);
 	const struct dead_letter_kind *kind = action->kind;
 	bool found = false;
 	enum status status = STATUS_OK;
@@ -237,41 +266,54 @@ static enum status decide_letter(struct write *write, struct session *session, s
 	return status;
 }
 
+/* Creates an action on the kind that the path names. Returns NULL after refusing an unknown kind.
+ */
 static struct operator_action *new_action(
-	struct dead_letter_kinds *kinds, struct request *request, enum dead_letter_action verb)
+	const struct dead_letter_kinds *kinds, struct request *request)
 {
 	struct operator_action *action = arena_new(&request->arena, struct operator_action);
 
-	action->kind = find_kind(kinds, request, request->params[0]);
+	action->write.command.type = &operator_action_type;
+	action->kind = find_kind(kinds, request);
+	return action->kind ? action : NULL;
+}
+
+/* The same for one letter, whose id and body it reads. */
+static struct operator_action *new_letter_action(
+	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
+{
+	struct operator_action *action = new_action(kinds, input->request);
+
+	if (!action)
+		return NULL;
 	action->action = verb;
 	action->write.decide = decide_letter;
-	action->write.command.key = request->params[1];
-	return action->kind ? action : NULL;
+	action->write.command.key = input->request->params[1];
+	input_check_id(input, "id", action->write.command.key);
+	input_read_body(input);
+	return action;
 }
 
 static void replay(void *context, struct request *request)
 {
-	struct operator_action *action = new_action(context, request, DEAD_LETTER_REPLAY);
+	struct operator_action *action;
 	struct input input;
 
-	if (!action)
-		return;
 	input_init(&input, request);
-	input_check_id(&input, "id", request->params[1]);
-	input_read_body(&input);
-	submit_write(&input, action->kind->lanes, &action->write);
+	action = new_letter_action(context, &input, DEAD_LETTER_REPLAY);
+	if (action)
+		submit_write(&input, action->kind->lanes, &action->write);
 }
 
 static void discard(void *context, struct request *request)
 {
-	struct operator_action *action = new_action(context, request, DEAD_LETTER_DISCARD);
+	struct operator_action *action;
 	struct input input;
 
+	input_init(&input, request);
+	action = new_letter_action(context, &input, DEAD_LETTER_DISCARD);
 	if (!action)
 		return;
-	input_init(&input, request);
-	input_check_id(&input, "id", request->params[1]);
-	input_read_body(&input);
 	action->why = input_text(&input, "why", WHY_BYTES_MAX,
 		"is required: say in at most 1024 bytes why it is let go");
 	submit_write(&input, action->kind->lanes, &action->write);
@@ -281,7 +323,7 @@ static void discard(void *context, struct request *request)
 
 static enum status decide_resend(struct write *write, struct session *session, struct arena *arena)
 {
-	struct operator_action *action = (struct operator_action *)write;
+	struct operator_action *action = operator_action_of(write);
 	struct buffer body = buffer_make(write->command.arena, 32);
 	size_t count = 0;
 	enum status status = action->kind->outbox->ops->resend(
@@ -297,12 +339,11 @@ static enum status decide_resend(struct write *write, struct session *session, s
 
 static void resend(void *context, struct request *request)
 {
-	struct operator_action *action = arena_new(&request->arena, struct operator_action);
+	struct operator_action *action = new_action(context, request);
 	struct slice since;
 	struct input input;
 
-	action->kind = find_kind(context, request, request->params[0]);
-	if (!action->kind)
+	if (!action)
 		return;
 	input_init(&input, request);
 	input_read_body(&input);

@@ -183,9 +183,17 @@ struct verify_lookup {
 	struct verify_request request;
 };
 
+static const struct command_type verify_lookup_type = {"verify_lookup", false};
+
+static const struct verify_lookup *verify_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &verify_lookup_type);
+	return (struct verify_lookup *)read;
+}
+
 static enum status look_up(struct read *read, struct session *session, struct arena *arena)
 {
-	const struct verify_lookup *lookup = (struct verify_lookup *)read;
+	const struct verify_lookup *lookup = verify_lookup_of(read);
 	struct buffer body = buffer_make(read->command.arena, 256);
 	enum status status = verify_look(&lookup->request, session, arena, &body);
 
@@ -223,6 +231,7 @@ static void get_page(void *context, struct request *request)
 		return;
 	lookup = arena_new(&request->arena, struct verify_lookup);
 	input_init(&input, request);
+	lookup->read.command.type = &verify_lookup_type;
 	lookup->read.look_up = look_up;
 	lookup->request.verifier = verifier;
 	lookup->request.after = input_query(&input, "after");

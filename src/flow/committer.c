@@ -559,7 +559,7 @@ static bool is_wanted(struct committer *committer, const struct command *command
 /* What waited for a key that is pending elsewhere may have been done there. */
 static void drop(struct committer *committer, struct command *command)
 {
-	const struct write *write = (const struct write *)command;
+	const struct write *write = write_of(command);
 
 	tally_add(&committer->expired, 1);
 	command->answer = answer_failure(command->arena,
@@ -609,7 +609,7 @@ static void run_list(
 		if (!is_wanted(committer, command))
 			drop(committer, command);
 		else
-			committer->writes[count++] = (struct write *)command;
+			committer->writes[count++] = write_of(command);
 		if (count == committer->config.batch_max) {
 			run_batch(committer, count, mode);
 			count = 0;
@@ -629,7 +629,7 @@ static void park_followers(struct committer *committer, struct command_list *lis
 		return;
 	while ((command = command_list_pop(list))) {
 		if (parking_has_key(committer->parking, command->key))
-			park(committer, (struct write *)command);
+			park(committer, write_of(command));
 		else
 			command_list_push(&free_to_run, command);
 	}

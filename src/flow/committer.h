@@ -25,7 +25,7 @@
 struct waiting {
 	int64_t retry_ns; /* tried again after this, give or take half of it; 0: WAITING_RETRY_NS */
 	unsigned tries_max; /* in all, then give_up() answers it; 0: tried until its deadline */
-	struct answer (*give_up)(const struct write *write);
+	struct answer (*give_up)(struct write *write);
 };
 
 #define WAITING_RETRY_NS (20 * NS_PER_MS)

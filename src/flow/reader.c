@@ -17,6 +17,12 @@ struct reader {
 	bool has_thread;
 };
 
+struct read *read_of(struct command *command)
+{
+	assert(command->type && !command->type->is_write);
+	return (struct read *)command;
+}
+
 struct reader *reader_new(const struct reader_config *config)
 {
 	struct reader *reader = qp_calloc(1, sizeof(*reader));
@@ -74,7 +80,7 @@ static size_t sort_out_late(
 
 	while ((command = command_list_pop(taken))) {
 		if (now_ns < command->deadline_ns && !atomic_load(&command->client_gone)) {
-			reader->reads[count++] = (struct read *)command;
+			reader->reads[count++] = read_of(command);
 			continue;
 		}
 		fail(command, STATUS_OVERLOADED);

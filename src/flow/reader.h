@@ -17,6 +17,9 @@ struct read {
 	enum status (*look_up)(struct read *read, struct session *session, struct arena *arena);
 };
 
+/* Returns the read that `command` is part of. Aborts if it is not a read. */
+struct read *read_of(struct command *command);
+
 /* What is looked up together. */
 struct read_batch {
 	struct read **reads;

@@ -4,6 +4,12 @@
 
 #include "base/digest.h"
 
+struct write *write_of(struct command *command)
+{
+	assert(command->type && command->type->is_write);
+	return (struct write *)command;
+}
+
 void write_answer(struct write *write, struct answer answer)
 {
 	assert(write->fate == WRITE_OPEN);

@@ -63,6 +63,9 @@ struct write_batch {
 	struct arena *arena; /* for this try only */
 };
 
+/* Returns the write that `command` is part of. Aborts if it is not a write. */
+struct write *write_of(struct command *command);
+
 /* Settles an open write. */
 void write_answer(struct write *write, struct answer answer);
 

@@ -6,14 +6,25 @@
 #ifndef QUIPU_RUNTIME_COMMAND_H
 #define QUIPU_RUNTIME_COMMAND_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "ports/answer.h"
 #include "runtime/loop.h"
 
+/*
+ * The struct that a command is the first member of. A module defines one constant for each of its
+ * command types and sets it when it creates the command; the address identifies the type.
+ */
+struct command_type {
+	const char *name; /* "count_command" */
+	bool is_write;    /* a struct write (flow/write.h); false: a struct read (flow/reader.h) */
+};
+
 struct command {
-	struct loop_task task;   /* carries the answer back; the creator sets `run` */
+	struct loop_task task; /* carries the answer back; the creator sets `run` */
+	const struct command_type *type;
 	struct loop *loop;       /* the loop that sends the answer */
 	struct command *next;    /* for the list of the current owner */
 	struct arena *arena;     /* memory for the answer */
@@ -24,6 +35,13 @@ struct command {
 	atomic_bool client_gone; /* the loop sets it; the consumer reads it before it starts */
 	struct answer answer;
 };
+
+/* Aborts unless `command` is of this type. Every cast from a command to its struct calls it. */
+static inline void command_assert_type(
+	const struct command *command, const struct command_type *type)
+{
+	assert(command->type == type);
+}
 
 /* A queue of commands, linked by `next`. */
 struct command_list {

@@ -144,9 +144,9 @@ static const struct answer *run_command(struct request *request)
 	if (!request->command)
 		return &request->answer;
 	if (lane_take(lane_set_writer(world.lanes, 0), &taken, 1, 0) && taken.first)
-		run_write((struct write *)taken.first);
+		run_write(write_of(taken.first));
 	else if (lane_take(lane_set_reader(world.lanes), &taken, 1, 0) && taken.first)
-		run_read((struct read *)taken.first);
+		run_read(read_of(taken.first));
 	MUST(taken.first == request->command);
 	return &request->command->answer;
 }

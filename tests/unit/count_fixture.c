@@ -62,6 +62,7 @@ struct count_fixture_command *count_fixture_command_new(struct count_fixture *fi
 
 	arena_init(&made->arena, 512);
 	made->command.change = change;
+	command->type = &count_command_type;
 	command->task.run = on_answered;
 	command->loop = fixture->loop;
 	command->arena = &made->arena;

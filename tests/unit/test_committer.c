@@ -238,7 +238,7 @@ static void test_what_is_parked_past_its_deadline_is_refused_unchanged(void **un
 	count_fixture_close(&fixture);
 }
 
-static struct answer give_up(const struct write *write)
+static struct answer give_up(struct write *write)
 {
 	return answer_problem(write->command.arena, STATUS_COUNT_EXISTS, "given up");
 }

@@ -68,6 +68,7 @@ static void run_batch(const enum entitlement_verb *verbs, const int *statuses, s
 	arena_init(&arena, 4096);
 	memset(&written, 0, sizeof(written));
 	for (size_t i = 0; i < count; i++) {
+		commands[i].write.command.type = &entitlement_command_type;
 		commands[i].verb = verbs[i];
 		commands[i].user_id = slice_of("user");
 		commands[i].unit = slice_of("unit");

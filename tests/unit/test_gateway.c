@@ -164,6 +164,7 @@ static struct fixture_send *submit(
 	made->command.message = slice_of("Hello!");
 	made->command.rate_limit = 5;
 	made->command.time_window = 1;
+	command->type = &gateway_command_type;
 	command->task.run = on_answered;
 	command->loop = fixture->loop;
 	command->arena = &made->arena;

@@ -78,6 +78,7 @@ static struct ask *new_ask(struct fixture *fixture, enum pot_verb verb, const ch
 	arena_init(&made->arena, 512);
 	made->command.verb = verb;
 	made->command.encoding = PROTO_BINARY;
+	command->type = &pot_command_type;
 	command->task.run = on_answered;
 	command->loop = fixture->loop;
 	command->arena = &made->arena;
@@ -491,10 +492,10 @@ static void test_requests_that_wait_for_a_lock_go_through_together_once_it_expir
 
 /* ---- looking ----------------------------------------------------------------------------- */
 
-static struct pot_query look(struct arena *arena, enum pot_look look, int32_t number)
+static struct pot_lookup look(struct arena *arena, enum pot_look look, int32_t number)
 {
-	return (struct pot_query){
-		.read.command = {.arena = arena},
+	return (struct pot_lookup){
+		.read.command = {.type = &pot_lookup_type, .arena = arena},
 		.look = look,
 		.encoding = PROTO_JSON,
 		.pot_id = number,
@@ -508,9 +509,9 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	struct fixture fixture;
 	struct arena arena;
 	struct session *session;
-	struct pot_query queries[10];
-	struct read *reads[COUNT_OF(queries)];
-	struct read_batch batch = {reads, COUNT_OF(queries), &arena};
+	struct pot_lookup lookups[10];
+	struct read *reads[COUNT_OF(lookups)];
+	struct read_batch batch = {reads, COUNT_OF(lookups), &arena};
 
 	(void)unused;
 	open_fixture(&fixture);
@@ -520,42 +521,42 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	fake_store_add_pot(fixture.fake, "six", 60);
 	fill(&fixture, 2, 3);
 	fake_store_lock_pot(fixture.fake, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
-	queries[0] = look(&arena, LOOK_LIST, 2);
-	queries[1] = look(&arena, LOOK_POT, 3);
-	queries[2] = look(&arena, LOOK_COINS, 2);
-	queries[3] = look(&arena, LOOK_NAME, 0);
-	queries[3].name = slice_of("two");
-	queries[4] = look(&arena, LOOK_COINS, 4);
-	queries[5] = look(&arena, LOOK_POT, 4);
-	queries[6] = look(&arena, LOOK_NAME, 0);
-	queries[6].name = slice_of("nobody");
-	queries[7] = look(&arena, LOOK_LIST, INT32_MAX);
-	queries[7].limit = 0;
-	queries[8] = look(&arena, LOOK_COINS, 1);
-	queries[9] = look(&arena, LOOK_NAME, 0);
-	queries[9].name = slice_make(memset(arena_alloc(&arena, 500), 'x', 500), 500);
-	for (size_t i = 0; i < COUNT_OF(queries); i++)
-		reads[i] = &queries[i].read;
+	lookups[0] = look(&arena, LOOK_LIST, 2);
+	lookups[1] = look(&arena, LOOK_POT, 3);
+	lookups[2] = look(&arena, LOOK_COINS, 2);
+	lookups[3] = look(&arena, LOOK_NAME, 0);
+	lookups[3].name = slice_of("two");
+	lookups[4] = look(&arena, LOOK_COINS, 4);
+	lookups[5] = look(&arena, LOOK_POT, 4);
+	lookups[6] = look(&arena, LOOK_NAME, 0);
+	lookups[6].name = slice_of("nobody");
+	lookups[7] = look(&arena, LOOK_LIST, INT32_MAX);
+	lookups[7].limit = 0;
+	lookups[8] = look(&arena, LOOK_COINS, 1);
+	lookups[9] = look(&arena, LOOK_NAME, 0);
+	lookups[9].name = slice_make(memset(arena_alloc(&arena, 500), 'x', 500), 500);
+	for (size_t i = 0; i < COUNT_OF(lookups); i++)
+		reads[i] = &lookups[i].read;
 	session = fake_store_base(fixture.fake)
 			  ->ops->open_session(fake_store_base(fixture.fake), SESSION_READ);
 	assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch), STATUS_OK);
-	assert_slice(queries[0].read.command.answer.body,
+	assert_slice(lookups[0].read.command.answer.body,
 		"{\"total_pot_count\":3,\"request\":{\"page\":2,\"limit\":2},\"pots\":[{\"pot_id\":"
 		"3,\"pot_name\":\"six\",\"max_coins\":60,\"create_time\":\"1970-01-01T00:00:01Z\"}]"
 		"}");
-	assert_contains(queries[1].read.command.answer.body, "\"pot_name\":\"six\"");
-	assert_slice(queries[2].read.command.answer.body,
+	assert_contains(lookups[1].read.command.answer.body, "\"pot_name\":\"six\"");
+	assert_slice(lookups[2].read.command.answer.body,
 		"{\"coins\":[{\"kind\":\"BRONZE\",\"count\":3},{\"kind\":\"SILVER\",\"count\":3},"
 		"{\"kind\":\"GOLD\",\"count\":3}]}");
-	assert_contains(queries[3].read.command.answer.body, "\"pot_id\":2");
-	assert_int_equal(queries[4].read.command.answer.http_status, 404);
-	assert_int_equal(queries[5].read.command.answer.http_status, 404);
-	assert_contains(queries[6].read.command.answer.body, "no pot has the name \\\"nobody\\\"");
-	assert_slice(queries[7].read.command.answer.body,
+	assert_contains(lookups[3].read.command.answer.body, "\"pot_id\":2");
+	assert_int_equal(lookups[4].read.command.answer.http_status, 404);
+	assert_int_equal(lookups[5].read.command.answer.http_status, 404);
+	assert_contains(lookups[6].read.command.answer.body, "no pot has the name \\\"nobody\\\"");
+	assert_slice(lookups[7].read.command.answer.body,
 		"{\"total_pot_count\":3,\"request\":{\"page\":"
 		"2147483647,\"limit\":0},\"pots\":[]}");
-	assert_slice(queries[8].read.command.answer.body, "{\"coins\":[]}");
-	assert_contains(queries[9].read.command.answer.body, "no pot has this name");
+	assert_slice(lookups[8].read.command.answer.body, "{\"coins\":[]}");
+	assert_contains(lookups[9].read.command.answer.body, "no pot has this name");
 	for (int n = 1; n <= 4; n++) {
 		fake_store_fail_at(fixture.fake, n, STATUS_STORE_UNAVAILABLE);
 		assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch),

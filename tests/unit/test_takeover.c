@@ -34,6 +34,8 @@ struct keyed_write {
 	bool answered;
 };
 
+static const struct command_type keyed_write_type = {"keyed_write", true};
+
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
 {
 	(void)context;
@@ -121,6 +123,7 @@ static int ask(struct fixture *fixture)
 	struct command *command = &keyed.write.command;
 
 	arena_init(&keyed.arena, 512);
+	command->type = &keyed_write_type;
 	command->task.run = on_answered;
 	command->loop = fixture->loop;
 	command->arena = &keyed.arena;
@@ -221,9 +224,16 @@ static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 	struct gateway gateway = {.repository = &repository};
 	struct gateway_lane lane = {.gateway = &gateway};
 	struct gateway_command sends[3] = {
-		{.write = {.effect = EFFECT_DONE}, .verb = GATEWAY_SEND},
-		{.write = {.effect = EFFECT_DONE, .is_lost = true}, .verb = GATEWAY_SEND},
-		{.write = {.effect = EFFECT_FAILED, .is_lost = true}, .verb = GATEWAY_SEND},
+		{.write = {.command.type = &gateway_command_type, .effect = EFFECT_DONE},
+			.verb = GATEWAY_SEND},
+		{.write = {.command.type = &gateway_command_type,
+			 .effect = EFFECT_DONE,
+			 .is_lost = true},
+			.verb = GATEWAY_SEND},
+		{.write = {.command.type = &gateway_command_type,
+			 .effect = EFFECT_FAILED,
+			 .is_lost = true},
+			.verb = GATEWAY_SEND},
 	};
 	struct write *writes[] = {&sends[0].write, &sends[1].write, &sends[2].write};
 	struct arena arena;

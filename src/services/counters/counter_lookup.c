@@ -4,6 +4,22 @@
 #include "base/failpoint.h"
 #include "services/counters/counter_lookup.h"
 
+const struct command_type counter_lookup_type = {"counter_lookup", false};
+
+struct counter_lookup *counter_lookup_new(struct arena *arena)
+{
+	struct counter_lookup *lookup = arena_new(arena, struct counter_lookup);
+
+	lookup->read.command.type = &counter_lookup_type;
+	return lookup;
+}
+
+struct counter_lookup *counter_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &counter_lookup_type);
+	return (struct counter_lookup *)read;
+}
+
 void counter_write(struct buffer *body, const struct counter_row *row)
 {
 	buffer_text(body, "{\"userId\":");
@@ -51,7 +67,7 @@ static struct entries make_entries(struct counters *counters, const struct read_
 
 	entries.items = arena_array(batch->arena, struct entry, batch->count);
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct counter_lookup *lookup = (struct counter_lookup *)batch->reads[i];
+		const struct counter_lookup *lookup = counter_lookup_of(batch->reads[i]);
 
 		entries.items[i].user_id = lookup->read.command.key;
 		entries.items[i].is_list = lookup->is_list;
@@ -191,6 +207,6 @@ enum status counter_look_up(void *context, struct session *session, const struct
 		return status;
 	fill_cache(&entries);
 	for (size_t i = 0; i < batch->count; i++)
-		answer((struct counter_lookup *)batch->reads[i], &entries);
+		answer(counter_lookup_of(batch->reads[i]), &entries);
 	return STATUS_OK;
 }

@@ -17,6 +17,14 @@ struct counter_lookup {
 	struct stream *stream; /* that it is for; NULL: none */
 };
 
+extern const struct command_type counter_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct counter_lookup *counter_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct counter_lookup *counter_lookup_of(struct read *read);
+
 /* See flow/reader.h; the context is the struct counters. */
 enum status counter_look_up(
 	void *counters, struct session *session, const struct read_batch *batch);

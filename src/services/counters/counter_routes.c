@@ -27,7 +27,7 @@ struct lane_service counters_lane_service(struct counters *counters)
 
 static struct counter_lookup *new_lookup(struct input *input)
 {
-	struct counter_lookup *lookup = arena_new(&input->request->arena, struct counter_lookup);
+	struct counter_lookup *lookup = counter_lookup_new(&input->request->arena);
 
 	input_check_id(input, "userId", input->request->params[0]);
 	lookup->read.command.key = input->request->params[0];
@@ -61,7 +61,7 @@ static void get_counters(void *counters, struct request *request)
  */
 static void begin_stream(struct request *request, struct command *command)
 {
-	struct counter_lookup *lookup = (struct counter_lookup *)command;
+	struct counter_lookup *lookup = counter_lookup_of(read_of(command));
 
 	if (command->answer.http_status != 200) {
 		request_answer(request, command->answer);

@@ -141,6 +141,14 @@ struct repair {
 	struct slice user_id;
 };
 
+static const struct command_type repair_type = {"repair", true};
+
+static struct repair *repair_of(struct write *write)
+{
+	command_assert_type(&write->command, &repair_type);
+	return (struct repair *)write;
+}
+
 /* Messages of a user that one side has as unread and the other has not. */
 struct gap {
 	struct counter_message *missing; /* unread, and not counted */
@@ -286,7 +294,7 @@ void unread_verify_close(struct unread_verifier *verifier)
 
 static enum status decide(struct write *write, struct session *session, struct arena *arena)
 {
-	struct repair *repair = (struct repair *)write;
+	struct repair *repair = repair_of(write);
 	struct buffer body = buffer_make(write->command.arena, 64);
 	struct gap gap = {.has_more = true};
 	size_t repaired = 0;
@@ -315,6 +323,7 @@ static void post_repair(void *context, struct request *request)
 	input_check_id(&input, "userId", request->params[0]);
 	input_read_body(&input);
 	repair->verifier = verifier;
+	repair->write.command.type = &repair_type;
 	repair->write.decide = decide;
 	repair->user_id = request->params[0];
 	repair->write.command.key = slice_of("repair");

@@ -5,17 +5,48 @@
 
 #include "flow/groups.h"
 
+/* ---- command types ----------------------------------------------------------------------- */
+
+const struct command_type count_command_type = {"count_command", true};
+
+struct count_command *count_command_new(struct arena *arena)
+{
+	struct count_command *command = arena_new(arena, struct count_command);
+
+	command->write.command.type = &count_command_type;
+	return command;
+}
+
+struct count_command *count_command_of(struct write *write)
+{
+	command_assert_type(&write->command, &count_command_type);
+	return (struct count_command *)write;
+}
+
+const struct command_type count_lookup_type = {"count_lookup", false};
+
+struct count_lookup *count_lookup_new(struct arena *arena)
+{
+	struct count_lookup *lookup = arena_new(arena, struct count_lookup);
+
+	lookup->read.command.type = &count_lookup_type;
+	return lookup;
+}
+
+struct count_lookup *count_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &count_lookup_type);
+	return (struct count_lookup *)read;
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
 /* All commands of a batch on one count. */
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
 	bool is_plain; /* additions only, and they fold */
 };
-
-struct count_command *count_command_of(struct write *write)
-{
-	return (struct count_command *)write;
-}
 
 static struct count_command *command_at(const struct group *group, size_t i)
 {
@@ -285,14 +316,14 @@ static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row
 	size_t total = 0, kept = 0;
 
 	for (size_t i = 0; i < batch->count; i++)
-		total += ((struct count_query *)batch->reads[i])->item_count;
+		total += count_lookup_of(batch->reads[i])->item_count;
 	rows = arena_array(batch->arena, struct count_row, total);
 	total = 0;
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct count_query *query = (struct count_query *)batch->reads[i];
+		const struct count_lookup *lookup = count_lookup_of(batch->reads[i]);
 
-		for (size_t k = 0; k < query->item_count; k++)
-			rows[total++].item_id = query->item_ids[k];
+		for (size_t k = 0; k < lookup->item_count; k++)
+			rows[total++].item_id = lookup->item_ids[k];
 	}
 	qsort(rows, total, sizeof(*rows), compare_rows);
 	for (size_t i = 0; i < total; i++) {
@@ -314,19 +345,19 @@ static const struct count_row *row_of(
 	return row;
 }
 
-static struct answer answer_query(
-	const struct count_query *query, const struct count_row *rows, size_t row_count)
+static struct answer answer_lookup(
+	const struct count_lookup *lookup, const struct count_row *rows, size_t row_count)
 {
-	struct arena *arena = query->read.command.arena;
-	struct buffer body = buffer_make(arena, 96 * query->item_count + 8);
+	struct arena *arena = lookup->read.command.arena;
+	struct buffer body = buffer_make(arena, 96 * lookup->item_count + 8);
 	bool first = true;
 
-	if (!query->single)
+	if (!lookup->single)
 		buffer_char(&body, '[');
-	for (size_t i = 0; i < query->item_count; i++) {
-		const struct count_row *row = row_of(rows, row_count, query->item_ids[i]);
+	for (size_t i = 0; i < lookup->item_count; i++) {
+		const struct count_row *row = row_of(rows, row_count, lookup->item_ids[i]);
 
-		if (!row->exists && query->single)
+		if (!row->exists && lookup->single)
 			return answer_refused(arena, row->item_id, STATUS_COUNT_NOT_FOUND);
 		if (!row->exists)
 			continue;
@@ -335,7 +366,7 @@ static struct answer answer_query(
 		write_count(&body, row->item_id, row->value, row->updated_us);
 		first = false;
 	}
-	if (!query->single)
+	if (!lookup->single)
 		buffer_char(&body, ']');
 	return answer_json(200, buffer_slice(&body));
 }
@@ -351,6 +382,6 @@ enum status count_batch_look_up(const struct count_repository *repository, struc
 		return status;
 	for (size_t i = 0; i < batch->count; i++)
 		batch->reads[i]->command.answer =
-			answer_query((struct count_query *)batch->reads[i], rows, row_count);
+			answer_lookup(count_lookup_of(batch->reads[i]), rows, row_count);
 	return STATUS_OK;
 }

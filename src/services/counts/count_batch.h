@@ -16,15 +16,29 @@ struct count_command {
 	struct count_change change;
 };
 
+extern const struct command_type count_command_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct count_command *count_command_new(struct arena *arena);
+
+/* Aborts if `write` is of another type. */
 struct count_command *count_command_of(struct write *write);
 
 /* A look at some counts, in the order asked, without repetition. */
-struct count_query {
+struct count_lookup {
 	struct read read;
 	const struct slice *item_ids;
 	size_t item_count;
 	bool single; /* one object, or 404; else a list without the unknown */
 };
+
+extern const struct command_type count_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct count_lookup *count_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct count_lookup *count_lookup_of(struct read *read);
 
 /* Whether one statement may do for the batch: additions only. */
 bool count_batch_is_single(const struct write_batch *batch);
@@ -33,7 +47,7 @@ bool count_batch_is_single(const struct write_batch *batch);
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
 
-/* Answers every read of the batch (each a struct count_query); see flow/reader.h. */
+/* Answers every read of the batch (each a struct count_lookup); see flow/reader.h. */
 enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

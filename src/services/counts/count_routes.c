@@ -42,7 +42,7 @@ struct lane_service counts_lane_service(struct counts *counts)
 static void submit_change(struct counts *counts, struct input *input, struct slice item_id,
 	struct count_change change)
 {
-	struct count_command *command = arena_new(&input->request->arena, struct count_command);
+	struct count_command *command = count_command_new(&input->request->arena);
 
 	command->change = change;
 	command->write.command.key = item_id;
@@ -121,15 +121,15 @@ static void create(void *counts, struct request *request)
 
 /* ---- looking ----------------------------------------------------------------------------- */
 
-static void submit_query(struct counts *counts, struct input *input, const struct slice *item_ids,
+static void submit_lookup(struct counts *counts, struct input *input, const struct slice *item_ids,
 	size_t item_count, bool single)
 {
-	struct count_query *query = arena_new(&input->request->arena, struct count_query);
+	struct count_lookup *lookup = count_lookup_new(&input->request->arena);
 
-	query->item_ids = item_ids;
-	query->item_count = item_count;
-	query->single = single;
-	submit_read(input, counts->lanes, &query->read);
+	lookup->item_ids = item_ids;
+	lookup->item_count = item_count;
+	lookup->single = single;
+	submit_read(input, counts->lanes, &lookup->read);
 }
 
 static void get_one(void *counts, struct request *request)
@@ -138,7 +138,7 @@ static void get_one(void *counts, struct request *request)
 
 	input_init(&input, request);
 	input_check_id(&input, "itemId", request->params[0]);
-	submit_query(counts, &input, &request->params[0], 1, true);
+	submit_lookup(counts, &input, &request->params[0], 1, true);
 }
 
 static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size_t count, size_t at)
@@ -192,7 +192,7 @@ static void get_many(void *counts, struct request *request)
 
 	input_init(&input, request);
 	count = read_item_ids(&input, item_ids, hashes);
-	submit_query(counts, &input, item_ids, count, false);
+	submit_lookup(counts, &input, item_ids, count, false);
 }
 
 /* ---- routes ------------------------------------------------------------------------------ */

@@ -7,6 +7,42 @@
 #include "base/uuid.h"
 #include "events/message_event.h"
 
+/* ---- command types ----------------------------------------------------------------------- */
+
+const struct command_type dialog_command_type = {"dialog_command", true};
+
+struct dialog_command *dialog_command_new(struct arena *arena)
+{
+	struct dialog_command *command = arena_new(arena, struct dialog_command);
+
+	command->write.command.type = &dialog_command_type;
+	return command;
+}
+
+struct dialog_command *dialog_command_of(struct write *write)
+{
+	command_assert_type(&write->command, &dialog_command_type);
+	return (struct dialog_command *)write;
+}
+
+const struct command_type dialog_lookup_type = {"dialog_lookup", false};
+
+struct dialog_lookup *dialog_lookup_new(struct arena *arena)
+{
+	struct dialog_lookup *lookup = arena_new(arena, struct dialog_lookup);
+
+	lookup->read.command.type = &dialog_lookup_type;
+	return lookup;
+}
+
+struct dialog_lookup *dialog_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &dialog_lookup_type);
+	return (struct dialog_lookup *)read;
+}
+
+/* ---- changes ----------------------------------------------------------------------------- */
+
 /* What one transaction writes. */
 struct changes {
 	const struct dialogs *dialogs;
@@ -94,8 +130,7 @@ static void collect_marks(struct changes *changes, const struct write_batch *bat
 	size_t kept = 0;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct dialog_command *command =
-			(const struct dialog_command *)batch->writes[i];
+		const struct dialog_command *command = dialog_command_of(batch->writes[i]);
 
 		for (size_t k = 0; k < command->message_count; k++)
 			changes->marks[changes->mark_count++] = (struct message_mark){
@@ -179,7 +214,7 @@ static struct changes make_changes(const struct dialogs *dialogs, const struct w
 	size_t reads = 0;
 
 	for (size_t i = 0; i < batch->count; i++)
-		reads += ((const struct dialog_command *)batch->writes[i])->message_count;
+		reads += dialog_command_of(batch->writes[i])->message_count;
 	changes.now_us = clock_wall_us(&clock_system);
 	changes.messages = arena_array(batch->arena, struct message, batch->count);
 	changes.marks = arena_array(batch->arena, struct message_mark, reads);
@@ -215,7 +250,7 @@ enum status dialog_decide(void *context, struct session *session, const struct w
 			return status;
 	}
 	for (size_t i = 0; i < batch->count; i++) {
-		struct dialog_command *command = (struct dialog_command *)batch->writes[i];
+		struct dialog_command *command = dialog_command_of(batch->writes[i]);
 
 		if (command->verb == DIALOG_SEND)
 			run_send(&changes, command);
@@ -261,7 +296,7 @@ enum status dialog_look_up(void *context, struct session *session, const struct 
 	enum status status;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct dialog_lookup *lookup = (const struct dialog_lookup *)batch->reads[i];
+		const struct dialog_lookup *lookup = dialog_lookup_of(batch->reads[i]);
 
 		queries[i].user_id = lookup->user_id;
 		queries[i].other_id = lookup->other_id;

@@ -21,6 +21,14 @@ struct dialog_command {
 	size_t message_count;
 };
 
+extern const struct command_type dialog_command_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct dialog_command *dialog_command_new(struct arena *arena);
+
+/* Aborts if `write` is of another type. */
+struct dialog_command *dialog_command_of(struct write *write);
+
 /* The last messages of two users. */
 struct dialog_lookup {
 	struct read read;
@@ -29,6 +37,14 @@ struct dialog_lookup {
 	struct slice before;
 	size_t limit;
 };
+
+extern const struct command_type dialog_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct dialog_lookup *dialog_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct dialog_lookup *dialog_lookup_of(struct read *read);
 
 /* See flow/committer.h and flow/reader.h; the context is the struct dialogs. */
 enum status dialog_decide(void *dialogs, struct session *session, const struct write_batch *batch);

@@ -72,7 +72,7 @@ static struct slice read_user(struct input *input)
 
 static struct dialog_command *new_command(struct input *input, enum dialog_verb verb)
 {
-	struct dialog_command *command = arena_new(&input->request->arena, struct dialog_command);
+	struct dialog_command *command = dialog_command_new(&input->request->arena);
 
 	command->verb = verb;
 	command->user_id = command->write.command.key = read_user(input);
@@ -124,7 +124,7 @@ static void post_read_batch(void *context, struct request *request)
 static void get_list(void *context, struct request *request)
 {
 	struct dialogs *dialogs = context;
-	struct dialog_lookup *lookup = arena_new(&request->arena, struct dialog_lookup);
+	struct dialog_lookup *lookup = dialog_lookup_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);

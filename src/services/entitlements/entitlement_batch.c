@@ -4,6 +4,40 @@
 #include "events/entitlement_event.h"
 #include "flow/groups.h"
 
+/* ---- command types ----------------------------------------------------------------------- */
+
+const struct command_type entitlement_command_type = {"entitlement_command", true};
+
+struct entitlement_command *entitlement_command_new(struct arena *arena)
+{
+	struct entitlement_command *command = arena_new(arena, struct entitlement_command);
+
+	command->write.command.type = &entitlement_command_type;
+	return command;
+}
+
+struct entitlement_command *entitlement_command_of(struct write *write)
+{
+	command_assert_type(&write->command, &entitlement_command_type);
+	return (struct entitlement_command *)write;
+}
+
+const struct command_type entitlement_lookup_type = {"entitlement_lookup", false};
+
+struct entitlement_lookup *entitlement_lookup_new(struct arena *arena)
+{
+	struct entitlement_lookup *lookup = arena_new(arena, struct entitlement_lookup);
+
+	lookup->read.command.type = &entitlement_lookup_type;
+	return lookup;
+}
+
+struct entitlement_lookup *entitlement_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &entitlement_lookup_type);
+	return (struct entitlement_lookup *)read;
+}
+
 /* Lower than every character that an id may have, so that the order of pairs is kept. */
 #define KEY_SEPARATOR '\x1f'
 
@@ -152,8 +186,7 @@ static void run_group(struct changes *changes, const struct write_group *group,
 	bool changed = false;
 
 	for (size_t i = 0; i < group->count; i++) {
-		struct entitlement_command *command =
-			(struct entitlement_command *)group->writes[i];
+		struct entitlement_command *command = entitlement_command_of(group->writes[i]);
 
 		changed = run_command(changes, command, &row) == STATUS_OK || changed;
 	}
@@ -186,7 +219,7 @@ static struct entitlement_row *make_rows(
 
 	for (size_t i = 0; i < count; i++) {
 		const struct entitlement_command *first =
-			(const struct entitlement_command *)groups[i].writes[0];
+			entitlement_command_of(groups[i].writes[0]);
 
 		rows[i].user_id = first->user_id;
 		rows[i].unit = first->unit;
@@ -253,8 +286,7 @@ enum status entitlement_look_up(
 	enum status status;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct entitlement_lookup *lookup =
-			(const struct entitlement_lookup *)batch->reads[i];
+		const struct entitlement_lookup *lookup = entitlement_lookup_of(batch->reads[i]);
 
 		queries[i].user_id = lookup->user_id;
 		queries[i].after = lookup->after;
@@ -266,6 +298,6 @@ enum status entitlement_look_up(
 		return status;
 	for (size_t i = 0; i < batch->count; i++)
 		batch->reads[i]->command.answer =
-			answer_page((struct entitlement_lookup *)batch->reads[i], &queries[i]);
+			answer_page(entitlement_lookup_of(batch->reads[i]), &queries[i]);
 	return STATUS_OK;
 }

@@ -21,6 +21,14 @@ struct entitlement_command {
 	struct slice traceparent;
 };
 
+extern const struct command_type entitlement_command_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct entitlement_command *entitlement_command_new(struct arena *arena);
+
+/* Aborts if `write` is of another type. */
+struct entitlement_command *entitlement_command_of(struct write *write);
+
 /* A page of one user's entitlements. */
 struct entitlement_lookup {
 	struct read read;
@@ -29,6 +37,14 @@ struct entitlement_lookup {
 	struct slice after;
 	size_t limit;
 };
+
+extern const struct command_type entitlement_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 
 /* Different for different pairs, and in their order. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);

@@ -75,8 +75,7 @@ static struct slice read_traceparent(const struct request *request)
 static void submit_change(
 	struct entitlements *entitlements, struct request *request, enum entitlement_verb verb)
 {
-	struct entitlement_command *command =
-		arena_new(&request->arena, struct entitlement_command);
+	struct entitlement_command *command = entitlement_command_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);
@@ -106,7 +105,7 @@ static void post_revoke(void *entitlements, struct request *request)
 static void list(void *context, struct request *request)
 {
 	struct entitlements *entitlements = context;
-	struct entitlement_lookup *lookup = arena_new(&request->arena, struct entitlement_lookup);
+	struct entitlement_lookup *lookup = entitlement_lookup_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);

@@ -24,6 +24,14 @@ struct inbox_lookup {
 	size_t limit;
 };
 
+static const struct command_type inbox_lookup_type = {"inbox_lookup", false};
+
+static struct inbox_lookup *inbox_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &inbox_lookup_type);
+	return (struct inbox_lookup *)read;
+}
+
 static void write_notification(struct buffer *body, const struct notification *notification)
 {
 	buffer_char(body, '{');
@@ -45,7 +53,7 @@ static void write_notification(struct buffer *body, const struct notification *n
 
 static enum status look_up_inbox(struct read *read, struct session *session, struct arena *arena)
 {
-	struct inbox_lookup *lookup = (struct inbox_lookup *)read;
+	struct inbox_lookup *lookup = inbox_lookup_of(read);
 	struct notification *found = arena_array(arena, struct notification, lookup->limit);
 	struct buffer body = buffer_make(read->command.arena, 1024);
 	size_t count = 0;
@@ -76,6 +84,7 @@ static void get_inbox(void *context, struct request *request)
 
 	input_init(&input, request);
 	input_check_id(&input, "user_id", request->params[0]);
+	lookup->read.command.type = &inbox_lookup_type;
 	lookup->read.look_up = look_up_inbox;
 	lookup->notifications = notifications;
 	lookup->user_id = request->params[0];

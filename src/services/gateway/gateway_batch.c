@@ -13,6 +13,40 @@
  */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
+/* ---- command types ----------------------------------------------------------------------- */
+
+const struct command_type gateway_command_type = {"gateway_command", true};
+
+struct gateway_command *gateway_command_new(struct arena *arena)
+{
+	struct gateway_command *command = arena_new(arena, struct gateway_command);
+
+	command->write.command.type = &gateway_command_type;
+	return command;
+}
+
+struct gateway_command *gateway_command_of(struct write *write)
+{
+	command_assert_type(&write->command, &gateway_command_type);
+	return (struct gateway_command *)write;
+}
+
+const struct command_type gateway_lookup_type = {"gateway_lookup", false};
+
+struct gateway_lookup *gateway_lookup_new(struct arena *arena)
+{
+	struct gateway_lookup *lookup = arena_new(arena, struct gateway_lookup);
+
+	lookup->read.command.type = &gateway_lookup_type;
+	return lookup;
+}
+
+struct gateway_lookup *gateway_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &gateway_lookup_type);
+	return (struct gateway_lookup *)read;
+}
+
 /* ---- answers ----------------------------------------------------------------------------- */
 
 static void write_user_id(struct buffer *body, const struct user_id *user)
@@ -200,7 +234,7 @@ static void decide_send(struct deciding *deciding, struct gateway_command *comma
 static void decide_group(struct deciding *deciding, const struct write_group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
-		struct gateway_command *command = (struct gateway_command *)group->writes[i];
+		struct gateway_command *command = gateway_command_of(group->writes[i]);
 
 		if (command->verb == GATEWAY_CONFIGURE)
 			decide_config(deciding, command);
@@ -329,7 +363,7 @@ void gateway_perform(void *context, const struct write_batch *batch)
 
 	FAILPOINT("gateway.reserved");
 	for (size_t i = 0; i < batch->count; i++) {
-		struct gateway_command *command = (struct gateway_command *)batch->writes[i];
+		struct gateway_command *command = gateway_command_of(batch->writes[i]);
 
 		if (command->verb == GATEWAY_SEND) {
 			sends[send_count++] = command;
@@ -392,8 +426,7 @@ enum status gateway_settle(void *context, struct session *session, const struct 
 	size_t count = 0;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct gateway_command *command =
-			(const struct gateway_command *)batch->writes[i];
+		const struct gateway_command *command = gateway_command_of(batch->writes[i]);
 		enum write_effect effect = command->write.effect;
 
 		if (command->verb != GATEWAY_SEND || effect == EFFECT_UNKNOWN ||

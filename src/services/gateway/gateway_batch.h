@@ -38,9 +38,25 @@ struct gateway_command {
 	int64_t window_start_us; /* … in this window; after decide(): in which it was admitted */
 };
 
-struct gateway_query {
+extern const struct command_type gateway_command_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct gateway_command *gateway_command_new(struct arena *arena);
+
+/* Aborts if `write` is of another type. */
+struct gateway_command *gateway_command_of(struct write *write);
+
+struct gateway_lookup {
 	struct read read; /* its command's key is the user's id */
 };
+
+extern const struct command_type gateway_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct gateway_lookup *gateway_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct gateway_lookup *gateway_lookup_of(struct read *read);
 
 #define GATEWAY_STALE_MAX 256
 

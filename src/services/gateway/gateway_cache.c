@@ -21,7 +21,7 @@ static int64_t wanted_by(const struct write_group *group)
 	int64_t wanted = 0;
 
 	for (size_t i = 0; i < group->count; i++)
-		wanted += asks_cache((struct gateway_command *)group->writes[i]);
+		wanted += asks_cache(gateway_command_of(group->writes[i]));
 	return wanted;
 }
 
@@ -185,7 +185,7 @@ static void apply(const struct write_group *group, const struct cached_limit *li
 	int64_t granted = limit->granted;
 
 	for (size_t i = 0; i < group->count && limit->hit; i++) {
-		struct gateway_command *command = (struct gateway_command *)group->writes[i];
+		struct gateway_command *command = gateway_command_of(group->writes[i]);
 
 		if (!asks_cache(command))
 			continue;
@@ -242,7 +242,7 @@ static void refuse_without_bus(struct gateway_lane *lane, const struct write_bat
 	if (bus->ops->is_up(bus))
 		return;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct gateway_command *command = (struct gateway_command *)batch->writes[i];
+		struct gateway_command *command = gateway_command_of(batch->writes[i]);
 
 		if (asks_cache(command))
 			write_answer(&command->write, answer_failure(command->write.command.arena,

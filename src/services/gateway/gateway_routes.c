@@ -54,7 +54,7 @@ struct lane_service gateway_lane_service(struct gateway *gateway)
 
 static struct gateway_command *new_command(struct input *input, enum gateway_verb verb)
 {
-	struct gateway_command *command = arena_new(&input->request->arena, struct gateway_command);
+	struct gateway_command *command = gateway_command_new(&input->request->arena);
 
 	input_read_body(input);
 	command->verb = verb;
@@ -110,13 +110,13 @@ static void send_message(void *context, struct request *request)
 static void show_config(void *context, struct request *request)
 {
 	struct gateway *gateway = context;
-	struct gateway_query *query = arena_new(&request->arena, struct gateway_query);
+	struct gateway_lookup *lookup = gateway_lookup_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);
 	input_check_id(&input, "userId", request->params[0]);
-	query->read.command.key = request->params[0];
-	submit_read(&input, gateway->lanes, &query->read);
+	lookup->read.command.key = request->params[0];
+	submit_read(&input, gateway->lanes, &lookup->read);
 }
 
 void gateway_add_routes(struct gateway *gateway, struct router *router)

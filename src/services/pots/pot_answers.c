@@ -58,15 +58,15 @@ struct answer pot_answer_pot(
 }
 
 struct answer pot_answer_list(
-	const struct pot_query *query, const struct pot_page *page, int64_t total)
+	const struct pot_lookup *lookup, const struct pot_page *page, int64_t total)
 {
-	struct arena *arena = query->read.command.arena;
+	struct arena *arena = lookup->read.command.arena;
 	Pyggpot__Pot__PotsListResponse response = PYGGPOT__POT__POTS_LIST_RESPONSE__INIT;
 	Pyggpot__Pot__ListPotsRequest request = PYGGPOT__POT__LIST_POTS_REQUEST__INIT;
 	struct pot_message *messages = arena_array(arena, struct pot_message, page->count);
 
-	request.page = query->page;
-	request.limit = query->limit;
+	request.page = lookup->page;
+	request.limit = lookup->limit;
 	response.request = &request;
 	response.total_pot_count = total < INT32_MAX ? (int32_t)total : INT32_MAX;
 	response.pots = arena_array(arena, Pyggpot__Pot__PotResponse *, page->count);
@@ -74,7 +74,7 @@ struct answer pot_answer_list(
 		make_pot(&messages[i], &page->pots[i]);
 		response.pots[response.n_pots++] = &messages[i].pot;
 	}
-	return twirp_answer(arena, query->encoding, &response.base);
+	return twirp_answer(arena, lookup->encoding, &response.base);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@ struct answer pot_answer_coins(
 struct answer pot_answer_pot(
 	struct arena *arena, enum proto_encoding encoding, const struct pot_row *pot);
 struct answer pot_answer_list(
-	const struct pot_query *query, const struct pot_page *page, int64_t total);
+	const struct pot_lookup *lookup, const struct pot_page *page, int64_t total);
 
 struct answer pot_answer_no_pot(struct arena *arena, int32_t pot_id);
 struct answer pot_answer_no_name(struct arena *arena, struct slice name);

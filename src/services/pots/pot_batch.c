@@ -3,6 +3,40 @@
 #include "flow/groups.h"
 #include "services/pots/pot_answers.h"
 
+/* ---- command types ----------------------------------------------------------------------- */
+
+const struct command_type pot_command_type = {"pot_command", true};
+
+struct pot_command *pot_command_new(struct arena *arena)
+{
+	struct pot_command *command = arena_new(arena, struct pot_command);
+
+	command->write.command.type = &pot_command_type;
+	return command;
+}
+
+struct pot_command *pot_command_of(struct write *write)
+{
+	command_assert_type(&write->command, &pot_command_type);
+	return (struct pot_command *)write;
+}
+
+const struct command_type pot_lookup_type = {"pot_lookup", false};
+
+struct pot_lookup *pot_lookup_new(struct arena *arena)
+{
+	struct pot_lookup *lookup = arena_new(arena, struct pot_lookup);
+
+	lookup->read.command.type = &pot_lookup_type;
+	return lookup;
+}
+
+struct pot_lookup *pot_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &pot_lookup_type);
+	return (struct pot_lookup *)read;
+}
+
 /* ---- keys -------------------------------------------------------------------------------- */
 
 /* "pot 0000000017": with all ten digits, so that bytes and numbers have one order. */
@@ -29,7 +63,7 @@ struct slice pot_name_key(struct arena *arena, struct slice name)
 
 static struct pot_command *command_at(const struct write_group *group, size_t i)
 {
-	return (struct pot_command *)group->writes[i];
+	return pot_command_of(group->writes[i]);
 }
 
 /* ---- coins, under locks ------------------------------------------------------------------ */
@@ -160,9 +194,9 @@ enum status pot_batch_decide(
 	return status;
 }
 
-struct answer pot_batch_give_up(const struct write *write)
+struct answer pot_batch_give_up(struct write *write)
 {
-	const struct pot_command *command = (const struct pot_command *)write;
+	const struct pot_command *command = pot_command_of(write);
 
 	return command->verb == POT_CREATE
 		       ? pot_answer_name_locked(write->command.arena, command->name)
@@ -171,39 +205,39 @@ struct answer pot_batch_give_up(const struct write *write)
 
 /* ---- looking ----------------------------------------------------------------------------- */
 
-/* The queries of a batch that look for one thing. */
+/* The lookups of a batch that look for one thing. */
 struct looking {
 	const struct pot_repository *repository;
 	struct session *session;
 	struct arena *arena;
-	struct pot_query **queries;
+	struct pot_lookup **lookups;
 	size_t count;
 };
 
 static enum status look_for_pots(const struct looking *looking)
 {
 	const struct pot_repository_ops *ops = looking->repository->ops;
-	bool by_name = looking->queries[0]->look == LOOK_NAME;
+	bool by_name = looking->lookups[0]->look == LOOK_NAME;
 	struct pot_row *rows = arena_array(looking->arena, struct pot_row, looking->count);
 	enum status status;
 
 	for (size_t i = 0; i < looking->count; i++) {
-		rows[i].pot_id = looking->queries[i]->pot_id;
-		rows[i].name = looking->queries[i]->name;
+		rows[i].pot_id = looking->lookups[i]->pot_id;
+		rows[i].name = looking->lookups[i]->name;
 	}
 	status = (by_name ? ops->find_names : ops->find)(
 		looking->repository, looking->session, looking->arena, rows, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
-		struct pot_query *query = looking->queries[i];
-		struct arena *arena = query->read.command.arena;
+		struct pot_lookup *lookup = looking->lookups[i];
+		struct arena *arena = lookup->read.command.arena;
 
 		if (rows[i].exists)
-			query->read.command.answer =
-				pot_answer_pot(arena, query->encoding, &rows[i]);
+			lookup->read.command.answer =
+				pot_answer_pot(arena, lookup->encoding, &rows[i]);
 		else if (by_name)
-			query->read.command.answer = pot_answer_no_name(arena, query->name);
+			lookup->read.command.answer = pot_answer_no_name(arena, lookup->name);
 		else
-			query->read.command.answer = pot_answer_no_pot(arena, query->pot_id);
+			lookup->read.command.answer = pot_answer_no_pot(arena, lookup->pot_id);
 	}
 	return status;
 }
@@ -215,17 +249,17 @@ static enum status look_for_coins(const struct looking *looking)
 	enum status status;
 
 	for (size_t i = 0; i < looking->count; i++)
-		contents[i].pot_id = looking->queries[i]->pot_id;
+		contents[i].pot_id = looking->lookups[i]->pot_id;
 	status = looking->repository->ops->find_coins(
 		looking->repository, looking->session, contents, looking->count);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++) {
-		struct pot_query *query = looking->queries[i];
-		struct arena *arena = query->read.command.arena;
+		struct pot_lookup *lookup = looking->lookups[i];
+		struct arena *arena = lookup->read.command.arena;
 
-		query->read.command.answer =
+		lookup->read.command.answer =
 			contents[i].exists
-				? pot_answer_coins(arena, query->encoding, &contents[i].coins)
-				: pot_answer_no_pot(arena, query->pot_id);
+				? pot_answer_coins(arena, lookup->encoding, &contents[i].coins)
+				: pot_answer_no_pot(arena, lookup->pot_id);
 	}
 	return status;
 }
@@ -237,16 +271,16 @@ static enum status look_for_lists(const struct looking *looking)
 	int64_t total;
 
 	for (size_t i = 0; i < looking->count; i++) {
-		const struct pot_query *query = looking->queries[i];
+		const struct pot_lookup *lookup = looking->lookups[i];
 
-		pages[i].limit = query->limit > 0 ? query->limit : POT_PAGE_DEFAULT;
-		pages[i].offset = (int64_t)(query->page - 1) * pages[i].limit;
+		pages[i].limit = lookup->limit > 0 ? lookup->limit : POT_PAGE_DEFAULT;
+		pages[i].offset = (int64_t)(lookup->page - 1) * pages[i].limit;
 	}
 	status = looking->repository->ops->list(looking->repository, looking->session,
 		looking->arena, pages, looking->count, &total);
 	for (size_t i = 0; i < looking->count && status == STATUS_OK; i++)
-		looking->queries[i]->read.command.answer =
-			pot_answer_list(looking->queries[i], &pages[i], total);
+		looking->lookups[i]->read.command.answer =
+			pot_answer_list(looking->lookups[i], &pages[i], total);
 	return status;
 }
 
@@ -255,10 +289,10 @@ static enum status look_for(struct looking *looking, const struct read_batch *ba
 {
 	looking->count = 0;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct pot_query *query = (struct pot_query *)batch->reads[i];
+		struct pot_lookup *lookup = pot_lookup_of(batch->reads[i]);
 
-		if (query->look == look)
-			looking->queries[looking->count++] = query;
+		if (lookup->look == look)
+			looking->lookups[looking->count++] = lookup;
 	}
 	return looking->count > 0 ? answer(looking) : STATUS_OK;
 }
@@ -270,7 +304,7 @@ enum status pot_batch_look_up(const struct pot_repository *repository, struct se
 		.repository = repository,
 		.session = session,
 		.arena = batch->arena,
-		.queries = arena_array(batch->arena, struct pot_query *, batch->count),
+		.lookups = arena_array(batch->arena, struct pot_lookup *, batch->count),
 	};
 	enum status status = look_for(&looking, batch, LOOK_POT, look_for_pots);
 

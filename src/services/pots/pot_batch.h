@@ -32,10 +32,18 @@ struct pot_command {
 	int32_t max_coins;        /* CREATE */
 };
 
+extern const struct command_type pot_command_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct pot_command *pot_command_new(struct arena *arena);
+
+/* Aborts if `write` is of another type. */
+struct pot_command *pot_command_of(struct write *write);
+
 enum pot_look { LOOK_POT, LOOK_NAME, LOOK_COINS, LOOK_LIST };
 
 /* A look. */
-struct pot_query {
+struct pot_lookup {
 	struct read read;
 	enum pot_look look;
 	enum proto_encoding encoding;
@@ -44,6 +52,14 @@ struct pot_query {
 	int32_t page;
 	int32_t limit; /* as it was sent: 0 is POT_PAGE_DEFAULT */
 };
+
+extern const struct command_type pot_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct pot_lookup *pot_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct pot_lookup *pot_lookup_of(struct read *read);
 
 #define POT_PAGE_DEFAULT 25
 #define POT_PAGE_MOST 100
@@ -57,9 +73,9 @@ enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch);
 
 /* What a command gets that has waited for its pot too often. */
-struct answer pot_batch_give_up(const struct write *write);
+struct answer pot_batch_give_up(struct write *write);
 
-/* Answers every read of the batch (each a struct pot_query); see flow/reader.h. */
+/* Answers every read of the batch (each a struct pot_lookup); see flow/reader.h. */
 enum status pot_batch_look_up(const struct pot_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

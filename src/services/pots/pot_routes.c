@@ -85,7 +85,7 @@ static struct asked_coins read_coins(
 
 static struct pot_command *new_command(const struct twirp_call *call, enum pot_verb verb)
 {
-	struct pot_command *command = arena_new(&call->request->arena, struct pot_command);
+	struct pot_command *command = pot_command_new(&call->request->arena);
 
 	command->verb = verb;
 	command->encoding = call->encoding;
@@ -151,71 +151,71 @@ static void remove_coins(void *context, const struct twirp_call *call)
 
 /* ---- looking ----------------------------------------------------------------------------- */
 
-static struct pot_query *new_query(
+static struct pot_lookup *new_lookup(
 	struct input *input, const struct twirp_call *call, enum pot_look look)
 {
-	struct pot_query *query = arena_new(&call->request->arena, struct pot_query);
+	struct pot_lookup *lookup = pot_lookup_new(&call->request->arena);
 
 	input_init(input, call->request);
-	query->look = look;
-	query->encoding = call->encoding;
-	return query;
+	lookup->look = look;
+	lookup->encoding = call->encoding;
+	return lookup;
 }
 
-static void submit_query(void *context, struct input *input, struct pot_query *query)
+static void submit_lookup(void *context, struct input *input, struct pot_lookup *lookup)
 {
 	const struct pots *pots = context;
 
-	submit_read(input, pots->lanes, &query->read);
+	submit_read(input, pots->lanes, &lookup->read);
 }
 
 static void view_pot(void *context, const struct twirp_call *call)
 {
 	const Pyggpot__Pot__ViewPotRequest *asked = (const void *)call->message;
 	struct input input;
-	struct pot_query *query = new_query(&input, call, LOOK_POT);
+	struct pot_lookup *lookup = new_lookup(&input, call, LOOK_POT);
 
-	query->pot_id = asked->pot_id;
-	check_pot_id(&input, query->pot_id);
-	submit_query(context, &input, query);
+	lookup->pot_id = asked->pot_id;
+	check_pot_id(&input, lookup->pot_id);
+	submit_lookup(context, &input, lookup);
 }
 
 static void view_pot_by_name(void *context, const struct twirp_call *call)
 {
 	const Pyggpot__Pot__ViewPotByNameRequest *asked = (const void *)call->message;
 	struct input input;
-	struct pot_query *query = new_query(&input, call, LOOK_NAME);
+	struct pot_lookup *lookup = new_lookup(&input, call, LOOK_NAME);
 
-	query->name = keep_text(&input, asked->pot_name);
-	if (query->name.len == 0)
+	lookup->name = keep_text(&input, asked->pot_name);
+	if (lookup->name.len == 0)
 		input_error(&input, "pot_name", "is required");
-	submit_query(context, &input, query);
+	submit_lookup(context, &input, lookup);
 }
 
 static void list_pots(void *context, const struct twirp_call *call)
 {
 	const Pyggpot__Pot__ListPotsRequest *asked = (const void *)call->message;
 	struct input input;
-	struct pot_query *query = new_query(&input, call, LOOK_LIST);
+	struct pot_lookup *lookup = new_lookup(&input, call, LOOK_LIST);
 
-	query->page = asked->page;
-	query->limit = asked->limit;
-	if (query->page < 1)
+	lookup->page = asked->page;
+	lookup->limit = asked->limit;
+	if (lookup->page < 1)
 		input_error(&input, "page", "is required and must be at least 1");
-	if (query->limit < 0 || query->limit > POT_PAGE_MOST)
+	if (lookup->limit < 0 || lookup->limit > POT_PAGE_MOST)
 		input_error(&input, "limit", "must be 1 to 100, or 0 for the default of 25");
-	submit_query(context, &input, query);
+	submit_lookup(context, &input, lookup);
 }
 
 static void list_coins(void *context, const struct twirp_call *call)
 {
 	const Pyggpot__Coin__ListCoinsRequest *asked = (const void *)call->message;
 	struct input input;
-	struct pot_query *query = new_query(&input, call, LOOK_COINS);
+	struct pot_lookup *lookup = new_lookup(&input, call, LOOK_COINS);
 
-	query->pot_id = asked->pot_id;
-	check_pot_id(&input, query->pot_id);
-	submit_query(context, &input, query);
+	lookup->pot_id = asked->pot_id;
+	check_pot_id(&input, lookup->pot_id);
+	submit_lookup(context, &input, lookup);
 }
 
 /* ---- routes ------------------------------------------------------------------------------ */
