@@ -77,7 +77,7 @@ static void run_batch(const enum entitlement_verb *verbs, const int *statuses, s
 		commands[i].write.command.key = slice_of("user unit");
 		writes[i] = &commands[i].write;
 	}
-	assert_int_equal(entitlement_decide(&entitlements, NULL, &batch), STATUS_OK);
+	assert_int_equal(entitlement_batch_decide(&entitlements, NULL, &batch), STATUS_OK);
 	for (size_t i = 0; i < count; i++)
 		assert_int_equal(commands[i].write.command.answer.http_status, statuses[i]);
 	arena_release(&arena);

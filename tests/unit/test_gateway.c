@@ -90,15 +90,16 @@ struct fixture_send {
 
 static void fixture_open(struct gateway_fixture *fixture, bool cached)
 {
+	struct lane_service service = gateway_lane_service(&fixture->gateway);
 	struct committer_config config = {
 		.batch_max = SENDS_MAX,
 		.parked_max = 100,
 		.idempotency_ttl_us = 24 * 60 * MINUTE_US,
 		.clock = &fixture->clock.base,
-		.prepare = gateway_prepare,
-		.decide = gateway_decide,
-		.perform = gateway_perform,
-		.settle = gateway_settle,
+		.prepare = service.prepare,
+		.decide = service.decide,
+		.perform = service.perform,
+		.settle = service.settle,
 		.service = &fixture->lane,
 	};
 

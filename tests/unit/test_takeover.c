@@ -242,7 +242,7 @@ static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 	(void)state;
 	arena_init(&arena, 512);
 	counted = 0;
-	assert_int_equal(gateway_settle(&lane, NULL, &batch), STATUS_OK);
+	assert_int_equal(gateway_batch_settle(&lane, NULL, &batch), STATUS_OK);
 	assert_int_equal(counted, 1);
 	arena_release(&arena);
 }

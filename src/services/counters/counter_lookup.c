@@ -196,9 +196,10 @@ static void answer(struct counter_lookup *lookup, const struct entries *entries)
 	command->answer = answer_json(200, buffer_slice(&body));
 }
 
-enum status counter_look_up(void *context, struct session *session, const struct read_batch *batch)
+enum status counter_look_up(
+	struct counters *counters, struct session *session, const struct read_batch *batch)
 {
-	struct entries entries = make_entries(context, batch);
+	struct entries entries = make_entries(counters, batch);
 	enum status status;
 
 	ask_cache(&entries);

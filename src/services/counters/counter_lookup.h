@@ -27,6 +27,6 @@ struct counter_lookup *counter_lookup_of(struct read *read);
 
 /* See flow/reader.h; the context is the struct counters. */
 enum status counter_look_up(
-	void *counters, struct session *session, const struct read_batch *batch);
+	struct counters *counters, struct session *session, const struct read_batch *batch);
 
 #endif

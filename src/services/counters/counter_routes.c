@@ -1,27 +1,6 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/counters/counter_lookup.h"
-#include "services/counters/counter_verify.h"
-
-/* ---- lanes ------------------------------------------------------------------------------- */
-
-/* The only writes are repairs. */
-static void committed(void *context)
-{
-	struct counters *counters = context;
-
-	unread_verify_committed(counters->verifier);
-}
-
-struct lane_service counters_lane_service(struct counters *counters)
-{
-	return (struct lane_service){
-		.name = "counters",
-		.context = counters,
-		.committed = committed,
-		.look_up = counter_look_up,
-	};
-}
 
 /* ---- looking ----------------------------------------------------------------------------- */
 

@@ -7,36 +7,6 @@
 
 #define QUERY_IDS_MAX 1000
 
-static enum status decide(void *context, struct session *session, const struct write_batch *batch)
-{
-	const struct counts *counts = context;
-
-	return count_batch_decide(counts->repository, session, batch);
-}
-
-static bool is_single(void *context, const struct write_batch *batch)
-{
-	return count_batch_is_single(batch);
-}
-
-static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
-{
-	const struct counts *counts = context;
-
-	return count_batch_look_up(counts->repository, session, batch);
-}
-
-struct lane_service counts_lane_service(struct counts *counts)
-{
-	return (struct lane_service){
-		.name = "counts",
-		.context = counts,
-		.is_single = is_single,
-		.decide = decide,
-		.look_up = look_up,
-	};
-}
-
 /* ---- changes ----------------------------------------------------------------------------- */
 
 static void submit_change(struct counts *counts, struct input *input, struct slice item_id,

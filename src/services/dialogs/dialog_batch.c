@@ -236,9 +236,9 @@ static enum status write_changes(struct session *session, const struct changes *
 	return status;
 }
 
-enum status dialog_decide(void *context, struct session *session, const struct write_batch *batch)
+enum status dialog_batch_decide(
+	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch)
 {
-	const struct dialogs *dialogs = context;
 	struct changes changes = make_changes(dialogs, batch);
 
 	collect_marks(&changes, batch);
@@ -288,9 +288,9 @@ static struct answer answer_list(struct arena *arena, const struct message_query
 	return answer_json(200, buffer_slice(&body));
 }
 
-enum status dialog_look_up(void *context, struct session *session, const struct read_batch *batch)
+enum status dialog_batch_look_up(
+	const struct dialogs *dialogs, struct session *session, const struct read_batch *batch)
 {
-	const struct dialogs *dialogs = context;
 	struct message_query *queries =
 		arena_array(batch->arena, struct message_query, batch->count);
 	enum status status;

@@ -47,7 +47,9 @@ struct dialog_lookup *dialog_lookup_new(struct arena *arena);
 struct dialog_lookup *dialog_lookup_of(struct read *read);
 
 /* See flow/committer.h and flow/reader.h; the context is the struct dialogs. */
-enum status dialog_decide(void *dialogs, struct session *session, const struct write_batch *batch);
-enum status dialog_look_up(void *dialogs, struct session *session, const struct read_batch *batch);
+enum status dialog_batch_decide(
+	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch);
+enum status dialog_batch_look_up(
+	const struct dialogs *dialogs, struct session *session, const struct read_batch *batch);
 
 #endif

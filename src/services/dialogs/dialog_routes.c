@@ -1,6 +1,5 @@
 #include "access/tokens.h"
 #include "base/text.h"
-#include "events/message_event.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/dialogs/dialog_batch.h"
@@ -9,46 +8,6 @@
 #define TEXT_BYTES_MAX (16 * 1024)
 #define READ_MAX 1000
 #define READ_BODY_MAX (1024 * 1024)
-
-/* ---- lanes ------------------------------------------------------------------------------- */
-
-static void committed(void *context)
-{
-	struct store *store = ((struct dialogs *)context)->store;
-
-	store->ops->announce(store, DIALOGS_ANNOUNCEMENT);
-}
-
-struct lane_service dialogs_lane_service(struct dialogs *dialogs)
-{
-	return (struct lane_service){
-		.name = "dialogs",
-		.context = dialogs,
-		.decide = dialog_decide,
-		.committed = committed,
-		.look_up = dialog_look_up,
-	};
-}
-
-/* ---- events ------------------------------------------------------------------------------ */
-
-bool dialogs_address(struct arena *arena, const struct claim *row, struct bus_message *message)
-{
-	struct message_event event = {.is_read = slice_is(row->type, MESSAGE_READ)};
-
-	if (message_event_read(arena, row->payload, &event))
-		return false;
-	message->channel = slice_of(UNREAD_CHANNEL);
-	message->subject = slice_of(event.is_read ? UNREAD_SUBJECT_READ : UNREAD_SUBJECT_NEW);
-	message->key = row->key;
-	message->value = row->payload;
-	bus_message_add_header(message, "content-type", slice_of(MASSTRANSIT_TYPE));
-	if (row->trace.len > 0)
-		bus_message_add_header(message, "traceparent", row->trace);
-	return true;
-}
-
-/* ---- routes ------------------------------------------------------------------------------ */
 
 /* Who asks: the subject of their token, or where tokens are not checked the header X-User-Id. */
 static struct slice read_user(struct input *input)

@@ -227,10 +227,9 @@ static struct entitlement_row *make_rows(
 	return rows;
 }
 
-enum status entitlement_decide(
-	void *context, struct session *session, const struct write_batch *batch)
+enum status entitlement_batch_decide(const struct entitlements *entitlements,
+	struct session *session, const struct write_batch *batch)
 {
-	const struct entitlements *entitlements = context;
 	size_t count;
 	struct write_group *groups = write_groups(batch, &count);
 	struct entitlement_row *rows = make_rows(batch->arena, groups, count);
@@ -277,10 +276,9 @@ static struct answer answer_page(
 	return answer;
 }
 
-enum status entitlement_look_up(
-	void *context, struct session *session, const struct read_batch *batch)
+enum status entitlement_batch_look_up(const struct entitlements *entitlements,
+	struct session *session, const struct read_batch *batch)
 {
-	const struct entitlements *entitlements = context;
 	struct entitlement_query *queries =
 		arena_array(batch->arena, struct entitlement_query, batch->count);
 	enum status status;

@@ -50,9 +50,9 @@ struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
 
 /* See flow/committer.h and flow/reader.h; the context is the struct entitlements. */
-enum status entitlement_decide(
-	void *entitlements, struct session *session, const struct write_batch *batch);
-enum status entitlement_look_up(
-	void *entitlements, struct session *session, const struct read_batch *batch);
+enum status entitlement_batch_decide(const struct entitlements *entitlements,
+	struct session *session, const struct write_batch *batch);
+enum status entitlement_batch_look_up(const struct entitlements *entitlements,
+	struct session *session, const struct read_batch *batch);
 
 #endif

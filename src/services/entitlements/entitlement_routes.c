@@ -1,68 +1,8 @@
-#include "events/entitlement_event.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
 
 #define LIST_LIMIT 1000
-#define TRACE_ID_AT 3 /* in a traceparent: 00-<32 hex>-<16 hex>-01 */
-#define TRACE_ID_LEN 32
-#define TRACEPARENT_LEN 55
-
-/* ---- lanes ------------------------------------------------------------------------------- */
-
-static void committed(void *context)
-{
-	struct store *store = ((struct entitlements *)context)->store;
-
-	store->ops->announce(store, ENTITLEMENTS_ANNOUNCEMENT);
-}
-
-struct lane_service entitlements_lane_service(struct entitlements *entitlements)
-{
-	return (struct lane_service){
-		.name = "entitlements",
-		.context = entitlements,
-		.decide = entitlement_decide,
-		.committed = committed,
-		.look_up = entitlement_look_up,
-	};
-}
-
-/* ---- events ------------------------------------------------------------------------------ */
-
-static struct slice time_text(struct arena *arena, int64_t time_us)
-{
-	struct buffer text = buffer_make(arena, 32);
-
-	buffer_time(&text, time_us);
-	return buffer_slice(&text);
-}
-
-bool entitlements_address(struct arena *arena, const struct claim *row, struct bus_message *message)
-{
-	struct entitlement_event event;
-	bool granted = slice_is(row->type, ENTITLEMENT_GRANTED);
-
-	if (entitlement_event_unpack(arena, row->payload, &event) ||
-		!slice_equal(event.event_type, row->type))
-		return false;
-	message->channel = slice_of(ENTITLEMENTS_CHANNEL);
-	message->subject = slice_of(
-		granted ? ENTITLEMENTS_CHANNEL ".granted" : ENTITLEMENTS_CHANNEL ".revoked");
-	message->key = row->key;
-	message->value = row->payload;
-	bus_message_add_header(message, "event_type", row->type);
-	bus_message_add_header(message, "aggregate_key", row->key);
-	bus_message_add_header(message, "occurred_at", time_text(arena, event.occurred_us));
-	if (row->trace.len == TRACEPARENT_LEN) {
-		bus_message_add_header(message, "trace_id",
-			slice_make(row->trace.data + TRACE_ID_AT, TRACE_ID_LEN));
-		bus_message_add_header(message, "traceparent", row->trace);
-	}
-	return true;
-}
-
-/* ---- routes ------------------------------------------------------------------------------ */
 
 /* Of another length it is not a traceparent, and is left out as W3C says. */
 static struct slice read_traceparent(const struct request *request)

@@ -2,13 +2,6 @@
 #include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"
 
-void notifications_committed(void *context)
-{
-	struct store *store = ((struct notifications *)context)->store;
-
-	store->ops->announce(store, NOTIFICATIONS_ANNOUNCEMENT);
-}
-
 static struct slice new_id(struct arena *arena)
 {
 	char *id = arena_alloc(arena, UUID_SIZE);

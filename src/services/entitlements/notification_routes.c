@@ -4,19 +4,6 @@
 
 #define INBOX_LIMIT 50
 
-/* ---- lanes ------------------------------------------------------------------------------- */
-
-struct lane_service notifications_lane_service(struct notifications *notifications)
-{
-	return (struct lane_service){
-		.name = "notifications",
-		.context = notifications,
-		.committed = notifications_committed,
-	};
-}
-
-/* ---- the debug inbox --------------------------------------------------------------------- */
-
 struct inbox_lookup {
 	struct read read;
 	const struct notifications *notifications;

@@ -1,3 +1,12 @@
+/*
+ * A send must be published, and no bus takes part in our transactions. So the slot is reserved and
+ * committed first, then the message is published, then a second transaction records what the bus
+ * reported. A crash in between costs the user at most the reserved slots of one window and never
+ * admits a message too many.
+ *
+ * Invariants of a row, at every commit: current_count <= reserved_count <= rate_limit, and two
+ * windows of a user never have the same start, which identifies them.
+ */
 #include "services/gateway/gateway_batch.h"
 
 #include <assert.h>
@@ -7,10 +16,13 @@
 #include "base/failpoint.h"
 #include "base/text.h"
 #include "flow/groups.h"
+#include "services/gateway/gateway_answers.h"
+#include "services/gateway/gateway_cache.h"
+#include "services/gateway/gateway_events.h"
 #include "services/gateway/limit_rules.h"
 
-/* Well within IDEMPOTENCY_LEASE_US, so that a pending key is rarely taken over from a live owner.
- */
+/* Well within IDEMPOTENCY_LEASE_US, so that others rarely take a pending Idempotency-Key over from
+ * an owner that still works on it. */
 #define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
 /* ---- command types ----------------------------------------------------------------------- */
@@ -41,128 +53,41 @@ struct gateway_lookup *gateway_lookup_new(struct arena *arena)
 	return lookup;
 }
 
-struct gateway_lookup *gateway_lookup_of(struct read *read)
+bool gateway_command_is_open_send(const struct gateway_command *command)
 {
-	command_assert_type(&read->command, &gateway_lookup_type);
-	return (struct gateway_lookup *)read;
+	return command->verb == GATEWAY_SEND && !command->write.idempotency &&
+	       command->write.fate == WRITE_OPEN;
 }
 
-/* ---- answers ----------------------------------------------------------------------------- */
+/* ---- before the transaction -------------------------------------------------------------- */
 
-static void write_user_id(struct buffer *body, const struct user_id *user)
+/* Reserving a slot for a bus that is known to be down would only cost the user that slot. */
+static void refuse_without_bus(struct gateway_lane *lane, const struct write_batch *batch)
 {
-	if (user->is_number)
-		buffer_add(body, user->text);
-	else
-		buffer_json_string(body, user->text);
+	struct bus *bus = lane->gateway->bus;
+
+	if (bus->ops->is_up(bus))
+		return;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct gateway_command *command = gateway_command_of(batch->writes[i]);
+
+		if (gateway_command_is_open_send(command))
+			write_answer(&command->write, answer_failure(command->write.command.arena,
+							      STATUS_BUS_UNAVAILABLE));
+	}
 }
 
-static void write_time(struct buffer *body, const char *name, int64_t time_us)
+void gateway_batch_prepare(
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
-	buffer_format(body, ",\"%s\":\"", name);
-	buffer_time(body, time_us);
-	buffer_char(body, '"');
-}
-
-static int64_t seconds_up(int64_t us)
-{
-	return us <= 0 ? 0 : (us + 999999) / 1000000;
-}
-
-/* RateLimit-Policy: "sms";q=5;w=60 and RateLimit: "sms";r=4;t=41, on every decision. */
-static void write_limit_headers(struct buffer *headers, int64_t rate_limit, int64_t window_us,
-	int64_t remaining, int64_t left_us)
-{
-	buffer_format(headers, "RateLimit-Policy: \"sms\";q=%lld;w=%lld\r\n", (long long)rate_limit,
-		(long long)seconds_up(window_us));
-	buffer_format(headers, "RateLimit: \"sms\";r=%lld;t=%lld\r\n", (long long)remaining,
-		(long long)seconds_up(left_us));
-}
-
-struct answer gateway_answer_refused(struct arena *arena, const struct gateway_command *command,
-	int64_t rate_limit, int64_t window_us, int64_t left_us)
-{
-	struct buffer headers = buffer_make(arena, 128);
-	int64_t wait_s = seconds_up(left_us) > 0 ? seconds_up(left_us) : 1;
-	struct answer answer = answer_problem(arena, STATUS_RATE_LIMIT_EXCEEDED,
-		"the rate limit of user \"%.*s\" is exceeded: %lld messages in %lld s; try again "
-		"in %lld s",
-		(int)command->user.text.len, command->user.text.data, (long long)rate_limit,
-		(long long)seconds_up(window_us), (long long)wait_s);
-
-	write_limit_headers(&headers, rate_limit, window_us, 0, left_us);
-	buffer_format(&headers, "Retry-After: %lld\r\n", (long long)wait_s);
-	answer.headers = buffer_slice(&headers);
-	return answer;
-}
-
-static struct answer answer_no_config(const struct gateway_command *command)
-{
-	return answer_problem(command->write.command.arena, STATUS_CONFIG_NOT_FOUND,
-		"no configuration exists for the user \"%.*s\"; make one with POST /api/config",
-		(int)command->user.text.len, command->user.text.data);
-}
-
-static struct answer answer_config(
-	struct arena *arena, const struct user_id *user, const struct limit_row *row)
-{
-	struct buffer body = buffer_make(arena, 192);
-
-	buffer_text(&body, "{\"userId\":");
-	write_user_id(&body, user);
-	buffer_format(&body, ",\"rateLimit\":%d,\"timeWindow\":%d,\"currentCount\":%d",
-		row->rate_limit, row->time_window, row->current_count);
-	write_time(&body, "lastRefreshTime", row->last_refresh_us);
-	buffer_char(&body, '}');
-	return answer_json(200, buffer_slice(&body));
-}
-
-static struct answer answer_queued(const struct gateway_command *command,
-	const struct limit_row *row, int64_t now_us, int64_t unit_us)
-{
-	struct arena *arena = command->write.command.arena;
-	struct buffer body = buffer_make(arena, 192);
-	struct buffer headers = buffer_make(arena, 96);
-	int64_t reset_us = limit_reset_us(row, unit_us);
-	int32_t remaining = row->rate_limit - limit_used(row);
-	struct answer answer;
-
-	buffer_format(&body,
-		"{\"status\":\"QUEUED\",\"messageId\":\"%s\",\"userId\":", command->message_id);
-	write_user_id(&body, &command->user);
-	buffer_format(&body, ",\"remaining\":%d", remaining);
-	write_time(&body, "resetAt", reset_us);
-	buffer_char(&body, '}');
-	answer = answer_json(200, buffer_slice(&body));
-	write_limit_headers(&headers, row->rate_limit, row->time_window * unit_us, remaining,
-		reset_us - now_us);
-	answer.headers = buffer_slice(&headers);
-	return answer;
+	if (lane->cache)
+		gateway_cache_refuse(lane, session, batch);
+	refuse_without_bus(lane, batch);
 }
 
 /* ---- first transaction: reserve ---------------------------------------------------------- */
 
-/* The same key gives the same id, so that a message that is published again is known again. */
-static void name_message(struct gateway_command *command)
-{
-	const struct idempotency_record *key = command->write.idempotency;
-
-	if (command->message_id[0] != '\0')
-		return;
-	if (key) {
-		struct buffer name = buffer_make(
-			command->write.command.arena, key->scope.len + key->key.len + 1);
-
-		buffer_add(&name, key->scope);
-		buffer_char(&name, '\0');
-		buffer_add(&name, key->key);
-		uuid_of_name(buffer_slice(&name), command->message_id);
-	} else {
-		uuid_random(command->message_id);
-	}
-}
-
-/* A pending key remembers the window in which its slot was reserved. */
+/* A pending Idempotency-Key records the window in which its slot was reserved. */
 static void note_window(struct gateway_command *command)
 {
 	struct buffer note = buffer_make(command->write.command.arena, 24);
@@ -173,10 +98,11 @@ static void note_window(struct gateway_command *command)
 	command->write.idempotency->note = buffer_slice(&note);
 }
 
+/* The row of one user while the commands of the batch change it. */
 struct deciding {
 	struct gateway_lane *lane;
 	struct limit_row row;
-	bool exists; /* by now, in this batch */
+	bool exists; /* in the store, or created earlier in this batch */
 	int64_t now_us;
 };
 
@@ -191,12 +117,14 @@ static void decide_config(struct deciding *deciding, struct gateway_command *com
 	row->rate_limit = command->rate_limit;
 	row->time_window = command->time_window;
 	deciding->exists = true;
-	if (deciding->lane->cache) /* whose copy is to be deleted after COMMIT */
-		write_begin_effect(&command->write, answer_config(arena, &command->user, row));
+	if (deciding->lane->cache) /* perform() deletes the cached copy after COMMIT */
+		write_begin_effect(
+			&command->write, gateway_answer_config(arena, &command->user, row));
 	else
-		write_answer(&command->write, answer_config(arena, &command->user, row));
+		write_answer(&command->write, gateway_answer_config(arena, &command->user, row));
 }
 
+/* Notes a cached copy that is of another window than the row. */
 static void note_stale(struct gateway_lane *lane, const struct gateway_command *command,
 	const struct limit_row *row)
 {
@@ -206,29 +134,44 @@ static void note_stale(struct gateway_lane *lane, const struct gateway_command *
 			arena_copy(&lane->stale_arena, command->user.text);
 }
 
+static struct limit_view view_of(const struct deciding *deciding)
+{
+	const struct limit_row *row = &deciding->row;
+	int64_t unit_us = deciding->lane->gateway->window_unit_us;
+
+	return (struct limit_view){
+		.rate_limit = row->rate_limit,
+		.window_us = row->time_window * unit_us,
+		.remaining = row->rate_limit - limit_used(row),
+		.left_us = limit_reset_us(row, unit_us) - deciding->now_us,
+	};
+}
+
 static void decide_send(struct deciding *deciding, struct gateway_command *command)
 {
 	struct limit_row *row = &deciding->row;
 	int64_t unit_us = deciding->lane->gateway->window_unit_us;
+	struct limit_view limit;
 	bool granted;
 
 	if (!deciding->exists) {
-		write_answer(&command->write, answer_no_config(command));
+		write_answer(&command->write,
+			gateway_answer_no_config(command->write.command.arena, command->user.text));
 		return;
 	}
 	granted = limit_reserve(row, deciding->now_us, unit_us, 1) > 0;
 	note_stale(deciding->lane, command, row);
+	limit = view_of(deciding);
 	if (!granted) {
-		write_answer(&command->write,
-			gateway_answer_refused(command->write.command.arena, command,
-				row->rate_limit, row->time_window * unit_us,
-				limit_reset_us(row, unit_us) - deciding->now_us));
+		limit.remaining = 0;
+		write_answer(&command->write, gateway_answer_refused(command, &limit));
 		return;
 	}
-	name_message(command);
+	gateway_event_name(command);
 	command->window_start_us = row->last_refresh_us;
 	note_window(command);
-	write_begin_effect(&command->write, answer_queued(command, row, deciding->now_us, unit_us));
+	write_begin_effect(&command->write,
+		gateway_answer_queued(command, limit_reset_us(row, unit_us), &limit));
 }
 
 static void decide_group(struct deciding *deciding, const struct write_group *group)
@@ -251,9 +194,9 @@ static bool row_changed(const struct limit_row *before, const struct limit_row *
 	       before->rate_limit != after->rate_limit || before->time_window != after->time_window;
 }
 
-enum status gateway_decide(void *context, struct session *session, const struct write_batch *batch)
+enum status gateway_batch_decide(
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
-	struct gateway_lane *lane = context;
 	const struct limit_repository *repository = lane->gateway->repository;
 	size_t count, changed = 0;
 	struct write_group *groups = write_groups(batch, &count);
@@ -282,35 +225,7 @@ enum status gateway_decide(void *context, struct session *session, const struct 
 
 /* ---- publish ----------------------------------------------------------------------------- */
 
-static struct slice render_event(struct arena *arena, const struct gateway_command *command)
-{
-	struct buffer value = buffer_make(arena, 160 + command->message.len);
-
-	buffer_format(&value, "{\"messageId\":\"%s\",\"userId\":", command->message_id);
-	write_user_id(&value, &command->user);
-	buffer_text(&value, ",\"message\":");
-	buffer_json_string(&value, command->message);
-	write_time(&value, "createdAt", clock_wall_us(&clock_system));
-	buffer_char(&value, '}');
-	return buffer_slice(&value);
-}
-
-static void make_message(
-	struct arena *arena, struct gateway_command *command, struct bus_message *message)
-{
-	name_message(command);
-	message->channel = slice_of(GATEWAY_CHANNEL);
-	message->key = command->user.text;
-	message->id = slice_of(command->message_id);
-	message->value = render_event(arena, command);
-	if (command->traceparent.len > 0) {
-		message->headers[0].name = slice_of("traceparent");
-		message->headers[0].value = command->traceparent;
-		message->header_count = 1;
-	}
-}
-
-/* A message whose first try ended in doubt may be on the bus, whatever becomes of the second. */
+/* A resumed message may be on the bus already, from its first try, even if the second one fails. */
 static void take_fate(struct gateway_command *command, enum bus_fate fate)
 {
 	struct write *write = &command->write;
@@ -335,27 +250,26 @@ static void publish(struct gateway_lane *lane, const struct write_batch *batch,
 	enum status status;
 
 	for (size_t i = 0; i < count; i++)
-		make_message(batch->arena, sends[i], &messages[i]);
+		gateway_event_address(batch->arena, sends[i], &messages[i]);
 	status = lane->producer->ops->publish(lane->producer, messages, count, until_ns);
 	for (size_t i = 0; i < count; i++)
 		take_fate(sends[i], status == STATUS_OK ? messages[i].fate : BUS_NOT_PERSISTED);
 }
 
-/* The cached copies of users whose configuration has changed. */
+/* Deletes the cached copies of users whose configuration has changed. */
 static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids, size_t count)
 {
 	enum status ignored;
 
 	if (!lane->cache || count == 0)
 		return;
-	/* A cache that is away makes up for it before it is used again: see ports/cache.h. */
+	/* A cache that is away deletes them before it is used again: see ports/cache.h. */
 	ignored = lane->cache->ops->limit_drop(lane->cache, user_ids, count);
 	(void)ignored;
 }
 
-void gateway_perform(void *context, const struct write_batch *batch)
+void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch)
 {
-	struct gateway_lane *lane = context;
 	struct gateway_command **sends =
 		arena_array(batch->arena, struct gateway_command *, batch->count);
 	struct slice *configured = arena_array(batch->arena, struct slice, batch->count);
@@ -385,7 +299,7 @@ static int64_t window_of(const struct gateway_command *command)
 	int64_t window_us = command->window_start_us;
 
 	if (command->write.resumed && !text_to_int(command->write.idempotency->note, &window_us))
-		return 0; /* no window has this start */
+		return 0; /* no window starts at 0 */
 	return window_us;
 }
 
@@ -401,7 +315,7 @@ static int compare_settlements(const void *a, const void *b)
 	       (left->window_start_us < right->window_start_us);
 }
 
-/* One entry for each user and window. */
+/* Merges the entries to one per user and window. Returns how many remain. */
 static size_t merge(struct limit_settlement *all, size_t count)
 {
 	size_t kept = 0;
@@ -418,9 +332,9 @@ static size_t merge(struct limit_settlement *all, size_t count)
 	return kept;
 }
 
-enum status gateway_settle(void *context, struct session *session, const struct write_batch *batch)
+enum status gateway_batch_settle(
+	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
-	const struct gateway_lane *lane = context;
 	struct limit_settlement *all =
 		arena_array(batch->arena, struct limit_settlement, batch->count);
 	size_t count = 0;
@@ -443,7 +357,7 @@ enum status gateway_settle(void *context, struct session *session, const struct 
 		lane->gateway->repository, session, all, merge(all, count));
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- looking up ----------------------------------------------------------------------------- */
 
 static int compare_rows(const void *a, const void *b)
 {
@@ -451,6 +365,7 @@ static int compare_rows(const void *a, const void *b)
 		((const struct limit_row *)a)->user_id, ((const struct limit_row *)b)->user_id);
 }
 
+/* Fills `rows` with the users of the batch, sorted and without repetition. */
 static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows)
 {
 	size_t kept = 0;
@@ -465,9 +380,9 @@ static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows
 	return kept;
 }
 
-enum status gateway_look_up(void *context, struct session *session, const struct read_batch *batch)
+enum status gateway_batch_look_up(
+	const struct gateway *gateway, struct session *session, const struct read_batch *batch)
 {
-	const struct gateway *gateway = context;
 	struct limit_row *rows = arena_array(batch->arena, struct limit_row, batch->count);
 	size_t count = wanted_rows(batch, rows);
 	int64_t now_us;
@@ -484,13 +399,11 @@ enum status gateway_look_up(void *context, struct session *session, const struct
 			&wanted, rows, count, sizeof(*rows), compare_rows);
 
 		if (row.exists && limit_has_elapsed(&row, now_us, gateway->window_unit_us))
-			row.current_count = 0; /* what a send would see; nothing is written */
+			row.current_count = 0; /* as the next send will find it */
 		if (row.exists)
-			command->answer = answer_config(command->arena, &user, &row);
+			command->answer = gateway_answer_config(command->arena, &user, &row);
 		else
-			command->answer = answer_problem(command->arena, STATUS_CONFIG_NOT_FOUND,
-				"no configuration exists for the user \"%.*s\"",
-				(int)command->key.len, command->key.data);
+			command->answer = gateway_answer_no_config(command->arena, command->key);
 	}
 	return STATUS_OK;
 }

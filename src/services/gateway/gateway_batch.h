@@ -1,13 +1,15 @@
 /*
  * Batches of the gateway: reserve, publish, settle.
  *
- * Both kinds of command change the row of a user, so both travel in the user's lane. What a send
- * goes through:
+ * Both verbs change the row of a user, so both use the user's id as their key. The steps of a send:
  *
- *   prepare  the cache may refuse it (gateway_cache); a bus that is down refuses it
- *   decide   first transaction: the row is locked and a slot reserved, or it is refused
- *   perform  the message is published; the bus tells what became of it
- *   settle   second transaction: confirmed slots are counted, lost ones given back
+ *   prepare  the cache refuses it, or the gateway refuses it because the bus is down
+ *   decide   first transaction: locks the row and reserves a slot, or refuses the send
+ *   perform  publishes the message; the bus reports whether it has it
+ *   settle   second transaction: counts confirmed slots and gives unused ones back
+ *
+ * Every function here runs on the thread of the lane that it is given; all but perform may block on
+ * the store, and perform blocks on the bus.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_BATCH_H
 #define QUIPU_SERVICES_GATEWAY_BATCH_H
@@ -17,14 +19,14 @@
 
 enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_SEND };
 
-/* A user's id as it was sent: 1001 and "1001" are one user, and come back as they came. */
+/* A user's id as the client sent it. 1001 and "1001" are the same user; answers repeat the form. */
 struct user_id {
 	struct slice text;
 	bool is_number;
 };
 
 struct gateway_command {
-	struct write write; /* its command's key is the user's id */
+	struct write write; /* the key of its command is the user's id */
 	enum gateway_verb verb;
 	struct user_id user;
 
@@ -34,8 +36,11 @@ struct gateway_command {
 	struct slice message; /* SEND */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
-	bool cached;             /* the cache let it through … */
-	int64_t window_start_us; /* … in this window; after decide(): in which it was admitted */
+	bool cached; /* the cache granted a slot in the window below */
+
+	/* Start of the window in which the cache granted the slot; decide() replaces it with the
+	 * window in which the row reserved the slot. */
+	int64_t window_start_us;
 };
 
 extern const struct command_type gateway_command_type;
@@ -46,8 +51,15 @@ struct gateway_command *gateway_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct gateway_command *gateway_command_of(struct write *write);
 
+/*
+ * Whether it is a send without an Idempotency-Key that is still open. The cache and a bus that is
+ * down may refuse only these: a send with a key may be a repeat, which only the store recognises.
+ */
+bool gateway_command_is_open_send(const struct gateway_command *command);
+
+/* Reads the configuration of one user. */
 struct gateway_lookup {
-	struct read read; /* its command's key is the user's id */
+	struct read read; /* the key of its command is the user's id */
 };
 
 extern const struct command_type gateway_lookup_type;
@@ -55,34 +67,35 @@ extern const struct command_type gateway_lookup_type;
 /* Creates one in `arena`, zeroed except for its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
-struct gateway_lookup *gateway_lookup_of(struct read *read);
-
 #define GATEWAY_STALE_MAX 256
 
 /* What each write lane has for itself. */
 struct gateway_lane {
 	struct gateway *gateway;
 	struct producer *producer;
-	struct cache_session *cache; /* NULL: none */
+	struct cache_session *cache; /* NULL if no cache is configured */
 
-	/* Users whose cached copy is of another window than their row: deleted before the cache is
-	 * asked again. What does not fit is found out again the next time. */
+	/*
+	 * Users whose cached copy is of another window than their row. The copies are deleted
+	 * before the lane uses the cache again. A user that does not fit is noted again by the next
+	 * send that meets the stale copy.
+	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];
 	size_t stale_count;
 };
 
-enum status gateway_decide(void *lane, struct session *session, const struct write_batch *batch);
-void gateway_perform(void *lane, const struct write_batch *batch);
-enum status gateway_settle(void *lane, struct session *session, const struct write_batch *batch);
-enum status gateway_look_up(void *gateway, struct session *session, const struct read_batch *batch);
+/* See flow/committer.h for when these run and what they may return. */
+void gateway_batch_prepare(
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+enum status gateway_batch_decide(
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch);
+enum status gateway_batch_settle(
+	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
 
-/* In gateway_cache.c. */
-void gateway_prepare(void *lane, struct session *session, const struct write_batch *batch);
-
-/* 429 with the headers that every decision carries. */
-struct answer gateway_answer_refused(struct arena *arena, const struct gateway_command *command,
-	int64_t rate_limit, int64_t window_us, int64_t left_us);
+/* Answers every read of the batch (each a struct gateway_lookup); see flow/reader.h. */
+enum status gateway_batch_look_up(
+	const struct gateway *gateway, struct session *session, const struct read_batch *batch);
 
 #endif

@@ -1,33 +1,29 @@
 /*
- * The cache in front of the store. It may refuse a send by itself; what it lets through is still
- * admitted by the row, so a cache that forgets, lies or is restored from an old copy can cost a
- * user slots or save the store work, and never admits one message too many.
- *
- * Sends with an Idempotency-Key pass it by: they may be repeats, which only the store can tell.
+ * The cache is asked once for the whole batch; users that it does not know are filled from the
+ * store and asked for once more. A configuration may change between our read of the row and our
+ * fill, so every fill is checked against the rows afterwards; see recheck().
  */
+#include "services/gateway/gateway_cache.h"
+
 #include "base/failpoint.h"
 #include "flow/groups.h"
-#include "services/gateway/gateway_batch.h"
+#include "services/gateway/gateway_answers.h"
 #include "services/gateway/limit_rules.h"
 
-static bool asks_cache(const struct gateway_command *command)
-{
-	return command->verb == GATEWAY_SEND && !command->write.idempotency &&
-	       command->write.fate == WRITE_OPEN;
-}
-
+/* How many sends of the group the cache has to decide. */
 static int64_t wanted_by(const struct write_group *group)
 {
 	int64_t wanted = 0;
 
 	for (size_t i = 0; i < group->count; i++)
-		wanted += asks_cache(gateway_command_of(group->writes[i]));
+		wanted += gateway_command_is_open_send(gateway_command_of(group->writes[i]));
 	return wanted;
 }
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* The row's window has elapsed: begins a new one, unless somebody else just did. */
+/* Begins a new window for rows whose window has elapsed, unless another process has just done so.
+ */
 static enum status refresh_rows(const struct gateway *gateway, struct session *session,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -47,7 +43,8 @@ static enum status refresh_rows(const struct gateway *gateway, struct session *s
 	return status;
 }
 
-/* Brings rows of elapsed windows, and the time, up to date. false: not now. */
+/* Begins new windows for the rows that need one and updates `now_us`. Returns false, with the rows
+ * unchanged, if the store fails. */
 static bool refresh_elapsed(const struct gateway *gateway, struct session *session,
 	struct arena *arena, struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -70,9 +67,9 @@ static bool refresh_elapsed(const struct gateway *gateway, struct session *sessi
 }
 
 /*
- * A configuration that changed between our look and our fill has deleted the copy before we made
- * it. So we look again after the fill and delete what is of another window; a change after that
- * look deletes the copy itself.
+ * A configuration that changed between our read and our fill deleted the copy before it was there.
+ * So we read the rows again after the fill and delete the copies of other windows. A change that
+ * comes after this second read deletes the copy itself.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)
@@ -95,7 +92,7 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 	if (changed_count == 0)
 		return;
 	ignored = lane->cache->ops->limit_drop(lane->cache, changed, changed_count);
-	(void)ignored; /* made up for before the cache is used again */
+	(void)ignored; /* a cache that is away deletes them before it is used again */
 }
 
 static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, int64_t unit_us)
@@ -110,7 +107,7 @@ static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, 
 	};
 }
 
-/* Reads the rows of the users that the cache does not know, and puts what it finds into it. */
+/* Reads the rows of users that the cache does not know and copies them into the cache. */
 static void fill(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *misses, size_t count)
 {
@@ -125,7 +122,7 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 	if (gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us) !=
 			STATUS_OK ||
 		!refresh_elapsed(gateway, session, arena, rows, count, &now_us))
-		return; /* the store path will say what is wrong */
+		return; /* the transaction that follows reports the error */
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists)
 			filled[filled_count++] = copy_of(&rows[i], now_us, gateway->window_unit_us);
@@ -137,7 +134,8 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 		recheck(lane, session, arena, filled, filled_count);
 }
 
-/* ---- asking ------------------------------------------------------------------------------ */
+/* ---- taking slots ------------------------------------------------------------------------------
+ */
 
 static size_t keep_misses(
 	const struct cached_limit *limits, size_t count, struct cached_limit *misses)
@@ -159,7 +157,8 @@ static void merge_hits(struct cached_limit *limits, size_t count, const struct c
 	}
 }
 
-/* Asks for all; what misses is filled from the store and asked for once more. */
+/* Takes slots for all users; fills the misses from the store and tries those once more. Returns
+ * false if the cache is away. */
 static bool take(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	struct cached_limit *limits, size_t count)
 {
@@ -179,34 +178,52 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 	return true;
 }
 
-/* The first `granted` go on, the rest is refused. */
+/* Marks the first `granted` sends of the group and refuses the others. */
 static void apply(const struct write_group *group, const struct cached_limit *limit)
 {
+	const struct limit_view view = {
+		.rate_limit = limit->rate_limit,
+		.window_us = limit->window_us,
+		.left_us = limit->ttl_us,
+	};
 	int64_t granted = limit->granted;
 
 	for (size_t i = 0; i < group->count && limit->hit; i++) {
 		struct gateway_command *command = gateway_command_of(group->writes[i]);
 
-		if (!asks_cache(command))
+		if (!gateway_command_is_open_send(command))
 			continue;
 		if (granted-- > 0) {
 			command->cached = true;
 			command->window_start_us = limit->window_start_us;
 			continue;
 		}
-		write_answer(&command->write,
-			gateway_answer_refused(command->write.command.arena, command,
-				limit->rate_limit, limit->window_us, limit->ttl_us));
+		write_answer(&command->write, gateway_answer_refused(command, &view));
 	}
 }
 
-static void ask_cache(
+/* Deletes the stale copies. Returns false if the cache is away; it then deletes them before it is
+ * used again. */
+static bool drop_stale(struct gateway_lane *lane)
+{
+	enum status status = STATUS_OK;
+
+	if (lane->stale_count > 0)
+		status = lane->cache->ops->limit_drop(lane->cache, lane->stale, lane->stale_count);
+	lane->stale_count = 0;
+	arena_reset(&lane->stale_arena);
+	return status == STATUS_OK;
+}
+
+void gateway_cache_refuse(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
 	size_t count, asked = 0;
 	struct write_group *groups = write_groups(batch, &count);
 	struct cached_limit *limits = arena_array(batch->arena, struct cached_limit, count);
 
+	if (!drop_stale(lane))
+		return;
 	for (size_t i = 0; i < count; i++) {
 		int64_t wanted = wanted_by(&groups[i]);
 
@@ -220,41 +237,4 @@ static void ask_cache(
 		return;
 	for (size_t i = 0; i < asked; i++)
 		apply(&groups[i], &limits[i]);
-}
-
-/* false: the cache is away, and with it what is stale in it. */
-static bool drop_stale(struct gateway_lane *lane)
-{
-	enum status status = STATUS_OK;
-
-	if (lane->stale_count > 0)
-		status = lane->cache->ops->limit_drop(lane->cache, lane->stale, lane->stale_count);
-	lane->stale_count = 0;
-	arena_reset(&lane->stale_arena);
-	return status == STATUS_OK;
-}
-
-/* A bus that is known to be down is not worth a reservation. Repeats may still be answered. */
-static void refuse_without_bus(struct gateway_lane *lane, const struct write_batch *batch)
-{
-	struct bus *bus = lane->gateway->bus;
-
-	if (bus->ops->is_up(bus))
-		return;
-	for (size_t i = 0; i < batch->count; i++) {
-		struct gateway_command *command = gateway_command_of(batch->writes[i]);
-
-		if (asks_cache(command))
-			write_answer(&command->write, answer_failure(command->write.command.arena,
-							      STATUS_BUS_UNAVAILABLE));
-	}
-}
-
-void gateway_prepare(void *context, struct session *session, const struct write_batch *batch)
-{
-	struct gateway_lane *lane = context;
-
-	if (lane->cache && drop_stale(lane))
-		ask_cache(lane, session, batch);
-	refuse_without_bus(lane, batch);
 }

@@ -1,56 +1,11 @@
 #include "services/gateway/gateway.h"
 
-#include <stdlib.h>
-
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/limit_rules.h"
 
 #define MESSAGE_BYTES_MAX (16 * 1024)
-
-/* ---- lanes ------------------------------------------------------------------------------- */
-
-static void *open_lane(void *context)
-{
-	struct gateway *gateway = context;
-	struct gateway_lane *lane = qp_calloc(1, sizeof(*lane));
-
-	lane->gateway = gateway;
-	arena_init(&lane->stale_arena, 4096);
-	lane->producer = gateway->bus->ops->open_producer(gateway->bus);
-	if (gateway->cache)
-		lane->cache = gateway->cache->ops->open_session(gateway->cache);
-	return lane;
-}
-
-static void close_lane(void *context)
-{
-	struct gateway_lane *lane = context;
-
-	lane->producer->ops->close(lane->producer);
-	if (lane->cache)
-		lane->cache->ops->close(lane->cache);
-	arena_release(&lane->stale_arena);
-	free(lane);
-}
-
-struct lane_service gateway_lane_service(struct gateway *gateway)
-{
-	return (struct lane_service){
-		.name = "gateway",
-		.context = gateway,
-		.open_lane = open_lane,
-		.close_lane = close_lane,
-		.prepare = gateway_prepare,
-		.decide = gateway_decide,
-		.perform = gateway_perform,
-		.settle = gateway_settle,
-		.look_up = gateway_look_up,
-	};
-}
-
-/* ---- routes ------------------------------------------------------------------------------ */
 
 static struct gateway_command *new_command(struct input *input, enum gateway_verb verb)
 {

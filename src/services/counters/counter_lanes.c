@@ -1,0 +1,26 @@
+/* Connects the lanes of counters to their lookups and repairs. */
+#include "services/counters/counter_lookup.h"
+#include "services/counters/counter_verify.h"
+
+/* The only writes are repairs. */
+static void committed(void *context)
+{
+	struct counters *counters = context;
+
+	unread_verify_committed(counters->verifier);
+}
+
+static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
+{
+	return counter_look_up(context, session, batch);
+}
+
+struct lane_service counters_lane_service(struct counters *counters)
+{
+	return (struct lane_service){
+		.name = "counters",
+		.context = counters,
+		.committed = committed,
+		.look_up = look_up,
+	};
+}

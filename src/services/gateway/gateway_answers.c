@@ -1,0 +1,82 @@
+#include "services/gateway/gateway_answers.h"
+
+void gateway_write_user_id(struct buffer *body, const struct user_id *user)
+{
+	if (user->is_number)
+		buffer_add(body, user->text);
+	else
+		buffer_json_string(body, user->text);
+}
+
+static int64_t seconds_up(int64_t us)
+{
+	return us <= 0 ? 0 : (us + 999999) / 1000000;
+}
+
+/* RateLimit-Policy: "sms";q=5;w=60 and RateLimit: "sms";r=4;t=41, on every decision. */
+static void write_limit_headers(struct buffer *headers, const struct limit_view *limit)
+{
+	buffer_format(headers, "RateLimit-Policy: \"sms\";q=%lld;w=%lld\r\n",
+		(long long)limit->rate_limit, (long long)seconds_up(limit->window_us));
+	buffer_format(headers, "RateLimit: \"sms\";r=%lld;t=%lld\r\n", (long long)limit->remaining,
+		(long long)seconds_up(limit->left_us));
+}
+
+struct answer gateway_answer_refused(
+	const struct gateway_command *command, const struct limit_view *limit)
+{
+	struct arena *arena = command->write.command.arena;
+	struct buffer headers = buffer_make(arena, 128);
+	int64_t wait_s = seconds_up(limit->left_us) > 0 ? seconds_up(limit->left_us) : 1;
+	struct answer answer = answer_problem(arena, STATUS_RATE_LIMIT_EXCEEDED,
+		"the rate limit of user \"%.*s\" is exceeded: %lld messages in %lld s; try again "
+		"in %lld s",
+		(int)command->user.text.len, command->user.text.data, (long long)limit->rate_limit,
+		(long long)seconds_up(limit->window_us), (long long)wait_s);
+
+	write_limit_headers(&headers, limit);
+	buffer_format(&headers, "Retry-After: %lld\r\n", (long long)wait_s);
+	answer.headers = buffer_slice(&headers);
+	return answer;
+}
+
+struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id)
+{
+	return answer_problem(arena, STATUS_CONFIG_NOT_FOUND,
+		"no configuration exists for the user \"%.*s\"; create one with POST /api/config",
+		(int)user_id.len, user_id.data);
+}
+
+struct answer gateway_answer_config(
+	struct arena *arena, const struct user_id *user, const struct limit_row *row)
+{
+	struct buffer body = buffer_make(arena, 192);
+
+	buffer_text(&body, "{\"userId\":");
+	gateway_write_user_id(&body, user);
+	buffer_format(&body, ",\"rateLimit\":%d,\"timeWindow\":%d,\"currentCount\":%d",
+		row->rate_limit, row->time_window, row->current_count);
+	buffer_member_time(&body, "lastRefreshTime", row->last_refresh_us);
+	buffer_char(&body, '}');
+	return answer_json(200, buffer_slice(&body));
+}
+
+struct answer gateway_answer_queued(
+	const struct gateway_command *command, int64_t reset_us, const struct limit_view *limit)
+{
+	struct arena *arena = command->write.command.arena;
+	struct buffer body = buffer_make(arena, 192);
+	struct buffer headers = buffer_make(arena, 96);
+	struct answer answer;
+
+	buffer_format(&body,
+		"{\"status\":\"QUEUED\",\"messageId\":\"%s\",\"userId\":", command->message_id);
+	gateway_write_user_id(&body, &command->user);
+	buffer_member_int(&body, "remaining", limit->remaining);
+	buffer_member_time(&body, "resetAt", reset_us);
+	buffer_char(&body, '}');
+	answer = answer_json(200, buffer_slice(&body));
+	write_limit_headers(&headers, limit);
+	answer.headers = buffer_slice(&headers);
+	return answer;
+}

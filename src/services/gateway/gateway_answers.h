@@ -1,0 +1,37 @@
+/*
+ * The answers of the gateway, and the parts of JSON that its events share with them. Pure: every
+ * function writes into the given arena or buffer and nothing else.
+ */
+#ifndef QUIPU_SERVICES_GATEWAY_ANSWERS_H
+#define QUIPU_SERVICES_GATEWAY_ANSWERS_H
+
+#include "base/buffer.h"
+#include "services/gateway/gateway_batch.h"
+
+/* The limit that a decision was made by, for the RateLimit headers. */
+struct limit_view {
+	int64_t rate_limit;
+	int64_t window_us; /* length of the window */
+	int64_t remaining; /* messages that the window still admits */
+	int64_t left_us;   /* time until the window ends */
+};
+
+/* 200 with the configuration of a user. */
+struct answer gateway_answer_config(
+	struct arena *arena, const struct user_id *user, const struct limit_row *row);
+
+/* 404 for a user without a configuration. */
+struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id);
+
+/* 200 for a message that has reserved a slot, with the RateLimit headers. */
+struct answer gateway_answer_queued(
+	const struct gateway_command *command, int64_t reset_us, const struct limit_view *limit);
+
+/* 429 with the RateLimit headers and Retry-After. */
+struct answer gateway_answer_refused(
+	const struct gateway_command *command, const struct limit_view *limit);
+
+/* Writes the id in the form in which the client sent it, as a number or as a string. */
+void gateway_write_user_id(struct buffer *body, const struct user_id *user);
+
+#endif

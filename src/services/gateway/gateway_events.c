@@ -1,0 +1,49 @@
+#include "services/gateway/gateway_events.h"
+
+#include "base/clock.h"
+#include "services/gateway/gateway_answers.h"
+
+/* A repeat under the same Idempotency-Key gets the same id, so consumers recognise the message if
+ * it is published twice. */
+void gateway_event_name(struct gateway_command *command)
+{
+	const struct idempotency_record *record = command->write.idempotency;
+
+	if (command->message_id[0] != '\0')
+		return;
+	if (record) {
+		struct buffer name = buffer_make(
+			command->write.command.arena, record->scope.len + record->key.len + 1);
+
+		buffer_add(&name, record->scope);
+		buffer_char(&name, '\0');
+		buffer_add(&name, record->key);
+		uuid_of_name(buffer_slice(&name), command->message_id);
+	} else {
+		uuid_random(command->message_id);
+	}
+}
+
+static struct slice write_event(struct arena *arena, const struct gateway_command *command)
+{
+	struct buffer value = buffer_make(arena, 160 + command->message.len);
+
+	buffer_format(&value, "{\"messageId\":\"%s\",\"userId\":", command->message_id);
+	gateway_write_user_id(&value, &command->user);
+	buffer_member(&value, "message", command->message);
+	buffer_member_time(&value, "createdAt", clock_wall_us(&clock_system));
+	buffer_char(&value, '}');
+	return buffer_slice(&value);
+}
+
+void gateway_event_address(
+	struct arena *arena, struct gateway_command *command, struct bus_message *message)
+{
+	gateway_event_name(command);
+	message->channel = slice_of(GATEWAY_CHANNEL);
+	message->key = command->user.text;
+	message->id = slice_of(command->message_id);
+	message->value = write_event(arena, command);
+	if (command->traceparent.len > 0)
+		bus_message_add_header(message, "traceparent", command->traceparent);
+}

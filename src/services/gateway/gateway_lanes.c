@@ -1,0 +1,71 @@
+/*
+ * Connects the lanes of the gateway to its batches. Each write lane has its own producer and cache
+ * session, because both block and belong to one thread.
+ */
+#include <stdlib.h>
+
+#include "services/gateway/gateway_batch.h"
+
+static void *open_lane(void *context)
+{
+	struct gateway *gateway = context;
+	struct gateway_lane *lane = qp_calloc(1, sizeof(*lane));
+
+	lane->gateway = gateway;
+	arena_init(&lane->stale_arena, 4096);
+	lane->producer = gateway->bus->ops->open_producer(gateway->bus);
+	if (gateway->cache)
+		lane->cache = gateway->cache->ops->open_session(gateway->cache);
+	return lane;
+}
+
+static void close_lane(void *context)
+{
+	struct gateway_lane *lane = context;
+
+	lane->producer->ops->close(lane->producer);
+	if (lane->cache)
+		lane->cache->ops->close(lane->cache);
+	arena_release(&lane->stale_arena);
+	free(lane);
+}
+
+static void prepare(void *lane, struct session *session, const struct write_batch *batch)
+{
+	gateway_batch_prepare(lane, session, batch);
+}
+
+static enum status decide(void *lane, struct session *session, const struct write_batch *batch)
+{
+	return gateway_batch_decide(lane, session, batch);
+}
+
+static void perform(void *lane, const struct write_batch *batch)
+{
+	gateway_batch_perform(lane, batch);
+}
+
+static enum status settle(void *lane, struct session *session, const struct write_batch *batch)
+{
+	return gateway_batch_settle(lane, session, batch);
+}
+
+static enum status look_up(void *gateway, struct session *session, const struct read_batch *batch)
+{
+	return gateway_batch_look_up(gateway, session, batch);
+}
+
+struct lane_service gateway_lane_service(struct gateway *gateway)
+{
+	return (struct lane_service){
+		.name = "gateway",
+		.context = gateway,
+		.open_lane = open_lane,
+		.close_lane = close_lane,
+		.prepare = prepare,
+		.decide = decide,
+		.perform = perform,
+		.settle = settle,
+		.look_up = look_up,
+	};
+}
