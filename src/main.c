@@ -55,8 +55,8 @@ static int run_serve(struct app *app)
 
 static bool stores_are_up(const struct app *app)
 {
-	for (size_t i = 0; i < app->system.store_count; i++) {
-		if (!app->system.stores[i]->ops->is_up(app->system.stores[i]))
+	for (size_t i = 0; i < app->health.store_count; i++) {
+		if (!app->health.stores[i]->ops->is_up(app->health.stores[i]))
 			return false;
 	}
 	return true;

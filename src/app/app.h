@@ -15,7 +15,9 @@
 #include "access/guard.h"
 #include "access/roles.h"
 #include "admin/dead_letters.h"
-#include "admin/system.h"
+#include "admin/health.h"
+#include "admin/metrics_page.h"
+#include "admin/openapi.h"
 #include "admin/verify.h"
 #include "app/engines.h"
 #include "cli/options.h"
@@ -50,10 +52,12 @@ struct app_worker {
 struct app {
 	struct settings settings;
 	unsigned roles; /* of enum role */
-	struct system system;
+	struct health health;
+	struct metrics metrics;
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
 	size_t document_count;
+	struct slice openapi;      /* the documents, joined; allocated */
 	struct guard *guard;       /* NULL: none is configured */
 	struct tls_context *tls;   /* NULL: clients speak plain HTTP */
 	atomic_bool reload_failed; /* at the last SIGHUP; read by who writes the page of metrics */

@@ -332,7 +332,7 @@ static void start_notifications(struct app *app)
 	app_add_worker(app, stop_worker, module->worker);
 	app_add_worker(app, stop_notifier, module->notifier);
 	add_notification_chores(app);
-	metrics_add(&app->system.metrics, notification_worker_collect, module->worker);
+	metrics_add(&app->metrics, notification_worker_collect, module->worker);
 }
 
 static void start(struct app *app)

@@ -93,7 +93,7 @@ static void start_sender(struct app *app)
 
 	app_add_worker(app, stop_sender, sender);
 	app_add_chore(app, &chore);
-	metrics_add(&app->system.metrics, sender_collect, sender);
+	metrics_add(&app->metrics, sender_collect, sender);
 }
 
 static void start(struct app *app)

@@ -94,7 +94,7 @@ struct store *app_open_store(struct app *app, const struct store_plan *plan, cha
 	if (engine->has_file && !(path = data_file(app, plan->file, why)))
 		return NULL;
 	store = engine->create(plan, path);
-	system_add_store(&app->system, store);
+	health_add_store(&app->health, store);
 	return store->ops->start(store, why, OPTIONS_WHY_SIZE) ? store : NULL;
 }
 
@@ -129,7 +129,7 @@ struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why
 	dependency.name = bus->name;
 	dependency.engine = bus->engine;
 	dependency.is_optional = plan->is_optional;
-	system_add_dependency(&app->system, &dependency);
+	health_add_dependency(&app->health, &dependency);
 	return bus->ops->start(bus, why, OPTIONS_WHY_SIZE) ? bus : NULL;
 }
 
@@ -155,7 +155,7 @@ bool app_open_cache(struct app *app, char *why)
 	dependency.name = cache->name;
 	dependency.engine = cache->engine;
 	dependency.thing = cache;
-	system_add_dependency(&app->system, &dependency);
+	health_add_dependency(&app->health, &dependency);
 	return cache->ops->start(cache, why, OPTIONS_WHY_SIZE);
 }
 
@@ -177,8 +177,8 @@ void app_close(struct app *app)
 		app->cache->ops->free(app->cache);
 	for (size_t i = 0; i < app->bus_count; i++)
 		app->buses[i]->ops->free(app->buses[i]);
-	for (size_t i = 0; i < app->system.store_count; i++)
-		app->system.stores[i]->ops->free(app->system.stores[i]);
+	for (size_t i = 0; i < app->health.store_count; i++)
+		app->health.stores[i]->ops->free(app->health.stores[i]);
 	if (app->data_lock >= 0)
 		close(app->data_lock);
 }

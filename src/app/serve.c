@@ -43,7 +43,9 @@ void app_add_routes(struct app *app)
 	const struct module *module = NULL;
 
 	app->router = router_new();
-	system_add_routes(&app->system, app->router);
+	health_add_routes(&app->health, app->router);
+	metrics_page_add_route(&app->metrics, app->router);
+	openapi_add_route(&app->openapi, app->router);
 	app->documents[app->document_count++] = embedded_common;
 	while ((module = module_next(app, module)))
 		module->add_routes(app);
@@ -55,7 +57,7 @@ void app_add_routes(struct app *app)
 		verify_add_routes(&app->verifiers, app->router);
 		app->documents[app->document_count++] = embedded_verify;
 	}
-	app->system.openapi = system_join_openapi(app->documents, app->document_count);
+	app->openapi = openapi_join(app->documents, app->document_count);
 }
 
 static bool open_modules(struct app *app, char *why)
@@ -269,7 +271,7 @@ static void collect_reload(void *context, struct buffer *page)
 
 static void start_modules(struct app *app)
 {
-	struct metrics *metrics = &app->system.metrics;
+	struct metrics *metrics = &app->metrics;
 	const struct module *module = NULL;
 
 	metrics_add(metrics, router_collect, app->router);
@@ -282,9 +284,10 @@ static void start_modules(struct app *app)
 	metrics_add(metrics, collect_flow, app);
 	while ((module = module_next(app, module)))
 		module->start(app);
-	metrics_add(metrics, system_collect, &app->system);
-	for (size_t i = 0; i < app->system.store_count; i++) {
-		struct chore chore = chore_idempotency(app->system.stores[i]);
+	metrics_add(metrics, health_collect, &app->health);
+	metrics_add(metrics, process_collect, NULL);
+	for (size_t i = 0; i < app->health.store_count; i++) {
+		struct chore chore = chore_idempotency(app->health.stores[i]);
 
 		app_add_chore(app, &chore);
 	}
@@ -384,7 +387,7 @@ static void drain(struct app *app)
 		clock_steady_ns(&clock_system) + app->settings.drain_timeout_us * NS_PER_US;
 	bool idle;
 
-	atomic_store(&app->system.draining, true);
+	atomic_store(&app->health.draining, true);
 	server_drain(app->server);
 	idle = server_wait_idle(app->server, until_ns);
 	if (!idle)
@@ -405,7 +408,7 @@ static void release(struct app *app)
 	app_close(app);
 	router_free(app->router);
 	release_files(app);
-	free((void *)(uintptr_t)app->system.openapi.data);
+	free((void *)(uintptr_t)app->openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
 }
 

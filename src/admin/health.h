@@ -1,0 +1,46 @@
+/*
+ * Health and readiness: /healthz answers as long as the process serves requests, /readyz lists the
+ * stores, buses and caches that the process depends on and whether each can be used.
+ */
+#ifndef QUIPU_ADMIN_HEALTH_H
+#define QUIPU_ADMIN_HEALTH_H
+
+#include <stdatomic.h>
+
+#include "base/buffer.h"
+#include "http/router.h"
+#include "ports/store.h"
+
+#define HEALTH_STORES_MAX 8
+#define HEALTH_DEPENDENCIES_MAX 16
+
+/* Something outside the process that /readyz reports on. */
+struct dependency {
+	const char *name;
+	const char *engine;
+	bool (*is_up)(void *thing); /* any thread; must not block */
+	void *thing;
+	bool is_optional; /* the process is ready without it */
+};
+
+struct health {
+	struct store *stores[HEALTH_STORES_MAX]; /* not owned */
+	size_t store_count;
+	struct dependency dependencies[HEALTH_DEPENDENCIES_MAX];
+	size_t dependency_count;
+	atomic_bool draining; /* /readyz answers 503 from now on; any thread */
+};
+
+/* Adds a store, which is also a dependency. At start only. */
+void health_add_store(struct health *health, struct store *store);
+
+/* Adds a dependency, which is copied. At start only. */
+void health_add_dependency(struct health *health, const struct dependency *dependency);
+
+/* Adds /healthz and /readyz. `health` outlives the router. */
+void health_add_routes(struct health *health, struct router *router);
+
+/* A metrics collector (context: the struct health) for the state and errors of dependencies. */
+void health_collect(void *health, struct buffer *page);
+
+#endif
