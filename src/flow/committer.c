@@ -1,3 +1,21 @@
+/*
+ * A database commits a batch of 500 changes nearly as fast as one change, so everything here serves
+ * one aim: few, large transactions, and for each write the answer that it would have had alone.
+ *
+ * A batch goes through prepare() (answers without a transaction), run() (a transaction, repeated or
+ * halved until every write is settled) and finish() (deliver, park, carry effects out). A write
+ * with an effect outside the store needs two transactions with the effect between them: a bus
+ * cannot take part in ours, and publishing inside the first one would hold its locks while the bus
+ * is slow.
+ *
+ * Invariants:
+ *   1. A write is answered exactly once, after the COMMIT that its answer depends on.
+ *   2. A new write on a key that is parked is parked behind the others, so it overtakes none.
+ *   3. A write with an Idempotency-Key takes effect at most once, unless the outcome of its effect
+ *      outside the store is unknown; then a retry carries the effect out again.
+ *   4. The second transaction is repeated only if it certainly changed nothing.
+ *   5. All state belongs to the committer's thread, except `aborted` and the metrics.
+ */
 #include "flow/committer.h"
 
 #include <assert.h>
@@ -19,10 +37,10 @@
 struct committer {
 	struct committer_config config;
 	struct parking *parking;
-	struct arena arena;     /* of the current try */
-	struct write **writes;  /* of the current batch */
-	struct write **effects; /* those of it that have something to be done */
-	struct command_list answered;
+	struct arena arena;           /* of the current attempt */
+	struct write **writes;        /* of the current batch */
+	struct write **effects;       /* writes of the batch with the fate EFFECT */
+	struct command_list answered; /* to be delivered */
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
@@ -54,18 +72,18 @@ struct committer *committer_new(const struct committer_config *config)
 
 /* ---- one transaction --------------------------------------------------------------------- */
 
-static int compare_keys(const struct write *a, const struct write *b)
+static int compare_idempotency(const struct write *a, const struct write *b)
 {
 	int order = slice_compare(a->idempotency->scope, b->idempotency->scope);
 
 	return order ? order : slice_compare(a->idempotency->key, b->idempotency->key);
 }
 
-static int compare_keyed(const void *a, const void *b)
+static int compare_writes(const void *a, const void *b)
 {
 	const struct write *left = *(struct write *const *)a;
 	const struct write *right = *(struct write *const *)b;
-	int order = compare_keys(left, right);
+	int order = compare_idempotency(left, right);
 
 	if (order != 0)
 		return order;
@@ -73,8 +91,9 @@ static int compare_keyed(const void *a, const void *b)
 }
 
 /*
- * The writes with a key, sorted by it. Of those that share one only the first stays; the others are
- * REPEATED: after this transaction the key answers them.
+ * Collects the writes with an Idempotency-Key, sorted by it, and returns how many there are. Of
+ * writes that share one it keeps the first and marks the others as REPEATED: once this transaction
+ * has committed, they get the answer that is kept under the Idempotency-Key.
  */
 static size_t collect_keyed(const struct write_batch *batch, struct write **keyed)
 {
@@ -84,9 +103,9 @@ static size_t collect_keyed(const struct write_batch *batch, struct write **keye
 		if (batch->writes[i]->idempotency)
 			keyed[count++] = batch->writes[i];
 	}
-	qsort(keyed, count, sizeof(*keyed), compare_keyed);
+	qsort(keyed, count, sizeof(*keyed), compare_writes);
 	for (size_t i = 0; i < count; i++) {
-		if (kept > 0 && compare_keys(keyed[kept - 1], keyed[i]) == 0)
+		if (kept > 0 && compare_idempotency(keyed[kept - 1], keyed[i]) == 0)
 			keyed[i]->fate = WRITE_REPEATED;
 		else
 			keyed[kept++] = keyed[i];
@@ -105,7 +124,7 @@ static struct answer copy_answer(struct arena *arena, const struct answer *from)
 	};
 }
 
-/* A new owner for what is begun now. */
+/* Gives the pending Idempotency-Key of `write` a new, unique owner. */
 static void become_owner(struct write *write)
 {
 	char *owner = arena_alloc(write->command.arena, UUID_SIZE);
@@ -114,6 +133,7 @@ static void become_owner(struct write *write)
 	write->idempotency->owner = slice_of(owner);
 }
 
+/* Settles a write whose Idempotency-Key is known already. */
 static void replay(struct write *write, const struct idempotency_record *found)
 {
 	struct arena *arena = write->command.arena;
@@ -136,8 +156,9 @@ static void replay(struct write *write, const struct idempotency_record *found)
 	}
 }
 
-/* Takes over the pending keys of writes that are resumed. RERUN: somebody else was faster. */
-static enum status claim_resumed(struct session *session, const struct write_batch *batch,
+/* Takes over the pending Idempotency-Keys of resumed writes. Returns RERUN, after a rollback, if
+ * another process was faster. */
+static enum status claim_idempotency(struct session *session, const struct write_batch *batch,
 	struct write **keyed, size_t count)
 {
 	struct idempotency_record *records =
@@ -163,8 +184,8 @@ static enum status claim_resumed(struct session *session, const struct write_bat
 	return status;
 }
 
-/* Answers the writes whose key is known; the others stay in `keyed`. */
-static enum status replay_known(struct committer *committer, const struct write_batch *batch,
+/* Settles the writes whose Idempotency-Key is known; the others stay in `keyed`. */
+static enum status replay_idempotency(struct committer *committer, const struct write_batch *batch,
 	struct write **keyed, size_t *count)
 {
 	struct session *session = committer->config.session;
@@ -182,7 +203,7 @@ static enum status replay_known(struct committer *committer, const struct write_
 		if (records[i].found)
 			replay(keyed[i], &records[i]);
 	}
-	status = claim_resumed(session, batch, keyed, *count);
+	status = claim_idempotency(session, batch, keyed, *count);
 	for (size_t i = 0; i < *count; i++) {
 		if (!records[i].found)
 			keyed[kept++] = keyed[i];
@@ -191,7 +212,8 @@ static enum status replay_known(struct committer *committer, const struct write_
 	return status;
 }
 
-static enum status remember(struct committer *committer, const struct write_batch *batch,
+/* Keeps the answers of `keyed` under their Idempotency-Keys; those with an effect stay pending. */
+static enum status keep_answers(struct committer *committer, const struct write_batch *batch,
 	struct write **keyed, size_t count)
 {
 	struct session *session = committer->config.session;
@@ -216,6 +238,7 @@ static enum status remember(struct committer *committer, const struct write_batc
 		session, records, kept, committer->config.idempotency_ttl_us);
 }
 
+/* Lets writes decide for themselves if they can, then the service decides the rest. */
 static enum status decide_open(struct committer *committer, const struct write_batch *batch)
 {
 	struct session *session = committer->config.session;
@@ -237,7 +260,7 @@ static enum status decide_open(struct committer *committer, const struct write_b
 	return status;
 }
 
-/* TRANSACTION_SINGLE may have committed before both points. */
+/* A TRANSACTION_SINGLE may have committed before both failpoints. */
 static enum status commit(struct session *session)
 {
 	enum status status;
@@ -257,11 +280,11 @@ static enum status run_transaction(struct committer *committer, const struct wri
 	enum status status = session->ops->begin(session, batch->mode);
 
 	if (status == STATUS_OK && keyed_count > 0)
-		status = replay_known(committer, batch, keyed, &keyed_count);
+		status = replay_idempotency(committer, batch, keyed, &keyed_count);
 	if (status == STATUS_OK)
 		status = decide_open(committer, batch);
 	if (status == STATUS_OK && keyed_count > 0)
-		status = remember(committer, batch, keyed, keyed_count);
+		status = keep_answers(committer, batch, keyed, keyed_count);
 	if (status == STATUS_OK)
 		status = commit(session);
 	return status;
@@ -297,7 +320,7 @@ static void park(struct committer *committer, struct write *write)
 			now_ns(committer));
 }
 
-/* A try has found what it needs in the hands of others: it waits for the next, if there is one. */
+/* Parks a BUSY write for its next attempt, or answers it if it has no attempt left. */
 static void wait_again(struct committer *committer, struct write *write)
 {
 	const struct waiting *waiting = &committer->config.waiting;
@@ -313,13 +336,15 @@ static void wait_again(struct committer *committer, struct write *write)
 
 /* ---- effects ----------------------------------------------------------------------------- */
 
-typedef enum status (*key_verb)(
+typedef enum status (*idempotency_verb)(
 	struct session *session, struct idempotency_record *records, size_t count);
 
-/* Ends the keys of the writes whose effect ended in this way. Those that are not ours any more are
- * lost: whoever took them over records what became of them. */
-static enum status end_keys(struct session *session, const struct write_batch *batch,
-	enum write_effect effect, key_verb verb)
+/*
+ * Ends the Idempotency-Keys of the writes whose effect ended as `effect`. Writes that no longer own
+ * theirs are lost: the new owner records how they ended.
+ */
+static enum status end_idempotency(struct session *session, const struct write_batch *batch,
+	enum write_effect effect, idempotency_verb verb)
 {
 	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
 	struct idempotency_record *records =
@@ -333,7 +358,7 @@ static enum status end_keys(struct session *session, const struct write_batch *b
 	}
 	if (count == 0)
 		return STATUS_OK;
-	qsort(keyed, count, sizeof(*keyed), compare_keyed);
+	qsort(keyed, count, sizeof(*keyed), compare_writes);
 	for (size_t i = 0; i < count; i++)
 		records[i] = *keyed[i]->idempotency;
 	status = verb(session, records, count);
@@ -342,15 +367,15 @@ static enum status end_keys(struct session *session, const struct write_batch *b
 	return status;
 }
 
-static enum status settle_keys(struct session *session, const struct write_batch *batch)
+static enum status settle_idempotency(struct session *session, const struct write_batch *batch)
 {
 	const struct session_ops *ops = session->ops;
-	enum status status = end_keys(session, batch, EFFECT_DONE, ops->idempotency_finish);
+	enum status status = end_idempotency(session, batch, EFFECT_DONE, ops->idempotency_finish);
 
 	if (status == STATUS_OK)
-		status = end_keys(session, batch, EFFECT_FAILED, ops->idempotency_forget);
+		status = end_idempotency(session, batch, EFFECT_FAILED, ops->idempotency_forget);
 	if (status == STATUS_OK)
-		status = end_keys(session, batch, EFFECT_UNKNOWN, ops->idempotency_release);
+		status = end_idempotency(session, batch, EFFECT_UNKNOWN, ops->idempotency_release);
 	return status;
 }
 
@@ -363,7 +388,7 @@ static enum status settle_once(struct committer *committer, struct write **write
 	arena_reset(&committer->arena);
 	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = settle_keys(session, &batch);
+		status = settle_idempotency(session, &batch);
 	if (status == STATUS_OK)
 		status = committer->config.settle(committer->config.service, session, &batch);
 	if (status == STATUS_OK)
@@ -384,14 +409,14 @@ static void deliver_effects(
 	command_list_deliver(&committer->answered);
 }
 
-/* Only what certainly changed nothing may be tried again: counting twice would be wrong. */
+/* Only a transaction that certainly changed nothing may run again: it must not count twice. */
 static bool may_settle_again(enum status status)
 {
 	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
 	       status == STATUS_STORE_UNAVAILABLE;
 }
 
-/* A second transaction that breaks is halved like a first, so that one row fails for itself. */
+/* Halves a second transaction that fails, like a first one, so that a bad row fails alone. */
 static void settle_effects(struct committer *committer, struct write **writes, size_t count)
 {
 	enum status status = STATUS_RERUN;
@@ -418,8 +443,8 @@ static void carry_out(struct committer *committer, struct write **writes, size_t
 }
 
 /*
- * After a commit: hands out answers, parks what is busy, carries out effects, and keeps what must
- * run again.
+ * After COMMIT: delivers answers, parks BUSY writes and carries effects out. Moves the writes that
+ * must run again to the front of `writes` and returns how many there are.
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
 {
@@ -444,7 +469,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			committer->effects[effects++] = writes[i];
 			break;
 		case WRITE_OPEN:
-			abort(); /* decide() must settle every write */
+			abort(); /* decide() has not settled it */
 		}
 	}
 	command_list_deliver(&committer->answered);
@@ -455,8 +480,8 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 }
 
 /*
- * The planning step: whether this try can be one statement. A write that a single statement has
- * passed over needs a look at its row.
+ * Decides whether this attempt can be a single statement. A write that a single statement has
+ * skipped before needs a transaction that reads its row.
  */
 static enum transaction_mode plan(struct committer *committer, const struct write_batch *batch)
 {
@@ -504,7 +529,7 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode);
 
-/* The transaction breaks on something in this batch: find it by halving. */
+/* A write of this batch makes the transaction fail: finds it by halving the batch. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode, enum status why)
 {
@@ -515,12 +540,14 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 		wait_again(committer, writes[0]);
 	} else {
 		tally_add(&committer->poisoned, 1);
-		log_line(LOG_ERROR, "committer", "a command on %.*s was refused by the store",
+		log_line(LOG_ERROR, "committer",
+			"the store refused a command on the key %.*s; it is answered with 500",
 			(int)writes[0]->command.key.len, writes[0]->command.key.data);
 		answer_failed(committer, writes[0], STATUS_INTERNAL);
 	}
 }
 
+/* Runs transactions until every write is settled; committer.h has the table of what follows. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -556,7 +583,7 @@ static bool is_wanted(struct committer *committer, const struct command *command
 	       now_ns(committer) < command->deadline_ns;
 }
 
-/* What waited for a key that is pending elsewhere may have been done there. */
+/* A write that waited for a pending Idempotency-Key may have taken effect in another process. */
 static void drop(struct committer *committer, struct command *command)
 {
 	const struct write *write = write_of(command);
@@ -567,7 +594,8 @@ static void drop(struct committer *committer, struct command *command)
 	command_list_push(&committer->answered, command);
 }
 
-/* What prepare() answers leaves the batch; the rest keeps its order. */
+/* Lets the service answer writes without a transaction. Keeps the others, in order, and returns how
+ * many there are. */
 static size_t prepare(struct committer *committer, struct write **writes, size_t count)
 {
 	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
@@ -591,7 +619,7 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 	return left;
 }
 
-/* What was parked has been prepared before. */
+/* Runs the first `count` of committer->writes. Parked writes were prepared before they parked. */
 static void run_batch(struct committer *committer, size_t count, enum transaction_mode mode)
 {
 	if (mode == TRANSACTION_WAIT)
@@ -619,7 +647,7 @@ static void run_list(
 	command_list_deliver(&committer->answered);
 }
 
-/* What came for keys that are parked waits behind them. */
+/* Parks new writes whose key is parked already, so that they do not overtake. */
 static void park_followers(struct committer *committer, struct command_list *list)
 {
 	struct command_list free_to_run = {0};
@@ -705,17 +733,17 @@ void committer_free(struct committer *committer)
 
 /* ---- metrics ----------------------------------------------------------------------------- */
 
-static void collect_counter(struct committer *const *committers, size_t count, struct buffer *page,
+static void collect_tally(struct committer *const *committers, size_t count, struct buffer *page,
 	const char *name, size_t offset, const char *help)
 {
 	metrics_family(page, name, "counter", help);
 	for (size_t i = 0; i < count; i++) {
-		const struct tally *counter = (const void *)((const char *)committers[i] + offset);
+		const struct tally *tally = (const void *)((const char *)committers[i] + offset);
 		char labels[64];
 
 		snprintf(labels, sizeof(labels), "lane=\"%s\"",
 			lane_name(committers[i]->config.lane));
-		metrics_sample(page, name, labels, tally_read(counter));
+		metrics_sample(page, name, labels, tally_read(tally));
 	}
 }
 
@@ -750,10 +778,10 @@ void committers_collect(struct committer *const *committers, size_t count, struc
 		offsetof(struct committer, batch_size), "Commands in one transaction.");
 	collect_histogram(committers, count, page, "quipu_commit_duration_seconds",
 		offsetof(struct committer, duration), "From BEGIN to COMMIT of a batch.");
-	collect_counter(committers, count, page, "quipu_reruns_total",
+	collect_tally(committers, count, page, "quipu_reruns_total",
 		offsetof(struct committer, reruns), "Transactions that were run again.");
-	collect_counter(committers, count, page, "quipu_expired_commands_total",
+	collect_tally(committers, count, page, "quipu_expired_commands_total",
 		offsetof(struct committer, expired), "Commands dropped before they ran.");
-	collect_counter(committers, count, page, "quipu_poisoned_commands_total",
+	collect_tally(committers, count, page, "quipu_poisoned_commands_total",
 		offsetof(struct committer, poisoned), "Commands that the store refused.");
 }

@@ -1,18 +1,21 @@
 /*
- * A committer takes whatever waits in its lane, runs ONE transaction for all of it, and answers
- * after COMMIT. There is no timer: while one batch commits, the next gathers.
+ * A committer takes all writes that wait in its lane, up to a bound, runs ONE transaction for them,
+ * and answers after COMMIT. There is no timer: while one batch commits, the next one gathers.
  *
- * What the store may say of a transaction, and what follows:
+ * What the store may return for a transaction, and what the committer does:
  *
- *   OK                 answers are delivered; busy writes are parked; repeated keys run again
- *   RERUN              the same batch again, a bounded number of times
- *   LOCK_BUSY          the same batch again with TRANSACTION_SKIP: rows held by others come back as
- * busy. If it happens under TRANSACTION_SKIP too (a key or a new row that another session has not
- * committed yet), the batch is halved until the one is found: parked POISON             halved
- * until the one command is found, which gets 500; the rest is applied STORE_UNAVAILABLE  503 for
- * all, nothing was applied OUTCOME_UNKNOWN    503 for all, and the answer says so
+ *   OK                 delivers the answers, parks BUSY writes, runs REPEATED ones again
+ *   RERUN              runs the same batch again, a bounded number of times
+ *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports rows that
+ *                      others hold as BUSY. If it happens under TRANSACTION_SKIP too (another
+ *                      session has not yet committed an Idempotency-Key or a new row), halves the
+ *                      batch until it has found the one write, and parks that
+ *   POISON             halves the batch until it has found the one write, and answers that with
+ *                      500; the others are applied
+ *   STORE_UNAVAILABLE  answers all with 503; nothing was applied
+ *   OUTCOME_UNKNOWN    answers all with 503; the answer says that the outcome is unknown
  *
- * A committer is a thread of its own, or, in tests, a function called by hand.
+ * A committer runs on a thread of its own or, in tests, one step at a time.
  */
 #ifndef QUIPU_FLOW_COMMITTER_H
 #define QUIPU_FLOW_COMMITTER_H
@@ -21,10 +24,13 @@
 #include "flow/write.h"
 #include "runtime/lane.h"
 
-/* How a write waits for a row that others hold. */
+/* How a write waits for a row that another session holds. */
 struct waiting {
-	int64_t retry_ns; /* tried again after this, give or take half of it; 0: WAITING_RETRY_NS */
-	unsigned tries_max; /* in all, then give_up() answers it; 0: tried until its deadline */
+	/* Pause before a retry, plus or minus half of it at random; 0 for WAITING_RETRY_NS. */
+	int64_t retry_ns;
+
+	/* Attempts in all before give_up() answers the write; 0 to retry until its deadline. */
+	unsigned tries_max;
 	struct answer (*give_up)(struct write *write);
 };
 
@@ -40,19 +46,19 @@ struct committer_config {
 	const struct clock *clock;
 
 	/*
-	 * Optional. Before the transaction and outside any: answers what can be answered without
-	 * the store. May use the session for transactions of its own.
+	 * Optional. Runs before the transaction and answers writes that need none. May use the
+	 * session for transactions of its own.
 	 */
 	void (*prepare)(void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * Optional. Whether the batch is one statement, so that TRANSACTION_SINGLE may run it. No
-	 * write of it has an Idempotency-Key or a decide() of its own. NULL: never.
+	 * Optional. Whether one statement can do the whole batch, so that TRANSACTION_SINGLE may
+	 * run it. Called only if no write has an Idempotency-Key or a decide() of its own.
 	 */
 	bool (*is_single)(void *service, const struct write_batch *batch);
 
 	/*
-	 * Settles every OPEN write of the batch with the rules of the service, in the transaction
+	 * Settles every OPEN write of the batch by the rules of the service, in the transaction
 	 * that has begun on `session`. May be called again for the same writes after a rollback.
 	 * Returns OK, or what the session returned.
 	 */
@@ -60,44 +66,47 @@ struct committer_config {
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * For services whose decide() leaves writes with the fate EFFECT. perform() carries the
-	 * effects out, after COMMIT and outside any transaction, and sets the `effect` of each (and
-	 * the answer of those that failed). settle() records in a second transaction what became of
-	 * those that are not `is_lost`; it may be called again after a rollback. If that cannot be
+	 * Required if decide() leaves writes with the fate EFFECT. perform() carries the effects
+	 * out, after COMMIT and outside any transaction, and sets the `effect` of each write, and
+	 * the answer of those that failed. settle() records in a second transaction how the writes
+	 * that are not `is_lost` ended; it may be called again after a rollback. If that cannot be
 	 * recorded, the answer is OUTCOME_UNKNOWN.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
-
-	/* Optional. After every COMMIT, once its answers are on their way. Must not block. */
-	void (*committed)(void *service);
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
+
+	/* Optional. Called after every COMMIT, once its answers are sent. Must not block. */
+	void (*committed)(void *service);
+
+	/* First argument of the callbacks, which all run on the committer's thread. */
 	void *service;
 };
 
 struct committer;
 
+/* Creates a committer without starting it. */
 struct committer *committer_new(const struct committer_config *config);
 
-/* Runs it on a thread of its own until the lane is closed and everything taken is answered. */
+/* Runs it on a thread of its own until the lane is closed and every write is answered. */
 void committer_start(struct committer *committer);
 
-/* From now on, whatever would wait or run is answered with OVERLOADED. Any thread. */
+/* From now on, answers every write that would wait or run with 503. Any thread. */
 void committer_abort(struct committer *committer);
 
 /* Waits for the thread, if one was started. The lane must be closed. */
 void committer_join(struct committer *committer);
 
-/* Frees it, after committer_join(). */
+/* Frees the committer. Call it after committer_join(). */
 void committer_free(struct committer *committer);
 
 /*
- * One round without a thread, for tests: takes what waits, runs what is due. false: the lane is
- * closed and nothing is left.
+ * Runs one round without a thread, for tests: takes the writes that wait and retries those that are
+ * due. Returns false if the lane is closed and no write is left.
  */
 bool committer_step(struct committer *committer);
 
-/* Metrics of all committers of the program, `count` of them. Families are written once. */
+/* Writes the metrics of all committers together, because samples of one name must be adjacent. */
 void committers_collect(struct committer *const *committers, size_t count, struct buffer *page);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The writes of a batch by key: what services decide row by row. Groups are sorted by the bytes of
- * their key, which is the order in which rows are locked; within a group writes keep the order in
- * which they came.
+ * The writes of a batch, grouped by key, for services that decide row by row. Groups are sorted by
+ * the bytes of their key, which is the order in which rows are locked; within a group, writes keep
+ * the order in which they arrived.
  */
 #ifndef QUIPU_FLOW_GROUPS_H
 #define QUIPU_FLOW_GROUPS_H
@@ -14,10 +14,10 @@ struct write_group {
 	size_t count;
 };
 
-/* In memory of the batch's arena. */
+/* Returns the groups, in the arena of the batch. */
 struct write_group *write_groups(const struct write_batch *batch, size_t *group_count);
 
-/* The row of the group is held by somebody else: all of its writes are to be parked. */
+/* Marks all writes of the group as BUSY, because another session holds their row. */
 void write_group_busy(const struct write_group *group);
 
 #endif

@@ -1,3 +1,12 @@
+/*
+ * One thread repeats: fetch, apply in a transaction, acknowledge. The transaction recognises
+ * repeats, so a crash between COMMIT and the acknowledgement is harmless: the bus delivers again
+ * and nothing changes. While the store does not answer, nothing is fetched, because every delivery
+ * that fails brings a message closer to the bus's limit.
+ *
+ * Invariant: a message is acknowledged only after a transaction that applied it, recognised it as a
+ * repeat, or put it aside.
+ */
 #include "flow/intake.h"
 
 #include <assert.h>
@@ -21,7 +30,7 @@ struct intake {
 	struct intake_config config;
 	struct consumer *consumer;
 	struct session *session;
-	struct arena arena; /* of the current try */
+	struct arena arena; /* of the current attempt */
 	struct bell bell;
 	pthread_t thread;
 
@@ -63,7 +72,7 @@ static bool may_try_again(enum status status)
 
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count);
 
-/* The store refuses something of these: find it, and have it buried. */
+/* The store refuses one of the items: finds it by halving and has it put aside. */
 static enum status isolate(struct intake *intake, struct intake_item *items, size_t count)
 {
 	enum status status;
@@ -75,7 +84,7 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 		return status;
 	}
 	if (items[0].poison)
-		return STATUS_STORE_UNAVAILABLE; /* not even that can be written: try later */
+		return STATUS_STORE_UNAVAILABLE; /* it cannot even be put aside now: retry later */
 	items[0].poison = "the store refuses it";
 	return apply(intake, items, 1);
 }
@@ -131,7 +140,7 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* false: they are to come again. */
+/* Applies and acknowledges a fetch. Returns false if the bus has to deliver it again. */
 static bool take(struct intake *intake, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -147,7 +156,7 @@ static bool take(struct intake *intake, size_t count)
 	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
 }
 
-/* Waits until an empty transaction goes through. */
+/* Waits until an empty transaction succeeds, or until the intake is stopped. */
 static void wait_for_store(struct intake *intake)
 {
 	struct session *session = intake->session;
@@ -217,7 +226,7 @@ void intake_stop(struct intake *intake)
 static const struct family {
 	const char *name;
 	const char *help;
-	size_t offset; /* of its counter, in struct intake */
+	size_t offset; /* of its tally in struct intake */
 } families[] = {
 	{"quipu_inbox_taken_total", "Events taken in.", offsetof(struct intake, taken)},
 	{"quipu_inbox_repeated_total", "Events that came again and had no second effect.",
@@ -228,12 +237,12 @@ static const struct family {
 
 static void sample(struct buffer *page, const struct intake *intake, const struct family *family)
 {
-	const char *counter = (const char *)intake + family->offset;
+	const char *tally = (const char *)intake + family->offset;
 	char labels[64];
 
 	snprintf(labels, sizeof(labels), "inbox=\"%s\"", intake->config.name);
-	metrics_sample(page, family->name, labels,
-		tally_read((const struct tally *)(const void *)counter));
+	metrics_sample(
+		page, family->name, labels, tally_read((const struct tally *)(const void *)tally));
 }
 
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page)
@@ -247,7 +256,7 @@ void intakes_collect(struct intake *const *intakes, size_t count, struct buffer 
 
 /* ---- the inbox --------------------------------------------------------------------------- */
 
-/* An id and where it stands in the batch. */
+/* An id and its index in the batch. */
 struct numbered {
 	struct slice id;
 	size_t place;
@@ -261,7 +270,7 @@ static int compare_numbered(const void *a, const void *b)
 	return order ? order : (left->place > right->place) - (left->place < right->place);
 }
 
-/* Sorted, empty ids left out. */
+/* Returns the ids that are not empty, sorted, the earlier of equal ids first. */
 static struct numbered *number(
 	struct arena *arena, const struct slice *ids, size_t count, size_t *kept)
 {

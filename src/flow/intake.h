@@ -1,15 +1,17 @@
 /*
- * Takes messages in: a thread that fetches from a bus, applies what it fetched in ONE transaction,
- * and acknowledges after COMMIT. What comes again is told apart by its id in the same transaction
- * (see inbox_keep_new), so every event has its effect once.
+ * An intake takes messages from a bus: a thread fetches them, applies one fetch in ONE transaction
+ * and acknowledges after COMMIT. The same transaction recognises messages that it has applied
+ * before (see inbox_keep_new), so every event takes effect once although the bus may deliver it
+ * again.
  *
- * What the store may say of a transaction, and what follows:
+ * What the store may return for a transaction, and what the intake does:
  *
- *   OK                          acknowledged
- *   RERUN, LOCK_BUSY            the same again, a bounded number of times
- *   POISON                      halved until the one message is found, which is buried
- *   STORE_UNAVAILABLE,          given back to the bus; nothing more is fetched until the store
- *   OUTCOME_UNKNOWN             answers, so that an outage does not use deliveries up
+ *   OK                          acknowledges the messages
+ *   RERUN, LOCK_BUSY            runs the transaction again, a bounded number of times
+ *   POISON                      halves the batch until it has found the one message, and puts that
+ *                               message aside
+ *   STORE_UNAVAILABLE,          returns the messages to the bus and fetches nothing until the store
+ *   OUTCOME_UNKNOWN             answers again, so that an outage uses up no deliveries
  */
 #ifndef QUIPU_FLOW_INTAKE_H
 #define QUIPU_FLOW_INTAKE_H
@@ -22,34 +24,36 @@
 struct intake_item {
 	const struct bus_delivery *delivery;
 
-	/* Set by apply(), or before it where the bus or the store has given the message up: it can
-	 * never be used, and this says why. NULL: it is good. */
+	/*
+	 * Why the message can never be used, or NULL if it is good. Set by apply(), or before it
+	 * if the bus has delivered the message too often or the store refuses it.
+	 */
 	const char *poison;
 };
 
-/* Items that are applied together. */
+/* Items that one transaction applies. */
 struct intake_batch {
 	struct intake_item *items;
 	size_t count;
-	struct arena *arena; /* for this try only */
+	struct arena *arena; /* reset before the next attempt */
 };
 
 struct intake_config {
-	const char *name; /* "notifications": its label in metrics and logs */
-	struct bus *bus;  /* not owned, like the store */
+	const char *name; /* label in metrics and logs: "notifications" */
+	struct bus *bus;  /* the bus and the store are not owned */
 	const char *channel;
 	const char *group;
 	struct store *store;
 
 	/*
-	 * In a transaction on `session`: does what the items ask for, puts aside those that are
-	 * poison, tells how many had come before. May be called again after a rollback. Returns OK,
-	 * or what the session returned.
+	 * In a transaction on `session`: applies the good items, puts the poison ones aside, and
+	 * sets `repeated` to the number of items that were applied before. May be called again for
+	 * the same items after a rollback. Returns OK, or what the session returned.
 	 */
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
 
-	/* After each COMMIT and before the acknowledgement. */
+	/* Called after each COMMIT, before the acknowledgement. On the intake's thread. */
 	void (*committed)(void *context);
 	void *context;
 };
@@ -59,16 +63,16 @@ struct intake;
 /* Starts the thread. */
 struct intake *intake_start(const struct intake_config *config);
 
-/* Ends the thread after the batch it is at, and frees. */
+/* Ends the thread after its current batch and frees the intake. */
 void intake_stop(struct intake *intake);
 
-/* The metrics of all intakes of the program, since samples of one name stand together. */
+/* Writes the metrics of all intakes together, because samples of one name must be adjacent. */
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page);
 
 /*
- * In a transaction: records the event ids of a batch, of which some may be alike. is_new[i] tells
- * whether ids[i] was never taken in before and is the first of its kind in the batch; an empty id
- * is passed over and counts as not new.
+ * In a transaction: records the event ids of a batch, which may contain repetitions. Sets is_new[i]
+ * to whether ids[i] was never recorded before and is the first such id in the batch. Empty ids are
+ * skipped and are not new. Blocks; returns what the session returned.
  */
 QP_MUST_CHECK enum status inbox_keep_new(const struct inbox_repository *inbox,
 	struct session *session, struct arena *arena, const struct slice *ids, bool *is_new,

@@ -33,7 +33,7 @@ struct chore chore_idempotency(struct store *store)
 		.what = "expired idempotency keys", .store = store, .sweep = sweep_keys};
 }
 
-/* false: it could not be done now. */
+/* Returns false if the store failed; the chore is then retried. */
 static bool run_chore(struct janitor *janitor, size_t i)
 {
 	const struct chore *chore = &janitor->chores[i];
@@ -47,12 +47,12 @@ static bool run_chore(struct janitor *janitor, size_t i)
 		total += deleted;
 	}
 	if (total > 0)
-		log_line(LOG_INFO, "janitor", "%s: %zu %s removed", chore->store->name, total,
+		log_line(LOG_INFO, "janitor", "%s: deleted %zu %s", chore->store->name, total,
 			chore->what);
 	return true;
 }
 
-/* false: some could not be done now. */
+/* Returns false if a chore failed. */
 static bool run_chores(struct janitor *janitor)
 {
 	bool swept = true;
@@ -62,7 +62,7 @@ static bool run_chores(struct janitor *janitor)
 	return swept;
 }
 
-/* At the start a store may not be up yet: the first retries come soon. */
+/* A store may not be up yet at start, so the first retries come soon. */
 static void *janitor_main(void *argument)
 {
 	struct janitor *janitor = argument;

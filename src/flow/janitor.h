@@ -1,6 +1,6 @@
 /*
- * Sweeps out what has outlived its use (expired keys, old records) in small chunks: at start and
- * every hour.
+ * Deletes rows that have outlived their use (expired Idempotency-Keys, old records) in small
+ * chunks, at start and every hour, on a thread of its own.
  */
 #ifndef QUIPU_FLOW_JANITOR_H
 #define QUIPU_FLOW_JANITOR_H
@@ -9,26 +9,26 @@
 
 #define JANITOR_CHORES_MAX 16
 
-/* One thing to sweep. */
+/* One kind of row to delete. */
 struct chore {
-	const char *what; /* "expired idempotency keys" */
+	const char *what; /* for the log: "expired idempotency keys" */
 	struct store *store;
 
-	/* Deletes up to `limit` and tells how many, in a transaction of its own. */
+	/* Deletes up to `limit` rows in a transaction of its own and sets `deleted`. Blocks. */
 	enum status (*sweep)(
 		const void *context, struct session *session, size_t limit, size_t *deleted);
 	const void *context;
 };
 
-/* Expired idempotency keys of `store`. */
+/* The chore that deletes the expired Idempotency-Keys of `store`. */
 struct chore chore_idempotency(struct store *store);
 
 struct janitor;
 
-/* Starts a thread. The stores outlive it; it opens a session for each chore. */
+/* Starts the thread and copies the chores. Opens a session per chore; the stores outlive it. */
 struct janitor *janitor_start(const struct chore *chores, size_t count);
 
-/* Ends the thread after the chunk it is at, and frees. */
+/* Ends the thread after its current chunk and frees the janitor. */
 void janitor_stop(struct janitor *janitor);
 
 #endif

@@ -1,3 +1,8 @@
+/*
+ * Builds the lanes of a service from one table of callbacks. Writers and the reader have sessions
+ * of their own, because a session belongs to one thread. Lanes outlive their threads until
+ * lane_set_free(), so that loops may still submit (and are refused) while the program drains.
+ */
 #include "flow/lane_set.h"
 
 #include <assert.h>
@@ -12,7 +17,7 @@
 struct lane_set {
 	struct lane_service service;
 	void **lane_contexts;
-	struct lane **lanes; /* the last one is the reader's */
+	struct lane **lanes; /* writer_count write lanes, then the read lane */
 	struct committer **committers;
 	size_t writer_count;
 	struct reader *reader;

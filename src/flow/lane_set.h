@@ -1,6 +1,7 @@
 /*
- * All the lanes of one service on one store: write lanes with a committer each, chosen by the hash
- * of a command's key so that commands on one key keep their order, and one read lane with a reader.
+ * The lanes of one service on one store: write lanes, each with a committer, and one read lane with
+ * a reader. The hash of a command's key chooses the write lane, so commands on one key keep their
+ * order.
  */
 #ifndef QUIPU_FLOW_LANE_SET_H
 #define QUIPU_FLOW_LANE_SET_H
@@ -9,20 +10,23 @@
 #include "flow/reader.h"
 
 struct lane_settings {
-	size_t lanes; /* 0: the store's default */
+	size_t lanes; /* write lanes; 0 for the store's default */
 	size_t depth_max;
 	size_t bytes_max;
 	size_t batch_max;
 	int64_t idempotency_ttl_us;
 };
 
-/* What a service brings; see committer.h and reader.h. */
+/* The callbacks of a service. committer.h and reader.h say when each one runs. */
 struct lane_service {
 	const char *name; /* "counts" */
 	void *context;
-	struct waiting waiting; /* all zero: the usual */
+	struct waiting waiting; /* all zero for the defaults */
 
-	/* Optional: what each write lane has for itself, e.g. connections; NULL: the context. */
+	/*
+	 * Optional. Creates what one write lane has for itself, such as connections; the callbacks
+	 * below get it as `lane`. Without open_lane they get the context.
+	 */
 	void *(*open_lane)(void *context);
 	void (*close_lane)(void *lane);
 
@@ -38,30 +42,35 @@ struct lane_service {
 
 struct lane_set;
 
-/* `store` outlives the set. */
+/* Opens the sessions and creates the lanes without starting threads. `store` outlives the set. */
 struct lane_set *lane_set_new(const struct lane_service *service, struct store *store,
 	const struct lane_settings *settings);
 
+/* Starts the threads. */
 void lane_set_start(struct lane_set *set);
 
-/* The lane for a write on a key with this hash. Any thread. */
+/* Returns the lane for writes on a key with this hash. Any thread. */
 struct lane *lane_set_writer(struct lane_set *set, uint64_t hash);
+
+/* Returns the lane for reads. Any thread. */
 struct lane *lane_set_reader(struct lane_set *set);
 
-/* Accepts nothing more. What waits is still answered. */
+/* From now on the lanes refuse commands. Those that wait are still answered. */
 void lane_set_close(struct lane_set *set);
 
-/* What waits gets OVERLOADED. */
+/* Answers writes that still wait with 503. Any thread. */
 void lane_set_abort(struct lane_set *set);
 
-/* Waits until everything that was accepted is answered and the threads have ended. The set must be
- * closed. It can still be asked for its metrics, and refuses whatever is submitted. */
+/*
+ * Waits until every accepted command is answered and the threads have ended. The set must be
+ * closed. Afterwards its metrics can still be read, and it refuses every command.
+ */
 void lane_set_join(struct lane_set *set);
 
-/* Frees it, after lane_set_join(), and after the loops that submit to it have ended. */
+/* Frees the set. Call it after lane_set_join() and after the loops that submit to it have ended. */
 void lane_set_free(struct lane_set *set);
 
-/* The metrics of all lanes of the program; NULL entries are passed over. */
+/* Writes the metrics of all sets together. Skips entries that are NULL. */
 void lane_sets_collect(struct lane_set *const *sets, size_t count, struct buffer *page);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct parked_key {
 	struct parked_key *next; /* in its bucket */
-	struct slice key;        /* of the first command */
+	struct slice key;        /* lives as long as the first command */
 	struct command_list commands;
 	int64_t due_ns;
 };
@@ -97,7 +97,7 @@ int64_t parking_next_due_ns(const struct parking *parking)
 	return due_ns;
 }
 
-/* Moves the commands of `*link` to `out` and frees the key; `*link` is the next one then. */
+/* Moves the commands of `*link` to `out`, unlinks the key and frees it. */
 static void take_key(struct parking *parking, struct parked_key **link, struct command_list *out)
 {
 	struct parked_key *parked = *link;

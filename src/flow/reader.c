@@ -34,7 +34,7 @@ struct reader *reader_new(const struct reader_config *config)
 	return reader;
 }
 
-/* Those that look for themselves, one by one, then the others together. */
+/* Runs the reads that have a look_up of their own one by one, then the others together. */
 static enum status try_once(struct reader *reader, size_t count)
 {
 	struct session *session = reader->config.session;
@@ -71,7 +71,9 @@ static void fail(struct command *command, enum status status)
 	command->answer = answer_failure(command->arena, status);
 }
 
-static size_t sort_out_late(
+/* Answers the commands whose client no longer waits; returns how many of the others are in
+ * reader->reads. */
+static size_t drop_late(
 	struct reader *reader, struct command_list *taken, struct command_list *answered)
 {
 	int64_t now_ns = clock_steady_ns(reader->config.clock);
@@ -93,7 +95,7 @@ bool reader_step(struct reader *reader)
 {
 	struct command_list taken = {0}, answered = {0};
 	bool open = lane_take(reader->config.lane, &taken, reader->config.batch_max, INT64_MAX);
-	size_t count = sort_out_late(reader, &taken, &answered);
+	size_t count = drop_late(reader, &taken, &answered);
 
 	if (count > 0) {
 		enum status status = look_up(reader, count);

@@ -1,5 +1,6 @@
 /*
- * A reader takes whatever waits in its lane and looks it all up at once, outside any transaction.
+ * A reader takes all commands that wait in its lane, up to a bound, and looks them up together,
+ * outside any transaction.
  */
 #ifndef QUIPU_FLOW_READER_H
 #define QUIPU_FLOW_READER_H
@@ -8,23 +9,25 @@
 #include "ports/store.h"
 #include "runtime/lane.h"
 
-/* A look at something. */
+/* A command that only reads. Services embed it as the first member of their own lookups. */
 struct read {
-	struct command command; /* its answer is what is wanted */
+	struct command command;
 
-	/* Sets the answer, or returns what the session returned. NULL: the service looks it up,
-	 * together with others. */
+	/*
+	 * Sets the answer of this read alone, or returns what the session returned. NULL if the
+	 * service looks it up together with the others.
+	 */
 	enum status (*look_up)(struct read *read, struct session *session, struct arena *arena);
 };
 
 /* Returns the read that `command` is part of. Aborts if it is not a read. */
 struct read *read_of(struct command *command);
 
-/* What is looked up together. */
+/* Reads that are looked up together. */
 struct read_batch {
 	struct read **reads;
 	size_t count;
-	struct arena *arena; /* for this try only */
+	struct arena *arena; /* reset before the next attempt */
 };
 
 struct reader_config {
@@ -33,8 +36,10 @@ struct reader_config {
 	size_t batch_max;
 	const struct clock *clock;
 
-	/* Sets the answer of every read, or returns what the session returned. May be called again
-	 * for the same reads. NULL: every read looks for itself. */
+	/*
+	 * Sets the answer of every read, or returns what the session returned. May be called again
+	 * for the same reads. NULL if every read has a look_up of its own.
+	 */
 	enum status (*look_up)(
 		void *service, struct session *session, const struct read_batch *batch);
 	void *service;
@@ -42,18 +47,19 @@ struct reader_config {
 
 struct reader;
 
+/* Creates a reader without starting it. */
 struct reader *reader_new(const struct reader_config *config);
 
-/* Runs it on a thread of its own until the lane is closed and empty. */
+/* Runs the reader on a thread of its own until the lane is closed and empty. */
 void reader_start(struct reader *reader);
 
 /* Waits for the thread, if one was started. The lane must be closed. */
 void reader_join(struct reader *reader);
 
-/* Frees it, after reader_join(). */
+/* Frees the reader. Call it after reader_join(). */
 void reader_free(struct reader *reader);
 
-/* One round without a thread, for tests. false: the lane is closed and empty. */
+/* Runs one round without a thread, for tests. Returns false if the lane is closed and empty. */
 bool reader_step(struct reader *reader);
 
 #endif

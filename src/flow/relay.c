@@ -1,3 +1,18 @@
+/*
+ * Each worker of a relay repeats one cycle: publish the batch at hand, then, in one transaction,
+ * end its claims and claim the next batch, which saves the store one transaction per batch.
+ * A row is claimed under a lease, not under a lock that is held while publishing: a transaction
+ * that waits for a broker would hold a connection and keep VACUUM from its work.
+ *
+ * Invariants:
+ *   1. A worker publishes only rows whose lease is certain to last: after a stall of a third of the
+ *      lease it renews first and drops the rows that another relay has taken.
+ *   2. The end of a claim is recorded only if the row is still ours (owner and epoch), so a stalled
+ *      worker changes nothing that its successor did.
+ *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
+ *      given up only if it cannot be read, or if a bus that is up has refused it too often.
+ *   4. The first worker polls, probes and counts; the others only help while there is more to do.
+ */
 #include "flow/relay.h"
 
 #include <assert.h>
@@ -21,11 +36,11 @@
 
 struct relay;
 
-/* One thread. */
+/* One thread. Everything but the bell and `is_idle` belongs to it. */
 struct relay_worker {
 	struct relay *relay;
 	const struct relay_config *config; /* the relay's */
-	struct relay_worker *next; /* who helps where there is more than this one takes, or NULL */
+	struct relay_worker *next; /* woken if there is more than one batch; NULL for the last */
 	struct session *session;
 	struct producer *producer;
 	char owner[UUID_SIZE];
@@ -34,25 +49,24 @@ struct relay_worker {
 	atomic_bool is_idle;
 	pthread_t thread;
 
-	/* The batch at hand. Two arenas take turns: ending one batch claims the next. */
+	/* The batch at hand is in arenas[0]; the next one is claimed into arenas[1]. */
 	struct arena arenas[2];
 	struct claim *claims;
 	struct claim *next_claims;
 	size_t count;
-	bool is_tried;      /* it was published, or cannot be */
-	int64_t claimed_ns; /* before the claim: the lease lasts longer than from here */
-	bool was_away;      /* the bus, so that the batch was returned; until the next pause */
-	int64_t probed_ns;  /* when a row was last claimed while the bus was away */
+	bool is_tried;      /* the batch was published, or cannot be */
+	int64_t claimed_ns; /* just before the claim: the lease lasts at least lease_us from here */
+	bool was_away; /* the bus was away and the batch was returned; reset by the next pause */
+	int64_t probed_ns; /* when a row was last claimed as a probe */
 	struct bus_message *messages;
-	struct claim **published; /* whose message stands at the same place in `messages` */
+	struct claim **published; /* published[i] is the claim of messages[i] */
 };
 
-/* The first worker polls and probes; the others help where there is more to do. */
 struct relay {
 	struct relay_config config;
 	struct relay_worker *workers;
 
-	int64_t looked_ns; /* when the outbox was last counted; the first worker's */
+	int64_t looked_ns; /* when the first worker last counted the outbox */
 	struct tally pending;
 	struct tally failed_rows;
 	struct tally oldest_us;
@@ -87,9 +101,10 @@ static bool is_first(const struct relay_worker *worker)
 }
 
 /*
- * While the bus is away one row a poll is enough to see whether it has come back. What was returned
- * because it is away is not claimed again at once, even where it seems to be back: one that comes
- * and goes would have all of it claimed and returned all the time.
+ * Returns how many rows to claim now. While the bus is away, one row per poll is enough to notice
+ * that it is back. After a batch was returned, the worker pauses before it claims again, even if
+ * the bus seems to be up: otherwise a bus that comes and goes would make it claim and return rows
+ * without end.
  */
 static size_t claim_limit(struct relay_worker *worker)
 {
@@ -121,8 +136,8 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 	}
 }
 
-/* One transaction: ends the batch at hand, if there is one, and claims the next into the other
- * arena. */
+/* In one transaction, ends the batch at hand, if there is one, and claims up to `max` rows for the
+ * next. */
 static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
 	const struct claim_repository *claims = worker->config->outbox->claims;
@@ -143,7 +158,7 @@ static enum status exchange(struct relay_worker *worker, size_t max, size_t *cla
 	return status;
 }
 
-/* The next batch becomes the one at hand. */
+/* Makes the next batch the one at hand. */
 static void advance(struct relay_worker *worker, size_t count, int64_t claimed_ns)
 {
 	struct claim *claims = worker->claims;
@@ -160,8 +175,8 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 }
 
 /*
- * Ends the batch at hand and claims the next. false: the store does not answer; the batch is kept
- * as long as its lease lasts, then others have it.
+ * Ends the batch at hand and claims the next. Returns false if the store does not answer; the batch
+ * is then kept until its lease has run out and dropped after that, because others may claim it.
  */
 static bool turn(struct relay_worker *worker)
 {
@@ -176,7 +191,7 @@ static bool turn(struct relay_worker *worker)
 	if (status == STATUS_OK) {
 		advance(worker, claimed, started_ns);
 		if (worker->next && claimed == worker->config->batch)
-			bell_ring(&worker->next->bell); /* there is more */
+			bell_ring(&worker->next->bell); /* there may be more rows */
 		return true;
 	}
 	if (worker->count > 0 && now_ns() - worker->claimed_ns > lease_ns(worker))
@@ -192,8 +207,9 @@ static void conclude(
 	claim_conclude(claim, try, worker->config->attempts_max, &worker->dice, slice_of(error));
 }
 
-/* The messages of the batch; rows that have none are refused. */
-static size_t make_messages(struct relay_worker *worker)
+/* Builds the messages of the batch and returns how many there are. Gives up rows that cannot be
+ * read. */
+static size_t build_messages(struct relay_worker *worker)
 {
 	size_t count = 0;
 
@@ -207,16 +223,17 @@ static size_t make_messages(struct relay_worker *worker)
 			continue;
 		}
 		conclude(worker, claim, TRY_REFUSED, "the row cannot be read as an event");
-		log_line(LOG_ERROR, "relay", "%s: event %.*s cannot be read and is given up",
+		log_line(LOG_ERROR, "relay",
+			"outbox of %s: the event %.*s cannot be read; giving it up",
 			worker->config->name, (int)claim->id.len, claim->id.data);
 	}
 	return count;
 }
 
 /*
- * Where the bus is known to be away nothing was tried. Rows that were put off for that, longer each
- * time, would wait for up to 90 s more when it is back, with no attempts left. claim_limit() sees
- * to it that they are not claimed all the time.
+ * If the bus is known to be away, no attempt was made. Backing the rows off for an outage, longer
+ * each time, would delay them by up to 90 s once the bus is back and leave them no attempts.
+ * claim_limit() keeps them from being claimed over and over.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
@@ -256,10 +273,10 @@ static enum status renew(struct relay_worker *worker)
 }
 
 /*
- * After a stall of a third of the lease: renews it, and lets go of the rows that somebody else has
- * by now; of all, if that cannot be found out.
+ * After a stall of a third of the lease, renews it and drops the rows that another relay has
+ * claimed meanwhile. Drops all rows if the renewal fails.
  */
-static void let_go_of_lost(struct relay_worker *worker)
+static void drop_lost(struct relay_worker *worker)
 {
 	int64_t started_ns = now_ns();
 	bool known;
@@ -286,8 +303,8 @@ static void publish(struct relay_worker *worker)
 
 	FAILPOINT("relay.claimed");
 	worker->is_tried = true;
-	let_go_of_lost(worker);
-	count = make_messages(worker);
+	drop_lost(worker);
+	count = build_messages(worker);
 	if (count == 0)
 		return;
 	if (within_ns > PUBLISH_NS)
@@ -300,7 +317,7 @@ static void publish(struct relay_worker *worker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Counts the outbox for the metrics, now and then. */
+/* Counts the outbox for the metrics, every few seconds. */
 static void look(struct relay_worker *worker)
 {
 	struct claim_stats stats;
@@ -337,7 +354,7 @@ static void *relay_main(void *argument)
 			publish(worker);
 		if (!turn(worker)) {
 			if (bell_is_stopping(&worker->bell))
-				break; /* the leases will run out */
+				break; /* others take over when the leases run out */
 			bell_wait(&worker->bell, RETRY_NS);
 			continue;
 		}
@@ -349,7 +366,7 @@ static void *relay_main(void *argument)
 	return NULL;
 }
 
-/* There may be new rows, for one that has nothing to do; else whoever is done first sees them. */
+/* New rows were announced: wakes an idle worker, or the last one if none is idle. Any thread. */
 static void hear(void *context)
 {
 	struct relay *relay = context;
@@ -375,7 +392,7 @@ static void start_worker(struct relay_worker *worker)
 	arena_init(&worker->arenas[1], ARENA_SIZE);
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
-	worker->probed_ns = now_ns(); /* the bus may connect first */
+	worker->probed_ns = now_ns(); /* gives the bus one poll to connect before the first probe */
 	failed = pthread_create(&worker->thread, NULL, relay_main, worker);
 	assert(!failed);
 }
@@ -433,7 +450,7 @@ static const struct family {
 	const char *name;
 	const char *type;
 	const char *help;
-	size_t offset; /* of its counter, in struct relay */
+	size_t offset; /* of its tally in struct relay */
 	int64_t unit;
 } families[] = {
 	{"quipu_outbox_pending", "gauge",
@@ -458,8 +475,8 @@ static const struct family {
 
 static void sample(struct buffer *page, const struct relay *relay, const struct family *family)
 {
-	const char *counter = (const char *)relay + family->offset;
-	int64_t value = tally_read((const struct tally *)(const void *)counter);
+	const char *tally = (const char *)relay + family->offset;
+	int64_t value = tally_read((const struct tally *)(const void *)tally);
 	char labels[64];
 
 	snprintf(labels, sizeof(labels), "outbox=\"%s\"", relay->config.name);

@@ -1,15 +1,17 @@
 /*
- * The relay of an outbox: claims events that wait, publishes them, and ends the claims, in threads
- * of its own. Several relays, in this and other processes, share one outbox: each claims what no
- * other holds, and one that has stalled past its lease publishes and records nothing.
+ * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
+ * claims, on threads of its own. Several relays, in this process and in others, share one outbox.
+ * Each claims rows that no other relay holds, and one that has stalled past its lease publishes and
+ * records nothing.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
- *   publish    all at once, outside any transaction, well within the lease
- *   end        a transaction, in which the next rows are claimed too
+ *   publish    all rows at once, outside any transaction, well within the lease
+ *   end        a transaction, which also claims the next rows
  *
- * An event is published at least once: a crash, or an end that could not be recorded, repeats it
- * with the same id. While the bus is away only one row is claimed a poll, as a probe, and no row is
- * ever given up for it; so an outage of any length drains by itself.
+ * An event is published at least once: after a crash, or if the end of a claim could not be
+ * recorded, it is published again under the same id. While the bus is away, the relay claims one
+ * row per poll as a probe and gives no row up. So the outbox drains by itself after an outage of
+ * any length.
  */
 #ifndef QUIPU_FLOW_RELAY_H
 #define QUIPU_FLOW_RELAY_H
@@ -19,15 +21,15 @@
 #include "ports/outbox_repository.h"
 
 struct relay_config {
-	const char *name;    /* "entitlements": its label in metrics and logs */
-	struct store *store; /* not owned, like the bus */
+	const char *name;    /* label in metrics and logs: "entitlements" */
+	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;
-	const char *announcement; /* announced on the store when rows were committed */
+	const char *announcement; /* made on the store after rows were committed */
 	struct bus *bus;
 
 	/*
-	 * Makes the message of a row, whose id is set already; what it needs is in memory of the
-	 * claim or `arena`. false: the row can never be published.
+	 * Fills in the message for a row; its id is already set. Texts live in the claim or in
+	 * `arena`. Returns false if the row can never be published. On a thread of the relay.
 	 */
 	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
 
@@ -37,8 +39,8 @@ struct relay_config {
 	size_t batch;
 
 	/*
-	 * Threads, 1 at least. With several, one batch is ended and claimed while others wait for
-	 * the bus; events then leave in order only as far as a batch goes.
+	 * Number of threads, at least 1. With several, one thread works in the store while others
+	 * wait for the bus; events then keep their order only within a batch.
 	 */
 	size_t workers;
 };
@@ -48,10 +50,11 @@ struct relay;
 /* Starts the threads. */
 struct relay *relay_start(const struct relay_config *config);
 
-/* Ends each thread after the batch it is at, returns what is claimed, and frees. */
+/* Ends each thread after its current batch, returns claimed rows to the outbox, and frees the
+ * relay. */
 void relay_stop(struct relay *relay);
 
-/* The metrics of all relays of the program, since samples of one name stand together. */
+/* Writes the metrics of all relays together, because samples of one name must be adjacent. */
 void relays_collect(struct relay *const *relays, size_t count, struct buffer *page);
 
 #endif

@@ -1,18 +1,20 @@
 /*
- * A write is a command that changes something: what a committer batches. Services embed it as the
- * first member of their own commands.
+ * A write is a command that changes something. Committers run writes in batches. Services embed
+ * struct write as the first member of their own commands.
  *
- *   fate       set by                               next
- *   OPEN       committer, before each try           decide() must settle it
- *   ANSWERED   decide(), or a replayed key          delivered after COMMIT
- *   BUSY       decide(), row held by others; or     parked, tried again when due, as often as the
- *              its key is pending elsewhere         service waits (see committer.h)
- *   REPEATED   committer: same key twice in a      tried again after the first has committed
- *              batch
- *   UNAPPLIED  decide(), in TRANSACTION_SINGLE:     tried again in an ordinary transaction
- *              the one statement passed it over
- *   EFFECT     decide(): something is to be done    perform() after COMMIT, then a second
- *              outside the store                    transaction that settles it
+ *   fate       set by                                  next
+ *   OPEN       committer, before each attempt          decide() must settle it
+ *   ANSWERED   decide(), or the committer if its       delivered after COMMIT
+ *              Idempotency-Key has an answer
+ *   BUSY       decide(), if another session holds the  parked and retried when due, as often as
+ *              row; committer, if the Idempotency-Key  the service allows (see committer.h)
+ *              is pending elsewhere
+ *   REPEATED   committer, if the Idempotency-Key is    retried after the first write with that
+ *              there twice in a batch                  Idempotency-Key has committed
+ *   UNAPPLIED  decide(), if the one statement of a     retried in an ordinary transaction
+ *              TRANSACTION_SINGLE skipped it
+ *   EFFECT     decide(), if something outside the      perform() after COMMIT, then settle() in a
+ *              store has to be done                    second transaction
  */
 #ifndef QUIPU_FLOW_WRITE_H
 #define QUIPU_FLOW_WRITE_H
@@ -31,55 +33,56 @@ enum write_fate {
 
 /* How an effect outside the store ended; set by perform(). */
 enum write_effect {
-	EFFECT_DONE,    /* its answer stands, and is remembered under the key */
-	EFFECT_FAILED,  /* it certainly did not happen: the key is forgotten */
-	EFFECT_UNKNOWN, /* the key stays pending: a retry does it again */
+	EFFECT_DONE,    /* the answer stands and is kept under the Idempotency-Key */
+	EFFECT_FAILED,  /* it certainly did not happen: the Idempotency-Key is deleted */
+	EFFECT_UNKNOWN, /* the Idempotency-Key stays pending: a retry repeats the effect */
 };
 
 struct write {
 	struct command command;
 
 	/*
-	 * In the transaction, before the service decides the others: settles this write, or returns
-	 * what the session returned. NULL: the service decides it.
+	 * Settles this write alone, in the transaction and before the service decides the others,
+	 * or returns what the session returned. NULL if the service decides it with the others.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
-	struct idempotency_record *idempotency; /* NULL: sent without an Idempotency-Key */
+	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
 	enum write_fate fate;
-	enum write_effect effect;   /* of a write with the fate EFFECT */
-	bool resumed;               /* its key was pending: the first transaction was another's */
-	bool is_lost;               /* somebody else took the key over: nothing may be recorded */
-	bool was_unapplied;         /* a single statement passed it over: its row is looked at */
-	bool waits_for_idempotency; /* BUSY because of its key, not its row */
-	unsigned tries;             /* that have found it BUSY */
-	size_t position; /* in its batch: of two with one key, the earlier is the first */
+	enum write_effect effect; /* valid if the fate is EFFECT */
+	bool resumed;             /* its Idempotency-Key was pending: continues an earlier write */
+	bool is_lost;             /* another owner took its Idempotency-Key over: record nothing */
+	bool was_unapplied;       /* a single statement skipped it: its row must be read */
+	bool waits_for_idempotency; /* BUSY because of its Idempotency-Key, not of its row */
+	unsigned tries;             /* attempts that found it BUSY */
+	size_t position;            /* in its batch, in order of arrival */
 };
 
-/* Writes that are tried in one transaction, in the order they came. */
+/* Writes of one transaction, in the order in which they arrived. */
 struct write_batch {
 	struct write **writes;
 	size_t count;
 	enum transaction_mode mode;
-	struct arena *arena; /* for this try only */
+	struct arena *arena; /* reset before the next attempt */
 };
 
 /* Returns the write that `command` is part of. Aborts if it is not a write. */
 struct write *write_of(struct command *command);
 
-/* Settles an open write. */
+/* Settles an open write with its answer. */
 void write_answer(struct write *write, struct answer answer);
 
-/* Settles an open write with something still to be done; the answer counts if that succeeds. */
+/* Settles an open write that still needs perform(). `answer` applies if the effect succeeds. */
 void write_begin_effect(struct write *write, struct answer answer);
 
 /*
- * Gives `write` an Idempotency-Key, in memory of its command's arena. The request (method, path,
- * body) is remembered as a fingerprint, so that another request under the same key is told apart.
+ * Sets the Idempotency-Key of `write`, in `arena`, which must be that of its command. Keeps a
+ * fingerprint of the request (method, path, body), so that another request under the same key is
+ * recognised as different.
  */
 void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
 	struct slice key, const struct slice request[3]);
 
-/* Whether an answer is remembered under a key: success, and refusals decided by state. */
+/* Whether an answer is kept under an Idempotency-Key: successes, and refusals decided by state. */
 bool write_answer_is_kept(const struct answer *answer);
 
 #endif
