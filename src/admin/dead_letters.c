@@ -1,3 +1,8 @@
+/*
+ * The routes are the same for all kinds of dead letters; struct dead_letter_kind holds what
+ * differs. Lookups and actions carry their own look_up() and decide(), so they run in the lanes of
+ * any service without that service knowing them.
+ */
 #include "admin/dead_letters.h"
 
 #include <assert.h>
@@ -25,21 +30,24 @@ static const struct dead_letter_kind *find_kind(
 		if (slice_is(kind, kinds->items[i].name))
 			return &kinds->items[i];
 	}
-	request_answer(request,
-		answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
-			"no role of this process keeps \"%.*s\"", (int)kind.len, kind.data));
+	request_answer(
+		request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
+				 "no role of this process keeps dead letters of the kind \"%.*s\"",
+				 (int)kind.len, kind.data));
 	return NULL;
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- lookups ----------------------------------------------------------------------------- */
 
 struct letter_lookup {
 	struct read read;
 	const struct dead_letter_kind *kind;
-	struct slice path;  /* raw, for the link to the next page */
-	struct slice after; /* of a list */
+	struct slice path; /* as sent, for the link to the next page */
+
+	struct slice after; /* a page of letters */
 	size_t limit;
-	struct slice id; /* of one */
+
+	struct slice id; /* one letter */
 };
 
 static const struct command_type letter_lookup_type = {"letter_lookup", false};
@@ -90,7 +98,7 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 	struct dead_letter_page page = {
 		.kind = slice_of(lookup->kind->letter_kind),
 		.after = lookup->after,
-		.limit = lookup->limit + 1, /* one more tells that there is a next page */
+		.limit = lookup->limit + 1, /* the extra letter shows that there is a next page */
 	};
 	struct dead_letter *letters = arena_array(arena, struct dead_letter, page.limit);
 	size_t count = 0;
@@ -106,8 +114,8 @@ static struct answer answer_absent(
 	struct arena *arena, const struct dead_letter_kind *kind, struct slice id)
 {
 	return answer_problem(arena, STATUS_DEAD_LETTER_NOT_FOUND,
-		"nothing of the kind %s waits under the id \"%.*s\"", kind->name, (int)id.len,
-		id.data);
+		"there is no dead letter of the kind %s with the id \"%.*s\"", kind->name,
+		(int)id.len, id.data);
 }
 
 static struct answer answer_letter(
@@ -147,7 +155,7 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	return STATUS_OK;
 }
 
-/* Creates a lookup of the kind that the path names. Returns NULL after refusing an unknown kind. */
+/* Creates a lookup of the kind in the path. Returns NULL after refusing an unknown kind. */
 static struct letter_lookup *new_lookup(const struct dead_letter_kinds *kinds, struct input *input)
 {
 	struct request *request = input->request;
@@ -189,15 +197,15 @@ static void get_letter(void *context, struct request *request)
 	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 
-/* ---- acting ------------------------------------------------------------------------------ */
+/* ---- actions ------------------------------------------------------------------------------ */
 
-/* Something that an operator does; the key of its command is the letter's id. */
+/* A replay or discard of one letter, whose id is the key, or a resend of an outbox's events. */
 struct operator_action {
 	struct write write;
 	const struct dead_letter_kind *kind;
 	enum dead_letter_action action;
 	struct slice why;
-	int64_t since_us; /* of a resend */
+	int64_t since_us; /* resend: events published since then */
 };
 
 static const struct command_type operator_action_type = {"operator_action", true};
@@ -221,7 +229,10 @@ static struct answer answer_resolved(const struct operator_action *action)
 	return answer_json(200, buffer_slice(&body));
 }
 
-/* What the payload asks for, where the repository cannot do it by itself. */
+/*
+ * Applies the payload of a letter again, if it can be read now. Otherwise answers the write: the
+ * letter is not there, or still cannot be read.
+ */
 static enum status take_again(
 	struct operator_action *action, struct session *session, struct arena *arena)
 {
@@ -266,8 +277,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 	return status;
 }
 
-/* Creates an action on the kind that the path names. Returns NULL after refusing an unknown kind.
- */
+/* Creates an action on the kind in the path. Returns NULL after refusing an unknown kind. */
 static struct operator_action *new_action(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -278,7 +288,7 @@ static struct operator_action *new_action(
 	return action->kind ? action : NULL;
 }
 
-/* The same for one letter, whose id and body it reads. */
+/* Creates an action on the letter in the path and reads the body. Returns NULL after a refusal. */
 static struct operator_action *new_letter_action(
 	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
 {
@@ -315,7 +325,7 @@ static void discard(void *context, struct request *request)
 	if (!action)
 		return;
 	action->why = input_text(&input, "why", WHY_BYTES_MAX,
-		"is required: say in at most 1024 bytes why it is let go");
+		"is required: say in at most 1024 bytes why it is discarded");
 	submit_write(&input, action->kind->lanes, &action->write);
 }
 

@@ -1,10 +1,10 @@
 /*
- * What operators do about what was given up: look at dead letters, replay or discard them, send
- * published events again. The commands `quipu dlq` and `quipu outbox` speak to these routes. All
- * roles.
+ * The operator's routes for dead letters, which are events, notifications and messages that a
+ * service has given up: list them, show one, replay or discard one, and publish events of an outbox
+ * again. The commands `quipu dlq` and `quipu outbox` are clients of these routes.
  *
- * Whoever keeps dead letters has a desk here, one for each kind; a desk works through the lanes of
- * the service that it belongs to.
+ * Each kind of dead letter is registered with the lanes of its service, so what an operator does is
+ * a write like any other: it may have an Idempotency-Key and is answered after COMMIT.
  */
 #ifndef QUIPU_ADMIN_DEAD_LETTERS_H
 #define QUIPU_ADMIN_DEAD_LETTERS_H
@@ -17,22 +17,22 @@
 #define DEAD_LETTER_KINDS_MAX 8
 
 struct dead_letter_kind {
-	const char *name;        /* "dialog-outbox": in its routes */
-	const char *letter_kind; /* "outbox": of its letters, in the repository */
+	const char *name;        /* in the routes: "dialog-outbox" */
+	const char *letter_kind; /* in the repository: "outbox" */
 	const struct dead_letter_repository *dead;
-	const struct outbox_repository *outbox; /* NULL: it is none */
-	struct lane_set *lanes;
+	const struct outbox_repository *outbox; /* NULL if the kind is not an outbox */
+	struct lane_set *lanes;                 /* of its service; not owned */
 
 	/*
-	 * Optional: in the transaction of a replay, does what the letter's payload asks for.
-	 * `is_read` false: it still cannot be read, and nothing was done. NULL: the repository does
-	 * all that is needed.
+	 * Optional. Applies the payload again, in the transaction of a replay. Sets `is_read` to
+	 * false if the payload still cannot be read; nothing has changed then. Returns what the
+	 * session returned. Without it, the repository alone carries the replay out.
 	 */
 	enum status (*take_again)(void *context, struct session *session, struct arena *arena,
 		struct slice payload, bool *is_read);
 	void *context;
 
-	/* The payload as members of a JSON object. false: it cannot be read. */
+	/* Appends the payload as members of a JSON object. Returns false if it cannot be read. */
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
@@ -44,7 +44,7 @@ struct dead_letter_kinds {
 /* Adds the routes. `kinds` outlives the router. */
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router);
 
-/* At start, before requests come. */
+/* Registers a kind, which is copied. At start, before the first request. */
 void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind);
 
 #endif

@@ -1,3 +1,7 @@
+/*
+ * A cursor is the name of a part and the key of the last row that was checked, so the server keeps
+ * no state between pages and a page may be asked for again.
+ */
 #include "admin/verify.h"
 
 #include <assert.h>
@@ -11,7 +15,7 @@
 #define PAGE_LIMIT 1000
 #define SENTENCE_SIZE 1024
 
-/* Between the columns of a key in a cursor: no id has control characters. */
+/* Separates the columns of a key in a cursor. No id has control characters. */
 #define KEY_SEPARATOR '\x1f'
 
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier)
@@ -22,7 +26,7 @@ void verify_add(struct verifiers *verifiers, const struct verifier *verifier)
 
 /* ---- differences ------------------------------------------------------------------------- */
 
-/* What lies in a damaged table need not be UTF-8. */
+/* Writes a JSON member. The texts of a damaged table need not be UTF-8. */
 static void write_string(struct verify_page *page, const char *name, struct slice text)
 {
 	struct buffer escaped = buffer_make(page->arena, text.len + 16);
@@ -69,8 +73,8 @@ void verify_time(struct verify_page *page, struct slice id, const char *column, 
 	int64_t ahead_us = time_us - page->rows.now_us;
 
 	if (ahead_us > VERIFY_SKEW_US)
-		verify_differ(page, id, "in-the-future", "%.*s: %s lies %lld s ahead", (int)id.len,
-			id.data, column, (long long)(ahead_us / 1000000));
+		verify_differ(page, id, "in-the-future", "%.*s: %s is %lld s in the future",
+			(int)id.len, id.data, column, (long long)(ahead_us / 1000000));
 }
 
 /* ---- cursors ----------------------------------------------------------------------------- */
@@ -100,7 +104,8 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* The number at the end stays 0 where there is none. false: it is not one. */
+/* Reads the key of a cursor. A key without a number leaves after_number 0. Returns false if the
+ * number cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);
@@ -108,7 +113,10 @@ static bool read_position(struct slice position, struct row_page *rows)
 	return !position.data || text_to_int(position, &rows->after_number);
 }
 
-/* "outbox:7d44…": a position in a part. Where there is but one part, the position alone. */
+/*
+ * Reads a cursor, "outbox:7d44…" or, if there is only one part, "7d44…". Returns its part, or NULL
+ * if it is not a cursor of this verifier.
+ */
 static const struct verify_part *read_cursor(
 	const struct verifier *verifier, struct slice cursor, struct row_page *rows)
 {
@@ -204,7 +212,7 @@ static enum status look_up(struct read *read, struct session *session, struct ar
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* NULL: the request has its answer. */
+/* Returns the verifier in the path. Returns NULL after answering that it does not run here. */
 static const struct verifier *find_verifier(
 	const struct verifiers *verifiers, struct request *request)
 {
@@ -214,9 +222,10 @@ static const struct verifier *find_verifier(
 		if (slice_is(name, verifiers->all[i]->name))
 			return verifiers->all[i];
 	}
-	request_answer(request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
-					"nothing that runs in this process is verified as \"%.*s\"",
-					(int)name.len, name.data));
+	request_answer(
+		request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
+				 "no role of this process has the service \"%.*s\" to verify",
+				 (int)name.len, name.data));
 	return NULL;
 }
 
@@ -237,7 +246,7 @@ static void get_page(void *context, struct request *request)
 	lookup->request.after = input_query(&input, "after");
 	lookup->request.limit = input_limit(&input, PAGE_LIMIT);
 	if (!read_cursor(verifier, lookup->request.after, &position))
-		input_error(&input, "after", "must be the `next` of a page before");
+		input_error(&input, "after", "must be the `next` of an earlier page");
 	submit_read(&input, *verifier->lanes, &lookup->read);
 }
 

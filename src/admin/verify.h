@@ -1,12 +1,12 @@
 /*
- * What `quipu verify` asks of a service: its rows, page by page, and of each whatever contradicts
- * the service's own rules. Here is what all services share: the routes, the cursor, the words. A
- * service brings a struct verifier, whose parts are the tables that it looks at, one after the
- * other.
+ * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
+ * that contradicts the rules of the service. This module has what all services share: routes,
+ * cursors and the form of a difference. A service supplies a struct verifier, whose parts are the
+ * tables to check, one after the other.
  *
- * It runs beside the traffic, in the service's read lane, outside write transactions. So a part
- * claims only what one snapshot of its rows proves, or what stays true whatever is written after
- * the first of its looks; and a page reads about `limit` rows, found by an index.
+ * It runs beside the traffic, in the read lane of the service and outside write transactions. So a
+ * part may report only what one snapshot of its rows proves, or what stays true whatever is written
+ * after its first read. A page reads about `limit` rows, which an index finds.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -17,32 +17,33 @@
 
 #define VERIFIERS_MAX 8
 
-/* Clocks of processes and of databases that take over from each other may differ by so much. */
+/* How far the clocks of processes and of databases that replace each other may differ. */
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
-	struct arena *arena;  /* for this try only */
-	struct row_page rows; /* what to look at; verify_finish() tells how far it was looked */
+	struct arena *arena;  /* reset before the next attempt */
+	struct row_page rows; /* which rows to read */
 
-	size_t checked;            /* rows that were looked at */
-	struct buffer position;    /* of the last of them, empty: there are no more */
+	/* Set by verify_finish() and verify_differ(). */
+	size_t checked;            /* number of rows that were read */
+	struct buffer position;    /* of the last row; empty if there are no more rows */
 	struct buffer differences; /* JSON objects */
 };
 
 struct verify_part {
-	const char *name; /* "outbox": in cursors */
+	const char *name; /* in cursors: "outbox" */
 
-	/* Fills the page, or returns what the session returned. On the reader's thread. */
+	/* Fills the page, or returns what the session returned. On the reader's thread; blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 
 struct verifier {
-	const char *name;       /* "counts": in the route and for the command */
-	const char *counted_as; /* a second name of the member `checked`, NULL: none */
+	const char *name;       /* in the route and on the command line: "counts" */
+	const char *counted_as; /* second name of the member `checked`, or NULL */
 	const struct verify_part *parts;
 	size_t part_count;
 	const void *context;
-	struct lane_set *const *lanes; /* where the service has its lanes once it has started */
+	struct lane_set *const *lanes; /* points to the lanes of the service, which start later */
 };
 
 struct verifiers {
@@ -50,43 +51,45 @@ struct verifiers {
 	size_t count;
 };
 
-/* Adds one, before the routes. `verifier` outlives the router. Main thread, at start. */
+/* Adds a verifier. `verifier` outlives the router. At start, before verify_add_routes(). */
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier);
 
 /* Adds GET /operator/verify and /operator/verify/{service}. `verifiers` outlives the router. */
 void verify_add_routes(struct verifiers *verifiers, struct router *router);
 
-/* A page of `verifier` as its route answers it, into the read's arena: for look() alone, and for
- * tests. `after` is the cursor of the page before. BAD_REQUEST: it is none. */
 struct verify_request {
 	const struct verifier *verifier;
-	struct slice after;
+	struct slice after; /* cursor of the previous page; empty for the first */
 	size_t limit;
 };
 
+/*
+ * Appends one page to `body`, in the form of the route's answer. Returns BAD_REQUEST if `after` is
+ * not a cursor, or what the session returned; `body` is unchanged then. Blocks.
+ */
 QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
 	struct arena *arena, struct buffer *body);
 
 /* ---- for parts ---- */
 
 /*
- * Notes a difference: `what` is a word for programs that never changes, the sentence is for people
+ * Reports a difference. `what` is a word for programs and never changes; the sentence is for people
  * and begins with the thing that differs.
  */
 void verify_differ(struct verify_page *page, struct slice id, const char *what, const char *format,
 	...) QP_PRINTF(4, 5);
 
-/* The same with further members of the difference, as JSON: ",\"unread\":3". */
+/* The same, with further JSON members for the difference: ",\"unread\":3". */
 void verify_differ_with(struct verify_page *page, struct slice id, const char *what,
 	struct slice members, struct slice sentence);
 
-/* Notes "in-the-future" where `time_us`, of the column of that name, is ahead of the store's time.
- */
+/* Reports "in-the-future" if `time_us`, the value of `column`, is ahead of the store's time. */
 void verify_time(struct verify_page *page, struct slice id, const char *column, int64_t time_us);
 
 /*
- * Ends a part's page: all of page->rows was looked at, and the key of the last row, where there may
- * be more behind it, is this: texts, and a number where the key has one.
+ * Ends the page of a part after all of page->rows was checked. The arguments are the key of the
+ * last row: one or two texts, and a number if the key has one. They become the cursor if there may
+ * be more rows.
  */
 void verify_finish(struct verify_page *page, struct slice first, struct slice second);
 void verify_finish_number(

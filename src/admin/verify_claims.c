@@ -1,6 +1,6 @@
 #include "admin/verify_claims.h"
 
-/* A row and the state that its status names. */
+/* A row and what its status says about it. */
 struct checking {
 	const struct verify_claims *words;
 	struct verify_page *page;
@@ -23,11 +23,11 @@ static void check_lease(const struct checking *checking)
 	const struct claim_row *row = checking->row;
 
 	if (checking->is_busy && !(row->has_owner && row->has_lock && row->has_lease))
-		differ(checking, "lease", "and has no owner or no lease");
+		differ(checking, "lease", "but has no owner or no lease");
 	if (!checking->is_busy && row->has_lease)
-		differ(checking, "lease", "and has a lease");
+		differ(checking, "lease", "but has a lease");
 	if ((checking->is_busy || checking->is_done) && row->epoch < 1)
-		differ(checking, "epoch", "and was never claimed");
+		differ(checking, "epoch", "but was never claimed");
 }
 
 static void check_end(const struct checking *checking)
@@ -35,15 +35,15 @@ static void check_end(const struct checking *checking)
 	const struct claim_row *row = checking->row;
 
 	if (checking->is_done && row->done_us == 0)
-		differ(checking, "done", "and does not say since when");
+		differ(checking, "done", "but has no time for that");
 	if (!checking->is_done && row->done_us != 0)
-		differ(checking, "done", "and has the time of its end");
+		differ(checking, "done", "but has the time of its end");
 	if (checking->is_given_up && !row->has_error)
-		differ(checking, "error", "and does not say why");
+		differ(checking, "error", "but has no error");
 	if ((checking->is_busy || checking->is_done) && row->has_error)
-		differ(checking, "error", "and has an error");
+		differ(checking, "error", "but has an error");
 	if ((checking->is_done || checking->is_given_up) && row->has_retry)
-		differ(checking, "retry", "and is due again");
+		differ(checking, "retry", "but is due again");
 }
 
 static void check_attempts(const struct checking *checking)
@@ -52,11 +52,11 @@ static void check_attempts(const struct checking *checking)
 	int32_t most = checking->words->attempts_max;
 
 	if (row->attempt_count < 0)
-		differ(checking, "attempts", "after less than no attempts");
+		differ(checking, "attempts", "after a negative number of attempts");
 	else if (checking->is_given_up && row->attempt_count == 0)
 		differ(checking, "attempts", "without an attempt");
 	else if (most > 0 && row->attempt_count > most)
-		differ(checking, "attempts", "after more attempts than are made");
+		differ(checking, "attempts", "after more attempts than the limit allows");
 }
 
 static void check_row(
@@ -74,7 +74,7 @@ static void check_row(
 
 	if (!checking.is_busy && !checking.is_done && !checking.is_given_up &&
 		!slice_is(row->status, "PENDING"))
-		differ(&checking, "status", "which is no state");
+		differ(&checking, "status", "which is not a state");
 	check_lease(&checking);
 	check_end(&checking);
 	check_attempts(&checking);

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "flow/write.h"
 
-struct slice verify_key_id(struct verify_page *page, const struct kept_answer *key)
+struct slice verify_idempotency_id(struct verify_page *page, const struct kept_answer *key)
 {
 	struct buffer id = buffer_make(page->arena, key->scope.len + key->key.len + 1);
 
@@ -13,44 +13,46 @@ struct slice verify_key_id(struct verify_page *page, const struct kept_answer *k
 	return buffer_slice(&id);
 }
 
-static bool is_waiting(const struct kept_answer *key)
+static bool is_pending(const struct kept_answer *key)
 {
 	return key->owner.len > 0;
 }
 
-static void check_waiting(const struct verify_idempotency *kind, struct verify_page *page,
+static void check_pending(const struct verify_idempotency *kind, struct verify_page *page,
 	const struct kept_answer *key)
 {
 	int64_t lease_us = key->lease_us - page->rows.now_us;
-	struct slice id = verify_key_id(page, key);
+	struct slice id = verify_idempotency_id(page, key);
 	int64_t number;
 
 	if (!kind->may_wait)
 		verify_differ(page, id, "pending",
-			"%.*s: the key waits for an end, which there is none of here", (int)id.len,
-			id.data);
+			"%.*s: it is pending, but such requests have no effect outside the store",
+			(int)id.len, id.data);
 	if (lease_us > IDEMPOTENCY_LEASE_US + VERIFY_SKEW_US)
-		verify_differ(page, id, "long-lease", "%.*s: its lease lasts %lld s more",
+		verify_differ(page, id, "long-lease", "%.*s: its lease lasts another %lld s",
 			(int)id.len, id.data, (long long)(lease_us / 1000000));
 	if (kind->notes_number && !text_to_int(key->note, &number))
-		verify_differ(page, id, "note", "%.*s: it does not say what it has begun",
-			(int)id.len, id.data);
+		verify_differ(page, id, "note",
+			"%.*s: it is pending, but does not say what was begun", (int)id.len,
+			id.data);
 }
 
 static void check_key(const struct verify_idempotency *kind, struct verify_page *page,
 	const struct kept_answer *key)
 {
 	struct answer answer = {.http_status = key->http_status};
-	struct slice id = verify_key_id(page, key);
+	struct slice id = verify_idempotency_id(page, key);
 
 	if (key->fingerprint_size != FINGERPRINT_SIZE)
 		verify_differ(page, id, "fingerprint", "%.*s: its fingerprint has %zu bytes",
 			(int)id.len, id.data, key->fingerprint_size);
 	if (!write_answer_is_kept(&answer))
-		verify_differ(page, id, "not-kept", "%.*s: an answer %d is never kept", (int)id.len,
-			id.data, key->http_status);
-	if (is_waiting(key))
-		check_waiting(kind, page, key);
+		verify_differ(page, id, "not-kept",
+			"%.*s: an answer with the status %d is never kept", (int)id.len, id.data,
+			key->http_status);
+	if (is_pending(key))
+		check_pending(kind, page, key);
 }
 
 static enum status check_final(const struct verify_idempotency *kind, const void *context,
@@ -60,7 +62,7 @@ static enum status check_final(const struct verify_idempotency *kind, const void
 	size_t count = 0;
 
 	for (size_t i = 0; i < page->rows.count; i++) {
-		if (!is_waiting(&keys[i]))
+		if (!is_pending(&keys[i]))
 			final[count++] = keys[i];
 	}
 	return count > 0 ? kind->check(context, session, page, final, count) : STATUS_OK;

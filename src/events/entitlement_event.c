@@ -22,7 +22,7 @@ struct slice entitlement_aggregate_key(struct arena *arena, struct slice user_id
 
 /* ---- packing ----------------------------------------------------------------------------- */
 
-/* protobuf-c wants a char * that ends with NUL and does not write to it. */
+/* protobuf-c requires a char * that ends with NUL, but does not write to it. */
 static char *as_text(struct arena *arena, struct slice text)
 {
 	return (char *)(uintptr_t)arena_copy(arena, text).data;
@@ -51,7 +51,7 @@ struct slice entitlement_event_pack(struct arena *arena, const struct entitlemen
 	return slice_make(packed, size);
 }
 
-/* ---- reading ----------------------------------------------------------------------------- */
+/* ---- unpacking ----------------------------------------------------------------------------- */
 
 static void *allocate(void *arena, size_t size)
 {
@@ -78,6 +78,7 @@ static bool is_good_time(const Google__Protobuf__Timestamp *time)
 	       time->nanos < 1000 * US_PER_S;
 }
 
+/* Returns what is wrong with the message, or NULL. */
 static const char *check(const EventMessage *message)
 {
 	if (!is_good_text(message->event_id))
@@ -109,9 +110,9 @@ const char *entitlement_event_unpack(
 
 	if (!message)
 		return "it is not an EntitlementEvent";
-	/* A NUL in a text cuts it short without a word; then it would pack to less. */
+	/* protobuf-c cuts a text at a NUL without an error; such a message packs to fewer bytes. */
 	if (quipu__entitlements__v1__entitlement_event__get_packed_size(message) < packed.len)
-		return "it is not an EntitlementEvent in the form that protobuf writes";
+		return "it is not an EntitlementEvent as protobuf encodes it";
 	wrong = check(message);
 	if (wrong)
 		return wrong;

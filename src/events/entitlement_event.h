@@ -1,6 +1,6 @@
 /*
- * The event that tells of a change: quipu.entitlements.v1.EntitlementEvent of
- * proto/entitlements.proto, packed and read. Pure.
+ * The event of a granted or revoked entitlement: packs and unpacks
+ * quipu.entitlements.v1.EntitlementEvent of proto/entitlements.proto. Pure.
  */
 #ifndef QUIPU_EVENTS_ENTITLEMENT_EVENT_H
 #define QUIPU_EVENTS_ENTITLEMENT_EVENT_H
@@ -25,21 +25,22 @@ struct entitlement_event {
 	int64_t version;
 };
 
-/* `user_id:stock_keeping_unit`, for people and for ordering; not always unique. */
+/* Returns `user_id:stock_keeping_unit`, for people and for ordering. Two pairs may share one. */
 struct slice entitlement_aggregate_key(
 	struct arena *arena, struct slice user_id, struct slice unit);
 
-/* The packed event, in memory of `arena`. */
+/* Packs the event into memory of `arena`. */
 struct slice entitlement_event_pack(struct arena *arena, const struct entitlement_event *event);
 
 /*
- * Reads a packed event of anybody's; texts are in memory of `arena`. NULL: it is good; else a
- * static sentence says what is wrong with it, and `event` is not to be used.
+ * Unpacks and checks an event from any sender; its texts are in memory of `arena`. Returns NULL if
+ * it is valid. Otherwise returns a static sentence that says what is wrong, and `event` must not be
+ * used.
  */
 const char *entitlement_event_unpack(
 	struct arena *arena, struct slice packed, struct entitlement_event *event);
 
-/* The event as the members of a JSON object, without braces. */
+/* Appends the event as members of a JSON object, without braces. */
 void entitlement_event_write_json(struct buffer *body, const struct entitlement_event *event);
 
 #endif

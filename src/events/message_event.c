@@ -38,7 +38,7 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* A member under its camelCase name or the same in PascalCase. */
+/* Returns a member by its camelCase name, or by the same name in PascalCase. */
 static json_t *member(const json_t *object, const char *name)
 {
 	json_t *value = json_object_get(object, name);
@@ -51,7 +51,7 @@ static json_t *member(const json_t *object, const char *name)
 	return json_object_get(object, pascal);
 }
 
-/* {NULL, 0}: it is missing or no id. */
+/* Returns an id, or {NULL, 0} if it is missing or not an id. */
 static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
 {
 	const json_t *value = member(object, name);
@@ -62,8 +62,8 @@ static struct slice read_id(struct arena *arena, const json_t *object, const cha
 	return arena_copy(arena, id);
 }
 
-/* Whether an envelope names this kind of message; one that names none may be any. */
-static bool is_of_kind(const json_t *envelope, const char *kind)
+/* Whether an envelope is of this type. One that names no type may be of any. */
+static bool is_of_type(const json_t *envelope, const char *wanted)
 {
 	const json_t *types = member(envelope, "messageType");
 	size_t index;
@@ -76,12 +76,13 @@ static bool is_of_kind(const json_t *envelope, const char *kind)
 		const char *urn = json_string_value(type);
 		const char *name = urn ? strrchr(urn, ':') : NULL;
 
-		if (name && strcmp(name + 1, kind) == 0)
+		if (name && strcmp(name + 1, wanted) == 0)
 			return true;
 	}
 	return false;
 }
 
+/* Returns what is wrong with the message, or NULL. */
 static const char *read_message(
 	struct arena *arena, const json_t *message, struct message_event *event)
 {
@@ -90,11 +91,11 @@ static const char *read_message(
 
 	event->user_id = read_id(arena, message, event->is_read ? "userId" : "recipientId");
 	if (!event->user_id.data)
-		return event->is_read ? "its userId is missing or no id"
-				      : "its recipientId is missing or no id";
+		return event->is_read ? "its userId is missing or not an id"
+				      : "its recipientId is missing or not an id";
 	event->message_id = read_id(arena, message, "messageId");
 	if (!event->message_id.data)
-		return "its messageId is missing or no id";
+		return "its messageId is missing or not an id";
 	event->sender_id = read_id(arena, message, "senderId");
 	if (!json_is_string(time) || !text_to_time_us(text, &event->at_us))
 		return "its timestamp is missing or not a time";
@@ -111,8 +112,8 @@ const char *message_event_read(struct arena *arena, struct slice text, struct me
 	if (!body)
 		return "it is not a JSON object";
 	if (json_is_object(message) &&
-		!is_of_kind(body, event->is_read ? MESSAGE_READ : MESSAGE_NEW))
-		wrong = "its messageType is another";
+		!is_of_type(body, event->is_read ? MESSAGE_READ : MESSAGE_NEW))
+		wrong = "its messageType is that of another event";
 	else
 		wrong = read_message(arena, json_is_object(message) ? message : body, event);
 	json_decref(body);

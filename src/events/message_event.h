@@ -1,6 +1,7 @@
 /*
- * The events of dialogs, in the envelope of MassTransit as it is sent and taken: NewMessageEvent
- * and MessageReadEvent. What comes may also be the bare message, in camelCase or PascalCase. Pure.
+ * The events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of MassTransit. What
+ * is read may also be the message without an envelope, and its members may be in camelCase or
+ * PascalCase. Pure.
  */
 #ifndef QUIPU_EVENTS_MESSAGE_EVENT_H
 #define QUIPU_EVENTS_MESSAGE_EVENT_H
@@ -22,20 +23,21 @@
 #define MASSTRANSIT_TYPE "application/vnd.masstransit+json"
 
 struct message_event {
-	bool is_read;            /* MessageReadEvent, else NewMessageEvent */
-	struct slice user_id;    /* whose count it changes: recipientId, or userId of a read */
-	struct slice message_id; /* of the message */
-	struct slice sender_id;  /* of a new one */
+	bool is_read;         /* true for MessageReadEvent, false for NewMessageEvent */
+	struct slice user_id; /* whose counter changes: recipientId, or userId of a read */
+	struct slice message_id;
+	struct slice sender_id; /* NewMessageEvent only */
 	int64_t at_us;
 };
 
-/* The envelope of an event, in memory of `arena`. `name_space` is the .NET one: "Quipu.Dialogs". */
+/* Writes the envelope into memory of `arena`. `name_space` is that of .NET: "Quipu.Dialogs". */
 struct slice message_event_write(struct arena *arena, const struct message_event *event,
 	struct slice event_id, const char *name_space);
 
 /*
- * Reads an envelope or a bare message; `event->is_read` says which kind is wanted, and an envelope
- * of another kind is wrong. NULL: it is good; else a static sentence says what is wrong with it.
+ * Reads an envelope or a message without one. The caller sets `event->is_read`; an envelope of the
+ * other type is invalid. Texts are in memory of `arena`. Returns NULL if the event is valid,
+ * otherwise a static sentence that says what is wrong.
  */
 const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event);
 

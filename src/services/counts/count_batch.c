@@ -1,3 +1,14 @@
+/*
+ * Forty increments of one count become one UPDATE by 40, and each caller still gets the value right
+ * after its own increment. A batch takes one of two ways:
+ *
+ *   plain   only additions that fold: one UPDATE for all counts, without reading them first
+ *   locked  anything else: locks all rows in the order of their ids, runs the commands of each
+ * count one by one in memory, and writes the rows that changed
+ *
+ * Invariant: a batch that locks a row locks all of its rows first, in order. Otherwise the rows of
+ * an UPDATE in one process and the locks of another could wait for each other in a circle.
+ */
 #include "services/counts/count_batch.h"
 
 #include <assert.h>
@@ -45,7 +56,7 @@ struct count_lookup *count_lookup_of(struct read *read)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	bool is_plain; /* additions only, and they fold */
+	bool is_plain; /* only additions, and they fold */
 };
 
 static struct count_command *command_at(const struct group *group, size_t i)
@@ -114,8 +125,7 @@ static struct answer answer_refused(struct arena *arena, struct slice item_id, e
 			len, item_id.data);
 	case STATUS_COUNT_OVERFLOW:
 		return answer_problem(arena, status,
-			"the count \"%.*s\" would leave the range of 64-bit integers; nothing was "
-			"changed",
+			"the count \"%.*s\" would overflow a 64-bit integer; nothing was changed",
 			len, item_id.data);
 	default:
 		return answer_failure(arena, STATUS_INTERNAL);
@@ -185,7 +195,7 @@ static void answer_additions(const struct group *group, int64_t final_value)
 	}
 }
 
-/* Applies the groups as additions; those that were not applied stay in `groups`. */
+/* Applies the groups as additions. Those that the store did not apply stay in `groups`. */
 static enum status add_all(const struct count_repository *repository, struct session *session,
 	struct arena *arena, struct group *groups, size_t *count)
 {
@@ -212,7 +222,7 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	return STATUS_OK;
 }
 
-/* The single statement has passed them over: no such count, or it would leave int64. */
+/* The single statement skipped them: the count does not exist, or would overflow. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -221,9 +231,9 @@ static void leave_unapplied(const struct group *groups, size_t count)
 	}
 }
 
-/* ---- everything else, on locked rows ----------------------------------------------------- */
+/* ---- other commands, on locked rows ------------------------------------------------------ */
 
-/* Runs the group one by one. true: something changed, and `edit` says what to write. */
+/* Runs the commands of the group one by one. Returns whether the row must be written, as `edit`. */
 static bool run_group(const struct group *group, const struct count_row *row, int64_t now_us,
 	struct count_edit *edit)
 {
@@ -278,11 +288,8 @@ bool count_batch_is_single(const struct write_batch *batch)
 }
 
 /*
- * Additions need no lock and no look: one UPDATE does them all. As soon as one group of the batch
- * needs its row locked, all rows of the batch are locked first, in order: otherwise rows locked by
- * the UPDATE of one process and by the lock of another could wait for each other in a circle. The
- * same holds where nothing may be waited for, since an UPDATE cannot skip. A single statement does
- * what it can, and leaves the rest to an ordinary transaction.
+ * TRANSACTION_SKIP always locks, because an UPDATE cannot skip rows that others hold. A
+ * TRANSACTION_SINGLE applies what one statement can and leaves the rest to an ordinary transaction.
  */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch)
@@ -310,6 +317,7 @@ static int compare_rows(const void *a, const void *b)
 		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
 }
 
+/* Returns the counts that the batch looks up, sorted and without repetition. */
 static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row_count)
 {
 	struct count_row *rows;

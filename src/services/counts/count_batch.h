@@ -1,6 +1,6 @@
 /*
- * A batch of count commands against the repository, in one transaction: this is where commands on
- * the same count are folded, and where each gets the answer that it would have had alone.
+ * Runs a batch of count commands in one transaction. Folds commands on the same count, and gives
+ * each the answer that it would have had alone.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BATCH_H
 #define QUIPU_SERVICES_COUNTS_BATCH_H
@@ -10,7 +10,7 @@
 #include "ports/count_repository.h"
 #include "services/counts/count_rules.h"
 
-/* A change of one count; the key of the command is the item's id. */
+/* A change of one count. The key of its command is the item's id. */
 struct count_command {
 	struct write write;
 	struct count_change change;
@@ -24,12 +24,12 @@ struct count_command *count_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct count_command *count_command_of(struct write *write);
 
-/* A look at some counts, in the order asked, without repetition. */
+/* A lookup of counts, answered in the order of `item_ids`, which has no repetitions. */
 struct count_lookup {
 	struct read read;
 	const struct slice *item_ids;
 	size_t item_count;
-	bool single; /* one object, or 404; else a list without the unknown */
+	bool single; /* answers one object or 404; otherwise a list without unknown ids */
 };
 
 extern const struct command_type count_lookup_type;
@@ -40,14 +40,14 @@ struct count_lookup *count_lookup_new(struct arena *arena);
 /* Aborts if `read` is of another type. */
 struct count_lookup *count_lookup_of(struct read *read);
 
-/* Whether one statement may do for the batch: additions only. */
+/* Whether one statement can do the batch, which is the case if it has only additions. */
 bool count_batch_is_single(const struct write_batch *batch);
 
-/* Settles every write of the batch (each a struct count_command); see flow/committer.h. */
+/* Settles every write of the batch (each a struct count_command); see flow/committer.h. Blocks. */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
 
-/* Answers every read of the batch (each a struct count_lookup); see flow/reader.h. */
+/* Answers every read of the batch (each a struct count_lookup); see flow/reader.h. Blocks. */
 enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

@@ -11,6 +11,7 @@ static enum status decide(void *context, struct session *session, const struct w
 
 static bool is_single(void *context, const struct write_batch *batch)
 {
+	(void)context;
 	return count_batch_is_single(batch);
 }
 

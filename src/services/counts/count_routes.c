@@ -1,3 +1,7 @@
+/*
+ * Turns HTTP requests into count commands and lookups. Runs on the loops and never blocks: what it
+ * creates lives in the request's arena and goes to a lane.
+ */
 #include "services/counts/counts.h"
 
 #include "base/hash.h"
@@ -48,7 +52,7 @@ static void decrease(void *counts, struct request *request)
 	submit_addition(counts, request, -1);
 }
 
-/* reset and remove take nothing but the id; a body is read so that a broken one is told. */
+/* Reset and remove need only the id; the body is read to refuse one that is not valid JSON. */
 static void submit_bare(struct counts *counts, struct request *request, enum count_verb verb)
 {
 	struct input input;
@@ -89,7 +93,7 @@ static void create(void *counts, struct request *request)
 	submit_change(counts, &input, item_id, change);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- lookups ----------------------------------------------------------------------------- */
 
 static void submit_lookup(struct counts *counts, struct input *input, const struct slice *item_ids,
 	size_t item_count, bool single)
@@ -111,6 +115,7 @@ static void get_one(void *counts, struct request *request)
 	submit_lookup(counts, &input, &request->params[0], 1, true);
 }
 
+/* Whether item_ids[at] is among the first `count` ids. */
 static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size_t count, size_t at)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -120,7 +125,7 @@ static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size
 	return false;
 }
 
-/* Reads itemIds=a&itemIds[]=b into `item_ids`, each id once. */
+/* Reads itemIds=a&itemIds[]=b into `item_ids`, each id once. Returns how many there are. */
 static size_t read_item_ids(struct input *input, struct slice *item_ids, uint64_t *hashes)
 {
 	struct request *request = input->request;

@@ -1,3 +1,8 @@
+/*
+ * Checks three things page by page: the rows, and the answers kept for changes and for creations.
+ * Creations are compared with their counts, which are read after the answers, in another snapshot;
+ * that is sound because counts are only ever updated to later times.
+ */
 #include "services/counts/count_verify.h"
 
 #include <stdlib.h>
@@ -14,8 +19,8 @@ static void check_count(struct verify_page *page, const struct count_row *row)
 	struct slice id = row->item_id;
 
 	if (id.len == 0 || id.len > ID_BYTES_MAX || !text_is_utf8(id) || text_has_control(id))
-		verify_differ(
-			page, id, "id", "%.*s: this is no id of a count", (int)id.len, id.data);
+		verify_differ(page, id, "id", "%.*s: this is not the id of a count", (int)id.len,
+			id.data);
 	verify_time(page, id, "last_updated_at", row->updated_us);
 }
 
@@ -37,11 +42,11 @@ static enum status look_at_counts(
 
 /* ---- kept answers ------------------------------------------------------------------------ */
 
-/* What a good answer says; texts are in memory of the page. */
+/* The content of a kept answer. Texts are in the arena of the page. */
 struct kept_count {
 	struct slice item_id;
 	int64_t value;
-	int64_t updated_us; /* of one that made the count */
+	int64_t updated_us; /* of a creation */
 };
 
 static struct slice string_of(struct arena *arena, const json_t *object, const char *name)
@@ -51,18 +56,18 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
 }
 
-/* false: nobody was ever answered so. */
+/* Reads a kept answer. Returns false if no request is ever given such an answer. */
 static bool read_kept(struct arena *arena, const struct kept_answer *key, struct kept_count *kept)
 {
-	bool is_made = key->http_status == 201;
+	bool is_created = key->http_status == 201;
 	char why[JSON_WHY_SIZE];
 	json_t *body = json_parse_object(key->body, why);
-	const json_t *value = json_object_get(body, is_made ? "currentValue" : "value");
+	const json_t *value = json_object_get(body, is_created ? "currentValue" : "value");
 	bool good = json_is_integer(value);
 
 	kept->value = json_integer_value(value);
 	kept->item_id = string_of(arena, body, "itemId");
-	if (is_made)
+	if (is_created)
 		good = good &&
 		       text_to_time_us(string_of(arena, body, "lastUpdatedAt"), &kept->updated_us);
 	json_decref(body);
@@ -71,10 +76,11 @@ static bool read_kept(struct arena *arena, const struct kept_answer *key, struct
 
 static void differ_in_answer(struct verify_page *page, const struct kept_answer *key)
 {
-	struct slice id = verify_key_id(page, key);
+	struct slice id = verify_idempotency_id(page, key);
 
-	verify_differ(page, id, "answer", "%.*s: no such request is answered with what is kept",
-		(int)id.len, id.data);
+	verify_differ(page, id, "answer",
+		"%.*s: such a request is never given the answer that is kept", (int)id.len,
+		id.data);
 }
 
 static enum status check_changes(const void *context, struct session *session,
@@ -102,7 +108,7 @@ static int compare_rows(const void *a, const void *b)
 		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
 }
 
-/* The counts of these answers: sorted, without repetition. */
+/* Fills `rows` with the counts of these answers, sorted and without repetition. */
 static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
 {
 	size_t row_count = 0;
@@ -117,10 +123,8 @@ static size_t rows_of(const struct kept_count *kept, size_t count, struct count_
 	return row_count;
 }
 
-/*
- * The rows are read after the keys, in another snapshot: what is written in between is later still,
- * and a count that is gone says nothing.
- */
+/* A count that was written since the answers were read is later still, and one that was deleted
+ * proves nothing. */
 static enum status compare_with_counts(const struct counts *counts, struct session *session,
 	struct verify_page *page, const struct kept_count *kept, size_t count)
 {
@@ -136,7 +140,7 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 
 		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
 			verify_differ(page, row->item_id, "older-than-kept",
-				"%.*s: it was updated %lld s before it was made",
+				"%.*s: it was updated %lld s before it was created",
 				(int)row->item_id.len, row->item_id.data,
 				(long long)((kept[i].updated_us - row->updated_us) / 1000000));
 	}

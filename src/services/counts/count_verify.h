@@ -1,14 +1,14 @@
 /*
- * Counts for `quipu verify` (admin/verify.h).
+ * Checks counts for `quipu verify` (admin/verify.h). Differences:
  *
- *   id               1 to 128 bytes without control characters
+ *   id               not 1 to 128 bytes without control characters
  *   in-the-future    last_updated_at is ahead of the store's time
- *   answer           a kept answer says what no such request is ever answered
- *   older-than-kept  the count was last updated before it was made, as a kept answer says: the
- * table is older than the keys, as after a restore of one without the other
+ *   answer           no request is ever given the answer that is kept under the Idempotency-Key
+ *   older-than-kept  last updated before it was created, according to a kept answer: the table of
+ *                    counts is older than that of Idempotency-Keys, as after restoring only one
  *
- * Nothing more can be proved: a count is a number without a history. Kept answers tell the value at
- * a moment, and changes without a key may have come after.
+ * Nothing more can be proved: a count is a number without a history. A kept answer has the value of
+ * one moment, and requests without an Idempotency-Key may have changed it since.
  */
 #ifndef QUIPU_SERVICES_COUNTS_VERIFY_H
 #define QUIPU_SERVICES_COUNTS_VERIFY_H
@@ -16,7 +16,7 @@
 #include "admin/verify.h"
 #include "services/counts/counts.h"
 
-/* `counts` outlives it. */
+/* Returns the verifier. `counts` outlives it. */
 struct verifier counts_verifier(const struct counts *counts);
 
 #endif

@@ -3,7 +3,9 @@
  *
  *   count_rules   what a command does to a count
  *   count_batch   many commands in one transaction
- *   count_routes  HTTP to commands and back
+ *   count_lanes   connects lanes and batches
+ *   count_routes  HTTP to commands
+ *   count_verify  checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_COUNTS_H
 #define QUIPU_SERVICES_COUNTS_H
@@ -14,10 +16,10 @@
 
 struct counts {
 	const struct count_repository *repository;
-	struct lane_set *lanes;
+	struct lane_set *lanes; /* not owned */
 };
 
-/* What the lanes of the service call; context is the struct counts. */
+/* Returns the callbacks for its lanes. `counts` outlives the lanes. */
 struct lane_service counts_lane_service(struct counts *counts);
 
 /* Adds the routes. `counts` outlives the router. */
