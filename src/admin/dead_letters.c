@@ -197,7 +197,7 @@ static void get_letter(void *context, struct request *request)
 	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 
-/* ---- actions ------------------------------------------------------------------------------ */
+/* ---- actions ----------------------------------------------------------------------------- */
 
 /* A replay or discard of one letter, whose id is the key, or a resend of an outbox's events. */
 struct operator_action {

@@ -51,7 +51,7 @@ struct slice entitlement_event_pack(struct arena *arena, const struct entitlemen
 	return slice_make(packed, size);
 }
 
-/* ---- unpacking ----------------------------------------------------------------------------- */
+/* ---- unpacking --------------------------------------------------------------------------- */
 
 static void *allocate(void *arena, size_t size)
 {

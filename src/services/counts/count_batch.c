@@ -6,8 +6,9 @@
  *   locked  anything else: locks all rows in the order of their ids, runs the commands of each
  * count one by one in memory, and writes the rows that changed
  *
- * Invariant: a batch that locks a row locks all of its rows first, in order. Otherwise the rows of
- * an UPDATE in one process and the locks of another could wait for each other in a circle.
+ * A batch that needs one row locked locks all of its rows first, in order. Otherwise the rows of an
+ * UPDATE in one process and the locks of another could wait for each other in a circle. Counts that
+ * a plain UPDATE did not apply are locked after it; if that deadlocks, the store returns RERUN.
  */
 #include "services/counts/count_batch.h"
 

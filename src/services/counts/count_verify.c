@@ -1,7 +1,7 @@
 /*
  * Checks three things page by page: the rows, and the answers kept for changes and for creations.
  * Creations are compared with their counts, which are read after the answers, in another snapshot;
- * that is sound because counts are only ever updated to later times.
+ * that is sound because an update in between only makes a count newer.
  */
 #include "services/counts/count_verify.h"
 

@@ -1,10 +1,16 @@
 /*
  * The rate-limited notification gateway: seed 001, Gateway_API. Role `gateway`.
  *
- *   limit_rules    the decision: pure
- *   gateway_batch  reserve in one transaction, publish, settle in a second
- *   gateway_cache  the cache in front of it: refuses without the store, never admits by itself
- *   gateway_routes HTTP to commands and back
+ *   limit_rules      the decision of the limiter
+ *   gateway_batch    reserve in one transaction, publish, settle in a second
+ *   gateway_cache    the cache in front of it: refuses without the store, never admits by itself
+ *   gateway_answers  what the gateway answers
+ *   gateway_events   messages on the bus
+ *   gateway_lanes    connects lanes and batches
+ *   gateway_routes   HTTP to commands
+ *   limit_verify     checks the tables for `quipu verify`
+ *
+ * The Sender_Service of the same seed is in sender.h.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_H
 #define QUIPU_SERVICES_GATEWAY_H
@@ -22,12 +28,12 @@
 struct gateway {
 	const struct limit_repository *repository;
 	struct bus *bus;
-	struct cache *cache; /* NULL: none */
-	int64_t window_unit_us;
-	struct lane_set *lanes;
+	struct cache *cache;    /* NULL if none is configured */
+	int64_t window_unit_us; /* length of a window of 1 */
+	struct lane_set *lanes; /* nothing here is owned */
 };
 
-/* What the lanes of the service call; context is the struct gateway. */
+/* Returns the callbacks for its lanes. `gateway` outlives the lanes. */
 struct lane_service gateway_lane_service(struct gateway *gateway);
 
 /* Adds the routes. `gateway` outlives the router. */

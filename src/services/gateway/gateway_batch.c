@@ -357,7 +357,7 @@ enum status gateway_batch_settle(
 		lane->gateway->repository, session, all, merge(all, count));
 }
 
-/* ---- looking up ----------------------------------------------------------------------------- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
 static int compare_rows(const void *a, const void *b)
 {

@@ -22,8 +22,7 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* Begins a new window for rows whose window has elapsed, unless another process has just done so.
- */
+/* Begins a new window for rows whose window has elapsed, unless another process was faster. */
 static enum status refresh_rows(const struct gateway *gateway, struct session *session,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -134,8 +133,7 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 		recheck(lane, session, arena, filled, filled_count);
 }
 
-/* ---- taking slots ------------------------------------------------------------------------------
- */
+/* ---- taking slots ------------------------------------------------------------------------ */
 
 static size_t keep_misses(
 	const struct cached_limit *limits, size_t count, struct cached_limit *misses)

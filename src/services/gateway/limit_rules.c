@@ -17,7 +17,7 @@ int32_t limit_used(const struct limit_row *row)
 
 void limit_refresh(struct limit_row *row, int64_t now_us)
 {
-	/* The start of a window is its identity, so two windows never share one. */
+	/* The start identifies a window, so no two windows of a row may have the same one. */
 	row->last_refresh_us = now_us > row->last_refresh_us ? now_us : row->last_refresh_us + 1;
 	row->current_count = 0;
 	row->reserved_count = 0;

@@ -9,7 +9,7 @@ static void check_counts(struct verify_page *page, const struct limit_row *row)
 
 	if (row->current_count < 0 || row->reserved_count < 0)
 		verify_differ(page, id, "negative",
-			"%.*s: current_count is %d and reserved_count %d", (int)id.len, id.data,
+			"%.*s: current_count is %d and reserved_count is %d", (int)id.len, id.data,
 			row->current_count, row->reserved_count);
 	if (row->current_count > row->reserved_count)
 		verify_differ(page, id, "over-reserved",
@@ -27,8 +27,8 @@ static void check_limit(struct verify_page *page, const struct limit_row *row)
 
 	if (row->rate_limit < 1 || row->time_window < 1 || row->time_window > TIME_WINDOW_MAX)
 		verify_differ(page, id, "config",
-			"%.*s: %d messages in a window of %d is no configuration", (int)id.len,
-			id.data, row->rate_limit, row->time_window);
+			"%.*s: %d messages in a window of %d is not a valid configuration",
+			(int)id.len, id.data, row->rate_limit, row->time_window);
 	check_counts(page, row);
 	verify_time(page, id, "last_refresh_time", row->last_refresh_us);
 }

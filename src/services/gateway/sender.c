@@ -1,3 +1,11 @@
+/*
+ * One thread repeats: fetch, print, record, acknowledge. Printing comes before recording, so a
+ * crash repeats a message and never loses one. Ids of messages that were printed but not yet
+ * recorded are kept in memory, so that an outage of the store repeats nothing.
+ *
+ * Invariant: a fetch is acknowledged only after all of its good messages are recorded and all
+ * others are on the dead letter channel.
+ */
 #include "services/gateway/sender.h"
 
 #include <assert.h>
@@ -22,10 +30,10 @@
 #define RETRY_NS (100 * NS_PER_MS)
 #define SHOWN_BYTES 64
 
-/* One message of a fetch, read. */
+/* One message of a fetch. */
 struct sms {
-	struct slice id;      /* what it is known by */
-	struct slice user_id; /* as text */
+	struct slice id;      /* recognises repeats: messageId, or the position on the bus */
+	struct slice user_id; /* a number or string of the event, as text */
 	struct slice text;
 	bool is_good;
 };
@@ -37,8 +45,10 @@ struct sender {
 	struct session *session;
 	struct arena arena; /* of the current fetch */
 
-	/* Printed and not recorded yet: while the store is away the same fetch is tried again, and
-	 * must not be printed again. Empty after every success. */
+	/*
+	 * Ids of messages that were printed but not recorded. While the store is away the same
+	 * messages are fetched again and must not be printed again. Empty after every success.
+	 */
 	struct arena printed_arena;
 	struct slice printed[FETCH_MAX];
 	size_t printed_count;
@@ -53,6 +63,7 @@ struct sender {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
+/* Returns a string or an integer as text, in `arena`; an empty slice for anything else. */
 static struct slice id_text(struct arena *arena, const json_t *value)
 {
 	struct buffer digits = {.arena = arena};
@@ -71,7 +82,7 @@ static bool is_blank_id(struct slice id)
 	return id.len == 0 || text_is_blank(id);
 }
 
-/* Only userId and message are required; a message without an id is known by where it lies. */
+/* Only userId and message are required. A message without an id is recognised by its position. */
 static void read_sms(struct arena *arena, const struct bus_delivery *delivery, struct sms *sms)
 {
 	char why[JSON_WHY_SIZE];
@@ -96,7 +107,7 @@ static int compare_records(const void *a, const void *b)
 		((const struct sent_message *)b)->message_id);
 }
 
-/* The ids of the good ones, sorted, each once. */
+/* Returns records for the ids of the good messages, sorted and without repetition. */
 static struct sent_message *make_records(
 	struct arena *arena, const struct sms *all, size_t count, size_t *record_count)
 {
@@ -156,7 +167,7 @@ static bool is_known(const struct sent_message *records, size_t count, struct sl
 	return record->known;
 }
 
-/* Prints what is not known yet, in the order it came. */
+/* Prints messages that were not sent before, in order. Returns false if standard output fails. */
 static bool send_new(struct sender *sender, const struct sms *all, size_t count,
 	const struct sent_message *records, size_t record_count)
 {
@@ -185,7 +196,7 @@ static void forget_printed(struct sender *sender)
 	arena_reset(&sender->printed_arena);
 }
 
-/* Known, printed, recorded: in this order, so that a crash repeats a message and loses none. */
+/* Sends the good messages of a fetch and records them. */
 static enum status send_batch(struct sender *sender, struct sms *all, size_t count)
 {
 	struct session *session = sender->session;
@@ -204,7 +215,7 @@ static enum status send_batch(struct sender *sender, struct sms *all, size_t cou
 	if (!send_new(sender, all, count, records, record_count)) {
 		session->ops->rollback(session);
 		forget_printed(sender);
-		return STATUS_STORE_UNAVAILABLE; /* nowhere to print to: try again */
+		return STATUS_STORE_UNAVAILABLE; /* standard output failed: the fetch is retried */
 	}
 	FAILPOINT("sender.printed");
 	status = sender->config.repository->ops->put(
@@ -227,7 +238,8 @@ static void log_malformed(const struct bus_delivery *delivery)
 		(int)shown, delivery->value.data);
 }
 
-/* false: they are not on the dead letter channel yet. */
+/* Copies the malformed messages to the dead letter channel. Returns false if the bus has not
+ * confirmed all of them. */
 static bool bury_malformed(struct sender *sender, const struct bus_delivery *deliveries,
 	const struct sms *all, size_t count)
 {
@@ -242,9 +254,7 @@ static bool bury_malformed(struct sender *sender, const struct bus_delivery *del
 		letter->channel = slice_of(GATEWAY_DLQ_CHANNEL);
 		letter->key = deliveries[i].key;
 		letter->id = arena_copy(&sender->arena, deliveries[i].position);
-		letter->headers[0].name = slice_of("position");
-		letter->headers[0].value = letter->id;
-		letter->header_count = 1;
+		bus_message_add_header(letter, "position", letter->id);
 		letter->value = deliveries[i].value;
 		letter_count++;
 	}
@@ -267,6 +277,7 @@ static bool bury_malformed(struct sender *sender, const struct bus_delivery *del
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
+/* Returns false if the fetch has to be delivered again. */
 static bool handle(struct sender *sender, const struct bus_delivery *deliveries, size_t count)
 {
 	struct sms *all = arena_array(&sender->arena, struct sms, count);
@@ -346,7 +357,7 @@ void sender_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_sender_sent_total", "counter", "Messages sent.");
 	metrics_sample(page, "quipu_sender_sent_total", "", tally_read(&sender->sent));
 	metrics_family(page, "quipu_sender_repeated_total", "counter",
-		"Messages that came again and were not sent again.");
+		"Messages that were delivered again and not sent again.");
 	metrics_sample(page, "quipu_sender_repeated_total", "", tally_read(&sender->repeated));
 	metrics_family(page, "quipu_sender_malformed_total", "counter",
 		"Messages that could not be read and went to the dead letters.");

@@ -1,7 +1,7 @@
 /*
  * The sender: seed 001, Sender_Service. Role `sender`. Takes messages from the bus, "sends" each by
- * printing SMS SENT on standard output, records it, and acknowledges. A message that comes again is
- * not sent again; only a crash between printing and recording can repeat one.
+ * printing SMS SENT on standard output, records it, and acknowledges. A message that the bus
+ * delivers again is not sent again; only a crash between printing and recording can repeat one.
  *
  * A message that cannot be read is logged, copied to the dead letter channel, and skipped.
  */
@@ -14,7 +14,7 @@
 #include "ports/store.h"
 
 struct sender_config {
-	struct bus *bus; /* not owned, like the two below */
+	struct bus *bus; /* nothing here is owned */
 	struct store *store;
 	const struct sent_repository *repository;
 };
@@ -24,7 +24,7 @@ struct sender;
 /* Starts a thread. */
 struct sender *sender_start(const struct sender_config *config);
 
-/* Ends the thread after the batch it is at, and frees. */
+/* Ends the thread after its current batch and frees the sender. */
 void sender_stop(struct sender *sender);
 
 /* A metrics collector (context: the sender). */
