@@ -463,7 +463,7 @@ static const struct family {
 	{"quipu_outbox_published_total", "counter", "Events published.",
 		offsetof(struct relay, confirmed), 1},
 	{"quipu_outbox_retried_total", "counter",
-		"Tries to publish that failed and are made again later.",
+		"Attempts to publish that failed and will be repeated.",
 		offsetof(struct relay, retried), 1},
 	{"quipu_outbox_given_up_total", "counter",
 		"Events that failed too often or cannot be read.", offsetof(struct relay, given_up),

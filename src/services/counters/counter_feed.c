@@ -1,3 +1,8 @@
+/*
+ * An announcement says that some counter has changed, not whose. Naming the users would mean a
+ * message per change; reading the counters of all users with a stream here costs as much as there
+ * are streams, at most every PAUSE_NS, however much changes.
+ */
 #include "services/counters/counter_feed.h"
 
 #include <assert.h>
@@ -8,10 +13,10 @@
 #include "base/failpoint.h"
 #include "runtime/bell.h"
 
-#define LOOK_NS (5 * NS_PER_S) /* without an announcement */
+#define LOOK_NS (5 * NS_PER_S) /* between reads without an announcement */
 #define SELDOM_NS (3600 * NS_PER_S)
-#define PAUSE_NS (20 * NS_PER_MS)  /* between two looks, however much is announced */
-#define RETRY_NS (200 * NS_PER_MS) /* after a store that did not answer */
+#define PAUSE_NS (20 * NS_PER_MS)  /* least time between reads */
+#define RETRY_NS (200 * NS_PER_MS) /* after the store did not answer */
 #define CHUNK 1000
 
 struct counter_feed {
@@ -22,7 +27,7 @@ struct counter_feed {
 	pthread_t thread;
 };
 
-/* This thread announces what it has published itself. */
+/* Set while this thread announces rows that it has just published, which the feed need not read. */
 static _Thread_local bool is_own;
 
 static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)
@@ -57,7 +62,8 @@ static int compare_ids(const void *a, const void *b)
 	return slice_compare(*(const struct slice *)a, *(const struct slice *)b);
 }
 
-/* Sorted ids, at most CHUNK. */
+/* Reads and publishes the counters of at most CHUNK sorted ids. Returns false if the store does not
+ * answer. */
 static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t count)
 {
 	struct counter_row *rows = arena_array(&feed->arena, struct counter_row, count);
@@ -74,7 +80,7 @@ static bool look_up(struct counter_feed *feed, const struct slice *ids, size_t c
 	return true;
 }
 
-/* Reads the counts of everybody who has a stream. false: the store does not answer. */
+/* Reads the counters of all users with a stream. Returns false if the store does not answer. */
 static bool look_at_all(struct counter_feed *feed)
 {
 	struct slice *ids;

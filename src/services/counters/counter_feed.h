@@ -1,9 +1,9 @@
 /*
- * Keeps open streams up to date. What this process commits is published to the hub at once, by the
- * intake; what other processes commit is announced on the store, and through the cache where there
- * is one, without saying whose count it is, so the feed, a thread of its own, reads the counts of
- * everybody who has a stream here. It also does so every few seconds, because an announcement can
- * get lost.
+ * Keeps open streams up to date. The intake publishes what this process commits to the hub at once.
+ * Other processes announce their commits on the store, and through the cache if there is one,
+ * without saying whose counter has changed. So the feed, a thread of its own, then reads the
+ * counters of all users who have a stream here. It also does so every few seconds, because an
+ * announcement can get lost.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_FEED_H
@@ -12,14 +12,14 @@
 
 struct counter_feed;
 
-/* Starts a thread. */
+/* Starts the thread. `counters` outlives the feed. */
 struct counter_feed *counter_feed_start(struct counters *counters);
 
-/* Ends the thread and frees. */
+/* Ends the thread and frees the feed. */
 void counter_feed_stop(struct counter_feed *feed);
 
-/* Publishes rows that this process has committed to the streams here, and tells other processes.
- * Any thread. */
+/* Publishes rows that this process has committed to its streams, and announces them to other
+ * processes. Any thread. */
 void counter_feed_publish(struct counters *counters, struct arena *arena,
 	const struct counter_row *rows, size_t count);
 

@@ -1,3 +1,11 @@
+/*
+ * Applies events to counters. What is kept is not a sum of events but the state of each message,
+ * because events may come twice and out of order: a read that overtakes its new event leaves "read"
+ * behind, and the new event then changes nothing.
+ *
+ * The order after a commit is cache, streams, acknowledgement. A crash before the acknowledgement
+ * delivers the events again, and events that change nothing still refresh the cache.
+ */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -11,9 +19,9 @@
 struct counter_intake {
 	struct counters *counters;
 	bool is_read;
-	struct cache_session *cache; /* NULL: none */
+	struct cache_session *cache; /* NULL without a cache */
 
-	/* The counts of everybody in the last batch, as they were committed. */
+	/* The counters of all users of the last batch, as committed. */
 	struct arena arena;
 	struct counter_row *rows;
 	size_t row_count;
@@ -41,7 +49,10 @@ void counter_intake_free(struct counter_intake *intake)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Dedupe records are kept for so long; what is older could be counted twice. */
+/*
+ * Reads an event and returns what is wrong with it, or NULL. The states of messages are kept for
+ * AGE_MAX_US, so an older event could be counted twice.
+ */
 static const char *read_event(
 	struct arena *arena, const struct bus_delivery *delivery, struct message_event *event)
 {
@@ -60,7 +71,8 @@ static int compare_messages(const void *a, const void *b)
 	return order ? order : slice_compare(left->message_id, right->message_id);
 }
 
-/* The messages of the good events, sorted, each once; event_us is the event's. */
+/* Returns the messages of the good events, sorted and without repetition. Sets `repeated` to the
+ * number of repetitions. */
 static struct counter_message *read_batch(struct counter_intake *intake,
 	const struct intake_batch *batch, size_t *count, size_t *repeated)
 {
@@ -96,9 +108,9 @@ static struct counter_message *read_batch(struct counter_intake *intake,
 struct changes {
 	struct counter_message *changed;
 	size_t changed_count;
-	struct counter_row *moved; /* users whose count changes */
+	struct counter_row *moved; /* counters that change */
 	size_t moved_count;
-	struct counter_row *still; /* users whose count does not */
+	struct counter_row *still; /* counters that do not change */
 	size_t still_count;
 };
 
@@ -111,7 +123,7 @@ static struct changes make_changes(struct arena *arena, size_t count)
 	};
 }
 
-/* The messages of one user, from `first` on. Returns where the next user begins. */
+/* Applies the messages of the user at `first`. Returns the index at which the next user begins. */
 static size_t run_user(struct changes *changes, bool is_read, struct counter_message *messages,
 	const int64_t *event_us, size_t first, size_t count)
 {
@@ -150,7 +162,7 @@ static enum status write_changes(
 	return status;
 }
 
-/* Everybody's counts, also of those whose did not change. */
+/* Sets the counters of all users, changed or not. */
 static void keep_rows(struct counter_counting *counting, const struct changes *changes)
 {
 	size_t total = changes->moved_count + changes->still_count;
@@ -167,7 +179,7 @@ static void keep_rows(struct counter_counting *counting, const struct changes *c
 	}
 }
 
-/* For after the commit: the cache gets them even if nothing changed. */
+/* Keeps the counters for after the commit; the cache is refreshed even if nothing changed. */
 static void copy_rows(struct counter_intake *intake, const struct counter_counting *counting)
 {
 	arena_reset(&intake->arena);
@@ -236,10 +248,10 @@ static void refresh_cache(struct cache_session *cache, struct arena *arena,
 		cached[i].updated_us = rows[i].updated_us;
 	}
 	status = cache->ops->counter_refresh(cache, cached, count);
-	(void)status; /* a cache that is away makes up for it before it is used again */
+	(void)status; /* a cache that is away drops what it missed before it is used again */
 }
 
-void counters_tell(struct counters *counters, struct cache_session *cache, struct arena *arena,
+void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,
 	const struct counter_row *rows, size_t count)
 {
 	if (count == 0)
@@ -253,6 +265,6 @@ void counter_intake_committed(void *context)
 {
 	struct counter_intake *intake = context;
 
-	counters_tell(
+	counters_publish(
 		intake->counters, intake->cache, &intake->arena, intake->rows, intake->row_count);
 }

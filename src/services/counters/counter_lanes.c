@@ -1,8 +1,7 @@
-/* Connects the lanes of counters to their lookups and repairs. */
+/* Connects the lanes of counters to lookups and repairs. Repairs are the only writes. */
 #include "services/counters/counter_lookup.h"
 #include "services/counters/counter_verify.h"
 
-/* The only writes are repairs. */
 static void committed(void *context)
 {
 	struct counters *counters = context;

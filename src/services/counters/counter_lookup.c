@@ -1,3 +1,8 @@
+/*
+ * Lookups of a batch are merged into entries, sorted and without repetition, so that the cache and
+ * the store are asked for each user once. The cache is optional at every step: without it, or while
+ * it is away, all entries come from the store.
+ */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -36,16 +41,16 @@ void counter_write(struct buffer *body, const struct counter_row *row)
 	buffer_text(body, "\"}");
 }
 
-/* What is asked for: a user's counter, or the list of all that they have. */
+/* One thing to look up: a user's counter, or the list of all counters of the user. */
 struct entry {
 	struct slice user_id;
 	bool is_list;
 	bool is_cached;
-	int64_t lease; /* 0: what is read from the store is not for the cache */
+	int64_t lease; /* for writing the value into the cache; 0 if another reader has it */
 	struct counter_row row;
 };
 
-/* The entries of a batch, sorted, each once. */
+/* The entries of a batch, sorted and without repetition. */
 struct entries {
 	struct counters *counters;
 	struct arena *arena;
@@ -83,7 +88,7 @@ static struct entries make_entries(struct counters *counters, const struct read_
 
 /* ---- the cache --------------------------------------------------------------------------- */
 
-/* Takes what the cache has, and leases for what it has not. */
+/* Fills the entries that the cache has, and gets leases for the others. */
 static void ask_cache(struct entries *entries)
 {
 	struct cache_session *cache = entries->counters->reader_cache;
@@ -113,7 +118,7 @@ static void ask_cache(struct entries *entries)
 	}
 }
 
-/* What was read from the store, where we hold the lease. */
+/* Writes the entries that were read from the store and have a lease into the cache. */
 static void fill_cache(const struct entries *entries)
 {
 	struct cache_session *cache = entries->counters->reader_cache;
@@ -140,12 +145,12 @@ static void fill_cache(const struct entries *entries)
 		return;
 	FAILPOINT("counters.filling");
 	status = cache->ops->counter_fill(cache, filled, count);
-	(void)status; /* then it stays empty */
+	(void)status; /* on failure the cache just stays without them */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */
 
-/* Looks up what the cache did not have: each user once. */
+/* Reads the entries that the cache did not have, each user once. */
 static enum status ask_store(struct entries *entries, struct session *session)
 {
 	struct counter_row *rows = arena_array(entries->arena, struct counter_row, entries->count);

@@ -1,8 +1,9 @@
+/* Turns HTTP requests into lookups and streams of counters. Runs on the loops and never blocks. */
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/counters/counter_lookup.h"
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- lookups ----------------------------------------------------------------------------- */
 
 static struct counter_lookup *new_lookup(struct input *input)
 {
@@ -36,8 +37,7 @@ static void get_counters(void *counters, struct request *request)
 
 /* ---- the stream -------------------------------------------------------------------------- */
 
-/* The current value is known: the stream begins with it, or with a later one that came meanwhile.
- */
+/* Starts the stream with the value that was looked up, or with a later one that came meanwhile. */
 static void begin_stream(struct request *request, struct command *command)
 {
 	struct counter_lookup *lookup = counter_lookup_of(read_of(command));
@@ -50,7 +50,7 @@ static void begin_stream(struct request *request, struct command *command)
 	stream_start(lookup->stream);
 }
 
-/* Subscribed before the value is looked up, so that nothing in between is missed. */
+/* Subscribes before it looks the value up, so that it misses no change in between. */
 static void get_stream(void *context, struct request *request)
 {
 	struct counters *counters = context;

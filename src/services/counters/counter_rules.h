@@ -1,17 +1,18 @@
-/* What an event does to what is known of a message, and to the count. Pure. */
+/* The rules of counters: what an event does to the state of a message and to the count. Pure. */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_RULES_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_RULES_H
 
 #include "ports/counter_repository.h"
 
 /*
- *   known     new               read
+ *   known     new event         read event
  *   nothing   unread, + 1       read
  *   unread    -                 read, - 1
  *   read      -                 -
  *
- * In whatever order and however often events come, a message counts from its new to its read.
- * true: `message` is changed and must be written; `*delta` is what the count changes by.
+ * Events may come in any order and more than once: a message counts from its new event until its
+ * read event, and never again. Returns whether `message` has changed and must be written. Sets
+ * `*delta` to the change of the count.
  */
 bool counter_apply(struct counter_message *message, bool is_read, int64_t event_us, int64_t *delta);
 

@@ -1,3 +1,9 @@
+/*
+ * Messages and counters may be in different stores, so there is no snapshot of both. Verification
+ * reads a page of users of each side and walks them together; users beyond the horizon, the last
+ * user up to which both pages are complete, wait for the next page. A repair compares the unread
+ * messages of one user in the same way and applies what is missing in the transaction of its write.
+ */
 #include "services/counters/counter_verify.h"
 
 #include "base/clock.h"
@@ -5,17 +11,18 @@
 #include "inbound/submit.h"
 #include "services/counters/counter_feed.h"
 
-#define MESSAGES_MAX 1000 /* of one user that are read at a time */
+#define MESSAGES_MAX 1000 /* messages of one user per page */
 
 /* ---- comparing --------------------------------------------------------------------------- */
 
-/* The next users of both sides, sorted. */
+/* A page of users of both sides, sorted. */
 struct sides {
 	struct unread_count *messages;
 	size_t message_count;
 	struct counter_row *rows;
 	size_t row_count;
-	struct slice horizon; /* both sides are complete up to this user; empty: for all */
+	struct slice
+		horizon; /* both sides are complete up to this user; empty if there are no more */
 };
 
 static struct session *open_messages(const struct unread_verifier *verifier)
@@ -35,7 +42,7 @@ static enum status read_messages(
 	return status;
 }
 
-/* The lower of two; an empty one is above all. */
+/* Returns the lower of two ids. An empty one sorts above all others. */
 static struct slice lower(struct slice a, struct slice b)
 {
 	if (a.len == 0 || b.len == 0)
@@ -81,7 +88,7 @@ static void differ(struct verify_page *page, struct slice user_id, int64_t unrea
 		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));
 }
 
-/* Walks both sides together; returns how many users there were. */
+/* Walks both sides together up to the horizon. Returns how many users it compared. */
 static size_t compare_sides(const struct sides *sides, struct verify_page *page)
 {
 	size_t m = 0, r = 0, users = 0;
@@ -136,7 +143,7 @@ struct verifier unread_verifier(const struct unread_verifier *verifier)
 /* ---- repairing --------------------------------------------------------------------------- */
 
 struct repair {
-	struct write write; /* all with one key, so that one committer has them all */
+	struct write write; /* all repairs have the same key, so one committer runs them all */
 	struct unread_verifier *verifier;
 	struct slice user_id;
 };
@@ -149,24 +156,25 @@ static struct repair *repair_of(struct write *write)
 	return (struct repair *)write;
 }
 
-/* Messages of a user that one side has as unread and the other has not. */
+/* Messages of a user that are unread on one side only. */
 struct gap {
-	struct counter_message *missing; /* unread, and not counted */
+	struct counter_message *missing; /* unread, but not counted */
 	size_t missing_count;
-	struct counter_message *surplus; /* counted, and not unread */
+	struct counter_message *surplus; /* counted, but not unread */
 	size_t surplus_count;
-	bool has_more; /* there may be more behind the last id that was compared */
-	struct slice last;
+	bool has_more;     /* there may be messages after `last` */
+	struct slice last; /* id that was compared */
 };
 
-static struct counter_message known(struct slice user_id, struct slice message_id)
+/* A message of the user, with the present time as that of its event. */
+static struct counter_message message_now(struct slice user_id, struct slice message_id)
 {
 	return (struct counter_message){.user_id = user_id,
 		.message_id = message_id,
 		.event_us = clock_wall_us(&clock_system)};
 }
 
-/* Compares a page of each side, both sorted by message. */
+/* Compares a page of each side. Both are sorted by message. */
 static void find_gap(struct slice user_id, const struct message *unread, size_t unread_count,
 	const struct counter_message *counted, size_t counted_count, struct gap *gap)
 {
@@ -178,21 +186,21 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 		struct slice right = c < counted_count ? counted[c].message_id : (struct slice){0};
 		struct slice id = lower(left, right);
 
-		/* A side that ends here may go on in the next page. */
+		/* A full page that ends here may continue on the next page. */
 		if ((left.len == 0 && unread_count == MESSAGES_MAX) ||
 			(right.len == 0 && counted_count == MESSAGES_MAX))
 			break;
 		if (!slice_equal(right, id))
-			gap->missing[gap->missing_count++] = known(user_id, id);
+			gap->missing[gap->missing_count++] = message_now(user_id, id);
 		if (!slice_equal(left, id))
-			gap->surplus[gap->surplus_count++] = known(user_id, id);
+			gap->surplus[gap->surplus_count++] = message_now(user_id, id);
 		u += slice_equal(left, id);
 		c += slice_equal(right, id);
 		gap->last = id;
 	}
 }
 
-/* Sessions of their own, because these look outside of any transaction. */
+/* Reads a page of both sides, with sessions of its own because it reads outside the transaction. */
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;
@@ -225,7 +233,7 @@ static enum status count(const struct repair *repair, struct session *session,
 	return status;
 }
 
-/* One page of the user's messages. */
+/* Repairs one page of the user's messages. */
 static enum status repair_page(const struct repair *repair, struct session *session,
 	struct arena *arena, struct gap *gap, size_t *repaired)
 {
@@ -247,7 +255,7 @@ static enum status repair_page(const struct repair *repair, struct session *sess
 	return status;
 }
 
-/* Kept as an id only: what is committed in the end is looked up afterwards. */
+/* Keeps only the id: unread_verify_committed() reads the counter that was committed. */
 static void note_repaired(const struct repair *repair)
 {
 	struct unread_verifier *verifier = repair->verifier;
@@ -267,7 +275,7 @@ void unread_verify_committed(struct unread_verifier *verifier)
 		if (counters->repository->ops->find(
 			    counters->repository, verifier->session, &row, 1) == STATUS_OK &&
 			row.exists)
-			counters_tell(counters, verifier->cache, &verifier->arena, &row, 1);
+			counters_publish(counters, verifier->cache, &verifier->arena, &row, 1);
 	}
 	verifier->repaired_count = 0;
 	arena_reset(&verifier->arena);

@@ -1,3 +1,11 @@
+/*
+ * All reads of a batch are marked with one statement before the commands run; that statement
+ * reports which messages were unread. Commands then run in order, in memory, and what they write
+ * follows at the end: new messages and one event per change.
+ *
+ * Invariant: a message has one NewMessageEvent, and one MessageReadEvent in the transaction that
+ * turns it from unread to read, however many requests read it.
+ */
 #include "services/dialogs/dialog_batch.h"
 
 #include <assert.h>
@@ -50,7 +58,7 @@ struct changes {
 	int64_t now_us;
 	struct message *messages;
 	size_t message_count;
-	struct message_mark *marks; /* sorted, each once */
+	struct message_mark *marks; /* sorted, without repetition */
 	size_t mark_count;
 	struct outbox_event *events;
 	size_t event_count;
@@ -125,6 +133,7 @@ static int compare_marks(const void *a, const void *b)
 	return order ? order : slice_compare(left->id, right->id);
 }
 
+/* Collects the messages that the batch reads. */
 static void collect_marks(struct changes *changes, const struct write_batch *batch)
 {
 	size_t kept = 0;
@@ -144,6 +153,7 @@ static void collect_marks(struct changes *changes, const struct write_batch *bat
 	changes->mark_count = kept;
 }
 
+/* Returns the mark of a message that the command reads. */
 static struct message_mark *mark_of(
 	const struct changes *changes, const struct dialog_command *command, struct slice id)
 {
@@ -155,7 +165,8 @@ static struct message_mark *mark_of(
 	return mark;
 }
 
-/* Of several who read the same message, the first has read it. */
+/* Adds an event for each message that was unread, and returns how many there were. If several
+ * commands of the batch read the same message, only the first finds it unread. */
 static size_t take_marks(struct changes *changes, struct dialog_command *command)
 {
 	size_t taken = 0;
@@ -273,7 +284,7 @@ static void write_message(struct buffer *body, const struct message *message)
 	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
-/* The newest of them, oldest first. */
+/* The query has the newest messages first; the answer has the oldest first. */
 static struct answer answer_list(struct arena *arena, const struct message_query *query)
 {
 	struct buffer body = buffer_make(arena, 256 * query->message_count + 8);

@@ -1,4 +1,4 @@
-/* Sends and reads of messages in one transaction, each change with its event in the outbox. */
+/* Runs a batch of sends and reads in one transaction, which commits each change with its event. */
 #ifndef QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
 #define QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
 
@@ -8,10 +8,11 @@
 
 enum dialog_verb { DIALOG_SEND, DIALOG_READ_ONE, DIALOG_READ_MANY };
 
+/* The key of its command is the receiver of a SEND, otherwise the user who reads. */
 struct dialog_command {
 	struct write write;
 	enum dialog_verb verb;
-	struct slice user_id; /* who asks */
+	struct slice user_id; /* the caller */
 	struct slice traceparent;
 
 	struct slice receiver_id; /* SEND */
@@ -29,7 +30,7 @@ struct dialog_command *dialog_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct dialog_command *dialog_command_of(struct write *write);
 
-/* The last messages of two users. */
+/* A lookup of the last messages between two users. */
 struct dialog_lookup {
 	struct read read;
 	struct slice user_id;
@@ -46,9 +47,11 @@ struct dialog_lookup *dialog_lookup_new(struct arena *arena);
 /* Aborts if `read` is of another type. */
 struct dialog_lookup *dialog_lookup_of(struct read *read);
 
-/* See flow/committer.h and flow/reader.h; the context is the struct dialogs. */
+/* Settles every write of the batch (each a struct dialog_command); see flow/committer.h. Blocks. */
 enum status dialog_batch_decide(
 	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch);
+
+/* Answers every read of the batch (each a struct dialog_lookup); see flow/reader.h. Blocks. */
 enum status dialog_batch_look_up(
 	const struct dialogs *dialogs, struct session *session, const struct read_batch *batch);
 

@@ -1,3 +1,4 @@
+/* Turns HTTP requests into commands and lookups of dialogs. Runs on the loops and never blocks. */
 #include "access/tokens.h"
 #include "base/text.h"
 #include "inbound/input.h"
@@ -9,7 +10,8 @@
 #define READ_MAX 1000
 #define READ_BODY_MAX (1024 * 1024)
 
-/* Who asks: the subject of their token, or where tokens are not checked the header X-User-Id. */
+/* Returns the id of the caller: the subject of the token, or the header X-User-Id if tokens are not
+ * checked. */
 static struct slice read_user(struct input *input)
 {
 	const struct caller *caller = &input->request->caller;
@@ -21,7 +23,8 @@ static struct slice read_user(struct input *input)
 	if (request_header_count(input->request, "X-User-Id") > 1)
 		input_error(input, "X-User-Id", "must be sent once");
 	else if (!user_id.data)
-		input_error(input, "X-User-Id", "the header is required: it says who asks");
+		input_error(
+			input, "X-User-Id", "the header is required: it names the calling user");
 	else if (!text_is_utf8(user_id))
 		input_error(input, "X-User-Id", "must be UTF-8");
 	else

@@ -1,3 +1,11 @@
+/*
+ * Every change writes three things in one transaction: the row, a line of the audit and an event in
+ * the outbox. A relay publishes the event afterwards, so a broker that is away fails no request.
+ *
+ * Invariant: the versions of an entitlement count its changes without a gap, and each version has
+ * exactly one line and one event. A row that several commands of a batch change is written once,
+ * with its last state.
+ */
 #include "services/entitlements/entitlement_batch.h"
 
 #include "base/uuid.h"
@@ -38,7 +46,7 @@ struct entitlement_lookup *entitlement_lookup_of(struct read *read)
 	return (struct entitlement_lookup *)read;
 }
 
-/* Lower than every character that an id may have, so that the order of pairs is kept. */
+/* Sorts below every character that an id may have, so keys sort as the pairs do. */
 #define KEY_SEPARATOR '\x1f'
 
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit)
@@ -53,7 +61,7 @@ struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, str
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-/* The members that all forms of an entitlement share, from the unit on. */
+/* Writes the members of an entitlement from stock_keeping_unit on, and the closing brace. */
 static void write_rest(struct buffer *body, const struct entitlement_row *row)
 {
 	buffer_text(body, "\"stock_keeping_unit\":");
@@ -107,10 +115,10 @@ static struct answer answer_refused(
 struct changes {
 	struct arena *arena;
 	int64_t now_us;
-	struct entitlement_row *rows; /* each once, as it is in the end */
+	struct entitlement_row *rows; /* each row once, with its last state */
 	size_t row_count;
-	struct entitlement_audit *lines; /* one for each change */
-	struct outbox_event *events;     /* the same */
+	struct entitlement_audit *lines; /* one per change */
+	struct outbox_event *events;     /* one per change */
 	size_t change_count;
 };
 
@@ -158,7 +166,7 @@ static void record_change(struct changes *changes, const struct entitlement_comm
 	};
 }
 
-/* One command on the row as the commands before it have left it. */
+/* Runs one command on the row, which earlier commands of the batch may have changed. */
 static enum status run_command(
 	struct changes *changes, struct entitlement_command *command, struct entitlement_row *row)
 {
@@ -288,7 +296,8 @@ enum status entitlement_batch_look_up(const struct entitlements *entitlements,
 
 		queries[i].user_id = lookup->user_id;
 		queries[i].after = lookup->after;
-		queries[i].limit = lookup->limit + 1; /* one more tells that there is a next page */
+		queries[i].limit =
+			lookup->limit + 1; /* the extra row shows that there is a next page */
 	}
 	status = entitlements->repository->ops->list(
 		entitlements->repository, session, batch->arena, queries, batch->count);

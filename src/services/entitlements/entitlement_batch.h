@@ -1,6 +1,6 @@
 /*
- * A batch of grants and revokes in one transaction: the change, the line of the audit and the event
- * in the outbox (and, by the committer, the Idempotency-Key) are committed together.
+ * Runs a batch of grants and revokes in one transaction, which commits each change together with
+ * its line in the audit and its event in the outbox (and, by the committer, its Idempotency-Key).
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
@@ -10,7 +10,7 @@
 #include "services/entitlements/entitlement_rules.h"
 #include "services/entitlements/entitlements.h"
 
-/* The key of its command is made of the user's id and the unit: see entitlement_lane_key(). */
+/* A grant or a revoke. The key of its command is entitlement_lane_key(). */
 struct entitlement_command {
 	struct write write;
 	enum entitlement_verb verb;
@@ -29,11 +29,11 @@ struct entitlement_command *entitlement_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* A page of one user's entitlements. */
+/* A lookup of one page of a user's entitlements. */
 struct entitlement_lookup {
 	struct read read;
 	struct slice user_id;
-	struct slice path; /* raw, for the link to the next page */
+	struct slice path; /* as sent, for the link to the next page */
 	struct slice after;
 	size_t limit;
 };
@@ -46,12 +46,16 @@ struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
 /* Aborts if `read` is of another type. */
 struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 
-/* Different for different pairs, and in their order. */
+/* Returns a key for the pair, in `arena`. Different pairs have different keys, and keys sort as the
+ * pairs do. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
 
-/* See flow/committer.h and flow/reader.h; the context is the struct entitlements. */
+/* Settles every write of the batch (each a struct entitlement_command); see flow/committer.h.
+ * Blocks. */
 enum status entitlement_batch_decide(const struct entitlements *entitlements,
 	struct session *session, const struct write_batch *batch);
+
+/* Answers every read of the batch (each a struct entitlement_lookup); see flow/reader.h. Blocks. */
 enum status entitlement_batch_look_up(const struct entitlements *entitlements,
 	struct session *session, const struct read_batch *batch);
 

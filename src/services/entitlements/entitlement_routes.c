@@ -1,10 +1,11 @@
+/* Turns HTTP requests into grants, revokes and lookups. Runs on the loops and never blocks. */
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
 
 #define LIST_LIMIT 1000
 
-/* Of another length it is not a traceparent, and is left out as W3C says. */
+/* W3C requires that a traceparent of another length is ignored. */
 static struct slice read_traceparent(const struct request *request)
 {
 	struct slice traceparent = request_header(request, "traceparent");

@@ -1,4 +1,4 @@
-/* What a grant or a revoke does to an entitlement. Pure. */
+/* The rules of entitlements: what a grant or a revoke does. Pure. */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 
@@ -20,7 +20,8 @@ struct entitlement_state {
 	int64_t version;
 };
 
-/* Changes `state`, or returns ENTITLEMENT_NOT_FOUND or ENTITLEMENT_STATE_CONFLICT and does not. */
+/* Changes `state` and returns OK, or returns ENTITLEMENT_NOT_FOUND or ENTITLEMENT_STATE_CONFLICT
+ * and changes nothing. */
 QP_MUST_CHECK enum status entitlement_apply(
 	struct entitlement_state *state, enum entitlement_verb verb);
 

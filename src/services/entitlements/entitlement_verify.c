@@ -1,23 +1,28 @@
+/*
+ * Checks the rows against the newest line of their audit, every line against the line before it and
+ * against its event, and then the outbox and the Idempotency-Keys. Lines and events that are old
+ * enough to be deleted are not missed; is_kept() decides that with a margin for clocks that differ.
+ */
 #include "services/entitlements/entitlement_verify.h"
 
 #include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 #include "events/entitlement_event.h"
 
-#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL)
+#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL) /* less than any month */
 
 static struct slice id_of(struct verify_page *page, struct slice user_id, struct slice unit)
 {
 	return entitlement_aggregate_key(page->arena, user_id, unit);
 }
 
-/* Grants have odd versions. */
+/* Whether the state fits the version: grants have odd versions, revokes even ones. */
 static bool is_turn(bool is_active, int64_t version)
 {
 	return is_active == (version % 2 != 0);
 }
 
-/* Younger than what is kept for so long, whatever the clocks say. */
+/* Whether something of this time must still exist if it is kept for `kept_us`. */
 static bool is_kept(const struct verify_page *page, int64_t time_us, int64_t kept_us)
 {
 	return time_us > page->rows.now_us - kept_us + VERIFY_SKEW_US;
@@ -31,14 +36,15 @@ static void compare_with_line(
 	const struct entitlement_row *row = &facts->row;
 
 	if (!facts->has_line && is_kept(page, row->updated_us, LINE_KEPT_US))
-		verify_differ(page, id, "audit-missing", "%.*s: version %lld has no line of audit",
-			(int)id.len, id.data, (long long)row->version);
+		verify_differ(page, id, "audit-missing",
+			"%.*s: version %lld has no line in the audit", (int)id.len, id.data,
+			(long long)row->version);
 	if (!facts->has_line)
 		return;
 	if (facts->line_version != row->version || facts->line_is_active != row->is_active ||
 		facts->line_us != row->updated_us)
 		verify_differ(page, id, "audit-differs",
-			"%.*s: it is %s with version %lld, and was %s with version %lld",
+			"%.*s: it is %s with version %lld, but was %s with version %lld",
 			(int)id.len, id.data, row->is_active ? "active" : "revoked",
 			(long long)row->version, facts->line_is_active ? "granted" : "revoked",
 			(long long)facts->line_version);
@@ -89,8 +95,8 @@ static void differ_in_line(struct verify_page *page, const struct entitlement_au
 		(long long)line->version, why);
 }
 
-/* Whether the event tells what the line tells. */
-static bool is_told(struct verify_page *page, const struct audit_facts *facts)
+/* Whether the event says the same as the line. */
+static bool event_agrees(struct verify_page *page, const struct audit_facts *facts)
 {
 	const struct entitlement_audit *line = &facts->line;
 	const char *type = line->is_active ? ENTITLEMENT_GRANTED : ENTITLEMENT_REVOKED;
@@ -113,15 +119,16 @@ static void check_line(struct verify_page *page, const struct audit_facts *facts
 		differ_in_line(
 			page, line, "audit-action", line->is_active ? "is a grant" : "is a revoke");
 	if (facts->is_repeated)
-		differ_in_line(page, line, "audit-repeated", "is there twice");
+		differ_in_line(page, line, "audit-repeated", "exists twice");
 	if (facts->version_before != 0 && facts->version_before != line->version - 1)
-		differ_in_line(page, line, "audit-gap", "does not follow the one before");
+		differ_in_line(page, line, "audit-gap", "does not follow the previous line");
 	if (!facts->has_row)
-		differ_in_line(page, line, "no-entitlement", "is of no entitlement");
+		differ_in_line(page, line, "no-entitlement", "belongs to no entitlement");
 	if (!facts->has_event && is_kept(page, line->at_us, PUBLISHED_KEPT_US))
 		differ_in_line(page, line, "outbox-missing", "has no event in the outbox");
-	if (facts->has_event && !is_told(page, facts))
-		differ_in_line(page, line, "outbox-differs", "has an event that tells otherwise");
+	if (facts->has_event && !event_agrees(page, facts))
+		differ_in_line(
+			page, line, "outbox-differs", "has an event that says something else");
 }
 
 static enum status look_at_audit(

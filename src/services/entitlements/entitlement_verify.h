@@ -1,25 +1,25 @@
 /*
- * Entitlements for `quipu verify` (admin/verify.h): the row, its history and its events are
- * written in one transaction, so one statement sees all of them or none. The id is
- * user_id:stock_keeping_unit, of events theirs.
+ * Checks entitlements for `quipu verify` (admin/verify.h). A row, its audit and its events are
+ * written in one transaction, so one statement sees all of them or none. The id of a difference is
+ * user_id:stock_keeping_unit, or the id of the event. Differences, besides those of
+ * admin/verify_claims.h for the outbox and of admin/verify_idempotency.h:
  *
  *   version          less than 1
  *   status           ACTIVE with an even version or REVOKED with an odd one: every change turns one
  *                    into the other, and the first is a grant
- *   audit-missing    a change of the last 28 days without a line of the audit, which is kept for a
- *                    whole month at least
- *   audit-differs    the newest line has not the version, the state or the time of the row
+ *   audit-missing    a change of the last 28 days without a line of the audit, which is kept for at
+ *                    least a month
+ *   audit-differs    the newest line differs from the row in version, state or time
  *   audit-action     a line that grants with an even version or revokes with an odd one
- *   audit-repeated   two lines with one version
- *   audit-gap        a line that does not follow the one before it
- *   no-entitlement   a line of an entitlement that there is none of
- *   outbox-missing   a line of the last 24 hours without its event, which is kept for so long at
- *                    least after it was published
- *   outbox-differs   the event does not tell what the line tells
- *   in-the-future
+ *   audit-repeated   two lines with the same version
+ *   audit-gap        a line whose version does not follow that of the previous line
+ *   no-entitlement   a line without an entitlement
+ *   outbox-missing   a line of the last 24 hours without its event, which is kept for at least that
+ *                    long after it was published
+ *   outbox-differs   the event differs from the line
+ *   in-the-future    updated_at is ahead of the store's time
  *
- * and what admin/verify_claims.h says of the outbox and admin/verify_idempotency.h of keys. That
- * the oldest lines are there cannot be proved: --audit-keep-months may have taken them.
+ * It cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
 #define QUIPU_SERVICES_ENTITLEMENTS_VERIFY_H
@@ -27,10 +27,10 @@
 #include "admin/verify.h"
 #include "services/entitlements/entitlements.h"
 
-/* Published events are kept for so long. */
+/* How long published events are kept. */
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
 
-/* `entitlements` outlives it. */
+/* Returns the verifier. `entitlements` outlives it. */
 struct verifier entitlements_verifier(const struct entitlements *entitlements);
 
 #endif

@@ -2,9 +2,11 @@
  * Entitlements: seed 002, Entitlement app. Role `entitlements`.
  *
  *   entitlement_rules   what a grant or a revoke does
- *   entitlement_event   the event that tells of it
- *   entitlement_batch   many of them in one transaction
- *   entitlement_routes  HTTP to commands and back; how events are addressed on the bus
+ *   entitlement_batch   many commands in one transaction
+ *   entitlement_events  how events are addressed on the bus (their form is in events/)
+ *   entitlement_lanes   connects lanes and batches
+ *   entitlement_routes  HTTP to commands
+ *   entitlement_verify  checks the tables for `quipu verify`
  *
  * The Notification app of the same seed is in notifications.h.
  */
@@ -21,7 +23,7 @@
 #define ENTITLEMENTS_PARTITIONS 4
 #define ENTITLEMENTS_STREAM "ENTITLEMENTS"
 #define ENTITLEMENTS_SUBJECTS "entitlements.events.granted entitlements.events.revoked"
-#define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* announced when events were committed */
+#define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* made after events were committed */
 
 #define TRACEPARENT_LEN 55 /* of the W3C header: 00-<32 hex>-<16 hex>-01 */
 
@@ -29,16 +31,16 @@ struct entitlements {
 	const struct entitlement_repository *repository;
 	const struct outbox_repository *outbox;
 	struct store *store;
-	struct lane_set *lanes;
+	struct lane_set *lanes; /* nothing here is owned */
 };
 
-/* What the lanes of the service call; context is the struct entitlements. */
+/* Returns the callbacks for its lanes. `entitlements` outlives the lanes. */
 struct lane_service entitlements_lane_service(struct entitlements *entitlements);
 
 /* Adds the routes. `entitlements` outlives the router. */
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router);
 
-/* How the relay makes a message of a row of the outbox; see flow/relay.h. */
+/* Fills in the message for a row of the outbox; see `address` in flow/relay.h. */
 bool entitlements_address(
 	struct arena *arena, const struct claim *row, struct bus_message *message);
 

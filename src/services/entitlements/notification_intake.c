@@ -1,3 +1,7 @@
+/*
+ * Turns entitlement events into notifications. The inbox recognises repeats by the id of the event,
+ * in the transaction that stores the notification.
+ */
 #include "base/uuid.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"
@@ -10,6 +14,7 @@ static struct slice new_id(struct arena *arena)
 	return slice_of(id);
 }
 
+/* Returns the value of a header, or an empty slice. */
 static struct slice header_of(const struct bus_delivery *delivery, const char *name)
 {
 	for (size_t i = 0; i < delivery->header_count; i++) {
@@ -51,6 +56,7 @@ static struct dead_letter make_letter(struct arena *arena, const struct intake_i
 	};
 }
 
+/* Stores the poison items of the batch as dead letters. */
 static enum status bury(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch)
 {
@@ -69,6 +75,7 @@ static enum status bury(const struct notifications *notifications, struct sessio
 
 /* ---- events ------------------------------------------------------------------------------ */
 
+/* Stores a notification for each new event and counts the repeated ones. */
 static enum status put_new(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch, const struct entitlement_event *events,
 	const bool *is_new, size_t *repeated)

@@ -1,4 +1,7 @@
-/* Connects the lanes of notifications, which carry lookups and what operators do. */
+/*
+ * Connects the lanes of notifications. They carry only lookups and actions of operators, which
+ * decide for themselves, so the service has no decide() and no look_up() of its own.
+ */
 #include "services/entitlements/notifications.h"
 
 void notifications_committed(void *context)

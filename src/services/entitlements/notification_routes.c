@@ -1,3 +1,4 @@
+/* The debug inbox: the newest notifications of a user. */
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/notifications.h"

@@ -1,10 +1,9 @@
 /*
- * Notifications for `quipu verify` (admin/verify.h): what admin/verify_claims.h says of their
- * states, and
+ * Checks notifications for `quipu verify` (admin/verify.h). Differences, besides those of
+ * admin/verify_claims.h:
  *
- *   event-missing    one of the last 30 days whose event was not taken in, as far as
- *                    processed_events knows
- *   letter-missing   one that was given up and does not wait in notification_dlq
+ *   event-missing    a notification of the last 30 days whose event is not in processed_events
+ *   letter-missing   a notification that was given up and has no dead letter in notification_dlq
  */
 #ifndef QUIPU_SERVICES_NOTIFICATION_VERIFY_H
 #define QUIPU_SERVICES_NOTIFICATION_VERIFY_H
@@ -12,11 +11,13 @@
 #include "admin/verify.h"
 #include "services/entitlements/notifications.h"
 
-/* Events that were taken in are remembered for so long, and as many attempts are made. */
+/* How long the ids of processed events are kept. */
 #define PROCESSED_KEPT_US (30 * 24 * 3600 * 1000000LL)
+
+/* Attempts to send a notification before it is given up. */
 #define NOTIFICATION_ATTEMPTS_MAX 10
 
-/* `notifications` outlives it. */
+/* Returns the verifier. `notifications` outlives it. */
 struct verifier notifications_verifier(const struct notifications *notifications);
 
 #endif

@@ -1,3 +1,17 @@
+/*
+ * One thread claims notifications, hands them to the notifier and records how they ended. The
+ * notifier has slots, each with one notification on its way, so a receiver that hangs costs one
+ * slot and not the queue behind it. Claims are therefore ended one by one as results come in, not
+ * batch by batch as in a relay.
+ *
+ * Invariants:
+ *   1. A slot is used from the claim until its end is recorded; while the store does not answer,
+ * the result is kept and recorded later.
+ *   2. A notification that is given up and its dead letter are committed together, and only if the
+ *      claim is still ours.
+ *   3. A notification is sent at least once; a crash after sending and before recording repeats it
+ *      under the same id.
+ */
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,12 +28,12 @@
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
 
-/* A notification that is claimed: on its way, or sent and not yet recorded. */
+/* A claimed notification, which is on its way or whose end is not recorded yet. */
 struct sending {
 	struct arena arena;
 	struct claim claim;
 	bool is_used;
-	bool is_known; /* how it ended; the claim says it */
+	bool is_known; /* the claim says how it ended */
 };
 
 struct notification_worker {
@@ -31,12 +45,12 @@ struct notification_worker {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	struct claim *claims;     /* as many, for one transaction */
+	struct claim *claims;     /* of one transaction; room for all slots */
 	struct notice_result *results;
-	struct arena arena;    /* of one claim */
-	int64_t look_again_ns; /* when to ask the store for work at the latest */
+	struct arena arena;    /* of one transaction */
+	int64_t look_again_ns; /* when to claim again at the latest */
 	int64_t counted_ns;    /* when notifications were last counted */
-	atomic_bool woken;
+	atomic_bool woken;     /* there may be more to claim; any thread */
 
 	struct tally pending;
 	struct tally processing;
@@ -113,7 +127,7 @@ static size_t free_slot(const struct notification_worker *worker)
 	return slot;
 }
 
-/* Keeps a claim beyond the arena it was made in, and sends it. */
+/* Copies a claim out of the arena of its transaction and sends it. */
 static void begin_sending(struct notification_worker *worker, const struct claim *claim)
 {
 	size_t slot = free_slot(worker);
@@ -140,7 +154,7 @@ static size_t used_slots(const struct notification_worker *worker)
 	return used;
 }
 
-/* Claims as many as can be sent now. false: the store does not answer. */
+/* Claims a notification for every free slot. Returns false if the store does not answer. */
 static bool claim_more(struct notification_worker *worker)
 {
 	struct session *session = worker->session;
@@ -187,7 +201,7 @@ static size_t known_claims(struct notification_worker *worker)
 	return count;
 }
 
-/* What was given up goes to the dead letters in the same transaction. */
+/* Stores the notifications that are given up as dead letters, in the same transaction. */
 static enum status bury_failed(struct notification_worker *worker, size_t count)
 {
 	struct dead_letter *letters = arena_array(&worker->arena, struct dead_letter, count);
@@ -230,7 +244,7 @@ static void count_ends(struct notification_worker *worker, size_t count)
 	}
 }
 
-/* Frees the slots of what is recorded. */
+/* Frees the slots of the notifications whose end is recorded. */
 static void forget_known(struct notification_worker *worker)
 {
 	for (size_t i = 0; i < slots_of(worker); i++) {
@@ -241,7 +255,7 @@ static void forget_known(struct notification_worker *worker)
 	}
 }
 
-/* Records how sendings ended. false: the store does not answer; they are kept. */
+/* Records how notifications ended. Returns false, and keeps them, if the store does not answer. */
 static bool record(struct notification_worker *worker)
 {
 	struct session *session = worker->session;
@@ -288,7 +302,7 @@ static void take_results(struct notification_worker *worker, int64_t until_ns)
 	}
 }
 
-/* Counts notifications for the metrics, now and then. */
+/* Counts notifications for the metrics, every few seconds. */
 static void look(struct notification_worker *worker)
 {
 	struct claim_stats stats;
@@ -315,7 +329,7 @@ static bool is_time_to_claim(const struct notification_worker *worker)
 	       (atomic_load(&worker->woken) || now_ns() >= worker->look_again_ns);
 }
 
-/* One round. The store is left alone for a moment when it does not answer. */
+/* One round: record, claim, wait for results. Pauses if the store does not answer. */
 static void step(struct notification_worker *worker)
 {
 	bool answers = record(worker) && (!is_time_to_claim(worker) || claim_more(worker));
@@ -340,7 +354,7 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-/* There may be new notifications. */
+/* New notifications were announced. Any thread. */
 static void hear(void *context)
 {
 	struct notification_worker *worker = context;
@@ -373,7 +387,7 @@ struct notification_worker *notification_worker_start(
 	return worker;
 }
 
-/* What is on its way is let go: nobody knows whether it arrived, so it is sent again later. */
+/* Returns notifications that are on their way; they may have arrived, and are sent again later. */
 static void give_back(struct notification_worker *worker)
 {
 	for (size_t i = 0; i < slots_of(worker); i++) {
@@ -384,8 +398,7 @@ static void give_back(struct notification_worker *worker)
 			sending->is_known = true;
 		}
 	}
-	if (!record(worker))
-		return; /* the leases will run out */
+	record(worker); /* if this fails, others take over when the leases run out */
 }
 
 void notification_worker_stop(struct notification_worker *worker)
@@ -439,8 +452,7 @@ void notification_worker_collect(void *context, struct buffer *page)
 	write_one(page, "quipu_notifications_sent_total", "counter", "Notifications sent.",
 		tally_read(&worker->sent));
 	write_one(page, "quipu_notifications_retried_total", "counter",
-		"Tries to send that failed and are made again later.",
-		tally_read(&worker->retried));
+		"Attempts to send that failed and will be repeated.", tally_read(&worker->retried));
 	write_one(page, "quipu_notifications_given_up_total", "counter",
 		"Notifications that were refused or failed too often.",
 		tally_read(&worker->given_up));

@@ -1,10 +1,12 @@
 /*
- * Notifications: seed 002, Notification app. Role `notifications`. Makes a notification of every
- * entitlement event, once, and sends it through a notifier, at least once.
+ * Notifications: seed 002, Notification app. Role `notifications`. Creates one notification for
+ * every entitlement event and sends it through a notifier at least once.
  *
- *   notification_intake  events to notifications, in the transaction of the inbox
+ *   notification_intake  turns events into notifications, in the transaction of the inbox
  *   notification_worker  claims notifications and sends them
+ *   notification_lanes   connects the lanes, which carry lookups and actions of operators
  *   notification_routes  the debug inbox
+ *   notification_verify  checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_NOTIFICATIONS_H
 #define QUIPU_SERVICES_NOTIFICATIONS_H
@@ -16,15 +18,15 @@
 #include "ports/notifier.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
-#define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* announced when some were committed */
+#define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* made after some were committed */
 
 struct notifications {
 	const struct notification_repository *repository;
 	struct store *store;
-	struct lane_set *lanes;
+	struct lane_set *lanes; /* nothing here is owned */
 };
 
-/* What the lanes of the service call: lookups, and what operators do. */
+/* Returns the callbacks for its lanes. `notifications` outlives the lanes. */
 struct lane_service notifications_lane_service(struct notifications *notifications);
 
 /* Adds the routes. `notifications` outlives the router. */
@@ -38,9 +40,9 @@ enum status notifications_apply(void *notifications, struct session *session,
 void notifications_committed(void *notifications);
 
 /*
- * In a transaction: takes in the payload of a message that was put aside once. `is_read` false: it
- * can still not be read, and nothing was done. An event that was taken in meanwhile has no second
- * effect.
+ * In a transaction: applies the payload of a message that was put aside. Sets `is_read` to false,
+ * and changes nothing, if the payload still cannot be read. An event that was applied meanwhile is
+ * not applied twice. Blocks; returns what the session returned.
  */
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);
@@ -51,17 +53,17 @@ struct notification_worker_config {
 	struct notifications *notifications;
 	struct notifier *notifier; /* not owned */
 	int64_t poll_us;
-	int64_t lease_us; /* longer than anything can take in the notifier */
+	int64_t lease_us; /* longer than the notifier can take for one notification */
 	int32_t attempts_max;
 };
 
 struct notification_worker;
 
-/* Starts a thread. */
+/* Starts the thread. */
 struct notification_worker *notification_worker_start(
 	const struct notification_worker_config *config);
 
-/* Ends the thread, returns what is not sent, and frees. */
+/* Ends the thread, returns unsent notifications to the table, and frees the worker. */
 void notification_worker_stop(struct notification_worker *worker);
 
 /* A metrics collector (context: the worker). */

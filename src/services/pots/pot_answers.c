@@ -28,13 +28,13 @@ struct answer pot_answer_coins(
 	return twirp_answer(arena, encoding, &response.base);
 }
 
-/* A message and the time that it points to. */
+/* A message together with the timestamp that it points to. */
 struct pot_message {
 	Pyggpot__Pot__PotResponse pot;
 	Google__Protobuf__Timestamp created;
 };
 
-static void make_pot(struct pot_message *message, const struct pot_row *pot)
+static void fill_pot(struct pot_message *message, const struct pot_row *pot)
 {
 	int64_t fraction_us = pot->created_us % 1000000;
 
@@ -53,7 +53,7 @@ struct answer pot_answer_pot(
 {
 	struct pot_message message;
 
-	make_pot(&message, pot);
+	fill_pot(&message, pot);
 	return twirp_answer(arena, encoding, &message.pot.base);
 }
 
@@ -71,7 +71,7 @@ struct answer pot_answer_list(
 	response.total_pot_count = total < INT32_MAX ? (int32_t)total : INT32_MAX;
 	response.pots = arena_array(arena, Pyggpot__Pot__PotResponse *, page->count);
 	for (size_t i = 0; i < page->count; i++) {
-		make_pot(&messages[i], &page->pots[i]);
+		fill_pot(&messages[i], &page->pots[i]);
 		response.pots[response.n_pots++] = &messages[i].pot;
 	}
 	return twirp_answer(arena, lookup->encoding, &response.base);
@@ -114,7 +114,8 @@ struct answer pot_answer_locked(struct arena *arena, int32_t pot_id)
 struct answer pot_answer_name_locked(struct arena *arena, struct slice name)
 {
 	return twirp_problem(arena, STATUS_POT_LOCKED,
-		"another process is making a pot with the name \"%.*s\"; nothing was changed, try "
+		"another process is creating a pot with the name \"%.*s\"; nothing was changed, "
+		"try "
 		"again",
 		(int)name.len, name.data);
 }

@@ -1,3 +1,12 @@
+/*
+ * The content of a pot changes only under a lock that is a column of its row, with a token and an
+ * end, because owners outside this program respect it too. The row lock of the UPDATE that takes it
+ * already orders our own processes.
+ *
+ * Invariants: every write names the token, so a lock that was lost writes nothing and the batch
+ * runs again; locks are taken before names are inserted and in the order of ids, so processes never
+ * wait for each other in a circle.
+ */
 #include "services/pots/pot_batch.h"
 
 #include "flow/groups.h"
@@ -39,7 +48,7 @@ struct pot_lookup *pot_lookup_of(struct read *read)
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-/* "pot 0000000017": with all ten digits, so that bytes and numbers have one order. */
+/* "pot 0000000017": always ten digits, so that keys sort as the ids do. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id)
 {
 	static const char first[] = "pot 0000000000";
@@ -86,12 +95,12 @@ static struct answer run_command(
 		coins = pot_remove_any(pot, command->count, dice);
 		break;
 	case POT_CREATE:
-		return answer_failure(arena, STATUS_INTERNAL); /* has groups of its own */
+		return answer_failure(arena, STATUS_INTERNAL); /* create_pots() runs these */
 	}
 	return pot_answer_coins(arena, command->encoding, &coins);
 }
 
-/* Runs the group one by one; `change` says what to write. */
+/* Runs the commands of the group one by one and sets `change` to what must be written. */
 static void run_group(const struct write_group *group, const struct pot_content *content,
 	struct dice *dice, struct pot_change *change)
 {
@@ -105,6 +114,7 @@ static void run_group(const struct write_group *group, const struct pot_content 
 		change->is_changed[kind] = pot.coins.of[kind] != content->coins.of[kind];
 }
 
+/* Answers that the pot does not exist. */
 static void refuse_group(const struct write_group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -115,7 +125,7 @@ static void refuse_group(const struct write_group *group)
 	}
 }
 
-/* The dice are new for every batch: who has seen draws cannot foresee others. */
+/* Every batch has new dice, so that nobody can predict draws from those that they have seen. */
 static enum status change_pots(const struct pots *pots, struct session *session,
 	struct arena *arena, const struct write_group *groups, size_t count)
 {
@@ -148,7 +158,7 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 
 /* ---- new pots ---------------------------------------------------------------------------- */
 
-/* Of those who want one name the first gets it, if it is free. */
+/* The first command of the group gets the name if it was free; the others are refused. */
 static void answer_created(const struct write_group *group, const struct pot_row *pot)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -177,7 +187,7 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 	return status;
 }
 
-/* Names come before ids. Locks are taken first, so that all processes wait in one order. */
+/* Groups of names sort before those of ids, but locks are taken first. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch)
 {
@@ -203,9 +213,9 @@ struct answer pot_batch_give_up(struct write *write)
 		       : pot_answer_locked(write->command.arena, command->pot_id);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- looking up -------------------------------------------------------------------------- */
 
-/* The lookups of a batch that look for one thing. */
+/* The lookups of a batch with the same `look`. */
 struct looking {
 	const struct pot_repository *repository;
 	struct session *session;
@@ -284,6 +294,7 @@ static enum status look_for_lists(const struct looking *looking)
 	return status;
 }
 
+/* Answers the lookups of the batch that have this `look`. */
 static enum status look_for(struct looking *looking, const struct read_batch *batch,
 	enum pot_look look, enum status (*answer)(const struct looking *looking))
 {

@@ -1,8 +1,8 @@
 /*
- * A batch of commands on pots against the repository, in one transaction: takes the locks of all
- * pots that are free, runs the commands of each in the order they came, writes what has changed and
- * releases the locks. Commands for one pot thus share one taking of its lock. A pot whose lock
- * another holds leaves the batch as BUSY.
+ * Runs a batch of commands on pots in one transaction: takes the locks of all pots that are free,
+ * runs the commands of each pot in the order in which they arrived, writes what has changed and
+ * releases the locks. So all commands on a pot share one lock. Commands on a pot whose lock another
+ * owner holds become BUSY.
  */
 #ifndef QUIPU_SERVICES_POTS_BATCH_H
 #define QUIPU_SERVICES_POTS_BATCH_H
@@ -20,7 +20,7 @@ enum pot_verb {
 	POT_REMOVE_ANY, /* coins at random */
 };
 
-/* A change. The key of the command is the pot's name or id, see pot_name_key() and pot_id_key(). */
+/* A change of a pot. The key of its command is pot_name_key() for CREATE, else pot_id_key(). */
 struct pot_command {
 	struct write write;
 	enum pot_verb verb;
@@ -42,7 +42,7 @@ struct pot_command *pot_command_of(struct write *write);
 
 enum pot_look { LOOK_POT, LOOK_NAME, LOOK_COINS, LOOK_LIST };
 
-/* A look. */
+/* A lookup of a pot by id or name, of the coins in a pot, or of a page of pots. */
 struct pot_lookup {
 	struct read read;
 	enum pot_look look;
@@ -50,7 +50,7 @@ struct pot_lookup {
 	int32_t pot_id;
 	struct slice name;
 	int32_t page;
-	int32_t limit; /* as it was sent: 0 is POT_PAGE_DEFAULT */
+	int32_t limit; /* as sent; 0 stands for POT_PAGE_DEFAULT */
 };
 
 extern const struct command_type pot_lookup_type;
@@ -64,18 +64,18 @@ struct pot_lookup *pot_lookup_of(struct read *read);
 #define POT_PAGE_DEFAULT 25
 #define POT_PAGE_MOST 100
 
-/* Keys of commands; those of ids are in the order of the ids. */
+/* Return the keys of commands, in `arena`. Keys of ids sort as the ids do, and after all names. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id);
 struct slice pot_name_key(struct arena *arena, struct slice name);
 
-/* Settles every write of the batch (each a struct pot_command); see flow/committer.h. */
+/* Settles every write of the batch (each a struct pot_command); see flow/committer.h. Blocks. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch);
 
-/* What a command gets that has waited for its pot too often. */
+/* Returns the answer for a command that has waited for the lock of its pot too often. */
 struct answer pot_batch_give_up(struct write *write);
 
-/* Answers every read of the batch (each a struct pot_lookup); see flow/reader.h. */
+/* Answers every read of the batch (each a struct pot_lookup); see flow/reader.h. Blocks. */
 enum status pot_batch_look_up(const struct pot_repository *repository, struct session *session,
 	const struct read_batch *batch);
 

@@ -1,13 +1,13 @@
 /*
- * How many coins of each kind a draw gives is distributed by the multivariate hypergeometric law.
- * Few coins are drawn one by one. Many are drawn kind by kind: how many of the first kind are among
- * them (hypergeometric), then how many of the second are among the rest, and so on.
+ * The number of coins of each kind in a draw follows the multivariate hypergeometric distribution.
+ * It is drawn kind by kind: how many of the first kind are in the draw (hypergeometric), then how
+ * many of the second are in the rest, and so on.
  *
- * A hypergeometric number is found by rejection: HRUA of E. Stadlober, "The ratio of uniforms
- * approach for generating discrete random variates", J. Comput. Appl. Math. 31 (1990), which takes
- * between one and two tries on average whatever the numbers are. Its logarithms of factorials are
- * of the size 4e10 for the largest pot, so in long double the odds of any outcome are right to
- * about 1e-8.
+ * Small samples are drawn ball by ball, larger ones by rejection: HRUA of E. Stadlober,
+ * "The ratio of uniforms approach for generating discrete random variates", J. Comput. Appl. Math.
+ * 31 (1990), which needs between one and two attempts on average whatever the numbers are. For the
+ * largest pot its logarithms of factorials are about 4e10, so with long double the odds of any
+ * outcome are exact to about 1e-8.
  */
 #include "services/pots/pot_draw.h"
 
@@ -16,21 +16,21 @@
 
 #define ONE_BY_ONE_MAX 64
 
-/* 2 sqrt(2 / e) and 3 - 2 sqrt(3 / e): the hat that lies above every hypergeometric law. */
+/* 2 sqrt(2 / e) and 3 - 2 sqrt(3 / e): the hat that covers every hypergeometric distribution. */
 #define HAT_SLOPE 1.7155277699214135
 #define HAT_SHIFT 0.8989161620588988
 
-/* Further from the mean, in standard deviations, lies less than 64 bits can express. */
+/* Standard deviations from the mean beyond which the probability is below what 64 bits express. */
 #define TAIL 16
 
-/* Some balls are marked, a sample of all is drawn; the question is how many of it are marked. */
+/* An urn with marked and other balls, from which a sample is drawn. How many of it are marked? */
 struct urn {
 	int64_t marked;
 	int64_t others;
 	int64_t sample;
 };
 
-/* Between 0 and 1, and neither. */
+/* Returns a number between 0 and 1, both excluded. */
 static double uniform(struct dice *dice)
 {
 	return ((double)(dice_next(dice) >> 11) + 0.5) * 0x1p-53;
@@ -58,7 +58,7 @@ static long double log_factorial(int64_t n)
 	return lgammal_r((long double)n + 1, &sign);
 }
 
-/* The logarithm of one over the odds of `found`, less a constant. */
+/* Returns the negative logarithm of the probability of `found`, up to a constant. */
 static long double log_weight(const struct urn *urn, int64_t found)
 {
 	return log_factorial(found) + log_factorial(urn->marked - found) +
@@ -66,7 +66,8 @@ static long double log_weight(const struct urn *urn, int64_t found)
 	       log_factorial(urn->others - urn->sample + found);
 }
 
-/* `log_odds`: of this outcome against the likeliest. The first two settle most cases cheaply. */
+/* `log_odds` compares this outcome with the likeliest one. The first two tests are cheap and settle
+ * most cases. */
 static bool is_accepted(double u, double log_odds)
 {
 	if (u * (4 - u) - 3 <= log_odds)
@@ -76,7 +77,7 @@ static bool is_accepted(double u, double log_odds)
 	return 2 * log(u) <= log_odds;
 }
 
-/* Needs marked <= others and at most half of all in the sample. */
+/* Requires marked <= others and a sample of at most half of all balls. */
 static int64_t draw_by_rejection(const struct urn *urn, struct dice *dice)
 {
 	double all = (double)(urn->marked + urn->others);
@@ -108,18 +109,18 @@ static int64_t draw_marked(struct urn urn, struct dice *dice)
 {
 	int64_t all = urn.marked + urn.others;
 
-	if (urn.sample > all - urn.sample) { /* draw what stays */
+	if (urn.sample > all - urn.sample) { /* draw the balls that stay instead */
 		urn.sample = all - urn.sample;
 		return urn.marked - draw_marked(urn, dice);
 	}
-	if (urn.marked > urn.others) { /* count the others */
+	if (urn.marked > urn.others) { /* count the other balls instead */
 		struct urn other = {urn.others, urn.marked, urn.sample};
 
 		return urn.sample - draw_marked(other, dice);
 	}
 	if (urn.sample <= ONE_BY_ONE_MAX)
 		return draw_one_by_one(urn, dice);
-	if (urn.marked <= ONE_BY_ONE_MAX) { /* which of the marked are in the sample is the same */
+	if (urn.marked <= ONE_BY_ONE_MAX) { /* swap the roles of sample and marked */
 		struct urn turned = {urn.sample, all - urn.sample, urn.marked};
 
 		return draw_one_by_one(turned, dice);

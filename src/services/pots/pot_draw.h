@@ -1,6 +1,6 @@
 /*
  * Draws coins from a pot at random, without replacement, every coin equally likely. Pure: the same
- * dice give the same coins. What it costs does not grow with the number of coins.
+ * dice draw the same coins. The cost does not grow with the number of coins.
  */
 #ifndef QUIPU_SERVICES_POTS_DRAW_H
 #define QUIPU_SERVICES_POTS_DRAW_H
@@ -8,10 +8,10 @@
 #include "base/random.h"
 #include "ports/pot_repository.h"
 
-/* `count` coins out of `coins`, which has at least as many. */
+/* Draws `count` of `coins`. There must be at least as many. */
 struct coins pot_draw(const struct coins *coins, int64_t count, struct dice *dice);
 
-/* How many coins there are in all. */
+/* Returns the number of coins of all kinds. */
 int64_t coins_total(const struct coins *coins);
 
 #endif

@@ -1,3 +1,7 @@
+/*
+ * Turns Twirp calls into commands and lookups of pots. http/twirp has parsed the message; the
+ * checks here are those of the seed. Runs on the loops and never blocks.
+ */
 #include "services/pots/pots.h"
 
 #include <coin.pb-c.h>
@@ -10,7 +14,7 @@
 
 /* ---- reading messages -------------------------------------------------------------------- */
 
-/* Protobuf's strings, kept for as long as the request. */
+/* Copies a string of a message, which ends with the call, into the request's arena. */
 static struct slice keep_text(struct input *input, const char *text)
 {
 	return arena_copy(&input->request->arena, slice_of(text));
@@ -31,7 +35,7 @@ static const char *element_field(struct input *input, size_t index, const char *
 	return name.data;
 }
 
-/* Kinds that are named again add up. */
+/* Adds up the coins of a list, which may name a kind more than once. */
 static struct asked_coins read_coins(
 	struct input *input, Pyggpot__Coin__Coins *const *list, size_t count)
 {
@@ -75,8 +79,9 @@ static void create_pot(void *context, const struct twirp_call *call)
 	command->max_coins = asked->max_coins;
 	if (!pot_name_is_valid(command->name))
 		input_error(&input, "pot_name",
-			"must be 3 to 128 letters and digits, the first two of them together, and "
-			"after that single spaces, _ or - between them");
+			"must be 3 to 128 characters: two letters or digits, then letters or "
+			"digits "
+			"with at most one space, _ or - between them");
 	if (command->max_coins < POT_MAX_COINS_LEAST)
 		input_error(&input, "max_coins", "must be greater than 5");
 	command->write.command.key = pot_name_key(&call->request->arena, command->name);
@@ -116,11 +121,11 @@ static void remove_coins(void *context, const struct twirp_call *call)
 	command->count = asked->count;
 	command->coins = read_coins(&input, asked->coins, asked->n_coins);
 	if (asked->n_coins == 0 && asked->count <= 0)
-		input_error(&input, "count", "must be greater than 0 where there are no coins");
+		input_error(&input, "count", "must be greater than 0 if there are no coins");
 	submit_coins(context, &input, command);
 }
 
-/* ---- looking ----------------------------------------------------------------------------- */
+/* ---- lookups ----------------------------------------------------------------------------- */
 
 static struct pot_lookup *new_lookup(
 	struct input *input, const struct twirp_call *call, enum pot_look look)

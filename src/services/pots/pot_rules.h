@@ -1,6 +1,6 @@
 /*
- * The rules of pots and coins, pure: what a command does to what is in a pot. Nothing here knows a
- * store, a request or the time of day.
+ * The rules of pots and coins: what a command does to the content of a pot. Pure: nothing here
+ * knows a store, a request or the time of day.
  */
 #ifndef QUIPU_SERVICES_POTS_RULES_H
 #define QUIPU_SERVICES_POTS_RULES_H
@@ -10,29 +10,29 @@
 #define POT_NAME_MAX 128
 #define POT_MAX_COINS_LEAST 6
 
-/* ^[A-Za-z0-9]{2}(?:[ _-]?[A-Za-z0-9])+$, at most POT_NAME_MAX characters. */
+/* Whether it matches ^[A-Za-z0-9]{2}(?:[ _-]?[A-Za-z0-9])+$ and has at most POT_NAME_MAX
+ * characters. */
 bool pot_name_is_valid(struct slice name);
 
-/* What is in a pot, and what fits. */
+/* The content of a pot and its capacity. */
 struct pot_state {
 	int32_t max_coins;
 	struct coins coins;
 };
 
-/* Coins as they are asked for: a request may name a kind again, and more than a pot can hold. */
+/* Coins of a request, which may repeat a kind and ask for more than a pot can hold. */
 struct asked_coins {
 	int64_t of[COIN_KINDS];
 };
 
-/* OK: `added` is what was asked. POT_FULL: together they are more than max_coins; nothing changed.
- */
+/* Adds the coins and sets `added`. Returns POT_FULL, and changes nothing, if they do not fit. */
 QP_MUST_CHECK enum status pot_add(
 	struct pot_state *pot, const struct asked_coins *asked, struct coins *added);
 
-/* Takes of each kind what is asked, at most what is there; returns what came out. */
+/* Removes coins by kind, at most those that the pot has. Returns the removed coins. */
 struct coins pot_remove(struct pot_state *pot, const struct asked_coins *asked);
 
-/* Draws `count` coins, at most all of them; returns what came out. */
+/* Removes `count` coins at random, at most all of them. Returns the removed coins. */
 struct coins pot_remove_any(struct pot_state *pot, int64_t count, struct dice *dice);
 
 #endif

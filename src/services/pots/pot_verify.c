@@ -18,18 +18,18 @@ static void check_pot(struct verify_page *page, const struct pot_facts *pot)
 	struct slice id = number_id(page, pot->pot_id);
 
 	if (!pot_name_is_valid(pot->name))
-		verify_differ(page, id, "name", "pot %d: \"%.*s\" is no name of a pot", pot->pot_id,
+		verify_differ(page, id, "name", "pot %d: \"%.*s\" is not a valid name", pot->pot_id,
 			(int)pot->name.len, pot->name.data);
 	if (pot->max_coins < POT_MAX_COINS_LEAST)
 		verify_differ(page, id, "max-coins", "pot %d: max_coins is %d", pot->pot_id,
 			pot->max_coins);
 	if (pot->coin_total > pot->max_coins)
 		verify_differ(page, id, "over-max",
-			"pot %d: it has %lld coins, and max_coins is %d", pot->pot_id,
+			"pot %d: it has %lld coins, but max_coins is %d", pot->pot_id,
 			(long long)pot->coin_total, pot->max_coins);
 	if (pot->has_lock != pot->has_lock_end)
 		verify_differ(page, id, "lock", "pot %d: it has %s", pot->pot_id,
-			pot->has_lock ? "a lock that never ends" : "the end of a lock and no lock");
+			pot->has_lock ? "a lock without an end" : "the end of a lock, but no lock");
 	verify_time(page, id, "create_time", pot->created_us);
 }
 
@@ -65,7 +65,7 @@ static void check_coins(struct verify_page *page, const struct coin_facts *coins
 		verify_differ(page, id, "kind", "pot %lld: it has coins of kind %lld", pot_id,
 			(long long)coins->denomination);
 	if (!coins->pot_exists)
-		verify_differ(page, id, "no-pot", "pot %lld: there are coins and no pot", pot_id);
+		verify_differ(page, id, "no-pot", "pot %lld: there are coins, but no pot", pot_id);
 }
 
 static enum status look_at_coins(

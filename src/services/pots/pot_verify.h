@@ -1,17 +1,16 @@
 /*
- * Pots for `quipu verify` (admin/verify.h). All of a pot's rows are read in one statement, and
- * every change of a pot is one transaction, so that a sum is never seen half.
+ * Checks pots for `quipu verify` (admin/verify.h). One statement reads all rows of a pot, and every
+ * change of a pot is one transaction, so a sum is never seen half-way. Differences, besides those
+ * of admin/verify_idempotency.h:
  *
- *   name            one that no pot can be given
+ *   name            not a valid name of a pot
  *   max-coins       less than 6
- *   over-max        the coins of a pot are more than max_coins
- *   lock            lock and lock_expire_time are not both there, or both not
+ *   over-max        the pot has more coins than max_coins
+ *   lock            only one of lock and lock_expire_time is set
  *   in-the-future   create_time is ahead of the store's time
- *   negative        a number of coins below 0
- *   kind            coins of a kind that there is none of
- *   no-pot          coins of a pot that there is none of
- *
- * and what admin/verify_idempotency.h says of keys.
+ *   negative        a negative number of coins
+ *   kind            coins of an unknown kind
+ *   no-pot          coins of a pot that does not exist
  */
 #ifndef QUIPU_SERVICES_POTS_VERIFY_H
 #define QUIPU_SERVICES_POTS_VERIFY_H
@@ -19,7 +18,7 @@
 #include "admin/verify.h"
 #include "services/pots/pots.h"
 
-/* `pots` outlives it. */
+/* Returns the verifier. `pots` outlives it. */
 struct verifier pots_verifier(const struct pots *pots);
 
 #endif

@@ -1,11 +1,13 @@
 /*
  * The pot service: seed 003, Pyggpot. Role `pots`.
  *
- *   pot_draw     coins at random
+ *   pot_draw     draws coins at random
  *   pot_rules    what a command does to a pot
  *   pot_batch    many commands in one transaction, under the locks of their pots
- *   pot_answers  pots and coins as the messages of proto/
+ *   pot_answers  pots and coins as messages of proto/
+ *   pot_lanes    connects lanes and batches
  *   pot_routes   Twirp to commands
+ *   pot_verify   checks the tables for `quipu verify`
  */
 #ifndef QUIPU_SERVICES_POTS_H
 #define QUIPU_SERVICES_POTS_H
@@ -16,16 +18,16 @@
 
 struct pots {
 	const struct pot_repository *repository;
-	struct lane_set *lanes;
-	int64_t lock_ttl_us;  /* how long a lock lasts that is not released */
-	int64_t lock_wait_us; /* how long to wait for one that another has, before each retry */
+	struct lane_set *lanes; /* not owned */
+	int64_t lock_ttl_us;    /* after which a lock that was not released ends */
+	int64_t lock_wait_us;   /* pause before each retry while another owner holds the lock */
 	int64_t lock_retries;
 };
 
-/* What the lanes of the service call; context is the struct pots. */
+/* Returns the callbacks for its lanes. `pots` outlives the lanes. */
 struct lane_service pots_lane_service(struct pots *pots);
 
-/* Adds the routes, with memory of `arena`, which outlives the router. So does `pots`. */
+/* Adds the routes, whose paths it allocates in `arena`. `pots` and `arena` outlive the router. */
 void pots_add_routes(struct pots *pots, struct router *router, struct arena *arena);
 
 #endif
