@@ -24,7 +24,7 @@ struct relay_config {
 	const char *name;    /* label in metrics and logs: "entitlements" */
 	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;
-	const char *announcement; /* made on the store after rows were committed */
+	const char *announcement; /* by which the store announces committed rows */
 	struct bus *bus;
 
 	/*

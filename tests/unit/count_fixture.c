@@ -11,6 +11,12 @@ static enum status decide(void *service, struct session *session, const struct w
 	return count_batch_decide(&fake_count_repository, session, batch);
 }
 
+static bool is_single(void *service, const struct write_batch *batch)
+{
+	(void)service;
+	return count_batch_is_single(batch);
+}
+
 void count_fixture_open(struct count_fixture *fixture, size_t batch_max)
 {
 	struct waiting usual = {0};
@@ -33,6 +39,7 @@ void count_fixture_open_waiting(
 				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
 	config.idempotency_ttl_us = FIXTURE_KEY_TTL_US;
 	config.clock = &fixture->clock.base;
+	config.is_single = is_single;
 	config.decide = decide;
 	fixture->committer = committer_new(&config);
 }

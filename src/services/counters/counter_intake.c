@@ -248,7 +248,7 @@ static void refresh_cache(struct cache_session *cache, struct arena *arena,
 		cached[i].updated_us = rows[i].updated_us;
 	}
 	status = cache->ops->counter_refresh(cache, cached, count);
-	(void)status; /* a cache that is away drops what it missed before it is used again */
+	(void)status; /* a cache that is away catches up before it is used again */
 }
 
 void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,

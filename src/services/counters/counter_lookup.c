@@ -46,7 +46,7 @@ struct entry {
 	struct slice user_id;
 	bool is_list;
 	bool is_cached;
-	int64_t lease; /* for writing the value into the cache; 0 if another reader has it */
+	int64_t lease; /* lets us write the value into the cache; 0 if we have none */
 	struct counter_row row;
 };
 
@@ -145,7 +145,7 @@ static void fill_cache(const struct entries *entries)
 		return;
 	FAILPOINT("counters.filling");
 	status = cache->ops->counter_fill(cache, filled, count);
-	(void)status; /* on failure the cache just stays without them */
+	(void)status; /* on failure the cache stays without them */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */

@@ -21,8 +21,7 @@ struct sides {
 	size_t message_count;
 	struct counter_row *rows;
 	size_t row_count;
-	struct slice
-		horizon; /* both sides are complete up to this user; empty if there are no more */
+	struct slice horizon; /* both sides are complete up to this user; empty at the end */
 };
 
 static struct session *open_messages(const struct unread_verifier *verifier)

@@ -20,7 +20,7 @@
 #include "ports/counter_repository.h"
 
 #define COUNTER_TYPE "UnreadMessages"
-#define COUNTERS_ANNOUNCEMENT "counters" /* made after counters were committed */
+#define COUNTERS_ANNOUNCEMENT "counters" /* announces committed counters */
 #define COUNTERS_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
 struct unread_verifier;
@@ -49,12 +49,12 @@ void counter_write(struct buffer *body, const struct counter_row *row);
 /* Messages that are new or were read, and the counters that result. */
 struct counter_counting {
 	struct arena *arena;
-	bool is_read;                     /* the messages were read; false: they are new */
+	bool is_read; /* true if the messages were read, false if they are new */
 	struct counter_message *messages; /* sorted by user and message, without repetition */
 	size_t count;
 
 	/* Set by counter_count(). */
-	size_t changed;           /* messages whose state was not known yet */
+	size_t changed;           /* messages whose known state changed */
 	struct counter_row *rows; /* counters of all users of the batch, changed or not */
 	size_t row_count;
 };

@@ -17,7 +17,7 @@
 #include "ports/message_repository.h"
 #include "ports/outbox_repository.h"
 
-#define DIALOGS_ANNOUNCEMENT "dialog_outbox_events" /* made after events were committed */
+#define DIALOGS_ANNOUNCEMENT "dialog_outbox_events" /* announces committed events */
 
 struct dialogs {
 	const struct message_repository *repository;

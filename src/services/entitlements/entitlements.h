@@ -23,7 +23,7 @@
 #define ENTITLEMENTS_PARTITIONS 4
 #define ENTITLEMENTS_STREAM "ENTITLEMENTS"
 #define ENTITLEMENTS_SUBJECTS "entitlements.events.granted entitlements.events.revoked"
-#define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* made after events were committed */
+#define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* announces committed events */
 
 #define TRACEPARENT_LEN 55 /* of the W3C header: 00-<32 hex>-<16 hex>-01 */
 

@@ -18,7 +18,7 @@
 #include "ports/notifier.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
-#define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* made after some were committed */
+#define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* announces committed notifications */
 
 struct notifications {
 	const struct notification_repository *repository;

@@ -29,7 +29,7 @@ struct gateway {
 	const struct limit_repository *repository;
 	struct bus *bus;
 	struct cache *cache;    /* NULL if none is configured */
-	int64_t window_unit_us; /* length of a window of 1 */
+	int64_t window_unit_us; /* length of a timeWindow of 1 */
 	struct lane_set *lanes; /* nothing here is owned */
 };
 

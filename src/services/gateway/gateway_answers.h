@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "services/gateway/gateway_batch.h"
 
-/* The limit that a decision was made by, for the RateLimit headers. */
+/* The limit behind a decision, for the RateLimit headers. */
 struct limit_view {
 	int64_t rate_limit;
 	int64_t window_us; /* length of the window */

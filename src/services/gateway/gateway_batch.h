@@ -8,8 +8,7 @@
  *   perform  publishes the message; the bus reports whether it has it
  *   settle   second transaction: counts confirmed slots and gives unused ones back
  *
- * Every function here runs on the thread of the lane that it is given; all but perform may block on
- * the store, and perform blocks on the bus.
+ * Every function here blocks. They run on the thread of their lane, look_up on the reader's.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_BATCH_H
 #define QUIPU_SERVICES_GATEWAY_BATCH_H

@@ -1,7 +1,7 @@
 /*
- * The cache is asked once for the whole batch; users that it does not know are filled from the
- * store and asked for once more. A configuration may change between our read of the row and our
- * fill, so every fill is checked against the rows afterwards; see recheck().
+ * A lane asks the cache once for the whole batch, fills it from the store for users that the cache
+ * does not know, and asks once more for those. A configuration may change between our read of the
+ * row and our fill, so every fill is checked against the rows afterwards; see recheck().
  */
 #include "services/gateway/gateway_cache.h"
 
