@@ -4,7 +4,7 @@
  *
  *   plain   only additions that fold: one UPDATE for all counts, without reading them first
  *   locked  anything else: locks all rows in the order of their ids, runs the commands of each
- * count one by one in memory, and writes the rows that changed
+ *           count one by one in memory, and writes the rows that changed
  *
  * A batch that needs one row locked locks all of its rows first, in order. Otherwise the rows of an
  * UPDATE in one process and the locks of another could wait for each other in a circle. Counts that
@@ -318,11 +318,33 @@ static int compare_rows(const void *a, const void *b)
 		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
 }
 
+size_t count_rows_unique(struct count_row *rows, size_t count)
+{
+	size_t kept = 0;
+
+	qsort(rows, count, sizeof(*rows), compare_rows);
+	for (size_t i = 0; i < count; i++) {
+		if (kept == 0 || compare_rows(&rows[kept - 1], &rows[i]) != 0)
+			rows[kept++] = rows[i];
+	}
+	return kept;
+}
+
+const struct count_row *count_rows_find(
+	const struct count_row *rows, size_t count, struct slice item_id)
+{
+	struct count_row wanted = {.item_id = item_id};
+	const struct count_row *row = bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
+
+	assert(row);
+	return row;
+}
+
 /* Returns the counts that the batch looks up, sorted and without repetition. */
 static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row_count)
 {
 	struct count_row *rows;
-	size_t total = 0, kept = 0;
+	size_t total = 0;
 
 	for (size_t i = 0; i < batch->count; i++)
 		total += count_lookup_of(batch->reads[i])->item_count;
@@ -334,24 +356,8 @@ static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row
 		for (size_t k = 0; k < lookup->item_count; k++)
 			rows[total++].item_id = lookup->item_ids[k];
 	}
-	qsort(rows, total, sizeof(*rows), compare_rows);
-	for (size_t i = 0; i < total; i++) {
-		if (kept == 0 || !slice_equal(rows[kept - 1].item_id, rows[i].item_id))
-			rows[kept++] = rows[i];
-	}
-	*row_count = kept;
+	*row_count = count_rows_unique(rows, total);
 	return rows;
-}
-
-static const struct count_row *row_of(
-	const struct count_row *rows, size_t row_count, struct slice item_id)
-{
-	struct count_row wanted = {.item_id = item_id};
-	const struct count_row *row =
-		bsearch(&wanted, rows, row_count, sizeof(*rows), compare_rows);
-
-	assert(row);
-	return row;
 }
 
 static struct answer answer_lookup(
@@ -364,7 +370,7 @@ static struct answer answer_lookup(
 	if (!lookup->single)
 		buffer_char(&body, '[');
 	for (size_t i = 0; i < lookup->item_count; i++) {
-		const struct count_row *row = row_of(rows, row_count, lookup->item_ids[i]);
+		const struct count_row *row = count_rows_find(rows, row_count, lookup->item_ids[i]);
 
 		if (!row->exists && lookup->single)
 			return answer_refused(arena, row->item_id, STATUS_COUNT_NOT_FOUND);

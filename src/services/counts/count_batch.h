@@ -40,6 +40,13 @@ struct count_lookup *count_lookup_new(struct arena *arena);
 /* Aborts if `read` is of another type. */
 struct count_lookup *count_lookup_of(struct read *read);
 
+/* Sorts rows by id and drops repetitions, in place. Returns how many remain. */
+size_t count_rows_unique(struct count_row *rows, size_t count);
+
+/* Returns the row with this id, which must be among `rows`, sorted by id. */
+const struct count_row *count_rows_find(
+	const struct count_row *rows, size_t count, struct slice item_id);
+
 /* Whether one statement can do the batch, which is the case if it has only additions. */
 bool count_batch_is_single(const struct write_batch *batch);
 

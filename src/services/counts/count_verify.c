@@ -5,12 +5,11 @@
  */
 #include "services/counts/count_verify.h"
 
-#include <stdlib.h>
-
 #include "admin/verify_idempotency.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "inbound/input.h"
+#include "services/counts/count_batch.h"
 
 /* ---- counts ------------------------------------------------------------------------------ */
 
@@ -102,25 +101,12 @@ static enum status check_changes(const void *context, struct session *session,
 	return STATUS_OK;
 }
 
-static int compare_rows(const void *a, const void *b)
-{
-	return slice_compare(
-		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
-}
-
 /* Fills `rows` with the counts of these answers, sorted and without repetition. */
 static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
 {
-	size_t row_count = 0;
-
 	for (size_t i = 0; i < count; i++)
 		rows[i] = (struct count_row){.item_id = kept[i].item_id};
-	qsort(rows, count, sizeof(*rows), compare_rows);
-	for (size_t i = 0; i < count; i++) {
-		if (row_count == 0 || compare_rows(&rows[row_count - 1], &rows[i]) != 0)
-			rows[row_count++] = rows[i];
-	}
-	return row_count;
+	return count_rows_unique(rows, count);
 }
 
 /* A count that was written since the answers were read is later still, and one that was deleted
@@ -134,9 +120,7 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 		counts->repository->ops->find(counts->repository, session, rows, row_count);
 
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-		struct count_row wanted = {.item_id = kept[i].item_id};
-		const struct count_row *row =
-			bsearch(&wanted, rows, row_count, sizeof(*rows), compare_rows);
+		const struct count_row *row = count_rows_find(rows, row_count, kept[i].item_id);
 
 		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
 			verify_differ(page, row->item_id, "older-than-kept",

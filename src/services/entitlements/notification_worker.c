@@ -1,12 +1,12 @@
 /*
  * One thread claims notifications, hands them to the notifier and records how they ended. The
  * notifier has slots, each with one notification on its way, so a receiver that hangs costs one
- * slot and not the queue behind it. Claims are therefore ended one by one as results come in, not
- * batch by batch as in a relay.
+ * slot and not the queue behind it. Claims therefore end as results come in, not batch by batch as
+ * in a relay.
  *
  * Invariants:
- *   1. A slot is used from the claim until its end is recorded; while the store does not answer,
- * the result is kept and recorded later.
+ *   1. A slot is used from the claim until its end is recorded. While the store does not answer,
+ *      the result is kept and recorded later.
  *   2. A notification that is given up and its dead letter are committed together, and only if the
  *      claim is still ours.
  *   3. A notification is sent at least once; a crash after sending and before recording repeats it

@@ -380,6 +380,20 @@ static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows
 	return kept;
 }
 
+static void answer_lookup(const struct gateway *gateway, struct command *command,
+	struct limit_row row, int64_t now_us)
+{
+	struct user_id user = {.text = command->key};
+
+	if (!row.exists) {
+		command->answer = gateway_answer_no_config(command->arena, command->key);
+		return;
+	}
+	if (limit_has_elapsed(&row, now_us, gateway->window_unit_us))
+		row.current_count = 0; /* as the next send will find it */
+	command->answer = gateway_answer_config(command->arena, &user, &row);
+}
+
 enum status gateway_batch_look_up(
 	const struct gateway *gateway, struct session *session, const struct read_batch *batch)
 {
@@ -392,18 +406,12 @@ enum status gateway_batch_look_up(
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct command *command = &batch->reads[i]->command;
-		struct limit_row wanted = {.user_id = command->key};
-		struct user_id user = {.text = command->key};
-		struct limit_row row = *(struct limit_row *)bsearch(
-			&wanted, rows, count, sizeof(*rows), compare_rows);
+		struct limit_row wanted = {.user_id = batch->reads[i]->command.key};
+		const struct limit_row *row =
+			bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
 
-		if (row.exists && limit_has_elapsed(&row, now_us, gateway->window_unit_us))
-			row.current_count = 0; /* as the next send will find it */
-		if (row.exists)
-			command->answer = gateway_answer_config(command->arena, &user, &row);
-		else
-			command->answer = gateway_answer_no_config(command->arena, command->key);
+		assert(row);
+		answer_lookup(gateway, &batch->reads[i]->command, *row, now_us);
 	}
 	return STATUS_OK;
 }
