@@ -9,7 +9,7 @@
 #include "admin/verify_idempotency.h"
 #include "events/entitlement_event.h"
 
-#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL) /* less than any month */
+#define LINE_KEPT_US (28 * 24 * 3600 * 1000000LL) /* no month is shorter */
 
 static struct slice id_of(struct verify_page *page, struct slice user_id, struct slice unit)
 {
