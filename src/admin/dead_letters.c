@@ -145,8 +145,9 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	const struct dead_letter_kind *kind = lookup->kind;
 	struct dead_letter letter;
 	bool found = false;
-	enum status status = kind->dead->ops->find(kind->dead, session, arena,
-		slice_of(kind->letter_kind), lookup->id, &letter, &found);
+	const struct dead_letter_name name = {slice_of(kind->letter_kind), lookup->id};
+	enum status status =
+		kind->dead->ops->find(kind->dead, session, arena, &name, &letter, &found);
 
 	if (status != STATUS_OK)
 		return status;
@@ -240,8 +241,9 @@ static enum status take_again(
 	struct command *command = &action->write.command;
 	struct dead_letter letter;
 	bool found = false, is_read = false;
-	enum status status = kind->dead->ops->find(kind->dead, session, arena,
-		slice_of(kind->letter_kind), command->key, &letter, &found);
+	const struct dead_letter_name name = {slice_of(kind->letter_kind), command->key};
+	enum status status =
+		kind->dead->ops->find(kind->dead, session, arena, &name, &letter, &found);
 
 	if (status == STATUS_OK && found)
 		status = kind->take_again(kind->context, session, arena, letter.payload, &is_read);
@@ -261,6 +263,11 @@ static enum status decide_letter(struct write *write, struct session *session, s
 {
 	struct operator_action *action = operator_action_of(write);
 	const struct dead_letter_kind *kind = action->kind;
+	const struct dead_letter_resolution resolution = {
+		.name = {slice_of(kind->letter_kind), write->command.key},
+		.action = action->action,
+		.why = action->why,
+	};
 	bool found = false;
 	enum status status = STATUS_OK;
 
@@ -268,8 +275,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		status = take_again(action, session, arena);
 	if (status != STATUS_OK || write->fate != WRITE_OPEN)
 		return status;
-	status = kind->dead->ops->resolve(kind->dead, session, slice_of(kind->letter_kind),
-		write->command.key, action->action, action->why, &found);
+	status = kind->dead->ops->resolve(kind->dead, session, &resolution, &found);
 	if (status == STATUS_OK)
 		write_answer(write,
 			found ? answer_resolved(action)

@@ -59,17 +59,16 @@ struct counter_repository_ops {
 	QP_MUST_CHECK enum status (*sweep)(const struct counter_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
-	/* Outside a transaction, for `quipu verify`: users with counters after `after`, sorted, at
-	 * most `limit`. */
+	/* Outside a transaction, for `quipu verify`: a page of all counters, by user_id. */
 	QP_MUST_CHECK enum status (*list)(const struct counter_repository *repository,
-		struct session *session, struct arena *arena, struct slice after, size_t limit,
-		struct counter_row *rows, size_t *count);
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct counter_row *rows);
 
-	/* Outside a transaction: the messages of a user that count as unread, with ids after
-	 * `after`, by id, at most `limit`. */
+	/* Outside a transaction: a page of the messages that count as unread for page->user_id,
+	 * by message id. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct counter_repository *repository,
-		struct session *session, struct arena *arena, struct slice user_id,
-		struct slice after, size_t limit, struct counter_message *messages, size_t *count);
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct counter_message *messages);
 };
 
 /* The head of each adapter's own repository. */

@@ -27,7 +27,20 @@ struct dead_letter_page {
 	size_t limit;
 };
 
+/* What identifies a letter. */
+struct dead_letter_name {
+	struct slice kind;
+	struct slice id;
+};
+
 enum dead_letter_action { DEAD_LETTER_REPLAY, DEAD_LETTER_DISCARD };
+
+/* What an operator decided about a letter. */
+struct dead_letter_resolution {
+	struct dead_letter_name name;
+	enum dead_letter_action action;
+	struct slice why; /* recorded with the action; may be empty */
+};
 
 struct dead_letter_repository;
 
@@ -42,20 +55,21 @@ struct dead_letter_repository_ops {
 		struct session *session, struct arena *arena, const struct dead_letter_page *page,
 		struct dead_letter *letters, size_t *count);
 
-	/* Inside or outside a transaction. The one with this kind and id, if nothing was done about
-	 * it yet. */
+	/* Inside or outside a transaction: looks up an unresolved letter, with its payload. Leaves
+	 * `letter` untouched if there is none. */
 	QP_MUST_CHECK enum status (*find)(const struct dead_letter_repository *repository,
-		struct session *session, struct arena *arena, struct slice kind, struct slice id,
+		struct session *session, struct arena *arena, const struct dead_letter_name *name,
 		struct dead_letter *letter, bool *found);
 
 	/*
-	 * In a transaction. REPLAY: an outbox event or notification becomes PENDING again (poison
-	 * is only marked: what to do with its payload is the service's). DISCARD: it is let go.
-	 * `found` false: nobody waits under this id, nothing was done. `why` may be empty.
+	 * In a transaction. REPLAY makes an outbox event or notification PENDING again; poison is
+	 * only marked as replayed, because only the service knows what to do with its payload.
+	 * DISCARD drops the letter. `found` is false if there is no unresolved letter of this name;
+	 * then nothing was changed.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
-		struct session *session, struct slice kind, struct slice id,
-		enum dead_letter_action action, struct slice why, bool *found);
+		struct session *session, const struct dead_letter_resolution *resolution,
+		bool *found);
 
 	/* Outside a transaction: how many of all kinds wait. */
 	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,

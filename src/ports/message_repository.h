@@ -63,19 +63,17 @@ struct message_repository_ops {
 		struct session *session, struct arena *arena, struct message_query *queries,
 		size_t count);
 
-	/*
-	 * Outside a transaction, for `quipu verify`: unread messages by receiver, of those
-	 * receivers after `after`, sorted, at most `limit`.
-	 */
+	/* Outside a transaction, for `quipu verify`: a page of the users who have unread messages,
+	 * by user_id, with how many they have. */
 	QP_MUST_CHECK enum status (*count_unread)(const struct message_repository *repository,
-		struct session *session, struct arena *arena, struct slice after, size_t limit,
-		struct unread_count *counts, size_t *count);
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct unread_count *counts);
 
-	/* Outside a transaction: the unread messages of a user with ids after `after`, by id, at
-	 * most `limit`; only receiver_id, id, sender_id and created_us are filled. */
+	/* Outside a transaction: a page of the unread messages of page->user_id, by id. Fills only
+	 * receiver_id, id, sender_id and created_us. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct message_repository *repository,
-		struct session *session, struct arena *arena, struct slice user_id,
-		struct slice after, size_t limit, struct message *messages, size_t *count);
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct message *messages);
 };
 
 /* The head of each adapter's own repository. */

@@ -44,10 +44,11 @@ struct notification_repository_ops {
 	QP_MUST_CHECK enum status (*put)(const struct notification_repository *repository,
 		struct session *session, const struct notification *notifications, size_t count);
 
-	/* Outside a transaction: those of a user, newest first, at most `limit`. */
+	/* Outside a transaction: the newest page->limit notifications of page->user_id, newest
+	 * first. Ignores page->after. */
 	QP_MUST_CHECK enum status (*list)(const struct notification_repository *repository,
-		struct session *session, struct arena *arena, struct slice user_id, size_t limit,
-		struct notification *notifications, size_t *count);
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct notification *notifications);
 
 	/* Outside a transaction: a page of all notifications, by id. */
 	QP_MUST_CHECK enum status (*list_facts)(const struct notification_repository *repository,

@@ -65,12 +65,14 @@ struct idempotency_record {
 };
 
 /*
- * A page of all rows of a table in the order of their keys, for `quipu verify`: rows whose key is
- * greater than `after`, at most `limit`, as one snapshot has them. The caller has room for so many.
+ * A page of a table in key order: the rows whose key is greater than `after`, at most `limit` of
+ * them, all from one snapshot. The caller provides an array of `limit` rows beside it.
  */
 struct row_page {
-	struct slice after[2]; /* the key's texts, the second empty where there is but one */
-	int64_t after_number;  /* the key's number, where it has one */
+	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
+	struct slice
+		after[2];     /* the key's text columns; the second is empty if there is only one */
+	int64_t after_number; /* the key's number column, if it has one */
 	size_t limit;
 	size_t count;   /* out */
 	int64_t now_us; /* out: the store's time, taken after the snapshot */

@@ -65,13 +65,14 @@ static void what_was_published_since_then_is_sent_again(void **state)
 static bool resolve(
 	struct fixture *fixture, const char *kind, struct slice id, enum dead_letter_action action)
 {
+	const struct dead_letter_resolution resolution = {
+		{slice_of(kind), id}, action, slice_of("wrong item")};
 	struct session *session = fixture->engine->session;
 	bool found = false;
 
 	engine_begin(session);
-	assert_int_equal(
-		fixture->engine->outbox->dead->ops->resolve(fixture->engine->outbox->dead, session,
-			slice_of(kind), id, action, slice_of("wrong item"), &found),
+	assert_int_equal(fixture->engine->outbox->dead->ops->resolve(
+				 fixture->engine->outbox->dead, session, &resolution, &found),
 		STATUS_OK);
 	engine_commit(session);
 	return found;
@@ -134,13 +135,14 @@ static void a_resolution_that_is_rolled_back_leaves_no_record(void **state)
 	struct fixture *fixture = *state;
 	struct session *session = fixture->engine->session;
 	struct slice id = claim_fixture_put_one(fixture);
+	const struct dead_letter_resolution resolution = {
+		{slice_of("outbox"), id}, DEAD_LETTER_DISCARD, slice_of("")};
 	bool found;
 
 	claim_fixture_claim_and_end(fixture, CLAIM_FAILED);
 	engine_begin(session);
-	assert_int_equal(
-		fixture->engine->outbox->dead->ops->resolve(fixture->engine->outbox->dead, session,
-			slice_of("outbox"), id, DEAD_LETTER_DISCARD, slice_of(""), &found),
+	assert_int_equal(fixture->engine->outbox->dead->ops->resolve(
+				 fixture->engine->outbox->dead, session, &resolution, &found),
 		STATUS_OK);
 	session->ops->rollback(session);
 	assert_true(found);
@@ -191,11 +193,12 @@ static void failed_events_are_listed_by_id_page_by_page(void **state)
 
 static bool find(struct fixture *fixture, struct slice id, struct dead_letter *letter)
 {
+	const struct dead_letter_name name = {slice_of("outbox"), id};
 	bool found = false;
 
-	assert_int_equal(fixture->engine->outbox->dead->ops->find(fixture->engine->outbox->dead,
-				 fixture->engine->session, &fixture->engine->arena,
-				 slice_of("outbox"), id, letter, &found),
+	assert_int_equal(
+		fixture->engine->outbox->dead->ops->find(fixture->engine->outbox->dead,
+			fixture->engine->session, &fixture->engine->arena, &name, letter, &found),
 		STATUS_OK);
 	return found;
 }

@@ -197,26 +197,27 @@ static void unread_messages_are_listed_by_id_page_by_page(void **state)
 	struct engine *engine = *state;
 	struct session *session = engine_session(engine, SESSION_READ);
 	struct slice ann = engine_name(engine, "ann");
+	struct row_page page = {.user_id = ann, .limit = 2};
 	struct counter_message found[PAGE];
-	size_t count = 0;
 
 	put(engine, "ann", "m1", false);
 	put(engine, "ann", "m2", true);
 	put(engine, "ann", "m3", false);
 	put(engine, "ann", "m4", false);
 	put(engine, "bob", "m5", false);
-	assert_int_equal(engine->counters->ops->list_unread(engine->counters, session,
-				 &engine->arena, ann, slice_of(""), 2, found, &count),
+	assert_int_equal(engine->counters->ops->list_unread(
+				 engine->counters, session, &engine->arena, &page, found),
 		STATUS_OK);
-	assert_int_equal(count, 2);
+	assert_int_equal(page.count, 2);
 	assert_true(slice_is(found[0].message_id, "m1"));
 	assert_true(slice_is(found[1].message_id, "m3"));
 	assert_true(slice_equal(found[1].user_id, ann));
 	assert_true(found[1].exists && !found[1].is_read && found[1].event_us == START_US);
-	assert_int_equal(engine->counters->ops->list_unread(engine->counters, session,
-				 &engine->arena, ann, found[1].message_id, 2, found, &count),
+	page.after[0] = found[1].message_id;
+	assert_int_equal(engine->counters->ops->list_unread(
+				 engine->counters, session, &engine->arena, &page, found),
 		STATUS_OK);
-	assert_int_equal(count, 1);
+	assert_int_equal(page.count, 1);
 	assert_true(slice_is(found[0].message_id, "m4"));
 }
 
@@ -288,23 +289,24 @@ static void rows_are_listed_by_user_page_by_page(void **state)
 {
 	struct engine *engine = *state;
 	struct session *session = engine_session(engine, SESSION_READ);
+	struct row_page page = {.after = {engine_name(engine, "")}, .limit = 2};
 	struct counter_row rows[PAGE];
-	size_t count = 0;
 
 	add(engine, "eve", 3);
 	add(engine, "ann", 1);
 	add(engine, "bob", 2);
-	assert_int_equal(engine->counters->ops->list(engine->counters, session, &engine->arena,
-				 engine_name(engine, ""), 2, rows, &count),
+	assert_int_equal(
+		engine->counters->ops->list(engine->counters, session, &engine->arena, &page, rows),
 		STATUS_OK);
-	assert_int_equal(count, 2);
+	assert_int_equal(page.count, 2);
 	assert_true(slice_equal(rows[0].user_id, engine_name(engine, "ann")));
 	assert_true(rows[0].exists && rows[0].count == 1 && rows[0].version == 1);
 	assert_true(slice_equal(rows[1].user_id, engine_name(engine, "bob")));
-	assert_int_equal(engine->counters->ops->list(engine->counters, session, &engine->arena,
-				 rows[1].user_id, 1, rows, &count),
+	page = (struct row_page){.after = {rows[1].user_id}, .limit = 1};
+	assert_int_equal(
+		engine->counters->ops->list(engine->counters, session, &engine->arena, &page, rows),
 		STATUS_OK);
-	assert_int_equal(count, 1);
+	assert_int_equal(page.count, 1);
 	assert_true(slice_equal(rows[0].user_id, engine_name(engine, "eve")));
 	assert_true(rows[0].count == 3);
 }

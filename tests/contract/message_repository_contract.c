@@ -350,13 +350,14 @@ static void of_two_sessions_one_has_read_each_message(void **state)
 static size_t count_unread(
 	struct engine *engine, struct slice after, size_t limit, struct unread_count *counts)
 {
-	size_t count = 0, ours = 0;
+	struct row_page page = {.after = {after}, .limit = limit};
+	size_t ours = 0;
 
-	assert_int_equal(engine->messages->ops->count_unread(engine->messages,
-				 engine_session(engine, SESSION_READ), &engine->arena, after, limit,
-				 counts, &count),
+	assert_int_equal(
+		engine->messages->ops->count_unread(engine->messages,
+			engine_session(engine, SESSION_READ), &engine->arena, &page, counts),
 		STATUS_OK);
-	while (ours < count && slice_starts_with(counts[ours].user_id, engine->prefix))
+	while (ours < page.count && slice_starts_with(counts[ours].user_id, engine->prefix))
 		ours++;
 	return ours;
 }
@@ -387,26 +388,27 @@ static void unread_messages_of_a_user_are_listed_by_id_page_by_page(void **state
 	struct engine *engine = *state;
 	struct session *session = engine_session(engine, SESSION_READ);
 	struct slice ann = engine_name(engine, "ann");
+	struct row_page page = {.user_id = ann, .limit = 3};
 	struct message found[PAGE];
-	size_t count = 0;
 
 	for (int i = 1; i <= 5; i++)
 		send(engine, "bob", "ann", i);
 	send(engine, "ann", "bob", 6);
 	mark(engine, "ann", 2);
-	assert_int_equal(engine->messages->ops->list_unread(engine->messages, session,
-				 &engine->arena, ann, slice_of(""), 3, found, &count),
+	assert_int_equal(engine->messages->ops->list_unread(
+				 engine->messages, session, &engine->arena, &page, found),
 		STATUS_OK);
-	assert_int_equal(count, 3);
+	assert_int_equal(page.count, 3);
 	assert_true(slice_equal(found[0].id, id_of(engine, 1)));
 	assert_true(slice_equal(found[1].id, id_of(engine, 3)));
 	assert_true(slice_equal(found[1].receiver_id, ann));
 	assert_true(slice_equal(found[1].sender_id, engine_name(engine, "bob")));
 	assert_true(found[1].created_us == START_US + 3);
-	assert_int_equal(engine->messages->ops->list_unread(engine->messages, session,
-				 &engine->arena, ann, found[2].id, 3, found, &count),
+	page.after[0] = found[2].id;
+	assert_int_equal(engine->messages->ops->list_unread(
+				 engine->messages, session, &engine->arena, &page, found),
 		STATUS_OK);
-	assert_int_equal(count, 1);
+	assert_int_equal(page.count, 1);
 	assert_true(slice_equal(found[0].id, id_of(engine, 5)));
 }
 

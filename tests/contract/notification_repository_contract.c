@@ -47,13 +47,12 @@ static struct slice put_one(struct engine *engine, const char *name)
 static size_t list(struct engine *engine, struct notification *notifications, size_t limit)
 {
 	struct session *session = engine_session(engine, SESSION_READ);
-	size_t count = 77;
+	struct row_page page = {.user_id = slice_of(engine->prefix), .limit = limit, .count = 77};
 
-	assert_int_equal(
-		engine->notifications->ops->list(engine->notifications, session, &engine->arena,
-			slice_of(engine->prefix), limit, notifications, &count),
+	assert_int_equal(engine->notifications->ops->list(engine->notifications, session,
+				 &engine->arena, &page, notifications),
 		STATUS_OK);
-	return count;
+	return page.count;
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
@@ -195,10 +194,11 @@ static struct slice give_up(struct engine *engine, const char *name)
 
 static bool find(struct engine *engine, const char *kind, struct slice id, struct dead_letter *got)
 {
+	const struct dead_letter_name name = {slice_of(kind), id};
 	bool found = false;
 
 	assert_int_equal(engine->notifications->dead->ops->find(engine->notifications->dead,
-				 engine->session, &engine->arena, slice_of(kind), id, got, &found),
+				 engine->session, &engine->arena, &name, got, &found),
 		STATUS_OK);
 	return found;
 }
@@ -206,12 +206,13 @@ static bool find(struct engine *engine, const char *kind, struct slice id, struc
 static bool resolve(
 	struct engine *engine, const char *kind, struct slice id, enum dead_letter_action action)
 {
+	const struct dead_letter_resolution resolution = {
+		{slice_of(kind), id}, action, slice_of("why not")};
 	bool found = false;
 
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->notifications->dead->ops->resolve(engine->notifications->dead,
-			engine->session, slice_of(kind), id, action, slice_of("why not"), &found),
+	assert_int_equal(engine->notifications->dead->ops->resolve(
+				 engine->notifications->dead, engine->session, &resolution, &found),
 		STATUS_OK);
 	engine_commit(engine->session);
 	return found;

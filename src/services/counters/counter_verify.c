@@ -33,11 +33,12 @@ static enum status read_messages(
 	const struct unread_verifier *verifier, const struct verify_page *page, struct sides *sides)
 {
 	struct session *session = open_messages(verifier);
-	enum status status = verifier->messages->ops->count_unread(verifier->messages, session,
-		page->arena, page->rows.after[0], page->rows.limit, sides->messages,
-		&sides->message_count);
+	struct row_page users = {.after = {page->rows.after[0]}, .limit = page->rows.limit};
+	enum status status = verifier->messages->ops->count_unread(
+		verifier->messages, session, page->arena, &users, sides->messages);
 
 	session_close(session);
+	sides->message_count = users.count;
 	return status;
 }
 
@@ -53,17 +54,18 @@ static enum status read_sides(const struct unread_verifier *verifier, struct ses
 	const struct verify_page *page, struct sides *sides)
 {
 	size_t limit = page->rows.limit;
+	struct row_page users = {.after = {page->rows.after[0]}, .limit = limit};
 	enum status status;
 
 	sides->messages = arena_array(page->arena, struct unread_count, limit);
 	sides->rows = arena_array(page->arena, struct counter_row, limit);
 	status = read_messages(verifier, page, sides);
 	if (status == STATUS_OK)
-		status = verifier->counters->repository->ops->list(verifier->counters->repository,
-			session, page->arena, page->rows.after[0], limit, sides->rows,
-			&sides->row_count);
+		status = verifier->counters->repository->ops->list(
+			verifier->counters->repository, session, page->arena, &users, sides->rows);
 	if (status != STATUS_OK)
 		return status;
+	sides->row_count = users.count;
 	if (sides->message_count == limit)
 		sides->horizon = sides->messages[limit - 1].user_id;
 	if (sides->row_count == limit)
@@ -203,21 +205,22 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;
-	struct slice user_id = repair->user_id, after = gap->last;
+	struct row_page unread_page = {
+		.user_id = repair->user_id, .after = {gap->last}, .limit = MESSAGES_MAX};
+	struct row_page counted_page = unread_page;
 	struct message *unread = arena_array(arena, struct message, MESSAGES_MAX);
 	struct counter_message *counted = arena_array(arena, struct counter_message, MESSAGES_MAX);
 	struct session *there = open_messages(repair->verifier);
 	struct session *here = counters->store->ops->open_session(counters->store, SESSION_READ);
-	size_t unread_count = 0, counted_count = 0;
-	enum status status =
-		repair->verifier->messages->ops->list_unread(repair->verifier->messages, there,
-			arena, user_id, after, MESSAGES_MAX, unread, &unread_count);
+	enum status status = repair->verifier->messages->ops->list_unread(
+		repair->verifier->messages, there, arena, &unread_page, unread);
 
 	if (status == STATUS_OK)
-		status = counters->repository->ops->list_unread(counters->repository, here, arena,
-			user_id, after, MESSAGES_MAX, counted, &counted_count);
+		status = counters->repository->ops->list_unread(
+			counters->repository, here, arena, &counted_page, counted);
 	if (status == STATUS_OK)
-		find_gap(user_id, unread, unread_count, counted, counted_count, gap);
+		find_gap(repair->user_id, unread, unread_page.count, counted, counted_page.count,
+			gap);
 	session_close(there);
 	session_close(here);
 	return status;

@@ -44,17 +44,16 @@ static enum status look_up_inbox(struct read *read, struct session *session, str
 	struct inbox_lookup *lookup = inbox_lookup_of(read);
 	struct notification *found = arena_array(arena, struct notification, lookup->limit);
 	struct buffer body = buffer_make(read->command.arena, 1024);
-	size_t count = 0;
-	enum status status =
-		lookup->notifications->repository->ops->list(lookup->notifications->repository,
-			session, arena, lookup->user_id, lookup->limit, found, &count);
+	struct row_page page = {.user_id = lookup->user_id, .limit = lookup->limit};
+	enum status status = lookup->notifications->repository->ops->list(
+		lookup->notifications->repository, session, arena, &page, found);
 
 	if (status != STATUS_OK)
 		return status;
 	buffer_char(&body, '{');
 	buffer_member(&body, "user_id", lookup->user_id);
 	buffer_text(&body, ",\"notifications\":[");
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < page.count; i++) {
 		if (i > 0)
 			buffer_char(&body, ',');
 		write_notification(&body, &found[i]);

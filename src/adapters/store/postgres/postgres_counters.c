@@ -180,26 +180,21 @@ static enum status sweep(const struct counter_repository *repository, struct ses
 }
 
 static enum status list_unread(const struct counter_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
-	struct counter_message *messages, size_t *count)
+	struct arena *arena, struct row_page *page, struct counter_message *messages)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
-		pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &list_unread_statement, params, 3);
+	struct pg_param params[3] = {pg_param_text(page->user_id), pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_unread_statement, params, 2, page);
 	const PGresult *result = session->results[0];
 
-	if (status != STATUS_OK)
-		return status;
-	for (int i = 0; i < PQntuples(result); i++)
+	for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++)
 		messages[i] = (struct counter_message){
 			.user_id = pg_keep(arena, result, i, 0),
 			.message_id = pg_keep(arena, result, i, 1),
 			.exists = true,
 			.event_us = pg_int8(result, i, 2),
 		};
-	*count = (size_t)PQntuples(result);
-	return STATUS_OK;
+	return status;
 }
 
 /* ---- counters ---------------------------------------------------------------------------- */
@@ -299,23 +294,18 @@ static enum status find(const struct counter_repository *repository, struct sess
 }
 
 static enum status list(const struct counter_repository *repository, struct session *base,
-	struct arena *arena, struct slice after, size_t limit, struct counter_row *rows,
-	size_t *count)
+	struct arena *arena, struct row_page *page, struct counter_row *rows)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {
-		pg_param_text(after), pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &list_statement, params, 2);
+	struct pg_param params[2] = {pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
 	const PGresult *result = session->results[0];
 
-	if (status != STATUS_OK)
-		return status;
-	for (int i = 0; i < PQntuples(result); i++) {
+	for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
 		rows[i] = (struct counter_row){.user_id = pg_keep(arena, result, i, 0)};
 		fill_row(&rows[i], result, i);
 	}
-	*count = (size_t)PQntuples(result);
-	return STATUS_OK;
+	return status;
 }
 
 static const struct counter_repository_ops ops = {

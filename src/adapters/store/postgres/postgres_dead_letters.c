@@ -85,14 +85,14 @@ static enum status list(const struct dead_letter_repository *repository, struct 
 }
 
 static enum status find(const struct dead_letter_repository *repository, struct session *base,
-	struct arena *arena, struct slice kind, struct slice id, struct dead_letter *letter,
+	struct arena *arena, const struct dead_letter_name *name, struct dead_letter *letter,
 	bool *found)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id)};
+	const struct pg_param params[] = {pg_param_text(name->kind), pg_param_text(name->id)};
 	enum status status;
 
-	if (!pg_is_uuid(id)) {
+	if (!pg_is_uuid(name->id)) {
 		*found = false;
 		return STATUS_OK;
 	}
@@ -147,13 +147,13 @@ static enum status change(struct pg_session *session, const struct pg_dead_lette
 }
 
 static enum status resolve(const struct dead_letter_repository *repository, struct session *base,
-	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
-	bool *found)
+	const struct dead_letter_resolution *resolution, bool *found)
 {
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_dead_letters *view = letters_of(repository);
-	bool replay = action == DEAD_LETTER_REPLAY;
-	const struct pg_param params[] = {pg_param_text(kind), pg_param_text(id),
+	struct slice id = resolution->name.id;
+	bool replay = resolution->action == DEAD_LETTER_REPLAY;
+	const struct pg_param params[] = {pg_param_text(resolution->name.kind), pg_param_text(id),
 		pg_param_text(slice_of(replay ? "PENDING" : "DISCARDED"))};
 	enum status status = STATUS_OK;
 
@@ -165,7 +165,7 @@ static enum status resolve(const struct dead_letter_repository *repository, stru
 	if (replay)
 		pg_claim_from(base, view->reopens, 0);
 	return pg_record_action(
-		base, replay ? "replay" : "discard", name_of(session, view, id), why);
+		base, replay ? "replay" : "discard", name_of(session, view, id), resolution->why);
 }
 
 const struct dead_letter_repository_ops pg_dead_letters_ops = {

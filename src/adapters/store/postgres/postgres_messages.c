@@ -197,46 +197,36 @@ static enum status list(const struct message_repository *repository, struct sess
 /* ---- what is unread ---------------------------------------------------------------------- */
 
 static enum status count_unread(const struct message_repository *repository, struct session *base,
-	struct arena *arena, struct slice after, size_t limit, struct unread_count *counts,
-	size_t *count)
+	struct arena *arena, struct row_page *page, struct unread_count *counts)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {
-		pg_param_text(after), pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &count_unread_statement, params, 2);
+	struct pg_param params[2] = {pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &count_unread_statement, params, 1, page);
 	const PGresult *result = session->results[0];
 
-	if (status != STATUS_OK)
-		return status;
-	for (int i = 0; i < PQntuples(result); i++) {
+	for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++) {
 		counts[i].user_id = pg_keep(arena, result, i, 0);
 		counts[i].count = pg_int8(result, i, 1);
 	}
-	*count = (size_t)PQntuples(result);
-	return STATUS_OK;
+	return status;
 }
 
 static enum status list_unread(const struct message_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
-	struct message *messages, size_t *count)
+	struct arena *arena, struct row_page *page, struct message *messages)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {pg_param_text(user_id), pg_param_text(after),
-		pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &list_unread_statement, params, 3);
+	struct pg_param params[3] = {pg_param_text(page->user_id), pg_param_text(page->after[0])};
+	enum status status = pg_list_rows(session, &list_unread_statement, params, 2, page);
 	const PGresult *result = session->results[0];
 
-	if (status != STATUS_OK)
-		return status;
-	for (int i = 0; i < PQntuples(result); i++)
+	for (int i = 0; status == STATUS_OK && i < PQntuples(result); i++)
 		messages[i] = (struct message){
 			.receiver_id = pg_keep(arena, result, i, 0),
 			.id = pg_keep(arena, result, i, 1),
 			.sender_id = pg_keep(arena, result, i, 2),
 			.created_us = pg_int8(result, i, 3),
 		};
-	*count = (size_t)PQntuples(result);
-	return STATUS_OK;
+	return status;
 }
 
 static const struct message_repository_ops ops = {

@@ -96,20 +96,15 @@ static void fill_notification(
 }
 
 static enum status list(const struct notification_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, size_t limit, struct notification *notifications,
-	size_t *count)
+	struct arena *arena, struct row_page *page, struct notification *notifications)
 {
 	struct pg_session *session = pg_session_of(base);
-	const struct pg_param params[] = {
-		pg_param_text(user_id), pg_param_int8(session, (int64_t)limit)};
-	enum status status = pg_run(session, &list_statement, params, 2);
+	struct pg_param params[2] = {pg_param_text(page->user_id)};
+	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
 
-	if (status != STATUS_OK)
-		return status;
-	*count = (size_t)PQntuples(session->results[0]);
-	for (size_t i = 0; i < *count; i++)
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
 		fill_notification(&notifications[i], arena, session->results[0], (int)i);
-	return STATUS_OK;
+	return status;
 }
 
 static enum status list_facts(const struct notification_repository *repository,

@@ -72,7 +72,7 @@ struct sqlite_claims {
 	"SELECT " id ", status, attempt_count, claim_epoch, created_at, coalesce(" done_at         \
 	", 0), next_retry_at IS NOT NULL, locked_by IS NOT NULL, locked_at IS NOT NULL, "          \
 	"lease_until IS NOT NULL, last_error IS NOT NULL FROM " table " WHERE " id                 \
-	" > ?1 ORDER BY " id " LIMIT ?4"
+	" > ?1 ORDER BY " id " LIMIT ?5"
 
 /* Of the list; see struct sqlite_list. */
 void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);

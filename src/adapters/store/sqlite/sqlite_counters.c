@@ -20,7 +20,7 @@ static const char sweep_sql[] =
 static const char list_unread_sql[] =
 	"SELECT user_id, message_id, event_at "
 	"FROM counter_messages INDEXED BY counter_messages_unread "
-	"WHERE user_id = ?1 AND message_id > ?2 AND state = 'unread' ORDER BY message_id LIMIT ?3";
+	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' ORDER BY message_id LIMIT ?5";
 
 /* An upsert would not do: what it would insert is checked first, and a negative delta is no count.
  */
@@ -36,7 +36,7 @@ static const char find_sql[] =
 	"SELECT count, version, last_updated FROM counters WHERE user_id = ?1 AND type = " TYPE;
 
 static const char list_sql[] = "SELECT count, version, last_updated, user_id FROM counters "
-			       "WHERE user_id > ?1 AND type = " TYPE " ORDER BY user_id LIMIT ?2";
+			       "WHERE user_id > ?1 AND type = " TYPE " ORDER BY user_id LIMIT ?5";
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
@@ -82,45 +82,44 @@ static enum status sweep(const struct counter_repository *repository, struct ses
 	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
-static enum status list_unread(const struct counter_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
-	struct counter_message *messages, size_t *count)
+static void fill_unread(void *row, struct arena *arena, const struct sqlite_query *query)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = sqlite_snapshot_begin(session);
-	struct sqlite_query query;
-	size_t found = 0;
+	*(struct counter_message *)row = (struct counter_message){
+		.user_id = sqlite_query_keep(query, arena, 0),
+		.message_id = sqlite_query_keep(query, arena, 1),
+		.exists = true,
+		.event_us = sqlite_query_int(query, 2),
+	};
+}
 
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, list_unread_sql);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(user_id), sqlite_text(after),
-					   sqlite_int((int64_t)limit)));
-	while (sqlite_query_next(&query))
-		messages[found++] = (struct counter_message){
-			.user_id = sqlite_query_keep(&query, arena, 0),
-			.message_id = sqlite_query_keep(&query, arena, 1),
-			.exists = true,
-			.event_us = sqlite_query_int(&query, 2),
-		};
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		*count = found;
-	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+static enum status list_unread(const struct counter_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct counter_message *messages)
+{
+	static const struct sqlite_list unread = {
+		.sql = list_unread_sql,
+		.row_size = sizeof(struct counter_message),
+		.fill = fill_unread,
+	};
+
+	return sqlite_list_rows(session, arena, &unread, page, messages);
 }
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* The next row of the run, if there is one. */
-static bool fill_row(struct counter_row *row, struct sqlite_query *query)
+static void fill_row(struct counter_row *row, const struct sqlite_query *query)
 {
-	row->exists = sqlite_query_next(query);
-	if (!row->exists)
-		return false;
+	row->exists = true;
 	row->count = sqlite_query_int(query, 0);
 	row->version = sqlite_query_int(query, 1);
 	row->updated_us = sqlite_query_int(query, 2);
-	return true;
+}
+
+/* Moves to the next row of the run; row->exists tells whether there was one. */
+static void fill_next(struct counter_row *row, struct sqlite_query *query)
+{
+	row->exists = false;
+	if (sqlite_query_next(query))
+		fill_row(row, query);
 }
 
 static enum status change_row(
@@ -130,7 +129,7 @@ static enum status change_row(
 
 	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->user_id), sqlite_int(row->delta),
 					   sqlite_int(now_us)));
-	fill_row(row, &query);
+	fill_next(row, &query);
 	return sqlite_query_close(&query);
 }
 
@@ -155,7 +154,7 @@ static enum status fill_rows(struct sqlite_session *session, struct counter_row 
 
 	for (size_t i = 0; i < count; i++) {
 		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(rows[i].user_id)));
-		fill_row(&rows[i], &query);
+		fill_next(&rows[i], &query);
 	}
 	return sqlite_query_close(&query);
 }
@@ -174,25 +173,24 @@ static enum status find(const struct counter_repository *repository, struct sess
 	return status;
 }
 
-static enum status list(const struct counter_repository *repository, struct session *base,
-	struct arena *arena, struct slice after, size_t limit, struct counter_row *rows,
-	size_t *count)
+static void fill_listed(void *listed, struct arena *arena, const struct sqlite_query *query)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = sqlite_snapshot_begin(session);
-	struct sqlite_query query;
-	size_t found = 0;
+	struct counter_row *row = listed;
 
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, list_sql);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(after), sqlite_int((int64_t)limit)));
-	while (found < limit && fill_row(&rows[found], &query))
-		rows[found++].user_id = sqlite_query_keep(&query, arena, 3);
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		*count = found;
-	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+	*row = (struct counter_row){.user_id = sqlite_query_keep(query, arena, 3)};
+	fill_row(row, query);
+}
+
+static enum status list(const struct counter_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct counter_row *rows)
+{
+	static const struct sqlite_list all = {
+		.sql = list_sql,
+		.row_size = sizeof(struct counter_row),
+		.fill = fill_listed,
+	};
+
+	return sqlite_list_rows(session, arena, &all, page, rows);
 }
 
 static const struct counter_repository_ops ops = {

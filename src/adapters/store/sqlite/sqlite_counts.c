@@ -117,7 +117,7 @@ static enum status list(const struct count_repository *repository, struct sessio
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT item_id, current_value, last_updated_at FROM count_values "
-		       "WHERE item_id > ?1 ORDER BY item_id LIMIT ?4",
+		       "WHERE item_id > ?1 ORDER BY item_id LIMIT ?5",
 		.row_size = sizeof(struct count_row),
 		.fill = fill_listed,
 	};

@@ -90,7 +90,7 @@ static enum status list(const struct dead_letter_repository *repository, struct 
 }
 
 static enum status find(const struct dead_letter_repository *repository, struct session *base,
-	struct arena *arena, struct slice kind, struct slice id, struct dead_letter *letter,
+	struct arena *arena, const struct dead_letter_name *name, struct dead_letter *letter,
 	bool *found)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
@@ -101,7 +101,7 @@ static enum status find(const struct dead_letter_repository *repository, struct 
 	if (status != STATUS_OK)
 		return status;
 	query = sqlite_query_open(session, letters_of(repository)->find);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(kind), sqlite_text(id)));
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(name->kind), sqlite_text(name->id)));
 	*found = sqlite_query_next(&query);
 	if (*found)
 		fill_letter(letter, arena, &query);
@@ -136,12 +136,15 @@ static enum status depth(
 
 /* "outbox_events/7d44…" */
 static enum status record(struct sqlite_session *session, const struct sqlite_dead_letters *view,
-	const char *action, struct slice id, struct slice why)
+	const struct dead_letter_resolution *resolution)
 {
+	struct slice id = resolution->name.id;
 	char target[TARGET_SIZE];
 
 	snprintf(target, sizeof(target), "%s/%.*s", view->target, (int)id.len, id.data);
-	return sqlite_record_action(session, action, slice_of(target), why);
+	return sqlite_record_action(session,
+		resolution->action == DEAD_LETTER_REPLAY ? "replay" : "discard", slice_of(target),
+		resolution->why);
 }
 
 static enum status change(struct sqlite_session *session, const char *sql,
@@ -154,13 +157,13 @@ static enum status change(struct sqlite_session *session, const char *sql,
 }
 
 static enum status resolve(const struct dead_letter_repository *repository, struct session *base,
-	struct slice kind, struct slice id, enum dead_letter_action action, struct slice why,
-	bool *found)
+	const struct dead_letter_resolution *resolution, bool *found)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	const struct sqlite_dead_letters *view = letters_of(repository);
-	bool replay = action == DEAD_LETTER_REPLAY;
-	const struct sqlite_value values[] = {sqlite_text(kind), sqlite_text(id),
+	bool replay = resolution->action == DEAD_LETTER_REPLAY;
+	const struct sqlite_value values[] = {sqlite_text(resolution->name.kind),
+		sqlite_text(resolution->name.id),
 		sqlite_text(slice_of(replay ? "PENDING" : "DISCARDED")),
 		sqlite_int(sqlite_now_us(session))};
 	enum status status = change(session, view->row, values, 3, found);
@@ -168,7 +171,7 @@ static enum status resolve(const struct dead_letter_repository *repository, stru
 	if (status == STATUS_OK && view->letter)
 		status = change(session, view->letter, values, 4, found);
 	if (status == STATUS_OK && *found)
-		status = record(session, view, replay ? "replay" : "discard", id, why);
+		status = record(session, view, resolution);
 	return status;
 }
 

@@ -160,7 +160,7 @@ static const char list_facts_sql[] =
 	"(SELECT version" NEWEST_LINE "), (SELECT action = 'GRANTED'" NEWEST_LINE "), "
 	"(SELECT occurred_at" NEWEST_LINE ") FROM entitlements e "
 	"WHERE (user_id, stock_keeping_unit) > (?1, ?2) "
-	"ORDER BY user_id, stock_keeping_unit LIMIT ?4";
+	"ORDER BY user_id, stock_keeping_unit LIMIT ?5";
 
 static const char list_audit_sql[] =
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.event_id, "
@@ -172,7 +172,7 @@ static const char list_audit_sql[] =
 	"o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
 	"FROM entitlement_audit a LEFT JOIN outbox_events o ON o.event_id = a.event_id "
 	"WHERE (a.user_id, a.stock_keeping_unit, a.version) > (?1, ?2, ?3) "
-	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?4";
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?5";
 
 static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
 {

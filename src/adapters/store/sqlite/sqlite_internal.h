@@ -212,15 +212,15 @@ void sqlite_query_change_one(
 /* Not OK: the transaction is rolled back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
-/* How a statement makes a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
- * page->limit; those that it does not need, it leaves out. */
+/* A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
+ * page->user_id, ?5 page->limit. A statement leaves out the parameters that it does not need. */
 struct sqlite_list {
 	const char *sql;
 	size_t row_size;
 	void (*fill)(void *row, struct arena *arena, const struct sqlite_query *query);
 };
 
-/* Outside a transaction: fills `rows`, the page's count and its time. */
+/* Outside a transaction: fills `rows` and the page's count and time. */
 QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 

@@ -115,7 +115,7 @@ static enum status list(const struct limit_repository *repository, struct sessio
 	static const struct sqlite_list all = {
 		.sql = "SELECT rate_limit, time_window, current_count, reserved_count, "
 		       "last_refresh_time, user_id FROM rate_limit_store WHERE user_id > ?1 "
-		       "ORDER BY user_id LIMIT ?4",
+		       "ORDER BY user_id LIMIT ?5",
 		.row_size = sizeof(struct limit_row),
 		.fill = fill_listed,
 	};

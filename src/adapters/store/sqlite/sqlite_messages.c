@@ -29,11 +29,11 @@ static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 static const char count_unread_sql[] =
 	"SELECT receiver_id, count(*) FROM messages INDEXED BY messages_unread "
-	"WHERE is_read = 0 AND receiver_id > ?1 GROUP BY receiver_id ORDER BY receiver_id LIMIT ?2";
+	"WHERE is_read = 0 AND receiver_id > ?1 GROUP BY receiver_id ORDER BY receiver_id LIMIT ?5";
 
 static const char list_unread_sql[] =
 	"SELECT receiver_id, id, sender_id, created_at FROM messages INDEXED BY messages_unread "
-	"WHERE receiver_id = ?1 AND id > ?2 AND is_read = 0 ORDER BY id LIMIT ?3";
+	"WHERE receiver_id = ?4 AND id > ?1 AND is_read = 0 ORDER BY id LIMIT ?5";
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
@@ -145,55 +145,47 @@ static enum status list(const struct message_repository *repository, struct sess
 
 /* ---- what is unread ---------------------------------------------------------------------- */
 
-static enum status count_unread(const struct message_repository *repository, struct session *base,
-	struct arena *arena, struct slice after, size_t limit, struct unread_count *counts,
-	size_t *count)
+static void fill_count(void *row, struct arena *arena, const struct sqlite_query *query)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = sqlite_snapshot_begin(session);
-	struct sqlite_query query;
-	size_t found = 0;
-
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, count_unread_sql);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(after), sqlite_int((int64_t)limit)));
-	while (sqlite_query_next(&query))
-		counts[found++] = (struct unread_count){
-			.user_id = sqlite_query_keep(&query, arena, 0),
-			.count = sqlite_query_int(&query, 1),
-		};
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		*count = found;
-	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+	*(struct unread_count *)row = (struct unread_count){
+		.user_id = sqlite_query_keep(query, arena, 0),
+		.count = sqlite_query_int(query, 1),
+	};
 }
 
-static enum status list_unread(const struct message_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, struct slice after, size_t limit,
-	struct message *messages, size_t *count)
+static enum status count_unread(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct unread_count *counts)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = sqlite_snapshot_begin(session);
-	struct sqlite_query query;
-	size_t found = 0;
+	static const struct sqlite_list by_receiver = {
+		.sql = count_unread_sql,
+		.row_size = sizeof(struct unread_count),
+		.fill = fill_count,
+	};
 
-	if (status != STATUS_OK)
-		return status;
-	query = sqlite_query_open(session, list_unread_sql);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(user_id), sqlite_text(after),
-					   sqlite_int((int64_t)limit)));
-	while (sqlite_query_next(&query))
-		messages[found++] = (struct message){
-			.receiver_id = sqlite_query_keep(&query, arena, 0),
-			.id = sqlite_query_keep(&query, arena, 1),
-			.sender_id = sqlite_query_keep(&query, arena, 2),
-			.created_us = sqlite_query_int(&query, 3),
-		};
-	status = sqlite_query_close(&query);
-	if (status == STATUS_OK)
-		*count = found;
-	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+	return sqlite_list_rows(session, arena, &by_receiver, page, counts);
+}
+
+static void fill_unread(void *row, struct arena *arena, const struct sqlite_query *query)
+{
+	*(struct message *)row = (struct message){
+		.receiver_id = sqlite_query_keep(query, arena, 0),
+		.id = sqlite_query_keep(query, arena, 1),
+		.sender_id = sqlite_query_keep(query, arena, 2),
+		.created_us = sqlite_query_int(query, 3),
+	};
+}
+
+static enum status list_unread(const struct message_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct message *messages)
+{
+	static const struct sqlite_list unread = {
+		.sql = list_unread_sql,
+		.row_size = sizeof(struct message),
+		.fill = fill_unread,
+	};
+
+	return sqlite_list_rows(session, arena, &unread, page, messages);
 }
 
 static const struct message_repository_ops ops = {

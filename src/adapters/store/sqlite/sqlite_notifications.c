@@ -10,8 +10,8 @@ static const char put_sql[] =
 static const char list_sql[] =
 	"SELECT notification_id, event_id, event_type, user_id, stock_keeping_unit, "
 	"aggregate_key, trace_id, version, occurred_at, status, attempt_count, created_at, "
-	"coalesce(sent_at, 0) FROM notifications WHERE user_id = ?1 "
-	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT ?2";
+	"coalesce(sent_at, 0) FROM notifications WHERE user_id = ?4 "
+	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT ?5";
 
 static const struct sqlite_claims claims = SQLITE_CLAIMS("notifications", "notification_id",
 	"occurred_at", "PROCESSING", "SENT", "sent_at", "status IN ('SENT', 'FAILED', 'DISCARDED')",
@@ -40,10 +40,9 @@ static enum status put(const struct notification_repository *repository, struct 
 	return sqlite_query_close(&query);
 }
 
-static void fill_notification(
-	struct notification *notification, struct arena *arena, const struct sqlite_query *query)
+static void fill_notification(void *row, struct arena *arena, const struct sqlite_query *query)
 {
-	*notification = (struct notification){
+	*(struct notification *)row = (struct notification){
 		.id = sqlite_query_keep(query, arena, 0),
 		.event_id = sqlite_query_keep(query, arena, 1),
 		.event_type = sqlite_query_keep(query, arena, 2),
@@ -60,23 +59,16 @@ static void fill_notification(
 	};
 }
 
-static enum status list(const struct notification_repository *repository, struct session *base,
-	struct arena *arena, struct slice user_id, size_t limit, struct notification *notifications,
-	size_t *count)
+static enum status list(const struct notification_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct notification *notifications)
 {
-	struct sqlite_session *session = sqlite_session_of(base);
-	enum status status = sqlite_snapshot_begin(session);
-	struct sqlite_query query;
+	static const struct sqlite_list newest = {
+		.sql = list_sql,
+		.row_size = sizeof(struct notification),
+		.fill = fill_notification,
+	};
 
-	if (status != STATUS_OK)
-		return status;
-	*count = 0;
-	query = sqlite_query_open(session, list_sql);
-	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(user_id), sqlite_int((int64_t)limit)));
-	while (sqlite_query_next(&query))
-		fill_notification(&notifications[(*count)++], arena, &query);
-	status = sqlite_query_close(&query);
-	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+	return sqlite_list_rows(session, arena, &newest, page, notifications);
 }
 
 static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
@@ -100,7 +92,7 @@ static enum status list_facts(const struct notification_repository *repository,
 		       "EXISTS (SELECT 1 FROM notification_dlq d WHERE d.id = n.notification_id "
 		       "AND d.kind = 'notification' AND d.resolved_at IS NULL) "
 		       "FROM notifications n WHERE notification_id > ?1 "
-		       "ORDER BY notification_id LIMIT ?4",
+		       "ORDER BY notification_id LIMIT ?5",
 		.row_size = sizeof(struct notification_facts),
 		.fill = fill_facts,
 	};

@@ -318,7 +318,7 @@ static enum status list_facts(const struct pot_repository *repository, struct se
 	static const struct sqlite_list all = {
 		.sql = "SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, "
 		       "(SELECT coalesce(sum(coin_count), 0) FROM coin WHERE pot_id = pot.id) "
-		       "FROM pot WHERE id > ?3 ORDER BY id LIMIT ?4",
+		       "FROM pot WHERE id > ?3 ORDER BY id LIMIT ?5",
 		.row_size = sizeof(struct pot_facts),
 		.fill = fill_facts,
 	};
@@ -343,7 +343,7 @@ static enum status list_coins(const struct pot_repository *repository, struct se
 {
 	static const struct sqlite_list all = {
 		.sql = "SELECT id, pot_id, EXISTS (SELECT 1 FROM pot WHERE pot.id = coin.pot_id), "
-		       "denomination, coin_count FROM coin WHERE id > ?3 ORDER BY id LIMIT ?4",
+		       "denomination, coin_count FROM coin WHERE id > ?3 ORDER BY id LIMIT ?5",
 		.row_size = sizeof(struct coin_facts),
 		.fill = fill_coin,
 	};

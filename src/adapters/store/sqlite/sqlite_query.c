@@ -118,7 +118,8 @@ static enum status fill_page(struct sqlite_session *session, struct arena *arena
 	page->count = 0;
 	sqlite_query_start(
 		&query, SQLITE_VALUES(sqlite_text(page->after[0]), sqlite_text(page->after[1]),
-				sqlite_int(page->after_number), sqlite_int((int64_t)page->limit)));
+				sqlite_int(page->after_number), sqlite_text(page->user_id),
+				sqlite_int((int64_t)page->limit)));
 	while (sqlite_query_next(&query))
 		list->fill(rows + page->count++ * list->row_size, arena, &query);
 	return sqlite_query_close(&query);
