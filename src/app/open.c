@@ -10,6 +10,7 @@
 
 #include "adapters/cache/memory/memory_cache.h"
 #include "adapters/cache/redis/redis_cache.h"
+#include "adapters/store/tracing/tracing_store.h"
 #include "app/app.h"
 #include "base/clock.h"
 
@@ -94,6 +95,8 @@ struct store *app_open_store(struct app *app, const struct store_plan *plan, cha
 	if (engine->has_file && !(path = data_file(app, plan->file, why)))
 		return NULL;
 	store = engine->create(plan, path);
+	if (app->settings.trace_store)
+		store = tracing_store_new(store);
 	health_add_store(&app->health, store);
 	return store->ops->start(store, why, OPTIONS_WHY_SIZE) ? store : NULL;
 }

@@ -70,6 +70,7 @@ struct settings {
 	int64_t pots_lock_ttl_us;
 	int64_t jwt_leeway_us;
 	bool insecure;
+	bool trace_store;
 	bool core_dumps;
 
 	bool print_config;

@@ -9,6 +9,7 @@
 
 #include "adapters/store/postgres/postgres_store.h"
 #include "adapters/store/sqlite/sqlite_store.h"
+#include "adapters/store/tracing/tracing_store.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/uuid.h"
@@ -80,11 +81,26 @@ static void remove_files(char *path)
 	free(path);
 }
 
-static struct store *new_store(const char *path)
+static struct store *new_plain_store(const char *path)
 {
 	if (is_sqlite())
 		return sqlite_store_new("contract", path, components, &sqlite_clock.base);
 	return postgres_store_new("contract", store_url(), components);
+}
+
+/* A suite that passes through the wrapper shows that it forwards everything. */
+static bool is_traced(void)
+{
+	const char *trace = getenv("QUIPU_CONTRACT_TRACE");
+
+	return trace && strcmp(trace, "1") == 0;
+}
+
+static struct store *new_store(const char *path)
+{
+	struct store *store = new_plain_store(path);
+
+	return is_traced() ? tracing_store_new(store) : store;
 }
 
 /* ---- a test's store and sessions --------------------------------------------------------- */
@@ -141,7 +157,7 @@ int engine_setup(void **state)
 	struct engine *engine = qp_calloc(1, sizeof(*engine));
 	struct dice dice;
 
-	log_configure(LOG_ERROR, LOG_TEXT);
+	log_configure(is_traced() ? LOG_DEBUG : LOG_ERROR, LOG_TEXT);
 	if (!sqlite_clock.base.wall_us)
 		manual_clock_init_running(&sqlite_clock);
 	dice_init(&dice);

@@ -1,6 +1,7 @@
 /*
  * The engine that the contract suites run on: the value of QUIPU_CONTRACT_STORE, "sqlite:" (also
- * the default) or a postgres:// URL.
+ * the default) or a postgres:// URL. With QUIPU_CONTRACT_TRACE=1 the store is wrapped as
+ * --trace-store does it, and every call is logged.
  *
  * On SQLite each test has a file of its own. On PostgreSQL all tests of a run share the database
  * that tests/engines has created for it, as services share one in life; engine_name() keeps them

@@ -52,6 +52,11 @@ WITHOUT_SERVER = {
 }
 SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
 
+# Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
+TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
+          "entitlement_repository", "gateway_repository", "message_repository", "notification_repository",
+          "pot_repository", "verify"]
+
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["lane", "loop", "command", "stream", "hub", "tls", "token_cache"]
 TSAN_CONTRACTS = [("announce", "sqlite"), ("announce", "postgres"), ("claim", "sqlite"), ("claim", "postgres"),
@@ -120,6 +125,13 @@ def contract(tree=ASAN, kind="contract", only=None, env=None):
             for port, engine in pairs]
 
 
+def traced(tree=ASAN):
+    """Each suite once, on the engine that starts quickest: the wrapper does not know which one it wraps."""
+    return [cmocka(f"contract/{port}/traced", "contract", tree, f"contract/{port}_contract", "sqlite",
+                   {"QUIPU_CONTRACT_TRACE": "1"})
+            for port in TRACED]
+
+
 def faults(tree=ASAN, kind="faults", only=None, env=None):
     name = "faults" if kind == "faults" else f"{kind}/faults"
     return [cmocka(f"{name}/{program}", kind, tree, f"contract/{program}", env=env)
@@ -162,7 +174,7 @@ def tsan():
 
 def quick():
     layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
-    return [e2e(), *contract(), *unit(), *fuzz(), layers]
+    return [e2e(), *contract(), *traced(), *unit(), *fuzz(), layers]
 
 
 def coverage():

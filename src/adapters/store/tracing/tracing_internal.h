@@ -1,0 +1,168 @@
+/*
+ * What the files of the tracing store share. A wrapper is the port's struct followed by the inner
+ * object; each of its functions is the same four lines:
+ *
+ *     inner = …_of(repository);                              the checked downcast
+ *     trace = trace_begin(session, "counts", "add");         unwraps the session
+ *     status = inner->ops->add(inner, trace.session, …);
+ *     return trace_end_rows(&trace, status, count);          logs
+ */
+#ifndef QUIPU_ADAPTERS_STORE_TRACING_TRACING_INTERNAL_H
+#define QUIPU_ADAPTERS_STORE_TRACING_TRACING_INTERNAL_H
+
+#include <assert.h>
+
+#include "adapters/store/tracing/tracing_store.h"
+#include "ports/count_repository.h"
+#include "ports/counter_repository.h"
+#include "ports/entitlement_repository.h"
+#include "ports/limit_repository.h"
+#include "ports/message_repository.h"
+#include "ports/notification_repository.h"
+#include "ports/outbox_repository.h"
+#include "ports/pot_repository.h"
+#include "ports/sent_repository.h"
+
+/* ---- one traced call --------------------------------------------------------------------- */
+
+struct trace {
+	const char *store; /* its name */
+	const char *group; /* "counts", "dialog_outbox.claims"; static */
+	const char *verb;  /* "add"; static */
+	struct session
+		*session; /* the inner session, which the call goes to; NULL for store verbs */
+	int64_t start_ns; /* 0 if debug lines are not logged */
+};
+
+/* Starts the clock. `session` is a wrapped one. Any thread that may use the session. */
+struct trace trace_begin(struct session *session, const char *group, const char *verb);
+
+/* The same for verbs of the store itself. */
+struct trace trace_begin_store(const struct store *store, const char *verb);
+
+/* Each logs the call and returns `status`. The last reads `*rows` only if the call succeeded,
+ * because outputs are undefined after a failure. */
+QP_MUST_CHECK enum status trace_end(const struct trace *trace, enum status status);
+QP_MUST_CHECK enum status trace_end_rows(
+	const struct trace *trace, enum status status, size_t rows);
+QP_MUST_CHECK enum status trace_end_counted(
+	const struct trace *trace, enum status status, const size_t *rows);
+
+/* Logs a call that cannot fail. */
+void trace_end_void(const struct trace *trace);
+
+/* ---- sessions ---------------------------------------------------------------------------- */
+
+/* Opens a session of the inner store and wraps it; `store` is the wrapper. */
+struct session *tracing_session_new(
+	struct store *store, struct store *inner, enum session_kind kind);
+
+/* The inner session. Checked downcast. */
+struct session *tracing_session_inner(struct session *session);
+
+/* ---- repositories ------------------------------------------------------------------------ */
+
+struct tracing_counts {
+	struct count_repository base;
+	const struct count_repository *inner;
+};
+
+struct tracing_limits {
+	struct limit_repository base;
+	const struct limit_repository *inner;
+};
+
+struct tracing_sent {
+	struct sent_repository base;
+	const struct sent_repository *inner;
+};
+
+struct tracing_entitlements {
+	struct entitlement_repository base;
+	const struct entitlement_repository *inner;
+};
+
+struct tracing_pots {
+	struct pot_repository base;
+	const struct pot_repository *inner;
+};
+
+struct tracing_messages {
+	struct message_repository base;
+	const struct message_repository *inner;
+};
+
+struct tracing_counters {
+	struct counter_repository base;
+	const struct counter_repository *inner;
+};
+
+struct tracing_claims {
+	struct claim_repository base;
+	const struct claim_repository *inner;
+	const char *group; /* whose claims these are: "dialog_outbox.claims" */
+};
+
+struct tracing_dead_letters {
+	struct dead_letter_repository base;
+	const struct dead_letter_repository *inner;
+	const char *group;
+};
+
+struct tracing_inbox {
+	struct inbox_repository base;
+	const struct inbox_repository *inner;
+	const char *group;
+};
+
+struct tracing_outbox {
+	struct outbox_repository base;
+	const struct outbox_repository *inner;
+	const char *group;
+	struct tracing_claims claims;
+	struct tracing_dead_letters dead;
+};
+
+struct tracing_notifications {
+	struct notification_repository base;
+	const struct notification_repository *inner;
+	struct tracing_claims claims;
+	struct tracing_dead_letters dead;
+	struct tracing_inbox inbox;
+};
+
+/* How lines name an outbox and what is inside it. Static strings. */
+struct tracing_outbox_groups {
+	const char *outbox;
+	const char *claims;
+	const char *dead;
+};
+
+/* Each wraps `inner` in memory of the caller, who keeps it as long as the result is used. Returns
+ * NULL if `inner` is NULL: the engine has no such repository. */
+const struct count_repository *tracing_counts_init(
+	struct tracing_counts *tracing, const struct count_repository *inner);
+const struct limit_repository *tracing_limits_init(
+	struct tracing_limits *tracing, const struct limit_repository *inner);
+const struct sent_repository *tracing_sent_init(
+	struct tracing_sent *tracing, const struct sent_repository *inner);
+const struct entitlement_repository *tracing_entitlements_init(
+	struct tracing_entitlements *tracing, const struct entitlement_repository *inner);
+const struct pot_repository *tracing_pots_init(
+	struct tracing_pots *tracing, const struct pot_repository *inner);
+const struct message_repository *tracing_messages_init(
+	struct tracing_messages *tracing, const struct message_repository *inner);
+const struct counter_repository *tracing_counters_init(
+	struct tracing_counters *tracing, const struct counter_repository *inner);
+const struct claim_repository *tracing_claims_init(
+	struct tracing_claims *tracing, const struct claim_repository *inner, const char *group);
+const struct dead_letter_repository *tracing_dead_letters_init(struct tracing_dead_letters *tracing,
+	const struct dead_letter_repository *inner, const char *group);
+const struct inbox_repository *tracing_inbox_init(
+	struct tracing_inbox *tracing, const struct inbox_repository *inner, const char *group);
+const struct outbox_repository *tracing_outbox_init(struct tracing_outbox *tracing,
+	const struct outbox_repository *inner, const struct tracing_outbox_groups *groups);
+const struct notification_repository *tracing_notifications_init(
+	struct tracing_notifications *tracing, const struct notification_repository *inner);
+
+#endif

@@ -1,0 +1,119 @@
+/* The repositories that have claims inside: outboxes and notifications. */
+#include "adapters/store/tracing/tracing_internal.h"
+
+/* ---- outboxes ----------------------------------------------------------------------------- */
+
+static const struct outbox_repository_ops outbox_ops;
+
+static const struct tracing_outbox *outbox_of(const struct outbox_repository *repository)
+{
+	assert(repository->ops == &outbox_ops);
+	return (const struct tracing_outbox *)repository;
+}
+
+static enum status outbox_put(const struct outbox_repository *repository, struct session *session,
+	const struct outbox_event *events, size_t count)
+{
+	const struct tracing_outbox *tracing = outbox_of(repository);
+	struct trace trace = trace_begin(session, tracing->group, "put");
+	enum status status = tracing->inner->ops->put(tracing->inner, trace.session, events, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
+static enum status outbox_resend(const struct outbox_repository *repository,
+	struct session *session, int64_t since_us, size_t *count)
+{
+	const struct tracing_outbox *tracing = outbox_of(repository);
+	struct trace trace = trace_begin(session, tracing->group, "resend");
+	enum status status =
+		tracing->inner->ops->resend(tracing->inner, trace.session, since_us, count);
+
+	return trace_end_counted(&trace, status, count);
+}
+
+static const struct outbox_repository_ops outbox_ops = {
+	.put = outbox_put,
+	.resend = outbox_resend,
+};
+
+const struct outbox_repository *tracing_outbox_init(struct tracing_outbox *tracing,
+	const struct outbox_repository *inner, const struct tracing_outbox_groups *groups)
+{
+	if (!inner)
+		return NULL;
+	tracing->base = (struct outbox_repository){
+		.ops = &outbox_ops,
+		.claims = tracing_claims_init(&tracing->claims, inner->claims, groups->claims),
+		.dead = tracing_dead_letters_init(&tracing->dead, inner->dead, groups->dead),
+	};
+	tracing->inner = inner;
+	tracing->group = groups->outbox;
+	return &tracing->base;
+}
+
+/* ---- notifications ------------------------------------------------------------------------ */
+
+static const struct notification_repository_ops notification_ops;
+
+static const struct notification_repository *notifications_of(
+	const struct notification_repository *repository)
+{
+	assert(repository->ops == &notification_ops);
+	return ((const struct tracing_notifications *)repository)->inner;
+}
+
+static enum status notification_put(const struct notification_repository *repository,
+	struct session *session, const struct notification *notifications, size_t count)
+{
+	const struct notification_repository *inner = notifications_of(repository);
+	struct trace trace = trace_begin(session, "notifications", "put");
+	enum status status = inner->ops->put(inner, trace.session, notifications, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
+static enum status notification_list(const struct notification_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct notification *notifications)
+{
+	const struct notification_repository *inner = notifications_of(repository);
+	struct trace trace = trace_begin(session, "notifications", "list");
+	enum status status = inner->ops->list(inner, trace.session, arena, page, notifications);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
+static enum status notification_list_facts(const struct notification_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct notification_facts *rows)
+{
+	const struct notification_repository *inner = notifications_of(repository);
+	struct trace trace = trace_begin(session, "notifications", "list_facts");
+	enum status status = inner->ops->list_facts(inner, trace.session, arena, page, rows);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
+static const struct notification_repository_ops notification_ops = {
+	.put = notification_put,
+	.list = notification_list,
+	.list_facts = notification_list_facts,
+};
+
+const struct notification_repository *tracing_notifications_init(
+	struct tracing_notifications *tracing, const struct notification_repository *inner)
+{
+	if (!inner)
+		return NULL;
+	tracing->base = (struct notification_repository){
+		.ops = &notification_ops,
+		.claims = tracing_claims_init(
+			&tracing->claims, inner->claims, "notifications.claims"),
+		.dead = tracing_dead_letters_init(
+			&tracing->dead, inner->dead, "notifications.dead"),
+		.inbox = tracing_inbox_init(&tracing->inbox, inner->inbox, "notifications.inbox"),
+	};
+	tracing->inner = inner;
+	return &tracing->base;
+}
