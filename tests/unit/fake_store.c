@@ -128,6 +128,11 @@ static struct session *open_session(struct store *store, enum session_kind kind)
 	return session;
 }
 
+static bool start(struct store *store, char *why, size_t size)
+{
+	return true;
+}
+
 static bool is_up(struct store *store)
 {
 	(void)store;
@@ -150,12 +155,31 @@ static void unlisten(struct store *store, void *context)
 	listeners_remove(&((struct fake_store *)store)->listeners, context);
 }
 
+static int64_t error_count(struct store *store, enum status kind)
+{
+	return 0;
+}
+
+static void free_store(struct store *store)
+{
+	fake_store_free((struct fake_store *)store);
+}
+
 static const struct store_ops store_ops = {
+	.start = start,
 	.open_session = open_session,
 	.is_up = is_up,
 	.announce = announce,
 	.listen = listen_to,
 	.unlisten = unlisten,
+	.error_count = error_count,
+	.free = free_store,
+};
+
+static const struct store_repositories repositories = {
+	.counts = &fake_count_repository,
+	.limits = &fake_limit_repository,
+	.pots = &fake_pot_repository,
 };
 
 struct fake_store *fake_store_new(void)
@@ -164,6 +188,7 @@ struct fake_store *fake_store_new(void)
 
 	listeners_init(&fake->listeners);
 	fake->base.ops = &store_ops;
+	fake->base.repositories = &repositories;
 	fake->base.name = "fake-store";
 	fake->base.engine = "fake";
 	fake->base.lanes_default = 1;
