@@ -128,10 +128,7 @@ static enum status run_on_claims(struct pg_session *session, const struct pg_sta
 
 	if (status != STATUS_OK)
 		return status;
-	for (size_t i = 0; i < count; i++)
-		claims[i].was_ours = false;
-	for (int row = 0; row < PQntuples(session->results[0]); row++)
-		claims[pg_place(session->results[0], row, count)].was_ours = true;
+	pg_flag_places(session->results[0], &claims->was_ours, sizeof(*claims), count);
 	return STATUS_OK;
 }
 

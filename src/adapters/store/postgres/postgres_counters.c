@@ -135,31 +135,33 @@ static enum status lock(const struct counter_repository *repository, struct sess
 	return STATUS_OK;
 }
 
-#define PUT_COLUMNS 4
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
 
-/* Writes the messages that exist already, or those that do not. RERUN: others were first. */
+static void add_message(struct pg_array *columns, const void *element)
+{
+	const struct counter_message *message = element;
+
+	pg_array_text(&columns[0], message->user_id);
+	pg_array_text(&columns[1], message->message_id);
+	pg_array_text(&columns[2], slice_of(message->is_read ? "read" : "unread"));
+	pg_array_int8(&columns[3], message->event_us);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct counter_message),
+	.exists_at = offsetof(struct counter_message, exists),
+	.add = add_message,
+};
+
+/* Writes the messages whose `exists` is this. RERUN: another session changed one of them first. */
 static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct counter_message *messages, size_t count)
 {
-	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
-	struct pg_array columns[PUT_COLUMNS];
-	size_t wanted = 0;
+	size_t wanted = pg_queue_some(session, statement, &put_shape, exists, messages, count);
 
-	for (size_t i = 0; i < count; i++)
-		wanted += messages[i].exists == exists;
-	if (wanted == 0)
-		return STATUS_OK;
-	pg_arrays_of(session, types, PUT_COLUMNS, wanted, columns);
-	for (size_t i = 0; i < count; i++) {
-		if (messages[i].exists != exists)
-			continue;
-		pg_array_text(&columns[0], messages[i].user_id);
-		pg_array_text(&columns[1], messages[i].message_id);
-		pg_array_text(&columns[2], slice_of(messages[i].is_read ? "read" : "unread"));
-		pg_array_int8(&columns[3], messages[i].event_us);
-	}
-	pg_queue_arrays(session, statement, columns, PUT_COLUMNS);
-	return pg_flush_inserts(session, 0, wanted);
+	return wanted > 0 ? pg_flush_inserts(session, 0, wanted) : STATUS_OK;
 }
 
 static enum status put(const struct counter_repository *repository, struct session *base,
@@ -216,21 +218,23 @@ static void fill_rows(struct counter_row *rows, size_t count, const PGresult *re
 		fill_row(&rows[pg_place(result, i, count)], result, i);
 }
 
-static void queue_rows(struct pg_session *session, const struct pg_statement *statement,
-	const struct counter_row *rows, size_t count, size_t wanted, bool new_only)
-{
-	static const Oid types[] = {PG_OID_TEXT, PG_OID_INT8};
-	struct pg_array columns[2];
+static const Oid add_types[] = {PG_OID_TEXT, PG_OID_INT8};
 
-	pg_arrays_of(session, types, 2, wanted, columns);
-	for (size_t i = 0; i < count; i++) {
-		if (new_only && rows[i].exists)
-			continue;
-		pg_array_text(&columns[0], rows[i].user_id);
-		pg_array_int8(&columns[1], rows[i].delta);
-	}
-	pg_queue_arrays(session, statement, columns, 2);
+static void add_row(struct pg_array *columns, const void *element)
+{
+	const struct counter_row *row = element;
+
+	pg_array_text(&columns[0], row->user_id);
+	pg_array_int8(&columns[1], row->delta);
 }
+
+static const struct pg_shape add_shape = {
+	.types = add_types,
+	.column_count = sizeof(add_types) / sizeof(add_types[0]),
+	.row_size = sizeof(struct counter_row),
+	.exists_at = offsetof(struct counter_row, exists),
+	.add = add_row,
+};
 
 static int compare_user(const void *key, const void *element)
 {
@@ -253,14 +257,11 @@ static void fill_made(struct counter_row *rows, size_t count, const PGresult *ma
 
 static enum status make_rows(struct pg_session *session, struct counter_row *rows, size_t count)
 {
-	size_t missing = 0;
+	size_t missing = pg_queue_some(session, &make_statement, &add_shape, false, rows, count);
 	enum status status;
 
-	for (size_t i = 0; i < count; i++)
-		missing += !rows[i].exists;
 	if (missing == 0)
 		return STATUS_OK;
-	queue_rows(session, &make_statement, rows, count, missing, true);
 	status = pg_flush_inserts(session, 0, missing);
 	if (status == STATUS_OK)
 		fill_made(rows, count, session->results[0]);
@@ -273,7 +274,7 @@ static enum status add(const struct counter_repository *repository, struct sessi
 	struct pg_session *session = pg_session_of(base);
 	enum status status;
 
-	queue_rows(session, &add_statement, rows, count, count, false);
+	pg_queue_all(session, &add_statement, &add_shape, rows, count);
 	status = pg_flush(session);
 	if (status != STATUS_OK)
 		return status;

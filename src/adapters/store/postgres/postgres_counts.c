@@ -22,11 +22,25 @@ static const struct pg_statement add_statement = {
 		"c.last_updated_at") " "                                                           \
 				     "FROM " PG_PLACES " JOIN count_values c ON c.item_id = w.id"
 
-static const struct pg_row_statements row_statements = {
+static void fill_row(void *found, const PGresult *result, int at)
+{
+	struct count_row *row = found;
+
+	row->value = pg_int8(result, at, 1);
+	row->updated_us = pg_int8(result, at, 2);
+}
+
+static const struct pg_lookup by_id = {
 	.find = {"quipu_counts_find", ROWS_SQL},
 	.lock = {"quipu_counts_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF c"},
 	.lock_free = {"quipu_counts_lock_free",
 		ROWS_SQL " ORDER BY w.n FOR UPDATE OF c SKIP LOCKED"},
+	.id_at = {offsetof(struct count_row, item_id)},
+	.id_count = 1,
+	.row_size = sizeof(struct count_row),
+	.exists_at = offsetof(struct count_row, exists),
+	.busy_at = offsetof(struct count_row, busy),
+	.fill = fill_row,
 };
 
 static const struct pg_statement update_statement = {
@@ -90,57 +104,18 @@ static enum status add(const struct count_repository *repository, struct session
 	return STATUS_OK;
 }
 
-static void forget_rows(struct count_row *rows, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		rows[i].exists = false;
-		rows[i].busy = false;
-	}
-}
-
-static void fill_rows(struct count_row *rows, size_t count, const struct pg_session *session)
-{
-	const PGresult *found = session->results[0];
-	const PGresult *visible = session->results[2];
-
-	forget_rows(rows, count);
-	for (int i = 0; i < PQntuples(found); i++) {
-		struct count_row *row = &rows[pg_place(found, i, count)];
-
-		row->exists = true;
-		row->value = pg_int8(found, i, 1);
-		row->updated_us = pg_int8(found, i, 2);
-	}
-	for (int i = 0; i < PQntuples(visible); i++) {
-		struct count_row *row = &rows[pg_place(visible, i, count)];
-
-		row->busy = !row->exists;
-	}
-}
-
 static enum status lock(const struct count_repository *repository, struct session *base,
 	struct count_row *rows, size_t count, int64_t *now_us)
 {
-	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
-	enum status status = pg_lock_rows(session, &row_statements, &ids, 1, now_us);
-
-	if (status == STATUS_OK)
-		fill_rows(rows, count, session);
-	return status;
+	return pg_lock_rows(pg_session_of(base), &by_id, rows, count, now_us);
 }
 
 static enum status find(const struct count_repository *repository, struct session *base,
 	struct count_row *rows, size_t count)
 {
-	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = pg_param_ids(session, &rows->item_id, sizeof(*rows), count);
 	int64_t now_us;
-	enum status status = pg_find_rows(session, &row_statements, &ids, 1, &now_us);
 
-	if (status == STATUS_OK)
-		fill_rows(rows, count, session);
-	return status;
+	return pg_find_rows(pg_session_of(base), &by_id, rows, count, &now_us);
 }
 
 /* Queues the edits of one kind; returns how many there are. */

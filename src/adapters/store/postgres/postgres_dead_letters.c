@@ -23,31 +23,39 @@ static const struct pg_dead_letters *letters_of(const struct dead_letter_reposit
 	return (const struct pg_dead_letters *)repository;
 }
 
-#define COLUMNS 8
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+	PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4};
+
+static void add_letter(struct pg_array *columns, const void *element)
+{
+	const struct dead_letter *letter = element;
+
+	pg_array_text(&columns[0], letter->id);
+	pg_array_text(&columns[1], letter->kind);
+	pg_array_text(&columns[2], letter->type);
+	pg_array_text(&columns[3], letter->key);
+	pg_array_text(&columns[4], letter->position);
+	pg_array_text(&columns[5], letter->error);
+	pg_array_text(&columns[6], letter->payload);
+	pg_array_int4(&columns[7], letter->attempt_count);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct dead_letter),
+	.add = add_letter,
+};
 
 static enum status put(const struct dead_letter_repository *repository, struct session *base,
 	const struct dead_letter *letters, size_t count)
 {
-	static const Oid types[COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT4};
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_dead_letters *view = letters_of(repository);
-	struct pg_array columns[COLUMNS];
 
 	assert(view->put.sql);
-	pg_arrays_of(session, types, COLUMNS, count, columns);
-	for (size_t i = 0; i < count; i++) {
-		pg_array_text(&columns[0], letters[i].id);
-		pg_array_text(&columns[1], letters[i].kind);
-		pg_array_text(&columns[2], letters[i].type);
-		pg_array_text(&columns[3], letters[i].key);
-		pg_array_text(&columns[4], letters[i].position);
-		pg_array_text(&columns[5], letters[i].error);
-		pg_array_text(&columns[6], letters[i].payload);
-		pg_array_int4(&columns[7], letters[i].attempt_count);
-	}
-	pg_queue_arrays(session, &view->put, columns, COLUMNS);
-	pg_queue_arrays(session, &view->put_poison, columns, COLUMNS);
+	pg_queue_all(session, &view->put, &put_shape, letters, count);
+	pg_queue_all(session, &view->put_poison, &put_shape, letters, count);
 	return pg_flush(session);
 }
 

@@ -11,29 +11,71 @@
 	" FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) "             \
 	"JOIN entitlements e ON e.user_id = w.user_id AND e.stock_keeping_unit = w.unit"
 
-static const struct pg_row_statements row_statements = {
+static void fill_row(void *found, const PGresult *result, int at)
+{
+	struct entitlement_row *row = found;
+
+	row->is_active = pg_bool(result, at, 1);
+	row->version = pg_int8(result, at, 2);
+	row->updated_us = pg_int8(result, at, 3);
+}
+
+static const struct pg_lookup by_user_and_unit = {
 	.find = {"quipu_entitlements_find", ROWS_SQL},
 	.lock = {"quipu_entitlements_lock", ROWS_SQL " ORDER BY w.n FOR UPDATE OF e"},
 	.lock_free = {"quipu_entitlements_lock_free",
 		ROWS_SQL " ORDER BY w.n FOR UPDATE OF e SKIP LOCKED"},
+	.id_at = {offsetof(struct entitlement_row, user_id),
+		offsetof(struct entitlement_row, unit)},
+	.id_count = 2,
+	.row_size = sizeof(struct entitlement_row),
+	.exists_at = offsetof(struct entitlement_row, exists),
+	.busy_at = offsetof(struct entitlement_row, busy),
+	.fill = fill_row,
 };
 
 #define PUT_ROWS                                                                                   \
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) "                 \
 	"AS w(user_id, unit, status, version, updated_us) "
 
-static const struct pg_statement update_statement = {
-	"quipu_entitlements_update",
-	"UPDATE entitlements AS e SET status = w.status, version = w.version, "
-	"updated_at = " UPDATED_FROM_US " " PUT_ROWS
-	"WHERE e.user_id = w.user_id AND e.stock_keeping_unit = w.unit",
-};
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8};
 
-static const struct pg_statement insert_statement = {
-	"quipu_entitlements_insert",
-	"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
-	"SELECT w.user_id, w.unit, w.status, w.version, " UPDATED_FROM_US " " PUT_ROWS
-	"ON CONFLICT (user_id, stock_keeping_unit) DO NOTHING RETURNING 1",
+static void add_row(struct pg_array *columns, const void *element)
+{
+	const struct entitlement_row *row = element;
+
+	pg_array_text(&columns[0], row->user_id);
+	pg_array_text(&columns[1], row->unit);
+	pg_array_text(&columns[2], slice_of(row->is_active ? "ACTIVE" : "REVOKED"));
+	pg_array_int8(&columns[3], row->version);
+	pg_array_int8(&columns[4], row->updated_us);
+}
+
+static const struct pg_put put_rows = {
+	.shape =
+		{
+			.types = put_types,
+			.column_count = sizeof(put_types) / sizeof(put_types[0]),
+			.row_size = sizeof(struct entitlement_row),
+			.exists_at = offsetof(struct entitlement_row, exists),
+			.add = add_row,
+		},
+	.update =
+		{
+			"quipu_entitlements_update",
+			"UPDATE entitlements AS e SET status = w.status, version = w.version, "
+			"updated_at = " UPDATED_FROM_US " " PUT_ROWS
+			"WHERE e.user_id = w.user_id AND e.stock_keeping_unit = w.unit",
+		},
+	.insert =
+		{
+			"quipu_entitlements_insert",
+			"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, "
+			"updated_at) "
+			"SELECT w.user_id, w.unit, w.status, w.version, " UPDATED_FROM_US
+			" " PUT_ROWS
+			"ON CONFLICT (user_id, stock_keeping_unit) DO NOTHING RETURNING 1",
+		},
 };
 
 static const struct pg_statement audit_statement = {
@@ -105,112 +147,48 @@ static const struct pg_statement make_months_statement = {
 static const struct pg_statement drop_months_statement = {
 	"quipu_audit_drop_months", "SELECT quipu_drop_audit_months($1::int8::int4)"};
 
-static void fill_row(struct entitlement_row *row, const PGresult *result, int at)
-{
-	row->exists = true;
-	row->is_active = pg_bool(result, at, 1);
-	row->version = pg_int8(result, at, 2);
-	row->updated_us = pg_int8(result, at, 3);
-}
-
-static void fill_rows(struct entitlement_row *rows, size_t count, const struct pg_session *session)
-{
-	const PGresult *found = session->results[0];
-	const PGresult *visible = session->results[2];
-
-	for (size_t i = 0; i < count; i++) {
-		rows[i].exists = false;
-		rows[i].busy = false;
-	}
-	for (int i = 0; i < PQntuples(found); i++)
-		fill_row(&rows[pg_place(found, i, count)], found, i);
-	for (int i = 0; i < PQntuples(visible); i++) {
-		struct entitlement_row *row = &rows[pg_place(visible, i, count)];
-
-		row->busy = !row->exists;
-	}
-}
-
 static enum status lock(const struct entitlement_repository *repository, struct session *base,
 	struct entitlement_row *rows, size_t count, int64_t *now_us)
 {
-	struct pg_session *session = pg_session_of(base);
-	const struct pg_param ids[] = {
-		pg_param_ids(session, &rows->user_id, sizeof(*rows), count),
-		pg_param_ids(session, &rows->unit, sizeof(*rows), count),
-	};
-	enum status status = pg_lock_rows(session, &row_statements, ids, 2, now_us);
-
-	if (status == STATUS_OK)
-		fill_rows(rows, count, session);
-	return status;
-}
-
-#define PUT_COLUMNS 5
-
-/* Queues the rows that exist already, or those that do not; returns how many there are. */
-static size_t queue_rows(struct pg_session *session, const struct pg_statement *statement,
-	bool exists, const struct entitlement_row *rows, size_t count)
-{
-	static const Oid types[PUT_COLUMNS] = {
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8};
-	struct pg_array columns[PUT_COLUMNS];
-	size_t wanted = 0;
-
-	for (size_t i = 0; i < count; i++)
-		wanted += rows[i].exists == exists;
-	if (wanted == 0)
-		return 0;
-	pg_arrays_of(session, types, PUT_COLUMNS, wanted, columns);
-	for (size_t i = 0; i < count; i++) {
-		if (rows[i].exists != exists)
-			continue;
-		pg_array_text(&columns[0], rows[i].user_id);
-		pg_array_text(&columns[1], rows[i].unit);
-		pg_array_text(&columns[2], slice_of(rows[i].is_active ? "ACTIVE" : "REVOKED"));
-		pg_array_int8(&columns[3], rows[i].version);
-		pg_array_int8(&columns[4], rows[i].updated_us);
-	}
-	pg_queue_arrays(session, statement, columns, PUT_COLUMNS);
-	return wanted;
+	return pg_lock_rows(pg_session_of(base), &by_user_and_unit, rows, count, now_us);
 }
 
 static enum status put(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_row *rows, size_t count)
 {
-	struct pg_session *session = pg_session_of(base);
-	size_t insert_slot, inserts;
-
-	queue_rows(session, &update_statement, true, rows, count);
-	insert_slot = session->queued;
-	inserts = queue_rows(session, &insert_statement, false, rows, count);
-	return pg_flush_inserts(session, insert_slot, inserts);
+	return pg_put_rows(pg_session_of(base), &put_rows, rows, count);
 }
 
-#define AUDIT_COLUMNS 8
+static const Oid audit_types[] = {PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8,
+	PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
+
+static void add_line(struct pg_array *columns, const void *element)
+{
+	const struct entitlement_audit *line = element;
+
+	pg_array_int8(&columns[0], line->at_us);
+	pg_array_text(&columns[1], line->user_id);
+	pg_array_text(&columns[2], line->unit);
+	pg_array_text(&columns[3], slice_of(line->is_active ? "GRANTED" : "REVOKED"));
+	pg_array_int8(&columns[4], line->version);
+	pg_array_text(&columns[5], line->reason);
+	pg_array_text(&columns[6], line->purchase_id);
+	pg_array_text(&columns[7], line->event_id);
+}
+
+static const struct pg_shape audit_shape = {
+	.types = audit_types,
+	.column_count = sizeof(audit_types) / sizeof(audit_types[0]),
+	.row_size = sizeof(struct entitlement_audit),
+	.add = add_line,
+};
 
 static enum status audit(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_audit *lines, size_t count)
 {
-	static const Oid types[AUDIT_COLUMNS] = {PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
-		PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
 	struct pg_session *session = pg_session_of(base);
-	struct pg_array columns[AUDIT_COLUMNS];
 
-	pg_arrays_of(session, types, AUDIT_COLUMNS, count, columns);
-	for (size_t i = 0; i < count; i++) {
-		const struct entitlement_audit *line = &lines[i];
-
-		pg_array_int8(&columns[0], line->at_us);
-		pg_array_text(&columns[1], line->user_id);
-		pg_array_text(&columns[2], line->unit);
-		pg_array_text(&columns[3], slice_of(line->is_active ? "GRANTED" : "REVOKED"));
-		pg_array_int8(&columns[4], line->version);
-		pg_array_text(&columns[5], line->reason);
-		pg_array_text(&columns[6], line->purchase_id);
-		pg_array_text(&columns[7], line->event_id);
-	}
-	pg_queue_arrays(session, &audit_statement, columns, AUDIT_COLUMNS);
+	pg_queue_all(session, &audit_statement, &audit_shape, lines, count);
 	return pg_flush(session);
 }
 
@@ -234,6 +212,7 @@ static void fill_queries(struct entitlement_query *queries, size_t count, struct
 
 		row->user_id = query->user_id;
 		row->unit = pg_keep(arena, result, i, 4);
+		row->exists = true;
 		fill_row(row, result, i);
 	}
 }
@@ -266,6 +245,7 @@ static struct entitlement_facts facts_of(struct arena *arena, const PGresult *re
 	struct entitlement_facts facts = {
 		.row.user_id = pg_keep(arena, result, row, 0),
 		.row.unit = pg_keep(arena, result, row, 4),
+		.row.exists = true,
 		.has_line = pg_bool(result, row, 5),
 		.line_is_active = pg_bool(result, row, 6),
 		.line_version = pg_int8(result, row, 7),

@@ -1,6 +1,4 @@
 /* Idempotency keys in PostgreSQL. */
-#include <assert.h>
-
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define LEASE_US PG_TO_US("lease_until")
@@ -128,12 +126,9 @@ enum status pg_keys_find(
 		return status;
 	for (size_t i = 0; i < count; i++)
 		records[i].found = false;
-	for (int row = 0; row < PQntuples(session->results[0]); row++) {
-		int64_t n = pg_int8(session->results[0], row, 0);
-
-		assert(n >= 1 && (size_t)n <= count);
-		fill_record(&records[n - 1], arena, session->results[0], row);
-	}
+	for (int row = 0; row < PQntuples(session->results[0]); row++)
+		fill_record(&records[pg_place(session->results[0], row, count)], arena,
+			session->results[0], row);
 	return STATUS_OK;
 }
 
@@ -145,14 +140,7 @@ static enum status change_keys(struct session *base, const struct pg_statement *
 
 	if (status != STATUS_OK)
 		return status;
-	for (size_t i = 0; i < count; i++)
-		records[i].was_ours = false;
-	for (int row = 0; row < PQntuples(session->results[0]); row++) {
-		int64_t n = pg_int8(session->results[0], row, 0);
-
-		assert(n >= 1 && (size_t)n <= count);
-		records[n - 1].was_ours = true;
-	}
+	pg_flag_places(session->results[0], &records->was_ours, sizeof(*records), count);
 	return STATUS_OK;
 }
 

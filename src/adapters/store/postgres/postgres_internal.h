@@ -131,39 +131,79 @@ struct slice pg_slice(const PGresult *result, int row, int column);
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
-/* ---- rows by id: what all repositories do ---- */
+/* ---- batches of rows ---- */
 
-/*
- * Each takes an array of ids (or one for each column of the key) and returns first the place of a
- * row in it, from 1: see PG_PLACES. `lock` locks in the order of the places, `lock_free` passes
- * over what others hold.
- */
-struct pg_row_statements {
-	struct pg_statement find;
-	struct pg_statement lock;
-	struct pg_statement lock_free;
+/* How a batch of structs becomes the arrays of a statement, one per column. */
+struct pg_shape {
+	const Oid *types; /* of the columns */
+	size_t column_count;
+	size_t row_size;
+	size_t exists_at; /* offsetof a row's `exists`; only pg_queue_some() and pg_put_rows() use
+			     it */
+	void (*add)(struct pg_array *columns, const void *row); /* one element to each column */
 };
+
+/* Queues a statement with all rows of a batch. */
+void pg_queue_all(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_shape *shape, const void *rows, size_t count);
+
+/* Queues it with the rows whose `exists` is this. Queues nothing if there are none. Returns how
+ * many there are. */
+size_t pg_queue_some(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_shape *shape, bool exists, const void *rows, size_t count);
+
+/* How a batch is written whose rows are locked: rows that exist are updated, others inserted.
+ * `insert` returns a row for each one that it inserts. */
+struct pg_put {
+	struct pg_shape shape;
+	struct pg_statement update;
+	struct pg_statement insert;
+};
+
+/* Writes a batch in one round trip. RERUN: another session inserted one of the rows first. */
+QP_MUST_CHECK enum status pg_put_rows(
+	struct pg_session *session, const struct pg_put *put, const void *rows, size_t count);
+
+/* Sets a flag of `count` structs of `size` bytes, from the first one's on: true for the places
+ * that the result's first column names, false for the others. */
+void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count);
+
+/* ---- rows by id ---- */
 
 /* The ids as a table with their places: FROM … JOIN … ON … = w.id */
 #define PG_PLACES "unnest($1::text[]) WITH ORDINALITY AS w(id, n)"
 
+#define PG_ID_COLUMNS_MAX 2
+
+/*
+ * How structs are looked up by their ids. Each statement takes one text array per id column and
+ * returns first the place of a row in them, from 1 (see PG_PLACES). `lock` locks rows in the order
+ * of the places; `lock_free` does the same and skips rows that other sessions hold.
+ */
+struct pg_lookup {
+	struct pg_statement find;
+	struct pg_statement lock;
+	struct pg_statement lock_free;
+	size_t id_at[PG_ID_COLUMNS_MAX]; /* offsetof each id, a struct slice */
+	size_t id_count;
+	size_t row_size;
+	size_t exists_at; /* offsetof the two flags */
+	size_t busy_at;
+	void (*fill)(void *row, const PGresult *result, int at); /* sets the rest of the row */
+};
+
+/* Finds rows without a lock. Also returns the store's time. */
+QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session, const struct pg_lookup *lookup,
+	void *rows, size_t count, int64_t *now_us);
+
+/* Locks rows, as the transaction's mode says. Also returns the store's time. Under
+ * TRANSACTION_SKIP a row that can be seen but not be locked is busy. */
+QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup,
+	void *rows, size_t count, int64_t *now_us);
+
 /* One slice out of each of `count` structs of `size` bytes, from the first one's on. */
 struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
-
-/* Finds rows without a lock: results[0]. Also the store's time. */
-QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session,
-	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
-	int64_t *now_us);
-
-/*
- * Locks rows, as the mode of the transaction says: results[0]. Also the store's time. Under
- * TRANSACTION_SKIP results[2] has every row that can be seen; what is only there is held by others.
- * Else it is NULL.
- */
-QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session,
-	const struct pg_row_statements *statements, const struct pg_param *ids, size_t id_count,
-	int64_t *now_us);
 
 /*
  * Runs a statement that returns a page: results[0]. Its parameters are `params` and behind them

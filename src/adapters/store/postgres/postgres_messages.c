@@ -81,39 +81,33 @@ static const struct pg_statement list_unread_statement = {
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
-#define PUT_COLUMNS 5
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
+
+static void add_message(struct pg_array *columns, const void *element)
+{
+	const struct message *message = element;
+
+	pg_array_text(&columns[0], message->receiver_id);
+	pg_array_text(&columns[1], message->id);
+	pg_array_text(&columns[2], message->sender_id);
+	pg_array_text(&columns[3], message->text);
+	pg_array_int8(&columns[4], message->created_us);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct message),
+	.add = add_message,
+};
 
 static enum status put(const struct message_repository *repository, struct session *base,
 	const struct message *messages, size_t count)
 {
-	static const Oid types[PUT_COLUMNS] = {
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
 	struct pg_session *session = pg_session_of(base);
-	struct pg_array columns[PUT_COLUMNS];
 
-	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
-	for (size_t i = 0; i < count; i++) {
-		pg_array_text(&columns[0], messages[i].receiver_id);
-		pg_array_text(&columns[1], messages[i].id);
-		pg_array_text(&columns[2], messages[i].sender_id);
-		pg_array_text(&columns[3], messages[i].text);
-		pg_array_int8(&columns[4], messages[i].created_us);
-	}
-	pg_queue_arrays(session, &put_statement, columns, PUT_COLUMNS);
+	pg_queue_all(session, &put_statement, &put_shape, messages, count);
 	return pg_flush(session);
-}
-
-static void fill_marks(
-	struct message_mark *marks, size_t count, const PGresult *marked, const PGresult *there)
-{
-	for (size_t i = 0; i < count; i++) {
-		marks[i].exists = false;
-		marks[i].was_unread = false;
-	}
-	for (int i = 0; i < PQntuples(marked); i++)
-		marks[pg_place(marked, i, count)].was_unread = true;
-	for (int i = 0; i < PQntuples(there); i++)
-		marks[pg_place(there, i, count)].exists = true;
 }
 
 static enum status mark(const struct message_repository *repository, struct session *base,
@@ -129,9 +123,11 @@ static enum status mark(const struct message_repository *repository, struct sess
 	pg_queue(session, &mark_statement, keys, 2);
 	pg_queue(session, &exist_statement, keys, 2);
 	status = pg_flush(session);
-	if (status == STATUS_OK)
-		fill_marks(marks, count, session->results[0], session->results[1]);
-	return status;
+	if (status != STATUS_OK)
+		return status;
+	pg_flag_places(session->results[0], &marks->was_unread, sizeof(*marks), count);
+	pg_flag_places(session->results[1], &marks->exists, sizeof(*marks), count);
+	return STATUS_OK;
 }
 
 /* ---- dialogs ----------------------------------------------------------------------------- */

@@ -46,32 +46,38 @@ static const struct pg_claims claims =
 	PG_CLAIMS("notifications", "notification_id", "occurred_at", "PROCESSING", "SENT",
 		"sent_at", "'SENT', 'FAILED', 'DISCARDED'", "coalesce(sent_at, created_at)");
 
-#define PUT_COLUMNS 10
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+	PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
+
+static void add_notification(struct pg_array *columns, const void *element)
+{
+	const struct notification *notification = element;
+
+	pg_array_text(&columns[0], notification->id);
+	pg_array_text(&columns[1], notification->event_id);
+	pg_array_text(&columns[2], notification->event_type);
+	pg_array_text(&columns[3], notification->user_id);
+	pg_array_text(&columns[4], notification->unit);
+	pg_array_int8(&columns[5], notification->version);
+	pg_array_text(&columns[6], notification->key);
+	pg_array_text(&columns[7], notification->trace);
+	pg_array_text(&columns[8], notification->payload);
+	pg_array_int8(&columns[9], notification->occurred_us);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct notification),
+	.add = add_notification,
+};
 
 static enum status put(const struct notification_repository *repository, struct session *base,
 	const struct notification *notifications, size_t count)
 {
-	static const Oid types[PUT_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
-		PG_OID_TEXT, PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
 	struct pg_session *session = pg_session_of(base);
-	struct pg_array columns[PUT_COLUMNS];
 
-	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
-	for (size_t i = 0; i < count; i++) {
-		const struct notification *notification = &notifications[i];
-
-		pg_array_text(&columns[0], notification->id);
-		pg_array_text(&columns[1], notification->event_id);
-		pg_array_text(&columns[2], notification->event_type);
-		pg_array_text(&columns[3], notification->user_id);
-		pg_array_text(&columns[4], notification->unit);
-		pg_array_int8(&columns[5], notification->version);
-		pg_array_text(&columns[6], notification->key);
-		pg_array_text(&columns[7], notification->trace);
-		pg_array_text(&columns[8], notification->payload);
-		pg_array_int8(&columns[9], notification->occurred_us);
-	}
-	pg_queue_arrays(session, &put_statement, columns, PUT_COLUMNS);
+	pg_queue_all(session, &put_statement, &put_shape, notifications, count);
 	return pg_flush(session);
 }
 

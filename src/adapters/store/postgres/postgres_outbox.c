@@ -52,31 +52,41 @@ static const struct pg_outbox *outbox_of(const struct outbox_repository *reposit
 	return (const struct pg_outbox *)repository;
 }
 
-#define PUT_COLUMNS 6
+static const Oid put_types[] = {
+	PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
+
+static void add_event(struct pg_array *columns, const void *element)
+{
+	const struct outbox_event *event = element;
+
+	pg_array_text(&columns[0], event->id);
+	pg_array_text(&columns[1], event->type);
+	pg_array_text(&columns[2], event->key);
+	pg_array_text(&columns[3], event->trace);
+	pg_array_text(&columns[4], event->payload);
+	pg_array_int8(&columns[5], event->occurred_us);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct outbox_event),
+	.add = add_event,
+};
 
 static enum status put(const struct outbox_repository *repository, struct session *base,
 	const struct outbox_event *events, size_t count)
 {
-	static const Oid types[PUT_COLUMNS] = {
-		PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
 	struct pg_session *session = pg_session_of(base);
 	const struct pg_outbox *outbox = outbox_of(repository);
-	struct pg_array columns[PUT_COLUMNS];
 	int64_t first_us = INT64_MAX;
 
-	pg_arrays_of(session, types, PUT_COLUMNS, count, columns);
 	for (size_t i = 0; i < count; i++) {
-		pg_array_text(&columns[0], events[i].id);
-		pg_array_text(&columns[1], events[i].type);
-		pg_array_text(&columns[2], events[i].key);
-		pg_array_text(&columns[3], events[i].trace);
-		pg_array_text(&columns[4], events[i].payload);
-		pg_array_int8(&columns[5], events[i].occurred_us);
 		if (events[i].occurred_us < first_us)
 			first_us = events[i].occurred_us;
 	}
 	pg_claim_from(base, &outbox->claims, first_us);
-	pg_queue_arrays(session, &outbox->put, columns, PUT_COLUMNS);
+	pg_queue_all(session, &outbox->put, &put_shape, events, count);
 	return pg_flush(session);
 }
 

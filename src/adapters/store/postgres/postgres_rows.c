@@ -16,34 +16,147 @@ struct pg_param pg_param_ids(
 	return pg_param_array(&ids);
 }
 
-enum status pg_find_rows(struct pg_session *session, const struct pg_row_statements *statements,
-	const struct pg_param *ids, size_t id_count, int64_t *now_us)
-{
-	enum status status;
+/* ---- batches ----------------------------------------------------------------------------- */
 
-	pg_queue(session, &statements->find, ids, id_count);
-	pg_queue(session, &now_statement, NULL, 0);
-	status = pg_flush(session);
-	if (status == STATUS_OK)
-		*now_us = pg_int8(session->results[1], 0, 0);
-	return status;
+static const void *row_at(const void *rows, size_t size, size_t i)
+{
+	return (const char *)rows + i * size;
 }
 
-enum status pg_lock_rows(struct pg_session *session, const struct pg_row_statements *statements,
-	const struct pg_param *ids, size_t id_count, int64_t *now_us)
+static bool flag_at(const void *row, size_t offset)
+{
+	return *(const bool *)((const char *)row + offset);
+}
+
+static void set_flag(void *row, size_t offset, bool value)
+{
+	*(bool *)((char *)row + offset) = value;
+}
+
+void pg_queue_all(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_shape *shape, const void *rows, size_t count)
+{
+	struct pg_array columns[PG_PARAMS_MAX];
+
+	pg_arrays_of(session, shape->types, shape->column_count, count, columns);
+	for (size_t i = 0; i < count; i++)
+		shape->add(columns, row_at(rows, shape->row_size, i));
+	pg_queue_arrays(session, statement, columns, shape->column_count);
+}
+
+size_t pg_queue_some(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_shape *shape, bool exists, const void *rows, size_t count)
+{
+	struct pg_array columns[PG_PARAMS_MAX];
+	size_t wanted = 0;
+
+	for (size_t i = 0; i < count; i++)
+		wanted += flag_at(row_at(rows, shape->row_size, i), shape->exists_at) == exists;
+	if (wanted == 0)
+		return 0;
+	pg_arrays_of(session, shape->types, shape->column_count, wanted, columns);
+	for (size_t i = 0; i < count; i++) {
+		const void *row = row_at(rows, shape->row_size, i);
+
+		if (flag_at(row, shape->exists_at) == exists)
+			shape->add(columns, row);
+	}
+	pg_queue_arrays(session, statement, columns, shape->column_count);
+	return wanted;
+}
+
+enum status pg_put_rows(
+	struct pg_session *session, const struct pg_put *put, const void *rows, size_t count)
+{
+	size_t insert_slot, inserts;
+
+	pg_queue_some(session, &put->update, &put->shape, true, rows, count);
+	insert_slot = session->queued;
+	inserts = pg_queue_some(session, &put->insert, &put->shape, false, rows, count);
+	return pg_flush_inserts(session, insert_slot, inserts);
+}
+
+void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		set_flag(first, i * size, false);
+	for (int row = 0; row < PQntuples(result); row++)
+		set_flag(first, pg_place(result, row, count) * size, true);
+}
+
+/* ---- rows by id -------------------------------------------------------------------------- */
+
+static void queue_lookup(struct pg_session *session, const struct pg_statement *statement,
+	const struct pg_lookup *lookup, const void *rows, size_t count)
+{
+	struct pg_param ids[PG_ID_COLUMNS_MAX] = {0};
+
+	for (size_t i = 0; i < lookup->id_count; i++)
+		ids[i] = pg_param_ids(session,
+			(const struct slice *)((const char *)rows + lookup->id_at[i]),
+			lookup->row_size, count);
+	pg_queue(session, statement, ids, lookup->id_count);
+}
+
+/* results[0] has the rows that were found or locked; results[2], of a lock that skips, every row
+ * that can be seen. */
+static void fill_rows(
+	const struct pg_session *session, const struct pg_lookup *lookup, void *rows, size_t count)
+{
+	const PGresult *found = session->results[0];
+	const PGresult *visible = session->results[2];
+	size_t size = lookup->row_size;
+
+	for (size_t i = 0; i < count; i++) {
+		set_flag(rows, i * size + lookup->exists_at, false);
+		set_flag(rows, i * size + lookup->busy_at, false);
+	}
+	for (int i = 0; i < PQntuples(found); i++) {
+		char *row = (char *)rows + pg_place(found, i, count) * size;
+
+		set_flag(row, lookup->exists_at, true);
+		lookup->fill(row, found, i);
+	}
+	for (int i = 0; i < PQntuples(visible); i++) {
+		char *row = (char *)rows + pg_place(visible, i, count) * size;
+
+		set_flag(row, lookup->busy_at, !flag_at(row, lookup->exists_at));
+	}
+}
+
+static enum status flush_lookup(struct pg_session *session, const struct pg_lookup *lookup,
+	void *rows, size_t count, int64_t *now_us)
+{
+	enum status status = pg_flush(session);
+
+	if (status != STATUS_OK)
+		return status;
+	*now_us = pg_int8(session->results[1], 0, 0);
+	fill_rows(session, lookup, rows, count);
+	return STATUS_OK;
+}
+
+enum status pg_find_rows(struct pg_session *session, const struct pg_lookup *lookup, void *rows,
+	size_t count, int64_t *now_us)
+{
+	queue_lookup(session, &lookup->find, lookup, rows, count);
+	pg_queue(session, &now_statement, NULL, 0);
+	return flush_lookup(session, lookup, rows, count, now_us);
+}
+
+enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup, void *rows,
+	size_t count, int64_t *now_us)
 {
 	bool skip = session->mode == TRANSACTION_SKIP;
-	enum status status;
 
-	pg_queue(session, skip ? &statements->lock_free : &statements->lock, ids, id_count);
+	queue_lookup(session, skip ? &lookup->lock_free : &lookup->lock, lookup, rows, count);
 	pg_queue(session, &now_statement, NULL, 0);
 	if (skip)
-		pg_queue(session, &statements->find, ids, id_count);
-	status = pg_flush(session);
-	if (status == STATUS_OK)
-		*now_us = pg_int8(session->results[1], 0, 0);
-	return status;
+		queue_lookup(session, &lookup->find, lookup, rows, count);
+	return flush_lookup(session, lookup, rows, count, now_us);
 }
+
+/* ---- pages and sweeps -------------------------------------------------------------------- */
 
 enum status pg_list_rows(struct pg_session *session, const struct pg_statement *statement,
 	struct pg_param *params, size_t param_count, struct row_page *page)

@@ -1,7 +1,5 @@
 #include "adapters/store/postgres/postgres_repositories.h"
 
-#include <assert.h>
-
 #include "adapters/store/postgres/postgres_internal.h"
 
 static const struct pg_statement find_statement = {
@@ -25,40 +23,32 @@ static const struct pg_statement sweep_statement = {
 	"ORDER BY message_id LIMIT $2::int8 FOR UPDATE SKIP LOCKED) RETURNING 1",
 };
 
-static struct pg_param id_param(struct pg_session *session, const struct sent_message *messages,
-	size_t count, bool unknown_only)
+static const Oid put_types[] = {PG_OID_TEXT};
+
+static void add_message(struct pg_array *columns, const void *element)
 {
-	size_t wanted = 0;
-
-	for (size_t i = 0; i < count; i++)
-		wanted += !unknown_only || !messages[i].known;
-
-	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, wanted);
-
-	for (size_t i = 0; i < count; i++) {
-		if (!unknown_only || !messages[i].known)
-			pg_array_text(&ids, messages[i].message_id);
-	}
-	return pg_param_array(&ids);
+	pg_array_text(&columns[0], ((const struct sent_message *)element)->message_id);
 }
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = 1,
+	.row_size = sizeof(struct sent_message),
+	.exists_at = offsetof(struct sent_message, known),
+	.add = add_message,
+};
 
 static enum status find(const struct sent_repository *repository, struct session *base,
 	struct sent_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, messages, count, false);
+	struct pg_param ids =
+		pg_param_ids(session, &messages->message_id, sizeof(*messages), count);
 	enum status status = pg_run(session, &find_statement, &ids, 1);
 
 	if (status != STATUS_OK)
 		return status;
-	for (size_t i = 0; i < count; i++)
-		messages[i].known = false;
-	for (int row = 0; row < PQntuples(session->results[0]); row++) {
-		size_t n = (size_t)pg_int8(session->results[0], row, 0);
-
-		assert(n >= 1 && n <= count);
-		messages[n - 1].known = true;
-	}
+	pg_flag_places(session->results[0], &messages->known, sizeof(*messages), count);
 	return STATUS_OK;
 }
 
@@ -66,9 +56,9 @@ static enum status put(const struct sent_repository *repository, struct session 
 	const struct sent_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param ids = id_param(session, messages, count, true);
+	size_t unknown = pg_queue_some(session, &put_statement, &put_shape, false, messages, count);
 
-	return pg_run(session, &put_statement, &ids, 1);
+	return unknown > 0 ? pg_flush(session) : STATUS_OK;
 }
 
 static enum status sweep(const struct sent_repository *repository, struct session *base,
