@@ -26,81 +26,103 @@ struct pg_claims {
 #define PG_CLOCK "clock AS MATERIALIZED (SELECT quipu_now() AS now)"
 #define PG_CLOCK_NOW "(SELECT now FROM clock)"
 
+/* clang-format off */
 /*
  * The seed's claim. $1 how many, $2 owner, $3 lease, $4 the created_at to start at (see
  * postgres_claims.c). The chosen ids go into an array and not into a join: a plan that was made
  * while the table was empty would take the table for the smaller side, and read all of it.
  */
-#define PG_CLAIM_SQL(table, id, occurred_at, busy)                                                 \
-	"WITH " PG_CLOCK ", taken AS (UPDATE " table " AS e SET status = '" busy "', "             \
-	"locked_by = $2::text, locked_at = " PG_CLOCK_NOW ", "                                     \
-	"lease_until = " PG_CLOCK_NOW " + $3::int8 * interval '1 microsecond', "                   \
-	"last_error = NULL, claim_epoch = e.claim_epoch + 1 "                                      \
-	"WHERE e." id " = ANY (ARRAY(SELECT " id " FROM " table                                    \
-	" WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US(                                     \
-		"$4::int8") " AND ((status = 'PENDING' "                                           \
-			    "AND (next_retry_at IS NULL OR next_retry_at <= " PG_CLOCK_NOW ")) "   \
-			    "OR (status = '" busy "' AND lease_until <= " PG_CLOCK_NOW ")) "       \
-			    "ORDER BY created_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED)) "         \
-			    "RETURNING e.*) "                                                      \
-			    "SELECT " id                                                           \
-			    "::text, event_type, aggregate_key, trace_id, payload, " PG_TO_US(     \
-				    occurred_at) ", attempt_count, claim_epoch FROM taken ORDER "  \
-						 "BY created_at"
+#define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
+	"WITH " PG_CLOCK ", taken AS ("                                                   \
+	"  UPDATE " table " AS e "                                                        \
+	"  SET status = '" busy "', locked_by = $2::text, locked_at = " PG_CLOCK_NOW ", " \
+	"      lease_until = " PG_CLOCK_NOW " + $3::int8 * interval '1 microsecond', "    \
+	"      last_error = NULL, claim_epoch = e.claim_epoch + 1 "                       \
+	"  WHERE e." id " = ANY (ARRAY("                                                  \
+	"      SELECT " id " "                                                            \
+	"      FROM " table " "                                                           \
+	"      WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US("$4::int8") " "        \
+	"        AND ((status = 'PENDING' "                                               \
+	"            AND (next_retry_at IS NULL OR next_retry_at <= " PG_CLOCK_NOW ")) "  \
+	"          OR (status = '" busy "' AND lease_until <= " PG_CLOCK_NOW ")) "        \
+	"      ORDER BY created_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED)) "              \
+	"  RETURNING e.*) "                                                               \
+	"SELECT " id "::text, event_type, aggregate_key, trace_id, payload, "             \
+	"    " PG_TO_US(occurred_at) ", attempt_count, claim_epoch "                      \
+	"FROM taken "                                                                     \
+	"ORDER BY created_at"
 
-/* From when on there are open rows, at or after $1. */
-#define PG_CLAIM_OLDEST_SQL(table)                                                                 \
-	"SELECT " PG_TO_US("coalesce((SELECT created_at FROM " table " WHERE stage = 'OPEN' "      \
-			   "AND created_at >= " PG_FROM_US(                                        \
-				   "$1::int8") " ORDER BY created_at LIMIT 1), quipu_now())")
+#define PG_CLAIM_FIRST_OPEN(table)                                             \
+	"("                                                                    \
+	"  SELECT created_at "                                                 \
+	"  FROM " table " "                                                    \
+	"  WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US("$1::int8") " " \
+	"  ORDER BY created_at LIMIT 1)"
+
+/* Returns the created_at of the first open row at or after $1, or the time if there is none. */
+#define PG_CLAIM_OLDEST_SQL(table)                                                  \
+	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
 /* $1 owner; ids and epochs of claims with their places, of those that are still this owner's. */
-#define PG_CLAIM_IS_OURS(id, busy)                                                                 \
-	" WHERE e." id " = w.id::uuid AND e.claim_epoch = w.epoch AND e.status = '" busy "' "      \
-	"AND e.locked_by = $1::text RETURNING w.n"
+#define PG_CLAIM_IS_OURS(id, busy)                                  \
+	" WHERE e." id " = w.id::uuid AND e.claim_epoch = w.epoch " \
+	"  AND e.status = '" busy "' AND e.locked_by = $1::text "   \
+	"RETURNING w.n"
 
-#define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                           \
-	"WITH " PG_CLOCK " UPDATE " table " AS e SET status = CASE w.kind "                        \
-	"WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "             \
-	"attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "                \
-	"next_retry_at = CASE w.kind WHEN 'retry' "                                                \
-	"THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " done_at              \
-	" = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                                   \
-	"lease_until = NULL, last_error = nullif(w.error, '') "                                    \
-	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "                 \
-	"WITH ORDINALITY AS w(id, epoch, kind, delay_us, error, n)" PG_CLAIM_IS_OURS(id, busy)
+#define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                       \
+	"WITH " PG_CLOCK " "                                                                   \
+	"UPDATE " table " AS e "                                                               \
+	"SET status = CASE w.kind WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' "    \
+	"    ELSE 'PENDING' END, "                                                             \
+	"    attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "        \
+	"    next_retry_at = CASE w.kind "                                                     \
+	"    WHEN 'retry' THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " \
+	"    " done_at " = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                \
+	"    lease_until = NULL, last_error = nullif(w.error, '') "                            \
+	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "             \
+	"    WITH ORDINALITY "                                                                 \
+	"    AS w(id, epoch, kind, delay_us, error, n)" PG_CLAIM_IS_OURS(id, busy)
 
-#define PG_CLAIM_RENEW_SQL(table, id, busy)                                                        \
-	"UPDATE " table " AS e "                                                                   \
-	"SET lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' "            \
-	"FROM unnest($2::text[], $3::int8[]) WITH ORDINALITY AS w(id, epoch, n)" PG_CLAIM_IS_OURS( \
-		id, busy)
+#define PG_CLAIM_RENEW_SQL(table, id, busy)                                             \
+	"UPDATE " table " AS e "                                                        \
+	"SET lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' " \
+	"FROM unnest($2::text[], $3::int8[]) WITH ORDINALITY "                          \
+	"    AS w(id, epoch, n)" PG_CLAIM_IS_OURS(id, busy)
 
-#define PG_CLAIM_COUNT_SQL(table, busy)                                                            \
-	"SELECT count(*) FILTER (WHERE status = 'PENDING'), "                                      \
-	"count(*) FILTER (WHERE status = '" busy "'), "                                            \
-	"(SELECT count(*) FROM " table " WHERE stage = 'FAILED'), "                                \
-	"greatest(0, " PG_TO_US("quipu_now() - min(created_at)") ") "                              \
-								 "FROM " table                     \
-								 " WHERE stage = 'OPEN'"
+#define PG_CLAIM_COUNT_SQL(table, busy)                                   \
+	"SELECT count(*) FILTER (WHERE status = 'PENDING'), "             \
+	"    count(*) FILTER (WHERE status = '" busy "'), "               \
+	"    (SELECT count(*) FROM " table " WHERE stage = 'FAILED'), "   \
+	"    greatest(0, " PG_TO_US("quipu_now() - min(created_at)") ") " \
+	"FROM " table " "                                                 \
+	"WHERE stage = 'OPEN'"
 
-#define PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)                                             \
-	"DELETE FROM " table " WHERE " id " = ANY (ARRAY(SELECT " id " FROM " table                \
-	" WHERE stage IN (" swept ") "                                                             \
-	"AND " ended_at " < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "           \
-	"ORDER BY " ended_at " LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1"
+#define PG_CLAIM_SWEEP_SQL(table, id, swept, ended_at)                                         \
+	"DELETE FROM " table " "                                                               \
+	"WHERE " id " = ANY (ARRAY("                                                           \
+	"    SELECT " id " "                                                                   \
+	"    FROM " table " "                                                                  \
+	"    WHERE stage IN (" swept ") "                                                      \
+	"      AND " ended_at " < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' " \
+	"    ORDER BY " ended_at " LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) "                   \
+	"RETURNING 1"
+/* clang-format on */
 
 #define PG_CLAIM_HAS                                                                               \
 	"e.next_retry_at IS NOT NULL, e.locked_by IS NOT NULL, e.locked_at IS NOT NULL, "          \
 	"e.lease_until IS NOT NULL, e.last_error IS NOT NULL"
 #define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
 
+/* clang-format off */
 /* The id is a text in the answer, and is to be sorted as it is in the index. */
-#define PG_CLAIM_LIST_SQL(table, id, done_at)                                                      \
-	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, " PG_CLAIM_CREATED_US    \
-	", coalesce(" PG_TO_US("e." done_at) ", 0), " PG_CLAIM_HAS " FROM " table                  \
-					     " AS e WHERE e." id                                   \
-					     " > $1::text::uuid ORDER BY e." id " LIMIT $2::int8"
+#define PG_CLAIM_LIST_SQL(table, id, done_at)                                    \
+	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, "      \
+	"    " PG_CLAIM_CREATED_US ", coalesce(" PG_TO_US("e." done_at) ", 0), " \
+	"    " PG_CLAIM_HAS " "                                                  \
+	"FROM " table " AS e "                                                   \
+	"WHERE e." id " > $1::text::uuid "                                       \
+	"ORDER BY e." id " LIMIT $2::int8"
+/* clang-format on */
 
 extern const struct claim_repository_ops pg_claims_ops;
 

@@ -17,50 +17,65 @@
 
 #define TYPE "'UnreadMessages'"
 
+/* clang-format off */
 static const struct pg_statement lock_statement = {
 	"quipu_counter_messages_find",
-	"WITH w AS MATERIALIZED (SELECT * FROM unnest($1::text[], $2::text[]) "
-	"WITH ORDINALITY AS u(user_id, message_id, n)) "
-	"SELECT w.n, m.state = 'read', " EVENT_US " FROM w JOIN counter_messages m "
-	"ON m.user_id = w.user_id AND m.message_id = w.message_id",
+	"WITH w AS MATERIALIZED ("
+	"  SELECT * "
+	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(user_id, message_id, n)) "
+	"SELECT w.n, m.state = 'read', " EVENT_US " "
+	"FROM w "
+	"JOIN counter_messages m ON m.user_id = w.user_id "
+	"  AND m.message_id = w.message_id",
 };
+/* clang-format on */
 
 #define PUT_ROWS                                                                                   \
 	"unnest($1::text[], $2::text[], $3::text[], $4::int8[]) "                                  \
 	"AS u(user_id, message_id, state, event_us)"
 
+/* clang-format off */
 /* What a row must be comes with the rows, as in ADD_ROWS: else an index of all unread ones would
  * do. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
-	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " FROM w "
-	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id AND m.state = w.known "
+	"UPDATE counter_messages AS m SET state = w.state, event_at = " EVENT_FROM_US " "
+	"FROM w "
+	"WHERE m.user_id = w.user_id AND m.message_id = w.message_id "
+	"  AND m.state = w.known "
 	"RETURNING 1",
 };
 
 static const struct pg_statement insert_statement = {
 	"quipu_counter_messages_insert",
 	"INSERT INTO counter_messages (user_id, message_id, state, event_at) "
-	"SELECT w.user_id, w.message_id, w.state, " EVENT_FROM_US " FROM (SELECT * FROM " PUT_ROWS
-	") AS w ON CONFLICT (user_id, message_id) DO NOTHING RETURNING 1",
+	"SELECT w.user_id, w.message_id, w.state, " EVENT_FROM_US " "
+	"FROM (SELECT * FROM " PUT_ROWS ") AS w "
+	"ON CONFLICT (user_id, message_id) DO NOTHING "
+	"RETURNING 1",
 };
 
 static const struct pg_statement sweep_statement = {
 	"quipu_counter_messages_sweep",
-	"WITH oldest AS MATERIALIZED "
-	"(SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
-	"chosen AS MATERIALIZED (SELECT user_id, message_id, state FROM counter_messages "
-	"WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "
-	"ORDER BY event_at LIMIT $2::int8) "
-	"DELETE FROM counter_messages AS m USING chosen "
+	"WITH oldest AS MATERIALIZED ("
+	"  SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
+	"      chosen AS MATERIALIZED ("
+	"  SELECT user_id, message_id, state "
+	"  FROM counter_messages "
+	"  WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "
+	"  ORDER BY event_at LIMIT $2::int8) "
+	"DELETE FROM counter_messages AS m "
+	"USING chosen "
 	"WHERE m.user_id = chosen.user_id AND m.message_id = chosen.message_id "
-	"AND m.state = chosen.state RETURNING 1",
+	"  AND m.state = chosen.state "
+	"RETURNING 1",
 };
 
 static const struct pg_statement list_unread_statement = {
 	"quipu_counter_messages_list_unread",
-	"SELECT user_id, message_id, " EVENT_US " FROM counter_messages m "
+	"SELECT user_id, message_id, " EVENT_US " "
+	"FROM counter_messages m "
 	"WHERE user_id = $1::text AND message_id > $2::text AND state = 'unread' "
 	"ORDER BY message_id LIMIT $3::int8",
 };
@@ -69,9 +84,10 @@ static const struct pg_statement list_unread_statement = {
  * The type comes with the rows: were it compared with a constant, a planner that knows nothing of a
  * young table would go through all counters of that type and look for each among the rows.
  */
-#define ADD_ROWS                                                                                   \
-	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type, quipu_now() AS now "                \
-	"FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS u(user_id, delta, n)) "
+#define ADD_ROWS                                                                          \
+	"WITH w AS MATERIALIZED ("                                                        \
+	"  SELECT u.*, " TYPE " AS type, quipu_now() AS now "                             \
+	"  FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY AS u(user_id, delta, n)) "
 
 #define ROW_COLUMNS "c.count, c.version, " UPDATED_US
 
@@ -82,31 +98,42 @@ static const struct pg_statement list_unread_statement = {
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
-	ADD_ROWS "UPDATE counters AS c SET count = c.count + w.delta, version = c.version + 1, "
-		 "last_updated = w.now FROM w WHERE c.user_id = w.user_id AND c.type = w.type "
-		 "RETURNING w.n, " ROW_COLUMNS,
+	ADD_ROWS
+	"UPDATE counters AS c "
+	"SET count = c.count + w.delta, version = c.version + 1, last_updated = w.now "
+	"FROM w "
+	"WHERE c.user_id = w.user_id AND c.type = w.type "
+	"RETURNING w.n, " ROW_COLUMNS,
 };
 
 static const struct pg_statement make_statement = {
 	"quipu_counters_make",
-	ADD_ROWS "INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
-		 "SELECT w.user_id, w.type, w.delta, w.now, 1 FROM w "
-		 "ON CONFLICT (user_id, type) DO NOTHING RETURNING c.user_id, " ROW_COLUMNS,
+	ADD_ROWS
+	"INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
+	"SELECT w.user_id, w.type, w.delta, w.now, 1 "
+	"FROM w "
+	"ON CONFLICT (user_id, type) DO NOTHING "
+	"RETURNING c.user_id, " ROW_COLUMNS,
 };
 
 static const struct pg_statement find_statement = {
 	"quipu_counters_find",
-	"WITH w AS MATERIALIZED (SELECT u.*, " TYPE " AS type FROM unnest($1::text[]) "
-	"WITH ORDINALITY AS u(user_id, n)) "
-	"SELECT w.n, " ROW_COLUMNS " FROM w JOIN counters c "
-	"ON c.user_id = w.user_id AND c.type = w.type",
+	"WITH w AS MATERIALIZED ("
+	"  SELECT u.*, " TYPE " AS type "
+	"  FROM unnest($1::text[]) WITH ORDINALITY AS u(user_id, n)) "
+	"SELECT w.n, " ROW_COLUMNS " "
+	"FROM w "
+	"JOIN counters c ON c.user_id = w.user_id AND c.type = w.type",
 };
 
 static const struct pg_statement list_statement = {
 	"quipu_counters_list",
-	"SELECT c.user_id, " ROW_COLUMNS " FROM counters c "
-	"WHERE c.user_id > $1::text AND c.type = " TYPE " ORDER BY c.user_id LIMIT $2::int8",
+	"SELECT c.user_id, " ROW_COLUMNS " "
+	"FROM counters c "
+	"WHERE c.user_id > $1::text AND c.type = " TYPE " "
+	"ORDER BY c.user_id LIMIT $2::int8",
 };
+/* clang-format on */
 
 /* ---- messages ---------------------------------------------------------------------------- */
 

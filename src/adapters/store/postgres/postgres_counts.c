@@ -2,6 +2,7 @@
 
 #include "adapters/store/postgres/postgres_internal.h"
 
+/* clang-format off */
 /*
  * The seed's atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the
  * sorted array with an index lookup each (see pg_connect), so rows are locked in the order of their
@@ -11,16 +12,18 @@ static const struct pg_statement add_statement = {
 	"quipu_counts_add",
 	"UPDATE count_values AS c "
 	"SET current_value = c.current_value + a.sum, last_updated_at = (SELECT quipu_now()) "
-	"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) "
-	"WITH ORDINALITY AS a(item_id, sum, least, most, n) "
-	"WHERE c.item_id = a.item_id AND c.current_value BETWEEN a.least AND a.most "
+	"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) WITH ORDINALITY "
+	"    AS a(item_id, sum, least, most, n) "
+	"WHERE c.item_id = a.item_id "
+	"  AND c.current_value BETWEEN a.least AND a.most "
 	"RETURNING a.n, c.current_value",
 };
 
-#define ROWS_SQL                                                                                   \
-	"SELECT w.n, c.current_value, " PG_TO_US(                                                  \
-		"c.last_updated_at") " "                                                           \
-				     "FROM " PG_PLACES " JOIN count_values c ON c.item_id = w.id"
+#define ROWS_SQL                                                          \
+	"SELECT w.n, c.current_value, " PG_TO_US("c.last_updated_at") " " \
+	"FROM " PG_PLACES " "                                             \
+	"JOIN count_values c ON c.item_id = w.id"
+/* clang-format on */
 
 static void fill_row(void *found, const PGresult *result, int at)
 {
@@ -43,33 +46,39 @@ static const struct pg_lookup by_id = {
 	.fill = fill_row,
 };
 
+/* clang-format off */
 static const struct pg_statement update_statement = {
 	"quipu_counts_update",
-	"UPDATE count_values AS c SET current_value = e.value, "
-	"last_updated_at = " PG_FROM_US("$3::int8") " "
-						    "FROM unnest($1::text[], $2::int8[]) AS "
-						    "e(item_id, value) WHERE c.item_id = e.item_id",
+	"UPDATE count_values AS c "
+	"SET current_value = e.value, last_updated_at = " PG_FROM_US("$3::int8") " "
+	"FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+	"WHERE c.item_id = e.item_id",
 };
 
 static const struct pg_statement insert_statement = {
 	"quipu_counts_insert",
 	"INSERT INTO count_values (item_id, current_value, last_updated_at) "
-	"SELECT item_id, value, " PG_FROM_US(
-		"$3::int8") " "
-			    "FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
-			    "ON CONFLICT (item_id) DO NOTHING RETURNING 1",
+	"SELECT item_id, value, " PG_FROM_US("$3::int8") " "
+	"FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+	"ON CONFLICT (item_id) DO NOTHING "
+	"RETURNING 1",
 };
+/* clang-format on */
 
 static const struct pg_statement delete_statement = {
 	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
 
 #define UPDATED_US PG_TO_US("last_updated_at")
 
+/* clang-format off */
 static const struct pg_statement list_statement = {
 	"quipu_counts_list",
-	"SELECT item_id, current_value, " UPDATED_US " FROM count_values WHERE item_id > $1::text "
+	"SELECT item_id, current_value, " UPDATED_US " "
+	"FROM count_values "
+	"WHERE item_id > $1::text "
 	"ORDER BY item_id LIMIT $2::int8",
 };
+/* clang-format on */
 
 static enum status add(const struct count_repository *repository, struct session *base,
 	struct count_addition *additions, size_t count)

@@ -2,11 +2,13 @@
 
 #include <assert.h>
 
+/* clang-format off */
 static const struct pg_statement record_statement = {
 	"quipu_actions_record",
 	"INSERT INTO operator_actions (at, action, target, detail) "
 	"VALUES (quipu_now(), $1::text, $2::text, $3::text)",
 };
+/* clang-format on */
 
 enum status pg_record_action(
 	struct session *base, const char *action, struct slice target, struct slice detail)

@@ -6,10 +6,13 @@
 #define UPDATED_FROM_US PG_FROM_US("w.updated_us")
 #define OCCURRED_FROM_US PG_FROM_US("w.occurred_us")
 
-#define ROWS_SQL                                                                                   \
-	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US                                  \
-	" FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) "             \
-	"JOIN entitlements e ON e.user_id = w.user_id AND e.stock_keeping_unit = w.unit"
+/* clang-format off */
+#define ROWS_SQL                                                                      \
+	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US " "                 \
+	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) " \
+	"JOIN entitlements e ON e.user_id = w.user_id "                               \
+	"  AND e.stock_keeping_unit = w.unit"
+/* clang-format on */
 
 static void fill_row(void *found, const PGresult *result, int at)
 {
@@ -34,9 +37,11 @@ static const struct pg_lookup by_user_and_unit = {
 	.fill = fill_row,
 };
 
-#define PUT_ROWS                                                                                   \
-	"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) "                 \
-	"AS w(user_id, unit, status, version, updated_us) "
+/* clang-format off */
+#define PUT_ROWS                                                                   \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) " \
+	"    AS w(user_id, unit, status, version, updated_us) "
+/* clang-format on */
 
 static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8};
 
@@ -51,6 +56,7 @@ static void add_row(struct pg_array *columns, const void *element)
 	pg_array_int8(&columns[4], row->updated_us);
 }
 
+/* clang-format off */
 static const struct pg_put put_rows = {
 	.shape =
 		{
@@ -63,40 +69,42 @@ static const struct pg_put put_rows = {
 	.update =
 		{
 			"quipu_entitlements_update",
-			"UPDATE entitlements AS e SET status = w.status, version = w.version, "
-			"updated_at = " UPDATED_FROM_US " " PUT_ROWS
+			"UPDATE entitlements AS e "
+			"SET status = w.status, version = w.version, "
+			"    updated_at = " UPDATED_FROM_US " " PUT_ROWS
 			"WHERE e.user_id = w.user_id AND e.stock_keeping_unit = w.unit",
 		},
 	.insert =
 		{
 			"quipu_entitlements_insert",
-			"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, "
-			"updated_at) "
-			"SELECT w.user_id, w.unit, w.status, w.version, " UPDATED_FROM_US
-			" " PUT_ROWS
-			"ON CONFLICT (user_id, stock_keeping_unit) DO NOTHING RETURNING 1",
+			"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
+			"SELECT w.user_id, w.unit, w.status, w.version, " UPDATED_FROM_US " " PUT_ROWS
+			"ON CONFLICT (user_id, stock_keeping_unit) DO NOTHING "
+			"RETURNING 1",
 		},
 };
 
 static const struct pg_statement audit_statement = {
 	"quipu_entitlements_audit",
 	"INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, "
-	"version, reason, purchase_id, event_id) "
+	"    version, reason, purchase_id, event_id) "
 	"SELECT " OCCURRED_FROM_US ", w.user_id, w.unit, w.action, w.version, w.reason, "
-	"w.purchase_id, w.event_id::uuid "
+	"    w.purchase_id, w.event_id::uuid "
 	"FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], "
-	"$7::text[], $8::text[]) "
-	"AS w(occurred_us, user_id, unit, action, version, reason, purchase_id, event_id)",
+	"    $7::text[], $8::text[]) AS w(occurred_us, user_id, unit, action, version, "
+	"    reason, purchase_id, event_id)",
 };
 
 static const struct pg_statement list_statement = {
 	"quipu_entitlements_list",
 	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.stock_keeping_unit "
-	"FROM unnest($1::text[], $2::text[], $3::int8[]) "
-	"WITH ORDINALITY AS w(user_id, after, most, n) "
-	"CROSS JOIN LATERAL (SELECT status, version, updated_at, stock_keeping_unit "
-	"FROM entitlements WHERE user_id = w.user_id AND stock_keeping_unit > w.after "
-	"ORDER BY stock_keeping_unit LIMIT w.most) AS e "
+	"FROM unnest($1::text[], $2::text[], $3::int8[]) WITH ORDINALITY "
+	"    AS w(user_id, after, most, n) "
+	"CROSS JOIN LATERAL ("
+	"  SELECT status, version, updated_at, stock_keeping_unit "
+	"  FROM entitlements "
+	"  WHERE user_id = w.user_id AND stock_keeping_unit > w.after "
+	"  ORDER BY stock_keeping_unit LIMIT w.most) AS e "
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
 
@@ -105,25 +113,31 @@ static const struct pg_statement list_statement = {
 /* The newest line is the last one of an index on each partition. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_entitlements_list_facts",
-	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.stock_keeping_unit, "
-	"a.version IS NOT NULL, coalesce(a.action = 'GRANTED', false), coalesce(a.version, 0), "
-	"coalesce(" LINE_US ", 0) "
-	"FROM (SELECT * FROM entitlements "
-	"WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
-	"ORDER BY user_id, stock_keeping_unit LIMIT $3::int8) AS e "
-	"LEFT JOIN LATERAL (SELECT action, version, occurred_at FROM entitlement_audit "
-	"WHERE user_id = e.user_id AND stock_keeping_unit = e.stock_keeping_unit "
-	"ORDER BY version DESC LIMIT 1) AS a ON true "
+	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", "
+	"    e.stock_keeping_unit, a.version IS NOT NULL, "
+	"    coalesce(a.action = 'GRANTED', false), coalesce(a.version, 0), "
+	"    coalesce(" LINE_US ", 0) "
+	"FROM ("
+	"  SELECT * "
+	"  FROM entitlements "
+	"  WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
+	"  ORDER BY user_id, stock_keeping_unit LIMIT $3::int8) AS e "
+	"LEFT JOIN LATERAL ("
+	"  SELECT action, version, occurred_at "
+	"  FROM entitlement_audit "
+	"  WHERE user_id = e.user_id AND stock_keeping_unit = e.stock_keeping_unit "
+	"  ORDER BY version DESC LIMIT 1) AS a ON true "
 	"ORDER BY e.user_id, e.stock_keeping_unit",
 };
 
 #define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
-#define LINE_AGAIN                                                                                 \
-	"entitlement_audit b WHERE " OF_SAME                                                       \
-	"AND b.version = a.version AND b.event_id <> a.event_id"
-#define LINE_BEFORE                                                                                \
-	"entitlement_audit b WHERE " OF_SAME                                                       \
-	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1"
+#define LINE_AGAIN                                                                \
+	"entitlement_audit b "                                                    \
+	"WHERE " OF_SAME "AND b.version = a.version AND b.event_id <> a.event_id"
+#define LINE_BEFORE                                   \
+	"entitlement_audit b "                        \
+	"WHERE " OF_SAME "AND b.version < a.version " \
+	"ORDER BY b.version DESC LIMIT 1"
 #define LINE_IS_REPEATED PG_FINDS(LINE_AGAIN)
 #define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
@@ -131,15 +145,19 @@ static const struct pg_statement list_facts_statement = {
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
-	"a.event_id::text, " LINE_US ", " LINE_IS_REPEATED ", "
-	"coalesce((SELECT b.version FROM " LINE_BEFORE "), 0), " LINE_HAS_ROW ", "
-	"o.event_id IS NOT NULL, coalesce(o.event_type, ''), coalesce(o.aggregate_key, ''), "
-	"coalesce(o.payload, '') FROM (SELECT * FROM entitlement_audit "
-	"WHERE (user_id, stock_keeping_unit, version) > ($1::text, $2::text, $3::int8) "
-	"ORDER BY user_id, stock_keeping_unit, version LIMIT $4::int8) AS a "
+	"    a.event_id::text, " LINE_US ", " LINE_IS_REPEATED ", "
+	"    coalesce((SELECT b.version FROM " LINE_BEFORE "), 0), " LINE_HAS_ROW ", "
+	"    o.event_id IS NOT NULL, coalesce(o.event_type, ''), "
+	"    coalesce(o.aggregate_key, ''), coalesce(o.payload, '') "
+	"FROM ("
+	"  SELECT * "
+	"  FROM entitlement_audit "
+	"  WHERE (user_id, stock_keeping_unit, version) > ($1::text, $2::text, $3::int8) "
+	"  ORDER BY user_id, stock_keeping_unit, version LIMIT $4::int8) AS a "
 	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
 	"ORDER BY a.user_id, a.stock_keeping_unit, a.version",
 };
+/* clang-format on */
 
 static const struct pg_statement make_months_statement = {
 	"quipu_audit_make_months", "SELECT quipu_make_audit_months()"};

@@ -3,10 +3,11 @@
 
 #define LEASE_US PG_TO_US("lease_until")
 
+/* clang-format off */
 static const struct pg_statement find_statement = {
 	"quipu_keys_find",
 	"SELECT w.n, k.fingerprint, k.status, k.content_type, k.location, k.body, k.owner, "
-	"k.note, k.lease_until <= (SELECT quipu_now()) "
+	"    k.note, k.lease_until <= (SELECT quipu_now()) "
 	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(scope, key, n) "
 	"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
 	"WHERE k.expires_at > (SELECT quipu_now())",
@@ -15,70 +16,81 @@ static const struct pg_statement find_statement = {
 /* An expired key counts as absent, so it is replaced; a live one is left, and not returned. */
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
-	"INSERT INTO idempotency_keys AS k "
-	"(scope, key, fingerprint, status, content_type, location, body, owner, note, "
-	"lease_until, expires_at) "
+	"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, content_type, "
+	"    location, body, owner, note, lease_until, expires_at) "
 	"SELECT scope, key, fingerprint, status, content_type, location, body, owner, note, "
-	"(SELECT quipu_now()) + $10::int8 * interval '1 microsecond', "
-	"(SELECT quipu_now()) + $11::int8 * interval '1 microsecond' "
+	"    (SELECT quipu_now()) + $10::int8 * interval '1 microsecond', "
+	"    (SELECT quipu_now()) + $11::int8 * interval '1 microsecond' "
 	"FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int4[], $5::text[], $6::text[], "
-	"$7::bytea[], $8::text[], $9::text[]) "
-	"AS w(scope, key, fingerprint, status, content_type, location, body, owner, note) "
-	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
-	"status = excluded.status, content_type = excluded.content_type, "
-	"location = excluded.location, body = excluded.body, owner = excluded.owner, "
-	"note = excluded.note, lease_until = excluded.lease_until, "
-	"expires_at = excluded.expires_at "
+	"    $7::bytea[], $8::text[], $9::text[]) AS w(scope, key, fingerprint, status, "
+	"    content_type, location, body, owner, note) "
+	"ON CONFLICT (scope, key) "
+	"DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, "
+	"    content_type = excluded.content_type, location = excluded.location, "
+	"    body = excluded.body, owner = excluded.owner, note = excluded.note, "
+	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE k.expires_at <= (SELECT quipu_now()) "
 	"RETURNING 1",
 };
 
 /* Each takes scopes, keys and owners, and returns the places of those that it changed. */
-#define OWNED_KEYS                                                                                 \
-	"FROM unnest($1::text[], $2::text[], $3::text[]) "                                         \
-	"WITH ORDINALITY AS w(scope, key, owner, n) WHERE k.scope = w.scope AND k.key = w.key "
+#define OWNED_KEYS                                                         \
+	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
+	"    AS w(scope, key, owner, n) "                                  \
+	"WHERE k.scope = w.scope AND k.key = w.key "
 
 static const struct pg_statement claim_statement = {
 	"quipu_keys_claim",
-	"UPDATE idempotency_keys AS k SET owner = w.owner, "
-	"lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' " OWNED_KEYS
-	"AND k.owner <> '' AND k.lease_until <= (SELECT quipu_now()) RETURNING w.n",
+	"UPDATE idempotency_keys AS k "
+	"SET owner = w.owner, "
+	"    lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' " OWNED_KEYS
+	"  AND k.owner <> '' AND k.lease_until <= (SELECT quipu_now()) "
+	"RETURNING w.n",
 };
 
 static const struct pg_statement finish_statement = {
 	"quipu_keys_finish",
 	"UPDATE idempotency_keys AS k SET owner = '' " OWNED_KEYS
-	"AND k.owner = w.owner RETURNING w.n",
+	"  AND k.owner = w.owner "
+	"RETURNING w.n",
 };
 
 static const struct pg_statement forget_statement = {
 	"quipu_keys_forget",
 	"DELETE FROM idempotency_keys AS k "
-	"USING unnest($1::text[], $2::text[], $3::text[]) "
-	"WITH ORDINALITY AS w(scope, key, owner, n) "
-	"WHERE k.scope = w.scope AND k.key = w.key AND k.owner = w.owner RETURNING w.n",
+	"USING unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "
+	"    AS w(scope, key, owner, n) "
+	"WHERE k.scope = w.scope AND k.key = w.key AND k.owner = w.owner "
+	"RETURNING w.n",
 };
 
 static const struct pg_statement release_statement = {
 	"quipu_keys_release",
 	"UPDATE idempotency_keys AS k SET lease_until = (SELECT quipu_now()) " OWNED_KEYS
-	"AND k.owner = w.owner RETURNING w.n",
+	"  AND k.owner = w.owner "
+	"RETURNING w.n",
 };
 
 /* $1 and $2 the key before, $3 what is behind all scopes that are asked for. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "
-	"FROM idempotency_keys WHERE (scope, key) > ($1::text, $2::text) AND scope < $3::text "
+	"FROM idempotency_keys "
+	"WHERE (scope, key) > ($1::text, $2::text) AND scope < $3::text "
 	"ORDER BY scope, key LIMIT $4::int8",
 };
 
 static const struct pg_statement sweep_statement = {
 	"quipu_keys_sweep",
-	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
-	"SELECT scope, key FROM idempotency_keys WHERE expires_at <= (SELECT quipu_now()) "
-	"ORDER BY scope, key LIMIT $1::int8 FOR UPDATE SKIP LOCKED) RETURNING 1",
+	"DELETE FROM idempotency_keys "
+	"WHERE (scope, key) IN ("
+	"  SELECT scope, key "
+	"  FROM idempotency_keys "
+	"  WHERE expires_at <= (SELECT quipu_now()) "
+	"  ORDER BY scope, key LIMIT $1::int8 FOR UPDATE SKIP LOCKED) "
+	"RETURNING 1",
 };
+/* clang-format on */
 
 static void fill_record(
 	struct idempotency_record *record, struct arena *arena, const PGresult *result, int row)

@@ -2,11 +2,13 @@
 
 #include "adapters/store/postgres/postgres_internal.h"
 
-#define ROWS_SQL                                                                                   \
-	"SELECT w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, " PG_TO_US(   \
-		"l.last_refresh_time") " "                                                         \
-				       "FROM " PG_PLACES                                           \
-				       " JOIN rate_limit_store l ON l.user_id = w.id"
+/* clang-format off */
+#define ROWS_SQL                                                                       \
+	"SELECT w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, " \
+	"    " PG_TO_US("l.last_refresh_time") " "                                     \
+	"FROM " PG_PLACES " "                                                          \
+	"JOIN rate_limit_store l ON l.user_id = w.id"
+/* clang-format on */
 
 static void fill_row(void *found, const PGresult *result, int at)
 {
@@ -47,6 +49,7 @@ static void add_row(struct pg_array *columns, const void *element)
 	pg_array_int8(&columns[5], row->last_refresh_us);
 }
 
+/* clang-format off */
 static const struct pg_put put_rows = {
 	.shape =
 		{
@@ -59,54 +62,52 @@ static const struct pg_put put_rows = {
 	.update =
 		{
 			"quipu_limits_update",
-			"UPDATE rate_limit_store AS l SET rate_limit = e.rate_limit, time_window = "
-			"e.time_window, "
-			"current_count = e.current_count, reserved_count = e.reserved_count, "
-			"last_refresh_time = " PG_FROM_US(
-				"e.refresh_us") " "
-						"FROM unnest($1::text[], $2::int4[], $3::int4[], "
-						"$4::int4[], "
-						"$5::int4[], $6::int8[]) "
-						"AS e(user_id, rate_limit, time_window, "
-						"current_count, "
-						"reserved_count, refresh_us) "
-						"WHERE l.user_id = e.user_id",
+			"UPDATE rate_limit_store AS l "
+			"SET rate_limit = e.rate_limit, time_window = e.time_window, "
+			"    current_count = e.current_count, reserved_count = e.reserved_count, "
+			"    last_refresh_time = " PG_FROM_US("e.refresh_us") " "
+			"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], $6::int8[]) "
+			"    AS e(user_id, rate_limit, time_window, current_count, reserved_count, "
+			"    refresh_us) "
+			"WHERE l.user_id = e.user_id",
 		},
 	.insert =
 		{
 			"quipu_limits_insert",
-			"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, "
-			"current_count, "
-			"reserved_count, last_refresh_time) "
-			"SELECT user_id, rate_limit, time_window, current_count, "
-			"reserved_count, " PG_FROM_US(
-				"refresh_us") " "
-					      "FROM unnest($1::text[], $2::int4[], $3::int4[], "
-					      "$4::int4[], "
-					      "$5::int4[], $6::int8[]) "
-					      "AS e(user_id, rate_limit, time_window, "
-					      "current_count, "
-					      "reserved_count, refresh_us) "
-					      "ON CONFLICT (user_id) DO NOTHING RETURNING 1",
+			"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
+			"    reserved_count, last_refresh_time) "
+			"SELECT user_id, rate_limit, time_window, current_count, reserved_count, "
+			"    " PG_FROM_US("refresh_us") " "
+			"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], $6::int8[]) "
+			"    AS e(user_id, rate_limit, time_window, current_count, reserved_count, "
+			"    refresh_us) "
+			"ON CONFLICT (user_id) DO NOTHING "
+			"RETURNING 1",
 		},
 };
 
 static const struct pg_statement settle_statement = {
 	"quipu_limits_settle",
-	"UPDATE rate_limit_store AS l SET current_count = l.current_count + e.confirmed, "
-	"reserved_count = l.reserved_count - e.given_back "
+	"UPDATE rate_limit_store AS l "
+	"SET current_count = l.current_count + e.confirmed, "
+	"    reserved_count = l.reserved_count - e.given_back "
 	"FROM unnest($1::text[], $2::int8[], $3::int4[], $4::int4[]) "
-	"AS e(user_id, window_us, confirmed, given_back) "
-	"WHERE l.user_id = e.user_id AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
+	"    AS e(user_id, window_us, confirmed, given_back) "
+	"WHERE l.user_id = e.user_id "
+	"  AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
 };
 
 #define REFRESHED_US PG_TO_US("last_refresh_time")
 
 static const struct pg_statement list_statement = {
 	"quipu_limits_list",
-	"SELECT user_id, rate_limit, time_window, current_count, reserved_count, " REFRESHED_US
-	" FROM rate_limit_store WHERE user_id > $1::text ORDER BY user_id LIMIT $2::int8",
+	"SELECT user_id, rate_limit, time_window, current_count, reserved_count, "
+	"    " REFRESHED_US " "
+	"FROM rate_limit_store "
+	"WHERE user_id > $1::text "
+	"ORDER BY user_id LIMIT $2::int8",
 };
+/* clang-format on */
 
 static enum status lock(const struct limit_repository *repository, struct session *base,
 	struct limit_row *rows, size_t count, int64_t *now_us)

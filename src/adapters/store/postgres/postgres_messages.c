@@ -14,18 +14,19 @@
 /* Behind every id. */
 static const char last_id[] = "\xF4\x8F\xBF\xBF";
 
+/* clang-format off */
 static const struct pg_statement put_statement = {
 	"quipu_messages_put",
 	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
 	"SELECT w.receiver_id, w.id, w.sender_id, w.text, " CREATED_FROM_US " "
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[]) "
-	"AS w(receiver_id, id, sender_id, text, created_us)",
+	"    AS w(receiver_id, id, sender_id, text, created_us)",
 };
 
-#define MARKS_SQL                                                                                  \
-	"WITH w AS MATERIALIZED (SELECT u.*, false AS is_read FROM unnest($1::text[], "            \
-	"$2::text[]) "                                                                             \
-	"WITH ORDINALITY AS u(receiver_id, id, n)) "
+#define MARKS_SQL                                                                          \
+	"WITH w AS MATERIALIZED ("                                                         \
+	"  SELECT u.*, false AS is_read "                                                  \
+	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
  * The planner is pinned to a nested loop over the sorted marks with an index lookup each (see
@@ -35,26 +36,36 @@ static const struct pg_statement put_statement = {
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",
-	MARKS_SQL "UPDATE messages AS m SET is_read = true FROM w "
-		  "WHERE m.receiver_id = w.receiver_id AND m.id = w.id AND m.is_read = w.is_read "
-		  "RETURNING w.n",
+	MARKS_SQL
+	"UPDATE messages AS m SET is_read = true "
+	"FROM w "
+	"WHERE m.receiver_id = w.receiver_id AND m.id = w.id "
+	"  AND m.is_read = w.is_read "
+	"RETURNING w.n",
 };
 
 static const struct pg_statement exist_statement = {
 	"quipu_messages_exist",
-	MARKS_SQL "SELECT w.n FROM w JOIN messages m ON m.receiver_id = w.receiver_id "
-		  "AND m.id = w.id",
+	MARKS_SQL
+	"SELECT w.n "
+	"FROM w "
+	"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id",
 };
 
 /* $1 and $2 are the users, $3 the id before which to begin, $4 how many. */
-#define DIRECTION_SQL(receiver, sender)                                                            \
-	"(SELECT receiver_id, id, sender_id, text, created_at, is_read FROM messages "             \
-	"WHERE receiver_id = " receiver "::text AND sender_id = " sender                           \
-	"::text AND id < $3::text ORDER BY id DESC LIMIT $4::int8)"
+#define DIRECTION_SQL(receiver, sender)                                              \
+	"("                                                                          \
+	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
+	"  FROM messages "                                                           \
+	"  WHERE receiver_id = " receiver "::text AND sender_id = " sender "::text " \
+	"    AND id < $3::text "                                                     \
+	"  ORDER BY id DESC LIMIT $4::int8)"
 
-#define LIST_SQL(directions)                                                                       \
-	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read FROM (" directions       \
-	") AS m ORDER BY id DESC LIMIT $4::int8"
+#define LIST_SQL(directions)                                                \
+	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read " \
+	"FROM (" directions ") AS m "                                       \
+	"ORDER BY id DESC LIMIT $4::int8"
+/* clang-format on */
 
 static const struct pg_statement list_statement = {
 	"quipu_messages_list",
@@ -67,17 +78,24 @@ static const struct pg_statement list_own_statement = {
 	LIST_SQL(DIRECTION_SQL("$1", "$2")),
 };
 
+/* clang-format off */
 static const struct pg_statement count_unread_statement = {
 	"quipu_messages_count_unread",
-	"SELECT receiver_id, count(*) FROM messages WHERE NOT is_read AND receiver_id > $1::text "
-	"GROUP BY receiver_id ORDER BY receiver_id LIMIT $2::int8",
+	"SELECT receiver_id, count(*) "
+	"FROM messages "
+	"WHERE NOT is_read AND receiver_id > $1::text "
+	"GROUP BY receiver_id "
+	"ORDER BY receiver_id LIMIT $2::int8",
 };
 
 static const struct pg_statement list_unread_statement = {
 	"quipu_messages_list_unread",
-	"SELECT receiver_id, id, sender_id, " CREATED_US " FROM messages "
-	"WHERE receiver_id = $1::text AND id > $2::text AND NOT is_read ORDER BY id LIMIT $3::int8",
+	"SELECT receiver_id, id, sender_id, " CREATED_US " "
+	"FROM messages "
+	"WHERE receiver_id = $1::text AND id > $2::text AND NOT is_read "
+	"ORDER BY id LIMIT $3::int8",
 };
+/* clang-format on */
 
 /* ---- changes ----------------------------------------------------------------------------- */
 

@@ -10,37 +10,45 @@
 
 /* ---- notifications ----------------------------------------------------------------------- */
 
+/* clang-format off */
 static const struct pg_statement put_statement = {
 	"quipu_notifications_put",
 	"INSERT INTO notifications (notification_id, event_id, event_type, user_id, "
-	"stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, created_at) "
-	"SELECT id::uuid, event_id, type, user_id, unit, version, key, trace, "
-	"payload, " OCCURRED_FROM_US ", (SELECT quipu_now()) "
+	"    stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, "
+	"    created_at) "
+	"SELECT id::uuid, event_id, type, user_id, unit, version, key, trace, payload, "
+	"    " OCCURRED_FROM_US ", (SELECT quipu_now()) "
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int8[], "
-	"$7::text[], $8::text[], $9::bytea[], $10::int8[]) "
-	"AS w(id, event_id, type, user_id, unit, version, key, trace, payload, occurred_us)",
+	"    $7::text[], $8::text[], $9::bytea[], $10::int8[]) AS w(id, event_id, type, "
+	"    user_id, unit, version, key, trace, payload, occurred_us)",
 };
 
 static const struct pg_statement list_statement = {
 	"quipu_notifications_list",
 	"SELECT notification_id::text, event_id, event_type, user_id, stock_keeping_unit, "
-	"aggregate_key, trace_id, version, " OCCURRED_US ", status, attempt_count, " CREATED_US
-	", coalesce(" SENT_US ", 0) FROM notifications WHERE user_id = $1::text "
+	"    aggregate_key, trace_id, version, " OCCURRED_US ", status, attempt_count, "
+	"    " CREATED_US ", coalesce(" SENT_US ", 0) "
+	"FROM notifications "
+	"WHERE user_id = $1::text "
 	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT $2::int8",
 };
 
-#define WAITING_LETTER                                                                             \
-	"notification_dlq d WHERE d.id = n.notification_id AND d.kind = 'notification' AND "       \
-	"d.resolved_at IS NULL"
+#define WAITING_LETTER                                                \
+	"notification_dlq d "                                         \
+	"WHERE d.id = n.notification_id AND d.kind = 'notification' " \
+	"  AND d.resolved_at IS NULL"
 #define HAS_EVENT PG_FINDS("processed_events p WHERE p.event_id = n.event_id")
 #define HAS_LETTER PG_FINDS(WAITING_LETTER)
 
 static const struct pg_statement list_facts_statement = {
 	"quipu_notifications_list_facts",
-	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", " HAS_EVENT
-	", " HAS_LETTER " FROM notifications n WHERE n.notification_id > $1::text::uuid "
+	"SELECT n.notification_id::text, n.status = 'FAILED', " MADE_US ", " HAS_EVENT ", "
+	"    " HAS_LETTER " "
+	"FROM notifications n "
+	"WHERE n.notification_id > $1::text::uuid "
 	"ORDER BY n.notification_id LIMIT $2::int8",
 };
+/* clang-format on */
 
 static const struct pg_claims claims =
 	PG_CLAIMS("notifications", "notification_id", "occurred_at", "PROCESSING", "SENT",
@@ -134,18 +142,20 @@ static enum status list_facts(const struct notification_repository *repository,
 
 /* ---- what was given up ------------------------------------------------------------------- */
 
-#define PUT_LETTERS_SQL                                                                            \
-	"INSERT INTO notification_dlq AS d (id, kind, event_type, aggregate_key, position, "       \
-	"last_error, payload, attempt_count, created_at) "                                         \
-	"SELECT DISTINCT ON (w.id) w.id::uuid, w.kind, w.type, w.key, w.position, w.error, "       \
-	"w.payload, w.attempt_count, (SELECT quipu_now()) "                                        \
-	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], "     \
-	"$7::bytea[], $8::int4[]) "                                                                \
-	"AS w(id, kind, type, key, position, error, payload, attempt_count) "
+/* clang-format off */
+#define PUT_LETTERS_SQL                                                                        \
+	"INSERT INTO notification_dlq AS d (id, kind, event_type, aggregate_key, position, "   \
+	"    last_error, payload, attempt_count, created_at) "                                 \
+	"SELECT DISTINCT ON (w.id) w.id::uuid, w.kind, w.type, w.key, w.position, w.error, "   \
+	"    w.payload, w.attempt_count, (SELECT quipu_now()) "                                \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], " \
+	"    $7::bytea[], $8::int4[]) "                                                        \
+	"    AS w(id, kind, type, key, position, error, payload, attempt_count) "
 
-#define WAITING_SQL(payload)                                                                       \
-	"SELECT id::text, kind, event_type, aggregate_key, position, last_error, "                 \
-	"attempt_count, " CREATED_US ", " payload " FROM notification_dlq "                        \
+#define WAITING_SQL(payload)                                                       \
+	"SELECT id::text, kind, event_type, aggregate_key, position, last_error, " \
+	"    attempt_count, " CREATED_US ", " payload " "                          \
+	"FROM notification_dlq "                                                   \
 	"WHERE resolved_at IS NULL AND kind = $1::text AND id "
 
 static const struct pg_dead_letters dead = {
@@ -153,33 +163,48 @@ static const struct pg_dead_letters dead = {
 	.target = "notification_dlq",
 	.reopens = &claims,
 	/* A notification that was replayed and is given up once more waits once more. */
-	.put = {"quipu_notification_dlq_put", PUT_LETTERS_SQL
-		"WHERE w.kind <> 'poison' ORDER BY w.id ON CONFLICT (id) DO UPDATE SET "
-		"last_error = excluded.last_error, attempt_count = excluded.attempt_count, "
-		"created_at = excluded.created_at, resolved_at = NULL, resolution = NULL "
+	.put = {"quipu_notification_dlq_put",
+		PUT_LETTERS_SQL
+		"WHERE w.kind <> 'poison' "
+		"ORDER BY w.id "
+		"ON CONFLICT (id) "
+		"DO UPDATE SET last_error = excluded.last_error, "
+		"    attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
+		"    resolved_at = NULL, resolution = NULL "
 		"WHERE d.resolved_at IS NOT NULL"},
 	.put_poison = {"quipu_notification_dlq_put_poison",
-		PUT_LETTERS_SQL "WHERE w.kind = 'poison' ORDER BY w.id "
-				"ON CONFLICT (position) WHERE position <> '' DO NOTHING"},
+		PUT_LETTERS_SQL
+		"WHERE w.kind = 'poison' "
+		"ORDER BY w.id "
+		"ON CONFLICT (position) WHERE position <> '' DO NOTHING"},
 	.list = {"quipu_notification_dlq_list",
 		WAITING_SQL("''::bytea") "> $2::text::uuid ORDER BY id LIMIT $3::int8"},
 	.find = {"quipu_notification_dlq_find", WAITING_SQL("payload") "= $2::text::uuid"},
 	.row = {"quipu_notification_dlq_row",
-		"UPDATE notifications SET status = $3::text, next_retry_at = NULL, "
-		"attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "
-		"WHERE stage = 'FAILED' AND notification_id = $2::text::uuid "
-		"AND EXISTS (SELECT 1 FROM notification_dlq WHERE resolved_at IS NULL "
-		"AND kind = 'notification' AND kind = $1::text AND id = $2::text::uuid)"},
+		"UPDATE notifications "
+		"SET status = $3::text, next_retry_at = NULL, attempt_count = CASE $3::text "
+		"    WHEN 'PENDING' THEN 0 ELSE attempt_count END "
+		"WHERE stage = 'FAILED' AND notification_id = $2::text::uuid AND EXISTS ("
+		"  SELECT 1 "
+		"  FROM notification_dlq "
+		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = $1::text "
+		"    AND id = $2::text::uuid)"},
 	/* A notification that was swept cannot be replayed any more. */
 	.letter = {"quipu_notification_dlq_letter",
-		"UPDATE notification_dlq SET resolved_at = quipu_now(), "
-		"resolution = CASE $3::text WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
+		"UPDATE notification_dlq "
+		"SET resolved_at = quipu_now(), resolution = CASE $3::text "
+		"    WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
 		"WHERE resolved_at IS NULL AND kind = $1::text AND id = $2::text::uuid "
-		"AND (kind <> 'notification' OR $3::text = 'DISCARDED' "
-		"OR EXISTS (SELECT 1 FROM notifications "
-		"WHERE notification_id = $2::text::uuid AND status = 'PENDING')) RETURNING 1"},
+		"  AND (kind <> 'notification' "
+		"    OR $3::text = 'DISCARDED' OR EXISTS ("
+		"    SELECT 1 "
+		"    FROM notifications "
+		"    WHERE notification_id = $2::text::uuid AND status = 'PENDING')) "
+		"RETURNING 1"},
 	.depth = {"quipu_notification_dlq_depth",
-		"SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL"},
+		"SELECT count(*) "
+		"FROM notification_dlq "
+		"WHERE resolved_at IS NULL"},
 };
 
 /* ---- what was taken in ------------------------------------------------------------------- */
@@ -187,17 +212,23 @@ static const struct pg_dead_letters dead = {
 static const struct pg_statement take_in_statement = {
 	"quipu_processed_events_put",
 	"INSERT INTO processed_events (event_id, processed_at) "
-	"SELECT event_id, (SELECT quipu_now()) FROM unnest($1::text[]) AS w(event_id) "
-	"ON CONFLICT (event_id) DO NOTHING RETURNING event_id",
+	"SELECT event_id, (SELECT quipu_now()) "
+	"FROM unnest($1::text[]) AS w(event_id) "
+	"ON CONFLICT (event_id) DO NOTHING "
+	"RETURNING event_id",
 };
 
 static const struct pg_statement forget_statement = {
 	"quipu_processed_events_sweep",
-	"DELETE FROM processed_events WHERE event_id = ANY (ARRAY(SELECT event_id "
-	"FROM processed_events "
-	"WHERE processed_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
-	"ORDER BY processed_at LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) RETURNING 1",
+	"DELETE FROM processed_events "
+	"WHERE event_id = ANY (ARRAY("
+	"    SELECT event_id "
+	"    FROM processed_events "
+	"    WHERE processed_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
+	"    ORDER BY processed_at LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) "
+	"RETURNING 1",
 };
+/* clang-format on */
 
 /* The new ones come back in the order in which they were sent. */
 static enum status take_in(const struct inbox_repository *repository, struct session *base,

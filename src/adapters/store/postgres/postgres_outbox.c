@@ -10,39 +10,55 @@
 #define SINCE PG_FROM_US("$1::int8")
 #define LAST_US PG_TO_US("max(published_at)")
 
-#define PUT_SQL(table)                                                                             \
-	"INSERT INTO " table                                                                       \
-	" (event_id, event_type, aggregate_key, trace_id, payload, created_at) "                   \
-	"SELECT id::uuid, type, key, trace, payload, " CREATED_FROM_US " "                         \
-	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) "    \
-	"AS w(id, type, key, trace, payload, created_us)"
+/* clang-format off */
+#define PUT_SQL(table)                                                                          \
+	"INSERT INTO " table " (event_id, event_type, aggregate_key, trace_id, payload, "       \
+	"    created_at) "                                                                      \
+	"SELECT id::uuid, type, key, trace, payload, " CREATED_FROM_US " "                      \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) " \
+	"    AS w(id, type, key, trace, payload, created_us)"
 
 /* $2 at most. Returns how many, and the published_at of the last one to go on from. */
-#define RESEND_SQL(table)                                                                          \
-	"WITH chosen AS MATERIALIZED (SELECT event_id, published_at FROM " table                   \
-	" WHERE stage = 'PUBLISHED' AND published_at >= " SINCE                                    \
-	" ORDER BY published_at LIMIT $2::int8 FOR UPDATE), "                                      \
-	"reopened AS (UPDATE " table " SET status = 'PENDING', attempt_count = 0, "                \
-	"next_retry_at = NULL, published_at = NULL "                                               \
-	"WHERE event_id = ANY (ARRAY(SELECT event_id FROM chosen)) RETURNING 1) "                  \
-	"SELECT (SELECT count(*) FROM reopened), coalesce(" LAST_US ", $1) FROM chosen"
+#define RESEND_SQL(table)                                                     \
+	"WITH chosen AS MATERIALIZED ("                                       \
+	"  SELECT event_id, published_at "                                    \
+	"  FROM " table " "                                                   \
+	"  WHERE stage = 'PUBLISHED' AND published_at >= " SINCE " "          \
+	"  ORDER BY published_at LIMIT $2::int8 FOR UPDATE), reopened AS ("   \
+	"  UPDATE " table " "                                                 \
+	"  SET status = 'PENDING', attempt_count = 0, next_retry_at = NULL, " \
+	"      published_at = NULL "                                          \
+	"  WHERE event_id = ANY (ARRAY(SELECT event_id FROM chosen)) "        \
+	"  RETURNING 1) "                                                     \
+	"SELECT (SELECT count(*) FROM reopened), coalesce(" LAST_US ", $1) "  \
+	"FROM chosen"
 
-#define RESOLVE_SQL(table)                                                                         \
-	"UPDATE " table " SET status = $3::text, next_retry_at = NULL, "                           \
-	"attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "              \
-	"WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id = $2::text::uuid RETURNING 1"
+#define RESOLVE_SQL(table)                                                            \
+	"UPDATE " table " "                                                           \
+	"SET status = $3::text, next_retry_at = NULL, attempt_count = CASE $3::text " \
+	"    WHEN 'PENDING' THEN 0 ELSE attempt_count END "                           \
+	"WHERE stage = 'FAILED' AND $1::text = 'outbox' "                             \
+	"  AND event_id = $2::text::uuid "                                            \
+	"RETURNING 1"
 
-#define DEAD_SQL(payload, table)                                                                   \
-	"SELECT event_id::text, 'outbox', event_type, aggregate_key, '', "                         \
-	"coalesce(last_error, ''), attempt_count, " CREATED_US ", " payload " FROM " table         \
-	" WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id "
+#define DEAD_SQL(payload, table)                                                    \
+	"SELECT event_id::text, 'outbox', event_type, aggregate_key, '', "          \
+	"    coalesce(last_error, ''), attempt_count, " CREATED_US ", " payload " " \
+	"FROM " table " "                                                           \
+	"WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id "
+/* clang-format on */
 
 #define DEAD_LIST_SQL(table)                                                                       \
 	DEAD_SQL("''::bytea", table) "> $2::text::uuid ORDER BY event_id LIMIT $3::int8"
 
 #define DEAD_FIND_SQL(table) DEAD_SQL("payload", table) "= $2::text::uuid"
 
-#define DEPTH_SQL(table) "SELECT count(*) FROM " table " WHERE stage = 'FAILED'"
+/* clang-format off */
+#define DEPTH_SQL(table)         \
+	"SELECT count(*) "       \
+	"FROM " table " "        \
+	"WHERE stage = 'FAILED'"
+/* clang-format on */
 
 static const struct outbox_repository_ops ops;
 

@@ -6,37 +6,50 @@
 
 #define IDS "unnest($1::int4[]) WITH ORDINALITY AS w(id, n)"
 #define IS_FREE "(p.lock IS NULL OR p.lock_expire_time <= (SELECT quipu_now()))"
-#define SET_LOCK                                                                                   \
-	"SET lock = $2::text::uuid, "                                                              \
-	"lock_expire_time = (SELECT quipu_now()) + $3::int8 * interval '1 microsecond' "
+/* clang-format off */
+#define SET_LOCK                                                                             \
+	"SET lock = $2::text::uuid, "                                                        \
+	"    lock_expire_time = (SELECT quipu_now()) + $3::int8 * interval '1 microsecond' "
 
 /* The planner is pinned to a nested loop over the ids (see pg_connect): rows are locked in order.
  */
 static const struct pg_statement take_statement = {
 	"quipu_pots_take",
-	"UPDATE pot AS p " SET_LOCK "FROM " IDS " WHERE p.id = w.id AND " IS_FREE
-	" RETURNING w.n, p.max_coins",
+	"UPDATE pot AS p " SET_LOCK
+	"FROM " IDS " "
+	"WHERE p.id = w.id AND " IS_FREE " "
+	"RETURNING w.n, p.max_coins",
 };
 
 /* The same, passing over rows that another transaction holds at the moment. */
 static const struct pg_statement take_free_statement = {
 	"quipu_pots_take_free",
-	"WITH free AS MATERIALIZED (SELECT p.id, w.n FROM " IDS
-	" JOIN pot p ON p.id = w.id WHERE " IS_FREE " ORDER BY w.n FOR UPDATE OF p SKIP LOCKED) "
-	"UPDATE pot AS p " SET_LOCK "FROM free WHERE p.id = free.id AND " IS_FREE
-	" RETURNING free.n, p.max_coins",
+	"WITH free AS MATERIALIZED ("
+	"  SELECT p.id, w.n "
+	"  FROM " IDS " "
+	"  JOIN pot p ON p.id = w.id "
+	"  WHERE " IS_FREE " "
+	"  ORDER BY w.n FOR UPDATE OF p SKIP LOCKED) "
+	"UPDATE pot AS p " SET_LOCK
+	"FROM free "
+	"WHERE p.id = free.id AND " IS_FREE " "
+	"RETURNING free.n, p.max_coins",
 };
 
 static const struct pg_statement visible_statement = {
 	"quipu_pots_visible",
-	"SELECT w.n, p.max_coins FROM " IDS " JOIN pot p ON p.id = w.id",
+	"SELECT w.n, p.max_coins "
+	"FROM " IDS " "
+	"JOIN pot p ON p.id = w.id",
 };
 
 /* A statement of its own behind the one that takes the locks, which may have waited: what it sees
  * was committed when it begins. */
 static const struct pg_statement coins_statement = {
 	"quipu_pots_coins",
-	"SELECT w.n, c.denomination, c.coin_count FROM " IDS " JOIN coin c ON c.pot_id = w.id",
+	"SELECT w.n, c.denomination, c.coin_count "
+	"FROM " IDS " "
+	"JOIN coin c ON c.pot_id = w.id",
 };
 
 /* Changes only while the lock is held, as the seed's statement does. */
@@ -44,7 +57,8 @@ static const struct pg_statement change_statement = {
 	"quipu_pots_change",
 	"INSERT INTO coin AS c (pot_id, denomination, coin_count) "
 	"SELECT p.id, e.denomination, e.coin_count "
-	"FROM unnest($1::int4[], $2::int4[], $3::int4[]) AS e(pot_id, denomination, coin_count) "
+	"FROM unnest($1::int4[], $2::int4[], $3::int4[]) "
+	"    AS e(pot_id, denomination, coin_count) "
 	"JOIN pot p ON p.id = e.pot_id AND p.lock = $4::text::uuid "
 	"ON CONFLICT (pot_id, denomination) DO UPDATE SET coin_count = excluded.coin_count "
 	"RETURNING 1",
@@ -52,22 +66,26 @@ static const struct pg_statement change_statement = {
 
 static const struct pg_statement release_statement = {
 	"quipu_pots_release",
-	"UPDATE pot AS p SET lock = NULL, lock_expire_time = NULL FROM " IDS
-	" WHERE p.id = w.id AND p.lock = $2::text::uuid RETURNING 1",
+	"UPDATE pot AS p SET lock = NULL, lock_expire_time = NULL "
+	"FROM " IDS " "
+	"WHERE p.id = w.id AND p.lock = $2::text::uuid "
+	"RETURNING 1",
 };
 
 /* A name that is taken draws no id: those are of 32 bits. */
 static const struct pg_statement create_statement = {
 	"quipu_pots_create",
-	"WITH made AS (INSERT INTO pot (pot_name, max_coins) "
-	"SELECT w.name, w.max_coins FROM unnest($1::text[], $2::int4[]) "
-	"WITH ORDINALITY AS w(name, max_coins, n) "
-	"WHERE NOT EXISTS (SELECT 1 FROM pot p WHERE p.pot_name = w.name) ORDER BY w.n "
-	"ON CONFLICT (pot_name) DO NOTHING RETURNING id, pot_name, create_time) "
-	"SELECT w.n, made.id, " PG_TO_US(
-		"made.create_time") " "
-				    "FROM unnest($1::text[]) WITH ORDINALITY AS w(name, n) "
-				    "JOIN made ON made.pot_name = w.name",
+	"WITH made AS ("
+	"  INSERT INTO pot (pot_name, max_coins) "
+	"  SELECT w.name, w.max_coins "
+	"  FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS w(name, max_coins, n) "
+	"  WHERE NOT EXISTS (SELECT 1 FROM pot p WHERE p.pot_name = w.name) "
+	"  ORDER BY w.n "
+	"  ON CONFLICT (pot_name) DO NOTHING "
+	"  RETURNING id, pot_name, create_time) "
+	"SELECT w.n, made.id, " PG_TO_US("made.create_time") " "
+	"FROM unnest($1::text[]) WITH ORDINALITY AS w(name, n) "
+	"JOIN made ON made.pot_name = w.name",
 };
 
 #define CREATED_US PG_TO_US("p.create_time")
@@ -75,21 +93,29 @@ static const struct pg_statement create_statement = {
 
 static const struct pg_statement find_statement = {
 	"quipu_pots_find",
-	"SELECT w.n, " POT_COLUMNS " FROM " IDS " JOIN pot p ON p.id = w.id",
+	"SELECT w.n, " POT_COLUMNS " "
+	"FROM " IDS " "
+	"JOIN pot p ON p.id = w.id",
 };
 
 static const struct pg_statement find_names_statement = {
 	"quipu_pots_find_names",
-	"SELECT w.n, " POT_COLUMNS " FROM " PG_PLACES " JOIN pot p ON p.pot_name = w.id",
+	"SELECT w.n, " POT_COLUMNS " "
+	"FROM " PG_PLACES " "
+	"JOIN pot p ON p.pot_name = w.id",
 };
+/* clang-format on */
 
 static const struct pg_statement total_statement = {"quipu_pots_total", "SELECT count(*) FROM pot"};
 
+/* clang-format off */
 static const struct pg_statement pages_statement = {
 	"quipu_pots_pages",
-	"SELECT w.n, p.* FROM unnest($1::int8[], $2::int4[]) "
-	"WITH ORDINALITY AS w(first, most, n), "
-	"LATERAL (SELECT " POT_COLUMNS " FROM pot p ORDER BY p.id OFFSET w.first LIMIT w.most) p "
+	"SELECT w.n, p.* "
+	"FROM unnest($1::int8[], $2::int4[]) WITH ORDINALITY AS w(first, most, n), LATERAL ("
+	"  SELECT " POT_COLUMNS " "
+	"  FROM pot p "
+	"  ORDER BY p.id OFFSET w.first LIMIT w.most) p "
 	"ORDER BY w.n, p.id",
 };
 
@@ -97,18 +123,25 @@ static const struct pg_statement pages_statement = {
 static const struct pg_statement list_facts_statement = {
 	"quipu_pots_list_facts",
 	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
-	"p.lock_expire_time IS NOT NULL, "
-	"(SELECT coalesce(sum(c.coin_count), 0)::int8 FROM coin c WHERE c.pot_id = p.id) "
-	"FROM pot p WHERE p.id > $1::int8 ORDER BY p.id LIMIT $2::int8",
+	"    p.lock_expire_time IS NOT NULL, ("
+	"  SELECT coalesce(sum(c.coin_count), 0)::int8 "
+	"  FROM coin c "
+	"  WHERE c.pot_id = p.id) "
+	"FROM pot p "
+	"WHERE p.id > $1::int8 "
+	"ORDER BY p.id LIMIT $2::int8",
 };
 
 #define POT_IS_THERE PG_FINDS("pot p WHERE p.id = c.pot_id")
 
 static const struct pg_statement list_coins_statement = {
 	"quipu_pots_list_coins",
-	"SELECT c.id, c.pot_id, " POT_IS_THERE ", c.denomination, c.coin_count FROM coin c "
-	"WHERE c.id > $1::int8 ORDER BY c.id LIMIT $2::int8",
+	"SELECT c.id, c.pot_id, " POT_IS_THERE ", c.denomination, c.coin_count "
+	"FROM coin c "
+	"WHERE c.id > $1::int8 "
+	"ORDER BY c.id LIMIT $2::int8",
 };
+/* clang-format on */
 
 /* ---- parameters -------------------------------------------------------------------------- */
 

@@ -2,26 +2,33 @@
 
 #include "adapters/store/postgres/postgres_internal.h"
 
+/* clang-format off */
 static const struct pg_statement find_statement = {
 	"quipu_sent_find",
-	"SELECT w.n FROM unnest($1::text[]) WITH ORDINALITY AS w(message_id, n) "
+	"SELECT w.n "
+	"FROM unnest($1::text[]) WITH ORDINALITY AS w(message_id, n) "
 	"JOIN sent_messages s ON s.message_id = w.message_id",
 };
 
 static const struct pg_statement put_statement = {
 	"quipu_sent_put",
 	"INSERT INTO sent_messages (message_id, sent_at) "
-	"SELECT message_id, (SELECT quipu_now()) FROM unnest($1::text[]) AS w(message_id) "
+	"SELECT message_id, (SELECT quipu_now()) "
+	"FROM unnest($1::text[]) AS w(message_id) "
 	"ON CONFLICT (message_id) DO NOTHING",
 };
 
 static const struct pg_statement sweep_statement = {
 	"quipu_sent_sweep",
-	"DELETE FROM sent_messages WHERE message_id IN ("
-	"SELECT message_id FROM sent_messages "
-	"WHERE sent_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
-	"ORDER BY message_id LIMIT $2::int8 FOR UPDATE SKIP LOCKED) RETURNING 1",
+	"DELETE FROM sent_messages "
+	"WHERE message_id IN ("
+	"  SELECT message_id "
+	"  FROM sent_messages "
+	"  WHERE sent_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
+	"  ORDER BY message_id LIMIT $2::int8 FOR UPDATE SKIP LOCKED) "
+	"RETURNING 1",
 };
+/* clang-format on */
 
 static const Oid put_types[] = {PG_OID_TEXT};
 

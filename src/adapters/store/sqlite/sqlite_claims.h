@@ -22,57 +22,69 @@ struct sqlite_claims {
 	struct sqlite_list list;
 };
 
+/* clang-format off */
 /* What the index on open rows is made for, in the words of the schema: else it is not used. */
-#define SQLITE_CLAIM_OPEN(table, busy)                                                             \
-	" FROM " table " INDEXED BY " table "_open WHERE status IN ('PENDING', '" busy "') "
+#define SQLITE_CLAIM_OPEN(table, busy)               \
+	" FROM " table " INDEXED BY " table "_open " \
+	"WHERE status IN ('PENDING', '" busy "') "
 
 /* ?1 now, ?2 how many. */
-#define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                                         \
-	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at                \
-	", attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(                               \
-		table, busy) "AND ((status = 'PENDING' AND (next_retry_at IS NULL OR "             \
-			     "next_retry_at <= ?1)) "                                              \
-			     "OR (status = '" busy                                                 \
-			     "' AND lease_until <= ?1)) ORDER BY created_at LIMIT ?2"
+#define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                               \
+	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at ", " \
+	"    attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(table, busy)       \
+	"  AND ((status = 'PENDING' "                                                    \
+	"      AND (next_retry_at IS NULL OR next_retry_at <= ?1)) "                     \
+	"    OR (status = '" busy "' AND lease_until <= ?1)) "                           \
+	"ORDER BY created_at LIMIT ?2"
 
 /* ?1 rowid, ?2 owner, ?3 now, ?4 end of the lease. */
-#define SQLITE_CLAIM_TAKE_SQL(table, busy)                                                         \
-	"UPDATE " table " SET status = '" busy "', locked_by = ?2, locked_at = ?3, "               \
-	"lease_until = ?4, last_error = NULL, claim_epoch = claim_epoch + 1 WHERE rowid = ?1"
+#define SQLITE_CLAIM_TAKE_SQL(table, busy)                                            \
+	"UPDATE " table " "                                                           \
+	"SET status = '" busy "', locked_by = ?2, locked_at = ?3, lease_until = ?4, " \
+	"    last_error = NULL, claim_epoch = claim_epoch + 1 "                       \
+	"WHERE rowid = ?1"
 
 /* ?1 id, ?2 owner, ?3 epoch: if the claim is still this owner's. */
-#define SQLITE_CLAIM_IS_OURS(id, busy)                                                             \
-	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' AND locked_by = ?2"
+#define SQLITE_CLAIM_IS_OURS(id, busy)                                     \
+	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
+	"  AND locked_by = ?2"
 
 /* ?4 how it ends, ?5 now, ?6 when it is due again, ?7 error. */
-#define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                       \
-	"UPDATE " table " SET status = CASE ?4 "                                                   \
-	"WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "             \
-	"attempt_count = attempt_count + (?4 IN ('retry', 'failed')), "                            \
-	"next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, " done_at                               \
-	" = CASE ?4 WHEN 'done' THEN ?5 END, "                                                     \
-	"lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
+#define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                    \
+	"UPDATE " table " "                                                                     \
+	"SET status = CASE ?4 WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' "         \
+	"    ELSE 'PENDING' END, attempt_count = attempt_count + (?4 IN ('retry', 'failed')), " \
+	"    next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, " done_at " = CASE ?4 "          \
+	"    WHEN 'done' THEN ?5 END, lease_until = NULL, "                                     \
+	"    last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 
 /* ?4 end of the lease. */
-#define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                                    \
+#define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                \
 	"UPDATE " table " SET lease_until = ?4" SQLITE_CLAIM_IS_OURS(id, busy)
 
 /* ?1 now. */
-#define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                        \
-	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), "     \
-	"(SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                               \
-	"coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
+#define SQLITE_CLAIM_COUNT_SQL(table, busy)                                                    \
+	"SELECT coalesce(sum(status = 'PENDING'), 0), coalesce(sum(status = '" busy "'), 0), " \
+	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
+	"    coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
 
 /* ?1 before when, ?2 how many. */
-#define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at)                                             \
-	"DELETE FROM " table " WHERE rowid IN (SELECT rowid FROM " table " INDEXED BY " table      \
-	"_ended WHERE " swept " AND " ended_at " < ?1 ORDER BY " ended_at " LIMIT ?2)"
+#define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at) \
+	"DELETE FROM " table " "                       \
+	"WHERE rowid IN ("                             \
+	"  SELECT rowid "                              \
+	"  FROM " table " INDEXED BY " table "_ended " \
+	"  WHERE " swept " AND " ended_at " < ?1 "     \
+	"  ORDER BY " ended_at " LIMIT ?2)"
 
-#define SQLITE_CLAIM_LIST_SQL(table, id, done_at)                                                  \
-	"SELECT " id ", status, attempt_count, claim_epoch, created_at, coalesce(" done_at         \
-	", 0), next_retry_at IS NOT NULL, locked_by IS NOT NULL, locked_at IS NOT NULL, "          \
-	"lease_until IS NOT NULL, last_error IS NOT NULL FROM " table " WHERE " id                 \
-	" > ?1 ORDER BY " id " LIMIT ?5"
+#define SQLITE_CLAIM_LIST_SQL(table, id, done_at)                                          \
+	"SELECT " id ", status, attempt_count, claim_epoch, created_at, "                  \
+	"    coalesce(" done_at ", 0), next_retry_at IS NOT NULL, locked_by IS NOT NULL, " \
+	"    locked_at IS NOT NULL, lease_until IS NOT NULL, last_error IS NOT NULL "      \
+	"FROM " table " "                                                                  \
+	"WHERE " id " > ?1 "                                                               \
+	"ORDER BY " id " LIMIT ?5"
+/* clang-format on */
 
 /* Of the list; see struct sqlite_list. */
 void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);

@@ -4,39 +4,55 @@
 
 #define TYPE "'UnreadMessages'"
 
-static const char lock_sql[] = "SELECT state = 'read', event_at FROM counter_messages "
-			       "WHERE user_id = ?1 AND message_id = ?2";
+/* clang-format off */
+static const char lock_sql[] =
+	"SELECT state = 'read', event_at "
+	"FROM counter_messages "
+	"WHERE user_id = ?1 AND message_id = ?2";
 
 static const char put_sql[] =
 	"INSERT INTO counter_messages (user_id, message_id, state, event_at) "
-	"VALUES (?1, ?2, ?3, ?4) ON CONFLICT (user_id, message_id) DO UPDATE SET "
-	"state = excluded.state, event_at = excluded.event_at";
+	"VALUES (?1, ?2, ?3, ?4) "
+	"ON CONFLICT (user_id, message_id) "
+	"DO UPDATE SET state = excluded.state, event_at = excluded.event_at";
 
 static const char sweep_sql[] =
-	"DELETE FROM counter_messages WHERE (user_id, message_id) IN (SELECT user_id, message_id "
-	"FROM counter_messages INDEXED BY counter_messages_read "
-	"WHERE state = 'read' AND event_at < ?1 ORDER BY event_at LIMIT ?2)";
+	"DELETE FROM counter_messages "
+	"WHERE (user_id, message_id) IN ("
+	"  SELECT user_id, message_id "
+	"  FROM counter_messages INDEXED BY counter_messages_read "
+	"  WHERE state = 'read' AND event_at < ?1 "
+	"  ORDER BY event_at LIMIT ?2)";
 
 static const char list_unread_sql[] =
 	"SELECT user_id, message_id, event_at "
 	"FROM counter_messages INDEXED BY counter_messages_unread "
-	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' ORDER BY message_id LIMIT ?5";
+	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' "
+	"ORDER BY message_id LIMIT ?5";
 
 /* An upsert would not do: what it would insert is checked first, and a negative delta is no count.
  */
 static const char add_sql[] =
 	"UPDATE counters SET count = count + ?2, version = version + 1, last_updated = ?3 "
-	"WHERE user_id = ?1 AND type = " TYPE " RETURNING count, version, last_updated";
+	"WHERE user_id = ?1 AND type = " TYPE " "
+	"RETURNING count, version, last_updated";
 
 static const char make_sql[] =
 	"INSERT INTO counters (user_id, type, count, last_updated, version) "
-	"VALUES (?1, " TYPE ", ?2, ?3, 1) RETURNING count, version, last_updated";
+	"VALUES (?1, " TYPE ", ?2, ?3, 1) "
+	"RETURNING count, version, last_updated";
 
 static const char find_sql[] =
-	"SELECT count, version, last_updated FROM counters WHERE user_id = ?1 AND type = " TYPE;
+	"SELECT count, version, last_updated "
+	"FROM counters "
+	"WHERE user_id = ?1 AND type = " TYPE;
 
-static const char list_sql[] = "SELECT count, version, last_updated, user_id FROM counters "
-			       "WHERE user_id > ?1 AND type = " TYPE " ORDER BY user_id LIMIT ?5";
+static const char list_sql[] =
+	"SELECT count, version, last_updated, user_id "
+	"FROM counters "
+	"WHERE user_id > ?1 AND type = " TYPE " "
+	"ORDER BY user_id LIMIT ?5";
+/* clang-format on */
 
 /* ---- messages ---------------------------------------------------------------------------- */
 

@@ -2,20 +2,28 @@
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
+/* clang-format off */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
-	"WHERE item_id = ?3 AND current_value BETWEEN ?4 AND ?5 RETURNING current_value";
+	"WHERE item_id = ?3 AND current_value BETWEEN ?4 AND ?5 "
+	"RETURNING current_value";
 
 static const char find_sql[] =
-	"SELECT current_value, last_updated_at FROM count_values WHERE item_id = ?1";
+	"SELECT current_value, last_updated_at "
+	"FROM count_values "
+	"WHERE item_id = ?1";
 
 static const char *const edit_sql[] = {
-	[COUNT_UPDATE] = "UPDATE count_values SET current_value = ?2, last_updated_at = ?3 "
-			 "WHERE item_id = ?1",
-	[COUNT_INSERT] = "INSERT INTO count_values (item_id, current_value, last_updated_at) "
-			 "VALUES (?1, ?2, ?3) ON CONFLICT (item_id) DO NOTHING",
+	[COUNT_UPDATE] =
+		"UPDATE count_values SET current_value = ?2, last_updated_at = ?3 "
+		"WHERE item_id = ?1",
+	[COUNT_INSERT] =
+		"INSERT INTO count_values (item_id, current_value, last_updated_at) "
+		"VALUES (?1, ?2, ?3) "
+		"ON CONFLICT (item_id) DO NOTHING",
 	[COUNT_DELETE] = "DELETE FROM count_values WHERE item_id = ?1",
 };
+/* clang-format on */
 
 static enum status add(const struct count_repository *repository, struct session *base,
 	struct count_addition *additions, size_t count)
@@ -112,12 +120,19 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 	};
 }
 
+/* clang-format off */
+static const char list_sql[] =
+	"SELECT item_id, current_value, last_updated_at "
+	"FROM count_values "
+	"WHERE item_id > ?1 "
+	"ORDER BY item_id LIMIT ?5";
+/* clang-format on */
+
 static enum status list(const struct count_repository *repository, struct session *session,
 	struct arena *arena, struct row_page *page, struct count_row *rows)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT item_id, current_value, last_updated_at FROM count_values "
-		       "WHERE item_id > ?1 ORDER BY item_id LIMIT ?5",
+		.sql = list_sql,
 		.row_size = sizeof(struct count_row),
 		.fill = fill_listed,
 	};

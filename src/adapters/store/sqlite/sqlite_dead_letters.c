@@ -5,8 +5,11 @@
 
 #define TARGET_SIZE 128 /* the name of a table and a UUID */
 
+/* clang-format off */
 static const char record_sql[] =
-	"INSERT INTO operator_actions (at, action, target, detail) VALUES (?1, ?2, ?3, ?4)";
+	"INSERT INTO operator_actions (at, action, target, detail) "
+	"VALUES (?1, ?2, ?3, ?4)";
+/* clang-format on */
 
 enum status sqlite_record_action(struct sqlite_session *session, const char *action,
 	struct slice target, struct slice detail)

@@ -5,30 +5,43 @@
 #define AUDIT_CHUNK 5000 /* lines of the audit that are deleted in one transaction */
 #define ROWS_FIRST 8
 
-static const char find_sql[] = "SELECT status = 'ACTIVE', version, updated_at FROM entitlements "
-			       "WHERE user_id = ?1 AND stock_keeping_unit = ?2";
+/* clang-format off */
+static const char find_sql[] =
+	"SELECT status = 'ACTIVE', version, updated_at "
+	"FROM entitlements "
+	"WHERE user_id = ?1 AND stock_keeping_unit = ?2";
 
 static const char put_sql[] =
 	"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
-	"VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (user_id, stock_keeping_unit) DO UPDATE SET "
-	"status = excluded.status, version = excluded.version, updated_at = excluded.updated_at";
+	"VALUES (?1, ?2, ?3, ?4, ?5) "
+	"ON CONFLICT (user_id, stock_keeping_unit) "
+	"DO UPDATE SET status = excluded.status, version = excluded.version, "
+	"    updated_at = excluded.updated_at";
 
 static const char audit_sql[] =
 	"INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, "
-	"version, reason, purchase_id, event_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+	"    version, reason, purchase_id, event_id) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 static const char list_sql[] =
-	"SELECT status = 'ACTIVE', version, updated_at, stock_keeping_unit FROM entitlements "
-	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 ORDER BY stock_keeping_unit LIMIT ?3";
+	"SELECT status = 'ACTIVE', version, updated_at, stock_keeping_unit "
+	"FROM entitlements "
+	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 "
+	"ORDER BY stock_keeping_unit LIMIT ?3";
 
 /* When the month began that is so many months before this one. */
 static const char kept_sql[] =
 	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
-	"'-' || ?2 || ' months')";
+	"    '-' || ?2 || ' months')";
 
 static const char sweep_sql[] =
-	"DELETE FROM entitlement_audit WHERE (occurred_at, event_id) IN (SELECT occurred_at, "
-	"event_id FROM entitlement_audit WHERE occurred_at < ?1 ORDER BY occurred_at LIMIT ?2)";
+	"DELETE FROM entitlement_audit "
+	"WHERE (occurred_at, event_id) IN ("
+	"  SELECT occurred_at, event_id "
+	"  FROM entitlement_audit "
+	"  WHERE occurred_at < ?1 "
+	"  ORDER BY occurred_at LIMIT ?2)";
+/* clang-format on */
 
 static void fill_row(struct entitlement_row *row, const struct sqlite_query *query)
 {
@@ -150,29 +163,40 @@ static enum status list(const struct entitlement_repository *repository, struct 
 
 /* ---- verifying --------------------------------------------------------------------------- */
 
-#define NEWEST_LINE                                                                                \
-	" FROM entitlement_audit a WHERE a.user_id = e.user_id AND "                               \
-	"a.stock_keeping_unit = e.stock_keeping_unit ORDER BY version DESC LIMIT 1"
+/* clang-format off */
+#define NEWEST_LINE                                          \
+	" FROM entitlement_audit a "                         \
+	"WHERE a.user_id = e.user_id "                       \
+	"  AND a.stock_keeping_unit = e.stock_keeping_unit " \
+	"ORDER BY version DESC LIMIT 1"
 #define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
 
 static const char list_facts_sql[] =
 	"SELECT status = 'ACTIVE', version, updated_at, user_id, stock_keeping_unit, "
-	"(SELECT version" NEWEST_LINE "), (SELECT action = 'GRANTED'" NEWEST_LINE "), "
-	"(SELECT occurred_at" NEWEST_LINE ") FROM entitlements e "
+	"    (SELECT version" NEWEST_LINE "), (SELECT action = 'GRANTED'" NEWEST_LINE "), "
+	"    (SELECT occurred_at" NEWEST_LINE ") "
+	"FROM entitlements e "
 	"WHERE (user_id, stock_keeping_unit) > (?1, ?2) "
 	"ORDER BY user_id, stock_keeping_unit LIMIT ?5";
 
 static const char list_audit_sql[] =
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.event_id, "
-	"a.occurred_at, EXISTS (SELECT 1 FROM entitlement_audit b WHERE " OF_SAME
-	"AND b.version = a.version AND b.event_id <> a.event_id), "
-	"(SELECT b.version FROM entitlement_audit b WHERE " OF_SAME
-	"AND b.version < a.version ORDER BY b.version DESC LIMIT 1), "
-	"EXISTS (SELECT 1 FROM entitlements b WHERE " OF_SAME "), "
-	"o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
-	"FROM entitlement_audit a LEFT JOIN outbox_events o ON o.event_id = a.event_id "
+	"    a.occurred_at, EXISTS ("
+	"  SELECT 1 "
+	"  FROM entitlement_audit b "
+	"  WHERE " OF_SAME "AND b.version = a.version "
+	"    AND b.event_id <> a.event_id), ("
+	"  SELECT b.version "
+	"  FROM entitlement_audit b "
+	"  WHERE " OF_SAME "AND b.version < a.version "
+	"  ORDER BY b.version DESC "
+	"  LIMIT 1), EXISTS (SELECT 1 FROM entitlements b WHERE " OF_SAME "), "
+	"      o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
+	"FROM entitlement_audit a "
+	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
 	"WHERE (a.user_id, a.stock_keeping_unit, a.version) > (?1, ?2, ?3) "
 	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?5";
+/* clang-format on */
 
 static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
 {

@@ -1,6 +1,7 @@
 /* Idempotency keys in SQLite. */
 #include "adapters/store/sqlite/sqlite_internal.h"
 
+/* clang-format off */
 static const char find_sql[] =
 	"SELECT fingerprint, status, content_type, location, body, owner, note, lease_until "
 	"FROM idempotency_keys "
@@ -8,20 +9,21 @@ static const char find_sql[] =
 
 /* An expired key counts as absent, so it is replaced; a live one is left as it is. */
 static const char put_sql[] =
-	"INSERT INTO idempotency_keys "
-	"(scope, key, fingerprint, status, content_type, location, body, owner, note, "
-	"lease_until, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
-	"ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, "
-	"status = excluded.status, content_type = excluded.content_type, "
-	"location = excluded.location, body = excluded.body, owner = excluded.owner, "
-	"note = excluded.note, lease_until = excluded.lease_until, "
-	"expires_at = excluded.expires_at "
+	"INSERT INTO idempotency_keys (scope, key, fingerprint, status, content_type, "
+	"    location, body, owner, note, lease_until, expires_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
+	"ON CONFLICT (scope, key) "
+	"DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status, "
+	"    content_type = excluded.content_type, location = excluded.location, "
+	"    body = excluded.body, owner = excluded.owner, note = excluded.note, "
+	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
 /* ?1 and ?2 the key before, ?3 what is behind all scopes that are asked for. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
-	"FROM idempotency_keys WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
+	"FROM idempotency_keys "
+	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
 /* Each takes scope, key, owner, and the times that it needs. */
@@ -30,17 +32,24 @@ static const char claim_sql[] =
 	"WHERE scope = ?1 AND key = ?2 AND owner <> '' AND lease_until <= ?4";
 
 static const char finish_sql[] =
-	"UPDATE idempotency_keys SET owner = '' WHERE scope = ?1 AND key = ?2 AND owner = ?3";
+	"UPDATE idempotency_keys SET owner = '' "
+	"WHERE scope = ?1 AND key = ?2 AND owner = ?3";
 
 static const char forget_sql[] =
-	"DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND owner = ?3";
+	"DELETE FROM idempotency_keys "
+	"WHERE scope = ?1 AND key = ?2 AND owner = ?3";
 
-static const char release_sql[] = "UPDATE idempotency_keys SET lease_until = ?4 "
-				  "WHERE scope = ?1 AND key = ?2 AND owner = ?3";
+static const char release_sql[] =
+	"UPDATE idempotency_keys SET lease_until = ?4 "
+	"WHERE scope = ?1 AND key = ?2 AND owner = ?3";
 
 static const char sweep_sql[] =
-	"DELETE FROM idempotency_keys WHERE (scope, key) IN ("
-	"SELECT scope, key FROM idempotency_keys WHERE expires_at <= ?1 LIMIT ?2)";
+	"DELETE FROM idempotency_keys "
+	"WHERE (scope, key) IN ("
+	"  SELECT scope, key "
+	"  FROM idempotency_keys "
+	"  WHERE expires_at <= ?1 LIMIT ?2)";
+/* clang-format on */
 
 static void fill_record(struct idempotency_record *record, struct arena *arena,
 	const struct sqlite_query *query, int64_t now_us)

@@ -2,21 +2,27 @@
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
+/* clang-format off */
 static const char find_sql[] =
 	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time "
-	"FROM rate_limit_store WHERE user_id = ?1";
+	"FROM rate_limit_store "
+	"WHERE user_id = ?1";
 
 static const char put_sql[] =
 	"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
-	"reserved_count, last_refresh_time) VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
-	"ON CONFLICT (user_id) DO UPDATE SET rate_limit = excluded.rate_limit, "
-	"time_window = excluded.time_window, current_count = excluded.current_count, "
-	"reserved_count = excluded.reserved_count, "
-	"last_refresh_time = excluded.last_refresh_time";
+	"    reserved_count, last_refresh_time) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+	"ON CONFLICT (user_id) "
+	"DO UPDATE SET rate_limit = excluded.rate_limit, time_window = excluded.time_window, "
+	"    current_count = excluded.current_count, "
+	"    reserved_count = excluded.reserved_count, "
+	"    last_refresh_time = excluded.last_refresh_time";
 
 static const char settle_sql[] =
-	"UPDATE rate_limit_store SET current_count = current_count + ?3, "
-	"reserved_count = reserved_count - ?4 WHERE user_id = ?1 AND last_refresh_time = ?2";
+	"UPDATE rate_limit_store "
+	"SET current_count = current_count + ?3, reserved_count = reserved_count - ?4 "
+	"WHERE user_id = ?1 AND last_refresh_time = ?2";
+/* clang-format on */
 
 static void fill_row(struct limit_row *row, const struct sqlite_query *query)
 {
@@ -109,13 +115,20 @@ static void fill_listed(void *listed, struct arena *arena, const struct sqlite_q
 	fill_row(row, query);
 }
 
+/* clang-format off */
+static const char list_sql[] =
+	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, "
+	"    user_id "
+	"FROM rate_limit_store "
+	"WHERE user_id > ?1 "
+	"ORDER BY user_id LIMIT ?5";
+/* clang-format on */
+
 static enum status list(const struct limit_repository *repository, struct session *session,
 	struct arena *arena, struct row_page *page, struct limit_row *rows)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT rate_limit, time_window, current_count, reserved_count, "
-		       "last_refresh_time, user_id FROM rate_limit_store WHERE user_id > ?1 "
-		       "ORDER BY user_id LIMIT ?5",
+		.sql = list_sql,
 		.row_size = sizeof(struct limit_row),
 		.fill = fill_listed,
 	};

@@ -7,19 +7,28 @@
 /* Behind every id. */
 static const char last_id[] = "\xF4\x8F\xBF\xBF";
 
-static const char put_sql[] = "INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
-			      "VALUES (?1, ?2, ?3, ?4, ?5)";
+/* clang-format off */
+static const char put_sql[] =
+	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5)";
 
 static const char mark_sql[] =
-	"UPDATE messages SET is_read = 1 WHERE receiver_id = ?1 AND id = ?2 AND is_read = 0";
+	"UPDATE messages SET is_read = 1 "
+	"WHERE receiver_id = ?1 AND id = ?2 AND is_read = 0";
+/* clang-format on */
 
 static const char exists_sql[] = "SELECT 1 FROM messages WHERE receiver_id = ?1 AND id = ?2";
 
+/* clang-format off */
 /* ?1 and ?2 are the users, ?3 the id before which to begin, ?4 how many. */
-#define DIRECTION_SQL(receiver, sender)                                                            \
-	"SELECT * FROM (SELECT receiver_id, id, sender_id, text, created_at, is_read "             \
-	"FROM messages INDEXED BY messages_dialog WHERE receiver_id = " receiver                   \
-	" AND sender_id = " sender " AND id < ?3 ORDER BY id DESC LIMIT ?4)"
+#define DIRECTION_SQL(receiver, sender)                                              \
+	"SELECT * "                                                                  \
+	"FROM ("                                                                     \
+	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
+	"  FROM messages INDEXED BY messages_dialog "                                \
+	"  WHERE receiver_id = " receiver " AND sender_id = " sender " AND id < ?3 " \
+	"  ORDER BY id DESC LIMIT ?4)"
+/* clang-format on */
 
 static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION_SQL(
 	"?2", "?1") " ORDER BY id DESC LIMIT ?4";
@@ -27,13 +36,20 @@ static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION
 /* Of a user with himself. */
 static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
+/* clang-format off */
 static const char count_unread_sql[] =
-	"SELECT receiver_id, count(*) FROM messages INDEXED BY messages_unread "
-	"WHERE is_read = 0 AND receiver_id > ?1 GROUP BY receiver_id ORDER BY receiver_id LIMIT ?5";
+	"SELECT receiver_id, count(*) "
+	"FROM messages INDEXED BY messages_unread "
+	"WHERE is_read = 0 AND receiver_id > ?1 "
+	"GROUP BY receiver_id "
+	"ORDER BY receiver_id LIMIT ?5";
 
 static const char list_unread_sql[] =
-	"SELECT receiver_id, id, sender_id, created_at FROM messages INDEXED BY messages_unread "
-	"WHERE receiver_id = ?4 AND id > ?1 AND is_read = 0 ORDER BY id LIMIT ?5";
+	"SELECT receiver_id, id, sender_id, created_at "
+	"FROM messages INDEXED BY messages_unread "
+	"WHERE receiver_id = ?4 AND id > ?1 AND is_read = 0 "
+	"ORDER BY id LIMIT ?5";
+/* clang-format on */
 
 /* ---- changes ----------------------------------------------------------------------------- */
 

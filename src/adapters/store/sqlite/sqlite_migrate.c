@@ -10,12 +10,16 @@ static const char table_sql[] = "CREATE TABLE IF NOT EXISTS schema_migrations ("
 				"name TEXT NOT NULL, applied_at INTEGER NOT NULL, "
 				"PRIMARY KEY (component, version)) STRICT, WITHOUT ROWID";
 
+/* clang-format off */
 static const char newest_sql[] =
-	"SELECT coalesce(max(version), 0) FROM schema_migrations WHERE component = ?1";
+	"SELECT coalesce(max(version), 0) "
+	"FROM schema_migrations "
+	"WHERE component = ?1";
 
 static const char record_sql[] =
 	"INSERT INTO schema_migrations (component, version, name, applied_at) "
 	"VALUES (?1, ?2, ?3, ?4)";
+/* clang-format on */
 
 static const char begin_sql[] = "BEGIN IMMEDIATE";
 static const char commit_sql[] = "COMMIT";

@@ -2,16 +2,21 @@
 
 /* ---- notifications ----------------------------------------------------------------------- */
 
+/* clang-format off */
 static const char put_sql[] =
 	"INSERT INTO notifications (notification_id, event_id, event_type, user_id, "
-	"stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, created_at) "
+	"    stock_keeping_unit, version, aggregate_key, trace_id, payload, occurred_at, "
+	"    created_at) "
 	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 static const char list_sql[] =
 	"SELECT notification_id, event_id, event_type, user_id, stock_keeping_unit, "
-	"aggregate_key, trace_id, version, occurred_at, status, attempt_count, created_at, "
-	"coalesce(sent_at, 0) FROM notifications WHERE user_id = ?4 "
+	"    aggregate_key, trace_id, version, occurred_at, status, attempt_count, "
+	"    created_at, coalesce(sent_at, 0) "
+	"FROM notifications "
+	"WHERE user_id = ?4 "
 	"ORDER BY created_at DESC, occurred_at DESC, notification_id DESC LIMIT ?5";
+/* clang-format on */
 
 static const struct sqlite_claims claims = SQLITE_CLAIMS("notifications", "notification_id",
 	"occurred_at", "PROCESSING", "SENT", "sent_at", "status IN ('SENT', 'FAILED', 'DISCARDED')",
@@ -82,17 +87,27 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	};
 }
 
+/* clang-format off */
+static const char list_facts_sql[] =
+	"SELECT notification_id, status = 'FAILED', created_at, EXISTS ("
+	"  SELECT 1 "
+	"  FROM processed_events p "
+	"  WHERE p.event_id = n.event_id), EXISTS ("
+	"  SELECT 1 "
+	"  FROM notification_dlq d "
+	"  WHERE d.id = n.notification_id AND d.kind = 'notification' "
+	"    AND d.resolved_at IS NULL) "
+	"FROM notifications n "
+	"WHERE notification_id > ?1 "
+	"ORDER BY notification_id LIMIT ?5";
+/* clang-format on */
+
 static enum status list_facts(const struct notification_repository *repository,
 	struct session *session, struct arena *arena, struct row_page *page,
 	struct notification_facts *rows)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT notification_id, status = 'FAILED', created_at, "
-		       "EXISTS (SELECT 1 FROM processed_events p WHERE p.event_id = n.event_id), "
-		       "EXISTS (SELECT 1 FROM notification_dlq d WHERE d.id = n.notification_id "
-		       "AND d.kind = 'notification' AND d.resolved_at IS NULL) "
-		       "FROM notifications n WHERE notification_id > ?1 "
-		       "ORDER BY notification_id LIMIT ?5",
+		.sql = list_facts_sql,
 		.row_size = sizeof(struct notification_facts),
 		.fill = fill_facts,
 	};
@@ -102,50 +117,68 @@ static enum status list_facts(const struct notification_repository *repository,
 
 /* ---- what was given up ------------------------------------------------------------------- */
 
-#define WAITING_SQL(payload)                                                                       \
-	"SELECT id, kind, event_type, aggregate_key, position, last_error, attempt_count, "        \
-	"created_at, " payload " FROM notification_dlq "                                           \
+/* clang-format off */
+#define WAITING_SQL(payload)                                                                \
+	"SELECT id, kind, event_type, aggregate_key, position, last_error, attempt_count, " \
+	"    created_at, " payload " "                                                      \
+	"FROM notification_dlq "                                                            \
 	"WHERE resolved_at IS NULL AND kind = ?1 AND id "
 
 static const struct sqlite_dead_letters dead = {
 	.base = {.ops = &sqlite_dead_letters_ops},
 	/* A notification that was replayed and is given up once more waits once more. */
-	.put = "INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, "
-	       "last_error, payload, attempt_count, created_at) "
-	       "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
-	       "ON CONFLICT (position) WHERE position <> '' DO NOTHING "
-	       "ON CONFLICT (id) DO UPDATE SET last_error = excluded.last_error, "
-	       "attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
-	       "resolved_at = NULL, resolution = NULL "
-	       "WHERE notification_dlq.resolved_at IS NOT NULL "
-	       "AND notification_dlq.kind <> 'poison'",
+	.put =
+		"INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, "
+		"    last_error, payload, attempt_count, created_at) "
+		"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+		"ON CONFLICT (position) WHERE position <> '' DO NOTHING "
+		"ON CONFLICT (id) "
+		"DO UPDATE SET last_error = excluded.last_error, "
+		"    attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
+		"    resolved_at = NULL, resolution = NULL "
+		"WHERE notification_dlq.resolved_at IS NOT NULL "
+		"  AND notification_dlq.kind <> 'poison'",
 	.target = "notification_dlq",
 	.list = WAITING_SQL("x''") "> ?2 ORDER BY id LIMIT ?3",
 	.find = WAITING_SQL("payload") "= ?2",
-	.row = "UPDATE notifications SET status = ?3, next_retry_at = NULL, "
-	       "attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 ELSE attempt_count END "
-	       "WHERE status = 'FAILED' AND notification_id = ?2 "
-	       "AND EXISTS (SELECT 1 FROM notification_dlq WHERE resolved_at IS NULL "
-	       "AND kind = 'notification' AND kind = ?1 AND id = ?2)",
+	.row =
+		"UPDATE notifications "
+		"SET status = ?3, next_retry_at = NULL, attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 "
+		"    ELSE attempt_count END "
+		"WHERE status = 'FAILED' AND notification_id = ?2 AND EXISTS ("
+		"  SELECT 1 "
+		"  FROM notification_dlq "
+		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
+		"    AND id = ?2)",
 	/* A notification that was swept cannot be replayed any more. */
-	.letter = "UPDATE notification_dlq SET resolved_at = ?4, "
-		  "resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' ELSE ?3 END "
-		  "WHERE resolved_at IS NULL AND kind = ?1 AND id = ?2 "
-		  "AND (kind <> 'notification' OR ?3 = 'DISCARDED' "
-		  "OR EXISTS (SELECT 1 FROM notifications "
-		  "WHERE notification_id = ?2 AND status = 'PENDING'))",
+	.letter =
+		"UPDATE notification_dlq "
+		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "
+		"    ELSE ?3 END "
+		"WHERE resolved_at IS NULL AND kind = ?1 AND id = ?2 "
+		"  AND (kind <> 'notification' "
+		"    OR ?3 = 'DISCARDED' OR EXISTS ("
+		"    SELECT 1 "
+		"    FROM notifications "
+		"    WHERE notification_id = ?2 AND status = 'PENDING'))",
 	.depth = "SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL",
 };
 
 /* ---- what was taken in ------------------------------------------------------------------- */
 
 static const char take_in_sql[] =
-	"INSERT INTO processed_events (event_id, processed_at) VALUES (?1, ?2) "
+	"INSERT INTO processed_events (event_id, processed_at) "
+	"VALUES (?1, ?2) "
 	"ON CONFLICT (event_id) DO NOTHING";
 
 static const char forget_sql[] =
-	"DELETE FROM processed_events WHERE event_id IN (SELECT event_id FROM processed_events "
-	"WHERE processed_at < ?1 ORDER BY processed_at LIMIT ?2)";
+	"DELETE FROM processed_events "
+	"WHERE event_id IN ("
+	"  SELECT event_id "
+	"  FROM processed_events "
+	"  WHERE processed_at < ?1 "
+	"  ORDER BY processed_at LIMIT ?2)";
+/* clang-format on */
 
 static enum status take_in(const struct inbox_repository *repository, struct session *base,
 	struct inbox_event *events, size_t count)

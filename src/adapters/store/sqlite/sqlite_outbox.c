@@ -4,25 +4,32 @@
 
 #define DETAIL_ARENA_SIZE 128
 
-#define PUT_SQL(table)                                                                             \
-	"INSERT INTO " table                                                                       \
-	" (event_id, event_type, aggregate_key, trace_id, payload, created_at) "                   \
+/* clang-format off */
+#define PUT_SQL(table)                                                                    \
+	"INSERT INTO " table " (event_id, event_type, aggregate_key, trace_id, payload, " \
+	"    created_at) "                                                                \
 	"VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
 
-#define RESEND_SQL(table)                                                                          \
-	"UPDATE " table " SET status = 'PENDING', attempt_count = 0, next_retry_at = NULL, "       \
-	"published_at = NULL WHERE rowid IN (SELECT rowid FROM " table " INDEXED BY " table        \
-	"_ended WHERE status = 'PUBLISHED' AND published_at >= ?1)"
+#define RESEND_SQL(table)                                                                       \
+	"UPDATE " table " "                                                                     \
+	"SET status = 'PENDING', attempt_count = 0, next_retry_at = NULL, published_at = NULL " \
+	"WHERE rowid IN ("                                                                      \
+	"  SELECT rowid "                                                                       \
+	"  FROM " table " INDEXED BY " table "_ended "                                          \
+	"  WHERE status = 'PUBLISHED' AND published_at >= ?1)"
 
-#define RESOLVE_SQL(table)                                                                         \
-	"UPDATE " table " SET status = ?3, next_retry_at = NULL, "                                 \
-	"attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 ELSE attempt_count END "                    \
+#define RESOLVE_SQL(table)                                                                      \
+	"UPDATE " table " "                                                                     \
+	"SET status = ?3, next_retry_at = NULL, attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 " \
+	"    ELSE attempt_count END "                                                           \
 	"WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id = ?2"
 
-#define DEAD_SQL(payload, table)                                                                   \
-	"SELECT event_id, 'outbox', event_type, aggregate_key, '', coalesce(last_error, ''), "     \
-	"attempt_count, created_at, " payload " FROM " table                                       \
-	" WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id "
+#define DEAD_SQL(payload, table)                                                               \
+	"SELECT event_id, 'outbox', event_type, aggregate_key, '', coalesce(last_error, ''), " \
+	"    attempt_count, created_at, " payload " "                                          \
+	"FROM " table " "                                                                      \
+	"WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id "
+/* clang-format on */
 
 static const struct outbox_repository_ops ops;
 

@@ -2,36 +2,52 @@
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
-static const char take_sql[] = "UPDATE pot SET lock = ?2, lock_expire_time = ?3 "
-			       "WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4)";
+/* clang-format off */
+static const char take_sql[] =
+	"UPDATE pot SET lock = ?2, lock_expire_time = ?3 "
+	"WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4)";
 
 /* Both change only while the lock is held, as the seed's statement does; the second, which costs
  * several times as much, also where a kind was never in the pot. */
 static const char change_sql[] =
-	"UPDATE coin SET coin_count = ?3 WHERE pot_id = ?1 AND denomination = ?2 "
-	"AND (SELECT lock FROM pot WHERE id = ?1) = ?4";
+	"UPDATE coin SET coin_count = ?3 "
+	"WHERE pot_id = ?1 AND denomination = ?2 "
+	"  AND (SELECT lock FROM pot WHERE id = ?1) = ?4";
 static const char change_or_add_sql[] =
 	"INSERT INTO coin (pot_id, denomination, coin_count) "
-	"SELECT id, ?2, ?3 FROM pot WHERE id = ?1 AND lock = ?4 "
+	"SELECT id, ?2, ?3 "
+	"FROM pot "
+	"WHERE id = ?1 AND lock = ?4 "
 	"ON CONFLICT (pot_id, denomination) DO UPDATE SET coin_count = excluded.coin_count";
 
 static const char release_sql[] =
-	"UPDATE pot SET lock = NULL, lock_expire_time = NULL WHERE id = ?1 AND lock = ?2";
+	"UPDATE pot SET lock = NULL, lock_expire_time = NULL "
+	"WHERE id = ?1 AND lock = ?2";
 
 /* A name that is taken draws no id: those are of 32 bits. */
 static const char create_sql[] =
-	"INSERT INTO pot (pot_name, max_coins, create_time) SELECT ?1, ?2, ?3 "
-	"WHERE NOT EXISTS (SELECT 1 FROM pot WHERE pot_name = ?1) RETURNING id";
+	"INSERT INTO pot (pot_name, max_coins, create_time) "
+	"SELECT ?1, ?2, ?3 "
+	"WHERE NOT EXISTS (SELECT 1 FROM pot WHERE pot_name = ?1) "
+	"RETURNING id";
+/* clang-format on */
 
 #define POT_COLUMNS "id, pot_name, max_coins, create_time"
 
 static const char find_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE id = ?1";
 static const char find_name_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE pot_name = ?1";
 
+/* clang-format off */
 /* The limit, as if it were of coins of nothing, and then the coins. */
 static const char content_sql[] =
-	"SELECT 0, max_coins FROM pot WHERE id = ?1 "
-	"UNION ALL SELECT denomination, coin_count FROM coin WHERE pot_id = ?1";
+	"SELECT 0, max_coins "
+	"FROM pot "
+	"WHERE id = ?1 "
+	"UNION ALL "
+	"SELECT denomination, coin_count "
+	"FROM coin "
+	"WHERE pot_id = ?1";
+/* clang-format on */
 
 static const char page_sql[] = "SELECT " POT_COLUMNS " FROM pot ORDER BY id LIMIT ?1 OFFSET ?2";
 static const char total_sql[] = "SELECT count(*) FROM pot";
@@ -312,13 +328,22 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	};
 }
 
+/* clang-format off */
+static const char list_facts_sql[] =
+	"SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, ("
+	"  SELECT coalesce(sum(coin_count), 0) "
+	"  FROM coin "
+	"  WHERE pot_id = pot.id) "
+	"FROM pot "
+	"WHERE id > ?3 "
+	"ORDER BY id LIMIT ?5";
+/* clang-format on */
+
 static enum status list_facts(const struct pot_repository *repository, struct session *session,
 	struct arena *arena, struct row_page *page, struct pot_facts *pots)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, "
-		       "(SELECT coalesce(sum(coin_count), 0) FROM coin WHERE pot_id = pot.id) "
-		       "FROM pot WHERE id > ?3 ORDER BY id LIMIT ?5",
+		.sql = list_facts_sql,
 		.row_size = sizeof(struct pot_facts),
 		.fill = fill_facts,
 	};
@@ -338,12 +363,20 @@ static void fill_coin(void *row, struct arena *arena, const struct sqlite_query 
 	};
 }
 
+/* clang-format off */
+static const char list_coins_sql[] =
+	"SELECT id, pot_id, EXISTS (SELECT 1 FROM pot WHERE pot.id = coin.pot_id), "
+	"    denomination, coin_count "
+	"FROM coin "
+	"WHERE id > ?3 "
+	"ORDER BY id LIMIT ?5";
+/* clang-format on */
+
 static enum status list_coins(const struct pot_repository *repository, struct session *session,
 	struct arena *arena, struct row_page *page, struct coin_facts *coins)
 {
 	static const struct sqlite_list all = {
-		.sql = "SELECT id, pot_id, EXISTS (SELECT 1 FROM pot WHERE pot.id = coin.pot_id), "
-		       "denomination, coin_count FROM coin WHERE id > ?3 ORDER BY id LIMIT ?5",
+		.sql = list_coins_sql,
 		.row_size = sizeof(struct coin_facts),
 		.fill = fill_coin,
 	};

@@ -4,11 +4,19 @@
 
 static const char find_sql[] = "SELECT 1 FROM sent_messages WHERE message_id = ?1";
 
-static const char put_sql[] = "INSERT INTO sent_messages (message_id, sent_at) VALUES (?1, ?2) "
-			      "ON CONFLICT (message_id) DO NOTHING";
+/* clang-format off */
+static const char put_sql[] =
+	"INSERT INTO sent_messages (message_id, sent_at) "
+	"VALUES (?1, ?2) "
+	"ON CONFLICT (message_id) DO NOTHING";
 
-static const char sweep_sql[] = "DELETE FROM sent_messages WHERE message_id IN ("
-				"SELECT message_id FROM sent_messages WHERE sent_at < ?1 LIMIT ?2)";
+static const char sweep_sql[] =
+	"DELETE FROM sent_messages "
+	"WHERE message_id IN ("
+	"  SELECT message_id "
+	"  FROM sent_messages "
+	"  WHERE sent_at < ?1 LIMIT ?2)";
+/* clang-format on */
 
 static enum status find(const struct sent_repository *repository, struct session *base,
 	struct sent_message *messages, size_t count)
