@@ -1,6 +1,6 @@
 /*
- * What a request is answered with. Everything that a repeated request must get again, byte for
- * byte, is in the first four fields; they are what flow/idempotency stores.
+ * The answer to a request. The first four fields are what a repeated request must get again, byte
+ * for byte; flow/idempotency stores these and no others.
  */
 #ifndef QUIPU_PORTS_ANSWER_H
 #define QUIPU_PORTS_ANSWER_H
@@ -15,56 +15,56 @@ struct field_error {
 	const char *message;
 };
 
-/* What a refusal says, apart from the form in which it is said. */
+/* The content of a refusal, independent of its format. */
 struct problem {
 	enum status status;
 	struct slice detail;
 	const struct field_error *errors;
 	size_t error_count;
-	struct slice members; /* more of problem+json, each with a comma in front */
+	struct slice members; /* more members of problem+json, each with a comma in front */
 };
 
 struct answer {
-	int http_status; /* 0: not answered yet */
+	int http_status; /* 0 until the request is answered */
 	struct slice content_type;
 	struct slice location;
 	struct slice body;
 
 	struct slice headers; /* more header lines, each ending in CR LF */
 	bool replayed;
-	/* The body is problem+json that says this, and may still be said in another form (see
-	 * http/router.h). NULL: the body is as it shall be. */
+	/* If the body is problem+json: its content, from which the connection may render another
+	 * format (see http/router.h). NULL if the body is final. */
 	const struct problem *problem;
 };
 
-/* A success with a JSON body. */
+/* Returns a success with a JSON body, which is not copied. */
 struct answer answer_json(int http_status, struct slice body);
 
-/* 204. */
+/* Returns a 204. */
 struct answer answer_empty(void);
 
 /*
- * problem+json for `status`, written into `arena`; `detail` is printf-like and says what happened
- * and what to do. A status that helps to retry gets Retry-After.
+ * Returns problem+json for `status`, in memory of `arena`. `detail` is printf-like and says what
+ * happened and what to do about it. A 503 gets Retry-After.
  */
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);
 
-/* The same with more members, JSON that begins with a comma: `,"entitlement":{…}`. */
+/* The same with more members: JSON that begins with a comma, `,"entitlement":{…}`. */
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail);
 
-/* Tells where the next page of a list is, in a Link header; `path` is raw, without its query. */
+/* Adds a Link header to the next page of a list. `path` is raw and has no query. */
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
 	struct slice after);
 
-/* 400 with the list of wrong fields. */
+/* Returns a 400 that lists the wrong fields. */
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count);
 
 /*
- * The usual text for a status that is not the request's fault: OVERLOADED, STORE_UNAVAILABLE,
- * BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.
+ * Returns problem+json with the usual text for a status that is not the request's fault:
+ * OVERLOADED, STORE_UNAVAILABLE, BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.
  */
 struct answer answer_failure(struct arena *arena, enum status status);
 

@@ -1,6 +1,6 @@
 /*
  * Where counts are kept: the outbound port of the count service. All functions block, take a
- * session of the same engine, and return what ports/store.h lists. Ids in arrays are unique and
+ * session of the same store, and return what ports/store.h lists. Ids in arrays are unique and
  * sorted by bytes, which is the order in which rows are locked.
  */
 #ifndef QUIPU_PORTS_COUNT_REPOSITORY_H
@@ -8,21 +8,22 @@
 
 #include "ports/store.h"
 
-/* Many additions to one count, folded. */
+/* Several additions to one count, folded into one. It applies only if the value is from `least` to
+ * `most`, so that none of the folded steps leaves int64. */
 struct count_addition {
 	struct slice item_id;
 	int64_t sum;
-	int64_t least; /* apply only where the value lies between these two, */
-	int64_t most;  /* so that no step on the way leaves int64 */
+	int64_t least;
+	int64_t most;
 
-	bool applied;  /* out; false: no such count, or outside the bounds */
+	bool applied;  /* out; false if there is no such count or it is outside the bounds */
 	int64_t value; /* out: after the addition */
 };
 
 struct count_row {
 	struct slice item_id;
 	bool exists;
-	bool busy; /* TRANSACTION_SKIP only: another session holds it */
+	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
 	int64_t value;
 	int64_t updated_us;
 };
@@ -38,22 +39,23 @@ struct count_edit {
 struct count_repository;
 
 struct count_repository_ops {
-	/* In a transaction that is not TRANSACTION_SKIP: the seed's atomic UPDATE, for all at once.
-	 * Reads nothing before. */
+	/* In a transaction that is not TRANSACTION_SKIP: applies the seed's atomic UPDATE to all
+	 * counts at once, without reading them first. */
 	QP_MUST_CHECK enum status (*add)(const struct count_repository *repository,
 		struct session *session, struct count_addition *additions, size_t count);
 
-	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
+	/* In a transaction: locks the rows that exist and fills them in. Also returns the store's
+	 * time. */
 	QP_MUST_CHECK enum status (*lock)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count, int64_t *now_us);
 
-	/* In a transaction: updates and deletes rows that lock() has found, inserts others. RERUN:
-	 * another session inserted one of them first. */
+	/* In a transaction: updates and deletes rows that lock() has found, and inserts others.
+	 * Returns RERUN if another session inserted one of them first. */
 	QP_MUST_CHECK enum status (*edit)(const struct count_repository *repository,
 		struct session *session, const struct count_edit *edits, size_t count,
 		int64_t now_us);
 
-	/* Outside a transaction: looks rows up, locks nothing. */
+	/* Outside a transaction: looks rows up without locking them. */
 	QP_MUST_CHECK enum status (*find)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count);
 

@@ -1,8 +1,7 @@
 /*
- * What was given up, for people to look at, to send again or to let go: outbox events and
- * notifications that failed too often, messages that could not be read. Everything that is done
- * about one is recorded in operator_actions, in the same transaction. Functions block and return
- * what ports/store.h lists.
+ * Dead letters: outbox events and notifications that failed too often, and messages that could not
+ * be read (poison). An operator looks at them and replays or discards them; each action is recorded
+ * in operator_actions in the same transaction. Functions block and return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
 #define QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
@@ -10,20 +9,20 @@
 #include "ports/store.h"
 
 struct dead_letter {
-	struct slice id;       /* UUID; for outbox events and notifications theirs */
+	struct slice id;       /* a UUID: that of the outbox event or notification, if it is one */
 	struct slice kind;     /* "outbox", "notification", "poison" */
-	struct slice type;     /* event_type, empty if unknown */
-	struct slice key;      /* aggregate_key, empty if unknown */
-	struct slice position; /* where it lay on the bus, of poison only */
+	struct slice type;     /* event_type; empty if unknown */
+	struct slice key;      /* aggregate_key; empty if unknown */
+	struct slice position; /* the message's position on the bus; only of poison */
 	struct slice error;
 	struct slice payload;
 	int32_t attempt_count;
-	int64_t created_us; /* when it was given up; of outbox events when they were made */
+	int64_t created_us; /* when it was given up; of outbox events when they were created */
 };
 
 struct dead_letter_page {
 	struct slice kind;
-	struct slice after; /* id of the last one seen, empty: from the start */
+	struct slice after; /* id of the last letter seen; empty to start at the first */
 	size_t limit;
 };
 
@@ -45,12 +44,12 @@ struct dead_letter_resolution {
 struct dead_letter_repository;
 
 struct dead_letter_repository_ops {
-	/* In a transaction. A second one for the same notification, or the same position, is not
-	 * kept. */
+	/* In a transaction: stores letters. Ignores a second letter for the same notification or
+	 * the same position while the first is unresolved. */
 	QP_MUST_CHECK enum status (*put)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter *letters, size_t count);
 
-	/* Outside a transaction: those that nothing was done about, by id. Without payloads. */
+	/* Outside a transaction: a page of unresolved letters, by id, without payloads. */
 	QP_MUST_CHECK enum status (*list)(const struct dead_letter_repository *repository,
 		struct session *session, struct arena *arena, const struct dead_letter_page *page,
 		struct dead_letter *letters, size_t *count);
@@ -71,7 +70,7 @@ struct dead_letter_repository_ops {
 		struct session *session, const struct dead_letter_resolution *resolution,
 		bool *found);
 
-	/* Outside a transaction: how many of all kinds wait. */
+	/* Outside a transaction: counts the unresolved letters of all kinds. */
 	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,
 		struct session *session, int64_t *count);
 };

@@ -1,6 +1,6 @@
 /*
- * What users are entitled to: one row for each user and stock keeping unit, and the history of
- * every change. Functions block, take a session of the same engine, and return what ports/store.h
+ * What users are entitled to: one row for each user and stock keeping unit, and an audit line for
+ * each change. Functions block, take a session of the same store, and return what ports/store.h
  * lists. Arrays of rows are unique and sorted by the bytes of user_id, then unit.
  */
 #ifndef QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
@@ -12,8 +12,8 @@ struct entitlement_row {
 	struct slice user_id;
 	struct slice unit; /* stock_keeping_unit */
 	bool exists;
-	bool busy;      /* TRANSACTION_SKIP only: another session holds it */
-	bool is_active; /* status ACTIVE, else REVOKED */
+	bool busy;      /* another session holds the row; only under TRANSACTION_SKIP */
+	bool is_active; /* status ACTIVE, otherwise REVOKED */
 	int64_t version;
 	int64_t updated_us;
 };
@@ -22,7 +22,7 @@ struct entitlement_row {
 struct entitlement_audit {
 	struct slice user_id;
 	struct slice unit;
-	bool is_active; /* action GRANTED, else REVOKED */
+	bool is_active; /* action GRANTED, otherwise REVOKED */
 	int64_t version;
 	struct slice reason;
 	struct slice purchase_id;
@@ -33,14 +33,14 @@ struct entitlement_audit {
 /* A page of one user's entitlements, sorted by unit. */
 struct entitlement_query {
 	struct slice user_id;
-	struct slice after; /* unit of the last one seen, empty: from the start */
+	struct slice after; /* unit of the last row seen; empty to start at the first */
 	size_t limit;
 
 	struct entitlement_row *rows; /* out, in memory of the arena; at most `limit` */
 	size_t row_count;
 };
 
-/* An entitlement and the newest line of its history, for `quipu verify`. */
+/* An entitlement and its newest audit line, for `quipu verify`. */
 struct entitlement_facts {
 	struct entitlement_row row;
 	bool has_line;
@@ -49,13 +49,13 @@ struct entitlement_facts {
 	int64_t line_us;
 };
 
-/* A line of the history and what belongs to it. */
+/* An audit line and the rows that belong to it. */
 struct audit_facts {
 	struct entitlement_audit line; /* without reason and purchase_id */
 	bool is_repeated;              /* another line has the same version */
-	int64_t version_before;        /* of the line before it, 0: there is none */
-	bool has_row;                  /* there is such an entitlement */
-	bool has_event;                /* its event is in the outbox: with these */
+	int64_t version_before;        /* of the line before it; 0 if it is the first */
+	bool has_row;                  /* the entitlement exists */
+	bool has_event;                /* its event is in the outbox, with the following columns */
 	struct slice event_type;
 	struct slice event_key;
 	struct slice payload;
@@ -64,23 +64,24 @@ struct audit_facts {
 struct entitlement_repository;
 
 struct entitlement_repository_ops {
-	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
+	/* In a transaction: locks the rows that exist and fills them in. Also returns the store's
+	 * time. */
 	QP_MUST_CHECK enum status (*lock)(const struct entitlement_repository *repository,
 		struct session *session, struct entitlement_row *rows, size_t count,
 		int64_t *now_us);
 
 	/*
 	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
-	 * RERUN: another session made one of the new ones first.
+	 * Returns RERUN if another session created one of the new rows first.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct entitlement_repository *repository,
 		struct session *session, const struct entitlement_row *rows, size_t count);
 
-	/* In a transaction. */
+	/* In a transaction: adds audit lines. */
 	QP_MUST_CHECK enum status (*audit)(const struct entitlement_repository *repository,
 		struct session *session, const struct entitlement_audit *lines, size_t count);
 
-	/* Outside a transaction. */
+	/* Outside a transaction: answers several queries at once. */
 	QP_MUST_CHECK enum status (*list)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_query *queries,
 		size_t count);
@@ -90,16 +91,16 @@ struct entitlement_repository_ops {
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct entitlement_facts *rows);
 
-	/* Outside a transaction: a page of the whole history, by user_id, unit and version
+	/* Outside a transaction: a page of all audit lines, by user_id, unit and version
 	 * (page->after and after_number). */
 	QP_MUST_CHECK enum status (*list_audit)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct audit_facts *lines);
 
 	/*
-	 * Transactions of its own: makes the partitions of the audit for this month and the next
-	 * three where the engine has partitions, and, if `keep_months` is not 0, drops what is
-	 * older. Called at start and every hour; two processes may do it at once.
+	 * In transactions of its own: creates the audit's partitions for this month and the next
+	 * three, if the engine has partitions, and drops lines older than `keep_months` unless that
+	 * is 0. Called at start and every hour; two processes may call it at once.
 	 */
 	QP_MUST_CHECK enum status (*tend_audit)(const struct entitlement_repository *repository,
 		struct session *session, int keep_months);

@@ -1,7 +1,7 @@
 /*
- * Where the limits of users are kept: the seed's rate_limit_store, one row a user that is both the
- * configuration and the count. All functions block, take a session of the same engine, and return
- * what ports/store.h lists. User ids in arrays are unique and sorted by bytes.
+ * Where the limits of users are kept: the seed's rate_limit_store, one row per user that holds both
+ * the configuration and the count. All functions block, take a session of the same store, and
+ * return what ports/store.h lists. User ids in arrays are unique and sorted by bytes.
  */
 #ifndef QUIPU_PORTS_LIMIT_REPOSITORY_H
 #define QUIPU_PORTS_LIMIT_REPOSITORY_H
@@ -11,18 +11,19 @@
 struct limit_row {
 	struct slice user_id;
 	bool exists;
-	bool busy; /* TRANSACTION_SKIP only: another session holds it */
+	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
 	int32_t rate_limit;
 	int32_t time_window;     /* in units of --gateway-window-unit */
 	int32_t current_count;   /* confirmed by the bus in this window */
 	int32_t reserved_count;  /* admitted in this window and not given back */
-	int64_t last_refresh_us; /* the window's start, and its identity */
+	int64_t last_refresh_us; /* when the window started; also identifies the window */
 };
 
-/* What became of reserved slots of one window. */
+/* What became of reserved slots of one window. Applies only while the row is still in that window.
+ */
 struct limit_settlement {
 	struct slice user_id;
-	int64_t window_start_us; /* applies only while the row is still in this window */
+	int64_t window_start_us;
 	int32_t confirmed;
 	int32_t given_back;
 };
@@ -30,22 +31,25 @@ struct limit_settlement {
 struct limit_repository;
 
 struct limit_repository_ops {
-	/* In a transaction: locks the rows that exist and fills them in; also the store's time. */
+	/* In a transaction: locks the rows that exist and fills them in. Also returns the store's
+	 * time. */
 	QP_MUST_CHECK enum status (*lock)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
 	/*
 	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
-	 * RERUN: another session made one of the new ones first.
+	 * Returns RERUN if another session created one of the new rows first.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
 
-	/* In a transaction. Entries of one user with different windows may follow each other. */
+	/* In a transaction: settles slots. A user may have several entries, for different windows.
+	 */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 
-	/* Outside a transaction: looks rows up, locks nothing; also the store's time. */
+	/* Outside a transaction: looks rows up without locking them. Also returns the store's time.
+	 */
 	QP_MUST_CHECK enum status (*find)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 

@@ -1,6 +1,6 @@
 /*
- * Messages between users: one row each, kept by who receives it, so that a cluster can spread the
- * table by receiver. Functions block, take a session of the same engine, and return what
+ * Messages between users: one row each, keyed by receiver, so that a cluster can distribute the
+ * table by receiver. Functions block, take a session of the same store, and return what
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
@@ -17,28 +17,28 @@ struct message {
 	bool is_read;
 };
 
-/* A message that its receiver says to have read. */
+/* A message that its receiver has read. */
 struct message_mark {
 	struct slice receiver_id;
 	struct slice id;
 
-	/* Set by mark. */
+	/* Set by mark(). */
 	bool exists;
-	bool was_unread; /* and is read now */
+	bool was_unread; /* it was unread, and is read now */
 };
 
-/* The newest messages of two users, in both directions, before one. */
+/* The newest messages between two users, in both directions, that are older than `before`. */
 struct message_query {
 	struct slice user_id;
 	struct slice other_id; /* may be the same user */
-	struct slice before;   /* id of a message; empty: from the newest on */
+	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
 
 	struct message *messages; /* out, newest first, in memory of the arena; at most `limit` */
 	size_t message_count;
 };
 
-/* How many unread messages a user has. */
+/* How many unread messages a user has received. */
 struct unread_count {
 	struct slice user_id;
 	int64_t count;
@@ -47,18 +47,19 @@ struct unread_count {
 struct message_repository;
 
 struct message_repository_ops {
-	/* In a transaction: new messages, unread. */
+	/* In a transaction: stores new messages, which are unread. */
 	QP_MUST_CHECK enum status (*put)(const struct message_repository *repository,
 		struct session *session, const struct message *messages, size_t count);
 
 	/*
 	 * In a transaction: marks messages as read; `marks` are unique and sorted by the bytes of
-	 * receiver_id, then id. Under TRANSACTION_SKIP a row that others hold fails with LOCK_BUSY.
+	 * receiver_id, then id. Under TRANSACTION_SKIP it fails with LOCK_BUSY if another session
+	 * holds one of the rows.
 	 */
 	QP_MUST_CHECK enum status (*mark)(const struct message_repository *repository,
 		struct session *session, struct message_mark *marks, size_t count);
 
-	/* Outside a transaction. */
+	/* Outside a transaction: answers several queries at once. */
 	QP_MUST_CHECK enum status (*list)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct message_query *queries,
 		size_t count);

@@ -1,6 +1,6 @@
 /*
- * Notifications that were made of events and are to be sent. Functions block and return what
- * ports/store.h lists.
+ * Notifications: one for each event, waiting to be sent or kept after sending. Functions block and
+ * return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
 #define QUIPU_PORTS_NOTIFICATION_REPOSITORY_H
@@ -19,28 +19,28 @@ struct notification {
 	struct slice trace;
 	int64_t version;
 	int64_t occurred_us;
-	struct slice payload; /* the event as it came; not filled by list */
+	struct slice payload; /* the event as it arrived; list() leaves it empty */
 
-	/* Filled by list. */
+	/* Only list() fills these. */
 	struct slice status;
 	int32_t attempt_count;
 	int64_t created_us;
-	int64_t sent_us; /* 0: not sent yet */
+	int64_t sent_us; /* 0 until it is sent */
 };
 
-/* What has to be there beside a notification, for `quipu verify`. */
+/* A notification and whether the rows exist that belong to it, for `quipu verify`. */
 struct notification_facts {
 	struct slice id;
 	bool is_failed;
 	int64_t created_us;
 	bool has_event;  /* in processed_events */
-	bool has_letter; /* one that waits in notification_dlq */
+	bool has_letter; /* an unresolved one in notification_dlq */
 };
 
 struct notification_repository;
 
 struct notification_repository_ops {
-	/* In a transaction: new ones, PENDING and due at once. */
+	/* In a transaction: stores new notifications, PENDING and due at once. */
 	QP_MUST_CHECK enum status (*put)(const struct notification_repository *repository,
 		struct session *session, const struct notification *notifications, size_t count);
 
@@ -59,7 +59,7 @@ struct notification_repository_ops {
 /* The head of each adapter's own repository. */
 struct notification_repository {
 	const struct notification_repository_ops *ops;
-	/* How many are in each state: the key of claims is aggregate_key, DONE is SENT. */
+	/* A claim's key is the aggregate_key; DONE is called SENT. */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */
 	const struct inbox_repository *inbox;      /* processed_events */

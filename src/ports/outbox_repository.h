@@ -1,7 +1,7 @@
 /*
- * Events that wait to be published: written in the transaction of the change that they tell of,
- * published afterwards by flow/relay, at least once. Every service that publishes has a table of
- * this shape. Functions block and return what ports/store.h lists.
+ * Events that wait to be published. A service writes an event in the transaction of the change that
+ * it describes; flow/relay publishes it afterwards, at least once. Every service that publishes has
+ * a table of this shape. Functions block and return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOX_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOX_REPOSITORY_H
@@ -13,7 +13,7 @@ struct outbox_event {
 	struct slice id;    /* UUID */
 	struct slice type;  /* "EntitlementGranted" */
 	struct slice key;   /* aggregate_key */
-	struct slice trace; /* traceparent of the request, may be empty */
+	struct slice trace; /* traceparent of the request; may be empty */
 	struct slice payload;
 	int64_t occurred_us; /* also created_at */
 };
@@ -21,13 +21,13 @@ struct outbox_event {
 struct outbox_repository;
 
 struct outbox_repository_ops {
-	/* In a transaction. */
+	/* In a transaction: stores events, PENDING and due at once. */
 	QP_MUST_CHECK enum status (*put)(const struct outbox_repository *repository,
 		struct session *session, const struct outbox_event *events, size_t count);
 
 	/*
-	 * In a transaction: what was published at `since_us` or later becomes PENDING again. Tells
-	 * how many, and records that it was done.
+	 * In a transaction: makes events PENDING again that were published at `since_us` or later,
+	 * returns how many, and records the action in operator_actions.
 	 */
 	QP_MUST_CHECK enum status (*resend)(const struct outbox_repository *repository,
 		struct session *session, int64_t since_us, size_t *count);
@@ -37,7 +37,7 @@ struct outbox_repository_ops {
 struct outbox_repository {
 	const struct outbox_repository_ops *ops;
 	const struct claim_repository *claims;
-	const struct dead_letter_repository *dead; /* its FAILED rows; without put */
+	const struct dead_letter_repository *dead; /* its FAILED rows; put() must not be called */
 };
 
 #endif

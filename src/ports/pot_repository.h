@@ -1,16 +1,17 @@
 /*
  * Where pots and their coins are kept: the outbound port of the pot service. All functions block,
- * take a session of the same engine, and return what ports/store.h lists.
+ * take a session of the same store, and return what ports/store.h lists.
  *
- * The contents of a pot are changed under its lock, a token in the table with an end:
+ * The contents of a pot change only under its lock, which is a token in the table with an expiry:
  *
  *   lock               event                          next
  *   free, or expired   take() with a token            held by the token until now + ttl
- *   held by another    take()                         the same; the pot is `busy`
- *   held by a token    put() with that token          changed, and free
- *   held by another    put()                          the same: nothing is changed, RERUN
+ *   held by another    take()                         unchanged; the pot is `busy`
+ *   held by a token    put() with that token          free; the contents are changed
+ *   held by another    put()                          unchanged; put() returns RERUN
  *
- * All of it happens in one transaction, so a lock that can be seen from outside is somebody else's.
+ * take() and put() share a transaction, so a lock that a transaction can see belongs to a program
+ * outside.
  */
 #ifndef QUIPU_PORTS_POT_REPOSITORY_H
 #define QUIPU_PORTS_POT_REPOSITORY_H
@@ -18,7 +19,7 @@
 #include "base/uuid.h"
 #include "ports/store.h"
 
-/* Kinds of coins, in the order of the numbers by which they are known outside and in the table. */
+/* Kinds of coins, in the order of their numbers in the API and in the table. */
 enum coin_kind { COIN_BRONZE, COIN_SILVER, COIN_GOLD };
 #define COIN_KINDS 3
 
@@ -37,19 +38,20 @@ struct pot_row {
 	int64_t created_us;
 };
 
-/* A pot to be changed. */
+/* A pot and its coins. */
 struct pot_content {
 	int32_t pot_id;
-	bool exists; /* and we have its lock */
-	bool busy;   /* another has its lock, or, with TRANSACTION_SKIP, its row */
+	bool exists; /* after take(): it exists and the caller holds its lock */
+	bool busy;   /* another token holds its lock, or, under TRANSACTION_SKIP, another session
+			holds its row */
 	int32_t max_coins;
 	struct coins coins;
 };
 
-/* What is to be in a pot. */
+/* The new contents of a pot. */
 struct pot_change {
 	int32_t pot_id;
-	bool is_changed[COIN_KINDS]; /* the others are not written */
+	bool is_changed[COIN_KINDS]; /* other kinds are not written */
 	struct coins coins;
 };
 
@@ -58,7 +60,7 @@ struct pot_lock {
 	int64_t ttl_us;
 };
 
-/* A page of all pots in the order of their ids. */
+/* A page of all pots, by id. */
 struct pot_page {
 	int64_t offset;
 	int32_t limit;
@@ -66,7 +68,7 @@ struct pot_page {
 	size_t count;         /* out */
 };
 
-/* A pot as its rows are, for `quipu verify`. */
+/* A pot as it is stored, for `quipu verify`. */
 struct pot_facts {
 	int32_t pot_id;
 	struct slice name;
@@ -77,7 +79,7 @@ struct pot_facts {
 	int64_t coin_total;
 };
 
-/* A row of coin, whatever is in it. */
+/* A row of coin, which may contradict the rules. */
 struct coin_facts {
 	int64_t id;
 	int64_t pot_id;
@@ -90,41 +92,41 @@ struct pot_repository;
 
 struct pot_repository_ops {
 	/*
-	 * In a transaction. Takes the locks of the pots, unique and sorted by id, that are there
-	 * and free, and then reads what is in them.
+	 * In a transaction: takes the locks of those pots that exist and are free, and reads their
+	 * contents. Pots are unique and sorted by id.
 	 */
 	QP_MUST_CHECK enum status (*take)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock, struct pot_content *pots,
 		size_t count);
 
 	/*
-	 * In a transaction. Writes the changed kinds of pots that take() has taken with this lock,
-	 * sorted by id, and releases them. RERUN: one of them is not held with it; then nothing is
-	 * changed.
+	 * In a transaction: writes the changed kinds of pots that take() has locked with `lock`,
+	 * and releases their locks. Changes are sorted by id. Returns RERUN, and changes nothing,
+	 * if another token holds one of the pots.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock,
 		const struct pot_change *changes, size_t count);
 
 	/*
-	 * In a transaction. Makes pots of names that are free, unique and sorted by bytes, and
-	 * fills in their ids and times; `exists` is false where the name is taken.
+	 * In a transaction: creates pots and fills in their ids and times. Names are unique and
+	 * sorted by bytes. `exists` is false if the name is taken.
 	 */
 	QP_MUST_CHECK enum status (*create)(const struct pot_repository *repository,
 		struct session *session, struct pot_row *pots, size_t count);
 
-	/* Outside a transaction, and without any lock: looks pots up by their ids or their names.
-	 * Names are in memory of `arena`. */
+	/* Outside a transaction: looks pots up by id or by name, without locking them. Names are in
+	 * memory of `arena`. */
 	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 	QP_MUST_CHECK enum status (*find_names)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
 
-	/* The same for what is in them. */
+	/* Outside a transaction: reads the contents of pots, without locking them. */
 	QP_MUST_CHECK enum status (*find_coins)(const struct pot_repository *repository,
 		struct session *session, struct pot_content *pots, size_t count);
 
-	/* The same for pages; also how many pots there are. */
+	/* Outside a transaction: reads several pages at once, and how many pots there are. */
 	QP_MUST_CHECK enum status (*list)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_page *pages, size_t count,
 		int64_t *total);
@@ -144,7 +146,7 @@ struct pot_repository {
 	const struct pot_repository_ops *ops;
 };
 
-/* The place of a denomination among the kinds, COIN_KINDS for one that is none of them. */
+/* Returns the kind with this denomination, or COIN_KINDS if there is none. */
 static inline size_t coin_kind_of(int32_t denomination)
 {
 	size_t kind = 0;

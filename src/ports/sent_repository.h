@@ -1,6 +1,6 @@
 /*
- * Which messages the sender has sent: sent_messages, kept so that a message that comes again is not
- * sent again. Ids in arrays are unique and sorted by bytes. Functions block and return what
+ * The messages that the sender has sent (sent_messages), so that a message that is delivered again
+ * is not sent again. Ids in arrays are unique and sorted by bytes. Functions block and return what
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_SENT_REPOSITORY_H
@@ -10,22 +10,23 @@
 
 struct sent_message {
 	struct slice message_id;
-	bool known; /* set by find */
+	bool known; /* set by find(): it has been sent */
 };
 
 struct sent_repository;
 
 struct sent_repository_ops {
-	/* In a transaction. */
+	/* In a transaction: looks messages up. */
 	QP_MUST_CHECK enum status (*find)(const struct sent_repository *repository,
 		struct session *session, struct sent_message *messages, size_t count);
 
-	/* In a transaction: records those that are not known. One that is there already is kept. */
+	/* In a transaction: records the messages that are not `known`. Leaves recorded ones as they
+	 * are. */
 	QP_MUST_CHECK enum status (*put)(const struct sent_repository *repository,
 		struct session *session, const struct sent_message *messages, size_t count);
 
-	/* A transaction of its own: forgets up to `limit` messages sent longer than `age_us` ago.
-	 */
+	/* In a transaction of its own: deletes up to `limit` messages sent longer than `age_us`
+	 * ago. */
 	QP_MUST_CHECK enum status (*sweep)(const struct sent_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };

@@ -1,18 +1,21 @@
 /*
  * What every service needs from a relational store: sessions, transactions, idempotency keys.
- * Implemented by adapters/store/sqlite and adapters/store/postgres, and by a fake in the tests.
+ * Implemented by adapters/store/sqlite and adapters/store/postgres, by adapters/store/tracing,
+ * which wraps either, and by a fake in the tests.
  *
- * A session is one connection, used by one thread at a time; all of its functions block. A
- * transaction is begin … commit or rollback on one session of the kind SESSION_WRITE; any function
- * that fails has already rolled the transaction back (rollback() is then harmless), and the session
- * can begin again at once (it reconnects by itself). close() undoes a transaction that is open.
+ * A session is one connection. One thread uses it at a time, and all of its functions block. A
+ * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE.
+ * A function that fails has already rolled the transaction back; calling rollback() after it does
+ * nothing. The session can begin again at once and reconnects by itself. close() rolls an open
+ * transaction back.
  *
- * What a function of a session may return, besides OK:
- *   RERUN              rolled back by chance, or the connection was lost before COMMIT: run again
- *   LOCK_BUSY          somebody outside holds a lock for longer than a batch may wait
- *   POISON             the engine refuses this data; run what shares the transaction without it
+ * Besides OK, a function of a session may return:
+ *   RERUN              rolled back by chance, or the connection was lost before COMMIT; run again
+ *   LOCK_BUSY          another session holds a lock for longer than a batch may wait
+ *   POISON             the engine refuses this data; run the rest of the transaction without it
  *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
- *   OUTCOME_UNKNOWN    commit(), and what commits by itself: it may have been applied, or not
+ *   OUTCOME_UNKNOWN    only commit() and verbs that commit by themselves: the transaction may or
+ *                      may not have been applied
  */
 #ifndef QUIPU_PORTS_STORE_H
 #define QUIPU_PORTS_STORE_H
@@ -25,15 +28,15 @@
 #include "base/status.h"
 #include "ports/answer.h"
 
-/* How a transaction behaves; said when it begins. */
+/* How a transaction behaves towards rows that other sessions hold. */
 enum transaction_mode {
-	TRANSACTION_WAIT, /* waits a short while for rows that others hold, then LOCK_BUSY */
-	TRANSACTION_SKIP, /* reports such rows as busy and waits for nothing */
+	TRANSACTION_WAIT, /* waits for them a short while, then fails with LOCK_BUSY */
+	TRANSACTION_SKIP, /* reports them as busy and never waits */
 
 	/*
-	 * Waits, and consists of one verb, which may commit by itself and then returns what
-	 * commit() would return. commit() follows all the same. Use it only where the store's
-	 * `single_saves_a_trip` says that it is worth it.
+	 * Waits, and consists of a single verb. The verb may commit by itself and then returns what
+	 * commit() would return; the caller still calls commit(). Use it only if the store's
+	 * `single_saves_a_trip` says that it saves a round trip.
 	 */
 	TRANSACTION_SINGLE,
 };
@@ -44,22 +47,22 @@ enum session_kind { SESSION_WRITE, SESSION_READ };
 
 /* An Idempotency-Key and what is remembered under it. */
 struct idempotency_record {
-	struct slice scope; /* route template, and the caller where there is one */
+	struct slice scope; /* the route template, and the caller if the route has one */
 	struct slice key;
 	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of method, path and body */
 
-	bool found;        /* set by idempotency_find: it is there and has not expired */
-	bool same_request; /* set by idempotency_find: its fingerprint is this one */
+	bool found;        /* set by idempotency_find: the key is stored and has not expired */
+	bool same_request; /* set by idempotency_find: the stored fingerprint equals this one */
 	/*
-	 * A pending record stands for something outside the store that has begun and whose end is
-	 * not recorded. It has an owner, whose lease lasts IDEMPOTENCY_LEASE_US; only the owner can
-	 * end it, and after the lease anybody may claim it.
+	 * A pending record stands for an effect outside the store that has begun and whose end is
+	 * not recorded yet. Only its owner can end it. The owner's lease lasts
+	 * IDEMPOTENCY_LEASE_US; after that, anyone may claim the record.
 	 */
-	struct slice owner; /* empty: not pending */
+	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	struct slice note;  /* what the service needs to go on */
+	struct slice note;  /* what the service needs in order to resume */
 	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
-			       idempotency_release */
+			       idempotency_release: the record was changed */
 
 	struct answer answer;
 };
@@ -78,19 +81,19 @@ struct row_page {
 	int64_t now_us; /* out: the store's time, taken after the snapshot */
 };
 
-/* What is kept under an Idempotency-Key, expired or not, as it is in the table. */
+/* What the table holds under an Idempotency-Key, expired or not. */
 struct kept_answer {
 	struct slice scope;
 	struct slice key;
 	size_t fingerprint_size;
 	int32_t http_status;
 	struct slice body;
-	struct slice owner; /* empty: not pending */
+	struct slice owner; /* empty if the record is not pending */
 	int64_t lease_us;   /* lease_until */
 	struct slice note;
 };
 
-/* Shorter than the usual deadline of a request, so that a retry can wait it out. */
+/* Shorter than the usual deadline of a request, so that a retry can outwait it. */
 #define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
 struct session;
@@ -101,47 +104,45 @@ struct session_ops {
 	void (*rollback)(struct session *session);
 
 	/*
-	 * In a transaction. Fills `found` of records sorted by scope and key, and, where it is
-	 * found, `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in memory of
-	 * `arena`.
+	 * In a transaction. Looks up records, which are sorted by scope and key. Sets `found`; if a
+	 * key is found, also `same_request`, `owner`, `lease_is_over`, `note` and `answer`, in
+	 * memory of `arena`.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_find)(struct session *session, struct arena *arena,
 		struct idempotency_record *records, size_t count);
 
 	/*
-	 * In a transaction. Remembers sorted records with their answers for `ttl_us`. RERUN:
-	 * another transaction was first with one of them.
+	 * In a transaction. Stores sorted records with their answers for `ttl_us`. Returns RERUN if
+	 * another transaction has stored one of the keys first.
 	 */
 	QP_MUST_CHECK enum status (*idempotency_put)(struct session *session,
 		const struct idempotency_record *records, size_t count, int64_t ttl_us);
 
-	/* In a transaction. `owner` becomes the owner of sorted pending records whose lease is
-	 * over, with a lease of its own. */
+	/* In a transaction. Makes each record's `owner` the owner of the stored record, with a new
+	 * lease, if that is pending and its lease is over. Records are sorted. */
 	QP_MUST_CHECK enum status (*idempotency_claim)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. Sorted records of this owner have ended well: their answers are final.
-	 */
+	/* In a transaction. The effects of these sorted records succeeded: their stored answers
+	 * become final. Changes only records that `owner` still owns. */
 	QP_MUST_CHECK enum status (*idempotency_finish)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. Sorted records of this owner have come to nothing: they are forgotten.
-	 */
+	/* In a transaction. The effects of these sorted records never happened: deletes them.
+	 * Deletes only records that `owner` still owns. */
 	QP_MUST_CHECK enum status (*idempotency_forget)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The owner does not go on with these: their lease is over now. */
+	/* In a transaction. The owner gives these records up: their lease ends now. */
 	QP_MUST_CHECK enum status (*idempotency_release)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Outside a transaction: a page of what is kept under scopes that begin with `prefix`,
-	 * which is ASCII, sorted by scope and key. */
+	/* Outside a transaction: a page of the stored keys whose scope begins with `prefix`, which
+	 * is ASCII, by scope and key. */
 	QP_MUST_CHECK enum status (*idempotency_list)(struct session *session, struct arena *arena,
 		struct slice prefix, struct row_page *page, struct kept_answer *keys);
 
-	/*
-	 * A transaction of its own: deletes up to `limit` expired keys and tells how many.
-	 */
+	/* In a transaction of its own: deletes up to `limit` expired keys and returns how many. */
 	QP_MUST_CHECK enum status (*idempotency_sweep)(
 		struct session *session, size_t limit, size_t *deleted);
 
@@ -155,8 +156,8 @@ struct session {
 };
 
 /*
- * What a store keeps, by service. An engine that has no tables for a service leaves it NULL. A
- * repository works with the sessions of its own store.
+ * The repositories of a store, by service. An engine that has no tables for a service leaves its
+ * repository NULL. A repository works only with sessions of its own store.
  */
 struct store_repositories {
 	const struct count_repository *counts;
@@ -173,34 +174,34 @@ struct store_repositories {
 
 struct store_ops {
 	/*
-	 * Connects and applies migrations, in the background where the engine can be away. false:
-	 * it can never work; `why` is a sentence for the user.
+	 * Connects and applies migrations, in the background if the engine is a server. Returns
+	 * false if the store can never work; `why` is then a sentence for the user.
 	 */
 	QP_MUST_CHECK bool (*start)(struct store *store, char *why, size_t size);
 
-	/* Never fails: it connects when it is first used. */
+	/* Never fails: a session connects when it is first used. */
 	struct session *(*open_session)(struct store *store, enum session_kind kind);
 
 	/* Whether requests can be served now. Any thread. */
 	bool (*is_up)(struct store *store);
 
 	/*
-	 * Tells everybody who listens to `announcement` on this store, in any process, that
-	 * something new was committed. Those of this process are called at once, on this thread;
-	 * others soon, at most every 20 ms; a call can get lost. `announcement` is static. Any
-	 * thread, never blocks.
+	 * Notifies all listeners to `announcement` on this store, in any process, that something
+	 * new was committed. Calls the listeners of this process at once, on this thread; those of
+	 * other processes are called soon, at most every 20 ms, and a notification can get lost.
+	 * `announcement` is static. Any thread, never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 
-	/* `heard` is called on any thread and must not block nor listen. `announcement` is static.
-	 */
+	/* Calls `heard`, on any thread, after each announcement. It must neither block nor listen.
+	 * `announcement` is static. */
 	void (*listen)(struct store *store, const char *announcement, void (*heard)(void *context),
 		void *context);
 
-	/* When it returns, nothing is called with this context any more. */
+	/* Once it returns, no listener is called with this context any more. */
 	void (*unlisten)(struct store *store, void *context);
 
-	/* How often the engine failed, by kind; a race that was lost to others does not count. */
+	/* How often the engine failed with this status. A lost race does not count. Any thread. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 
 	/* After all sessions are closed. */
@@ -217,7 +218,8 @@ struct store {
 	bool single_saves_a_trip; /* TRANSACTION_SINGLE commits in the round trip of its verb */
 };
 
-/* What is behind all texts that begin with `prefix`, of ASCII, in the order of bytes. */
+/* Returns the smallest text, in byte order, that is greater than every text beginning with
+ * `prefix`. The prefix is ASCII and not empty. */
 static inline struct slice prefix_end(struct arena *arena, struct slice prefix)
 {
 	char *end = arena_alloc(arena, prefix.len);
