@@ -1,7 +1,7 @@
 /*
- * A lock that is given out in the order in which it was asked for. A plain mutex lets the thread
- * that has just released it take it again at once, so a busy committer could keep the janitor and
- * the other lanes waiting for as long as it has work.
+ * A lock that threads get in the order in which they ask. With a plain mutex the thread that has
+ * just released it can take it again at once, so a busy committer could keep the janitor and the
+ * other lanes waiting for as long as it has work.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct fair_lock {
-	pthread_mutex_t mutex; /* guards what follows, for moments only */
+	pthread_mutex_t mutex; /* guards the fields below; held only for moments */
 	pthread_cond_t turn;
 	uint64_t next_ticket;
 	uint64_t serving;
@@ -19,10 +19,10 @@ struct fair_lock {
 void fair_lock_init(struct fair_lock *lock);
 void fair_lock_release(struct fair_lock *lock);
 
-/* Blocks until everybody who asked before is done. Not recursive. */
+/* Blocks until every thread that asked before has given the lock back. Not recursive. */
 void fair_lock_take(struct fair_lock *lock);
 
-/* By any thread, not only the one that took it. */
+/* Any thread may give it back, not only the one that took it. */
 void fair_lock_give(struct fair_lock *lock);
 
 #endif

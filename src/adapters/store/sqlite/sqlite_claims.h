@@ -1,7 +1,7 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in SQLite: the statements are templates
- * over the names that differ, the functions are shared. The columns and indexes of such a table see
- * sql/sqlite/entitlements/0001_entitlements.sql. Another table is
+ * Tables whose rows are claimed (ports/claim_repository.h), in SQLite. The functions are shared;
+ * the statements are templates over the names that differ. For the columns and indexes of such a
+ * table see sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */
@@ -23,12 +23,13 @@ struct sqlite_claims {
 };
 
 /* clang-format off */
-/* What the index on open rows is made for, in the words of the schema: else it is not used. */
+/* The condition of the index on open rows, word for word: SQLite would not use the index otherwise.
+ */
 #define SQLITE_CLAIM_OPEN(table, busy)               \
 	" FROM " table " INDEXED BY " table "_open " \
 	"WHERE status IN ('PENDING', '" busy "') "
 
-/* ?1 now, ?2 how many. */
+/* ?1 now, ?2 the limit. */
 #define SQLITE_CLAIM_DUE_SQL(table, id, occurred_at, busy)                               \
 	"SELECT " id ", event_type, aggregate_key, trace_id, payload, " occurred_at ", " \
 	"    attempt_count, claim_epoch + 1, rowid" SQLITE_CLAIM_OPEN(table, busy)       \
@@ -44,12 +45,12 @@ struct sqlite_claims {
 	"    last_error = NULL, claim_epoch = claim_epoch + 1 "                       \
 	"WHERE rowid = ?1"
 
-/* ?1 id, ?2 owner, ?3 epoch: if the claim is still this owner's. */
+/* ?1 id, ?2 owner, ?3 epoch: holds while the claim is still this owner's. */
 #define SQLITE_CLAIM_IS_OURS(id, busy)                                     \
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"
 
-/* ?4 how it ends, ?5 now, ?6 when it is due again, ?7 error. */
+/* ?4 how the claim ends, ?5 now, ?6 when the row is due again, ?7 error. */
 #define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                    \
 	"UPDATE " table " "                                                                     \
 	"SET status = CASE ?4 WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' "         \
@@ -68,7 +69,7 @@ struct sqlite_claims {
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
 	"    coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
 
-/* ?1 before when, ?2 how many. */
+/* ?1 deletes rows that ended before this time, ?2 the limit. */
 #define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at) \
 	"DELETE FROM " table " "                       \
 	"WHERE rowid IN ("                             \
@@ -86,15 +87,21 @@ struct sqlite_claims {
 	"ORDER BY " id " LIMIT ?5"
 /* clang-format on */
 
-/* Of the list; see struct sqlite_list. */
+/* The `fill` of the list; see struct sqlite_list. */
 void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
 
 extern const struct claim_repository_ops sqlite_claims_ops;
 
 /*
- * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
- * `swept` is the condition of the rows that are swept, as the index …_ended has it, and `ended_at`
- * says since when it holds.
+ * Initializes a struct sqlite_claims. All arguments are string literals:
+ *
+ *   table         its name; its indexes are <table>_open and <table>_ended
+ *   id            the column with the row's id
+ *   occurred_at   the column with the time of the event
+ *   busy, done    the words that `status` uses for these two states
+ *   done_at       the column with the time at which a row became `done`
+ *   swept         the condition of rows to sweep, as in the index <table>_ended
+ *   ended_at      an expression: the time since which a row meets that condition
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \

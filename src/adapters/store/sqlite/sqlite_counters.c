@@ -1,3 +1,7 @@
+/*
+ * Counters of unread messages in SQLite. lock() locks nothing: the session that writes is the only
+ * one, so what it reads cannot change before it writes.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
@@ -30,8 +34,8 @@ static const char list_unread_sql[] =
 	"WHERE user_id = ?4 AND message_id > ?1 AND state = 'unread' "
 	"ORDER BY message_id LIMIT ?5";
 
-/* An upsert would not do: what it would insert is checked first, and a negative delta is no count.
- */
+/* An upsert does not work here: SQLite checks the row to insert first, and a negative delta violates
+ * the constraint on count. */
 static const char add_sql[] =
 	"UPDATE counters SET count = count + ?2, version = version + 1, last_updated = ?3 "
 	"WHERE user_id = ?1 AND type = " TYPE " "

@@ -1,3 +1,8 @@
+/*
+ * Dead letters in SQLite. A letter is resolved by changing the row that failed, if there is one,
+ * and then the letter itself, if it has a table of its own; the second statement checks what the
+ * first one did. Everything an operator does is recorded in the same transaction.
+ */
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 
 #include <assert.h>
@@ -137,7 +142,7 @@ static enum status depth(
 	return status;
 }
 
-/* "outbox_events/7d44…" */
+/* The target of an action is "outbox_events/7d44…". */
 static enum status record(struct sqlite_session *session, const struct sqlite_dead_letters *view,
 	const struct dead_letter_resolution *resolution)
 {

@@ -1,6 +1,6 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in SQLite, as views on the tables that they wait
- * in, and the record of what people did.
+ * Dead letters (ports/dead_letter_repository.h) in SQLite, as views on the tables that hold them,
+ * and the record of what operators did.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
@@ -9,27 +9,33 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * `put` takes the same fields as they are listed below, and the time. `list` takes kind, id of the
- * last one seen, and how many; `find` takes kind and id. Both return the fields of struct
- * dead_letter in this order: id, kind, type, key, position, error, attempt_count, created, payload.
- * `row` takes kind, id and the new status, PENDING or DISCARDED, of the row that was given up.
- * Where letters are kept in a table of their own, `letter` takes the same and the time, and says
- * that the letter is resolved. The last of them changes a row if there was one to change.
+ * The statements of one such view:
+ *
+ *   put      stores a letter: id, kind, type, key, position, error, payload, attempt_count, time
+ *   list     takes kind, the id of the last letter seen, and a limit
+ *   find     takes kind and id; like `list` it returns id, kind, type, key, position, error,
+ *            attempt_count, created, payload
+ *   row      takes kind, id and the new status, PENDING or DISCARDED, of the row that failed
+ *   letter   takes the same and the time, and marks the letter as resolved
+ *   depth    counts unresolved letters
+ *
+ * `put` and `letter` are NULL if letters have no table of their own. The last of `row` and `letter`
+ * that exists changes one row if the letter was unresolved.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;
-	const char *target; /* what operator_actions calls it */
+	const char *target; /* its name in operator_actions */
 	const char *list;
 	const char *find;
 	const char *row;
-	const char *put;    /* NULL: letters have no table of their own */
-	const char *letter; /* the same */
+	const char *put;
+	const char *letter;
 	const char *depth;
 };
 
 extern const struct dead_letter_repository_ops sqlite_dead_letters_ops;
 
-/* In a transaction. */
+/* In a transaction: records what an operator did. */
 QP_MUST_CHECK enum status sqlite_record_action(struct sqlite_session *session, const char *action,
 	struct slice target, struct slice detail);
 

@@ -1,9 +1,12 @@
+/*
+ * Entitlements and their audit in SQLite. The audit is one table without partitions, so old months
+ * are deleted row by row, in chunks that keep the writer's turn short.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
-#define AUDIT_CHUNK 5000 /* lines of the audit that are deleted in one transaction */
-#define ROWS_FIRST 8
+#define AUDIT_CHUNK 5000 /* audit lines to delete in one transaction */
 
 /* clang-format off */
 static const char find_sql[] =
@@ -29,7 +32,7 @@ static const char list_sql[] =
 	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
 
-/* When the month began that is so many months before this one. */
+/* Returns when the month began that is ?2 months before the month of ?1. */
 static const char kept_sql[] =
 	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
 	"    '-' || ?2 || ' months')";
@@ -105,21 +108,6 @@ static enum status audit(const struct entitlement_repository *repository, struct
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* Room for one more; `*room` is how many there is room for. */
-static struct entitlement_row *add_row(
-	struct entitlement_query *page, struct arena *arena, size_t *room)
-{
-	if (page->row_count == *room) {
-		size_t more = *room ? *room * 2 : ROWS_FIRST;
-
-		page->rows = arena_grow(
-			arena, page->rows, *room * sizeof(*page->rows), more * sizeof(*page->rows));
-		*room = more;
-	}
-	page->rows[page->row_count] = (struct entitlement_row){.user_id = page->user_id};
-	return &page->rows[page->row_count++];
-}
-
 static void fill_page(
 	struct entitlement_query *page, struct arena *arena, struct sqlite_query *query)
 {
@@ -131,10 +119,15 @@ static void fill_page(
 		query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->after),
 			       sqlite_int((int64_t)page->limit)));
 	while (sqlite_query_next(query)) {
-		struct entitlement_row *row = add_row(page, arena, &room);
+		struct entitlement_row row = {
+			.user_id = page->user_id,
+			.unit = sqlite_query_keep(query, arena, 3),
+		};
 
-		fill_row(row, query);
-		row->unit = sqlite_query_keep(query, arena, 3);
+		fill_row(&row, query);
+		page->rows =
+			sqlite_more_room(arena, page->rows, sizeof(row), page->row_count, &room);
+		page->rows[page->row_count++] = row;
 	}
 }
 

@@ -1,4 +1,8 @@
-/* Idempotency keys in SQLite. */
+/*
+ * Idempotency keys in SQLite. An expired key counts as absent: find() does not see it and put()
+ * replaces it. A key that put() finds alive was stored by another transaction since find(), so the
+ * batch runs again.
+ */
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* clang-format off */
@@ -7,7 +11,7 @@ static const char find_sql[] =
 	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
-/* An expired key counts as absent, so it is replaced; a live one is left as it is. */
+/* ?12 is the time: replaces an expired key, and leaves a live one as it is. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys (scope, key, fingerprint, status, content_type, "
 	"    location, body, owner, note, lease_until, expires_at) "
@@ -19,14 +23,14 @@ static const char put_sql[] =
 	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
-/* ?1 and ?2 the key before, ?3 what is behind all scopes that are asked for. */
+/* ?1 and ?2 the last scope and key seen, ?3 the end of the scopes to list, ?4 the limit. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
 	"FROM idempotency_keys "
 	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
-/* Each takes scope, key, owner, and the times that it needs. */
+/* Each takes scope, key and owner, and behind them the times that it needs. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5 "
 	"WHERE scope = ?1 AND key = ?2 AND owner <> '' AND lease_until <= ?4";
@@ -110,7 +114,8 @@ enum status sqlite_keys_put(struct session *base, const struct idempotency_recor
 	return sqlite_query_close(&query);
 }
 
-/* Runs `sql` for each record; `time_count` says how many of now and now + lease it takes. */
+/* Runs `sql` for each record. `time_count` is how many of the two times it takes: now, and the end
+ * of a lease that starts now. */
 static enum status change_keys(struct session *base, const char *sql, size_t time_count,
 	struct idempotency_record *records, size_t count)
 {

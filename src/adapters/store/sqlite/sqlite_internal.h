@@ -1,14 +1,13 @@
 /*
- * What the files of this adapter share. The types and codes of sqlite3.h go no further than this
- * folder.
+ * What the files of this adapter share. Types and codes of sqlite3.h stay in this folder.
  *
  *   writer       the one connection that writes and checkpoints, and its turn
- *   session      who uses a connection at the moment
- *   query        one statement, run for row after row of a batch; repositories are made of these
+ *   session      the current user of a connection
+ *   query        one statement, run for each row of a batch; repositories consist of these
  *
- * Two locks: the writer's turn, held for a write transaction, and the store's gate, held shared for
- * a read. Whoever has the turn may close the gate; whoever is inside the gate never asks for the
- * turn.
+ * There are two locks: the writer's turn, held during a write transaction, and the store's gate,
+ * held shared during a read. The holder of the turn may close the gate; a reader inside the gate
+ * never takes the turn, so the two cannot deadlock.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_INTERNAL_H
@@ -25,17 +24,18 @@
 /* ---- the store --------------------------------------------------------------------------- */
 
 struct sqlite_writer {
-	struct fair_lock turn; /* guards what follows */
+	struct fair_lock turn; /* guards the fields below */
 	struct sqlite_connection connection;
-	bool in_doubt;    /* to be opened anew and settled before it is used */
-	int frames_found; /* in the WAL before it was settled; −1: it could not be emptied */
+	bool in_doubt;    /* the file must be reopened and settled before the next use */
+	int frames_found; /* in the WAL before it was settled; −1 if it could not be emptied */
 
 	int wal_frames;       /* in the WAL after the last commit */
-	bool wal_may_restart; /* a checkpoint since: it may be written from its beginning again */
-	int checkpoint_at;    /* so many frames are worth a checkpoint */
+	bool wal_may_restart; /* a checkpoint came since, so the next commit may overwrite the WAL
+				 from its beginning */
+	int checkpoint_at;    /* checkpoint when the WAL has this many frames */
 	bool checkpoint_failing;
 
-	int checkpoint_step; /* constants; fields so that tests can lower them */
+	int checkpoint_step; /* constants; they are fields so that tests can lower them */
 	int wal_frames_max;
 };
 
@@ -48,49 +48,52 @@ struct sqlite_store {
 	struct listeners listeners;
 	struct sqlite_writer writer;
 
-	/* Shared while a read runs. Exclusive: no read runs, and this list may change. */
+	/* Held shared while a read runs. Its exclusive holder may change the list of readers and
+	 * close their connections. */
 	pthread_rwlock_t gate;
 	struct sqlite_session *readers;
 
-	_Atomic int64_t failed_at_ns[2]; /* by enum session_kind; steady time, 0: it works */
+	_Atomic int64_t failed_at_ns[2]; /* by enum session_kind; steady time, 0 if it works */
 	struct tally errors[STATUS_COUNT];
 };
 
 /* Checked downcast. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* What happened to a session of this kind, for is_up() and the log. Any thread. */
+/* Record how a session of this kind fared, for is_up() and the log. Any thread. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
 
-/* What a code means to the caller, of any call but COMMIT, and of COMMIT. */
+/* Translate a code of SQLite: of any call but COMMIT, and of COMMIT. */
 enum status sqlite_status(int rc);
 enum status sqlite_commit_status(int rc);
 
-/* Applies the migrations of the store's components. false: `why`. */
+/* Applies the migrations of the store's components. Returns false with a reason in `why`. */
 QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);
 
-/* ---- the writer; with its turn taken, or before there are threads ------------------------ */
+/* ---- the writer: call these with its turn taken, or before there are threads ------------- */
 
 void sqlite_writer_init(struct sqlite_writer *writer);
 
-/* Opens it, in doubt until it is settled. `flags` may say CREATE. A failure leaves it closed. */
+/* Opens the file. The writer is in doubt until it is settled. `flags` may contain CREATE. A failure
+ * leaves it closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
-/* Copies what is left in the WAL into the database, syncs that, and empties the WAL. */
+/* Copies what is left in the WAL into the database, syncs the database, and empties the WAL. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
-/* Before each transaction: checkpoints when it is time, opens anew after an I/O error. */
+/* Called before each transaction: checkpoints if it is time, and reopens the file after an I/O
+ * error. */
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
 
 /*
- * After a COMMIT that failed, with nothing in progress: opens the file anew. true: the transaction
- * is not there and never will be; false: it may be.
+ * Called after a COMMIT that failed, with nothing in progress: reopens the file. Returns true if
+ * the transaction is certainly not in it and never will be, false if it may be.
  */
 QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
-/* At the end: leaves one file and no WAL, if it can. */
+/* Closes the writer for good. Leaves one file and no WAL, if it can. */
 void sqlite_writer_close(struct sqlite_writer *writer);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -98,7 +101,7 @@ void sqlite_writer_close(struct sqlite_writer *writer);
 struct sqlite_session {
 	struct session base;
 	enum session_kind kind;
-	bool active;                  /* in a transaction: has the turn, or is inside the gate */
+	bool active;                  /* in a transaction: holds the turn, or the gate */
 	struct sqlite_connection own; /* of a read session */
 	struct sqlite_session *next;  /* in store->readers */
 };
@@ -108,20 +111,20 @@ struct sqlite_session *sqlite_session_of(struct session *session);
 
 struct session *sqlite_session_open(struct store *store, enum session_kind kind);
 
-/* The writer's, or its own. */
+/* Returns the connection that it uses: the writer's, or its own. */
 struct sqlite_connection *sqlite_session_connection(struct sqlite_session *session);
 
-/* Rolls back, ends the session's turn and tells what to return for `rc`. */
+/* Rolls back, ends the session's turn, and returns the status for `rc`. */
 QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, int rc);
 
-/* The same when SQLite is content and we are not: RERUN. */
+/* The same when SQLite reported no error but the batch must run again. Returns RERUN. */
 QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 
-/* A transaction that only reads, on a session of either kind: one view of all that is committed. */
+/* A transaction that only reads, on a session of either kind: it sees one committed state. */
 QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 
-/* Session functions that live in files of their own. */
+/* Functions of the session that are in sqlite_idempotency.c. */
 enum status sqlite_keys_find(struct session *session, struct arena *arena,
 	struct idempotency_record *records, size_t count);
 enum status sqlite_keys_put(struct session *session, const struct idempotency_record *records,
@@ -138,7 +141,7 @@ enum status sqlite_keys_list(struct session *session, struct arena *arena, struc
 	struct row_page *page, struct kept_answer *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
-/* The time that is stored and compared with what is stored. */
+/* Returns the time to store, and to compare stored times with. */
 int64_t sqlite_now_us(const struct sqlite_session *session);
 
 /* ---- queries ----------------------------------------------------------------------------- */
@@ -146,7 +149,7 @@ int64_t sqlite_now_us(const struct sqlite_session *session);
 struct sqlite_value {
 	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB } kind;
 	int64_t number;
-	struct slice bytes; /* not copied: lives until the next run or the close */
+	struct slice bytes; /* not copied: must live until the next run or the close */
 };
 
 static inline struct sqlite_value sqlite_int(int64_t number)
@@ -164,52 +167,53 @@ static inline struct sqlite_value sqlite_blob(struct slice bytes)
 	return (struct sqlite_value){.kind = SQLITE_VALUE_BLOB, .bytes = bytes};
 }
 
-/* The values of ?1, ?2, … as the last two arguments of the functions below. */
+/* The values of ?1, ?2, …, as the last two arguments of the functions below. */
 #define SQLITE_VALUES(...)                                                                         \
 	(const struct sqlite_value[]){__VA_ARGS__},                                                \
 		sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)
 
 /*
- * A failure is kept and told by sqlite_query_close(); until then everything else does nothing, so
- * that a loop over a batch needs no checks.
+ * A query remembers its first failure. Until sqlite_query_close() reports it, the other functions
+ * do nothing, so that a loop over a batch needs no checks.
  */
 struct sqlite_query {
 	struct sqlite_session *session;
 	sqlite3_stmt *stmt;
-	bool bound; /* since it was last reset */
+	bool bound; /* has values since its last reset */
 	int rc;
 	bool running;
-	bool rerun;
+	bool rerun; /* a change affected no row that had to */
 };
 
 /* In a transaction. `sql` is static. */
 struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char *sql);
 
-/* Ends the run before, and starts one with these values. */
+/* Ends the previous run and starts one with these values. */
 void sqlite_query_start(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* The next row of the run; false: there is none. */
+/* Moves to the next row of the run. Returns false at the end. */
 bool sqlite_query_next(struct sqlite_query *query);
 
-/* A column of the row that next() has moved to. */
+/* Returns a column of the row that next() has moved to. */
 int64_t sqlite_query_int(const struct sqlite_query *query, int column);
 
 /* The same, valid until next() or the next start(). */
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);
 
-/* The same, copied. */
+/* The same, copied into `arena`. */
 struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *arena, int column);
 
-/* A whole run. Tells how many rows it changed. */
+/* Runs the statement to completion. Returns how many rows it changed. */
 int sqlite_query_change(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* A whole run that must change one row. If it changes none, the transaction is to be run again. */
+/* The same for a statement that must change exactly one row. If it does not, close() returns RERUN.
+ */
 void sqlite_query_change_one(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* Not OK: the transaction is rolled back. */
+/* Ends the query and returns its status. Unless that is OK, the transaction is rolled back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
 /* A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
@@ -224,13 +228,16 @@ struct sqlite_list {
 QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
-/* A transaction of its own around one run of `sql`, which takes a time and a limit and deletes
- * rows.
- */
+/* Makes room for one more element in an array of the arena that has `count` of them and room for
+ * `*room`. Returns the array, which may have moved. Start with NULL and 0. */
+void *sqlite_more_room(
+	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
+
+/* Runs `sql`, which takes a time and a limit and deletes rows, in a transaction of its own. */
 QP_MUST_CHECK enum status sqlite_sweep(
 	struct session *session, const char *sql, int64_t before_us, size_t limit, size_t *deleted);
 
-/* The same for what is older than `age_us`. */
+/* The same for rows older than `age_us`. */
 QP_MUST_CHECK enum status sqlite_sweep_age(
 	struct session *session, const char *sql, int64_t age_us, size_t limit, size_t *deleted);
 

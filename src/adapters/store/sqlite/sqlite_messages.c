@@ -1,10 +1,12 @@
+/*
+ * Messages in SQLite. A dialog is the union of two directions, each read from the index
+ * messages_dialog, newest first; INDEXED BY fails loudly if that index ever stops to fit.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
 
-#define MESSAGES_FIRST 8
-
-/* Behind every id. */
+/* Greater than every id: U+10FFFF in UTF-8. */
 static const char last_id[] = "\xF4\x8F\xBF\xBF";
 
 /* clang-format off */
@@ -20,7 +22,7 @@ static const char mark_sql[] =
 static const char exists_sql[] = "SELECT 1 FROM messages WHERE receiver_id = ?1 AND id = ?2";
 
 /* clang-format off */
-/* ?1 and ?2 are the users, ?3 the id before which to begin, ?4 how many. */
+/* ?1 and ?2 are the users, ?3 the id to stay below, ?4 the limit. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"SELECT * "                                                                  \
 	"FROM ("                                                                     \
@@ -33,7 +35,7 @@ static const char exists_sql[] = "SELECT 1 FROM messages WHERE receiver_id = ?1 
 static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION_SQL(
 	"?2", "?1") " ORDER BY id DESC LIMIT ?4";
 
-/* Of a user with himself. */
+/* Messages of a user to himself: both directions are the same. */
 static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 /* clang-format off */
@@ -110,19 +112,6 @@ static enum status mark(const struct message_repository *repository, struct sess
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
-/* Room for one more; `*room` is how many there is room for. */
-static struct message *add_message(struct message_query *page, struct arena *arena, size_t *room)
-{
-	if (page->message_count == *room) {
-		size_t more = *room ? *room * 2 : MESSAGES_FIRST;
-
-		page->messages = arena_grow(arena, page->messages, *room * sizeof(*page->messages),
-			more * sizeof(*page->messages));
-		*room = more;
-	}
-	return &page->messages[page->message_count++];
-}
-
 static enum status fill_page(
 	struct sqlite_session *session, struct arena *arena, struct message_query *page)
 {
@@ -136,8 +125,10 @@ static enum status fill_page(
 	sqlite_query_start(
 		&query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->other_id),
 				sqlite_text(before), sqlite_int((int64_t)page->limit)));
-	while (sqlite_query_next(&query))
-		*add_message(page, arena, &room) = (struct message){
+	while (sqlite_query_next(&query)) {
+		page->messages = sqlite_more_room(
+			arena, page->messages, sizeof(*page->messages), page->message_count, &room);
+		page->messages[page->message_count++] = (struct message){
 			.receiver_id = sqlite_query_keep(&query, arena, 0),
 			.id = sqlite_query_keep(&query, arena, 1),
 			.sender_id = sqlite_query_keep(&query, arena, 2),
@@ -145,6 +136,7 @@ static enum status fill_page(
 			.created_us = sqlite_query_int(&query, 4),
 			.is_read = sqlite_query_int(&query, 5) != 0,
 		};
+	}
 	return sqlite_query_close(&query);
 }
 
@@ -159,7 +151,7 @@ static enum status list(const struct message_repository *repository, struct sess
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
-/* ---- what is unread ---------------------------------------------------------------------- */
+/* ---- unread messages --------------------------------------------------------------------- */
 
 static void fill_count(void *row, struct arena *arena, const struct sqlite_query *query)
 {

@@ -1,4 +1,5 @@
-/* The schema of a file: what has been applied is in it, in schema_migrations. */
+/* Brings the schema of a file up to date. The file itself records what has been applied, in
+ * schema_migrations. */
 #include <stdio.h>
 
 #include "adapters/store/sqlite/sqlite_internal.h"
@@ -59,7 +60,8 @@ static int record(
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* In one transaction, unless it has been applied. A failure leaves the transaction open. */
+/* Applies a migration in one transaction, unless it has been applied. A failure leaves the
+ * transaction open. */
 static int apply(struct sqlite_store *store, const struct migration *migration)
 {
 	struct sqlite_connection *connection = &store->writer.connection;

@@ -1,3 +1,10 @@
+/*
+ * Notifications in SQLite, with their dead letters (notification_dlq) and the inbox of events they
+ * were made of (processed_events).
+ *
+ * Invariant: a FAILED notification has an unresolved letter of the same id; `quipu verify` checks
+ * it. Both are written in one transaction.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /* ---- notifications ----------------------------------------------------------------------- */
@@ -115,7 +122,7 @@ static enum status list_facts(const struct notification_repository *repository,
 	return sqlite_list_rows(session, arena, &all, page, rows);
 }
 
-/* ---- what was given up ------------------------------------------------------------------- */
+/* ---- dead letters ------------------------------------------------------------------------ */
 
 /* clang-format off */
 #define WAITING_SQL(payload)                                                                \
@@ -126,7 +133,7 @@ static enum status list_facts(const struct notification_repository *repository,
 
 static const struct sqlite_dead_letters dead = {
 	.base = {.ops = &sqlite_dead_letters_ops},
-	/* A notification that was replayed and is given up once more waits once more. */
+	/* A notification that was replayed and fails again reopens its letter. */
 	.put =
 		"INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, "
 		"    last_error, payload, attempt_count, created_at) "
@@ -150,7 +157,7 @@ static const struct sqlite_dead_letters dead = {
 		"  FROM notification_dlq "
 		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
 		"    AND id = ?2)",
-	/* A notification that was swept cannot be replayed any more. */
+	/* A notification that has been swept can no longer be replayed. */
 	.letter =
 		"UPDATE notification_dlq "
 		"SET resolved_at = ?4, resolution = CASE ?3 WHEN 'PENDING' THEN 'REPLAYED' "
@@ -164,7 +171,7 @@ static const struct sqlite_dead_letters dead = {
 	.depth = "SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL",
 };
 
-/* ---- what was taken in ------------------------------------------------------------------- */
+/* ---- the inbox --------------------------------------------------------------------------- */
 
 static const char take_in_sql[] =
 	"INSERT INTO processed_events (event_id, processed_at) "

@@ -91,7 +91,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* A table of this shape, as the object `name`. */
+/* Initializes the object `name` for a table of this shape. */
 #define SQLITE_OUTBOX(name, table)                                                                 \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

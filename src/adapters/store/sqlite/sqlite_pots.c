@@ -1,3 +1,9 @@
+/*
+ * Pots and their coins in SQLite. The lock is the seed's: a token and an expiry in the pot's row.
+ * Sessions of this process never meet on it, because only one writes at a time; it keeps out other
+ * programs that write the file. Every change names the token in its WHERE, so a batch whose token
+ * no longer holds changes nothing and runs again.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
@@ -7,8 +13,8 @@ static const char take_sql[] =
 	"UPDATE pot SET lock = ?2, lock_expire_time = ?3 "
 	"WHERE id = ?1 AND (lock IS NULL OR lock_expire_time <= ?4)";
 
-/* Both change only while the lock is held, as the seed's statement does; the second, which costs
- * several times as much, also where a kind was never in the pot. */
+/* Like the seed's statement, both change a row only while the lock is held. The second one also
+ * inserts a kind that was never in the pot, and costs several times as much. */
 static const char change_sql[] =
 	"UPDATE coin SET coin_count = ?3 "
 	"WHERE pot_id = ?1 AND denomination = ?2 "
@@ -24,7 +30,7 @@ static const char release_sql[] =
 	"UPDATE pot SET lock = NULL, lock_expire_time = NULL "
 	"WHERE id = ?1 AND lock = ?2";
 
-/* A name that is taken draws no id: those are of 32 bits. */
+/* A name that is taken must not use up an id, because ids have 32 bits. */
 static const char create_sql[] =
 	"INSERT INTO pot (pot_name, max_coins, create_time) "
 	"SELECT ?1, ?2, ?3 "
@@ -38,7 +44,7 @@ static const char find_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE id = ?1";
 static const char find_name_sql[] = "SELECT " POT_COLUMNS " FROM pot WHERE pot_name = ?1";
 
 /* clang-format off */
-/* The limit, as if it were of coins of nothing, and then the coins. */
+/* One row with the limit, under the denomination 0, and one for each kind of coin. */
 static const char content_sql[] =
 	"SELECT 0, max_coins "
 	"FROM pot "
@@ -72,7 +78,7 @@ static enum status take_locks(struct sqlite_session *session, const struct pot_l
 	return sqlite_query_close(&query);
 }
 
-/* false: there is no such pot. */
+/* Returns false if there is no such pot. */
 static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 {
 	bool is_there = false;
@@ -95,7 +101,7 @@ static bool read_content(struct sqlite_query *query, struct pot_content *pot)
 	return is_there;
 }
 
-/* What is there and could not be taken is held by another. */
+/* A pot that exists and could not be taken is held by another token. */
 static enum status read_taken(
 	struct sqlite_session *session, struct pot_content *pots, size_t count)
 {
@@ -117,7 +123,7 @@ static enum status take(const struct pot_repository *repository, struct session 
 	return status;
 }
 
-/* Tells how many changes found nothing to change. */
+/* Runs `sql` for each changed kind. Counts the runs that changed no row in `missing`. */
 static enum status run_changes(struct sqlite_session *session, const char *sql,
 	const struct pot_lock *lock, const struct pot_change *changes, size_t count,
 	size_t *missing)
@@ -277,7 +283,8 @@ static enum status count_pots(struct sqlite_session *session, int64_t *total)
 	return sqlite_query_close(&query);
 }
 
-/* To pass over pots costs as much as to read them, so nothing behind the last one is asked for. */
+/* Skipping pots with OFFSET costs as much as reading them, so a page behind the last pot is not
+ * queried. */
 static enum status fill_pages(struct sqlite_session *session, struct arena *arena,
 	struct pot_page *pages, size_t count, int64_t total)
 {

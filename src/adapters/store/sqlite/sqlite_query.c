@@ -1,4 +1,13 @@
+/*
+ * Queries: one prepared statement, run once for each row of a batch.
+ *
+ * SQLite is in this process, so a statement per row costs no round trip, and a loop of small
+ * statements is as fast as one large statement and easier to read. To keep the loops free of
+ * checks, a query remembers its first failure and ignores the calls that follow.
+ */
 #include "adapters/store/sqlite/sqlite_internal.h"
+
+#define ROOM_FIRST 8
 
 struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char *sql)
 {
@@ -10,7 +19,7 @@ struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char
 	return query;
 }
 
-/* A pointer of NULL would bind SQL's NULL in place of the empty string. */
+/* Binding a NULL pointer would bind SQL's NULL and not the empty string. */
 static const char *data_of(struct slice bytes)
 {
 	return bytes.data ? bytes.data : "";
@@ -31,7 +40,7 @@ static int bind(sqlite3_stmt *stmt, int at, const struct sqlite_value *value)
 	return SQLITE_MISUSE;
 }
 
-/* A statement with RETURNING has to be stepped to its end. */
+/* Steps to the end, because a statement with RETURNING is complete only then. */
 static void end_run(struct sqlite_query *query)
 {
 	while (sqlite_query_next(query))
@@ -137,6 +146,17 @@ enum status sqlite_list_rows(struct session *base, struct arena *arena,
 		status = sqlite_snapshot_end(session);
 	page->now_us = sqlite_now_us(session);
 	return status;
+}
+
+void *sqlite_more_room(struct arena *arena, void *elements, size_t size, size_t count, size_t *room)
+{
+	size_t more = *room ? *room * 2 : ROOM_FIRST;
+
+	if (count < *room)
+		return elements;
+	elements = arena_grow(arena, elements, *room * size, more * size);
+	*room = more;
+	return elements;
 }
 
 enum status sqlite_sweep(

@@ -1,10 +1,14 @@
 /*
- * Sessions and their transactions.
+ * Sessions and their transactions. Write sessions share the writer's connection, so a session is
+ * little more than the right to use it; read sessions have connections of their own.
  *
  *   state     event                            next      what is held
  *   idle      begin, snapshot_begin            active    write: the writer's turn; read: the gate
  *   active    commit, rollback, snapshot_end   idle
  *   active    any failure                      idle, rolled back
+ *
+ * Every failure ends in fail() or sqlite_session_rerun(): they roll back, give the turn or the gate
+ * back, and decide whether the connection can still be trusted.
  */
 #include <stdlib.h>
 
@@ -45,7 +49,7 @@ struct sqlite_connection *sqlite_session_connection(struct sqlite_session *sessi
 					      : &session->own;
 }
 
-/* ---- taking part ------------------------------------------------------------------------- */
+/* ---- the turn and the gate --------------------------------------------------------------- */
 
 static int enter(struct sqlite_session *session)
 {
@@ -76,7 +80,7 @@ static void leave(struct sqlite_session *session)
 		pthread_rwlock_unlock(&store->gate);
 }
 
-/* A failed statement may have rolled back by itself. false: it could not be undone. */
+/* Rolls back, unless the failed statement has done so. Returns false if that failed. */
 static bool undo(struct sqlite_connection *connection)
 {
 	if (!connection->db || sqlite3_get_autocommit(connection->db))
@@ -93,7 +97,7 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
-/* Undoes what is left of the transaction. */
+/* Rolls back what is left of the transaction. */
 static void abandon(struct sqlite_session *session, bool in_doubt)
 {
 	bool undone = undo(sqlite_session_connection(session));
@@ -159,7 +163,7 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 
-	(void)mode; /* whoever has the turn has every row */
+	(void)mode; /* the holder of the turn holds every row */
 	assert(session->kind == SESSION_WRITE);
 	return start(session, begin_sql);
 }

@@ -1,6 +1,6 @@
 /*
- * What SQLite's codes mean, and whether the store is up after them. Reads and writes are told
- * apart, because on a full disk the ones work and the others do not, and the log is to say so once.
+ * What SQLite's codes mean, and whether the store is up after them. Reads and writes are tracked
+ * separately: on a full disk reads work and writes do not. Each change of either is logged once.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
@@ -25,11 +25,11 @@ enum status sqlite_status(int rc)
 }
 
 /*
- * COMMIT writes the pages to the WAL, the last of them marked as the end of the transaction, and
- * calls fsync. If anything fails on the way, nobody sees the transaction now; but when the mark has
- * been written, a recovery finds it. A full disk proves nothing either: where the WAL is written
- * over older frames, what is missing of a write may be there from before. Only two codes are
- * certain, because they come before the first write.
+ * COMMIT writes the pages to the WAL, marks the last one as the end of the transaction, and calls
+ * fsync. If any step fails, nobody sees the transaction now, but once the mark has been written a
+ * recovery finds it. A full disk proves nothing either: where the WAL overwrites older frames, the
+ * missing part of a write may already be there from before. Only two codes are certain, because
+ * SQLite returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

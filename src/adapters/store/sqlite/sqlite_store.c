@@ -1,3 +1,10 @@
+/*
+ * The store: starting, health, announcements. Everything about connections is in sqlite_writer.c
+ * and sqlite_session.c.
+ *
+ * Health is what sessions report: a failure puts the store down, a success puts it up again. Nobody
+ * probes the file. Announcements stay in the process, because no other process has the file.
+ */
 #include "adapters/store/sqlite/sqlite_store.h"
 
 #include <stdio.h>
@@ -7,8 +14,8 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
- * After a failure the store is down until something works, and at the latest for so long: a process
- * that is sent no requests because it is down would otherwise never find out.
+ * After a failure the store is down until something works, but no longer than this. Otherwise a
+ * process that gets no requests because it is down would never find out that the file works again.
  */
 #define DOWN_NS (5 * NS_PER_S)
 
@@ -20,7 +27,7 @@ struct sqlite_store *sqlite_store_of(struct store *store)
 	return (struct sqlite_store *)store;
 }
 
-/* A waiting writer goes before new readers, or a stream of reads would keep the gate open. */
+/* A waiting writer goes before new readers: a steady stream of reads would keep it out for ever. */
 static void init_gate(pthread_rwlock_t *gate)
 {
 	pthread_rwlockattr_t attributes;
@@ -32,8 +39,9 @@ static void init_gate(pthread_rwlock_t *gate)
 }
 
 /*
- * SQLite counts its memory under one lock for all threads, a tenth of what a small statement costs,
- * and nobody asks. Where a database was opened before, it goes on counting.
+ * SQLite counts the memory it uses under a lock that all threads share. That is a tenth of the cost
+ * of a small statement, and nothing here uses the number. The call has no effect if a database was
+ * opened before it.
  */
 static void stop_counting_memory(void)
 {
@@ -74,7 +82,8 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	return &store->base;
 }
 
-/* On a full disk there may be no room to settle: then it starts all the same, and can be read. */
+/* On a full disk there may be no room to settle. The store starts nevertheless, so that it can be
+ * read. */
 static int open_file(struct sqlite_store *store)
 {
 	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);
@@ -114,7 +123,6 @@ static bool is_up(struct store *base)
 	return store->started && works(store, SESSION_WRITE) && works(store, SESSION_READ);
 }
 
-/* No other process has the file. */
 static void announce(struct store *base, const char *announcement)
 {
 	listeners_call(&sqlite_store_of(base)->listeners, announcement);

@@ -1,24 +1,25 @@
 /*
- * The one connection that writes a file: opening it, keeping its WAL short, and opening it anew
+ * The one connection that writes the file: opening it, keeping its WAL short, and reopening it
  * after an I/O error.
  *
- * SQLite would checkpoint by itself at the end of a COMMIT, and keep quiet about errors. Here it is
- * done before a transaction begins, when the answers of the one before are on their way. A
- * checkpoint cannot copy what a running read does not see yet, nor can the WAL start over under
- * one; so when it has grown to WAL_BYTES_MAX all the same, new reads wait for the moment that it
- * takes.
+ * By itself SQLite would checkpoint at the end of a COMMIT and keep quiet about errors. Here the
+ * checkpoint runs before a transaction begins, when the answers of the previous one are already on
+ * their way. A checkpoint cannot copy pages that a running read does not see yet, and the WAL
+ * cannot start over while a read uses it. If the WAL grows to WAL_BYTES_MAX nevertheless, new reads
+ * wait for the moment that a full checkpoint takes.
  *
- * Why a failed fsync is not simply tried again: the kernel reports it once, and then takes pages
- * for clean that never reached the disk. A partial checkpoint is not synced at once, and SQLite
- * does not copy those pages a second time; nor does it sync frames of the WAL a second time that a
- * recovery finds there. Opening the file anew with no connection left makes SQLite read the WAL
- * from its beginning and forget what it has copied; the checkpoint that follows writes all of it
- * again.
+ * A failed fsync is not simply retried, because the kernel reports it once and then takes pages for
+ * clean that never reached the disk. SQLite does not sync a partial checkpoint at once and does not
+ * copy its pages a second time; nor does it sync frames again that a recovery finds in the WAL.
+ * Reopening the file while no connection is left makes SQLite read the WAL from its beginning and
+ * forget what it has copied; the checkpoint that follows writes all of it again.
+ *
+ * Invariant: a transaction begins only while in_doubt is false.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
 
-#define CHECKPOINT_FRAMES 4000 /* 16 MiB; a busy writer at 1000: 0.96 to 0.98 times as fast */
+#define CHECKPOINT_FRAMES 4000 /* 16 MiB; with 1000 a busy writer is 2 to 4 % slower */
 #define WAL_BYTES_MAX (64 * 1024 * 1024)
 #define WAL_FRAME_BYTES (4096 + 24)
 
@@ -31,7 +32,7 @@ void sqlite_writer_init(struct sqlite_writer *writer)
 
 /* ---- checkpoints ------------------------------------------------------------------------- */
 
-/* Called by SQLite after a COMMIT that has written something. */
+/* SQLite calls this after a COMMIT that has written something. */
 static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_frames)
 {
 	struct sqlite_store *store = context;
@@ -47,7 +48,7 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	return SQLITE_OK;
 }
 
-/* BUSY: a reader of some other program is in the way, and is not waited for. */
+/* Returns BUSY, without waiting, if a reader of another program is in the way. */
 static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;
@@ -69,7 +70,7 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 	return rc;
 }
 
-/* A transaction does not need a checkpoint, so a failure is only logged, once. */
+/* Transactions work without a checkpoint, so a failure is only logged, and only once. */
 static void note_checkpoint(struct sqlite_store *store, int rc)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -134,7 +135,7 @@ int sqlite_writer_settle(struct sqlite_writer *writer)
 	return SQLITE_OK;
 }
 
-static int open_anew(struct sqlite_store *store)
+static int reopen(struct sqlite_store *store)
 {
 	struct sqlite_session *reader;
 	int rc;
@@ -156,13 +157,14 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 
 	if (!writer->in_doubt && writer->wal_frames >= writer->checkpoint_at)
 		keep_wal_short(store);
-	return writer->in_doubt ? open_anew(store) : SQLITE_OK;
+	return writer->in_doubt ? reopen(store) : SQLITE_OK;
 }
 
 /*
- * Certain is what the WAL proves: read anew, and then emptied for good, it held no more than had
- * been committed before. More frames are the transaction in question. So may as many be, if it was
- * the first after a checkpoint and wrote the WAL from its beginning.
+ * The WAL is the proof: if it was read again and emptied for good, and held no more frames than
+ * before the COMMIT, the transaction is lost. More frames are the transaction. So can the same
+ * number be, if the transaction was the first after a checkpoint and overwrote the WAL from its
+ * beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {
@@ -170,7 +172,7 @@ bool sqlite_writer_lost_commit(struct sqlite_store *store)
 	int frames_before = writer->wal_frames;
 	bool may_restart = writer->wal_may_restart;
 
-	if (open_anew(store) != SQLITE_OK)
+	if (reopen(store) != SQLITE_OK)
 		return false;
 	return writer->frames_found == 0 || (writer->frames_found == frames_before && !may_restart);
 }
