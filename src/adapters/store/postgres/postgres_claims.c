@@ -1,14 +1,15 @@
 /*
- * Claims in PostgreSQL.
+ * Claims in PostgreSQL, and where they start.
  *
- * Where a claim starts. A row that is done leaves a dead entry behind at the head of the index on
- * open rows, until a vacuum takes it away: a minute later, or hours, while somebody holds an old
- * snapshot (a backup). A claim from the head on walks over all of them; after a minute of 14,000
- * events/s that took three quarters of its time. So each store remembers the created_at from which
- * on there are open rows: its floor. Claims start there, and with each it moves up to what is still
- * open. What turns up below it (a commit that is more than SLACK_US late, or what another process
- * sends again) waits for the next look at the whole index, which is LOOK_LEAST_NS away, or more
- * where a look takes long.
+ * A row that is done leaves a dead entry at the head of the index on open rows until a vacuum
+ * removes it: a minute later, or hours later if a backup holds an old snapshot. A claim that starts
+ * at the head walks over all dead entries; after a minute at 14,000 events/s that took three
+ * quarters of its time. Each store therefore remembers a floor: the created_at of the first open
+ * row. Claims start there, and each claim moves the floor up to the first row that is still open.
+ *
+ * A row can turn up below the floor: its commit was more than SLACK_US late, or another process
+ * resent it. It waits for the next look at the whole index, which is LOOK_LEAST_NS away, or more if
+ * a look takes long.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -20,7 +21,7 @@
 #define SLACK_US 250000
 #define LOOK_LEAST_NS NS_PER_S
 #define LOOK_MOST_NS (60 * NS_PER_S)
-#define LOOK_SHARE 20 /* at most so much of the time, as a fraction, is spent on looks */
+#define LOOK_SHARE 20 /* looks take at most one twentieth of the time */
 
 static const struct pg_claims *claims_of(const struct claim_repository *repository)
 {
@@ -53,8 +54,8 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* Nothing was seen open from `from_us` on and before `oldest_us`. If somebody has changed the floor
- * since, it was lowered for a reason. */
+/* No row was open from `from_us` up to `oldest_us`. If the floor is no longer `was_us`, another
+ * thread has lowered it for a reason, and it stays. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
 	int64_t to_us = oldest_us - SLACK_US;
@@ -120,7 +121,7 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the places of the claims that were ours. */
+/* Runs a statement that returns the places of the claims that it changed. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

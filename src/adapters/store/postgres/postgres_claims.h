@@ -1,7 +1,8 @@
 /*
- * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL: the statements are
- * templates over the names that differ, the functions are shared. The columns of such a table, and
- * what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. Another table is
+ * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL. The functions are
+ * shared; the statements are templates over the names that differ. For the columns of such a table,
+ * and for what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. To add a table,
+ * write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
  */
@@ -22,15 +23,15 @@ struct pg_claims {
 	struct pg_statement list;
 };
 
-/* The time, once for a statement: WITH clock … (SELECT now FROM clock). */
+/* The time, read once per statement: WITH clock … (SELECT now FROM clock). */
 #define PG_CLOCK "clock AS MATERIALIZED (SELECT quipu_now() AS now)"
 #define PG_CLOCK_NOW "(SELECT now FROM clock)"
 
 /* clang-format off */
 /*
- * The seed's claim. $1 how many, $2 owner, $3 lease, $4 the created_at to start at (see
- * postgres_claims.c). The chosen ids go into an array and not into a join: a plan that was made
- * while the table was empty would take the table for the smaller side, and read all of it.
+ * The seed's claim. $1 limit, $2 owner, $3 lease, $4 the created_at to start at (see
+ * postgres_claims.c). The chosen ids go into an array and not into a join: a plan made while the
+ * table was empty would take the table for the smaller side of the join and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \
@@ -63,7 +64,8 @@ struct pg_claims {
 #define PG_CLAIM_OLDEST_SQL(table)                                                  \
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
-/* $1 owner; ids and epochs of claims with their places, of those that are still this owner's. */
+/* $1 owner; w has ids and epochs of claims with their places. Changes the claims that are still this
+ * owner's, and returns their places. */
 #define PG_CLAIM_IS_OURS(id, busy)                                  \
 	" WHERE e." id " = w.id::uuid AND e.claim_epoch = w.epoch " \
 	"  AND e.status = '" busy "' AND e.locked_by = $1::text "   \
@@ -114,7 +116,7 @@ struct pg_claims {
 #define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
 
 /* clang-format off */
-/* The id is a text in the answer, and is to be sorted as it is in the index. */
+/* The id is text in the result, but must be sorted as uuid, as in the index. */
 #define PG_CLAIM_LIST_SQL(table, id, done_at)                                    \
 	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, "      \
 	"    " PG_CLAIM_CREATED_US ", coalesce(" PG_TO_US("e." done_at) ", 0), " \
@@ -127,8 +129,15 @@ struct pg_claims {
 extern const struct claim_repository_ops pg_claims_ops;
 
 /*
- * `busy` and `done` are the words for these two states, `done_at` is the column that says when.
- * `swept` lists the stages that are swept, and `ended_at` says since when a row is in one of them.
+ * Initializes a struct pg_claims. All arguments are string literals:
+ *
+ *   table         its name; also part of the names of the prepared statements
+ *   id            the column with the row's id, a uuid
+ *   occurred_at   the column with the time of the event
+ *   busy, done    the words that `status` uses for these two states
+ *   done_at       the column with the time at which a row became `done`
+ *   swept         the stages to sweep, as a list in SQL: "'SENT', 'FAILED'"
+ *   ended_at      an expression: the time since which a row is in one of these stages
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
@@ -143,7 +152,8 @@ extern const struct claim_repository_ops pg_claims_ops;
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* There is, or will be, an open row that was created at this time: claims are to find it. */
+/* There is, or soon will be, an open row with this created_at: makes claims start no later. Any
+ * thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

@@ -1,8 +1,10 @@
 /*
- * Citus can run all of these on tables that are distributed by user_id (docs/SCALING.md): the rows
- * of a batch and the time are CTEs, and nothing takes a lock of its own. Instead of locking a
- * message when it is looked up, put() changes only what is still unread, and counts what it has
- * changed.
+ * Counters of unread messages in PostgreSQL.
+ *
+ * Citus can run all of these statements on tables that are distributed by user_id
+ * (docs/SCALING.md). That is why the rows of a batch and the time are CTEs, and why no statement
+ * locks rows: lock() only reads, and put() changes only messages that are still unread and counts
+ * them. A count that is too small means that another session was faster, and the batch runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -35,8 +37,8 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* What a row must be comes with the rows, as in ADD_ROWS: else an index of all unread ones would
- * do. */
+/* The state to change from comes with the rows, as the type does in ADD_ROWS: the planner could
+ * otherwise walk the index of all unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -81,8 +83,8 @@ static const struct pg_statement list_unread_statement = {
 };
 
 /*
- * The type comes with the rows: were it compared with a constant, a planner that knows nothing of a
- * young table would go through all counters of that type and look for each among the rows.
+ * The type comes with the rows. If it were compared with a constant, the planner, which has no
+ * statistics of a young table, would read all counters of that type and search the rows for each.
  */
 #define ADD_ROWS                                                                          \
 	"WITH w AS MATERIALIZED ("                                                        \
@@ -93,8 +95,9 @@ static const struct pg_statement list_unread_statement = {
 
 /*
  * The planner is pinned to a nested loop over the sorted rows with an index lookup each (see
- * pg_connect), so rows are locked in the order of their ids. An upsert would not do: what it would
- * insert is checked before it is found to be there, and a negative delta is no count.
+ * session_settings in postgres_store.c), so rows are locked in the order of their ids. An upsert
+ * does not work here: PostgreSQL checks the row to insert first, and a negative delta violates the
+ * constraint on count.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
@@ -228,7 +231,7 @@ static enum status list_unread(const struct counter_repository *repository, stru
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* ROW_COLUMNS. */
+/* Reads ROW_COLUMNS. */
 static void fill_row(struct counter_row *row, const PGresult *result, int at)
 {
 	row->exists = true;
@@ -269,7 +272,7 @@ static int compare_user(const void *key, const void *element)
 		*(const struct slice *)key, ((const struct counter_row *)element)->user_id);
 }
 
-/* What came back, in whatever order. */
+/* Fills in the rows that were created; they come back in any order. */
 static void fill_made(struct counter_row *rows, size_t count, const PGresult *made)
 {
 	for (int i = 0; i < PQntuples(made); i++) {

@@ -1,12 +1,16 @@
+/*
+ * Counts in PostgreSQL. A batch of additions is one UPDATE, which needs no look at the rows first;
+ * everything else locks its rows and then writes the edits of each kind with one statement.
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
 
 /* clang-format off */
 /*
- * The seed's atomic UPDATE for a whole batch. The planner is pinned to a nested loop over the
- * sorted array with an index lookup each (see pg_connect), so rows are locked in the order of their
- * ids.
+ * The seed's atomic UPDATE, for a whole batch. The planner is pinned to a nested loop over the
+ * sorted array with an index lookup each (see session_settings in postgres_store.c), so rows are
+ * locked in the order of their ids.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counts_add",

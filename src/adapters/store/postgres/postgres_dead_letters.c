@@ -1,3 +1,9 @@
+/*
+ * Dead letters in PostgreSQL. A letter is resolved by changing the row that failed, if there is
+ * one, and then the letter itself, if it has a table of its own; both statements travel together,
+ * and the second checks what the first one did. Everything an operator does is recorded in the same
+ * transaction.
+ */
 #include "adapters/store/postgres/postgres_dead_letters.h"
 
 #include <assert.h>
@@ -126,7 +132,7 @@ static enum status depth(
 	return status;
 }
 
-/* "outbox_events/7d44…" */
+/* Returns the target of an action: "outbox_events/7d44…". */
 static struct slice name_of(
 	struct pg_session *session, const struct pg_dead_letters *view, struct slice id)
 {
@@ -138,7 +144,7 @@ static struct slice name_of(
 	return buffer_slice(&name);
 }
 
-/* Whether there was something to resolve. */
+/* Sets `found` if the letter was unresolved. */
 static enum status change(struct pg_session *session, const struct pg_dead_letters *view,
 	const struct pg_param *params, bool *found)
 {

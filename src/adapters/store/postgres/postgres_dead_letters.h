@@ -1,6 +1,6 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in PostgreSQL, as views on the tables that they
- * wait in, and the record of what people did.
+ * Dead letters (ports/dead_letter_repository.h) in PostgreSQL, as views on the tables that hold
+ * them, and the record of what operators did.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
@@ -9,19 +9,26 @@
 #include "ports/dead_letter_repository.h"
 
 /*
- * `put` and `put_poison` take arrays of id, kind, type, key, position, error, payload and
- * attempt_count; they and `letter` are empty where letters have no table of their own. `list` takes
- * kind, id of the last one seen, and how many; `find` takes kind and id. Both return the fields of
- * struct dead_letter in this order: id, kind, type, key, position, error, attempt_count, created,
- * payload. `row` takes kind, id and the new status, PENDING or DISCARDED, of the row that was given
- * up. Where letters are kept in a table of their own, `letter` takes the same and says that the
- * letter is resolved. The last of them returns a row if there was one to change.
+ * The statements of one such view:
+ *
+ *   put          stores letters: arrays of id, kind, type, key, position, error, payload and
+ *                attempt_count; ignores poison
+ *   put_poison   takes the same and stores only poison
+ *   list         takes kind, the id of the last letter seen, and a limit
+ *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
+ *                attempt_count, created, payload
+ *   row          takes kind, id and the new status, PENDING or DISCARDED, of the row that failed
+ *   letter       takes the same and marks the letter as resolved
+ *   depth        counts unresolved letters
+ *
+ * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. The last of
+ * `row` and `letter` that exists returns a row if the letter was unresolved.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;
-	const char *target;              /* what operator_actions calls it */
-	const struct pg_claims *reopens; /* where a replay makes a row PENDING */
-	struct pg_statement put;         /* of all letters but poison */
+	const char *target;              /* its name in operator_actions */
+	const struct pg_claims *reopens; /* the table in which a replay makes a row PENDING */
+	struct pg_statement put;
 	struct pg_statement put_poison;
 	struct pg_statement list;
 	struct pg_statement find;
@@ -32,7 +39,7 @@ struct pg_dead_letters {
 
 extern const struct dead_letter_repository_ops pg_dead_letters_ops;
 
-/* In a transaction. */
+/* In a transaction: records what an operator did. */
 QP_MUST_CHECK enum status pg_record_action(
 	struct session *session, const char *action, struct slice target, struct slice detail);
 

@@ -1,3 +1,7 @@
+/*
+ * Entitlements and their audit in PostgreSQL. The audit is partitioned by month; functions of the
+ * schema create partitions ahead of time and drop old ones (tend_audit).
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
@@ -110,7 +114,7 @@ static const struct pg_statement list_statement = {
 
 #define LINE_US PG_TO_US("a.occurred_at")
 
-/* The newest line is the last one of an index on each partition. */
+/* The newest audit line is the last entry of an index on each partition. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_entitlements_list_facts",
 	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", "
@@ -141,7 +145,7 @@ static const struct pg_statement list_facts_statement = {
 #define LINE_IS_REPEATED PG_FINDS(LINE_AGAIN)
 #define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* What belongs to a line is looked up for each, so that it does not matter where a page ends. */
+/* The rows that belong to a line are looked up for each line, so that a page may end anywhere. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
@@ -212,7 +216,7 @@ static enum status audit(const struct entitlement_repository *repository, struct
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* The rows of one query follow each other. */
+/* The result is sorted by query. Counts the rows of each query before it allocates them. */
 static void fill_queries(struct entitlement_query *queries, size_t count, struct arena *arena,
 	const PGresult *result)
 {

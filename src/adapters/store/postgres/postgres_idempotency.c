@@ -1,4 +1,8 @@
-/* Idempotency keys in PostgreSQL. */
+/*
+ * Idempotency keys in PostgreSQL. An expired key counts as absent: find() does not see it and put()
+ * replaces it. A key that put() finds alive was stored by another transaction since find(), so the
+ * batch runs again.
+ */
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define LEASE_US PG_TO_US("lease_until")
@@ -13,7 +17,7 @@ static const struct pg_statement find_statement = {
 	"WHERE k.expires_at > (SELECT quipu_now())",
 };
 
-/* An expired key counts as absent, so it is replaced; a live one is left, and not returned. */
+/* Replaces an expired key; leaves a live one as it is and does not return it. */
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
 	"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, content_type, "
@@ -33,7 +37,8 @@ static const struct pg_statement put_statement = {
 	"RETURNING 1",
 };
 
-/* Each takes scopes, keys and owners, and returns the places of those that it changed. */
+/* Each statement takes scopes, keys and owners, and returns the places of the keys that it changed.
+ */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
@@ -71,7 +76,7 @@ static const struct pg_statement release_statement = {
 	"RETURNING w.n",
 };
 
-/* $1 and $2 the key before, $3 what is behind all scopes that are asked for. */
+/* $1 and $2 the last scope and key seen, $3 the end of the scopes to list, $4 the limit. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "
@@ -109,7 +114,7 @@ static void fill_record(
 	record->lease_is_over = pg_bool(result, row, 8);
 }
 
-/* Sends scopes, keys and owners of the records, and the lease where the statement takes it. */
+/* Runs a statement with the first `param_count` of: scopes, keys, owners, lease. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
 	size_t param_count, const struct idempotency_record *records, size_t count)
 {

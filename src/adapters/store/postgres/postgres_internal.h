@@ -1,9 +1,9 @@
 /*
  * What the files of this adapter share: the session, and how a batch becomes statements.
  *
- * Statements go out in libpq's pipeline mode: several are queued with pg_queue(), then pg_flush()
- * sends them with one sync, so that they cost one round trip together. BEGIN rides along with the
- * first. Batches travel as binary arrays, one for each column, and are taken apart with unnest().
+ * Statements go out in libpq's pipeline mode: pg_queue() queues several, pg_flush() sends them with
+ * one sync, so that together they cost one round trip. BEGIN travels with the first. A batch is
+ * sent as binary arrays, one per column, which the statement expands with unnest().
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
@@ -18,39 +18,40 @@
 #define PG_PARAMS_MAX 12
 #define PG_QUEUE_MAX 6
 
-/* Written once as a static; prepared on each connection the first time it is used. */
+/* A static object. Each connection prepares it when it first uses it. */
 struct pg_statement {
 	const char *name;
 	const char *sql;
 };
 
-/* One message of a round whose result is still to be read. */
+/* A message of the current round whose result has not been read yet. */
 struct pg_sent {
 	const struct pg_statement *preparing; /* a Parse in front of a statement's first use */
-	PGresult **keep;                      /* where the result goes; NULL: nobody wants it */
+	PGresult **keep;                      /* where the result goes; NULL to drop it */
 };
 
 struct pg_session {
 	struct session base;
 	enum session_kind kind;
-	PGconn *connection; /* NULL: not connected */
-	bool is_dead; /* the server said farewell, nothing for too long, or nothing we understand */
-	int64_t logged_ns; /* when an error was last logged */
-	int64_t replan_at_ns;
-	int64_t asked_ns; /* when a statement was last sent */
+	PGconn *connection; /* NULL if not connected */
+	bool is_dead; /* the server closed it, was silent for too long, or sent something unreadable
+		       */
+	int64_t logged_ns;    /* when an error was last logged */
+	int64_t replan_at_ns; /* when to discard plans next */
+	int64_t asked_ns;     /* when a statement was last sent */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
 	size_t prepared_count;
 
-	struct arena arena; /* parameters of what is queued */
+	struct arena arena; /* parameters of the queued statements */
 	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
 	size_t sent_count;
 	PGresult *results[PG_QUEUE_MAX]; /* of the last flush; cleared when the next begins */
-	size_t queued;                   /* caller's statements in this round */
-	enum status failed;              /* queueing went wrong; reported by flush */
+	size_t queued;                   /* the caller's statements in this round */
+	enum status failed;              /* why queueing failed, for pg_flush() to report */
 
 	bool in_transaction;
-	bool must_begin; /* BEGIN rides along with the next statement */
-	bool is_single;  /* no BEGIN: the server commits what is sent in this round */
+	bool must_begin; /* send BEGIN with the next statement */
+	bool is_single;  /* no BEGIN: the server commits this round by itself */
 	enum transaction_mode mode;
 };
 
@@ -75,7 +76,7 @@ void pg_array_int8(struct pg_array *array, int64_t value);
 void pg_array_int4(struct pg_array *array, int32_t value);
 struct pg_param pg_param_array(const struct pg_array *array);
 
-/* One for each column of a batch. */
+/* Creates an array for each column of a batch of `count` rows. */
 void pg_arrays_of(struct pg_session *session, const Oid *elements, size_t column_count,
 	size_t count, struct pg_array *columns);
 
@@ -89,7 +90,7 @@ struct pg_param pg_param_text(struct slice text); /* not copied: must live until
 
 /* ---- statements ---- */
 
-/* Queues a statement. A failure is remembered and reported by pg_flush(). */
+/* Queues a statement. pg_flush() reports a failure. */
 void pg_queue(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
@@ -98,27 +99,27 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 	const struct pg_array *columns, size_t column_count);
 
 /*
- * Sends what is queued and waits for every result: session->results[i] is the i-th. On failure the
- * transaction is rolled back, and the status is one of ports/store.h.
+ * Sends what is queued and waits for all results: session->results[i] is that of the i-th
+ * statement. A failure rolls the transaction back and returns a status of ports/store.h.
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 
-/* The one-statement case: queue and flush. */
+/* Queues one statement and flushes. Only this may commit a TRANSACTION_SINGLE by itself. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
 /*
- * Flushes. If the statement at `slot` returned fewer rows than it was to insert, others were first
- * with some of them: rolled back, RERUN. `slot` does not count where `inserts` is 0.
+ * Flushes. If the statement at `slot` returned fewer rows than `inserts`, another session inserted
+ * some of them first: rolls back and returns RERUN. Ignores `slot` if `inserts` is 0.
  */
 QP_MUST_CHECK enum status pg_flush_inserts(struct pg_session *session, size_t slot, size_t inserts);
 
-/* A binary int8, int4 or bool column; the value must not be NULL. */
+/* Return a binary int8, int4 or bool column, which must not be NULL. */
 int64_t pg_int8(const PGresult *result, int row, int column);
 int32_t pg_int4(const PGresult *result, int row, int column);
 bool pg_bool(const PGresult *result, int row, int column);
 
-/* A text or bytea column; valid until the next queue. */
+/* Returns a text or bytea column, valid until the next pg_queue(). */
 struct slice pg_slice(const PGresult *result, int row, int column);
 
 /* SQL that turns a timestamptz into microseconds since 1970, and back. */
@@ -126,8 +127,8 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
 /*
- * Whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked for once for each row of the
- * statement around it. EXISTS the planner may answer by reading the whole table into a hash.
+ * SQL: whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked up once for each row of
+ * the statement around it. For EXISTS the planner may read the whole table into a hash.
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
@@ -206,29 +207,31 @@ struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /*
- * Runs a statement that returns a page: results[0]. Its parameters are `params` and behind them
- * page->limit, for which the caller leaves room. Also fills in page->count and the store's time.
+ * Runs a statement that returns a page, in results[0]. Its parameters are `params` followed by
+ * page->limit, for which the caller leaves room in `params`. Sets page->count and page->now_us.
  */
 QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
 	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
 	struct row_page *page);
 
-/* The place of a row of a result among `count` ids, from 0. */
+/* Returns the place of a result's row among `count` ids, from 0: its first column, less 1. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
 /* ---- small things that repositories share ---- */
 
-/* A text or bytea column, copied. */
+/* Returns a text or bytea column, copied into `arena`. */
 struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column);
 
-/* Runs a statement that returns a row for each one that it deletes, with these two parameters. */
+/* Runs a statement with the parameters `age_us` and `limit`, which returns a row for each row that
+ * it deletes. */
 QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
 	int64_t age_us, size_t limit, size_t *deleted);
 
-/* Whether PostgreSQL can read it as a uuid; what it cannot read is an error there. */
+/* Whether PostgreSQL can read the text as a uuid. Casting any other text is an error. */
 bool pg_is_uuid(struct slice text);
 
-/* It, or the least of all where it is none; to be cast from text. Must live until the flush. */
+/* Returns the text as a parameter to be cast to uuid, or the smallest uuid if it is not one. Not
+ * copied: must live until the flush. */
 struct pg_param pg_param_uuid(struct slice text);
 
 /* ---- the store ---- */
@@ -237,16 +240,18 @@ struct pg_store;
 
 struct pg_store *pg_store_of(struct store *store);
 
-/* A new, configured connection, or NULL; then `why` says what the server said. */
+/* Returns a new, configured connection, or NULL with the server's reason in `why`. Blocks. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
 
-/* Begins to connect, as PQconnectStart() does. */
+/* Begins to connect without blocking, as PQconnectStart() does. */
 PGconn *pg_dial_start(const char *url);
 
-/* Applies what is missing, under a lock that other processes respect. false: `why`. */
+/* Applies missing migrations, under a lock that other processes wait for. Returns false with a
+ * reason in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
-/* A session could not connect: requests are refused until the watcher gets through. */
+/* A session could not connect: puts the store down until the watcher reaches the server. Any
+ * thread. */
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);
@@ -254,14 +259,14 @@ void pg_store_count_error(struct pg_store *store, enum status kind);
 /* Where claims on a table start; see postgres_claims.c. */
 struct pg_floor {
 	const void *table;
-	_Atomic int64_t from_us;    /* created_at */
+	_Atomic int64_t from_us;    /* created_at of the first row to look at */
 	_Atomic int64_t look_at_ns; /* steady time of the next look at the whole index */
 };
 
-/* The one of this table, which is known by its address. Any thread. */
+/* Returns the floor of this table, which is known by its address. Any thread. */
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
-/* Session functions that live in files of their own. */
+/* Functions of the session that are in postgres_idempotency.c. */
 enum status pg_keys_find(struct session *session, struct arena *arena,
 	struct idempotency_record *records, size_t count);
 enum status pg_keys_put(struct session *session, const struct idempotency_record *records,

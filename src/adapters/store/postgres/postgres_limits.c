@@ -1,3 +1,7 @@
+/*
+ * Limits of users in PostgreSQL. A settlement names the window it belongs to, so that slots of a
+ * window that has ended in the meantime change nothing.
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/store/postgres/postgres_internal.h"

@@ -1,8 +1,11 @@
 /*
- * Citus can run all of these on a table that is distributed by receiver_id (docs/SCALING.md). So
- * the rows of a batch are a CTE where they are joined with the table, nothing takes a lock of its
- * own (FOR UPDATE is refused across shards), and a dialog is a statement: Citus refuses one that
- * has a LIMIT for each row of a batch. Several travel in one round trip.
+ * Messages in PostgreSQL.
+ *
+ * Citus can run all of these statements on a table that is distributed by receiver_id
+ * (docs/SCALING.md). That is why the rows of a batch are a CTE where they are joined with the
+ * table, why no statement locks rows (Citus refuses FOR UPDATE across shards), and why each dialog
+ * is a statement of its own: Citus refuses a LIMIT for each row of a batch. Several dialogs travel
+ * in one round trip.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -11,7 +14,7 @@
 #define CREATED_US PG_TO_US("created_at")
 #define CREATED_FROM_US PG_FROM_US("w.created_us")
 
-/* Behind every id. */
+/* Greater than every id: U+10FFFF in UTF-8. */
 static const char last_id[] = "\xF4\x8F\xBF\xBF";
 
 /* clang-format off */
@@ -30,9 +33,9 @@ static const struct pg_statement put_statement = {
 
 /*
  * The planner is pinned to a nested loop over the sorted marks with an index lookup each (see
- * pg_connect), so rows are locked in the order of their keys. That a message is unread comes with
- * the marks: else a planner that knows nothing of a young table would go through the index of all
- * unread ones.
+ * session_settings in postgres_store.c), so rows are locked in the order of their keys. The
+ * condition that a message is unread comes with the marks: otherwise the planner, which has no
+ * statistics of a young table, could walk the index of all unread messages.
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",
@@ -52,7 +55,7 @@ static const struct pg_statement exist_statement = {
 	"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id",
 };
 
-/* $1 and $2 are the users, $3 the id before which to begin, $4 how many. */
+/* $1 and $2 are the users, $3 the id to stay below, $4 the limit. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -72,7 +75,7 @@ static const struct pg_statement list_statement = {
 	LIST_SQL(DIRECTION_SQL("$1", "$2") " UNION ALL " DIRECTION_SQL("$2", "$1")),
 };
 
-/* Of a user with himself. */
+/* Messages of a user to himself: both directions are the same. */
 static const struct pg_statement list_own_statement = {
 	"quipu_messages_list_own",
 	LIST_SQL(DIRECTION_SQL("$1", "$2")),
@@ -179,7 +182,7 @@ static void fill_query(struct message_query *query, struct arena *arena, const P
 		};
 }
 
-/* One round trip. */
+/* Answers as many queries as fit into one round trip. */
 static enum status list_some(struct pg_session *session, struct arena *arena,
 	struct message_query *queries, size_t count)
 {
@@ -208,7 +211,7 @@ static enum status list(const struct message_repository *repository, struct sess
 	return status;
 }
 
-/* ---- what is unread ---------------------------------------------------------------------- */
+/* ---- unread messages --------------------------------------------------------------------- */
 
 static enum status count_unread(const struct message_repository *repository, struct session *base,
 	struct arena *arena, struct row_page *page, struct unread_count *counts)

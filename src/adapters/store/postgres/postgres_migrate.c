@@ -1,11 +1,12 @@
-/* Applies the embedded migrations. Processes that start together take turns by an advisory lock. */
+/* Applies the embedded migrations. An advisory lock makes processes that start together take turns.
+ */
 #include <stdlib.h>
 
 #include "adapters/store/postgres/postgres_internal.h"
 #include "base/log.h"
 #include "ports/migration.h"
 
-/* Any number will do, as long as every Quipu uses the same. */
+/* An arbitrary number that every Quipu uses. */
 #define MIGRATION_LOCK "7310579611"
 
 static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
@@ -20,7 +21,9 @@ static bool execute(PGconn *connection, const char *sql, char *why, size_t size)
 	return false;
 }
 
-/* The highest version of a component that is applied, 0 for none, -1 on failure. */
+/* Returns the highest version of a component that has been applied, 0 if none has, or -1 on
+ * failure.
+ */
 static int applied_version(PGconn *connection, const char *component, char *why, size_t size)
 {
 	PGresult *result = PQexecParams(connection,
@@ -113,5 +116,5 @@ bool pg_migrate(PGconn *connection, const char *const *components, char *why, si
 
 	for (; ok && *components; components++)
 		ok = migrate_component(connection, *components, why, size);
-	return ok; /* the lock goes with the connection */
+	return ok; /* closing the connection releases the lock */
 }

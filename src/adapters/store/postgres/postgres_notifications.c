@@ -1,3 +1,10 @@
+/*
+ * Notifications in PostgreSQL, with their dead letters (notification_dlq) and the inbox of events
+ * they were made of (processed_events).
+ *
+ * Invariant: a FAILED notification has an unresolved letter of the same id; `quipu verify` checks
+ * it. Both are written in one transaction.
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
@@ -140,7 +147,7 @@ static enum status list_facts(const struct notification_repository *repository,
 	return status;
 }
 
-/* ---- what was given up ------------------------------------------------------------------- */
+/* ---- dead letters ------------------------------------------------------------------------ */
 
 /* clang-format off */
 #define PUT_LETTERS_SQL                                                                        \
@@ -162,7 +169,7 @@ static const struct pg_dead_letters dead = {
 	.base = {.ops = &pg_dead_letters_ops},
 	.target = "notification_dlq",
 	.reopens = &claims,
-	/* A notification that was replayed and is given up once more waits once more. */
+	/* A notification that was replayed and fails again reopens its letter. */
 	.put = {"quipu_notification_dlq_put",
 		PUT_LETTERS_SQL
 		"WHERE w.kind <> 'poison' "
@@ -189,7 +196,7 @@ static const struct pg_dead_letters dead = {
 		"  FROM notification_dlq "
 		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = $1::text "
 		"    AND id = $2::text::uuid)"},
-	/* A notification that was swept cannot be replayed any more. */
+	/* A notification that has been swept can no longer be replayed. */
 	.letter = {"quipu_notification_dlq_letter",
 		"UPDATE notification_dlq "
 		"SET resolved_at = quipu_now(), resolution = CASE $3::text "
@@ -207,7 +214,7 @@ static const struct pg_dead_letters dead = {
 		"WHERE resolved_at IS NULL"},
 };
 
-/* ---- what was taken in ------------------------------------------------------------------- */
+/* ---- the inbox --------------------------------------------------------------------------- */
 
 static const struct pg_statement take_in_statement = {
 	"quipu_processed_events_put",
@@ -230,7 +237,7 @@ static const struct pg_statement forget_statement = {
 };
 /* clang-format on */
 
-/* The new ones come back in the order in which they were sent. */
+/* The statement returns the ids that are new, in the order in which they were sent. */
 static enum status take_in(const struct inbox_repository *repository, struct session *base,
 	struct inbox_event *events, size_t count)
 {

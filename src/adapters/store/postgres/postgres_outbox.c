@@ -1,8 +1,13 @@
+/*
+ * Outboxes in PostgreSQL. An outbox is a table whose rows are claimed and whose FAILED rows are its
+ * dead letters. Writing or reopening rows lowers the floor from which claims start (see
+ * postgres_claims.c).
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
 
-/* So many at a time are sent again, so that no statement runs into its timeout. */
+/* Events to resend with one statement, so that none runs into its timeout. */
 #define RESEND_CHUNK 10000
 
 #define CREATED_US PG_TO_US("created_at")
@@ -18,7 +23,8 @@
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) " \
 	"    AS w(id, type, key, trace, payload, created_us)"
 
-/* $2 at most. Returns how many, and the published_at of the last one to go on from. */
+/* Reopens at most $2 events. Returns how many, and the published_at of the last, where the next
+ * chunk starts. */
 #define RESEND_SQL(table)                                                     \
 	"WITH chosen AS MATERIALIZED ("                                       \
 	"  SELECT event_id, published_at "                                    \
@@ -106,7 +112,7 @@ static enum status put(const struct outbox_repository *repository, struct sessio
 	return pg_flush(session);
 }
 
-/* One chunk. */
+/* Reopens one chunk, and moves `since_us` to the start of the next. */
 static enum status reopen(
 	struct session *base, const struct pg_outbox *outbox, int64_t *since_us, size_t *reopened)
 {
@@ -154,7 +160,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* A table of this shape, as the object `name`. */
+/* Initializes the object `name` for a table of this shape. */
 #define PG_OUTBOX(name, table)                                                                     \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

@@ -1,3 +1,9 @@
+/*
+ * Pots and their coins in PostgreSQL. The lock is the seed's: a token and an expiry in the pot's
+ * row. Between Quipu's own processes the row lock of the UPDATE that takes it already keeps the
+ * order; the token keeps out other programs. Every change names the token, so a batch whose token
+ * no longer holds changes nothing and runs again.
+ */
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
@@ -11,8 +17,8 @@
 	"SET lock = $2::text::uuid, "                                                        \
 	"    lock_expire_time = (SELECT quipu_now()) + $3::int8 * interval '1 microsecond' "
 
-/* The planner is pinned to a nested loop over the ids (see pg_connect): rows are locked in order.
- */
+/* The planner is pinned to a nested loop over the ids (see session_settings in postgres_store.c), so
+ * rows are locked in the order of their ids. */
 static const struct pg_statement take_statement = {
 	"quipu_pots_take",
 	"UPDATE pot AS p " SET_LOCK
@@ -21,7 +27,7 @@ static const struct pg_statement take_statement = {
 	"RETURNING w.n, p.max_coins",
 };
 
-/* The same, passing over rows that another transaction holds at the moment. */
+/* The same, but skips rows that another transaction holds. */
 static const struct pg_statement take_free_statement = {
 	"quipu_pots_take_free",
 	"WITH free AS MATERIALIZED ("
@@ -43,8 +49,8 @@ static const struct pg_statement visible_statement = {
 	"JOIN pot p ON p.id = w.id",
 };
 
-/* A statement of its own behind the one that takes the locks, which may have waited: what it sees
- * was committed when it begins. */
+/* Not part of the statement that takes the locks: that one may wait, and would then read coins as
+ * they were before it waited. */
 static const struct pg_statement coins_statement = {
 	"quipu_pots_coins",
 	"SELECT w.n, c.denomination, c.coin_count "
@@ -52,7 +58,7 @@ static const struct pg_statement coins_statement = {
 	"JOIN coin c ON c.pot_id = w.id",
 };
 
-/* Changes only while the lock is held, as the seed's statement does. */
+/* Like the seed's statement, changes a row only while the lock is held. */
 static const struct pg_statement change_statement = {
 	"quipu_pots_change",
 	"INSERT INTO coin AS c (pot_id, denomination, coin_count) "
@@ -72,7 +78,7 @@ static const struct pg_statement release_statement = {
 	"RETURNING 1",
 };
 
-/* A name that is taken draws no id: those are of 32 bits. */
+/* A name that is taken must not use up an id, because ids have 32 bits. */
 static const struct pg_statement create_statement = {
 	"quipu_pots_create",
 	"WITH made AS ("
@@ -119,7 +125,7 @@ static const struct pg_statement pages_statement = {
 	"ORDER BY w.n, p.id",
 };
 
-/* A pot has at most a handful of rows in coin, which its own index finds. */
+/* A pot has at most three rows in coin, which the index on pot_id finds. */
 static const struct pg_statement list_facts_statement = {
 	"quipu_pots_list_facts",
 	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
@@ -145,7 +151,7 @@ static const struct pg_statement list_coins_statement = {
 
 /* ---- parameters -------------------------------------------------------------------------- */
 
-/* The ids of `count` structs of `size` bytes that begin with one. */
+/* Returns the ids of `count` structs of `size` bytes, each of which begins with its id. */
 static struct pg_param ids_of(
 	struct pg_session *session, const void *first, size_t size, size_t count)
 {
@@ -175,7 +181,7 @@ static void fill_coins(struct pot_content *pots, size_t count, const PGresult *f
 	}
 }
 
-/* Returns how many there are. */
+/* Returns how many pots there are in the result. */
 static size_t fill_existing(struct pot_content *pots, size_t count, const PGresult *found)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -191,7 +197,7 @@ static size_t fill_existing(struct pot_content *pots, size_t count, const PGresu
 	return (size_t)PQntuples(found);
 }
 
-/* What is there and could not be taken is held by another. */
+/* A pot that exists and could not be taken is held by another token or session. */
 static enum status find_busy(struct pg_session *session, struct pot_content *pots, size_t count)
 {
 	struct pg_param ids = ids_of(session, pots, sizeof(*pots), count);
@@ -227,7 +233,7 @@ static enum status take(const struct pot_repository *repository, struct session 
 	return find_busy(session, pots, count);
 }
 
-/* Queues the kinds that are written; returns how many there are. */
+/* Queues the changed kinds. Returns how many there are. */
 static size_t queue_changes(struct pg_session *session, const struct pot_lock *lock,
 	const struct pot_change *changes, size_t count)
 {
@@ -384,7 +390,8 @@ static void fill_pages(
 	}
 }
 
-/* To pass over pots costs as much as to read them, so nothing behind the last one is asked for. */
+/* Skipping pots with OFFSET costs as much as reading them, so the limit of a page behind the last
+ * pot is 0. */
 static struct pg_param limits_of(
 	struct pg_session *session, const struct pot_page *pages, size_t count, int64_t total)
 {

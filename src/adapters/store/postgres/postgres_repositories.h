@@ -1,6 +1,6 @@
 /*
- * The repositories of ports/ for sessions of a PostgreSQL store. Others get them from the store
- * (struct store_repositories).
+ * The repositories of a PostgreSQL store. Other folders get them from the store (struct
+ * store_repositories).
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_REPOSITORIES_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_REPOSITORIES_H

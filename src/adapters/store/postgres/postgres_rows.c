@@ -1,4 +1,11 @@
-/* Rows by id, found or locked in the order of the ids: the part that all repositories share. */
+/*
+ * Rows, as all repositories use them: batches written from arrays, rows looked up or locked by id,
+ * pages, sweeps.
+ *
+ * A repository describes its struct once (struct pg_shape, struct pg_lookup), with the offsets of
+ * its ids and flags, so that the loops over batches and results exist only here. Statements name
+ * rows by their place in the arrays that were sent, never by id: a place needs no search.
+ */
 #include <assert.h>
 #include <ctype.h>
 

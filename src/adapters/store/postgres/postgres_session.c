@@ -1,8 +1,19 @@
 /*
  * One connection: pipelines, transactions, and the translation of PostgreSQL's errors.
  *
- * Between two syncs everything sent shares one fate: the first error skips the rest. The explicit
- * BEGIN makes several such rounds one transaction.
+ * A round is what is sent between two syncs. Its statements share one fate: after the first error
+ * the server skips the rest. An explicit BEGIN joins several rounds into one transaction.
+ *
+ *   state            event                                 next
+ *   idle             begin()                               must_begin
+ *   must_begin       a flush; BEGIN travels with it        in a transaction
+ *   must_begin       pg_run() of a TRANSACTION_SINGLE      must_begin; the server has committed
+ *   must_begin       commit(), rollback()                  idle; nothing is sent
+ *   in a transaction commit(), rollback()                  idle
+ *   any              the connection is lost                idle; the next statement reconnects
+ *
+ * Invariant: a connection whose next result is uncertain is never used again (is_dead), because the
+ * result could be taken for that of a later statement.
  */
 #include <assert.h>
 #include <errno.h>
@@ -101,8 +112,8 @@ static bool is_broken(const struct pg_session *session)
 	return session->is_dead || PQstatus(session->connection) == CONNECTION_BAD;
 }
 
-/* Waits until the next result can be had without blocking. A server that says nothing for too long
- * (stopped, or behind a dead network) is given up. */
+/* Waits until the next result can be read without blocking. Gives up on a server that is silent for
+ * too long, because it is stopped or behind a dead network. */
 static void await_result(struct pg_session *session)
 {
 	while (PQisBusy(session->connection)) {
@@ -137,7 +148,8 @@ static bool state_is(const char *state, const char *const *wanted)
 	return false;
 }
 
-/* The server closes this connection: shutting down, crashing, terminated by an operator. */
+/* Whether the server closes the connection after this error: it shuts down, crashes, or an operator
+ * terminated the session. */
 static bool is_farewell(const char *state)
 {
 	static const char *const farewells[] = {
@@ -148,11 +160,11 @@ static bool is_farewell(const char *state)
 
 static enum status translate(const char *state)
 {
-	/* Deadlock, serialization failure; a prepared statement that a pooler lost. */
+	/* Deadlock, serialization failure, or a prepared statement that a pooler lost. */
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
-	/* Disk full, out of memory, read-only standby, lost tables or rights, cancelled by an
-	 * operator: nothing about this batch is wrong. */
+	/* Disk full, out of memory, read-only standby, missing tables or rights, cancelled by an
+	 * operator: the batch itself is fine. */
 	static const char *const away[] = {
 		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", NULL};
 
@@ -165,7 +177,7 @@ static enum status translate(const char *state)
 	return STATUS_POISON;
 }
 
-/* At most one line a second: a disk that is full fails every batch. */
+/* Logs at most one line per second, because a full disk fails every batch. */
 static void log_error(struct pg_session *session, const char *state, const PGresult *result)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);
@@ -173,7 +185,8 @@ static void log_error(struct pg_session *session, const char *state, const PGres
 	if (session->logged_ns != 0 && now_ns - session->logged_ns < NS_PER_S)
 		return;
 	session->logged_ns = now_ns;
-	log_line(LOG_ERROR, "store", "%s: PostgreSQL says %s: %s", session->base.store->name, state,
+	log_line(LOG_ERROR, "store", "%s: PostgreSQL reported error %s: %s",
+		session->base.store->name, state,
 		PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
 }
 
@@ -182,8 +195,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	enum status status;
 
-	/* Without a state it was not the server that refused: the connection is lost, or libpq
-	 * could not read the answer. What the server did then is not known. */
+	/* Without a state the error is not the server's: the connection is lost, or libpq could not
+	 * read the answer. What the server did is unknown then. */
 	if (!state || is_farewell(state))
 		session->is_dead = true;
 	if (is_broken(session))
@@ -196,7 +209,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
-/* Already, or by what is sent before it in this round. */
+/* Whether it is prepared already, or will be by a message earlier in this round. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
@@ -257,9 +270,9 @@ static enum status send_begin(struct pg_session *session)
 }
 
 /*
- * A plan is kept until the table is analyzed again. One that was made while the table had a few
- * rows goes through all of them for each of a batch, and a table can grow to any size before
- * somebody analyzes it; so plans are made anew now and then, for what the table is by then.
+ * PostgreSQL keeps a plan until the table is analyzed again. A plan made while the table had few
+ * rows reads all of them for each row of a batch, and a table can grow to any size before it is
+ * analyzed. So the session discards its plans every REPLAN_NS.
  */
 static enum status send_replan(struct pg_session *session)
 {
@@ -302,7 +315,7 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 	pg_queue(session, statement, params, column_count);
 }
 
-/* Reads the result of one message; in a pipeline each is followed by a NULL. */
+/* Reads the result of one message. In a pipeline a NULL follows each result. */
 static enum status read_one(struct pg_session *session, PGresult **keep)
 {
 	PGresult *result = next_result(session);
@@ -310,7 +323,7 @@ static enum status read_one(struct pg_session *session, PGresult **keep)
 	enum status status = STATUS_OK;
 
 	if (kind == PGRES_PIPELINE_ABORTED)
-		status = STATUS_RERUN; /* something before it failed, and that counts */
+		status = STATUS_RERUN; /* an earlier message failed, and its status counts */
 	else if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK)
 		status = status_of_error(session, result);
 	if (result)
@@ -334,7 +347,7 @@ static enum status read_sync(struct pg_session *session)
 	return ok ? STATUS_OK : STATUS_RERUN;
 }
 
-/* Reads everything up to the sync. The first failure is the one that counts. */
+/* Reads all results up to the sync. Returns the first failure. */
 static enum status read_round(struct pg_session *session)
 {
 	enum status first = STATUS_OK;
@@ -352,7 +365,7 @@ static enum status read_round(struct pg_session *session)
 	}
 	if (!is_broken(session) && read_sync(session) == STATUS_OK)
 		return first;
-	session->is_dead = true; /* what comes next would be taken for something else's result */
+	session->is_dead = true; /* the next result could be taken for another statement's */
 	return first == STATUS_OK ? STATUS_RERUN : first;
 }
 
@@ -414,33 +427,35 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 	return STATUS_OK;
 }
 
-/* The server may or may not have done it: nobody knows until somebody looks. */
+/* The server may or may not have committed; only a look at the rows can tell. */
 static enum status commit_lost(struct pg_session *session)
 {
 	pg_store_count_error(pg_store_of(session->base.store), STATUS_OUTCOME_UNKNOWN);
-	log_line(LOG_ERROR, "store", "%s: the connection was lost during COMMIT; outcome unknown",
+	log_line(LOG_ERROR, "store",
+		"%s: the connection was lost during COMMIT; the outcome is unknown",
 		session->base.store->name);
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
 }
 
 /*
- * A connection that was closed while nobody used it, by a restart or on the way, must not make an
- * outcome unknown: after a pause, or where the server has said something unasked, BEGIN goes first,
- * and what comes to nothing with it can be run again.
+ * A connection that was closed while it was idle, by a restart or by the network, must not make an
+ * outcome unknown. So after a pause, or if the server has sent something unasked, the transaction
+ * starts with BEGIN: if that is lost, the batch can run again.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
 	struct pollfd socket = {.events = POLLIN};
 
 	if (!session->connection)
-		return true; /* it will be new */
+		return true; /* pg_queue() opens a new one */
 	socket.fd = PQsocket(session->connection);
 	return clock_steady_ns(&clock_system) - session->asked_ns < IDLE_NS &&
 	       poll(&socket, 1, 0) == 0;
 }
 
-/* Without a BEGIN the server commits at the sync, and what it says there is the end of it. */
+/* Without BEGIN the server commits at the sync, so the round's result is that of the transaction.
+ */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
 {
@@ -450,7 +465,7 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	pg_queue(session, statement, params, param_count);
 	session->is_single = false;
 	if (session->failed != STATUS_OK)
-		return pg_flush(session); /* there was no sync: nothing is committed */
+		return pg_flush(session); /* no sync was sent, so nothing is committed */
 	status = finish_round(session);
 	if (status != STATUS_OK && is_broken(session))
 		return commit_lost(session);
@@ -485,7 +500,7 @@ static enum status send_commit(struct pg_session *session)
 		return STATUS_OK;
 	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
-	/* The server refused and goes on: the transaction is rolled back. */
+	/* The server refused and the connection still works: the transaction is rolled back. */
 	return status == STATUS_OK ? STATUS_RERUN : status;
 }
 

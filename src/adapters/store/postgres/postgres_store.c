@@ -1,3 +1,13 @@
+/*
+ * The store: how connections are configured, the watcher that brings the store up, announcements.
+ *
+ * Only the watcher thread decides that the server is back; a session that cannot connect puts the
+ * store down and wakes it. So an outage costs one connection attempt at a time, and requests are
+ * refused without one.
+ *
+ * Invariants: is_up is true only after all migrations have been applied; the waker is created once,
+ * by the first listener or announcement, and lives until the store is freed.
+ */
 #include "adapters/store/postgres/postgres_store.h"
 
 #include <assert.h>
@@ -17,7 +27,7 @@
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
 #define LANES_DEFAULT 2
-#define FLOORS_MAX 4 /* tables that are claimed from; a store has one or two */
+#define FLOORS_MAX 4 /* tables with claims; a store has one or two */
 
 struct pg_store {
 	struct store base;
@@ -27,9 +37,9 @@ struct pg_store {
 	atomic_bool is_up;
 	pthread_t watcher;
 	struct listeners listeners;
-	_Atomic(struct pg_waker *) waker; /* NULL: nobody listens or has announced anything yet */
+	_Atomic(struct pg_waker *) waker; /* NULL until the first listener or announcement */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t changed;
 	bool has_watcher;
 	bool stopping;
@@ -48,9 +58,10 @@ struct pg_store *pg_store_of(struct store *store)
 /* ---- connecting -------------------------------------------------------------------------- */
 
 /*
- * Committers rely on rows being locked in the order of the array that they send, so the planner may
- * only use nested loops over it with an index lookup each, whatever the statistics say; the tests
- * check the plans. Sessions that read share the setting: their statements have the same shape.
+ * Committers rely on rows being locked in the order of the array that they send. So the planner may
+ * only use nested loops over the array with an index lookup each, whatever its statistics say;
+ * tests check the plans. Read sessions have the same settings, because their statements have the
+ * same shape.
  */
 static const char session_settings[] =
 	"SET synchronous_commit = on; SET client_min_messages = warning; SET timezone = 'UTC'; "
@@ -90,7 +101,7 @@ static void explain(PGconn *connection, char *why, size_t size)
 		why[--len] = '\0';
 }
 
-/* What the URL says wins over these, because it comes after them. */
+/* Defaults. The URL comes last and overrides them. */
 static const char *const dial_names[] = {"fallback_application_name", "connect_timeout",
 	"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "dbname",
 	NULL};
@@ -132,7 +143,8 @@ void pg_store_lost(struct pg_store *store, const char *why)
 {
 	if (!atomic_exchange(&store->is_up, false))
 		return;
-	log_line(LOG_ERROR, "store", "%s: PostgreSQL is lost: %s", store->base.name, why);
+	log_line(LOG_ERROR, "store", "%s: the connection to PostgreSQL is lost: %s",
+		store->base.name, why);
 	pthread_mutex_lock(&store->lock);
 	pthread_cond_broadcast(&store->changed);
 	pthread_mutex_unlock(&store->lock);
@@ -170,7 +182,7 @@ static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, s
 	return ok;
 }
 
-/* With the lock held; ends early when something changes. */
+/* Call with the lock held. Returns early when something changes. */
 static void pause_for(struct pg_store *store, int ms)
 {
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
@@ -181,11 +193,12 @@ static void log_failure(struct pg_store *store, char *last, size_t size, const c
 	if (strcmp(last, why) == 0)
 		return;
 	snprintf(last, size, "%s", why);
-	log_line(LOG_WARN, "store", "%s: cannot reach PostgreSQL, trying again: %s",
-		store->base.name, why);
+	log_line(LOG_WARN, "store", "%s: PostgreSQL cannot be used, retrying: %s", store->base.name,
+		why);
 }
 
-/* Returns with the lock held, when the store is up or stopping. */
+/* Call with the lock held. Retries until the store is up or stopping, and unlocks while it tries.
+ */
 static void bring_up(struct pg_store *store, bool *migrated)
 {
 	char why[512], last[512] = "";

@@ -1,14 +1,14 @@
 /*
- * One thread, which waits for its connection and for announcements in one poll() and so never
+ * The waker's thread. It waits for its connection and for announcements in one poll(), and so never
  * blocks in libpq:
  *
- *   state        what happens                    next         function
- *   DOWN         it is time to try again         CONNECTING   dial
- *   CONNECTING   connected; LISTEN is sent       BUSY         go_on_connecting, greet
- *   BUSY         the server has answered         READY        answered
- *   READY        a announcement is due; NOTIFY is sent  BUSY         notify_due
- *   all but DOWN the connection fails, the server refuses, or says nothing for too long
- *                                                DOWN         lose
+ *   state          event                                       next         function
+ *   DOWN           the retry time has come                     CONNECTING   dial
+ *   CONNECTING     connected; LISTEN is sent                   BUSY         go_on_connecting, greet
+ *   BUSY           the server has answered                     READY        answered
+ *   READY          an announcement is due; NOTIFY is sent      BUSY         notify_due
+ *   all but DOWN   the connection fails, the server refuses,   DOWN         lose
+ *                  or is silent for too long
  */
 #include "adapters/store/postgres/postgres_waker.h"
 
@@ -26,7 +26,7 @@
 #define SILENCE_MAX_NS (10 * NS_PER_S)
 #define RETRY_FIRST_NS (50 * NS_PER_MS)
 #define RETRY_LAST_NS NS_PER_S
-#define CHANNEL "quipu" /* of all notifications; what is sent is the announcement */
+#define CHANNEL "quipu" /* of all notifications; the payload is the announcement */
 
 enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
 
@@ -37,14 +37,14 @@ struct pg_waker {
 	pthread_t thread;
 	struct announcements announcements;
 
-	/* The thread's own. */
+	/* Only the thread uses these. */
 	enum waker_state state;
 	PGconn *connection;
-	short events;     /* what its socket is to be polled for */
-	int64_t until_ns; /* DOWN: try again then; CONNECTING, BUSY: give up then */
+	short events;     /* for which to poll its socket */
+	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
-	bool is_greeting;    /* BUSY with the first words */
-	bool has_complained; /* in the log */
+	bool is_greeting;    /* BUSY with LISTEN */
+	bool has_complained; /* the loss of the connection has been logged */
 };
 
 static int64_t now_ns(void)
@@ -59,7 +59,8 @@ static void lose(struct pg_waker *waker)
 	const char *why = waker->connection ? PQerrorMessage(waker->connection) : "";
 
 	if (!waker->has_complained)
-		log_line(LOG_WARN, "store", "%s: other processes cannot be woken for now: %.*s",
+		log_line(LOG_WARN, "store",
+			"%s: announcements do not reach other processes for now: %.*s",
 			waker->store_name, (int)strcspn(why, "\n"), why);
 	waker->has_complained = true;
 	PQfinish(waker->connection);
@@ -69,7 +70,7 @@ static void lose(struct pg_waker *waker)
 	waker->retry_ns = waker->retry_ns * 2 < RETRY_LAST_NS ? waker->retry_ns * 2 : RETRY_LAST_NS;
 }
 
-/* The server's farewell; libpq would print it. */
+/* libpq would print the notice with which a server shuts down. */
 static void ignore_notice(void *context, const PGresult *notice)
 {
 	(void)context;
@@ -96,7 +97,7 @@ static void expect_answer(struct pg_waker *waker, int sent)
 		lose(waker);
 }
 
-/* A notification that is lost with the server's memory would be lost anyway. */
+/* Without synchronous_commit: a crash of the server loses notifications in any case. */
 static void greet(struct pg_waker *waker)
 {
 	waker->is_greeting = true;
@@ -122,9 +123,9 @@ static void go_on_connecting(struct pg_waker *waker)
 	}
 }
 
-/* ---- what the server says ---------------------------------------------------------------- */
+/* ---- the server's messages --------------------------------------------------------------- */
 
-/* Everybody may have missed something while nobody listened. */
+/* After LISTEN it calls all listeners, because announcements may have been lost before. */
 static void answered(struct pg_waker *waker)
 {
 	waker->state = WAKER_READY;
@@ -133,13 +134,13 @@ static void answered(struct pg_waker *waker)
 		return;
 	waker->is_greeting = false;
 	if (waker->has_complained)
-		log_line(LOG_INFO, "store", "%s: other processes can be woken again",
+		log_line(LOG_INFO, "store", "%s: announcements reach other processes again",
 			waker->store_name);
 	waker->has_complained = false;
 	listeners_call(waker->listeners, NULL);
 }
 
-/* Takes the results that have come. false: the server refused. */
+/* Reads the results that have arrived. Returns false if the server refused. */
 static bool take_results(struct pg_waker *waker)
 {
 	while (waker->state == WAKER_BUSY && !PQisBusy(waker->connection)) {
@@ -155,7 +156,7 @@ static bool take_results(struct pg_waker *waker)
 	return true;
 }
 
-/* What this connection has sent itself was heard when it was announced. */
+/* Ignores this connection's own notifications: listeners of this process were called at once. */
 static void take_notifications(struct pg_waker *waker)
 {
 	PGnotify *notify;
@@ -176,7 +177,7 @@ static void read_socket(struct pg_waker *waker)
 	take_notifications(waker);
 }
 
-/* ---- what is announced ------------------------------------------------------------------- */
+/* ---- announcements ----------------------------------------------------------------------- */
 
 void pg_waker_announce(struct pg_waker *waker, const char *announcement)
 {
@@ -198,7 +199,7 @@ static void notify_due(struct pg_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns whether the connection's socket has something. */
+/* Returns whether the connection's socket is ready. */
 static bool wait_for_something(struct pg_waker *waker)
 {
 	int fd = waker->connection ? PQsocket(waker->connection) : -1;

@@ -63,8 +63,8 @@ void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enu
 		log_line(LOG_ERROR, "store", "%s: SQLite cannot %s: %s (code %d)", store->base.name,
 			kind == SESSION_WRITE ? "write" : "read", words, rc);
 	if (status == STATUS_POISON && !is_refusal_of_data(rc))
-		log_line(LOG_ERROR, "store", "%s: SQLite says: %s (code %d)", store->base.name,
-			words, rc);
+		log_line(LOG_ERROR, "store", "%s: SQLite reported an error: %s (code %d)",
+			store->base.name, words, rc);
 }
 
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind)
