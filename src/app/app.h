@@ -1,11 +1,13 @@
 /*
- * The program as a whole: what it is configured to be, what it has opened, what runs. Only src/app
- * and main.c see everything; services and adapters meet here and nowhere else.
+ * The program as a whole: its settings, what it has opened, what it runs. Services and adapters
+ * meet only in src/app and main.c.
  *
- *   check    whether the settings go together
- *   open     data folder, stores, buses, caches
- *   serve    start, run until told to stop, drain, release
- *   module_* one service each: which engines it uses, its lanes, workers and chores
+ *   check      whether the settings fit together
+ *   engines    the tables of engines for stores and buses
+ *   open       opens the data folder, stores, buses and the cache
+ *   outbox     starts everything that an outbox needs
+ *   serve      starts, runs until a signal, drains, releases
+ *   module_*   one or two services each: their routes, engines, lanes, workers and chores
  *
  * Everything here runs on the main thread.
  */
@@ -43,9 +45,9 @@ struct entitlements_module;
 struct pots_module;
 struct unread_module;
 
-/* A thread of a service that ends when the program does. */
+/* A thread of a service that runs as long as the program. */
 struct app_worker {
-	void (*stop)(void *thing); /* ends it and frees it */
+	void (*stop)(void *thing); /* ends and frees it; blocks until it has ended */
 	void *thing;
 };
 
@@ -55,26 +57,26 @@ struct app {
 	struct health health;
 	struct metrics metrics;
 	struct router *router;
-	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one a service */
+	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
 	size_t document_count;
-	struct slice openapi;      /* the documents, joined; allocated */
-	struct guard *guard;       /* NULL: none is configured */
-	struct tls_context *tls;   /* NULL: clients speak plain HTTP */
-	atomic_bool reload_failed; /* at the last SIGHUP; read by who writes the page of metrics */
+	struct slice openapi;      /* the documents, merged; allocated */
+	struct guard *guard;       /* NULL if neither API keys nor tokens are configured */
+	struct tls_context *tls;   /* NULL if clients speak plain HTTP */
+	atomic_bool reload_failed; /* at the last SIGHUP; a loop reads it for /metrics */
 	struct admission admission;
 	struct server *server;
-	int data_lock;      /* -1: the data folder is not in use */
-	struct arena arena; /* for what lives as long as the program */
+	int data_lock;      /* -1 while the data folder is not in use */
+	struct arena arena; /* for memory that lives as long as the program */
 
 	struct lane_set *lanes[APP_LANES_MAX];
 	size_t lanes_count;
-	struct relay *relays[APP_RELAYS_MAX]; /* these two are workers, too */
+	struct relay *relays[APP_RELAYS_MAX]; /* relays and intakes are also workers */
 	size_t relay_count;
 	struct intake *intakes[APP_INTAKES_MAX];
 	size_t intake_count;
 	struct bus *buses[APP_BUSES_MAX];
 	size_t bus_count;
-	struct cache *cache; /* NULL: none */
+	struct cache *cache; /* NULL if there is none */
 	struct app_worker workers[APP_WORKERS_MAX];
 	size_t worker_count;
 	struct chore chores[JANITOR_CHORES_MAX];
@@ -97,63 +99,86 @@ static inline bool app_plays(const struct app *app, unsigned roles)
 
 /* ---- check.c ---- */
 
-/* Reads --roles and checks the rest. false: `why` (OPTIONS_WHY_SIZE). */
+/* Reads --roles and checks the other settings. Returns false with a sentence for the user in `why`
+ * (OPTIONS_WHY_SIZE bytes). */
 QP_MUST_CHECK bool app_check(struct app *app, char *why);
 
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_redis(const char *url);
 
-/* Whether several processes may use what the cache is for: a store of theirs is on a server. */
+/* Whether other processes may change what would be cached, because the store is on a server. */
 bool cache_is_shared(const struct app *app);
 
-/* The URL of a service's store: its own, or the one for all. */
+/* Returns the URL of a service's store: `own`, or --store if that is empty. */
 const char *store_url(const struct settings *settings, const char *own);
 
 /* ---- open.c ---- */
 
-/* A started store or bus, which app_close() frees. NULL: `why`. */
+/* Return a started store or bus, which app_close() frees, or NULL with a reason in `why`. With
+ * --trace-store the store is wrapped (adapters/store/tracing). */
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why);
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why);
 
-/* app->cache, unless it is there already or the settings say none. */
+/* Opens app->cache, unless it is open already or the settings want none. */
 QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 
-/* Opens the stores of all roles and nothing else, to bring their schema up to date. */
+/* Opens the stores of all roles and nothing else, for `quipu migrate`. */
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
 
-/* Frees what was opened. */
+/* Frees everything that was opened. */
 void app_close(struct app *app);
 
 /* ---- serve.c ---- */
 
-/* Starts the lanes of a service; they drain and are freed with the program. */
+/* Starts the lanes of a service. They drain and are freed when the program ends. */
 struct lane_set *app_start_lanes(
 	struct app *app, const struct lane_service *service, struct store *store);
 
-/* Starts them; they end and are freed with the program. */
+/* Start a relay or an intake. They end and are freed when the program ends. */
 void app_start_relay(struct app *app, const struct relay_config *config);
 void app_start_intake(struct app *app, const struct intake_config *config);
 
-/* Registers things that a module has started. Workers are stopped in the order they were added. */
+/* Register what a module has started. Workers are stopped in the order in which they were added. */
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);
 void app_add_chore(struct app *app, const struct chore *chore);
 
-/* Makes the router with the routes of all roles. */
+/* Creates the router with the routes of all roles. This also creates the modules' own structs. */
 void app_add_routes(struct app *app);
 
-/* Reads the files of keys and of the certificate as a start does, and nothing else. Returns what
- * main() returns. */
+/* Reads the files of keys and of the certificate as at start, and nothing else. Returns the exit
+ * status of the program. */
 int app_check_files(struct app *app);
 
-/* Runs until SIGTERM. Returns what main() returns. */
+/* Serves until SIGTERM or SIGINT. Returns the exit status of the program. */
 int app_serve(struct app *app);
+
+/* ---- outbox.c ---- */
+
+/* An outbox of a service and what it takes to publish it. */
+struct app_outbox {
+	const char *name; /* of the relay: "entitlements" */
+	const char *kind; /* of its dead letters, as operators call it: "outbox" */
+	struct store *store;
+	const struct outbox_repository *repository;
+	struct bus *bus;
+	struct lane_set *lanes; /* of its service, for what operators do */
+	const char *announcement;
+	int64_t kept_us; /* how long published events are kept */
+	size_t workers;  /* see flow/relay.h for this and the next */
+	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
+	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
+};
+
+/* Starts the relay, adds the dead letters to the operator's desk, and sweeps published events. */
+void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */
 
-/* A service and the roles it has; called only if one of them is played. */
+/* The services of some roles. Its functions are called, in this order, only if the process plays
+ * one of the roles. */
 struct module {
 	unsigned roles;
-	void (*add_routes)(struct app *app); /* first of all; also adds its document */
+	void (*add_routes)(struct app *app); /* also creates its struct and adds its document */
 	QP_MUST_CHECK bool (*open_stores)(struct app *app, char *why);
 	QP_MUST_CHECK bool (*open_others)(struct app *app, char *why); /* may be NULL */
 	void (*start)(struct app *app);
@@ -165,7 +190,7 @@ extern const struct module entitlements_module;
 extern const struct module pots_module;
 extern const struct module unread_module;
 
-/* Those with a role to play, one after the other: module_next(app, NULL) is the first. */
+/* Iterates over the modules that have a role to play. Pass NULL to get the first. */
 const struct module *module_next(const struct app *app, const struct module *before);
 
 #endif

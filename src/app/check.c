@@ -1,3 +1,8 @@
+/*
+ * Checks that the settings fit together before anything is opened, so that a mistake ends the
+ * program with a sentence and not halfway through its start. Values of single options were checked
+ * when they were read (cli/options.c); here are the rules about several of them.
+ */
 #include <string.h>
 
 #include "app/app.h"
@@ -90,7 +95,7 @@ static bool check_cache(const struct app *app, char *why)
 	return false;
 }
 
-/* On a bus within the process both ends must be in it. */
+/* A bus inside the process works only if both ends run in it. */
 struct bus_check {
 	const char *option;
 	const char *url;

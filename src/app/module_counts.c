@@ -1,4 +1,4 @@
-/* counts on its store. */
+/* The module of counts: its routes, its store, its lanes. */
 #include "app/app.h"
 #include "services/counts/count_verify.h"
 #include "services/counts/counts.h"

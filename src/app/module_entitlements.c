@@ -1,4 +1,10 @@
-/* entitlements and notifications on their stores, their bus and their channel. */
+/*
+ * The module of entitlements and notifications. Both are in one module because they share a bus: on
+ * `local:` it exists once per process. Each has its own store, and either role can run alone.
+ *
+ * Notifications are worked on outside lanes, by a worker thread and an intake, so those start
+ * before the lanes and are registered as workers to be stopped.
+ */
 #include <string.h>
 
 #include "adapters/notifier/console/console_notifier.h"
@@ -134,15 +140,6 @@ static bool open_others(struct app *app, char *why)
 
 /* ---- chores ------------------------------------------------------------------------------ */
 
-static enum status sweep_published(
-	const void *context, struct session *session, size_t limit, size_t *deleted)
-{
-	const struct outbox_repository *outbox = context;
-
-	return outbox->claims->ops->sweep(
-		outbox->claims, session, PUBLISHED_KEPT_US, limit, deleted);
-}
-
 static enum status sweep_processed(
 	const void *context, struct session *session, size_t limit, size_t *deleted)
 {
@@ -172,15 +169,9 @@ static enum status tend_audit(
 		module->entitlements.repository, session, module->keep_months);
 }
 
-static void add_entitlement_chores(struct app *app)
+static void add_audit_chore(struct app *app)
 {
 	struct entitlements_module *module = app->entitlements;
-	struct chore published = {
-		.what = "published events",
-		.store = module->entitlements.store,
-		.sweep = sweep_published,
-		.context = module->entitlements.outbox,
-	};
 	struct chore audit = {
 		.what = "audit lines",
 		.store = module->entitlements.store,
@@ -189,7 +180,6 @@ static void add_entitlement_chores(struct app *app)
 	};
 
 	module->keep_months = (int)app->settings.audit_keep_months;
-	app_add_chore(app, &published);
 	app_add_chore(app, &audit);
 }
 
@@ -227,35 +217,25 @@ static bool describe_event(struct arena *arena, struct slice payload, struct buf
 
 static void start_entitlements(struct app *app)
 {
-	const struct settings *settings = &app->settings;
 	struct entitlements_module *module = app->entitlements;
 	struct entitlements *service = &module->entitlements;
 	struct lane_service lanes = entitlements_lane_service(service);
-	struct relay_config relay = {
+	struct app_outbox outbox = {
 		.name = "entitlements",
+		.kind = "outbox",
 		.store = service->store,
-		.outbox = service->outbox,
-		.announcement = ENTITLEMENTS_ANNOUNCEMENT,
+		.repository = service->outbox,
 		.bus = module->bus,
+		.announcement = ENTITLEMENTS_ANNOUNCEMENT,
 		.address = entitlements_address,
-		.poll_us = settings->outbox_poll_us,
-		.lease_us = settings->outbox_lease_us,
-		.attempts_max = (int32_t)settings->outbox_max_attempts,
-		.batch = (size_t)settings->outbox_batch,
-		.workers = 1, /* so that a user's events leave in order */
-	};
-	struct dead_letter_kind kind = {
-		.name = "outbox",
-		.letter_kind = "outbox",
-		.dead = service->outbox->dead,
-		.outbox = service->outbox,
 		.describe = describe_event,
+		.kept_us = PUBLISHED_KEPT_US,
+		.workers = 1, /* so that a user's events are published in order */
 	};
 
-	app_start_relay(app, &relay);
-	service->lanes = kind.lanes = app_start_lanes(app, &lanes, service->store);
-	dead_letters_add_kind(&app->dead_letters, &kind);
-	add_entitlement_chores(app);
+	service->lanes = outbox.lanes = app_start_lanes(app, &lanes, service->store);
+	app_start_outbox(app, &outbox);
+	add_audit_chore(app);
 }
 
 static void stop_worker(void *worker)

@@ -1,4 +1,5 @@
-/* gateway and sender on their store, bus and cache. */
+/* The module of gateway and sender, which share a store and a bus; the gateway also uses the cache.
+ */
 #include "app/app.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/limit_verify.h"

@@ -1,4 +1,4 @@
-/* pots on its store. */
+/* The module of pots: its routes, its store, its lanes. */
 #include "app/app.h"
 #include "services/pots/pot_verify.h"
 #include "services/pots/pots.h"

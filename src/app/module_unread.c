@@ -1,4 +1,8 @@
-/* dialogs and counters on their stores, their bus and the cache. */
+/*
+ * The module of dialogs and counters. Both are in one module because they share a bus, and because
+ * only a process that plays both roles can compare messages with counters (`quipu verify unread`).
+ * Each has its own store, and either role can run alone.
+ */
 #include "app/app.h"
 #include "events/message_event.h"
 #include "services/counters/counter_feed.h"
@@ -128,73 +132,42 @@ static bool open_others(struct app *app, char *why)
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
-static enum status sweep_published(
-	const void *context, struct session *session, size_t limit, size_t *deleted)
-{
-	const struct outbox_repository *outbox = context;
-
-	return outbox->claims->ops->sweep(
-		outbox->claims, session, PUBLISHED_KEPT_US, limit, deleted);
-}
-
 static bool describe_event(struct arena *arena, struct slice payload, struct buffer *members)
 {
 	(void)arena;
 	if (payload.len < 2 || payload.data[0] != '{')
 		return false;
-	buffer_add(members, slice_make(payload.data + 1, payload.len - 2)); /* it is JSON already */
+	/* The payload is JSON: its members are what is between the braces. */
+	buffer_add(members, slice_make(payload.data + 1, payload.len - 2));
 	return true;
 }
 
 /*
- * RabbitMQ confirms what it has synced, which takes it 20 ms and more, so several batches wait for
- * it at once. Counters take events in any order. A store with a single writer gains nothing.
+ * RabbitMQ confirms a message after it has synced it, which takes 20 ms and more, so several
+ * batches wait for it at once. Counters accept events in any order. A store with a single writer
+ * gains nothing from more workers.
  */
 #define RELAY_WORKERS 4
-
-static void start_relay(struct app *app)
-{
-	const struct settings *settings = &app->settings;
-	const struct dialogs *service = &app->unread->dialogs;
-	struct relay_config config = {
-		.name = "dialogs",
-		.store = service->store,
-		.outbox = service->outbox,
-		.announcement = DIALOGS_ANNOUNCEMENT,
-		.bus = app->unread->bus,
-		.address = dialogs_address,
-		.poll_us = settings->outbox_poll_us,
-		.lease_us = settings->outbox_lease_us,
-		.attempts_max = (int32_t)settings->outbox_max_attempts,
-		.batch = (size_t)settings->outbox_batch,
-		.workers = service->store->lanes_default > 1 ? RELAY_WORKERS : 1,
-	};
-
-	app_start_relay(app, &config);
-}
 
 static void start_dialogs(struct app *app)
 {
 	struct dialogs *service = &app->unread->dialogs;
 	struct lane_service lanes = dialogs_lane_service(service);
-	struct chore published = {
-		.what = "published events",
+	struct app_outbox outbox = {
+		.name = "dialogs",
+		.kind = "dialog-outbox",
 		.store = service->store,
-		.sweep = sweep_published,
-		.context = service->outbox,
-	};
-	struct dead_letter_kind kind = {
-		.name = "dialog-outbox",
-		.letter_kind = "outbox",
-		.dead = service->outbox->dead,
-		.outbox = service->outbox,
+		.repository = service->outbox,
+		.bus = app->unread->bus,
+		.announcement = DIALOGS_ANNOUNCEMENT,
+		.address = dialogs_address,
 		.describe = describe_event,
+		.kept_us = PUBLISHED_KEPT_US,
+		.workers = service->store->lanes_default > 1 ? RELAY_WORKERS : 1,
 	};
 
-	start_relay(app);
-	service->lanes = kind.lanes = app_start_lanes(app, &lanes, service->store);
-	dead_letters_add_kind(&app->dead_letters, &kind);
-	app_add_chore(app, &published);
+	service->lanes = outbox.lanes = app_start_lanes(app, &lanes, service->store);
+	app_start_outbox(app, &outbox);
 }
 
 /* ---- counters ---------------------------------------------------------------------------- */
@@ -236,7 +209,7 @@ static void stop_feed(void *feed)
 	counter_feed_stop(feed);
 }
 
-/* After the server and every publisher have ended. */
+/* Runs after the server and every publisher have ended. */
 static void free_streams(void *context)
 {
 	struct counters *service = context;

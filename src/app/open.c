@@ -1,3 +1,11 @@
+/*
+ * Opens what the settings name: the data folder, stores, buses, the cache. Engines are found by the
+ * scheme of their URL in the tables of engines.h, so this file names no store and no bus.
+ *
+ * The data folder is created and locked when the first engine with a file needs it. Everything that
+ * is created is registered before it is started, so that app_close() frees it even if its start
+ * fails.
+ */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +22,8 @@
 #include "app/app.h"
 #include "base/clock.h"
 
-/* One process a data folder: the lock goes when the process goes, however it goes. */
+/* A data folder serves one process at a time. The kernel releases the lock when the process ends,
+ * however it ends. */
 static bool lock_data_folder(struct app *app, char *why)
 {
 	const char *data = app->settings.data;
@@ -23,7 +32,7 @@ static bool lock_data_folder(struct app *app, char *why)
 	if (app->data_lock >= 0)
 		return true;
 	if (mkdir(data, 0700) != 0 && errno != EEXIST) {
-		snprintf(why, OPTIONS_WHY_SIZE, "cannot make the data folder %s: %s", data,
+		snprintf(why, OPTIONS_WHY_SIZE, "cannot create the data folder %s: %s", data,
 			strerror(errno));
 		return false;
 	}
@@ -42,8 +51,8 @@ static bool lock_data_folder(struct app *app, char *why)
 	return false;
 }
 
-/* The path of a file in the data folder, which is made and locked; lives as long as the program.
- * NULL: `why`. */
+/* Returns the path of a file in the data folder, after creating and locking the folder, or NULL
+ * with a reason in `why`. The path lives as long as the program. */
 static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);
@@ -91,7 +100,7 @@ struct store *app_open_store(struct app *app, const struct store_plan *plan, cha
 	const char *path = NULL;
 	struct store *store;
 
-	assert(engine); /* app_check() has looked */
+	assert(engine); /* app_check() has checked the URL */
 	if (engine->has_file && !(path = data_file(app, plan->file, why)))
 		return NULL;
 	store = engine->create(plan, path);
@@ -166,7 +175,7 @@ bool app_open_stores(struct app *app, char *why)
 {
 	const struct module *module = NULL;
 
-	app_add_routes(app); /* which makes the modules */
+	app_add_routes(app); /* creates the modules' structs */
 	while ((module = module_next(app, module))) {
 		if (!module->open_stores(app, why))
 			return false;

@@ -1,3 +1,11 @@
+/*
+ * The life of `quipu serve`: start, run until a signal, drain, release.
+ *
+ * The main thread does nothing but start things, wait for signals and stop things. Modules register
+ * their lanes, workers and chores here, so that one place knows the order in which a process stops:
+ * the server finishes its requests, lanes drain, workers end in the order in which they were added,
+ * then the janitor; stores, buses and the cache are freed last, when nothing can use them any more.
+ */
 #include <assert.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -106,8 +114,8 @@ static bool open_guard(struct app *app, char *why)
 	return app->guard != NULL;
 }
 
-/* A certificate that has ended is used all the same: some clients may not mind, and to refuse would
- * help nobody. */
+/* Also serves with an expired certificate: some clients accept it, and refusing to start would help
+ * nobody. */
 static void log_certificate(const struct app *app, const char *event)
 {
 	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
@@ -147,7 +155,7 @@ static void release_files(struct app *app)
 		tls_context_free(app->tls);
 }
 
-/* Every connection is a file descriptor; others are for stores, buses and the log. */
+/* Every connection needs a file descriptor; stores, buses and the log need some, too. */
 static size_t connections_max(size_t wanted)
 {
 	struct rlimit limit;
@@ -160,7 +168,7 @@ static size_t connections_max(size_t wanted)
 	if (wanted <= most)
 		return wanted;
 	log_line(LOG_WARN, "main",
-		"%zu connections at most: the system gives this process %zu file descriptors", most,
+		"%zu connections at most, because this process may have %zu file descriptors", most,
 		(size_t)limit.rlim_cur);
 	return most;
 }
@@ -249,7 +257,7 @@ void app_start_intake(struct app *app, const struct intake_config *config)
 	app_add_worker(app, stop_intake, intake);
 }
 
-/* A metrics collector (context: the app): what several services have of one kind. */
+/* A metrics collector (context: the app) for lanes, relays and intakes of all services. */
 static void collect_flow(void *context, struct buffer *page)
 {
 	const struct app *app = context;
@@ -294,7 +302,7 @@ static void start_modules(struct app *app)
 	app->janitor = janitor_start(app->chores, app->chore_count);
 }
 
-/* Every connection is a file descriptor, so take as many as the system gives. */
+/* Every connection needs a file descriptor, so allow as many as the system permits. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -305,7 +313,7 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Before any thread starts, so that signals reach nobody but wait_for_stop(). */
+/* Called before any thread starts, so that only wait_for_stop() receives signals. */
 static void block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);
@@ -322,10 +330,9 @@ static bool reload_guard(struct app *app)
 	bool is_done = guard_reload(app->guard, why);
 
 	if (is_done)
-		log_line(LOG_INFO, "main", "SIGHUP: keys are read again");
+		log_line(LOG_INFO, "main", "SIGHUP: the keys were read again");
 	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; what was read of it before stays in use",
-			why);
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the keys read before stay in use", why);
 	return is_done;
 }
 
@@ -341,8 +348,8 @@ static bool reload_tls(struct app *app)
 	return is_done;
 }
 
-/* What is wrong with a file is logged and told by the metric, and what was read before stays in
- * use. */
+/* A file that cannot be used is logged and shows in the metric; what was read before stays in use.
+ */
 static void reload(struct app *app)
 {
 	bool keys_are_read = !app->guard || reload_guard(app);
@@ -362,7 +369,7 @@ static void wait_for_stop(struct app *app, const sigset_t *signals)
 		if (received == SIGHUP)
 			reload(app);
 	}
-	log_line(LOG_INFO, "main", "stopping: finishing what has begun");
+	log_line(LOG_INFO, "main", "stopping: finishing the requests that have begun");
 }
 
 /* ---- stopping ---------------------------------------------------------------------------- */
@@ -378,8 +385,8 @@ static void end_lanes(struct app *app, bool abort)
 }
 
 /*
- * Not ready; no new connections; requests finish; lanes drain; what is still left at the end of the
- * time gets 503.
+ * Reports not ready, accepts no more connections, lets requests finish and lanes drain. Requests
+ * that are left at --drain-timeout get 503.
  */
 static void drain(struct app *app)
 {
@@ -391,10 +398,11 @@ static void drain(struct app *app)
 	server_drain(app->server);
 	idle = server_wait_idle(app->server, until_ns);
 	if (!idle)
-		log_line(LOG_WARN, "main", "--drain-timeout is over; refusing what is left");
+		log_line(LOG_WARN, "main",
+			"--drain-timeout is over; refusing the requests that are left");
 	end_lanes(app, !idle);
 	if (!server_wait_idle(app->server, clock_steady_ns(&clock_system) + FLUSH_NS))
-		log_line(LOG_WARN, "main", "some connections did not take their last answer");
+		log_line(LOG_WARN, "main", "some clients did not read their last answer");
 }
 
 static void release(struct app *app)

@@ -390,7 +390,7 @@ def test_api_keys_are_asked_for_under_tls(serve, sqlite_store, certificate, tmp_
         shown_key = {"Authorization": "Bearer qk_ops_secret"}
         assert connection.ask("POST", "/api/v1/internal/counts", body, shown_key).status == 201
         server.signal(signal.SIGHUP)
-        for words in ("SIGHUP: keys are read again", "SIGHUP: the certificate"):
+        for words in ("SIGHUP: the keys were read again", "SIGHUP: the certificate"):
             wait_until(lambda: words in server.log_text(), "both are read again")
 
 

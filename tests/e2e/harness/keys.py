@@ -6,8 +6,8 @@ import signal
 from .quipu import run
 from .waiting import wait_until
 
-READ_AGAIN = "SIGHUP: keys are read again"
-KEPT = "what was read of it before stays in use"
+READ_AGAIN = "SIGHUP: the keys were read again"
+KEPT = "the keys read before stay in use"
 
 
 class Key:
