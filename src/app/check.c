@@ -88,8 +88,8 @@ static bool check_cache(const struct app *app, char *why)
 	else if (strcmp(cache, "memory") != 0 && strcmp(cache, "none") != 0 &&
 		 strcmp(cache, "auto") != 0 && !url_is_redis(cache))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--cache must be none, memory, auto or a redis:// URL; this one is "
-			"neither");
+			"--cache must be none, memory, auto or a redis:// URL; this one is none "
+			"of them");
 	else
 		return true;
 	return false;
@@ -110,7 +110,7 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 	if (!engine)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this one is "
-			"neither",
+			"none of them",
 			bus->option);
 	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
@@ -166,9 +166,9 @@ static bool check_address(const struct settings *settings, char *why)
 			settings->listen);
 	else if (reach == ADDRESS_PUBLIC && !settings->insecure && !*settings->api_keys)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"%s can be reached from other machines, and nothing would ask them who "
-			"they are; give --api-keys, listen on 127.0.0.1, or give --insecure if a "
-			"proxy or firewall guards it",
+			"%s can be reached from other machines, and their requests would not be "
+			"authenticated; set --api-keys, listen on 127.0.0.1, or set --insecure if "
+			"a proxy or firewall guards it",
 			settings->listen);
 	else
 		return true;
@@ -180,7 +180,7 @@ static bool check_tls(const struct settings *settings, char *why)
 	if (!*settings->tls_cert == !*settings->tls_key)
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"--tls-cert and --tls-key are the two halves of one thing; give --tls-%s too",
+		"--tls-cert and --tls-key belong together; set --tls-%s too",
 		*settings->tls_cert ? "key" : "cert");
 	return false;
 }

@@ -1,3 +1,4 @@
+/* The tables of engines. create() functions adapt a plan to the parameters of an adapter. */
 #include "app/engines.h"
 
 #include "adapters/bus/kafka/kafka_bus.h"

@@ -1,3 +1,5 @@
+/* Answers, and problem+json in particular: it is rendered at once, and its content is kept beside
+ * the body so that the connection can render another format later. */
 #include "ports/answer.h"
 
 #include <stdarg.h>

@@ -1,3 +1,7 @@
+/*
+ * Counts in SQLite. An addition is the seed's atomic UPDATE, once per count. lock() locks nothing:
+ * the session that writes is the only one, so what it reads cannot change before it writes.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"

@@ -1,3 +1,5 @@
+/* Limits of users in SQLite. A settlement names the window it belongs to, so that slots of a window
+ * that has ended in the meantime change nothing. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"

@@ -1,3 +1,5 @@
+/* Outboxes in SQLite: tables whose rows are claimed and whose FAILED rows are their dead letters.
+ */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include <assert.h>

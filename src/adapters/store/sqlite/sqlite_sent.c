@@ -1,3 +1,4 @@
+/* Sent messages in SQLite. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_internal.h"
