@@ -62,7 +62,7 @@ static const struct pg_statement sweep_statement = {
 	"quipu_counter_messages_sweep",
 	"WITH oldest AS MATERIALIZED ("
 	"  SELECT quipu_now() - $1::int8 * interval '1 microsecond' AS kept), "
-	"      chosen AS MATERIALIZED ("
+	"chosen AS MATERIALIZED ("
 	"  SELECT user_id, message_id, state "
 	"  FROM counter_messages "
 	"  WHERE state = 'read' AND event_at < (SELECT kept FROM oldest) "

@@ -189,24 +189,26 @@ static const struct pg_dead_letters dead = {
 	.find = {"quipu_notification_dlq_find", WAITING_SQL("payload") "= $2::text::uuid"},
 	.row = {"quipu_notification_dlq_row",
 		"UPDATE notifications "
-		"SET status = $3::text, next_retry_at = NULL, attempt_count = CASE $3::text "
-		"    WHEN 'PENDING' THEN 0 ELSE attempt_count END "
-		"WHERE stage = 'FAILED' AND notification_id = $2::text::uuid AND EXISTS ("
-		"  SELECT 1 "
-		"  FROM notification_dlq "
-		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = $1::text "
-		"    AND id = $2::text::uuid)"},
+		"SET status = $3::text, next_retry_at = NULL, "
+		"    attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "
+		"WHERE stage = 'FAILED' AND notification_id = $2::text::uuid "
+		"  AND EXISTS ("
+		"    SELECT 1 "
+		"    FROM notification_dlq "
+		"    WHERE resolved_at IS NULL AND kind = 'notification' AND kind = $1::text "
+		"      AND id = $2::text::uuid)"},
 	/* A notification that has been swept can no longer be replayed. */
 	.letter = {"quipu_notification_dlq_letter",
 		"UPDATE notification_dlq "
-		"SET resolved_at = quipu_now(), resolution = CASE $3::text "
-		"    WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
+		"SET resolved_at = quipu_now(), "
+		"    resolution = CASE $3::text WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
 		"WHERE resolved_at IS NULL AND kind = $1::text AND id = $2::text::uuid "
 		"  AND (kind <> 'notification' "
-		"    OR $3::text = 'DISCARDED' OR EXISTS ("
-		"    SELECT 1 "
-		"    FROM notifications "
-		"    WHERE notification_id = $2::text::uuid AND status = 'PENDING')) "
+		"    OR $3::text = 'DISCARDED' "
+		"    OR EXISTS ("
+		"      SELECT 1 "
+		"      FROM notifications "
+		"      WHERE notification_id = $2::text::uuid AND status = 'PENDING')) "
 		"RETURNING 1"},
 	.depth = {"quipu_notification_dlq_depth",
 		"SELECT count(*) "

@@ -118,7 +118,8 @@ static const struct pg_statement total_statement = {"quipu_pots_total", "SELECT 
 static const struct pg_statement pages_statement = {
 	"quipu_pots_pages",
 	"SELECT w.n, p.* "
-	"FROM unnest($1::int8[], $2::int4[]) WITH ORDINALITY AS w(first, most, n), LATERAL ("
+	"FROM unnest($1::int8[], $2::int4[]) WITH ORDINALITY AS w(first, most, n), "
+	"LATERAL ("
 	"  SELECT " POT_COLUMNS " "
 	"  FROM pot p "
 	"  ORDER BY p.id OFFSET w.first LIMIT w.most) p "
@@ -129,10 +130,8 @@ static const struct pg_statement pages_statement = {
 static const struct pg_statement list_facts_statement = {
 	"quipu_pots_list_facts",
 	"SELECT p.id, p.pot_name, p.max_coins, " CREATED_US ", p.lock IS NOT NULL, "
-	"    p.lock_expire_time IS NOT NULL, ("
-	"  SELECT coalesce(sum(c.coin_count), 0)::int8 "
-	"  FROM coin c "
-	"  WHERE c.pot_id = p.id) "
+	"    p.lock_expire_time IS NOT NULL, "
+	"    (SELECT coalesce(sum(c.coin_count), 0)::int8 FROM coin c WHERE c.pot_id = p.id) "
 	"FROM pot p "
 	"WHERE p.id > $1::int8 "
 	"ORDER BY p.id LIMIT $2::int8",

@@ -96,14 +96,13 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 
 /* clang-format off */
 static const char list_facts_sql[] =
-	"SELECT notification_id, status = 'FAILED', created_at, EXISTS ("
-	"  SELECT 1 "
-	"  FROM processed_events p "
-	"  WHERE p.event_id = n.event_id), EXISTS ("
-	"  SELECT 1 "
-	"  FROM notification_dlq d "
-	"  WHERE d.id = n.notification_id AND d.kind = 'notification' "
-	"    AND d.resolved_at IS NULL) "
+	"SELECT notification_id, status = 'FAILED', created_at, "
+	"    EXISTS (SELECT 1 FROM processed_events p WHERE p.event_id = n.event_id), "
+	"    EXISTS ("
+	"      SELECT 1 "
+	"      FROM notification_dlq d "
+	"      WHERE d.id = n.notification_id AND d.kind = 'notification' "
+	"        AND d.resolved_at IS NULL) "
 	"FROM notifications n "
 	"WHERE notification_id > ?1 "
 	"ORDER BY notification_id LIMIT ?5";
@@ -152,11 +151,12 @@ static const struct sqlite_dead_letters dead = {
 		"UPDATE notifications "
 		"SET status = ?3, next_retry_at = NULL, attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 "
 		"    ELSE attempt_count END "
-		"WHERE status = 'FAILED' AND notification_id = ?2 AND EXISTS ("
-		"  SELECT 1 "
-		"  FROM notification_dlq "
-		"  WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
-		"    AND id = ?2)",
+		"WHERE status = 'FAILED' AND notification_id = ?2 "
+		"  AND EXISTS ("
+		"    SELECT 1 "
+		"    FROM notification_dlq "
+		"    WHERE resolved_at IS NULL AND kind = 'notification' AND kind = ?1 "
+		"      AND id = ?2)",
 	/* A notification that has been swept can no longer be replayed. */
 	.letter =
 		"UPDATE notification_dlq "
@@ -164,10 +164,11 @@ static const struct sqlite_dead_letters dead = {
 		"    ELSE ?3 END "
 		"WHERE resolved_at IS NULL AND kind = ?1 AND id = ?2 "
 		"  AND (kind <> 'notification' "
-		"    OR ?3 = 'DISCARDED' OR EXISTS ("
-		"    SELECT 1 "
-		"    FROM notifications "
-		"    WHERE notification_id = ?2 AND status = 'PENDING'))",
+		"    OR ?3 = 'DISCARDED' "
+		"    OR EXISTS ("
+		"      SELECT 1 "
+		"      FROM notifications "
+		"      WHERE notification_id = ?2 AND status = 'PENDING'))",
 	.depth = "SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL",
 };
 

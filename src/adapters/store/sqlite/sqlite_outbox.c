@@ -22,8 +22,8 @@
 
 #define RESOLVE_SQL(table)                                                                      \
 	"UPDATE " table " "                                                                     \
-	"SET status = ?3, next_retry_at = NULL, attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 " \
-	"    ELSE attempt_count END "                                                           \
+	"SET status = ?3, next_retry_at = NULL, "                                               \
+	"    attempt_count = CASE ?3 WHEN 'PENDING' THEN 0 ELSE attempt_count END "             \
 	"WHERE status = 'FAILED' AND ?1 = 'outbox' AND event_id = ?2"
 
 #define DEAD_SQL(payload, table)                                                               \

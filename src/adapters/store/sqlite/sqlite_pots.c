@@ -337,10 +337,8 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 
 /* clang-format off */
 static const char list_facts_sql[] =
-	"SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, ("
-	"  SELECT coalesce(sum(coin_count), 0) "
-	"  FROM coin "
-	"  WHERE pot_id = pot.id) "
+	"SELECT " POT_COLUMNS ", lock IS NOT NULL, lock_expire_time IS NOT NULL, "
+	"    (SELECT coalesce(sum(coin_count), 0) FROM coin WHERE pot_id = pot.id) "
 	"FROM pot "
 	"WHERE id > ?3 "
 	"ORDER BY id LIMIT ?5";
