@@ -71,19 +71,19 @@ struct pg_claims {
 	"  AND e.status = '" busy "' AND e.locked_by = $1::text "   \
 	"RETURNING w.n"
 
-#define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                       \
-	"WITH " PG_CLOCK " "                                                                   \
-	"UPDATE " table " AS e "                                                               \
-	"SET status = CASE w.kind WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' "    \
-	"    ELSE 'PENDING' END, "                                                             \
-	"    attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "        \
-	"    next_retry_at = CASE w.kind "                                                     \
-	"    WHEN 'retry' THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " \
-	"    " done_at " = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                \
-	"    lease_until = NULL, last_error = nullif(w.error, '') "                            \
-	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "             \
-	"    WITH ORDINALITY "                                                                 \
-	"    AS w(id, epoch, kind, delay_us, error, n)" PG_CLAIM_IS_OURS(id, busy)
+#define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                         \
+	"WITH " PG_CLOCK " "                                                                     \
+	"UPDATE " table " AS e "                                                                 \
+	"SET status = CASE w.kind "                                                              \
+	"      WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "     \
+	"    attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "          \
+	"    next_retry_at = CASE w.kind "                                                       \
+	"      WHEN 'retry' THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " \
+	"    " done_at " = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                  \
+	"    lease_until = NULL, last_error = nullif(w.error, '') "                              \
+	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "               \
+	"    WITH ORDINALITY AS w(id, epoch, kind, delay_us, error, n)"                          \
+	PG_CLAIM_IS_OURS(id, busy)
 
 #define PG_CLAIM_RENEW_SQL(table, id, busy)                                             \
 	"UPDATE " table " AS e "                                                        \

@@ -39,12 +39,11 @@
 	"SELECT (SELECT count(*) FROM reopened), coalesce(" LAST_US ", $1) "  \
 	"FROM chosen"
 
-#define RESOLVE_SQL(table)                                                            \
-	"UPDATE " table " "                                                           \
-	"SET status = $3::text, next_retry_at = NULL, attempt_count = CASE $3::text " \
-	"    WHEN 'PENDING' THEN 0 ELSE attempt_count END "                           \
-	"WHERE stage = 'FAILED' AND $1::text = 'outbox' "                             \
-	"  AND event_id = $2::text::uuid "                                            \
+#define RESOLVE_SQL(table)                                                                \
+	"UPDATE " table " "                                                               \
+	"SET status = $3::text, next_retry_at = NULL, "                                   \
+	"    attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END " \
+	"WHERE stage = 'FAILED' AND $1::text = 'outbox' AND event_id = $2::text::uuid "   \
 	"RETURNING 1"
 
 #define DEAD_SQL(payload, table)                                                    \

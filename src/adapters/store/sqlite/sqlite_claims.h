@@ -51,13 +51,14 @@ struct sqlite_claims {
 	"  AND locked_by = ?2"
 
 /* ?4 how the claim ends, ?5 now, ?6 when the row is due again, ?7 error. */
-#define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                    \
-	"UPDATE " table " "                                                                     \
-	"SET status = CASE ?4 WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' "         \
-	"    ELSE 'PENDING' END, attempt_count = attempt_count + (?4 IN ('retry', 'failed')), " \
-	"    next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, " done_at " = CASE ?4 "          \
-	"    WHEN 'done' THEN ?5 END, lease_until = NULL, "                                     \
-	"    last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
+#define SQLITE_CLAIM_END_SQL(table, id, busy, done, done_at)                                 \
+	"UPDATE " table " "                                                                  \
+	"SET status = CASE ?4 "                                                              \
+	"      WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, " \
+	"    attempt_count = attempt_count + (?4 IN ('retry', 'failed')), "                  \
+	"    next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, "                             \
+	"    " done_at " = CASE ?4 WHEN 'done' THEN ?5 END, "                                \
+	"    lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 
 /* ?4 end of the lease. */
 #define SQLITE_CLAIM_RENEW_SQL(table, id, busy)                                \
