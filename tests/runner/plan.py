@@ -125,9 +125,10 @@ def contract(tree=ASAN, kind="contract", only=None, env=None):
             for port, engine in pairs]
 
 
-def traced(tree=ASAN):
+def traced(tree=ASAN, kind="contract"):
     """Each suite once, on the engine that starts quickest: the wrapper does not know which one it wraps."""
-    return [cmocka(f"contract/{port}/traced", "contract", tree, f"contract/{port}_contract", "sqlite",
+    name = "contract" if kind == "contract" else f"{kind}/contract"
+    return [cmocka(f"{name}/{port}/traced", kind, tree, f"contract/{port}_contract", "sqlite",
                    {"QUIPU_CONTRACT_TRACE": "1"})
             for port in TRACED]
 
@@ -178,7 +179,8 @@ def quick():
 
 
 def coverage():
-    return [e2e(COVERAGE, "coverage"), *contract(COVERAGE, "coverage"), *unit(COVERAGE, "coverage")]
+    return [e2e(COVERAGE, "coverage"), *contract(COVERAGE, "coverage"), *traced(COVERAGE, "coverage"),
+            *unit(COVERAGE, "coverage")]
 
 
 def random():
