@@ -149,7 +149,7 @@ def test_files_that_are_wrong_are_refused_at_the_start(binary, tmp_path, spoil, 
 @pytest.mark.parametrize("given, missing", [("--tls-cert", "--tls-key"), ("--tls-key", "--tls-cert")])
 def test_half_of_the_options_is_a_wrong_use(binary, tmp_path, given, missing):
     done = quipu.run(binary, "serve", given, "x.pem", cwd=tmp_path)
-    assert done.returncode == 2 and f"give {missing} too" in done.stderr
+    assert done.returncode == 2 and f"set {missing} too" in done.stderr
 
 
 def test_a_certificate_that_has_expired_is_used_and_complained_about(serve, sqlite_store, tmp_path):
