@@ -41,6 +41,7 @@ void count_fixture_open_waiting(
 	config.clock = &fixture->clock.base;
 	config.is_single = is_single;
 	config.decide = decide;
+	config.is_single = is_single;
 	fixture->committer = committer_new(&config);
 }
 
