@@ -121,8 +121,8 @@ static void a_store_of_a_new_engine_is_opened_and_works(void **state)
 	assert_non_null(store);
 	assert_string_equal(store->engine, "fake");
 	assert_null(created_path);
-	assert_int_equal(fixture->app.system.store_count, 1);
-	assert_ptr_equal(fixture->app.system.stores[0], store);
+	assert_int_equal(fixture->app.health.store_count, 1);
+	assert_ptr_equal(fixture->app.health.stores[0], store);
 	assert_works(store);
 }
 
