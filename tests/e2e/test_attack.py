@@ -69,9 +69,9 @@ class Stage:
         self.guests.are_served(5)
         self.before_kib = server.resident_kib()
 
-    def check_service(self, rounds=20):
+    def check_service(self, rounds=20, **options):
         """Good clients are served, those that have been there before and new ones."""
-        self.guests.are_served(rounds)
+        self.guests.are_served(rounds, **options)
 
     def check_memory(self, peak_kib, bytes_allowed):
         grown = peak_kib - self.before_kib
@@ -165,10 +165,14 @@ def test_idle_connections(stage, size):
 @sizes(50, 500)
 @pytest.mark.parametrize("sent", [b"", HALF_HEAD, GET], ids=["silent", "half a head", "one request"])
 def test_a_full_table_makes_room_for_who_comes(stage, sent, size):
-    """Attackers come back as often as they are closed, and still everybody else gets in at once."""
+    """Attackers come back as often as they are closed, and still everybody else gets in at once.
+
+    For each request of a guest half a table of them: a guest who has connected and was not given a core to send its
+    request on would else be idle for longer than a whole table of attackers.
+    """
     here = stage("--max-connections", size, "--head-timeout", "1h", "--idle-timeout", "1h")
-    with Attack(here.server, size * 7 // 5, first=sent, returns=True):
-        here.check_service()
+    with Attack(here.server, size * 7 // 5, first=sent, returns=True, wave=size // 2) as attack:
+        here.check_service(before_each=attack.next_wave)
         assert here.server.metric("quipu_http_connections") <= size + 1
 
 

@@ -28,11 +28,12 @@ MEASURABLE = {
 class Attack:
     """`count` connections that each send `first`, then `again` for ever: at once, or every `pause` seconds.
 
-    Those that `reads` is false for never look at an answer. Those that `returns` come back when they are closed.
+    Those that `reads` is false for never look at an answer. Those that `returns` come back when they are closed: at
+    once, or `wave` of them for each next_wave().
     Used as a context: inside, all are connected and have sent `first`.
     """
 
-    def __init__(self, server, count, first=b"", again=b"", pause=0.0, reads=True, returns=False):
+    def __init__(self, server, count, first=b"", again=b"", pause=0.0, reads=True, returns=False, wave=None):
         self.port = server.port
         self.count = count
         self.first = first
@@ -40,10 +41,12 @@ class Attack:
         self.pause = pause
         self.reads = reads
         self.returns = returns
+        self.wave = wave
         context = multiprocessing.get_context("fork")
         self._begun = context.Event()
         self._over = context.Event()
         self._open = context.Value("q", 0)
+        self._returns_left = context.Value("q", 0)
         self._answers = context.RawArray("q", 600)  # by status; at CLOSED: connections that the server has closed
         self._pipe, child = context.Pipe(duplex=False)
         self._process = context.Process(target=self._run, args=(child,))
@@ -88,6 +91,7 @@ class Attack:
         self._epoll = select.epoll()
         self._clients = {}  # by descriptor: the socket, and what it has still to send
         self._found = collections.Counter()
+        self._gone = 0  # closed, and not back yet
         for _ in range(self.count):
             self._connect()
         self._begun.set()
@@ -95,6 +99,7 @@ class Attack:
         while not self._over.is_set():
             for descriptor, events in self._epoll.poll(0.02):
                 self._move(descriptor, events)
+            self._return()
             if self.pause and time.monotonic() >= due:
                 due += self.pause
                 for descriptor in list(self._clients):
@@ -163,8 +168,27 @@ class Attack:
         self._epoll.unregister(client)
         client.close()
         self._open.value = len(self._clients)
-        if self.returns and not self._over.is_set():
+        self._gone += 1
+        self._return()
+
+    def _return(self):
+        """Those that were closed come back: at once, or as many as the wave still allows."""
+        while self.returns and self._gone > 0 and not self._over.is_set() and self._may_return():
+            self._gone -= 1
             self._connect()
+
+    def _may_return(self):
+        if self.wave is None:
+            return True
+        with self._returns_left.get_lock():
+            self._returns_left.value -= 1
+            return self._returns_left.value >= 0
+
+    # ---- in the process of the test
+
+    def next_wave(self):
+        """Lets up to `wave` of the connections that were closed come back."""
+        self._returns_left.value = self.wave
 
 
 class Guests:
@@ -180,9 +204,10 @@ class Guests:
             if connection is not None:
                 connection.close()
 
-    def _increase(self, number):
+    def _increase(self, number, before_each):
         """An increase, on a new connection where the old one was closed between two requests."""
         for _ in range(2):
+            before_each()
             kept = self._connections[number] is not None
             if not kept:
                 self._connections[number] = self._server.connect()
@@ -195,11 +220,12 @@ class Guests:
                 assert kept, "a new connection was not served"
         raise AssertionError("two connections were lost")
 
-    def are_served(self, rounds):
+    def are_served(self, rounds, before_each=lambda: None):
         """In each round everybody gets an answer."""
         for _ in range(rounds):
             for number in range(len(self._items)):
-                self._increase(number)
+                self._increase(number, before_each)
+            before_each()
             assert self._server.ask("GET", "/healthz").status == 200
 
 
