@@ -173,7 +173,8 @@ static const struct option options[] = {
 	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
 		"text, json, or auto: text on a terminal, json elsewhere"},
 	{"trace-store", TYPE_FLAG, FIELD(trace_store), "no", 0, 0, NULL,
-		"for debugging: log every call to a store, with its duration, row count and result; "
+		"for debugging: log every call to a store, with its duration, row count and "
+		"result; "
 		"needs --log-level debug"},
 };
 
