@@ -1,6 +1,7 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,18 +11,18 @@
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
-static enum log_level least_level = LOG_INFO;
-static enum log_format log_format = LOG_TEXT;
+static _Atomic enum log_level least_level = LOG_INFO;
+static _Atomic enum log_format log_format = LOG_TEXT;
 
 void log_configure(enum log_level least, enum log_format format)
 {
-	least_level = least;
-	log_format = format;
+	atomic_store_explicit(&least_level, least, memory_order_relaxed);
+	atomic_store_explicit(&log_format, format, memory_order_relaxed);
 }
 
 bool log_enabled(enum log_level level)
 {
-	return level >= least_level;
+	return level >= atomic_load_explicit(&least_level, memory_order_relaxed);
 }
 
 bool log_level_parse(struct slice name, enum log_level *level)
@@ -92,7 +93,7 @@ static void write_line(enum log_level level, const char *part, const struct log_
 
 	arena_init(&arena, 4096);
 	line = buffer_make(&arena, 1024);
-	if (log_format == LOG_JSON)
+	if (atomic_load_explicit(&log_format, memory_order_relaxed) == LOG_JSON)
 		write_json(&line, level, part, fields, field_count, slice_make(message, cut));
 	else
 		write_text(&line, level, part, fields, field_count, slice_make(message, cut));

@@ -17,7 +17,7 @@ struct log_field {
 	struct slice value;
 };
 
-/* Call it before any thread starts. */
+/* Applies to the lines that follow. Any thread. */
 void log_configure(enum log_level least, enum log_format format);
 
 /*
