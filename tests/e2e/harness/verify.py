@@ -29,10 +29,10 @@ def verified(binary, server, service):
     return {(line["id"], line["what"]) for line in found}, end["checked"]
 
 
-def walk(server, service, limit):
-    """Every page of a service: the list of its differences, and how many rows each page looked at."""
+def walk(server, service, limit, pages=None):
+    """Every page of a service, or the first `pages`: its differences, and how many rows each page looked at."""
     differences, checked, after = [], [], ""
-    while after is not None:
+    while after is not None and (pages is None or len(checked) < pages):
         answer = server.ask("GET", f"/operator/verify/{service}?limit={limit}&after={quote(after, safe='')}")
         assert answer.status == 200, answer
         page = answer.json()
