@@ -204,7 +204,8 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
         "UPDATE entitlements SET version = 5 WHERE user_id = 'differs'",
         "UPDATE entitlement_audit SET action = 'GRANTED' WHERE user_id = 'action' AND version = 2",
         "DELETE FROM entitlement_audit WHERE user_id = 'gap' AND version = 2",
-        "INSERT INTO entitlement_audit SELECT occurred_at, user_id, stock_keeping_unit, action, version, reason, "
+        "INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, version, reason, purchase_id, "
+        "event_id) SELECT occurred_at, user_id, stock_keeping_unit, action, version, reason, "
         f"purchase_id, {another} FROM entitlement_audit WHERE user_id = 'twice' AND version = 2",
         "DELETE FROM entitlements WHERE user_id = 'orphan'",
         "DELETE FROM outbox_events WHERE event_id IN "
