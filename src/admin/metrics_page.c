@@ -1,6 +1,7 @@
 #include "admin/metrics_page.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static void get_metrics(void *context, struct request *request)
 {
@@ -33,7 +34,7 @@ static int64_t resident_bytes(void)
 	if (fscanf(file, "%*s %lld", &pages) != 1)
 		pages = 0;
 	fclose(file);
-	return pages * 4096;
+	return pages * sysconf(_SC_PAGESIZE);
 }
 
 void process_collect(void *context, struct buffer *page)

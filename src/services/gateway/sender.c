@@ -25,6 +25,7 @@
 
 #define GROUP "sender-service"
 #define FETCH_MAX 256
+#define PRINTED_MAX (4 * FETCH_MAX)
 #define FETCH_NS (1 * NS_PER_S)
 #define DLQ_TIMEOUT_NS (5 * NS_PER_S)
 #define RETRY_NS (100 * NS_PER_MS)
@@ -50,7 +51,7 @@ struct sender {
 	 * messages are fetched again and must not be printed again. Empty after every success.
 	 */
 	struct arena printed_arena;
-	struct slice printed[FETCH_MAX];
+	struct slice printed[PRINTED_MAX];
 	size_t printed_count;
 
 	pthread_t thread;
@@ -167,12 +168,22 @@ static bool is_known(const struct sent_message *records, size_t count, struct sl
 	return record->known;
 }
 
+static void forget_printed(struct sender *sender)
+{
+	sender->printed_count = 0;
+	arena_reset(&sender->printed_arena);
+}
+
 /* Prints messages that were not sent before, in order. Returns false if standard output fails. */
 static bool send_new(struct sender *sender, const struct sms *all, size_t count,
 	const struct sent_message *records, size_t record_count)
 {
 	struct buffer page = buffer_make(&sender->arena, 128 * count);
 
+	/* After several failures with different messages, which the bus may deliver in between, the
+	 * oldest are forgotten: they may be printed again, as after a crash. */
+	if (sender->printed_count + count > PRINTED_MAX)
+		forget_printed(sender);
 	for (size_t i = 0; i < count; i++) {
 		const struct sms *sms = &all[i];
 
@@ -188,12 +199,6 @@ static bool send_new(struct sender *sender, const struct sms *all, size_t count,
 		tally_add(&sender->sent, 1);
 	}
 	return write_all(buffer_slice(&page));
-}
-
-static void forget_printed(struct sender *sender)
-{
-	sender->printed_count = 0;
-	arena_reset(&sender->printed_arena);
 }
 
 /* Sends the good messages of a fetch and records them. */

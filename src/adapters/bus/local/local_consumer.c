@@ -315,8 +315,10 @@ static enum status fetch(struct consumer *base, struct bus_delivery *deliveries,
 		pthread_mutex_unlock(&bus->lock);
 		worked = try_fetch(consumer, &work);
 		pthread_mutex_lock(&bus->lock);
-		if (!worked)
+		if (!worked) { /* some may have been read before it failed */
+			give_back(consumer);
 			work.count = 0;
+		}
 		go_on = work.count == 0 && (worked ? wait_for_more(consumer, seen, until_ns)
 						   : wait_for_recovery(consumer, until_ns));
 	}
