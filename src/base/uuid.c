@@ -1,5 +1,7 @@
 #include "base/uuid.h"
 
+#include <stdatomic.h>
+
 #include "base/digest.h"
 #include "base/random.h"
 
@@ -39,9 +41,23 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE])
 	write_uuid(digest, 5, out);
 }
 
-void uuid_of_time(int64_t time_us, char out[UUID_SIZE])
+/* Later than every time before, however the clock is set. */
+static int64_t next_time_us(int64_t time_us)
+{
+	static _Atomic int64_t last_us;
+	int64_t last = atomic_load(&last_us);
+	int64_t next;
+
+	do {
+		next = time_us > last ? time_us : last + 1;
+	} while (!atomic_compare_exchange_weak(&last_us, &last, next));
+	return next;
+}
+
+void uuid_of_time(int64_t wanted_us, char out[UUID_SIZE])
 {
 	unsigned char bytes[16];
+	int64_t time_us = next_time_us(wanted_us);
 	uint64_t ms = (uint64_t)(time_us / 1000);
 	unsigned fraction = (unsigned)(time_us % 1000) * 4096 / 1000; /* of a millisecond */
 

@@ -21,13 +21,13 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/uuid.h"
 #include "flow/parking.h"
+#include "runtime/bell.h"
 #include "runtime/loop.h"
 
 #define RERUN_MAX 20
@@ -44,6 +44,8 @@ struct committer {
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
+	struct bell aborting; /* rung by committer_abort(), heard where parked commands are waited
+				 for */
 
 	struct histogram batch_size;
 	struct histogram duration;
@@ -65,6 +67,7 @@ struct committer *committer_new(const struct committer_config *config)
 	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
 	committer->effects = qp_calloc(config->batch_max, sizeof(*committer->effects));
 	arena_init(&committer->arena, BATCH_ARENA_SIZE);
+	bell_init(&committer->aborting);
 	histogram_init(&committer->batch_size, &histogram_batch_size);
 	histogram_init(&committer->duration, &histogram_duration_ns);
 	return committer;
@@ -149,28 +152,70 @@ static void replay(struct write *write, const struct idempotency_record *found)
 		write->fate = WRITE_BUSY;
 		write->waits_for_idempotency = true;
 	} else {
-		write_begin_effect(write, copy_answer(arena, &found->answer));
+		write->command.answer = copy_answer(arena, &found->answer);
 		write->command.answer.replayed = false;
 		write->idempotency->note = arena_copy(arena, found->note);
-		write->resumed = true;
+		write->resumed = true; /* stays OPEN: decide() looks at what has changed since */
 	}
 }
 
-/* Takes over the pending Idempotency-Keys of resumed writes. Returns RERUN, after a rollback, if
- * another process was faster. */
-static enum status claim_idempotency(struct session *session, const struct write_batch *batch,
-	struct write **keyed, size_t count)
+/* Writes whose Idempotency-Keys have to be written in this transaction, sorted by scope and key. */
+struct keyed {
+	struct write **fresh; /* the store knows nothing under these keys */
+	size_t fresh_count;
+	struct write **resumed; /* these keys are pending, and their leases have ended */
+	size_t resumed_count;
+};
+
+/* Settles the writes whose Idempotency-Keys are known; the others stay in `keyed`. */
+static enum status replay_idempotency(
+	struct committer *committer, const struct write_batch *batch, struct keyed *keyed)
 {
+	struct session *session = committer->config.session;
+	size_t count = keyed->fresh_count;
 	struct idempotency_record *records =
 		arena_array(batch->arena, struct idempotency_record, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		records[i] = *keyed->fresh[i]->idempotency;
+	status = session->ops->idempotency_find(session, batch->arena, records, count);
+	if (status != STATUS_OK)
+		return status;
+	keyed->fresh_count = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct write *write = keyed->fresh[i];
+
+		if (records[i].found)
+			replay(write, &records[i]);
+		if (!records[i].found)
+			keyed->fresh[keyed->fresh_count++] = write;
+		else if (write->resumed)
+			keyed->resumed[keyed->resumed_count++] = write;
+	}
+	return STATUS_OK;
+}
+
+/*
+ * Takes over the pending Idempotency-Keys of the writes that decide() has resumed, and replaces
+ * their notes and answers. Returns RERUN, after a rollback, if another process was faster.
+ */
+static enum status claim_idempotency(
+	struct session *session, const struct write_batch *batch, const struct keyed *keyed)
+{
+	struct idempotency_record *records =
+		arena_array(batch->arena, struct idempotency_record, keyed->resumed_count);
 	size_t claimed = 0;
 	enum status status;
 
-	for (size_t i = 0; i < count; i++) {
-		if (!keyed[i]->resumed)
+	for (size_t i = 0; i < keyed->resumed_count; i++) {
+		struct write *write = keyed->resumed[i];
+
+		if (write->fate != WRITE_EFFECT)
 			continue;
-		become_owner(keyed[i]);
-		records[claimed++] = *keyed[i]->idempotency;
+		become_owner(write);
+		records[claimed] = *write->idempotency;
+		records[claimed++].answer = write->command.answer;
 	}
 	if (claimed == 0)
 		return STATUS_OK;
@@ -184,45 +229,18 @@ static enum status claim_idempotency(struct session *session, const struct write
 	return status;
 }
 
-/* Settles the writes whose Idempotency-Key is known; the others stay in `keyed`. */
-static enum status replay_idempotency(struct committer *committer, const struct write_batch *batch,
-	struct write **keyed, size_t *count)
+/* Keeps the answers of fresh writes under their Idempotency-Keys; those with an effect stay
+ * pending. */
+static enum status keep_answers(
+	struct committer *committer, const struct write_batch *batch, const struct keyed *keyed)
 {
 	struct session *session = committer->config.session;
 	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, *count);
-	size_t kept = 0;
-	enum status status;
-
-	for (size_t i = 0; i < *count; i++)
-		records[i] = *keyed[i]->idempotency;
-	status = session->ops->idempotency_find(session, batch->arena, records, *count);
-	if (status != STATUS_OK)
-		return status;
-	for (size_t i = 0; i < *count; i++) {
-		if (records[i].found)
-			replay(keyed[i], &records[i]);
-	}
-	status = claim_idempotency(session, batch, keyed, *count);
-	for (size_t i = 0; i < *count; i++) {
-		if (!records[i].found)
-			keyed[kept++] = keyed[i];
-	}
-	*count = kept;
-	return status;
-}
-
-/* Keeps the answers of `keyed` under their Idempotency-Keys; those with an effect stay pending. */
-static enum status keep_answers(struct committer *committer, const struct write_batch *batch,
-	struct write **keyed, size_t count)
-{
-	struct session *session = committer->config.session;
-	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, count);
+		arena_array(batch->arena, struct idempotency_record, keyed->fresh_count);
 	size_t kept = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		struct write *write = keyed[i];
+	for (size_t i = 0; i < keyed->fresh_count; i++) {
+		struct write *write = keyed->fresh[i];
 
 		if ((write->fate != WRITE_ANSWERED && write->fate != WRITE_EFFECT) ||
 			!write_answer_is_kept(&write->command.answer))
@@ -275,16 +293,22 @@ static enum status commit(struct session *session)
 static enum status run_transaction(struct committer *committer, const struct write_batch *batch)
 {
 	struct session *session = committer->config.session;
-	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
-	size_t keyed_count = collect_keyed(batch, keyed);
-	enum status status = session->ops->begin(session, batch->mode);
+	struct keyed keyed = {
+		.fresh = arena_array(batch->arena, struct write *, batch->count),
+		.resumed = arena_array(batch->arena, struct write *, batch->count),
+	};
+	enum status status;
 
-	if (status == STATUS_OK && keyed_count > 0)
-		status = replay_idempotency(committer, batch, keyed, &keyed_count);
+	keyed.fresh_count = collect_keyed(batch, keyed.fresh);
+	status = session->ops->begin(session, batch->mode);
+	if (status == STATUS_OK && keyed.fresh_count > 0)
+		status = replay_idempotency(committer, batch, &keyed);
 	if (status == STATUS_OK)
 		status = decide_open(committer, batch);
-	if (status == STATUS_OK && keyed_count > 0)
-		status = keep_answers(committer, batch, keyed, keyed_count);
+	if (status == STATUS_OK && keyed.resumed_count > 0)
+		status = claim_idempotency(session, batch, &keyed);
+	if (status == STATUS_OK && keyed.fresh_count > 0)
+		status = keep_answers(committer, batch, &keyed);
 	if (status == STATUS_OK)
 		status = commit(session);
 	return status;
@@ -547,13 +571,30 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	}
 }
 
+/* Parks the writes whose keys an earlier part of their batch has left in the parking: nothing may
+ * overtake them. Returns how many stay. */
+static size_t park_behind(struct committer *committer, struct write **writes, size_t count)
+{
+	size_t kept = 0;
+
+	if (parking_count(committer->parking) == 0)
+		return count;
+	for (size_t i = 0; i < count; i++) {
+		if (parking_has_key(committer->parking, writes[i]->command.key))
+			park(committer, writes[i]);
+		else
+			writes[kept++] = writes[i];
+	}
+	return kept;
+}
+
 /* Runs transactions until every write is settled; committer.h has the table of what follows. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
 	int reruns = 0;
 
-	while (count > 0) {
+	while ((count = park_behind(committer, writes, count)) > 0) {
 		enum status status = try_once(committer, writes, count, mode);
 
 		if (status == STATUS_OK) {
@@ -664,23 +705,37 @@ static void park_followers(struct committer *committer, struct command_list *lis
 	*list = free_to_run;
 }
 
-static void wait_until(const struct committer *committer, int64_t until_ns)
+static void drop_all(struct committer *committer, struct command_list *list)
 {
-	int64_t left_ns = until_ns - now_ns(committer);
-	struct timespec pause = {.tv_nsec = left_ns > 0 && left_ns < NS_PER_S ? left_ns : 0};
+	struct command *command;
 
-	nanosleep(&pause, NULL);
+	while ((command = command_list_pop(list)))
+		drop(committer, command);
+	command_list_deliver(&committer->answered);
+}
+
+/* Answers parked commands whose deadlines have passed; after an abort, all of them. */
+static void drop_parked(struct committer *committer)
+{
+	struct command_list late = {0};
+
+	if (atomic_load(&committer->aborted))
+		parking_take_all(committer->parking, &late);
+	else
+		parking_take_expired(committer->parking, &late, now_ns(committer));
+	drop_all(committer, &late);
 }
 
 bool committer_step(struct committer *committer)
 {
 	struct command_list fresh = {0}, due = {0};
-	int64_t until_ns = parking_next_due_ns(committer->parking);
+	int64_t until_ns = parking_next_ns(committer->parking);
 	size_t batch_max = committer->config.batch_max;
 	bool open = lane_take(committer->config.lane, &fresh, batch_max, until_ns);
 
 	if (!open && parking_count(committer->parking) > 0)
-		wait_until(committer, until_ns);
+		bell_wait(&committer->aborting, until_ns - now_ns(committer));
+	drop_parked(committer);
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
 	if (due.first)
@@ -711,6 +766,7 @@ void committer_start(struct committer *committer)
 void committer_abort(struct committer *committer)
 {
 	atomic_store(&committer->aborted, true);
+	bell_stop(&committer->aborting);
 }
 
 void committer_join(struct committer *committer)
@@ -725,6 +781,7 @@ void committer_free(struct committer *committer)
 	assert(!committer->has_thread);
 	session_close(committer->config.session);
 	parking_free(committer->parking);
+	bell_release(&committer->aborting);
 	arena_release(&committer->arena);
 	free(committer->writes);
 	free(committer->effects);

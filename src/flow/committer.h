@@ -60,6 +60,7 @@ struct committer_config {
 	/*
 	 * Settles every OPEN write of the batch by the rules of the service, in the transaction
 	 * that has begun on `session`. May be called again for the same writes after a rollback.
+	 * A write that is `resumed` begins its effect again, or is refused and stays pending.
 	 * Returns OK, or what the session returned.
 	 */
 	enum status (*decide)(

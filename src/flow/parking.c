@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 
@@ -9,9 +10,11 @@
 
 struct parked_key {
 	struct parked_key *next; /* in its bucket */
-	struct slice key;        /* lives as long as the first command */
 	struct command_list commands;
 	int64_t due_ns;
+	int64_t expires_ns; /* the earliest deadline of its commands */
+	size_t key_len;
+	char key[]; /* a copy: the first command may leave before the others */
 };
 
 struct parking {
@@ -51,7 +54,7 @@ static struct parked_key *find(const struct parking *parking, struct slice key)
 {
 	struct parked_key *parked = *bucket_of(parking, key);
 
-	while (parked && !slice_equal(parked->key, key))
+	while (parked && !slice_equal(slice_make(parked->key, parked->key_len), key))
 		parked = parked->next;
 	return parked;
 }
@@ -59,14 +62,24 @@ static struct parked_key *find(const struct parking *parking, struct slice key)
 static struct parked_key *add_key(struct parking *parking, struct slice key, int64_t now_ns)
 {
 	struct parked_key **bucket = bucket_of(parking, key);
-	struct parked_key *parked = qp_calloc(1, sizeof(*parked));
+	struct parked_key *parked = qp_calloc(1, sizeof(*parked) + key.len);
 	uint64_t jitter = dice_below(&parking->dice, (uint64_t)parking->retry_ns + 1);
 
-	parked->key = key;
+	parked->key_len = key.len;
+	if (key.len > 0)
+		memcpy(parked->key, key.data, key.len);
 	parked->due_ns = now_ns + parking->retry_ns / 2 + (int64_t)jitter;
+	parked->expires_ns = INT64_MAX;
 	parked->next = *bucket;
 	*bucket = parked;
 	return parked;
+}
+
+static void push(struct parked_key *parked, struct command *command)
+{
+	command_list_push(&parked->commands, command);
+	if (command->deadline_ns < parked->expires_ns)
+		parked->expires_ns = command->deadline_ns;
 }
 
 void parking_add(struct parking *parking, struct command *command, struct slice key, int64_t now_ns)
@@ -75,7 +88,7 @@ void parking_add(struct parking *parking, struct command *command, struct slice 
 
 	if (!parked)
 		parked = add_key(parking, key, now_ns);
-	command_list_push(&parked->commands, command);
+	push(parked, command);
 	tally_add(&parking->count, 1);
 }
 
@@ -84,17 +97,20 @@ bool parking_has_key(const struct parking *parking, struct slice key)
 	return parking_count(parking) > 0 && find(parking, key) != NULL;
 }
 
-int64_t parking_next_due_ns(const struct parking *parking)
+int64_t parking_next_ns(const struct parking *parking)
 {
-	int64_t due_ns = INT64_MAX;
+	int64_t next_ns = INT64_MAX;
 
 	if (parking_count(parking) == 0)
-		return due_ns;
+		return next_ns;
 	for (size_t i = 0; i < BUCKETS; i++) {
-		for (struct parked_key *p = parking->buckets[i]; p; p = p->next)
-			due_ns = p->due_ns < due_ns ? p->due_ns : due_ns;
+		for (const struct parked_key *p = parking->buckets[i]; p; p = p->next) {
+			int64_t first_ns = p->due_ns < p->expires_ns ? p->due_ns : p->expires_ns;
+
+			next_ns = first_ns < next_ns ? first_ns : next_ns;
+		}
 	}
-	return due_ns;
+	return next_ns;
 }
 
 /* Moves the commands of `*link` to `out`, unlinks the key and frees it. */
@@ -106,6 +122,44 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 	tally_add(&parking->count, -(int64_t)parked->commands.count);
 	command_list_append(out, &parked->commands);
 	free(parked);
+}
+
+/* Moves the commands of `parked` whose deadlines have passed to `out`; the rest keeps its order. */
+static void sort_out_expired(struct parked_key *parked, struct command_list *out, int64_t now_ns)
+{
+	struct command_list all = parked->commands;
+	struct command *command;
+
+	parked->commands = (struct command_list){0};
+	parked->expires_ns = INT64_MAX;
+	while ((command = command_list_pop(&all))) {
+		if (command->deadline_ns <= now_ns)
+			command_list_push(out, command);
+		else
+			push(parked, command);
+	}
+}
+
+void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns)
+{
+	if (parking_count(parking) == 0)
+		return;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		struct parked_key **link = &parking->buckets[i];
+
+		while (*link) {
+			struct parked_key *parked = *link;
+			size_t before = parked->commands.count;
+
+			if (parked->expires_ns <= now_ns)
+				sort_out_expired(parked, out, now_ns);
+			tally_add(&parking->count, (int64_t)(parked->commands.count - before));
+			if (parked->commands.count == 0)
+				take_key(parking, link, out);
+			else
+				link = &parked->next;
+		}
+	}
 }
 
 static void take_until(

@@ -21,16 +21,19 @@ void parking_free(struct parking *parking);
 /* Returns how many commands are parked. Any thread. */
 size_t parking_count(const struct parking *parking);
 
-/* Parks `command` behind those that wait for the same `key`, which must live as long as the
- * command. */
+/* Parks `command` behind those that wait for the same `key`, which is copied. */
 void parking_add(
 	struct parking *parking, struct command *command, struct slice key, int64_t now_ns);
 
 /* Whether commands wait for this key. New commands on it must then wait behind them. */
 bool parking_has_key(const struct parking *parking, struct slice key);
 
-/* Returns the steady time at which the next key is due, or INT64_MAX if nothing is parked. */
-int64_t parking_next_due_ns(const struct parking *parking);
+/* Returns the steady time at which the next key is due or the next deadline passes, or INT64_MAX if
+ * nothing is parked. */
+int64_t parking_next_ns(const struct parking *parking);
+
+/* Moves the commands whose deadlines have passed to `out`. */
+void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
 /* Moves up to `max` commands of keys that are due to `out`. Takes whole keys, and the first one
  * even if it has more commands than `max`. */

@@ -24,6 +24,12 @@ void write_begin_effect(struct write *write, struct answer answer)
 	write->fate = WRITE_EFFECT;
 }
 
+void write_resume_effect(struct write *write)
+{
+	assert(write->resumed && write->fate == WRITE_OPEN);
+	write->fate = WRITE_EFFECT;
+}
+
 void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
 	struct slice key, const struct slice request[3])
 {

@@ -49,9 +49,10 @@ struct write {
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* valid if the fate is EFFECT */
-	bool resumed;             /* its Idempotency-Key was pending: continues an earlier write */
-	bool is_lost;             /* another owner took its Idempotency-Key over: record nothing */
-	bool was_unapplied;       /* a single statement skipped it: its row must be read */
+	bool resumed; /* its Idempotency-Key is pending: an earlier try decided it, left the note
+		       * and the answer that it has now, and did not record how its effect ended */
+	bool is_lost; /* another owner took its Idempotency-Key over: record nothing */
+	bool was_unapplied;         /* a single statement skipped it: its row must be read */
 	bool waits_for_idempotency; /* BUSY because of its Idempotency-Key, not of its row */
 	unsigned tries;             /* attempts that found it BUSY */
 	size_t position;            /* in its batch, in order of arrival */
@@ -73,6 +74,9 @@ void write_answer(struct write *write, struct answer answer);
 
 /* Settles an open write that still needs perform(). `answer` applies if the effect succeeds. */
 void write_begin_effect(struct write *write, struct answer answer);
+
+/* The same for a `resumed` write whose effect is begun again as it was, with the answer of then. */
+void write_resume_effect(struct write *write);
 
 /*
  * Sets the Idempotency-Key of `write`, in `arena`, which must be that of its command. Keeps a

@@ -119,7 +119,8 @@ struct session_ops {
 		const struct idempotency_record *records, size_t count, int64_t ttl_us);
 
 	/* In a transaction. Makes each record's `owner` the owner of the stored record, with a new
-	 * lease, if that is pending and its lease is over. Records are sorted. */
+	 * lease and this record's note and answer, if the stored one is pending and its lease is
+	 * over. Records are sorted. */
 	QP_MUST_CHECK enum status (*idempotency_claim)(
 		struct session *session, struct idempotency_record *records, size_t count);
 

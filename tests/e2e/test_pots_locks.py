@@ -1,6 +1,8 @@
 """The lock in the table: respected while another holds it, taken over when it has expired, and never left behind."""
 
 import contextlib
+import resource
+import signal
 import time
 
 import pytest
@@ -122,6 +124,31 @@ def test_at_the_deadline_a_waiting_request_is_unavailable(serve, pots_client, st
     server, pots, pot_id, tables = locked_by_another(
         serve, pots_client, store, 3600, "--deadline", "300ms", "--pots-lock-retries", "1000000")
     assert_error(pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}), "unavailable", "OVERLOADED")
+    assert stored_coins(tables, pot_id) == {"SILVER": 5}
+
+
+@pytest.mark.parametrize("wait", ["50ms", "1h"])
+def test_a_deadline_is_kept_whenever_the_next_try_is_due(serve, pots_client, postgres_store, wait):
+    server, pots, pot_id, tables = locked_by_another(serve, pots_client, postgres_store, 3600, "--deadline", "300ms",
+                                                     "--pots-lock-wait", wait, "--pots-lock-retries", "1000000")
+    assert_error(pots.call("RemoveCoins", {"pot_id": pot_id, "count": 1}), "unavailable", "OVERLOADED")
+
+
+def test_requests_that_wait_for_a_lock_do_not_hold_up_the_end(serve, pots_client, store):
+    """The next try is an hour away: what ends the wait is --drain-timeout, and nobody spins until then."""
+    server, pots, pot_id, tables = locked_by_another(
+        serve, pots_client, store, 3600, *PATIENT, "--drain-timeout", "1s", "--pots-lock-wait", "1h",
+        "--pots-lock-retries", "1000000")
+    with server.connect() as connection:
+        connection.send(add_one(pot_id))
+        wait_until(lambda: server.metric("quipu_parked_commands") == 1, "it is parked")
+        used_before_s, reaped_before = server.cpu_seconds(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        server.signal(signal.SIGTERM)
+        assert connection.read_answer().status == 503
+    assert server.wait_exit() == 0
+    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used_s = reaped.ru_utime + reaped.ru_stime - reaped_before.ru_utime - reaped_before.ru_stime
+    assert used_s - used_before_s < 0.6
     assert stored_coins(tables, pot_id) == {"SILVER": 5}
 
 

@@ -90,7 +90,8 @@ enum status fake_keys_claim(
 			key && key->record.owner.len > 0 && key->lease_until_us <= fake->now_us;
 		if (!records[i].was_ours)
 			continue;
-		key->record.owner = arena_copy(&fake->arena, records[i].owner);
+		memcpy(records[i].fingerprint, key->record.fingerprint, FINGERPRINT_SIZE);
+		key->record = keep_record(fake, &records[i]);
 		key->lease_until_us = fake->now_us + IDEMPOTENCY_LEASE_US;
 	}
 	return status;

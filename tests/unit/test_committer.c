@@ -326,6 +326,91 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 	count_fixture_close(&fixture);
 }
 
+/* The next try is an hour away. */
+static struct count_fixture_command *park_for_an_hour(struct count_fixture *fixture)
+{
+	static const struct waiting waiting = {.retry_ns = 3600 * NS_PER_S};
+	struct count_fixture_command *held;
+
+	count_fixture_open_waiting(fixture, 64, &waiting);
+	fake_store_set(fixture->fake, slice_of("a"), 0);
+	fake_store_hold(fixture->fake, slice_of("a"), true);
+	held = submit(fixture, "a", plus_one, NULL);
+	count_fixture_step(fixture);
+	assert_int_equal(count_fixture_status(held), 0);
+	return held;
+}
+
+static void test_a_deadline_is_kept_however_long_the_next_try_is_away(void **unused)
+{
+	struct count_fixture fixture;
+	struct count_fixture_command *held = park_for_an_hour(&fixture);
+
+	(void)unused;
+	pass_time(&fixture, 6 * NS_PER_S);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(held), 503);
+	count_fixture_command_free(held);
+	count_fixture_close(&fixture);
+}
+
+static void test_an_aborted_committer_refuses_what_is_parked_at_once(void **unused)
+{
+	struct count_fixture fixture;
+	struct count_fixture_command *held = park_for_an_hour(&fixture);
+
+	(void)unused;
+	committer_abort(fixture.committer);
+	lane_close(fixture.lane);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(held), 503);
+	count_fixture_command_free(held);
+	count_fixture_close(&fixture);
+}
+
+static struct fake_store *releasing;
+static int releases_in;
+
+/* Frees the row "a" when the last of its tries begins. */
+static enum status release(struct write *write, struct session *session, struct arena *arena)
+{
+	if (--releases_in == 0)
+		fake_store_hold(releasing, slice_of("a"), false);
+	write_answer(write, answer_empty());
+	return STATUS_OK;
+}
+
+/* The row is held while the first half runs, and free when the second does. */
+static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **unused)
+{
+	struct count_fixture_command *commands[4];
+	struct count_fixture fixture;
+
+	(void)unused;
+	set_up(&fixture);
+	releasing = fixture.fake;
+	releases_in = 3; /* waiting for rows, skipping rows, and in the second half */
+	fake_store_set(fixture.fake, slice_of("bad"), 7);
+	fake_store_poison(fixture.fake, "bad");
+	fake_store_hold(fixture.fake, slice_of("a"), true);
+	commands[0] = submit(&fixture, "a", reset, NULL);
+	commands[1] = submit(&fixture, "bad", reset, NULL);
+	commands[2] = submit(&fixture, "b", plus_one, NULL);
+	commands[2]->command.write.decide = release;
+	commands[3] = submit(&fixture, "a", plus_one, NULL);
+	count_fixture_step(&fixture);
+	assert_int_equal(releases_in, 0);
+	assert_int_equal(count_fixture_status(commands[1]), 500);
+	assert_int_equal(count_fixture_status(commands[3]), 0);
+	pass_time(&fixture, 50 * NS_PER_MS);
+	count_fixture_step(&fixture);
+	assert_int_equal(count_fixture_status(commands[3]), 200);
+	assert_int_equal(value_of(&fixture, "a"), 1); /* the reset, then the addition */
+	for (size_t i = 0; i < 4; i++)
+		count_fixture_command_free(commands[i]);
+	count_fixture_close(&fixture);
+}
+
 static void test_an_aborted_committer_refuses_what_waits(void **unused)
 {
 	struct count_fixture_command *command;
@@ -357,7 +442,10 @@ int main(void)
 		cmocka_unit_test(test_what_expired_in_the_lane_or_lost_its_client_never_runs),
 		cmocka_unit_test(
 			test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applied),
+		cmocka_unit_test(test_what_is_parked_while_a_batch_is_halved_is_not_overtaken),
 		cmocka_unit_test(test_an_aborted_committer_refuses_what_waits),
+		cmocka_unit_test(test_a_deadline_is_kept_however_long_the_next_try_is_away),
+		cmocka_unit_test(test_an_aborted_committer_refuses_what_is_parked_at_once),
 	};
 
 	return cmocka_run_group_tests_name("committer", tests, NULL, NULL);

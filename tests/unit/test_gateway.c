@@ -8,6 +8,7 @@
 #include "adapters/cache/memory/memory_cache.h"
 #include "base/random.h"
 #include "effort.h"
+#include "fake_bus.h"
 #include "fake_store.h"
 #include "flow/committer.h"
 #include "manual_clock.h"
@@ -15,61 +16,8 @@
 
 #define SENDS_MAX 16
 #define MINUTE_US 60000000LL
-#define IDS_MAX 64
+#define LIMIT 5
 #define DEADLINE_NS (5 * NS_PER_S)
-
-/* A bus that does with each message what it is told. */
-struct fake_bus {
-	struct bus base;
-	struct producer producer;
-	bool is_up;
-	enum bus_fate fate;
-	struct dice *dice; /* not NULL: the fate is drawn */
-	size_t on_bus;     /* different messages that are there */
-	char ids[IDS_MAX][UUID_SIZE];
-	size_t publishes;
-	char last_id[UUID_SIZE];
-};
-
-static struct fake_bus fake_bus;
-
-/* Consumers drop what they have seen: a message counts once. */
-static void put_on_bus(const char *id)
-{
-	for (size_t i = 0; i < fake_bus.on_bus; i++) {
-		if (strcmp(fake_bus.ids[i], id) == 0)
-			return;
-	}
-	assert_true(fake_bus.on_bus < IDS_MAX);
-	memcpy(fake_bus.ids[fake_bus.on_bus++], id, UUID_SIZE);
-}
-
-static enum status publish(
-	struct producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
-{
-	(void)producer;
-	(void)until_ns;
-	fake_bus.publishes++;
-	if (!fake_bus.is_up)
-		return STATUS_BUS_UNAVAILABLE;
-	for (size_t i = 0; i < count; i++) {
-		messages[i].fate =
-			fake_bus.dice ? (enum bus_fate)dice_below(fake_bus.dice, 3) : fake_bus.fate;
-		memcpy(fake_bus.last_id, messages[i].id.data, messages[i].id.len);
-		if (messages[i].fate != BUS_NOT_PERSISTED) /* of the unknown, the worst case */
-			put_on_bus(fake_bus.last_id);
-	}
-	return STATUS_OK;
-}
-
-static bool bus_is_up(struct bus *bus)
-{
-	(void)bus;
-	return fake_bus.is_up;
-}
-
-static const struct producer_ops producer_ops = {.publish = publish};
-static const struct bus_ops bus_ops = {.is_up = bus_is_up};
 
 struct gateway_fixture {
 	struct fake_store *fake;
@@ -106,8 +54,8 @@ static void fixture_open(struct gateway_fixture *fixture, bool cached)
 	memset(fixture, 0, sizeof(*fixture));
 	manual_clock_init(&fixture->clock);
 	memset(&fake_bus, 0, sizeof(fake_bus));
-	fake_bus.base.ops = &bus_ops;
-	fake_bus.producer.ops = &producer_ops;
+	fake_bus.base.ops = &fake_bus_ops;
+	fake_bus.producer.ops = &fake_bus_producer_ops;
 	fake_bus.is_up = true;
 	fixture->fake = fake_store_new();
 	fixture->gateway.repository = &fake_limit_repository;
@@ -515,8 +463,17 @@ static void send_keyed(struct gateway_fixture *fixture, const char *key, bool ke
 		keyed_ok[key[1] - '1'] = true;
 }
 
-/* Random fates, random faults of the store at any call, with and without a cache. */
-static void run_storm(uint64_t seed)
+static void check_counts(struct gateway_fixture *fixture, size_t admitted)
+{
+	assert_true(row_of(fixture).current_count <= row_of(fixture).reserved_count);
+	assert_true((size_t)row_of(fixture).current_count >= admitted);
+}
+
+/*
+ * Random fates, random faults of the store at any call, with and without a cache; in one window, or
+ * with windows that end in between.
+ */
+static void run_storm(uint64_t seed, bool across_windows)
 {
 	static const enum status faults[] = {
 		STATUS_RERUN, STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN, STATUS_LOCK_BUSY};
@@ -524,6 +481,7 @@ static void run_storm(uint64_t seed)
 	struct gateway_fixture fixture;
 	size_t admitted = 0;
 	bool keyed_ok[2] = {false, false};
+	int64_t now_us = 1000000;
 
 	fixture_open(&fixture, seed % 2);
 	configure(&fixture);
@@ -536,12 +494,15 @@ static void run_storm(uint64_t seed)
 		admitted += send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
 		send_keyed(&fixture, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
 		fake_store_fail_at(fixture.fake, 0, STATUS_OK);
+		if (across_windows && dice_below(&dice, 2))
+			fake_store_set_time(fixture.fake, now_us += MINUTE_US);
 	}
 	admitted += keyed_ok[0] + keyed_ok[1];
 	assert_true(admitted <= fake_bus.on_bus);
-	assert_true(fake_bus.on_bus <= 5);
-	assert_true(row_of(&fixture).current_count <= row_of(&fixture).reserved_count);
-	assert_true((size_t)row_of(&fixture).current_count >= admitted);
+	for (size_t i = 0; i < fake_bus.on_bus; i++)
+		assert_true(fake_bus_count_in_window(i) <= LIMIT);
+	if (!across_windows)
+		check_counts(&fixture, admitted);
 	fixture_close(&fixture);
 }
 
@@ -550,7 +511,17 @@ static void test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus(void **u
 	(void)unused;
 	for (uint64_t seed = 1; seed <= effort(1000, 20000); seed++) {
 		seed_begin(seed);
-		run_storm(seed);
+		run_storm(seed, false);
+	}
+	seeds_end();
+}
+
+static void test_no_storm_across_windows_puts_more_than_the_limit_into_one(void **unused)
+{
+	(void)unused;
+	for (uint64_t seed = 1; seed <= effort(1000, 20000); seed++) {
+		seed_begin(seed);
+		run_storm(seed, true);
 	}
 	seeds_end();
 }
@@ -571,6 +542,7 @@ int main(void)
 		cmocka_unit_test(
 			test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settles_once),
 		cmocka_random_test(test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus),
+		cmocka_random_test(test_no_storm_across_windows_puts_more_than_the_limit_into_one),
 	};
 
 	return cmocka_run_group_tests_name("gateway", tests, NULL, NULL);

@@ -55,15 +55,31 @@ static void test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end(void
 	assert_int_equal(row.current_count, 0);
 }
 
-static void test_a_clock_that_steps_back_frees_nothing(void **unused)
+/* A step forward and back again has left a window that begins in the future. */
+static void test_a_clock_that_is_set_back_frees_nothing_and_locks_nobody_out_for_long(void **unused)
+{
+	struct limit_row row = row_of(5, 4, 4);
+	int64_t now_us = 10 * MINUTE_US;
+
+	(void)unused;
+	assert_int_equal(limit_reserve(&row, now_us, MINUTE_US, 3), 1); /* what was left */
+	assert_true(row.last_refresh_us == now_us);
+	assert_int_equal(row.reserved_count, 5);
+	assert_int_equal(limit_reserve(&row, now_us + 2 * MINUTE_US - 1, MINUTE_US, 1), 0);
+	assert_int_equal(limit_reserve(&row, now_us + 2 * MINUTE_US, MINUTE_US, 5), 5);
+}
+
+static void test_a_new_window_begins_now_whatever_the_clock_was(void **unused)
 {
 	struct limit_row row = row_of(5, 5, 5);
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, 10 * MINUTE_US, MINUTE_US, 1), 0);
-	assert_true(row.last_refresh_us == 1000 * MINUTE_US);
+	limit_refresh(&row, 10 * MINUTE_US);
+	assert_true(row.last_refresh_us == 10 * MINUTE_US);
+	assert_int_equal(limit_used(&row), 0);
 }
 
+/* Also if they begin within one microsecond, and the clock trails the row. */
 static void test_two_windows_never_have_the_same_start(void **unused)
 {
 	struct limit_row row = row_of(5, 5, 5);
@@ -71,7 +87,9 @@ static void test_two_windows_never_have_the_same_start(void **unused)
 	(void)unused;
 	limit_refresh(&row, row.last_refresh_us);
 	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 1);
-	limit_refresh(&row, 0);
+	limit_refresh(&row, 1000 * MINUTE_US);
+	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 2);
+	assert_false(limit_update(&row, 1000 * MINUTE_US, MINUTE_US));
 	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 2);
 }
 
@@ -106,7 +124,9 @@ int main(void)
 		cmocka_unit_test(test_r2_3_a_send_below_the_limit_is_admitted_and_reserved),
 		cmocka_unit_test(test_r2_4_a_send_at_the_limit_is_refused_and_changes_nothing),
 		cmocka_unit_test(test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end),
-		cmocka_unit_test(test_a_clock_that_steps_back_frees_nothing),
+		cmocka_unit_test(
+			test_a_clock_that_is_set_back_frees_nothing_and_locks_nobody_out_for_long),
+		cmocka_unit_test(test_a_new_window_begins_now_whatever_the_clock_was),
 		cmocka_unit_test(test_two_windows_never_have_the_same_start),
 		cmocka_random_test(test_many_wanted_at_once_get_what_one_by_one_would),
 	};

@@ -20,6 +20,7 @@ static int set_up(void **state)
 	for (size_t i = 0; i < COUNT_OF(commands); i++) {
 		commands[i].key = slice_of(i % 2 ? "odd" : "even");
 		commands[i].hash = i % 2;
+		commands[i].deadline_ns = INT64_MAX;
 	}
 	*state = parking_new(RETRY_NS);
 	return 0;
@@ -45,7 +46,7 @@ static void an_empty_parking_has_nothing_due_ever(void **state)
 	struct command_list out = {0};
 
 	assert_int_equal(parking_count(*state), 0);
-	assert_int_equal(parking_next_due_ns(*state), INT64_MAX);
+	assert_int_equal(parking_next_ns(*state), INT64_MAX);
 	assert_false(parking_has_key(*state, commands[0].key));
 	parking_take_due(*state, &out, 10, INT64_MAX);
 	parking_take_all(*state, &out);
@@ -61,7 +62,7 @@ static void a_key_is_due_after_the_retry_time_give_or_take_half(void **state)
 		int64_t due_ns;
 
 		parking_add(*state, &commands[0], commands[0].key, START_NS);
-		due_ns = parking_next_due_ns(*state);
+		due_ns = parking_next_ns(*state);
 		assert_true(due_ns >= START_NS + RETRY_NS / 2);
 		assert_true(due_ns <= START_NS + RETRY_NS + RETRY_NS / 2);
 		earliest = due_ns < earliest ? due_ns : earliest;
@@ -77,14 +78,14 @@ static void nothing_leaves_before_it_is_due(void **state)
 	int64_t due_ns;
 
 	parking_add(*state, &commands[0], commands[0].key, START_NS);
-	due_ns = parking_next_due_ns(*state);
+	due_ns = parking_next_ns(*state);
 	parking_take_due(*state, &out, 10, due_ns - 1);
 	assert_int_equal(out.count, 0);
 	assert_int_equal(parking_count(*state), 1);
 	parking_take_due(*state, &out, 10, due_ns);
 	assert_int_equal(out.count, 1);
 	assert_int_equal(parking_count(*state), 0);
-	assert_int_equal(parking_next_due_ns(*state), INT64_MAX);
+	assert_int_equal(parking_next_ns(*state), INT64_MAX);
 }
 
 static void commands_on_one_key_leave_together_and_in_order(void **state)
@@ -111,9 +112,9 @@ static void who_comes_later_waits_behind_and_is_due_with_the_first(void **state)
 	struct command_list out = {0};
 
 	parking_add(*state, &commands[0], commands[0].key, START_NS);
-	due_ns = parking_next_due_ns(*state);
+	due_ns = parking_next_ns(*state);
 	parking_add(*state, &commands[2], commands[2].key, due_ns - 1);
-	assert_int_equal(parking_next_due_ns(*state), due_ns);
+	assert_int_equal(parking_next_ns(*state), due_ns);
 	parking_take_due(*state, &out, 10, due_ns);
 	assert_int_equal(out.count, 2);
 	assert_ptr_equal(command_list_pop(&out), &commands[0]);
@@ -155,7 +156,7 @@ static void a_key_is_never_split_to_fit(void **state)
 	parking_take_due(*state, &out, 5, SURELY_DUE_NS);
 	assert_int_equal(out.count, 4);
 	assert_int_equal(parking_count(*state), 4);
-	assert_true(parking_next_due_ns(*state) <= SURELY_DUE_NS);
+	assert_true(parking_next_ns(*state) <= SURELY_DUE_NS);
 }
 
 static void at_least_one_key_leaves_however_small_the_room(void **state)
@@ -165,6 +166,40 @@ static void at_least_one_key_leaves_however_small_the_room(void **state)
 	park(*state, 8, START_NS);
 	parking_take_due(*state, &out, 1, SURELY_DUE_NS);
 	assert_int_equal(out.count, 4);
+}
+
+static void who_is_past_its_deadline_leaves_and_the_others_stay_in_order(void **state)
+{
+	struct command_list out = {0};
+
+	commands[0].deadline_ns = commands[4].deadline_ns = START_NS + 1;
+	park(*state, 8, START_NS);
+	assert_int_equal(parking_next_ns(*state), START_NS + 1); /* before anything is due */
+	parking_take_expired(*state, &out, START_NS);
+	assert_int_equal(out.count, 0);
+	parking_take_expired(*state, &out, START_NS + 1);
+	assert_int_equal(out.count, 2);
+	assert_ptr_equal(command_list_pop(&out), &commands[0]);
+	assert_ptr_equal(command_list_pop(&out), &commands[4]);
+	assert_int_equal(parking_count(*state), 6);
+	commands[0].key = slice_of("gone"); /* its memory may be used for something else by now */
+	assert_true(parking_has_key(*state, slice_of("even")));
+	assert_true(parking_next_ns(*state) > START_NS + 1);
+	parking_take_due(*state, &out, 100, SURELY_DUE_NS);
+	assert_int_equal(out.count, 6);
+}
+
+static void a_key_whose_commands_are_all_past_their_deadlines_is_forgotten(void **state)
+{
+	struct command_list out = {0};
+
+	commands[0].deadline_ns = START_NS;
+	parking_add(*state, &commands[0], commands[0].key, START_NS);
+	parking_take_expired(*state, &out, START_NS);
+	assert_int_equal(out.count, 1);
+	assert_int_equal(parking_count(*state), 0);
+	assert_false(parking_has_key(*state, commands[0].key));
+	assert_int_equal(parking_next_ns(*state), INT64_MAX);
 }
 
 static void everything_can_be_taken_whether_due_or_not(void **state)
@@ -212,6 +247,8 @@ int main(void)
 		TEST(different_keys_wait_apart),
 		TEST(a_key_is_never_split_to_fit),
 		TEST(at_least_one_key_leaves_however_small_the_room),
+		TEST(who_is_past_its_deadline_leaves_and_the_others_stay_in_order),
+		TEST(a_key_whose_commands_are_all_past_their_deadlines_is_forgotten),
 		TEST(everything_can_be_taken_whether_due_or_not),
 		TEST(many_keys_are_all_found_again),
 	};

@@ -147,6 +147,7 @@ static void take_over(struct fixture *fixture)
 	struct idempotency_record key = {
 		.scope = SLICE("scope"), .key = SLICE("key"), .owner = SLICE("other")};
 
+	key.answer = answer_json(200, slice_of("{}"));
 	fake_store_set_time(fixture->fake, START_US + IDEMPOTENCY_LEASE_US);
 	assert_int_equal(other->ops->begin(other, TRANSACTION_WAIT), STATUS_OK);
 	assert_int_equal(other->ops->idempotency_claim(other, &key, 1), STATUS_OK);

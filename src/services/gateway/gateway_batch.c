@@ -80,9 +80,9 @@ static void refuse_without_bus(struct gateway_lane *lane, const struct write_bat
 void gateway_batch_prepare(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
+	refuse_without_bus(lane, batch); /* first: what the cache grants is never given back */
 	if (lane->cache)
 		gateway_cache_refuse(lane, session, batch);
-	refuse_without_bus(lane, batch);
 }
 
 /* ---- first transaction: reserve ---------------------------------------------------------- */
@@ -111,6 +111,10 @@ static void decide_config(struct deciding *deciding, struct gateway_command *com
 	struct arena *arena = command->write.command.arena;
 	struct limit_row *row = &deciding->row;
 
+	if (command->write.resumed) { /* done then; its cached copy is deleted again */
+		write_resume_effect(&command->write);
+		return;
+	}
 	if (!deciding->exists)
 		row->last_refresh_us = 0;
 	limit_refresh(row, deciding->now_us);
@@ -147,6 +151,22 @@ static struct limit_view view_of(const struct deciding *deciding)
 	};
 }
 
+/*
+ * A pending key has a slot in the window in which it was reserved, and in no other: in a later
+ * window its message counts like any other.
+ */
+static bool still_has_its_slot(
+	const struct deciding *deciding, const struct gateway_command *command)
+{
+	int64_t window_us;
+
+	return command->write.resumed &&
+	       text_to_int(command->write.idempotency->note, &window_us) &&
+	       window_us == deciding->row.last_refresh_us &&
+	       !limit_has_elapsed(
+		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
+}
+
 static void decide_send(struct deciding *deciding, struct gateway_command *command)
 {
 	struct limit_row *row = &deciding->row;
@@ -157,6 +177,12 @@ static void decide_send(struct deciding *deciding, struct gateway_command *comma
 	if (!deciding->exists) {
 		write_answer(&command->write,
 			gateway_answer_no_config(command->write.command.arena, command->user.text));
+		return;
+	}
+	if (still_has_its_slot(deciding, command)) {
+		gateway_event_name(command);
+		command->window_start_us = row->last_refresh_us;
+		write_resume_effect(&command->write);
 		return;
 	}
 	granted = limit_reserve(row, deciding->now_us, unit_us, 1) > 0;
@@ -294,15 +320,6 @@ void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *
 
 /* ---- second transaction: settle ---------------------------------------------------------- */
 
-static int64_t window_of(const struct gateway_command *command)
-{
-	int64_t window_us = command->window_start_us;
-
-	if (command->write.resumed && !text_to_int(command->write.idempotency->note, &window_us))
-		return 0; /* no window starts at 0 */
-	return window_us;
-}
-
 static int compare_settlements(const void *a, const void *b)
 {
 	const struct limit_settlement *left = a;
@@ -347,7 +364,7 @@ enum status gateway_batch_settle(
 			command->write.is_lost)
 			continue;
 		all[count].user_id = command->user.text;
-		all[count].window_start_us = window_of(command);
+		all[count].window_start_us = command->window_start_us;
 		all[count].confirmed = effect == EFFECT_DONE;
 		all[count++].given_back = effect == EFFECT_FAILED;
 	}

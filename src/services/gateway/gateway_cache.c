@@ -22,45 +22,50 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* Begins a new window for rows whose window has elapsed, unless another process was faster. */
-static enum status refresh_rows(const struct gateway *gateway, struct session *session,
-	struct limit_row *rows, size_t count, int64_t *now_us)
+/* Brings rows that are out of date up to date, unless another process was faster or has deleted
+ * them. */
+static enum status update_rows(const struct gateway *gateway, struct session *session,
+	struct arena *arena, struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	const struct limit_repository *repository = gateway->repository;
+	struct limit_row *changed = arena_array(arena, struct limit_row, count);
+	size_t changed_count = 0;
 	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
 		status = repository->ops->lock(repository, session, rows, count, now_us);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-		if (rows[i].exists && limit_has_elapsed(&rows[i], *now_us, gateway->window_unit_us))
-			limit_refresh(&rows[i], *now_us);
+		if (rows[i].exists && limit_update(&rows[i], *now_us, gateway->window_unit_us))
+			changed[changed_count++] = rows[i];
 	}
-	if (status == STATUS_OK)
-		status = repository->ops->put(repository, session, rows, count);
+	if (status == STATUS_OK && changed_count > 0)
+		status = repository->ops->put(repository, session, changed, changed_count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	return status;
 }
 
-/* Begins new windows for the rows that need one and updates `now_us`. Returns false, with the rows
- * unchanged, if the store fails. */
-static bool refresh_elapsed(const struct gateway *gateway, struct session *session,
-	struct arena *arena, struct limit_row *rows, size_t count, int64_t *now_us)
+/* Brings old rows up to date and updates `now_us`. Returns false, with the rows unchanged, if the
+ * store fails. */
+static bool update_old(const struct gateway *gateway, struct session *session, struct arena *arena,
+	struct limit_row *rows, size_t count, int64_t *now_us)
 {
-	struct limit_row *elapsed = arena_array(arena, struct limit_row, count);
-	size_t elapsed_count = 0;
+	struct limit_row *old = arena_array(arena, struct limit_row, count);
+	size_t old_count = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (rows[i].exists && limit_has_elapsed(&rows[i], *now_us, gateway->window_unit_us))
-			elapsed[elapsed_count++] = rows[i];
+		struct limit_row updated = rows[i];
+
+		if (rows[i].exists && limit_update(&updated, *now_us, gateway->window_unit_us))
+			old[old_count++] = rows[i];
 	}
-	if (elapsed_count == 0)
+	if (old_count == 0)
 		return true;
-	if (refresh_rows(gateway, session, elapsed, elapsed_count, now_us) != STATUS_OK)
+	if (update_rows(gateway, session, arena, old, old_count, now_us) != STATUS_OK)
 		return false;
-	for (size_t i = 0, k = 0; i < count && k < elapsed_count; i++) {
-		if (slice_equal(rows[i].user_id, elapsed[k].user_id))
-			rows[i] = elapsed[k++];
+	for (size_t i = 0, k = 0; i < count && k < old_count; i++) {
+		if (slice_equal(rows[i].user_id, old[k].user_id))
+			rows[i] = old[k++];
 	}
 	return true;
 }
@@ -120,7 +125,7 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 		rows[i].user_id = misses[i].user_id;
 	if (gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us) !=
 			STATUS_OK ||
-		!refresh_elapsed(gateway, session, arena, rows, count, &now_us))
+		!update_old(gateway, session, arena, rows, count, &now_us))
 		return; /* the transaction that follows reports the error */
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].exists)

@@ -36,6 +36,16 @@ static struct slice write_event(struct arena *arena, const struct gateway_comman
 	return buffer_slice(&value);
 }
 
+/* The window that the message was counted in. Under one window-start there are never more messages
+ * of a user than the limit. */
+static struct slice write_window(struct arena *arena, const struct gateway_command *command)
+{
+	struct buffer window = buffer_make(arena, 32);
+
+	buffer_time(&window, command->window_start_us);
+	return buffer_slice(&window);
+}
+
 void gateway_event_address(
 	struct arena *arena, struct gateway_command *command, struct bus_message *message)
 {
@@ -44,6 +54,7 @@ void gateway_event_address(
 	message->key = command->user.text;
 	message->id = slice_of(command->message_id);
 	message->value = write_event(arena, command);
+	bus_message_add_header(message, "window-start", write_window(arena, command));
 	if (command->traceparent.len > 0)
 		bus_message_add_header(message, "traceparent", command->traceparent);
 }

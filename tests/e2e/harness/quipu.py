@@ -137,6 +137,11 @@ class Quipu(Process):
         self._expected_exit = -signal.SIGKILL
         assert self.wait_exit() == -signal.SIGKILL
 
+    def cpu_seconds(self):
+        """The processor time that it has used so far."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self):
         """Teardown: ends the process whatever state it is in, then judges how it ended."""
         if self._process is None:

@@ -47,8 +47,13 @@ static const struct pg_statement put_statement = {
 static const struct pg_statement claim_statement = {
 	"quipu_keys_claim",
 	"UPDATE idempotency_keys AS k "
-	"SET owner = w.owner, "
-	"    lease_until = (SELECT quipu_now()) + $4::int8 * interval '1 microsecond' " OWNED_KEYS
+	"SET owner = w.owner, note = w.note, status = w.status, "
+	"    content_type = w.content_type, location = w.location, body = w.body, "
+	"    lease_until = (SELECT quipu_now()) + $9::int8 * interval '1 microsecond' "
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int4[], $6::text[], "
+	"            $7::text[], $8::bytea[]) WITH ORDINALITY "
+	"  AS w(scope, key, owner, note, status, content_type, location, body, n) "
+	"WHERE k.scope = w.scope AND k.key = w.key "
 	"  AND k.owner <> '' AND k.lease_until <= (SELECT quipu_now()) "
 	"RETURNING w.n",
 };
@@ -114,7 +119,7 @@ static void fill_record(
 	record->lease_is_over = pg_bool(result, row, 8);
 }
 
-/* Runs a statement with the first `param_count` of: scopes, keys, owners, lease. */
+/* Runs a statement with the first `param_count` of: scopes, keys, owners. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
 	size_t param_count, const struct idempotency_record *records, size_t count)
 {
@@ -127,8 +132,8 @@ static enum status run_on_keys(struct pg_session *session, const struct pg_state
 		pg_array_text(&keys, records[i].key);
 		pg_array_text(&owners, records[i].owner);
 	}
-	struct pg_param params[4] = {pg_param_array(&scopes), pg_param_array(&keys),
-		pg_param_array(&owners), pg_param_int8(session, IDEMPOTENCY_LEASE_US)};
+	struct pg_param params[3] = {
+		pg_param_array(&scopes), pg_param_array(&keys), pg_param_array(&owners)};
 
 	return pg_run(session, statement, params, param_count);
 }
@@ -150,38 +155,63 @@ enum status pg_keys_find(
 }
 
 static enum status change_keys(struct session *base, const struct pg_statement *statement,
-	size_t param_count, struct idempotency_record *records, size_t count)
+	struct idempotency_record *records, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	enum status status = run_on_keys(session, statement, param_count, records, count);
+	enum status status = run_on_keys(session, statement, 3, records, count);
 
-	if (status != STATUS_OK)
-		return status;
-	pg_flag_places(session->results[0], &records->was_ours, sizeof(*records), count);
-	return STATUS_OK;
+	if (status == STATUS_OK)
+		pg_flag_places(session->results[0], &records->was_ours, sizeof(*records), count);
+	return status;
 }
 
-enum status pg_keys_claim(struct session *session, struct idempotency_record *records, size_t count)
+#define CLAIM_COLUMNS 8
+
+enum status pg_keys_claim(struct session *base, struct idempotency_record *records, size_t count)
 {
-	return change_keys(session, &claim_statement, 4, records, count);
+	static const Oid types[CLAIM_COLUMNS] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+		PG_OID_INT4, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA};
+	struct pg_session *session = pg_session_of(base);
+	struct pg_array columns[CLAIM_COLUMNS];
+	struct pg_param params[CLAIM_COLUMNS + 1];
+	enum status status;
+
+	pg_arrays_of(session, types, CLAIM_COLUMNS, count, columns);
+	for (size_t i = 0; i < count; i++) {
+		pg_array_text(&columns[0], records[i].scope);
+		pg_array_text(&columns[1], records[i].key);
+		pg_array_text(&columns[2], records[i].owner);
+		pg_array_text(&columns[3], records[i].note);
+		pg_array_int4(&columns[4], records[i].answer.http_status);
+		pg_array_text(&columns[5], records[i].answer.content_type);
+		pg_array_text(&columns[6], records[i].answer.location);
+		pg_array_text(&columns[7], records[i].answer.body);
+	}
+	for (size_t i = 0; i < CLAIM_COLUMNS; i++)
+		params[i] = pg_param_array(&columns[i]);
+	params[CLAIM_COLUMNS] = pg_param_int8(session, IDEMPOTENCY_LEASE_US);
+	status = pg_run(session, &claim_statement, params, CLAIM_COLUMNS + 1);
+	if (status == STATUS_OK)
+		pg_flag_places(session->results[0], &records->was_ours, sizeof(*records), count);
+	return status;
 }
 
 enum status pg_keys_finish(
 	struct session *session, struct idempotency_record *records, size_t count)
 {
-	return change_keys(session, &finish_statement, 3, records, count);
+	return change_keys(session, &finish_statement, records, count);
 }
 
 enum status pg_keys_forget(
 	struct session *session, struct idempotency_record *records, size_t count)
 {
-	return change_keys(session, &forget_statement, 3, records, count);
+	return change_keys(session, &forget_statement, records, count);
 }
 
 enum status pg_keys_release(
 	struct session *session, struct idempotency_record *records, size_t count)
 {
-	return change_keys(session, &release_statement, 3, records, count);
+	return change_keys(session, &release_statement, records, count);
 }
 
 #define PUT_COLUMNS 9

@@ -32,7 +32,8 @@ static const char list_sql[] =
 
 /* Each takes scope, key and owner, and behind them the times that it needs. */
 static const char claim_sql[] =
-	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5 "
+	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5, note = ?6, status = ?7, "
+	"content_type = ?8, location = ?9, body = ?10 "
 	"WHERE scope = ?1 AND key = ?2 AND owner <> '' AND lease_until <= ?4";
 
 static const char finish_sql[] =
@@ -114,8 +115,7 @@ enum status sqlite_keys_put(struct session *base, const struct idempotency_recor
 	return sqlite_query_close(&query);
 }
 
-/* Runs `sql` for each record. `time_count` is how many of the two times it takes: now, and the end
- * of a lease that starts now. */
+/* Runs `sql` for each record. `time_count` is 1 if it takes the time, else 0. */
 static enum status change_keys(struct session *base, const char *sql, size_t time_count,
 	struct idempotency_record *records, size_t count)
 {
@@ -126,7 +126,7 @@ static enum status change_keys(struct session *base, const char *sql, size_t tim
 	for (size_t i = 0; i < count; i++) {
 		const struct sqlite_value values[] = {sqlite_text(records[i].scope),
 			sqlite_text(records[i].key), sqlite_text(records[i].owner),
-			sqlite_int(now_us), sqlite_int(now_us + IDEMPOTENCY_LEASE_US)};
+			sqlite_int(now_us)};
 
 		records[i].was_ours = sqlite_query_change(&query, values, 3 + time_count) == 1;
 	}
@@ -134,9 +134,28 @@ static enum status change_keys(struct session *base, const char *sql, size_t tim
 }
 
 enum status sqlite_keys_claim(
-	struct session *session, struct idempotency_record *records, size_t count)
+	struct session *base, struct idempotency_record *records, size_t count)
 {
-	return change_keys(session, claim_sql, 2, records, count);
+	struct sqlite_session *session = sqlite_session_of(base);
+	struct sqlite_query query = sqlite_query_open(session, claim_sql);
+	int64_t now_us = sqlite_now_us(session);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct answer *answer = &records[i].answer;
+
+		records[i].was_ours =
+			sqlite_query_change(
+				&query, SQLITE_VALUES(sqlite_text(records[i].scope),
+						sqlite_text(records[i].key),
+						sqlite_text(records[i].owner), sqlite_int(now_us),
+						sqlite_int(now_us + IDEMPOTENCY_LEASE_US),
+						sqlite_text(records[i].note),
+						sqlite_int(answer->http_status),
+						sqlite_text(answer->content_type),
+						sqlite_text(answer->location),
+						sqlite_blob(answer->body))) == 1;
+	}
+	return sqlite_query_close(&query);
 }
 
 enum status sqlite_keys_finish(
