@@ -51,7 +51,7 @@ struct verifiers {
 	size_t count;
 };
 
-/* Adds a verifier. `verifier` outlives the router. At start, before verify_add_routes(). */
+/* Adds a verifier, which must outlive the router. Call it at start, before verify_add_routes(). */
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier);
 
 /* Adds GET /operator/verify and /operator/verify/{service}. `verifiers` outlives the router. */

@@ -169,7 +169,7 @@ struct app_outbox {
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
-/* Starts the relay, adds the dead letters to the operator's desk, and sweeps published events. */
+/* Starts the relay, adds its kind of dead letters, and sweeps published events. */
 void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */

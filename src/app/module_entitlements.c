@@ -238,11 +238,6 @@ static void start_entitlements(struct app *app)
 	add_audit_chore(app);
 }
 
-static void stop_worker(void *worker)
-{
-	notification_worker_stop(worker);
-}
-
 static void stop_notifier(void *thing)
 {
 	struct notifier *notifier = thing;
@@ -250,7 +245,7 @@ static void stop_notifier(void *thing)
 	notifier->ops->free(notifier);
 }
 
-static void add_desks(struct app *app)
+static void add_dead_letters(struct app *app)
 {
 	struct notifications *service = &app->entitlements->notifications;
 	struct dead_letter_kind kind = {
@@ -308,8 +303,8 @@ static void start_notifications(struct app *app)
 	start_worker(app);
 	start_intake(app);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
-	add_desks(app);
-	app_add_worker(app, stop_worker, module->worker);
+	add_dead_letters(app);
+	app_add_worker(app, notification_worker_stop, module->worker);
 	app_add_worker(app, stop_notifier, module->notifier);
 	add_notification_chores(app);
 	metrics_add(&app->metrics, notification_worker_collect, module->worker);

@@ -76,11 +76,6 @@ static enum status sweep_sent(
 	return repository->ops->sweep(repository, session, SENT_KEPT_US, limit, deleted);
 }
 
-static void stop_sender(void *sender)
-{
-	sender_stop(sender);
-}
-
 static void start_sender(struct app *app)
 {
 	struct gateway_module *module = app->gateway;
@@ -92,7 +87,7 @@ static void start_sender(struct app *app)
 	};
 	struct sender *sender = sender_start(&module->sender);
 
-	app_add_worker(app, stop_sender, sender);
+	app_add_worker(app, sender_stop, sender);
 	app_add_chore(app, &chore);
 	metrics_add(&app->metrics, sender_collect, sender);
 }

@@ -204,11 +204,6 @@ static void start_intake(struct app *app, bool is_read)
 	app_add_worker(app, free_counter_intake, context);
 }
 
-static void stop_feed(void *feed)
-{
-	counter_feed_stop(feed);
-}
-
 /* Runs after the server and every publisher have ended. */
 static void free_streams(void *context)
 {
@@ -240,7 +235,7 @@ static void start_counters(struct app *app)
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	start_intake(app, false);
 	start_intake(app, true);
-	app_add_worker(app, stop_feed, counter_feed_start(service));
+	app_add_worker(app, counter_feed_stop, counter_feed_start(service));
 	app_add_worker(app, free_streams, service);
 	app_add_chore(app, &read);
 }

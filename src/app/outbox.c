@@ -1,5 +1,5 @@
-/* What every outbox needs: a relay that publishes it, a chore that sweeps it, and a desk on which
- * operators find its dead letters. */
+/* What every outbox needs: a relay that publishes it, a chore that sweeps it, and a kind of dead
+ * letters that operators can replay. */
 #include "app/app.h"
 
 static enum status sweep_published(

@@ -229,23 +229,13 @@ void app_add_chore(struct app *app, const struct chore *chore)
 	app->chores[app->chore_count++] = *chore;
 }
 
-static void stop_relay(void *relay)
-{
-	relay_stop(relay);
-}
-
 void app_start_relay(struct app *app, const struct relay_config *config)
 {
 	struct relay *relay = relay_start(config);
 
 	assert(app->relay_count < APP_RELAYS_MAX);
 	app->relays[app->relay_count++] = relay;
-	app_add_worker(app, stop_relay, relay);
-}
-
-static void stop_intake(void *intake)
-{
-	intake_stop(intake);
+	app_add_worker(app, relay_stop, relay);
 }
 
 void app_start_intake(struct app *app, const struct intake_config *config)
@@ -254,7 +244,7 @@ void app_start_intake(struct app *app, const struct intake_config *config)
 
 	assert(app->intake_count < APP_INTAKES_MAX);
 	app->intakes[app->intake_count++] = intake;
-	app_add_worker(app, stop_intake, intake);
+	app_add_worker(app, intake_stop, intake);
 }
 
 /* A metrics collector (context: the app) for lanes, relays and intakes of all services. */

@@ -35,9 +35,9 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 	struct slice event_id, const char *name_space);
 
 /*
- * Reads an envelope or a message without one. The caller sets `event->is_read`; an envelope of the
- * other type is invalid. Texts are in memory of `arena`. Returns NULL if the event is valid,
- * otherwise a static sentence that says what is wrong.
+ * Reads a message, with or without an envelope. The caller sets `event->is_read` to the type that
+ * it expects; an envelope of the other type is invalid. Texts are in memory of `arena`. Returns
+ * NULL if the event is valid, otherwise a static sentence that says what is wrong.
  */
 const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event);
 

@@ -364,8 +364,8 @@ typedef enum status (*idempotency_verb)(
 	struct session *session, struct idempotency_record *records, size_t count);
 
 /*
- * Ends the Idempotency-Keys of the writes whose effect ended as `effect`. Writes that no longer own
- * theirs are lost: the new owner records how they ended.
+ * Records `effect` as the outcome under the Idempotency-Key of each write that ended that way. A
+ * write that no longer owns its key becomes `is_lost`: the key's new owner records the outcome.
  */
 static enum status end_idempotency(struct session *session, const struct write_batch *batch,
 	enum write_effect effect, idempotency_verb verb)

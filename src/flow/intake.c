@@ -211,8 +211,10 @@ struct intake *intake_start(const struct intake_config *config)
 	return intake;
 }
 
-void intake_stop(struct intake *intake)
+void intake_stop(void *context)
 {
+	struct intake *intake = context;
+
 	bell_stop(&intake->bell);
 	intake->consumer->ops->wake(intake->consumer);
 	pthread_join(intake->thread, NULL);

@@ -64,7 +64,7 @@ struct intake;
 struct intake *intake_start(const struct intake_config *config);
 
 /* Ends the thread after its current batch and frees the intake. */
-void intake_stop(struct intake *intake);
+void intake_stop(void *intake);
 
 /* Writes the metrics of all intakes together, because samples of one name must be adjacent. */
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page);

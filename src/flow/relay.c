@@ -429,8 +429,9 @@ static void free_worker(struct relay_worker *worker)
 	free(worker->published);
 }
 
-void relay_stop(struct relay *relay)
+void relay_stop(void *context)
 {
+	struct relay *relay = context;
 	struct store *store = relay->config.store;
 
 	store->ops->unlisten(store, relay);

@@ -28,8 +28,9 @@ struct relay_config {
 	struct bus *bus;
 
 	/*
-	 * Fills in the message for a row; its id is already set. Texts live in the claim or in
-	 * `arena`. Returns false if the row can never be published. On a thread of the relay.
+	 * Fills in the message for a row; the message's id is already set. Texts live in the claim
+	 * or in `arena`. Returns false if the row can never be published. Runs on a thread of the
+	 * relay.
 	 */
 	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
 
@@ -52,7 +53,7 @@ struct relay *relay_start(const struct relay_config *config);
 
 /* Ends each thread after its current batch, returns claimed rows to the outbox, and frees the
  * relay. */
-void relay_stop(struct relay *relay);
+void relay_stop(void *relay);
 
 /* Writes the metrics of all relays together, because samples of one name must be adjacent. */
 void relays_collect(struct relay *const *relays, size_t count, struct buffer *page);

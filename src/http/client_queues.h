@@ -23,7 +23,8 @@ struct connection;
 
 enum client_state { CLIENT_SERVED, CLIENT_IDLE, CLIENT_SENDS, CLIENT_READS, CLIENT_STATES };
 
-/* Embedded in a connection. All zero means: being served, and no memory. */
+/* Embedded in a connection. A zeroed one belongs to a connection that is being served and whose
+ * client occupies no memory. */
 struct client_place {
 	struct connection *before;
 	struct connection *next;

@@ -98,7 +98,7 @@ void connection_write_continue(struct connection *connection);
 
 /* ---- request.c ---- */
 
-/* Takes an empty request for the connection `context` from the pool of its worker. */
+/* Takes an empty request from the worker's pool, for the connection `context`. */
 struct request *request_new(void *context);
 
 /* Returns a request to the pool. It must not be in a lane. */

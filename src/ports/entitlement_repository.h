@@ -1,7 +1,7 @@
 /*
  * What users are entitled to: one row for each user and stock keeping unit, and an audit line for
  * each change. Functions block, take a session of the same store, and return what ports/store.h
- * lists. Arrays of rows are unique and sorted by the bytes of user_id, then unit.
+ * lists. In an array no row occurs twice, and rows are sorted by the bytes of user_id, then unit.
  */
 #ifndef QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
 #define QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H

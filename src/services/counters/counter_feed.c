@@ -145,8 +145,9 @@ struct counter_feed *counter_feed_start(struct counters *counters)
 	return feed;
 }
 
-void counter_feed_stop(struct counter_feed *feed)
+void counter_feed_stop(void *context)
 {
+	struct counter_feed *feed = context;
 	struct store *store = feed->counters->store;
 	struct cache *cache = feed->counters->cache;
 

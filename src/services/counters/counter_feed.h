@@ -16,7 +16,7 @@ struct counter_feed;
 struct counter_feed *counter_feed_start(struct counters *counters);
 
 /* Ends the thread and frees the feed. */
-void counter_feed_stop(struct counter_feed *feed);
+void counter_feed_stop(void *feed);
 
 /* Publishes rows that this process has committed to its streams, and announces them to other
  * processes. Any thread. */

@@ -401,8 +401,9 @@ static void give_back(struct notification_worker *worker)
 	record(worker); /* if this fails, others take over when the leases run out */
 }
 
-void notification_worker_stop(struct notification_worker *worker)
+void notification_worker_stop(void *context)
 {
+	struct notification_worker *worker = context;
 	struct store *store = worker->config.notifications->store;
 
 	store->ops->unlisten(store, worker);

@@ -64,7 +64,7 @@ struct notification_worker *notification_worker_start(
 	const struct notification_worker_config *config);
 
 /* Ends the thread, returns unsent notifications to the table, and frees the worker. */
-void notification_worker_stop(struct notification_worker *worker);
+void notification_worker_stop(void *worker);
 
 /* A metrics collector (context: the worker). */
 void notification_worker_collect(void *worker, struct buffer *page);

@@ -342,8 +342,10 @@ struct sender *sender_start(const struct sender_config *config)
 	return sender;
 }
 
-void sender_stop(struct sender *sender)
+void sender_stop(void *context)
 {
+	struct sender *sender = context;
+
 	atomic_store(&sender->stopping, true);
 	sender->consumer->ops->wake(sender->consumer);
 	pthread_join(sender->thread, NULL);

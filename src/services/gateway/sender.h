@@ -25,7 +25,7 @@ struct sender;
 struct sender *sender_start(const struct sender_config *config);
 
 /* Ends the thread after its current batch and frees the sender. */
-void sender_stop(struct sender *sender);
+void sender_stop(void *sender);
 
 /* A metrics collector (context: the sender). */
 void sender_collect(void *sender, struct buffer *page);

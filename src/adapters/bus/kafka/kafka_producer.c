@@ -22,7 +22,7 @@ struct kafka_producer {
 	struct kafka_bus *bus;
 	struct kafka_client *client; /* NULL: the next publish creates it */
 	rd_kafka_queue_t *reports;
-	size_t outstanding; /* messages of this publish without a report */
+	size_t outstanding; /* messages of this publish() that have not been reported yet */
 	bool lost;          /* the fate of some message is unknown: replace the client */
 };
 

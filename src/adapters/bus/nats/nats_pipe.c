@@ -121,7 +121,7 @@ static void on_complete(void *context)
 	set_running(context, false);
 }
 
-/* Returns false if the link is broken. Then the handler was never called. */
+/* Returns false, without having called the handler, if the link is broken. */
 static bool subscribe(struct nats_pipe *pipe)
 {
 	char subject[NATS_ADDRESS_SIZE];

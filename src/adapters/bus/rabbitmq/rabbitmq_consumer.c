@@ -63,7 +63,7 @@ static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer,
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* The caller holds the lock. Deliveries may belong to a connection that is lost in the meantime. */
+/* The caller holds the lock. The connection that a delivery came from may have been lost since. */
 static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 {
 	bool in_time = true;

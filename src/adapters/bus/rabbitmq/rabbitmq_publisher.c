@@ -55,7 +55,8 @@ static void settle(
 		letter->fate = BUS_NOT_PERSISTED;
 }
 
-/* Confirms of earlier jobs cannot arrive: all had arrived, or their connection is gone. */
+/* No confirm of an earlier job can still arrive: either all of them have arrived, or their
+ * connection is gone. */
 static void take_confirm(
 	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool accepted)
 {

@@ -74,9 +74,10 @@ static const char fill[] = "local filled = 0\n"
 #define TTLS "local counter_ttl_s, lease_ttl_s = " COUNTER_TTL_S ", " LEASE_TTL_S "\n"
 
 /*
- * read(key) returns the counter in a counter or list. If there is none in our form, it returns nil
- * and deletes whatever is there. The JSON may have any order and further fields, so that a person
- * can write one by hand. The caller checks whether the date in lastUpdated exists.
+ * read(key) returns the counter that is stored at `key`, alone or in a list. If the value is not in
+ * our format, it deletes the value and returns nil. The JSON fields may come in any order, and
+ * unknown fields are allowed, so that a person can write one by hand. The caller checks that
+ * lastUpdated is a real date.
  *
  * put(key, there, version, value) writes the value, unless the counter `there`, as returned by
  * read(), has a later version. Returns how many values it has written.

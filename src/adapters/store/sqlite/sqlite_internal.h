@@ -111,7 +111,7 @@ struct sqlite_session *sqlite_session_of(struct session *session);
 
 struct session *sqlite_session_open(struct store *store, enum session_kind kind);
 
-/* Returns the connection that it uses: the writer's, or its own. */
+/* Returns the connection that the session uses: the writer's, or the session's own. */
 struct sqlite_connection *sqlite_session_connection(struct sqlite_session *session);
 
 /* Rolls back, ends the session's turn, and returns the status for `rc`. */
