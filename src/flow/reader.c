@@ -35,7 +35,7 @@ struct reader *reader_new(const struct reader_config *config)
 }
 
 /* Runs the reads that have a look_up of their own one by one, then the others together. */
-static enum status try_once(struct reader *reader, size_t count)
+static enum status try_once(struct reader *reader, struct read **reads, size_t count)
 {
 	struct session *session = reader->config.session;
 	struct read_batch batch = {.arena = &reader->arena};
@@ -44,7 +44,7 @@ static enum status try_once(struct reader *reader, size_t count)
 	arena_reset(&reader->arena);
 	batch.reads = arena_array(&reader->arena, struct read *, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-		struct read *read = reader->reads[i];
+		struct read *read = reads[i];
 
 		if (read->look_up)
 			status = read->look_up(read, session, &reader->arena);
@@ -56,19 +56,28 @@ static enum status try_once(struct reader *reader, size_t count)
 	return status;
 }
 
-static enum status look_up(struct reader *reader, size_t count)
+static void fail(struct command *command, enum status status)
+{
+	command->answer = answer_failure(command->arena, status);
+}
+
+/* The store refuses something that one of the reads asks for: finds it by halving the batch, so
+ * that only that read fails. */
+static void look_up(struct reader *reader, struct read **reads, size_t count)
 {
 	enum status status = STATUS_RERUN;
 
 	for (int i = 0; i <= RERUN_MAX && status == STATUS_RERUN; i++)
-		status = try_once(reader, count);
-	return status == STATUS_RERUN || status == STATUS_POISON ? STATUS_STORE_UNAVAILABLE
-								 : status;
-}
-
-static void fail(struct command *command, enum status status)
-{
-	command->answer = answer_failure(command->arena, status);
+		status = try_once(reader, reads, count);
+	if (status == STATUS_POISON && count > 1) {
+		look_up(reader, reads, count / 2);
+		look_up(reader, reads + count / 2, count - count / 2);
+		return;
+	}
+	for (size_t i = 0; i < count && status != STATUS_OK; i++)
+		fail(&reads[i]->command, status == STATUS_POISON  ? STATUS_INTERNAL
+					 : status == STATUS_RERUN ? STATUS_STORE_UNAVAILABLE
+								  : status);
 }
 
 /* Answers the commands whose client no longer waits; returns how many of the others are in
@@ -97,15 +106,10 @@ bool reader_step(struct reader *reader)
 	bool open = lane_take(reader->config.lane, &taken, reader->config.batch_max, INT64_MAX);
 	size_t count = drop_late(reader, &taken, &answered);
 
-	if (count > 0) {
-		enum status status = look_up(reader, count);
-
-		for (size_t i = 0; i < count; i++) {
-			if (status != STATUS_OK)
-				fail(&reader->reads[i]->command, status);
-			command_list_push(&answered, &reader->reads[i]->command);
-		}
-	}
+	if (count > 0)
+		look_up(reader, reader->reads, count);
+	for (size_t i = 0; i < count; i++)
+		command_list_push(&answered, &reader->reads[i]->command);
 	command_list_deliver(&answered);
 	return open;
 }

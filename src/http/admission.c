@@ -7,6 +7,7 @@
 #include "http/admission.h"
 
 #include "base/text.h"
+#include "base/trace.h"
 
 #define REQUEST_ID_MAX 128
 
@@ -165,10 +166,24 @@ static void take_request_id(struct request *request)
 		request->id = id;
 }
 
+static void take_traceparent(struct request *request)
+{
+	struct slice traceparent = request_header(request, "traceparent");
+
+	if (traceparent.len > 0 && !trace_is_valid(traceparent)) {
+		char *fresh = arena_alloc(&request->arena, TRACEPARENT_LEN + 1);
+
+		trace_new(fresh);
+		traceparent = slice_of(fresh);
+	}
+	request->traceparent = traceparent;
+}
+
 void admission_decide(
 	const struct admission *admission, struct request *request, int http_major, int http_minor)
 {
 	take_request_id(request);
+	take_traceparent(request);
 	check_protocol(request, http_major, http_minor);
 	if (request->answer.http_status == 0 && admission->guard_browser)
 		check_browser(admission, request);

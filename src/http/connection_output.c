@@ -142,7 +142,7 @@ static void log_request(const struct request *request, int64_t duration_ns)
 	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
 	struct log_field fields[] = {
 		{"request_id", request->id},
-		{"traceparent", request_header(request, "traceparent")},
+		{"traceparent", request->traceparent},
 	};
 
 	if (!log_enabled(level))

@@ -43,6 +43,8 @@ struct request {
 	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];
 	struct slice id; /* X-Request-Id: the client's, or one that we chose */
+	struct slice
+		traceparent; /* the client's, or a new one if that is not valid; may be empty */
 	int64_t started_ns;
 	int64_t deadline_ns;
 	size_t queued_bytes;     /* the memory that it occupied when it was started */

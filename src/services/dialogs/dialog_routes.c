@@ -38,7 +38,7 @@ static struct dialog_command *new_command(struct input *input, enum dialog_verb 
 
 	command->verb = verb;
 	command->user_id = command->write.command.key = read_user(input);
-	command->traceparent = request_header(input->request, "traceparent");
+	command->traceparent = input->request->traceparent;
 	input_read_body(input);
 	return command;
 }

@@ -1,4 +1,5 @@
 /* Addresses the events of the outbox on the bus. */
+#include "base/trace.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/entitlements.h"
 
@@ -29,7 +30,7 @@ bool entitlements_address(struct arena *arena, const struct claim *row, struct b
 	bus_message_add_header(message, "event_type", row->type);
 	bus_message_add_header(message, "aggregate_key", row->key);
 	bus_message_add_header(message, "occurred_at", time_text(arena, event.occurred_us));
-	if (row->trace.len == TRACEPARENT_LEN) {
+	if (trace_is_valid(row->trace)) {
 		bus_message_add_header(message, "trace_id",
 			slice_make(row->trace.data + TRACE_ID_AT, TRACE_ID_LEN));
 		bus_message_add_header(message, "traceparent", row->trace);

@@ -5,14 +5,6 @@
 
 #define LIST_LIMIT 1000
 
-/* W3C requires that a traceparent of another length is ignored. */
-static struct slice read_traceparent(const struct request *request)
-{
-	struct slice traceparent = request_header(request, "traceparent");
-
-	return traceparent.len == TRACEPARENT_LEN ? traceparent : (struct slice){0};
-}
-
 static void submit_change(
 	struct entitlements *entitlements, struct request *request, enum entitlement_verb verb)
 {
@@ -26,7 +18,7 @@ static void submit_change(
 	command->unit = input_id(&input, "stock_keeping_unit");
 	command->reason = input_id(&input, "reason");
 	command->purchase_id = input_id(&input, "purchase_id");
-	command->traceparent = read_traceparent(request);
+	command->traceparent = request->traceparent;
 	command->write.command.key =
 		entitlement_lane_key(&request->arena, command->user_id, command->unit);
 	input_require_key(&input);

@@ -25,8 +25,6 @@
 #define ENTITLEMENTS_SUBJECTS "entitlements.events.granted entitlements.events.revoked"
 #define ENTITLEMENTS_ANNOUNCEMENT "outbox_events" /* announces committed events */
 
-#define TRACEPARENT_LEN 55 /* of the W3C header: 00-<32 hex>-<16 hex>-01 */
-
 struct entitlements {
 	const struct entitlement_repository *repository;
 	const struct outbox_repository *outbox;

@@ -2,6 +2,7 @@
  * Turns entitlement events into notifications. The inbox recognises repeats by the id of the event,
  * in the transaction that stores the notification.
  */
+#include "base/trace.h"
 #include "base/uuid.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"
@@ -14,11 +15,12 @@ static struct slice new_id(struct arena *arena)
 	return slice_of(id);
 }
 
-/* Returns the value of a header, or an empty slice. */
-static struct slice header_of(const struct bus_delivery *delivery, const char *name)
+/* Returns the traceparent of a message, or an empty slice if it has none that is valid. */
+static struct slice trace_of(const struct bus_delivery *delivery)
 {
 	for (size_t i = 0; i < delivery->header_count; i++) {
-		if (slice_is_nocase(delivery->headers[i].name, name))
+		if (slice_is_nocase(delivery->headers[i].name, "traceparent") &&
+			trace_is_valid(delivery->headers[i].value))
 			return delivery->headers[i].value;
 	}
 	return (struct slice){0};
@@ -87,8 +89,8 @@ static enum status put_new(const struct notifications *notifications, struct ses
 		const struct bus_delivery *delivery = batch->items[i].delivery;
 
 		if (is_new[i])
-			fresh[count++] = make_notification(batch->arena, &events[i],
-				delivery->value, header_of(delivery, "traceparent"));
+			fresh[count++] = make_notification(
+				batch->arena, &events[i], delivery->value, trace_of(delivery));
 		else if (!batch->items[i].poison)
 			(*repeated)++;
 	}

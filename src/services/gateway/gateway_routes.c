@@ -58,7 +58,7 @@ static void send_message(void *context, struct request *request)
 	command = new_command(&input, GATEWAY_SEND);
 	command->message = input_text(&input, "message", MESSAGE_BYTES_MAX,
 		"is required, must not be blank and must be at most 16384 bytes");
-	command->traceparent = request_header(request, "traceparent");
+	command->traceparent = request->traceparent;
 	submit_write(&input, gateway->lanes, &command->write);
 }
 

@@ -1,0 +1,146 @@
+/* What waits together is looked up together, and one read that the store refuses fails alone. */
+#include "check.h"
+
+#include "base/clock.h"
+#include "fake_store.h"
+#include "flow/reader.h"
+
+#define READS 16
+
+static const struct command_type lookup_type = {.name = "test_lookup"};
+
+struct lookup {
+	struct read read; /* first */
+	struct arena arena;
+	bool is_poison;
+	bool answered;
+};
+
+struct fixture {
+	struct fake_store *fake;
+	struct lane *lane;
+	struct loop *loop;
+	struct reader *reader;
+	struct lookup lookups[READS];
+	size_t batches;
+	enum status status; /* of every batch without poison */
+};
+
+static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
+{
+	struct fixture *fixture = context;
+
+	fixture->batches++;
+	for (size_t i = 0; i < batch->count; i++) {
+		if (((struct lookup *)batch->reads[i])->is_poison)
+			return STATUS_POISON;
+	}
+	for (size_t i = 0; i < batch->count && fixture->status == STATUS_OK; i++)
+		batch->reads[i]->command.answer = answer_json(200, slice_of("{}"));
+	return fixture->status;
+}
+
+static void on_answered(struct loop_task *task)
+{
+	((struct lookup *)task)->answered = true;
+}
+
+static void submit(struct fixture *fixture, struct lookup *lookup)
+{
+	struct command *command = &lookup->read.command;
+
+	arena_init(&lookup->arena, 512);
+	command->type = &lookup_type;
+	command->task.run = on_answered;
+	command->loop = fixture->loop;
+	command->arena = &lookup->arena;
+	command->deadline_ns = INT64_MAX;
+	assert_int_equal(lane_submit(fixture->lane, command), STATUS_OK);
+}
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = qp_calloc(1, sizeof(*fixture));
+	struct reader_config config = {
+		.batch_max = READS, .clock = &clock_system, .look_up = look_up, .service = fixture};
+	struct store *store;
+
+	fixture->fake = fake_store_new();
+	store = fake_store_base(fixture->fake);
+	fixture->lane = config.lane = lane_new("test", READS, 1 << 20);
+	fixture->loop = loop_new(NULL, NULL);
+	config.session = store->ops->open_session(store, SESSION_READ);
+	fixture->reader = reader_new(&config);
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	reader_free(fixture->reader);
+	lane_free(fixture->lane);
+	loop_stop(fixture->loop);
+	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
+	loop_free(fixture->loop);
+	fake_store_free(fixture->fake);
+	for (size_t i = 0; i < READS; i++)
+		arena_release(&fixture->lookups[i].arena);
+	free(fixture);
+	return 0;
+}
+
+/* Submits all, runs the reader once, and compares the statuses. */
+static void run(struct fixture *fixture, int usual, int of_poison)
+{
+	for (size_t i = 0; i < READS; i++)
+		submit(fixture, &fixture->lookups[i]);
+	reader_step(fixture->reader);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
+	for (size_t i = 0; i < READS; i++) {
+		const struct lookup *lookup = &fixture->lookups[i];
+
+		assert_true(lookup->answered);
+		assert_int_equal(lookup->read.command.answer.http_status,
+			lookup->is_poison ? of_poison : usual);
+	}
+}
+
+static void what_waits_is_looked_up_at_once(void **state)
+{
+	struct fixture *fixture = *state;
+
+	run(fixture, 200, 0);
+	assert_int_equal(fixture->batches, 1);
+}
+
+static void a_read_that_the_store_refuses_fails_alone(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->lookups[5].is_poison = fixture->lookups[11].is_poison = true;
+	run(fixture, 200, 500);
+}
+
+static void a_store_that_is_away_is_not_asked_again_and_again(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->status = STATUS_STORE_UNAVAILABLE;
+	run(fixture, 503, 0);
+	assert_int_equal(fixture->batches, 1);
+}
+
+#define READER_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		READER_TEST(what_waits_is_looked_up_at_once),
+		READER_TEST(a_read_that_the_store_refuses_fails_alone),
+		READER_TEST(a_store_that_is_away_is_not_asked_again_and_again),
+	};
+
+	return cmocka_run_group_tests_name("reader", tests, NULL, NULL);
+}
