@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Runs before the parser, because jansson's own limit of 2048 levels cannot be changed. */
 static bool too_deep(struct slice text)
@@ -28,19 +29,33 @@ static bool too_deep(struct slice text)
 	return false;
 }
 
+/* jansson adds what it found there, which is the client's and may be anything. */
+static void explain(const json_error_t *error, char *why)
+{
+	const char *near = strstr(error->text, " near ");
+	int len = (int)(near ? (size_t)(near - error->text) : strlen(error->text));
+
+	snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: %.*s at line %d, column %d", len,
+		error->text, error->line, error->column);
+}
+
 json_t *json_parse_object(struct slice text, char *why)
 {
 	json_error_t error;
 	json_t *value;
 
+	/* jansson takes one behind a number for the end of the text. */
+	if (text.len > 0 && memchr(text.data, '\0', text.len)) {
+		snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: it contains a NUL byte");
+		return NULL;
+	}
 	if (too_deep(text)) {
 		snprintf(why, JSON_WHY_SIZE, "the JSON is nested deeper than %d", JSON_DEPTH_MAX);
 		return NULL;
 	}
 	value = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &error);
 	if (!value) {
-		snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: line %d, column %d",
-			error.line, error.column);
+		explain(&error, why);
 		return NULL;
 	}
 	if (!json_is_object(value)) {

@@ -50,6 +50,15 @@ static void what_is_no_object_is_refused(void **state)
 		assert_refused(slice_of(cases[i]), cases[i]);
 }
 
+/* What was expected and where; nothing that the client has sent. */
+static void a_refusal_says_what_is_wrong(void **state)
+{
+	char why[JSON_WHY_SIZE];
+
+	assert_null(parse(slice_of("{\"a\": 1 \"secret\": 2}"), why));
+	assert_string_equal(why, "the body is not valid JSON: '}' expected at line 1, column 16");
+}
+
 static void duplicate_keys_are_refused_at_any_depth(void **state)
 {
 	(void)state;
@@ -65,6 +74,8 @@ static void nul_surrogates_and_bad_utf8_are_refused(void **state)
 		SLICE("{\"a\\u0000\":1}"),
 		SLICE("{\"a\":\"\0\"}"),
 		SLICE("{}\0"),
+		SLICE("{\"a\":5\0}"),
+		SLICE("{\"a\":5}\0{\"a\":6}"),
 		SLICE("{\"a\":\"\\ud800\"}"),
 		SLICE("{\"a\":\"\\udc00\"}"),
 		SLICE("{\"a\":\"\\ud800\\u0041\"}"),
@@ -200,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_object_is_read),
 		cmocka_unit_test(what_is_no_object_is_refused),
+		cmocka_unit_test(a_refusal_says_what_is_wrong),
 		cmocka_unit_test(duplicate_keys_are_refused_at_any_depth),
 		cmocka_unit_test(nul_surrogates_and_bad_utf8_are_refused),
 		cmocka_unit_test(a_surrogate_pair_is_one_character),
