@@ -135,17 +135,29 @@ enum status query_next(
 	return STATUS_OK;
 }
 
+/* ":8080", ":" or nothing. */
+static bool is_port(struct slice text)
+{
+	if (text.len == 0)
+		return true;
+	if (text.data[0] != ':' || text.len > sizeof(":65535") - 1)
+		return false;
+	for (size_t i = 1; i < text.len; i++) {
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return false;
+	}
+	return true;
+}
+
 struct slice host_without_port(struct slice host)
 {
-	const char *colon;
+	bool is_v6 = host.len > 0 && host.data[0] == '[';
+	const char *end = host.len == 0 ? NULL : memchr(host.data, is_v6 ? ']' : ':', host.len);
+	size_t len = !end ? host.len : (size_t)(end - host.data) + is_v6;
 
-	if (host.len > 0 && host.data[0] == '[') {
-		const char *end = memchr(host.data, ']', host.len);
-
-		return end ? slice_make(host.data, (size_t)(end - host.data) + 1) : host;
-	}
-	colon = host.len == 0 ? NULL : memchr(host.data, ':', host.len);
-	return colon ? slice_make(host.data, (size_t)(colon - host.data)) : host;
+	if ((is_v6 && !end) || !is_port(slice_make(host.data + len, host.len - len)))
+		return (struct slice){0};
+	return slice_make(host.data, len);
 }
 
 bool host_is_loopback(struct slice host)

@@ -42,7 +42,8 @@ QP_MUST_CHECK enum status query_next(
 /* Whether an HTTP Host, with or without a port, is localhost or a loopback address. */
 bool host_is_loopback(struct slice host);
 
-/* Returns `host` without its port. */
+/* Returns `host` without its port, or an empty slice if something other than a port follows the
+ * name. */
 struct slice host_without_port(struct slice host);
 
 #endif

@@ -250,6 +250,9 @@ static void loopback_names_are_told_from_all_others(void **state)
 		{"example.com", false},
 		{"example.com:127", false},
 		{" localhost", false},
+		{"localhost:80@evil.com", false},
+		{"[::1]evil.com", false},
+		{"localhost:evil.com", false},
 	};
 
 	(void)state;
@@ -267,7 +270,14 @@ static void a_host_loses_its_port_and_nothing_else(void **state)
 		{"127.0.0.1:8080", "127.0.0.1"},
 		{"[::1]:8080", "[::1]"},
 		{"[::1]", "[::1]"},
-		{"[::1", "[::1"},
+		{"[::1", ""},
+		{"example.com:", "example.com"},
+		{"localhost:80@evil.com", ""},
+		{"localhost:80:80", ""},
+		{"localhost:+80", ""},
+		{"localhost:123456", ""},
+		{"[::1]evil.com", ""},
+		{"[::1]:80@evil.com", ""},
 		{":80", ""},
 		{"", ""},
 	};
