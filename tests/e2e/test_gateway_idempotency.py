@@ -166,8 +166,8 @@ def test_a_key_that_was_pending_conflicts_with_another_request(serve, gateway_cl
     assert gateway.send(user, text, key=key).status == 200
 
 
-def test_a_pending_send_of_an_elapsed_window_is_not_counted_in_the_next(serve, gateway_client, postgres_stack):
-    """Its slot belonged to the window in which it was admitted."""
+def test_a_pending_send_of_an_elapsed_window_takes_a_slot_of_the_next(serve, gateway_client, postgres_stack):
+    """Its first slot belonged to the window in which it was admitted, and went with it."""
     server = serve(postgres_stack)
     user, text, key = new_user(), new_text(), new_key()
     gateway_client(server).configure(user, 2, 60)
@@ -180,7 +180,8 @@ def test_a_pending_send_of_an_elapsed_window_is_not_counted_in_the_next(serve, g
     assert gateway.send(user).status == 200
     assert gateway.send(user, text, key=key).status == 200
     row = postgres_stack.row(user)
-    assert (row["current_count"], row["reserved_count"]) == (1, 1)
+    assert (row["current_count"], row["reserved_count"]) == (2, 2)
+    assert gateway.send(user).status == 429
 
 
 def test_a_retry_at_once_on_another_process_is_answered_when_the_dead_owner_s_lease_is_over(
