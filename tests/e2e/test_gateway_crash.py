@@ -38,7 +38,7 @@ def test_after_kill_9_under_load_every_200_is_sent_and_never_more_than_the_limit
     user = gateway_client(servers[0]).new_user(limit)
     for _ in range(2):
         with Sends(user, servers[-1], threads=6) as sends:
-            sends.wait_admitted(20)
+            sends.wait_under_way(20)
             servers[-1].kill()
             sends.join()
         rounds.append(sends)
@@ -83,7 +83,7 @@ def test_one_of_two_processes_is_killed_and_the_other_goes_on(serve, gateway_cli
     doomed, other = serve(redis_stack), serve(redis_stack.beside())
     user = gateway_client(other).new_user(limit)
     with Sends(user, doomed, threads=3) as first, Sends(user, other, threads=3, refusals=10) as second:
-        first.wait_admitted(30)
+        first.wait_under_way(30)
         doomed.kill()
         first.join()
         second.finish()

@@ -147,7 +147,7 @@ def test_kill_9_of_the_gateway_under_load_leaves_every_200_on_the_topic_and_no_m
     server = serve(stack)
     user = gateway_client(server).new_user(limit)
     with Sends(user, server, threads=6) as first:
-        first.wait_admitted(30)
+        first.wait_under_way(30)
         server.kill()
         first.join()
     with Sends(user, serve(stack), threads=4, refusals=5) as second:
@@ -218,11 +218,11 @@ def test_r4_2_r11_6_2_without_a_broker_it_is_a_503_at_once_and_back_again_it_wor
 def test_the_broker_stopped_under_load_never_admits_more_than_the_limit(
     serve, gateway_client, tmp_path, database, failing_broker
 ):
-    stack, limit = KafkaStack(tmp_path, "none", database, failing_broker), 300
+    stack, limit = KafkaStack(tmp_path, "none", database, failing_broker), 1500
     server = serve(stack)
     user = gateway_client(server).new_user(limit)
     with Sends(user, server, threads=4, refusals=5) as sends:
-        sends.wait_admitted(30)
+        sends.wait_under_way(30)
         failing_broker.stop()
         sends.wait_failed(10)
         failing_broker.start()

@@ -40,11 +40,11 @@ def test_r10_5_r11_5_4_r13_4_redis_away_under_load_costs_no_answer_and_the_limit
     gateway = gateway_client(server)
     user, limit = gateway.new_user(400), 400
     with Sends(user, server, threads=4, refusals=20) as sends:
-        sends.wait_admitted(50)
+        sends.wait_under_way(50)
         with redis_away():
             wait_until(lambda: dependencies(server)[1]["cache"] == "down", "/readyz says that the cache is down")
             assert dependencies(server)[0] == 200  # it can do without
-            sends.wait_admitted(100)
+            sends.wait_under_way(100, since=len(sends.admitted))
             assert server.log_text().count(DOWN) == 1
         sends.finish()
     assert len(sends.admitted) == limit and not sends.failed
@@ -97,10 +97,10 @@ def test_r1_4_r10_4_postgres_away_under_load_is_a_503_and_recovery_needs_nobody(
 ):
     server = serve(own_stack)
     gateway = gateway_client(server)
-    user, full, limit = gateway.new_user(400), gateway.new_user(1), 400
+    user, full, limit = gateway.new_user(2000), gateway.new_user(1), 2000
     gateway.use_up(full)
     with Sends(user, server, threads=4, refusals=20) as sends:
-        sends.wait_admitted(50)
+        sends.wait_under_way(50)
         own_postgres.stop("immediate")
         sends.wait_failed(20)
         wait_until(lambda: dependencies(server)[1]["gateway-store"] == "down", "/readyz names the store")

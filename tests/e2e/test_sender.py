@@ -164,7 +164,7 @@ def test_kill_9_under_load_loses_no_message(serve, gateway_client, stack):
     user = gateway_client(servers[0]).new_user(1000)
     for _ in range(2):
         with Sends(user, servers[-1], threads=4) as sends:
-            sends.wait_admitted(30)
+            sends.wait_under_way(30)
             servers[-1].kill()
             sends.join()
         rounds.append(sends)

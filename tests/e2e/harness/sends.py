@@ -32,10 +32,13 @@ class Sends(Workers):
         assert self.unexpected == []
         return self
 
-    def wait_admitted(self, more, since=None):
-        """Until `more` sends were admitted after the first `since`, or from now on."""
-        goal = (len(self.admitted) if since is None else since) + more
-        wait_until(lambda: len(self.admitted) >= goal, f"{more} more admitted sends")
+    def wait_admitted(self, more, since=0):
+        """Until `more` sends were admitted after the first `since`."""
+        wait_until(lambda: len(self.admitted) >= since + more, f"{more} more admitted sends")
+
+    def wait_under_way(self, more, since=0):
+        """The same, or until the limit is used up: nobody knows how many were admitted before this is called."""
+        wait_until(lambda: len(self.admitted) >= since + more or self.refused, f"{more} more admitted sends")
 
     def wait_refused(self, more=1):
         goal = self.refused + more

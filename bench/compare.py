@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""Compares two builds of Quipu in alternating runs, so that a busy machine slows both alike.
+
+    bench/compare.py BEFORE AFTER            paths of the two programs
+    bench/compare.py BEFORE AFTER --rounds 8 --seconds 5
+
+Measures increases without a key on counts, on one item and spread over 10,000, on PostgreSQL and SQLite. Prints the
+median of the pairwise ratios AFTER / BEFORE and their range. Exit status: 0 if every median is at least --at-least.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack
+
+import cases
+import loads
+
+STORES = {"postgres": cases.PostgresCounts, "sqlite": cases.SqliteCounts}
+LOADS = {"one": 1, "spread": cases.ITEMS}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("before")
+    parser.add_argument("after")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--at-least", type=float, default=0.97)
+    parser.add_argument("--tmp", help="where the servers keep their data (a real disk)")
+    return parser.parse_args()
+
+
+def bench_of(program, options, root, servers):
+    return cases.Bench(root=root, quipu_program=os.path.abspath(program), openloop_program="", seconds=options.seconds,
+                       rounds=options.rounds, latency_seconds=0, overload_connections=0, servers=servers, say=print)
+
+
+def rate(counts, items, seconds):
+    counts.tidy()
+    return loads.wrk("compare", counts.quipu.port, cases.INCREASE, items, seconds)["per_s"]
+
+
+def compare(before, after, items, options):
+    """The ratio of each pair of runs. The order within a pair alternates."""
+    ratios = []
+    for number in range(options.rounds):
+        order = (before, after) if number % 2 == 0 else (after, before)
+        measured = {counts: rate(counts, items, options.seconds) for counts in order}
+        ratios.append(measured[after] / measured[before])
+        print(f"  {measured[before]:8.0f}/s  {measured[after]:8.0f}/s  {ratios[-1]:.3f}", flush=True)
+    return ratios
+
+
+def main():
+    options = arguments()
+    worst = 1e9
+    with tempfile.TemporaryDirectory(dir=options.tmp) as root, ExitStack() as servers:
+        benches = [bench_of(program, options, root, servers) for program in (options.before, options.after)]
+        benches[1].started = benches[0].started  # one PostgreSQL for both
+        benches[1].databases = 1000
+        for store, kind in STORES.items():
+            with kind(benches[0]) as before, kind(benches[1]) as after:
+                for load, items in LOADS.items():
+                    print(f"{load}-{store}: before, after, ratio", flush=True)
+                    ratios = compare(before, after, items, options)
+                    median = statistics.median(ratios)
+                    worst = min(worst, median)
+                    print(f"{load}-{store}: {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
+    return 0 if worst >= options.at_least else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
