@@ -58,6 +58,7 @@ def main():
     options = arguments()
     worst = 1e9
     with tempfile.TemporaryDirectory(dir=options.tmp) as root, ExitStack() as servers:
+        os.chmod(root, 0o755)  # PostgreSQL does not run as root
         benches = [bench_of(program, options, root, servers) for program in (options.before, options.after)]
         benches[1].started = benches[0].started  # one PostgreSQL for both
         benches[1].databases = 1000
