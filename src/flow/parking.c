@@ -1,3 +1,9 @@
+/*
+ * Parked commands wait per key in a small hash table that one committer owns, so it needs no lock.
+ * A key leaves as a whole when it is due, which keeps the order of its commands; a command whose
+ * deadline passes leaves alone, and the others keep their order. Few commands are ever parked, so
+ * the next time of all keys is looked up by walking the table.
+ */
 #include "flow/parking.h"
 
 #include <assert.h>
