@@ -44,8 +44,7 @@ struct committer {
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
-	struct bell aborting; /* rung by committer_abort(), heard where parked commands are waited
-				 for */
+	struct bell aborting; /* ends the wait for parked commands; committer_abort() rings it */
 
 	struct histogram batch_size;
 	struct histogram duration;
@@ -705,25 +704,19 @@ static void park_followers(struct committer *committer, struct command_list *lis
 	*list = free_to_run;
 }
 
-static void drop_all(struct committer *committer, struct command_list *list)
-{
-	struct command *command;
-
-	while ((command = command_list_pop(list)))
-		drop(committer, command);
-	command_list_deliver(&committer->answered);
-}
-
 /* Answers parked commands whose deadlines have passed; after an abort, all of them. */
 static void drop_parked(struct committer *committer)
 {
 	struct command_list late = {0};
+	struct command *command;
 
 	if (atomic_load(&committer->aborted))
 		parking_take_all(committer->parking, &late);
 	else
 		parking_take_expired(committer->parking, &late, now_ns(committer));
-	drop_all(committer, &late);
+	while ((command = command_list_pop(&late)))
+		drop(committer, command);
+	command_list_deliver(&committer->answered);
 }
 
 bool committer_step(struct committer *committer)

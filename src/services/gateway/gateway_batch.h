@@ -3,8 +3,9 @@
  *
  * Both verbs change the row of a user, so both use the user's id as their key. The steps of a send:
  *
- *   prepare  the cache refuses it, or the gateway refuses it because the bus is down
- *   decide   first transaction: locks the row and reserves a slot, or refuses the send
+ *   prepare  the gateway refuses it because the bus is down, or the cache refuses it
+ *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
+ *            send keeps the slot that it has in the current window
  *   perform  publishes the message; the bus reports whether it has it
  *   settle   second transaction: counts confirmed slots and gives unused ones back
  *
