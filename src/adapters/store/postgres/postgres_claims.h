@@ -65,10 +65,14 @@ struct pg_claims {
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
 /* $1 owner; w has ids and epochs of claims with their places. Changes the claims that are still this
- * owner's, and returns their places. */
-#define PG_CLAIM_IS_OURS(id, busy)                                  \
-	" WHERE e." id " = w.id::uuid AND e.claim_epoch = w.epoch " \
-	"  AND e.status = '" busy "' AND e.locked_by = $1::text "   \
+ * owner's, and returns their places.
+ *
+ * With `id = w.id` the planner may go through the whole primary key instead of looking up each id,
+ * and it does if the table was empty when it was last analyzed, however large it is now. ANY leaves
+ * it only the lookups. */
+#define PG_CLAIM_IS_OURS(id, busy)                                            \
+	" WHERE e." id " = ANY (ARRAY[w.id::uuid]) AND e.claim_epoch = w.epoch " \
+	"  AND e.status = '" busy "' AND e.locked_by = $1::text "             \
 	"RETURNING w.n"
 
 #define PG_CLAIM_END_SQL(table, id, busy, done, done_at)                                         \
