@@ -258,12 +258,6 @@ static void note_turn(struct connection *connection)
 		turn_began_ns(connection, turn), bytes);
 }
 
-void connection_restart_turn(struct connection *connection)
-{
-	connection->active_ns = now_ns(connection->worker);
-	note_turn(connection);
-}
-
 void connection_pump(struct connection *connection)
 {
 	size_t rounds = 0;

@@ -75,9 +75,6 @@ void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 /* Whether bytes have arrived that the loop has not read yet. */
 bool connection_has_unread_input(const struct connection *connection);
 
-/* Moves it to the end of its queue (see client_queues.h), as if its turn began now. */
-void connection_restart_turn(struct connection *connection);
-
 /* ---- connection_output.c; each of these may close the connection ---- */
 
 /* Writes `bytes`, which the caller may change afterwards. */

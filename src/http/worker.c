@@ -16,7 +16,6 @@
 #include "http/stream_internal.h"
 
 #define SWEEP_MS 200
-#define ROOM_TRIES_MAX 16
 
 /* ---- the lists --------------------------------------------------------------------------- */
 
@@ -146,21 +145,16 @@ void worker_free_memory(struct http_worker *worker)
 
 bool worker_make_room(struct http_worker *worker)
 {
-	struct connection *longest;
+	struct connection *longest = client_queues_longest(&worker->client_queues);
 
-	for (int tries = 0; tries < ROOM_TRIES_MAX; tries++) {
-		longest = client_queues_longest(&worker->client_queues);
-		if (!longest)
-			return false;
-		if (longest->place.state != CLIENT_IDLE || !connection_has_unread_input(longest)) {
-			connection_close(longest);
-			tally_add(&worker->ended_for_room, 1);
-			return true;
-		}
-		/* The client has sent a request; it is the loop that has not read it yet. */
-		connection_restart_turn(longest);
-	}
-	return false;
+	/* If a request has arrived there, it is the loop that has not read it yet. After that,
+	 * another has waited longest. */
+	if (!longest ||
+		(longest->place.state == CLIENT_IDLE && connection_has_unread_input(longest)))
+		return false;
+	connection_close(longest);
+	tally_add(&worker->ended_for_room, 1);
+	return true;
 }
 
 /* ---- life -------------------------------------------------------------------------------- */

@@ -77,7 +77,7 @@ void worker_end(struct http_worker *worker);
 
 /*
  * Closes the connection whose client has kept us waiting longest. Returns false if no connection
- * waits for its client.
+ * waits for its client, or if the loop has to read from that one first.
  */
 bool worker_make_room(struct http_worker *worker);
 
