@@ -2,6 +2,9 @@
 
 #include "http/connection.h"
 
+#define HOLDING_TRIES_MAX 64
+#define HOLDS_LITTLE 8192 /* a request and the first chunk of its arena */
+
 static void leave(struct client_queues *queues, struct connection *connection)
 {
 	struct client_place *place = &connection->place;
@@ -57,12 +60,35 @@ static struct connection *longer(struct connection *a, struct connection *b)
 	return a->place.since_ns <= b->place.since_ns ? a : b;
 }
 
+static struct connection *longest(const struct client_queues *queues, enum client_state state)
+{
+	return queues->of[state].first;
+}
+
+/* Of the first in the queue, the longest that holds more than any client who sends a request. */
+static struct connection *longest_holding_much(
+	const struct client_queues *queues, enum client_state state)
+{
+	struct connection *connection = queues->of[state].first;
+
+	for (int tries = 0; tries < HOLDING_TRIES_MAX && connection; tries++) {
+		if (connection->place.bytes > HOLDS_LITTLE)
+			return connection;
+		connection = connection->place.next;
+	}
+	return NULL;
+}
+
 struct connection *client_queues_longest_holding(const struct client_queues *queues)
 {
-	return longer(queues->of[CLIENT_SENDS].first, queues->of[CLIENT_READS].first);
+	struct connection *much = longer(longest_holding_much(queues, CLIENT_SENDS),
+		longest_holding_much(queues, CLIENT_READS));
+
+	return much ? much : longer(longest(queues, CLIENT_SENDS), longest(queues, CLIENT_READS));
 }
 
 struct connection *client_queues_longest(const struct client_queues *queues)
 {
-	return longer(queues->of[CLIENT_IDLE].first, client_queues_longest_holding(queues));
+	return longer(longest(queues, CLIENT_IDLE),
+		longer(longest(queues, CLIENT_SENDS), longest(queues, CLIENT_READS)));
 }

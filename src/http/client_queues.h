@@ -53,7 +53,10 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
  */
 struct connection *client_queues_longest(const struct client_queues *queues);
 
-/* The same among connections that occupy memory: those whose clients send or read. */
+/*
+ * The same among connections that occupy memory: those whose clients send or read. Connections that
+ * hold more than a short request come first, because closing the others frees next to nothing.
+ */
 struct connection *client_queues_longest_holding(const struct client_queues *queues);
 
 #endif
