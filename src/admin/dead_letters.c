@@ -12,6 +12,7 @@
 #include "inbound/submit.h"
 
 #define PAGE_LIMIT 100
+#define LETTER_BYTES_MAX (6 * 1024 * 1024) /* of one letter with its payload, in JSON */
 #define WHY_BYTES_MAX 1024
 
 void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind)
@@ -75,14 +76,14 @@ static struct answer answer_page(
 	const struct letter_lookup *lookup, const struct dead_letter *letters, size_t count)
 {
 	struct arena *arena = lookup->read.command.arena;
-	size_t shown = count < lookup->limit ? count : lookup->limit;
-	struct buffer body = buffer_make(arena, 256 * shown + 64);
+	struct buffer body = buffer_make(arena, 4096);
 	struct answer answer;
+	size_t shown = 0;
 
 	buffer_text(&body, "{\"letters\":[");
-	for (size_t i = 0; i < shown; i++) {
-		buffer_text(&body, i == 0 ? "{" : ",{");
-		write_letter(&body, lookup->kind, &letters[i]);
+	while (shown < count && shown < lookup->limit && body.len < ANSWER_LIST_MAX) {
+		buffer_text(&body, shown == 0 ? "{" : ",{");
+		write_letter(&body, lookup->kind, &letters[shown++]);
 		buffer_char(&body, '}');
 	}
 	buffer_text(&body, "]}");
@@ -179,6 +180,7 @@ static void get_letters(void *context, struct request *request)
 	lookup->read.look_up = look_up_page;
 	lookup->path = request->path.raw;
 	lookup->limit = input_limit(&input, PAGE_LIMIT);
+	lookup->read.command.answer_max = ANSWER_LIST_MAX;
 	lookup->after = input_query(&input, "after");
 	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
@@ -195,6 +197,7 @@ static void get_letter(void *context, struct request *request)
 	input_check_id(&input, "id", request->params[1]);
 	lookup->read.look_up = look_up_letter;
 	lookup->id = request->params[1];
+	lookup->read.command.answer_max = LETTER_BYTES_MAX;
 	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 

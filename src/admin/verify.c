@@ -245,6 +245,7 @@ static void get_page(void *context, struct request *request)
 	lookup->request.verifier = verifier;
 	lookup->request.after = input_query(&input, "after");
 	lookup->request.limit = input_limit(&input, PAGE_LIMIT);
+	lookup->read.command.answer_max = ANSWER_LIST_MAX;
 	if (!read_cursor(verifier, lookup->request.after, &position))
 		input_error(&input, "after", "must be the `next` of an earlier page");
 	submit_read(&input, *verifier->lanes, &lookup->read);

@@ -101,50 +101,71 @@ void buffer_format(struct buffer *buffer, const char *format, ...)
 	buffer->len += (size_t)len;
 }
 
-static void json_escape(struct buffer *buffer, unsigned char c)
+/* What a byte becomes in a JSON string: 0 for itself, 'u' for \u00XX, otherwise the letter that
+ * follows a backslash. */
+static const char json_escapes[256] = {
+	['"'] = '"',
+	['\\'] = '\\',
+	['\n'] = 'n',
+	['\r'] = 'r',
+	['\t'] = 't',
+	[0x00 ... 0x08] = 'u',
+	[0x0b ... 0x0c] = 'u',
+	[0x0e ... 0x1f] = 'u',
+	[0x7f] = 'u',
+};
+
+static char *escape_byte(char *out, unsigned char c)
 {
-	switch (c) {
-	case '"':
-		buffer_text(buffer, "\\\"");
-		break;
-	case '\\':
-		buffer_text(buffer, "\\\\");
-		break;
-	case '\n':
-		buffer_text(buffer, "\\n");
-		break;
-	case '\r':
-		buffer_text(buffer, "\\r");
-		break;
-	case '\t':
-		buffer_text(buffer, "\\t");
-		break;
-	default:
-		buffer_format(buffer, "\\u%04x", c);
+	static const char digits[] = "0123456789abcdef";
+	char kind = json_escapes[c];
+
+	*out++ = '\\';
+	*out++ = kind;
+	if (kind == 'u') {
+		memcpy(out, "00", 2);
+		out[2] = digits[c >> 4];
+		out[3] = digits[c & 15];
+		out += 4;
 	}
+	return out;
 }
 
-static bool needs_escape(unsigned char c)
+size_t buffer_json_length(struct slice text)
 {
-	return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+	size_t len = text.len + 2;
+
+	for (size_t i = 0; i < text.len; i++) {
+		char kind = json_escapes[(unsigned char)text.data[i]];
+
+		len += kind == 0 ? 0 : kind == 'u' ? 5 : 1;
+	}
+	return len;
 }
 
 void buffer_json_string(struct buffer *buffer, struct slice text)
 {
-	size_t start = 0;
+	size_t len = buffer_json_length(text);
+	char *out;
 
-	buffer_char(buffer, '"');
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.data[i];
+	reserve(buffer, len);
+	out = buffer->data + buffer->len;
+	*out++ = '"';
+	if (len == text.len + 2 && text.len > 0) {
+		memcpy(out, text.data, text.len);
+		out += text.len;
+	} else {
+		for (size_t i = 0; i < text.len; i++) {
+			unsigned char c = (unsigned char)text.data[i];
 
-		if (!needs_escape(c))
-			continue;
-		buffer_bytes(buffer, text.data + start, i - start);
-		json_escape(buffer, c);
-		start = i + 1;
+			if (json_escapes[c] == 0)
+				*out++ = (char)c;
+			else
+				out = escape_byte(out, c);
+		}
 	}
-	buffer_bytes(buffer, text.data + start, text.len - start);
-	buffer_char(buffer, '"');
+	*out = '"';
+	buffer->len += len;
 }
 
 /*

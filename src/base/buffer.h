@@ -34,6 +34,9 @@ void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 
 /* Appends a JSON string with its quotes. `text` must be valid UTF-8. */
 void buffer_json_string(struct buffer *buffer, struct slice text);
 
+/* Returns how many bytes buffer_json_string() appends for `text`. */
+size_t buffer_json_length(struct slice text);
+
 /*
  * Append a member of a JSON object: "name":"value", "name":7 or "name":"2026-01-08T07:10:00Z". They
  * write a comma first, unless the buffer is empty or ends with the opening brace. `name` must not

@@ -1,3 +1,12 @@
+/*
+ * A reader works in rounds. A round has all small reads that wait, and large ones for as many bytes
+ * as ROUND_BYTES, at most one of each user: so memory is bounded whatever clients ask for, and a
+ * user who asks for a hundred long lists delays another's by one of them. What does not fit waits
+ * for the next round.
+ *
+ * A round begins when the loops have taken the large answers of the last one. Otherwise answers
+ * could pile up in front of a busy loop, where no limit counts them.
+ */
 #include "flow/reader.h"
 
 #include <assert.h>
@@ -8,11 +17,15 @@
 
 #define RERUN_MAX 3
 #define BATCH_ARENA_SIZE (64 * 1024)
+#define ROUND_BYTES (6 * 1024 * 1024)
+#define RECEIPT_WAIT_NS NS_PER_S /* a loop that has ended takes nothing any more */
 
 struct reader {
 	struct reader_config config;
 	struct arena arena;
-	struct read **reads;
+	struct command_list waiting; /* taken from the lane, for a later round */
+	struct read **reads;         /* of this round */
+	struct receipts receipts;
 	pthread_t thread;
 	bool has_thread;
 };
@@ -31,6 +44,7 @@ struct reader *reader_new(const struct reader_config *config)
 	reader->config = *config;
 	reader->reads = qp_calloc(config->batch_max, sizeof(*reader->reads));
 	arena_init(&reader->arena, BATCH_ARENA_SIZE);
+	bell_init(&reader->receipts.taken);
 	return reader;
 }
 
@@ -80,36 +94,102 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 								  : status);
 }
 
-/* Answers the commands whose client no longer waits; returns how many of the others are in
- * reader->reads. */
-static size_t drop_late(
-	struct reader *reader, struct command_list *taken, struct command_list *answered)
+/* ---- rounds ------------------------------------------------------------------------------- */
+
+/* What a round has taken so far. */
+struct round {
+	size_t bytes;
+	uint64_t users[4]; /* one bit for each value of 8 bits of a key's hash */
+};
+
+static bool is_large(const struct command *command)
+{
+	return command->answer_max > LARGE_ANSWER;
+}
+
+/* Adds the command to the round, unless it has to wait for the next. */
+static bool round_takes(struct round *round, const struct command *command)
+{
+	size_t bits = command->hash >> 40 & 255;
+	uint64_t *users = &round->users[bits / 64];
+	uint64_t user = UINT64_C(1) << bits % 64;
+
+	if (!is_large(command))
+		return true;
+	if (round->bytes > 0 && round->bytes + command->answer_max > ROUND_BYTES)
+		return false;
+	if (command->hash != 0 && (*users & user))
+		return false;
+	*users |= user;
+	round->bytes += command->answer_max;
+	return true;
+}
+
+static bool is_late(const struct command *command, int64_t now_ns)
+{
+	return now_ns >= command->deadline_ns || atomic_load(&command->client_gone);
+}
+
+/* Moves the commands of the next round to reader->reads, and returns how many there are. Answers
+ * those whose client no longer waits. */
+static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	int64_t now_ns = clock_steady_ns(reader->config.clock);
+	struct command_list later = {0};
+	struct round round = {0};
 	struct command *command;
 	size_t count = 0;
 
-	while ((command = command_list_pop(taken))) {
-		if (now_ns < command->deadline_ns && !atomic_load(&command->client_gone)) {
+	while ((command = command_list_pop(&reader->waiting))) {
+		if (is_late(command, now_ns)) {
+			fail(command, STATUS_OVERLOADED);
+			command_list_push(answered, command);
+		} else if (round_takes(&round, command)) {
 			reader->reads[count++] = read_of(command);
-			continue;
+		} else {
+			command_list_push(&later, command);
 		}
-		fail(command, STATUS_OVERLOADED);
-		command_list_push(answered, command);
 	}
+	reader->waiting = later;
 	return count;
+}
+
+/* Waits until the loops have taken the large answers that were delivered before, or have ended. */
+static void await_receipts(struct receipts *receipts)
+{
+	int64_t until_ns = clock_steady_ns(&clock_system) + RECEIPT_WAIT_NS;
+	int64_t left_ns = RECEIPT_WAIT_NS;
+
+	while (atomic_load(&receipts->missing) > 0 && left_ns > 0) {
+		bell_wait(&receipts->taken, left_ns);
+		left_ns = until_ns - clock_steady_ns(&clock_system);
+	}
+}
+
+static void ask_for_receipt(struct reader *reader, struct command *command)
+{
+	if (!is_large(command))
+		return;
+	command->receipts = &reader->receipts;
+	atomic_fetch_add(&reader->receipts.missing, 1);
 }
 
 bool reader_step(struct reader *reader)
 {
-	struct command_list taken = {0}, answered = {0};
-	bool open = lane_take(reader->config.lane, &taken, reader->config.batch_max, INT64_MAX);
-	size_t count = drop_late(reader, &taken, &answered);
+	struct command_list answered = {0};
+	size_t room = reader->config.batch_max - reader->waiting.count;
+	bool open = lane_take(
+		reader->config.lane, &reader->waiting, room, reader->waiting.first ? 0 : INT64_MAX);
+	size_t count;
 
+	await_receipts(&reader->receipts);
+	count = choose(reader, &answered);
 	if (count > 0)
 		look_up(reader, reader->reads, count);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		ask_for_receipt(reader, &reader->reads[i]->command);
 		command_list_push(&answered, &reader->reads[i]->command);
+	}
 	command_list_deliver(&answered);
 	return open;
 }
@@ -143,6 +223,7 @@ void reader_free(struct reader *reader)
 	assert(!reader->has_thread);
 	session_close(reader->config.session);
 	arena_release(&reader->arena);
+	bell_release(&reader->receipts.taken);
 	free(reader->reads);
 	free(reader);
 }

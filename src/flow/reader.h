@@ -1,6 +1,7 @@
 /*
- * A reader takes all commands that wait in its lane, up to a bound, and looks them up together,
- * outside any transaction.
+ * A reader takes the commands that wait in its lane, up to a bound on their number and on the
+ * memory of their answers (command->answer_max), and looks them up together, outside any
+ * transaction.
  */
 #ifndef QUIPU_FLOW_READER_H
 #define QUIPU_FLOW_READER_H

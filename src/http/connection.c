@@ -49,11 +49,13 @@ static void enqueue(struct connection *connection, struct request *request)
 
 static bool may_start(const struct connection *connection, const struct request *request)
 {
+	if (connection->write_backlog > WRITE_BACKLOG_MAX)
+		return false;
 	if (!connection->first)
 		return true;
-	/* Only the last one can be a change, because nothing starts after a change. */
-	return request->safe && connection->last->safe && connection->queued < PIPELINE_MAX &&
-	       !worker_is_full(connection->worker);
+	/* Only the last one can be a change or large, because nothing starts after such a one. */
+	return request->safe && connection->last->safe && !connection->last->is_large &&
+	       connection->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }
 
 static bool start_held(struct connection *connection)
@@ -224,7 +226,11 @@ static enum client_state client_state_of(const struct connection *connection)
 {
 	if (is_greeting(connection))
 		return CLIENT_SENDS;
-	if (connection->first || connection->held)
+	if (connection->first)
+		return CLIENT_SERVED;
+	if (connection->write_backlog > WRITE_BACKLOG_MAX)
+		return CLIENT_READS; /* its next request starts when it has read some of that */
+	if (connection->held)
 		return CLIENT_SERVED;
 	if (connection->write_backlog > 0)
 		return CLIENT_READS;

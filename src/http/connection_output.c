@@ -159,12 +159,19 @@ static bool ends_connection(const struct connection *connection, const struct re
 	return !request->keep_alive || connection->worker->draining;
 }
 
-static uv_buf_t finish_request(struct connection *connection, struct request *request)
+static uv_buf_t part_of(struct slice bytes)
+{
+	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+}
+
+/* Sets the two parts of the answer's bytes; the second may be empty. */
+static void finish_request(
+	struct connection *connection, struct request *request, uv_buf_t parts[2])
 {
 	struct http_worker *worker = connection->worker;
 	int64_t duration_ns = now_ns(connection) - request->started_ns;
 	bool close_after = ends_connection(connection, request);
-	struct slice bytes;
+	struct slice body;
 
 	if (request->id.len == 0) {
 		char *id = arena_alloc(&request->arena, 33);
@@ -177,18 +184,18 @@ static uv_buf_t finish_request(struct connection *connection, struct request *re
 	router_apply_style(worker->router, request);
 	if (request->stream)
 		stream_begin(request->stream);
-	bytes = response_render(request, current_date(worker), close_after);
+	parts[0] = part_of(response_render(request, current_date(worker), close_after, &body));
+	parts[1] = part_of(body);
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
 	log_request(request, duration_ns);
-	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
 }
 
 bool connection_write_answers(struct connection *connection)
 {
 	struct request *done[WRITE_ROUND_MAX];
-	uv_buf_t parts[WRITE_ROUND_MAX];
-	size_t count = 0;
+	uv_buf_t parts[2 * WRITE_ROUND_MAX];
+	size_t count = 0, part_count = 0;
 
 	while (count < WRITE_ROUND_MAX && connection->first &&
 		connection->first->answer.http_status != 0) {
@@ -199,14 +206,15 @@ bool connection_write_answers(struct connection *connection)
 			connection->last = NULL;
 		connection->queued--;
 		connection->queued_bytes -= request->queued_bytes;
-		parts[count] = finish_request(connection, request);
+		finish_request(connection, request, &parts[part_count]);
+		part_count += parts[part_count + 1].len > 0 ? 2 : 1;
 		done[count++] = request;
 	}
 	if (count == 0)
 		return false;
 	if (connection->write_backlog == 0)
 		connection->active_ns = now_ns(connection);
-	connection_write_parts(connection, parts, count);
+	connection_write_parts(connection, parts, part_count);
 	for (size_t i = 0; i < count; i++)
 		request_free(done[i]);
 	return true;

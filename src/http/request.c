@@ -78,6 +78,17 @@ size_t request_header_count(const struct request *request, const char *name)
 	return count;
 }
 
+/* Counts the memory of the answer, too, if the request is in its connection's queue. */
+static void count_bytes(struct request *request)
+{
+	size_t bytes = request_bytes(request);
+
+	if (request->queued_bytes == 0)
+		return;
+	request->connection->queued_bytes += bytes - request->queued_bytes;
+	request->queued_bytes = bytes;
+}
+
 void request_answer(struct request *request, struct answer answer)
 {
 	assert(request->answer.http_status == 0);
@@ -85,8 +96,11 @@ void request_answer(struct request *request, struct answer answer)
 	if (request->stream)
 		stream_end(request->stream);
 	request->answer = answer;
-	if (request->connection)
-		worker_mark_dirty(request->worker, request->connection);
+	request->is_large = false;
+	if (!request->connection)
+		return;
+	count_bytes(request);
+	worker_mark_dirty(request->worker, request->connection);
 }
 
 static void on_command_answered(struct loop_task *task)
@@ -95,6 +109,7 @@ static void on_command_answered(struct loop_task *task)
 	struct request *request = CONTAINER_OF(command->arena, struct request, arena);
 
 	assert(request->command == command);
+	command_sign(command);
 	request->command = NULL;
 	if (!request->connection)
 		request_free(request);
@@ -113,7 +128,9 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 	command->bytes = request_bytes(request);
 	atomic_init(&command->client_gone, false);
 	request->command = command;
-	if (lane_submit(lane, command) != STATUS_OK) {
+	request->is_large = command->answer_max > LARGE_ANSWER;
+	if ((request->is_large && worker_is_full(request->worker)) ||
+		lane_submit(lane, command) != STATUS_OK) {
 		request->command = NULL;
 		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
 	}

@@ -47,12 +47,13 @@ struct request {
 		traceparent; /* the client's, or a new one if that is not valid; may be empty */
 	int64_t started_ns;
 	int64_t deadline_ns;
-	size_t queued_bytes;     /* the memory that it occupied when it was started */
+	size_t queued_bytes;     /* the memory that its connection counts for it */
 	struct command *command; /* in a lane, or NULL */
 	void (*answered)(struct request *request, struct command *command); /* or NULL */
 	struct answer answer;  /* http_status is 0 until it is answered */
 	struct stream *stream; /* the stream that answers it, or NULL */
 	bool is_stream;        /* the answer is the head of a stream and has no length */
+	bool is_large;         /* is being looked up, and its answer may be large */
 	bool safe;             /* GET or HEAD */
 	bool head_only;
 	bool keep_alive;
@@ -71,7 +72,8 @@ void request_answer(struct request *request, struct answer answer);
 
 /*
  * Submits `command`, allocated from the request's arena, to `lane`; its answer becomes the
- * request's. If the lane is full, answers with OVERLOADED at once. On the loop, once; never blocks.
+ * request's. If the lane is full, or the answer may be large and clients have no memory left,
+ * answers with OVERLOADED at once. On the loop, once; never blocks.
  */
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 

@@ -12,10 +12,16 @@ static void header(struct buffer *out, const char *name, struct slice value)
 	buffer_text(out, "\r\n");
 }
 
-struct slice response_render(struct request *request, struct slice date, bool close_after)
+/* A body that is not larger is copied behind the head, so that they are one part. */
+#define COPIED_BODY_MAX 4096
+
+struct slice response_render(
+	struct request *request, struct slice date, bool close_after, struct slice *body)
 {
 	const struct answer *answer = &request->answer;
-	struct buffer out = buffer_make(&request->arena, 320 + answer->body.len);
+	bool is_apart = answer->body.len > COPIED_BODY_MAX && !request->head_only;
+	struct buffer out = buffer_make(
+		&request->arena, 320 + answer->headers.len + (is_apart ? 0 : answer->body.len));
 
 	buffer_text(&out, "HTTP/1.1 ");
 	buffer_int(&out, answer->http_status);
@@ -37,7 +43,8 @@ struct slice response_render(struct request *request, struct slice date, bool cl
 	if (close_after)
 		buffer_text(&out, "Connection: close\r\n");
 	buffer_text(&out, "\r\n");
-	if (!request->head_only)
+	*body = is_apart ? answer->body : (struct slice){0};
+	if (!request->head_only && !is_apart)
 		buffer_add(&out, answer->body);
 	return buffer_slice(&out);
 }

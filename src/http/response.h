@@ -4,8 +4,12 @@
 
 #include "http/request.h"
 
-/* Returns head and body of the request's answer, in its arena. `date` is an IMF-fixdate. */
-struct slice response_render(struct request *request, struct slice date, bool close_after);
+/*
+ * Returns the request's answer, in its arena. A large body is not part of that: `*body` is set to
+ * it and follows; otherwise `*body` is empty. `date` is an IMF-fixdate.
+ */
+struct slice response_render(
+	struct request *request, struct slice date, bool close_after, struct slice *body);
 
 /* Writes the IMF-fixdate of RFC 9110 for `time_s` into `out`. */
 void response_date(char out[32], int64_t time_s);

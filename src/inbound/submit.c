@@ -49,6 +49,10 @@ void submit_write_of(
 
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read)
 {
-	if (!input_refuse(input))
-		request_submit(input->request, lane_set_reader(lanes), &read->command);
+	struct command *command = &read->command;
+
+	if (input_refuse(input))
+		return;
+	command->hash = command->key.data ? hash_bytes(command->key) : 0;
+	request_submit(input->request, lane_set_reader(lanes), command);
 }

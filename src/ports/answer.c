@@ -137,16 +137,29 @@ struct answer answer_failure(struct arena *arena, enum status status)
 	return make_problem(arena, (struct problem){.status = status, .detail = detail});
 }
 
-void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
-	struct slice after)
+size_t answer_list_max(size_t limit, size_t element_max)
 {
-	struct buffer headers = buffer_make(arena, answer->headers.len + path.len + 64);
+	return limit < ANSWER_LIST_MAX / element_max ? limit * element_max : ANSWER_LIST_MAX;
+}
+
+void answer_link_next(struct answer *answer, struct arena *arena, struct slice target)
+{
+	struct buffer headers = buffer_make(arena, answer->headers.len + target.len + 32);
 
 	buffer_add(&headers, answer->headers);
 	buffer_text(&headers, "Link: <");
-	buffer_add(&headers, path);
-	buffer_format(&headers, "?limit=%zu&after=", limit);
-	buffer_percent(&headers, after);
+	buffer_add(&headers, target);
 	buffer_text(&headers, ">; rel=\"next\"\r\n");
 	answer->headers = buffer_slice(&headers);
+}
+
+void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
+	struct slice after)
+{
+	struct buffer target = buffer_make(arena, path.len + 3 * after.len + 32);
+
+	buffer_add(&target, path);
+	buffer_format(&target, "?limit=%zu&after=", limit);
+	buffer_percent(&target, after);
+	answer_link_next(answer, arena, buffer_slice(&target));
 }

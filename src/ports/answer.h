@@ -54,7 +54,16 @@ struct answer answer_problem(struct arena *arena, enum status status, const char
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail);
 
-/* Adds a Link header to the next page of a list. `path` is raw and has no query. */
+/* The body of a list stays below this, apart from its last element; the rest is another page. */
+#define ANSWER_LIST_MAX (1024 * 1024)
+
+/* Returns the most memory that a list of `limit` elements of at most `element_max` bytes takes. */
+size_t answer_list_max(size_t limit, size_t element_max);
+
+/* Adds a Link header to the next page of a list, which is at `target`. */
+void answer_link_next(struct answer *answer, struct arena *arena, struct slice target);
+
+/* The same for pages with the parameters limit and after. `path` is raw and has no query. */
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
 	struct slice after);
 

@@ -33,6 +33,7 @@ struct message_query {
 	struct slice other_id; /* may be the same user */
 	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
+	size_t text_max; /* ends after the message whose text makes it more than this many bytes */
 
 	struct message *messages; /* out, newest first, in memory of the arena; at most `limit` */
 	size_t message_count;

@@ -49,6 +49,15 @@ struct command *command_list_pop(struct command_list *list)
 	return command;
 }
 
+void command_sign(struct command *command)
+{
+	struct receipts *receipts = command->receipts;
+
+	command->receipts = NULL;
+	if (receipts && atomic_fetch_sub(&receipts->missing, 1) == 1)
+		bell_ring(&receipts->taken);
+}
+
 static struct outgoing *outgoing_for(struct outgoing *all, struct loop *loop)
 {
 	size_t i = 0;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "ports/answer.h"
+#include "runtime/bell.h"
 #include "runtime/loop.h"
 
 /*
@@ -22,19 +23,33 @@ struct command_type {
 	bool is_write;    /* a struct write (flow/write.h); false: a struct read (flow/reader.h) */
 };
 
+/* Answers that may be larger are bounded in number, by readers and connections. */
+#define LARGE_ANSWER 4096
+
 struct command {
 	struct loop_task task; /* carries the answer back; the creator sets `run` */
 	const struct command_type *type;
-	struct loop *loop;       /* the loop that sends the answer */
-	struct command *next;    /* for the list of the current owner */
-	struct arena *arena;     /* memory for the answer */
-	struct slice key;        /* the row it changes; commands on one key keep their order */
-	uint64_t hash;           /* of the key; 0 for a read, which may run in any order */
-	size_t bytes;            /* the memory that it occupies, for the limit of the lane */
-	int64_t deadline_ns;     /* steady time after which the client no longer waits */
+	struct loop *loop;    /* the loop that sends the answer */
+	struct command *next; /* for the list of the current owner */
+	struct arena *arena;  /* memory for the answer */
+	struct slice key;     /* the row it changes, or whose rows it reads; may be empty */
+	uint64_t hash;        /* of the key, 0 without one; changes of a key keep their order */
+	size_t bytes;         /* the memory that it occupies, for the limit of the lane */
+	int64_t deadline_ns;  /* steady time after which the client no longer waits */
+	size_t answer_max;    /* the most memory that its answer takes, or less than LARGE_ANSWER */
 	atomic_bool client_gone; /* the loop sets it; the consumer reads it before it starts */
 	struct answer answer;
+	struct receipts *receipts; /* to sign when the loop has taken the answer; may be NULL */
 };
+
+/* How many answers a consumer has delivered that their loops have not taken yet. */
+struct receipts {
+	atomic_size_t missing;
+	struct bell taken; /* rung when none is missing */
+};
+
+/* For the loop: it has taken the answer. */
+void command_sign(struct command *command);
 
 /* Aborts unless `command` is of this type. Every cast from a command to its struct calls it. */
 static inline void command_assert_type(

@@ -73,7 +73,8 @@ static struct message_query query_of(
 {
 	return (struct message_query){.user_id = engine_name(engine, user),
 		.other_id = engine_name(engine, other),
-		.limit = limit};
+		.limit = limit,
+		.text_max = SIZE_MAX / 2};
 }
 
 static void list(struct engine *engine, struct message_query *queries, size_t count)
@@ -114,6 +115,34 @@ static void what_is_put_is_listed_to_the_microsecond_and_unread(void **state)
 	assert_true(slice_is(found->text, "Привет, \"мир\"\n"));
 	assert_true(found->created_us == START_US + 1);
 	assert_false(found->is_read);
+}
+
+static void a_query_ends_with_the_message_that_passes_its_bytes(void **state)
+{
+	struct engine *engine = *state;
+	struct message_query query = query_of(engine, "ann", "bob", PAGE);
+	char *text = arena_alloc(&engine->arena, 16384);
+
+	memset(text, 'x', 16384);
+	for (int i = 1; i <= 5; i++) {
+		struct message message =
+			message_of(engine, i % 2 ? "ann" : "bob", i % 2 ? "bob" : "ann", i);
+
+		message.text = slice_make(text, 16384);
+		put(engine, &message, 1);
+	}
+	query.text_max = 2 * 16384;
+	list(engine, &query, 1);
+	ASSERT_IDS(engine, &query, 5, 4, 3);
+	query.text_max = 2 * 16384 - 1;
+	list(engine, &query, 1);
+	ASSERT_IDS(engine, &query, 5, 4);
+	query.text_max = 0;
+	list(engine, &query, 1);
+	ASSERT_IDS(engine, &query, 5);
+	query.before = id_of(engine, 5);
+	list(engine, &query, 1);
+	ASSERT_IDS(engine, &query, 4);
 }
 
 static void a_rolled_back_put_leaves_nothing(void **state)
@@ -416,6 +445,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ENGINE_TEST(what_is_put_is_listed_to_the_microsecond_and_unread),
+		ENGINE_TEST(a_query_ends_with_the_message_that_passes_its_bytes),
 		ENGINE_TEST(a_rolled_back_put_leaves_nothing),
 		ENGINE_TEST(a_dialog_has_both_directions_newest_first_and_nobody_else),
 		ENGINE_TEST(pages_go_on_before_the_cursor),

@@ -1,6 +1,7 @@
 """Every route of dialogs, every answer."""
 
 import datetime
+import re
 
 import pytest
 
@@ -142,6 +143,41 @@ def test_a_list_without_a_limit_has_100_messages(unread):
         unread.sent(alice, bob, str(number))
     assert texts(unread.list(bob, alice)) == [str(number) for number in range(3, 103)]
     assert len(unread.list(bob, alice, limit=1000).json()) == 103
+
+
+def pages_by_link(unread, user, other, limit):
+    """The answers of a list from its newest page to its oldest, as the Link headers lead."""
+    answer = unread.list(user, other, limit=limit)
+    while True:
+        assert answer.status == 200, answer
+        yield answer
+        link = answer.header("link")
+        if link is None:
+            return
+        target = re.fullmatch(r'<(/dialogs/list\?.*)>; rel="next"', link).group(1)
+        answer = unread.ask("GET", target, user=user)
+
+
+def test_links_lead_through_all_pages(unread):
+    alice, bob = new_user(), new_user()
+    for number in range(6):
+        unread.sent(alice, bob, str(number))
+    assert [texts(page) for page in pages_by_link(unread, bob, alice, 4)] == [["2", "3", "4", "5"], ["0", "1"]]
+    assert [texts(page) for page in pages_by_link(unread, bob, alice, 3)] == [["3", "4", "5"], ["0", "1", "2"]]
+
+
+@pytest.mark.parametrize("character", ["x", "\x7f", "\u00e4"], ids=["plain", "escaped", "two bytes"])
+def test_a_list_of_long_messages_is_about_a_mebibyte_and_the_rest_is_behind_the_link(unread, character):
+    alice, bob = new_user(), new_user()
+    long = character * (16384 // len(character.encode()))
+    for number in range(90):
+        unread.sent_unescaped(alice, bob, f"{number:02}" + long[4:])
+    pages = list(pages_by_link(unread, bob, alice, 1000))
+    assert len(pages) > 1
+    assert all(len(page.body) < 1024 * 1024 + 6 * 16384 + 1024 for page in pages)
+    assert all(len(page.body) > 900_000 for page in pages[:-1])
+    numbers = [int(text[:2]) for page in reversed(pages) for text in texts(page)]
+    assert numbers == list(range(90))
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "1.5", ""])

@@ -1,6 +1,8 @@
 /* What waits together is looked up together, and one read that the store refuses fails alone. */
 #include "check.h"
 
+#include <pthread.h>
+
 #include "base/clock.h"
 #include "fake_store.h"
 #include "flow/reader.h"
@@ -23,14 +25,21 @@ struct fixture {
 	struct reader *reader;
 	struct lookup lookups[READS];
 	size_t batches;
-	enum status status; /* of every batch without poison */
+	size_t largest_batch; /* in bytes of answers */
+	enum status status;   /* of every batch without poison */
 };
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
 {
 	struct fixture *fixture = context;
 
+	size_t bytes = 0;
+
 	fixture->batches++;
+	for (size_t i = 0; i < batch->count; i++)
+		bytes += batch->reads[i]->command.answer_max;
+	if (bytes > fixture->largest_batch)
+		fixture->largest_batch = bytes;
 	for (size_t i = 0; i < batch->count; i++) {
 		if (((struct lookup *)batch->reads[i])->is_poison)
 			return STATUS_POISON;
@@ -42,7 +51,10 @@ static enum status look_up(void *context, struct session *session, const struct 
 
 static void on_answered(struct loop_task *task)
 {
-	((struct lookup *)task)->answered = true;
+	struct lookup *lookup = (struct lookup *)task;
+
+	command_sign(&lookup->read.command);
+	lookup->answered = true;
 }
 
 static void submit(struct fixture *fixture, struct lookup *lookup)
@@ -67,7 +79,7 @@ static int set_up(void **state)
 
 	fixture->fake = fake_store_new();
 	store = fake_store_base(fixture->fake);
-	fixture->lane = config.lane = lane_new("test", READS, 1 << 20);
+	fixture->lane = config.lane = lane_new("test", 2 * READS, 1 << 20);
 	fixture->loop = loop_new(NULL, NULL);
 	config.session = store->ops->open_session(store, SESSION_READ);
 	fixture->reader = reader_new(&config);
@@ -132,6 +144,108 @@ static void a_store_that_is_away_is_not_asked_again_and_again(void **state)
 	assert_int_equal(fixture->batches, 1);
 }
 
+/* ---- large answers ------------------------------------------------------------------------ */
+
+#define MIB ((size_t)1 << 20)
+
+static size_t answered_count(const struct fixture *fixture)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < READS; i++)
+		count += fixture->lookups[i].answered;
+	return count;
+}
+
+static void submit_large(struct fixture *fixture, struct lookup *lookup, uint64_t user)
+{
+	lookup->read.command.answer_max = MIB;
+	lookup->read.command.hash = user << 40;
+	submit(fixture, lookup);
+}
+
+static void step(struct fixture *fixture)
+{
+	reader_step(fixture->reader);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
+}
+
+static void a_round_has_a_budget_of_bytes(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < READS; i++)
+		submit_large(fixture, &fixture->lookups[i], i + 1);
+	while (answered_count(fixture) < READS)
+		step(fixture);
+	assert_true(fixture->batches > 1);
+	assert_in_range(fixture->largest_batch, MIB, 6 * MIB);
+}
+
+static void a_read_larger_than_a_round_is_answered_too(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->lookups[0].read.command.answer_max = 100 * MIB;
+	submit(fixture, &fixture->lookups[0]);
+	step(fixture);
+	assert_true(fixture->lookups[0].answered);
+}
+
+static void who_asks_for_many_large_answers_delays_others_by_one(void **state)
+{
+	struct fixture *fixture = *state;
+
+	for (size_t i = 0; i < READS - 2; i++)
+		submit_large(fixture, &fixture->lookups[i], 1);
+	submit_large(fixture, &fixture->lookups[READS - 2], 2);
+	submit(fixture, &fixture->lookups[READS - 1]); /* a small one */
+	step(fixture);
+	assert_int_equal(answered_count(fixture), 3);
+	assert_true(fixture->lookups[0].answered);
+	assert_true(fixture->lookups[READS - 2].answered);
+	assert_true(fixture->lookups[READS - 1].answered);
+	while (answered_count(fixture) < READS)
+		step(fixture);
+}
+
+static void who_is_gone_before_his_round_is_not_looked_up(void **state)
+{
+	struct fixture *fixture = *state;
+
+	submit_large(fixture, &fixture->lookups[0], 1);
+	submit_large(fixture, &fixture->lookups[1], 1);
+	step(fixture);
+	atomic_store(&fixture->lookups[1].read.command.client_gone, true);
+	step(fixture);
+	assert_true(fixture->lookups[1].answered);
+	assert_int_equal(fixture->lookups[1].read.command.answer.http_status, 503);
+	assert_int_equal(fixture->batches, 1);
+}
+
+static void *run_loop_once(void *fixture)
+{
+	uv_run(loop_uv(((struct fixture *)fixture)->loop), UV_RUN_ONCE);
+	return NULL;
+}
+
+static void large_answers_wait_until_the_loop_has_taken_those_before(void **state)
+{
+	struct fixture *fixture = *state;
+	pthread_t loop;
+
+	submit_large(fixture, &fixture->lookups[0], 1);
+	reader_step(fixture->reader);
+	submit_large(fixture, &fixture->lookups[1], 1);
+	assert_false(fixture->lookups[0].answered);
+	pthread_create(&loop, NULL, run_loop_once, fixture);
+	reader_step(fixture->reader); /* blocks until the loop has run */
+	assert_true(fixture->lookups[0].answered);
+	pthread_join(loop, NULL);
+	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
+	assert_true(fixture->lookups[1].answered);
+}
+
 #define READER_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -140,6 +254,11 @@ int main(void)
 		READER_TEST(what_waits_is_looked_up_at_once),
 		READER_TEST(a_read_that_the_store_refuses_fails_alone),
 		READER_TEST(a_store_that_is_away_is_not_asked_again_and_again),
+		READER_TEST(a_round_has_a_budget_of_bytes),
+		READER_TEST(a_read_larger_than_a_round_is_answered_too),
+		READER_TEST(who_asks_for_many_large_answers_delays_others_by_one),
+		READER_TEST(who_is_gone_before_his_round_is_not_looked_up),
+		READER_TEST(large_answers_wait_until_the_loop_has_taken_those_before),
 	};
 
 	return cmocka_run_group_tests_name("reader", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "services/counts/count_batch.h"
 
 #define QUERY_IDS_MAX 1000
+#define COUNT_BYTES_MAX 512 /* in JSON */
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
@@ -103,6 +104,7 @@ static void submit_lookup(struct counts *counts, struct input *input, const stru
 	lookup->item_ids = item_ids;
 	lookup->item_count = item_count;
 	lookup->single = single;
+	lookup->read.command.answer_max = answer_list_max(item_count, COUNT_BYTES_MAX);
 	submit_read(input, counts->lanes, &lookup->read);
 }
 

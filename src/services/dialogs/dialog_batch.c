@@ -284,19 +284,62 @@ static void write_message(struct buffer *body, const struct message *message)
 	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
-/* The query has the newest messages first; the answer has the oldest first. */
-static struct answer answer_list(struct arena *arena, const struct message_query *query)
+/* Names, punctuation and times; the rest of a message's JSON are its four strings. */
+#define MESSAGE_FRAME 112
+
+static size_t written_length(const struct message *message)
 {
-	struct buffer body = buffer_make(arena, 256 * query->message_count + 8);
+	return MESSAGE_FRAME + buffer_json_length(message->id) +
+	       buffer_json_length(message->sender_id) + buffer_json_length(message->receiver_id) +
+	       buffer_json_length(message->text);
+}
+
+/* Returns how many of the newest messages the answer has room for, at least one if there is one;
+ * sets `*len` to what they take. */
+static size_t choose_shown(
+	const struct dialog_lookup *lookup, const struct message_query *query, size_t *len)
+{
+	size_t shown = 0;
+
+	*len = 0;
+	while (shown < query->message_count && shown < lookup->limit && *len < ANSWER_LIST_MAX)
+		*len += written_length(&query->messages[shown++]);
+	return shown;
+}
+
+static void link_older(
+	struct answer *answer, const struct dialog_lookup *lookup, struct slice before)
+{
+	struct arena *arena = lookup->read.command.arena;
+	struct buffer target = buffer_make(arena, 512);
+
+	buffer_text(&target, "/dialogs/list?receiverId=");
+	buffer_percent(&target, lookup->other_id);
+	buffer_format(&target, "&limit=%zu&before=", lookup->limit);
+	buffer_percent(&target, before);
+	answer_link_next(answer, arena, buffer_slice(&target));
+}
+
+/* The query has the newest messages first; the answer has the oldest first. */
+static struct answer answer_list(
+	const struct dialog_lookup *lookup, const struct message_query *query)
+{
+	struct arena *arena = lookup->read.command.arena;
+	size_t len, shown = choose_shown(lookup, query, &len);
+	struct buffer body = buffer_make(arena, len + 2);
+	struct answer answer;
 
 	buffer_char(&body, '[');
-	for (size_t i = query->message_count; i > 0; i--) {
+	for (size_t i = shown; i > 0; i--) {
 		write_message(&body, &query->messages[i - 1]);
 		if (i > 1)
 			buffer_char(&body, ',');
 	}
 	buffer_char(&body, ']');
-	return answer_json(200, buffer_slice(&body));
+	answer = answer_json(200, buffer_slice(&body));
+	if (query->message_count > shown)
+		link_older(&answer, lookup, query->messages[shown - 1].id);
+	return answer;
 }
 
 enum status dialog_batch_look_up(
@@ -312,14 +355,16 @@ enum status dialog_batch_look_up(
 		queries[i].user_id = lookup->user_id;
 		queries[i].other_id = lookup->other_id;
 		queries[i].before = lookup->before;
-		queries[i].limit = lookup->limit;
+		queries[i].limit =
+			lookup->limit + 1; /* the extra message shows that there is a next page */
+		queries[i].text_max = ANSWER_LIST_MAX;
 	}
 	status = dialogs->repository->ops->list(
 		dialogs->repository, session, batch->arena, queries, batch->count);
 	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
-		struct command *command = &batch->reads[i]->command;
+		struct read *read = batch->reads[i];
 
-		command->answer = answer_list(command->arena, &queries[i]);
+		read->command.answer = answer_list(dialog_lookup_of(read), &queries[i]);
 	}
 	return status;
 }

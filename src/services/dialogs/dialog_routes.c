@@ -7,6 +7,7 @@
 
 #define LIST_LIMIT 100
 #define TEXT_BYTES_MAX (16 * 1024)
+#define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* in JSON */
 #define READ_MAX 1000
 #define READ_BODY_MAX (1024 * 1024)
 
@@ -95,6 +96,8 @@ static void get_list(void *context, struct request *request)
 	input_check_id(&input, "receiverId", lookup->other_id);
 	lookup->before = input_query(&input, "before");
 	lookup->limit = input_limit(&input, LIST_LIMIT);
+	lookup->read.command.key = lookup->user_id;
+	lookup->read.command.answer_max = answer_list_max(lookup->limit, MESSAGE_BYTES_MAX);
 	submit_read(&input, dialogs->lanes, &lookup->read);
 }
 

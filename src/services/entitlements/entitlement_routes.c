@@ -3,6 +3,7 @@
 #include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
 
+#define ROW_BYTES_MAX 512 /* of one entitlement, in JSON */
 #define LIST_LIMIT 1000
 
 static void submit_change(
@@ -46,6 +47,8 @@ static void list(void *context, struct request *request)
 	lookup->user_id = request->params[0];
 	lookup->path = request->path.raw;
 	lookup->limit = input_limit(&input, LIST_LIMIT);
+	lookup->read.command.key = lookup->user_id;
+	lookup->read.command.answer_max = answer_list_max(lookup->limit, ROW_BYTES_MAX);
 	lookup->after = input_query(&input, "after");
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }

@@ -4,6 +4,7 @@
 #include "services/entitlements/notifications.h"
 
 #define INBOX_LIMIT 50
+#define NOTIFICATION_BYTES_MAX 1024 /* in JSON */
 
 struct inbox_lookup {
 	struct read read;
@@ -76,6 +77,8 @@ static void get_inbox(void *context, struct request *request)
 	lookup->notifications = notifications;
 	lookup->user_id = request->params[0];
 	lookup->limit = input_limit(&input, INBOX_LIMIT);
+	lookup->read.command.key = lookup->user_id;
+	lookup->read.command.answer_max = answer_list_max(lookup->limit, NOTIFICATION_BYTES_MAX);
 	submit_read(&input, notifications->lanes, &lookup->read);
 }
 

@@ -12,6 +12,8 @@
 #include "inbound/submit.h"
 #include "services/pots/pot_batch.h"
 
+#define POT_BYTES_MAX 512 /* in a list */
+
 /* ---- reading messages -------------------------------------------------------------------- */
 
 /* Copies a string of a message, which ends with the call, into the request's arena. */
@@ -180,6 +182,7 @@ static void list_pots(void *context, const struct twirp_call *call)
 		input_error(&input, "page", "is required and must be at least 1");
 	if (lookup->limit < 0 || lookup->limit > POT_PAGE_MOST)
 		input_error(&input, "limit", "must be 1 to 100, or 0 for the default of 25");
+	lookup->read.command.answer_max = answer_list_max(POT_PAGE_MOST, POT_BYTES_MAX);
 	submit_lookup(context, &input, lookup);
 }
 

@@ -55,7 +55,7 @@ static const struct pg_statement exist_statement = {
 	"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id",
 };
 
-/* $1 and $2 are the users, $3 the id to stay below, $4 the limit. */
+/* $1 and $2 are the users, $3 the id to stay below, $4 the limit, $5 how many bytes of text. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -64,10 +64,16 @@ static const struct pg_statement exist_statement = {
 	"    AND id < $3::text "                                                     \
 	"  ORDER BY id DESC LIMIT $4::int8)"
 
-#define LIST_SQL(directions)                                                \
-	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read " \
-	"FROM (" directions ") AS m "                                       \
-	"ORDER BY id DESC LIMIT $4::int8"
+/* octet_length() takes the length of a large text from its row, so texts beyond $5 are not read. */
+#define LIST_SQL(directions)                                                            \
+	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read "             \
+	"FROM ("                                                                        \
+	"  SELECT m.*, sum(octet_length(m.text)) OVER (ORDER BY m.id DESC ROWS "        \
+	"      BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_text "             \
+	"  FROM (" directions ") AS m "                                                 \
+	"  ORDER BY id DESC LIMIT $4::int8) AS n "                                      \
+	"WHERE coalesce(newer_text, 0) <= $5::int8 "                                    \
+	"ORDER BY id DESC"
 /* clang-format on */
 
 static const struct pg_statement list_statement = {
@@ -162,9 +168,10 @@ static void queue_query(struct pg_session *session, const struct message_query *
 		pg_param_text(query->other_id),
 		pg_param_text(before),
 		pg_param_int8(session, (int64_t)query->limit),
+		pg_param_int8(session, (int64_t)query->text_max),
 	};
 
-	pg_queue(session, own ? &list_own_statement : &list_statement, params, 4);
+	pg_queue(session, own ? &list_own_statement : &list_statement, params, 5);
 }
 
 static void fill_query(struct message_query *query, struct arena *arena, const PGresult *result)

@@ -118,17 +118,20 @@ static enum status fill_page(
 	bool own = slice_equal(page->user_id, page->other_id);
 	struct slice before = page->before.len > 0 ? page->before : slice_of(last_id);
 	struct sqlite_query query = sqlite_query_open(session, own ? list_own_sql : list_sql);
-	size_t room = 0;
+	size_t room = 0, text_bytes = 0;
 
 	page->messages = NULL;
 	page->message_count = 0;
 	sqlite_query_start(
 		&query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->other_id),
 				sqlite_text(before), sqlite_int((int64_t)page->limit)));
-	while (sqlite_query_next(&query)) {
+	while (text_bytes <= page->text_max && sqlite_query_next(&query)) {
+		struct message *message;
+
 		page->messages = sqlite_more_room(
 			arena, page->messages, sizeof(*page->messages), page->message_count, &room);
-		page->messages[page->message_count++] = (struct message){
+		message = &page->messages[page->message_count++];
+		*message = (struct message){
 			.receiver_id = sqlite_query_keep(&query, arena, 0),
 			.id = sqlite_query_keep(&query, arena, 1),
 			.sender_id = sqlite_query_keep(&query, arena, 2),
@@ -136,6 +139,7 @@ static enum status fill_page(
 			.created_us = sqlite_query_int(&query, 4),
 			.is_read = sqlite_query_int(&query, 5) != 0,
 		};
+		text_bytes += message->text.len;
 	}
 	return sqlite_query_close(&query);
 }
