@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
 	if (!command)
 		return report_failure(
 			EXIT_USAGE, "there is no command \"%s\"; see quipu help", name);
+	umask(077); /* what the program creates is its own user's */
 	arena_init(&app.arena, 64 * 1024);
 	operands.flags = command->flags;
 	operands.words = arena_array(&app.arena, const char *, (size_t)argc);

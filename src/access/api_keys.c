@@ -15,6 +15,7 @@
 #include "access/roles.h"
 #include "base/arena.h"
 #include "base/digest.h"
+#include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
 
@@ -234,6 +235,11 @@ struct key_ring *key_ring_read(const char *file, char *why)
 
 	if (!in) {
 		write_unreadable(&reading);
+		return NULL;
+	}
+	if (file_is_anyones(file)) {
+		snprintf(why, KEYS_WHY_SIZE, FILE_IS_ANYONES, file, file);
+		fclose(in);
 		return NULL;
 	}
 	ring = qp_calloc(1, sizeof(*ring));

@@ -17,6 +17,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@
 #include "base/text.h"
 
 #define SECRET_MIN 32
+#define SECRET_VALUES_MIN 8 /* different bytes; 32 random hexadecimal digits have more */
 #define SECRET_MAX 4096
 #define KEY_FILE_MAX (64 * 1024)
 #define RSA_BITS_MIN 2048
@@ -62,6 +64,39 @@ static bool ends_with_line_break(struct slice text)
 	return text.len > 0 && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == '\r');
 }
 
+/* Whether the bytes are a public key or a certificate in DER. */
+static bool is_public_der(struct slice file)
+{
+	const unsigned char *key = (const unsigned char *)file.data, *certificate = key;
+	EVP_PKEY *read_key = d2i_PUBKEY(NULL, &key, (long)file.len);
+	X509 *read_certificate = d2i_X509(NULL, &certificate, (long)file.len);
+	bool is = read_key || read_certificate;
+
+	EVP_PKEY_free(read_key);
+	X509_free(read_certificate);
+	ERR_clear_error();
+	return is;
+}
+
+/* Whether the bytes are few values, or a short text again and again, which can be guessed. */
+static bool is_trivial(struct slice secret)
+{
+	bool seen[256] = {0};
+	size_t distinct = 0;
+
+	for (size_t i = 0; i < secret.len; i++) {
+		bool *known = &seen[(unsigned char)secret.data[i]];
+
+		distinct += !*known;
+		*known = true;
+	}
+	for (size_t period = 1; period <= secret.len / 2; period++) {
+		if (memcmp(secret.data, secret.data + period, secret.len - period) == 0)
+			return true;
+	}
+	return distinct < SECRET_VALUES_MIN;
+}
+
 static bool read_secret(struct token_checker *checker, struct slice file, char *why)
 {
 	char *copy;
@@ -73,6 +108,12 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 		file.len--; /* editors and echo add them */
 	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
 		return wrong(why, "a secret for HS256 must have 32 to 4096 bytes");
+	if (is_public_der(file))
+		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
+				  "it could sign tokens with it");
+	if (is_trivial(file))
+		return wrong(why, "this secret can be guessed; use random bytes, for example of "
+				  "openssl rand -base64 48");
 	copy = qp_malloc(file.len);
 	memcpy(copy, file.data, file.len);
 	checker->secret = slice_make(copy, file.len);
@@ -220,6 +261,8 @@ static bool read_key(struct token_checker *checker, const char *path, char *why)
 	if (len < 0)
 		snprintf(why, TOKENS_WHY_SIZE, "--jwt-key: %s cannot be read: %s", path,
 			strerror(errno));
+	else if (file_is_anyones(path))
+		snprintf(why, TOKENS_WHY_SIZE, "--jwt-key: " FILE_IS_ANYONES, path, path);
 	else
 		good = checker->algorithm->read_key(checker, slice_make(bytes, (size_t)len), why);
 	if (good)

@@ -227,7 +227,7 @@ static void start_counters(struct app *app)
 		.context = service->repository,
 	};
 
-	service->hub = hub_new();
+	service->hub = hub_new((size_t)app->settings.streams_per_user);
 	if (service->cache)
 		service->reader_cache = service->cache->ops->open_session(service->cache);
 	if (service->verifier)

@@ -1,7 +1,7 @@
 #include "base/file.h"
 
-#include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 ssize_t file_read_start(const char *path, char *bytes, size_t size)
 {
@@ -16,4 +16,11 @@ ssize_t file_read_start(const char *path, char *bytes, size_t size)
 	failed = ferror(in) != 0;
 	fclose(in);
 	return failed ? -1 : (ssize_t)len;
+}
+
+bool file_is_anyones(const char *path)
+{
+	struct stat about;
+
+	return stat(path, &about) == 0 && (about.st_mode & S_IWOTH);
 }

@@ -2,6 +2,7 @@
 #ifndef QUIPU_BASE_FILE_H
 #define QUIPU_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -12,5 +13,11 @@
  * copy of the bytes, which may be a secret, stays in a buffer.
  */
 QP_MUST_CHECK ssize_t file_read_start(const char *path, char *bytes, size_t size);
+
+/* Whether every user of the machine may write to the file. */
+bool file_is_anyones(const char *path);
+
+/* What is wrong with such a file; takes its path twice. */
+#define FILE_IS_ANYONES "everybody on this machine may write to %s; run chmod o-w %s"
 
 #endif

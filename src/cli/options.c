@@ -135,6 +135,9 @@ static const struct option options[] = {
 		"TIME",
 		"how long the client of an event stream may read nothing before it is "
 		"disconnected"},
+	{"streams-per-user", TYPE_INT, FIELD(streams_per_user), "16", 1, 1000000, "N",
+		"maximum event streams that the tokens of one user open in a process; with one "
+		"more, the oldest is closed"},
 	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",

@@ -56,6 +56,7 @@ struct settings {
 	int64_t drain_timeout_us;
 	int64_t stream_heartbeat_us;
 	int64_t stream_stall_us;
+	int64_t streams_per_user;
 	int64_t idempotency_ttl_us;
 	int64_t gateway_window_unit_us;
 	int64_t outbox_poll_us;

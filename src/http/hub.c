@@ -22,12 +22,30 @@
 
 #define BUCKETS_LEAST 64
 
+/* Whether a stream counts for the limit of its user. */
+enum counted {
+	COUNTED_NOT,    /* its caller is not a user, or it was given way and is being closed */
+	COUNTED,        /* in the entry's list */
+	COUNTED_BEFORE, /* gave way; in the outlet's list, to be closed */
+};
+
 struct subscriber {
 	struct hub *hub;
 	struct stream *stream;
 	struct branch *branch;
 	struct subscriber *before;
 	struct subscriber *next;
+
+	enum counted counted; /* under the lock, like the next two */
+	struct subscriber *older;
+	struct subscriber *newer;
+};
+
+/* Subscribers, oldest first, linked by `older` and `newer`. */
+struct seniority {
+	struct subscriber *oldest;
+	struct subscriber *newest;
+	size_t count;
 };
 
 struct branch {
@@ -48,6 +66,7 @@ struct hub_entry {
 	struct hub_entry *next; /* in its bucket */
 	struct branch *branches;
 	struct stream_event *newest; /* NULL if nothing was published since the entry exists */
+	struct seniority users;      /* the streams that this user's tokens opened */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
@@ -59,10 +78,12 @@ struct outlet {
 	struct http_worker *worker;
 	struct outlet *next;
 	struct branch *changed;
+	struct seniority giving_way; /* streams to be closed */
 	bool is_posted;
 };
 
 struct hub {
+	size_t streams_per_user;
 	pthread_mutex_t lock; /* guards everything below */
 	struct hub_entry **buckets;
 	size_t bucket_count; /* a power of two */
@@ -70,10 +91,12 @@ struct hub {
 	struct outlet *outlets;
 };
 
-struct hub *hub_new(void)
+struct hub *hub_new(size_t streams_per_user)
 {
 	struct hub *hub = qp_calloc(1, sizeof(*hub));
 
+	assert(streams_per_user > 0);
+	hub->streams_per_user = streams_per_user;
 	pthread_mutex_init(&hub->lock, NULL);
 	hub->bucket_count = BUCKETS_LEAST;
 	hub->buckets = qp_calloc(hub->bucket_count, sizeof(struct hub_entry *));
@@ -229,6 +252,70 @@ static void remove_branch(struct hub *hub, struct branch *branch)
 		remove_entry(hub, entry);
 }
 
+/* ---- streams of one user, under the lock --------------------------------------------------- */
+
+static void seniority_add(
+	struct seniority *list, struct subscriber *subscriber, enum counted counted)
+{
+	subscriber->counted = counted;
+	subscriber->newer = NULL;
+	subscriber->older = list->newest;
+	if (list->newest)
+		list->newest->newer = subscriber;
+	else
+		list->oldest = subscriber;
+	list->newest = subscriber;
+	list->count++;
+}
+
+static void seniority_remove(struct seniority *list, struct subscriber *subscriber)
+{
+	if (subscriber->older)
+		subscriber->older->newer = subscriber->newer;
+	else
+		list->oldest = subscriber->newer;
+	if (subscriber->newer)
+		subscriber->newer->older = subscriber->older;
+	else
+		list->newest = subscriber->older;
+	list->count--;
+	subscriber->counted = COUNTED_NOT;
+}
+
+static void post_outlet(struct outlet *outlet)
+{
+	if (!outlet->is_posted)
+		loop_post(outlet->worker->loop, &outlet->task);
+	outlet->is_posted = true;
+}
+
+/* Counts a stream that a user's token has opened. One too many makes the oldest give way, which its
+ * own loop closes. */
+static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
+{
+	struct seniority *users = &subscriber->branch->entry->users;
+
+	if (users->count == hub->streams_per_user) {
+		struct subscriber *oldest = users->oldest;
+		struct outlet *outlet = oldest->branch->outlet;
+
+		seniority_remove(users, oldest);
+		seniority_add(&outlet->giving_way, oldest, COUNTED_BEFORE);
+		post_outlet(outlet);
+	}
+	seniority_add(users, subscriber, COUNTED);
+}
+
+static void uncount_stream(struct subscriber *subscriber)
+{
+	struct branch *branch = subscriber->branch;
+
+	if (subscriber->counted == COUNTED)
+		seniority_remove(&branch->entry->users, subscriber);
+	else if (subscriber->counted == COUNTED_BEFORE)
+		seniority_remove(&branch->outlet->giving_way, subscriber);
+}
+
 /* ---- streams, on their loop -------------------------------------------------------------- */
 
 static void on_stream_closed(void *context, struct stream *stream)
@@ -244,19 +331,22 @@ static void on_stream_closed(void *context, struct stream *stream)
 		branch->subscribers = subscriber->next;
 	if (subscriber->next)
 		subscriber->next->before = subscriber->before;
-	free(subscriber);
 	pthread_mutex_lock(&hub->lock);
+	uncount_stream(subscriber);
+	free(subscriber);
 	if (--branch->subscriber_count == 0)
 		remove_branch(hub, branch);
 	pthread_mutex_unlock(&hub->lock);
 }
 
-/* Returns the branch of `key` on this loop, with one more subscriber counted, and a reference to
- * the newest value, or NULL if there is none. */
-static struct branch *join_branch(
-	struct hub *hub, struct http_worker *worker, struct slice key, struct stream_event **newest)
+/* Makes the stream a subscriber of `key`. Returns a reference to the newest value, or NULL if there
+ * is none. */
+static struct stream_event *join_branch(
+	struct subscriber *subscriber, const struct request *request, struct slice key)
 {
+	struct hub *hub = subscriber->hub;
 	uint64_t hash = hash_bytes(key);
+	struct stream_event *newest;
 	struct hub_entry *entry;
 	struct branch *branch;
 
@@ -264,11 +354,17 @@ static struct branch *join_branch(
 	entry = find_entry(hub, key, hash);
 	if (!entry)
 		entry = add_entry(hub, key, hash);
-	branch = branch_of(entry, outlet_of(hub, worker));
+	branch = subscriber->branch = branch_of(entry, outlet_of(hub, request->worker));
 	branch->subscriber_count++;
-	*newest = entry->newest ? stream_event_hold(entry->newest) : NULL;
+	if (request->caller.kind == CALLER_USER)
+		count_user_stream(hub, subscriber);
+	newest = entry->newest ? stream_event_hold(entry->newest) : NULL;
 	pthread_mutex_unlock(&hub->lock);
-	return branch;
+	subscriber->next = branch->subscribers;
+	if (subscriber->next)
+		subscriber->next->before = subscriber;
+	branch->subscribers = subscriber;
+	return newest;
 }
 
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key)
@@ -283,11 +379,7 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 		free(subscriber);
 		return NULL;
 	}
-	subscriber->branch = join_branch(hub, request->worker, key, &newest);
-	subscriber->next = subscriber->branch->subscribers;
-	if (subscriber->next)
-		subscriber->next->before = subscriber;
-	subscriber->branch->subscribers = subscriber;
+	newest = join_branch(subscriber, request, key);
 	if (newest)
 		stream_offer_event(subscriber->stream, newest);
 	stream_event_drop(newest);
@@ -313,10 +405,27 @@ static struct branch *take_changed(struct outlet *outlet)
 	return taken;
 }
 
+/* Returns the next stream of this loop that has to give way, or NULL. */
+static struct stream *take_giving_way(struct outlet *outlet)
+{
+	struct stream *stream = NULL;
+	struct subscriber *oldest;
+
+	pthread_mutex_lock(&outlet->hub->lock);
+	oldest = outlet->giving_way.oldest;
+	if (oldest) {
+		seniority_remove(&outlet->giving_way, oldest);
+		stream = oldest->stream;
+	}
+	pthread_mutex_unlock(&outlet->hub->lock);
+	return stream;
+}
+
 /* On the loop. Offering a value never closes a stream, so no branch goes away meanwhile. */
 static void run_outlet(struct loop_task *task)
 {
 	struct outlet *outlet = CONTAINER_OF(task, struct outlet, task);
+	struct stream *stream;
 
 	for (struct branch *branch = take_changed(outlet); branch; branch = branch->next_taken) {
 		for (struct subscriber *one = branch->subscribers; one; one = one->next)
@@ -324,6 +433,8 @@ static void run_outlet(struct loop_task *task)
 		stream_event_drop(branch->taken);
 		branch->taken = NULL;
 	}
+	while ((stream = take_giving_way(outlet)))
+		stream_close(stream);
 }
 
 /* ---- publishers, any thread -------------------------------------------------------------- */
@@ -343,9 +454,7 @@ static void note_changed(struct branch *branch)
 	if (outlet->changed)
 		outlet->changed->before_changed = branch;
 	outlet->changed = branch;
-	if (!outlet->is_posted)
-		loop_post(outlet->worker->loop, &outlet->task);
-	outlet->is_posted = true;
+	post_outlet(outlet);
 }
 
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data)

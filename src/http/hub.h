@@ -27,7 +27,9 @@
 
 struct hub;
 
-struct hub *hub_new(void);
+/* Streams that the tokens of one user open are at most `streams_per_user`; streams of other callers
+ * have only the limits of the server. */
+struct hub *hub_new(size_t streams_per_user);
 
 /* Call it after server_free(), and after the last publisher has ended. */
 void hub_free(struct hub *hub);
@@ -35,7 +37,8 @@ void hub_free(struct hub *hub);
 /*
  * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
  * hub offers it the newest value of `key` that it knows, and every value published from now on. The
- * hub owns the stream and forgets it when it is gone. On the request's loop.
+ * hub owns the stream and forgets it when it is gone. If the caller is a user, whose own id `key`
+ * then is, and has as many streams as allowed, the oldest of them is closed. On the request's loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 

@@ -246,11 +246,11 @@ static void call_owner(struct stream *stream)
 
 void stream_close(struct stream *stream)
 {
-	assert(stream->connection || stream->request->is_stream);
 	stream->is_ending = true;
 	stream_event_drop(stream->waiting);
 	stream->waiting = NULL;
-	call_owner(stream);
+	if (stream->connection || stream->request->is_stream)
+		call_owner(stream);
 	if (stream->connection)
 		worker_mark_dirty(stream->worker, stream->connection);
 }

@@ -11,7 +11,7 @@
  *   prepared   the client is gone             gone       nothing is sent
  *   started    the client is gone, or reads   gone       the connection is closed
  *              nothing, or the server drains
- *   started    stream_close(), the caller's   gone       the connection is closed after what is
+ *   any        stream_close(), the caller's   gone       the connection is closed after what is
  *              token expires, keys change                being written
  *
  * When a stream is gone, its owner is called once, and the pointer is no longer valid.
@@ -70,7 +70,8 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data);
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*
- * Ends a stream that was started. Drops a value that waits, and calls the owner before it returns.
+ * Ends a stream. Drops a value that waits. If the stream was started, calls the owner before it
+ * returns; otherwise the stream ends with its head.
  */
 void stream_close(struct stream *stream);
 

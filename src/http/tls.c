@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
@@ -74,9 +75,13 @@ static const char *last_error(void)
 
 static bool can_read(const char *what, const char *file, char *why)
 {
-	if (access(file, R_OK) == 0)
+	if (access(file, R_OK) != 0)
+		snprintf(why, TLS_WHY_SIZE, "cannot read the %s %s: %s", what, file,
+			strerror(errno));
+	else if (file_is_anyones(file))
+		snprintf(why, TLS_WHY_SIZE, FILE_IS_ANYONES, file, file);
+	else
 		return true;
-	snprintf(why, TLS_WHY_SIZE, "cannot read the %s %s: %s", what, file, strerror(errno));
 	return false;
 }
 

@@ -1,9 +1,11 @@
 """Users' tokens: who shows one is its subject and nobody else, whatever it is signed with."""
 
 import base64
+import contextlib
 import hmac
 import json
 import math
+import re
 import signal
 import time
 
@@ -13,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from harness import quipu
 from harness.keys import KEPT, READ_AGAIN, KeyFile
 from harness.problems import assert_problem
-from harness.tokens import ALGORITHMS, Issuer, User, bearer, private_pem, public_pem
+from harness.streams import Crowd
+from harness.tokens import ALGORITHMS, Issuer, User, bearer, private_pem, public_der, public_pem
 from harness.unread import Follower, SqliteUnread, Unread, new_user
 from harness.waiting import wait_until
 
@@ -203,6 +206,51 @@ def test_a_stream_takes_the_token_in_the_header_or_the_query_or_a_key(place):
         assert [stream.next()[1]["count"] for stream in streams] == [0] * 4
         alice.sent(bob.name)
         assert [stream.next()[1]["count"] for stream in streams] == [1] * 4
+
+
+EVENT = re.compile(rb"id: (\d+)\ndata: [^\n]*\n\n")
+
+
+def crowd_of(place, users):
+    """Streams with the token of each of these users, in their order: each begins after the one before it."""
+    return Crowd(place.server.port, [stream_of(user.name, user.token) for user in users], EVENT)
+
+
+def test_the_oldest_stream_of_a_user_gives_way_to_a_new_one(open_place):
+    place = open_place("ES256", "--streams-per-user", 3, "--stream-heartbeat", "1h")
+    alice, bob = place.user(), place.user()
+    with crowd_of(place, [bob] * 2) as bobs, crowd_of(place, [alice] * 3) as first:
+        first.read_until(lambda: len(first.version) == 3, "alice has as many as she may")
+        bobs.read_until(lambda: len(bobs.version) == 2, "bob has his")
+        with crowd_of(place, [alice]) as second:
+            second.read_until(lambda: len(second.version) == 1, "a new stream begins")
+            first.read_until(lambda: len(first.ended) == 1, "the oldest has ended")
+            place.unread.send(None, alice.name, headers=bearer(bob.token))
+            second.read_until(lambda: set(second.version.values()) == {1}, "the new stream hears of it")
+            first.read_until(lambda: sum(version == 1 for version in first.version.values()) == 2, "so do two others")
+        assert len(first.ended) == 1 and not bobs.ended
+
+
+def test_one_user_cannot_hold_every_stream(open_place):
+    """Many at once, before any of them has begun: all but the last of them end again."""
+    place = open_place("ES256", "--streams-per-user", 4, "--max-connections", 80, "--stream-heartbeat", "1h")
+    alice, bob = place.user(), place.user()
+    with crowd_of(place, [alice] * 60) as crowd:
+        crowd.read_until(lambda: len(crowd.ended) == 56, "all but four have ended")
+        wait_until(lambda: metric(place, "quipu_http_streams") == 4, "the streams that are left")
+        with crowd_of(place, [bob]) as other:
+            other.read_until(lambda: len(other.version) == 1, "another user's stream begins")
+        assert len(crowd.ended) == 56
+
+
+def test_a_key_that_follows_many_users_has_only_the_limit_of_the_process(open_place):
+    place = open_place("ES256", "--streams-per-user", 2, "--stream-heartbeat", "1h")
+    followers = [Follower(place.server.port, stream_of("bob"), bearer(place.internal_key)) for _ in range(6)]
+    with contextlib.ExitStack() as stack:
+        for follower in followers:
+            stack.enter_context(follower)
+        assert [follower.next()[1]["count"] for follower in followers] == [0] * 6
+        assert metric(place, "quipu_http_streams") == 6
 
 
 def test_a_token_in_the_query_counts_on_the_stream_alone(place):
@@ -438,7 +486,7 @@ def refuse(binary, tmp_path):
         assert done.returncode == code, done
         assert done.stdout == ""
         assert done.stderr.startswith("quipu: ") and done.stderr.count("\n") == 1, done.stderr
-        assert not content or content.split(b"\n")[0].decode() not in done.stderr
+        assert not content or content.split(b"\n")[0].decode("latin-1") not in done.stderr
         return done.stderr
 
     return start
@@ -456,8 +504,22 @@ def test_a_key_that_cannot_be_used_is_one_clear_sentence(refuse):
     assert "P-256" in refuse("ES256", public_pem(other_curve))
     assert "PEM file" in refuse("HS256", public_pem(rsa_key))
     assert "32 to 4096" in refuse("HS256", b"too short a secret\n")
+    assert "public key" in refuse("HS256", public_der(rsa_key))
+    assert "public key" in refuse("HS256", public_der(curve))
+    for guessable in (b"x" * 64, b"secret" * 8, b"0123456789abcdef" * 2, b"01" * 10 + b"10" * 10):
+        assert "can be guessed" in refuse("HS256", guessable)
     assert "HS256, RS256 or ES256" in refuse("none", b"x" * 64, code=2)
     assert "HS256, RS256 or ES256" in refuse("rs256", public_pem(rsa_key), code=2)
+
+
+def test_a_key_file_that_anybody_may_write_is_refused(binary, tmp_path):
+    issuer, keys = Issuer(tmp_path, "ES256"), KeyFile(binary, tmp_path / "api-keys")
+    keys.new("ops", "internal")
+    for option, file in (("--jwt-key", issuer.file), ("--api-keys", keys.path)):
+        file.chmod(0o666)
+        done = quipu.run(binary, "serve", "--listen", "127.0.0.1:0", "--data", tmp_path / "data", option, file)
+        assert done.returncode == 1 and f"everybody on this machine may write to {file}; run chmod o-w" in done.stderr
+        file.chmod(0o660)
 
 
 def test_parties_without_a_key_would_look_like_a_check(binary, tmp_path):

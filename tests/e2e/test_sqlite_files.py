@@ -1,6 +1,7 @@
 """What SQLite itself reports about the files: PRAGMA integrity_check, which operators run on their backups."""
 
 import contextlib
+import os
 import pathlib
 import sqlite3
 
@@ -35,6 +36,18 @@ def test_every_file_is_whole(serve, sqlite_store):
     files = sorted(sqlite_store.data.glob("*.db"))
     assert len(files) >= 8
     assert {path.name: check(path) for path in files} == {path.name: [("ok",)] for path in files}
+
+
+def test_files_are_for_nobody_else_whatever_the_umask(serve, sqlite_store):
+    before = os.umask(0)
+    try:
+        server = serve(sqlite_store, "--roles", "all")
+    finally:
+        os.umask(before)
+    use_every_service(server)
+    modes = {path.name: path.stat().st_mode & 0o077 for path in sqlite_store.data.rglob("*")}
+    server.stop()
+    assert len(modes) >= 9 and set(modes.values()) == {0}, modes
 
 
 def write_old_file(path):

@@ -300,7 +300,7 @@ static void init(struct stream_fixture *fixture)
 	memset(fixture, 0, sizeof(*fixture));
 	pthread_mutex_init(&fixture->lock, NULL);
 	pthread_cond_init(&fixture->changed, NULL);
-	fixture->hub = hub_new();
+	fixture->hub = hub_new(16);
 	fixture->lane = lane_new("reads", 20000, 1 << 30);
 	fixture->router = make_router(fixture);
 	fixture->admission = (struct admission){.router = fixture->router, .guard_browser = true};
