@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "access/api_keys.h"
+#include "access/bad_tokens.h"
 #include "access/token_cache.h"
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -28,6 +29,7 @@ struct guard {
 	int64_t read_us;                  /* wall time of the last successful read */
 	_Atomic uint64_t generation;
 	struct tally refused[REFUSALS];
+	struct bad_tokens bad_tokens;
 };
 
 /* ---- life -------------------------------------------------------------------------------- */
@@ -208,22 +210,34 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Verifies the signature of a token only when it comes for the first time. */
-static enum token_fault judge_token(const struct guard *guard, struct arena *arena,
-	struct slice token, struct token_claims *claims)
+/* Whether the signature was verified before this fault was found, which is what costs time. */
+static bool was_verified(enum token_fault fault)
 {
-	int64_t now_us = clock_wall_us(&clock_system);
+	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM &&
+	       fault != TOKEN_NOT_CHECKED;
+}
+
+/* Verifies the signature of a token only when it comes for the first time. */
+static enum token_fault judge_token(struct check *check, struct token_claims *claims)
+{
+	struct guard *guard = check->guard;
+	uint64_t address = check->question->address;
+	int64_t now_us = clock_wall_us(&clock_system), now_ns = clock_steady_ns(&clock_system);
 	unsigned char digest[SHA256_SIZE];
 	enum token_fault fault;
 
-	if (token.len > TOKEN_SIZE_MAX)
+	if (check->shown.len > TOKEN_SIZE_MAX)
 		return TOKEN_MALFORMED;
-	digest_sha256(token, digest);
-	if (token_cache_find(guard->known_tokens, arena, digest, now_us, claims))
+	digest_sha256(check->shown, digest);
+	if (token_cache_find(guard->known_tokens, check->arena, digest, now_us, claims))
 		return TOKEN_GOOD;
-	fault = token_check(guard->tokens, arena, token, now_us, claims);
+	if (bad_tokens_are_too_many(&guard->bad_tokens, address, now_ns))
+		return TOKEN_NOT_CHECKED;
+	fault = token_check(guard->tokens, check->arena, check->shown, now_us, claims);
 	if (fault == TOKEN_GOOD)
 		token_cache_put(guard->known_tokens, digest, claims);
+	if (was_verified(fault))
+		bad_tokens_add(&guard->bad_tokens, address, now_ns);
 	return fault;
 }
 
@@ -235,9 +249,12 @@ static enum status check_token(struct check *check)
 	if (!check->shown.data)
 		return refuse(check, REFUSED_NOTHING_SHOWN,
 			"a user's token is required: Authorization: Bearer <JWT>");
-	fault = judge_token(check->guard, check->arena, check->shown, &claims);
-	if (fault != TOKEN_GOOD)
-		return refuse(check, REFUSED_TOKEN, token_fault_text(fault));
+	fault = judge_token(check, &claims);
+	if (fault != TOKEN_GOOD) {
+		enum status status = refuse(check, REFUSED_TOKEN, token_fault_text(fault));
+
+		return fault == TOKEN_NOT_CHECKED ? STATUS_TOO_MANY_BAD_TOKENS : status;
+	}
 	accept(check, CALLER_USER, claims.subject);
 	check->caller->ends_us = claims.ends_us;
 	return STATUS_OK;

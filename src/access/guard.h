@@ -45,15 +45,17 @@ struct access_question {
 	struct slice user;          /* in the path, for ACCESS_OWNER */
 	struct slice authorization; /* the header, {NULL, 0} if absent */
 	struct slice query_token;   /* {NULL, 0} if absent, or if the route does not accept it */
+	uint64_t address;           /* a hash of where the request comes from */
 };
 
 /* Whether the request sent a token, valid or not, to a route that accepts users. */
 bool access_shows_token(const struct access_question *question);
 
 /*
- * Returns OK and `*caller`, in memory of `arena`. Returns UNAUTHENTICATED or FORBIDDEN with a
- * static sentence for the client in `*why`, and `*caller` is anyone. `guard` may be NULL: then
- * everyone may call everything. Any thread; waits only for a reload that swaps keys.
+ * Returns OK and `*caller`, in memory of `arena`. Returns UNAUTHENTICATED, FORBIDDEN or
+ * TOO_MANY_BAD_TOKENS with a static sentence for the client in `*why`, and `*caller` is anyone.
+ * `guard` may be NULL: then everyone may call everything. Any thread; waits only for a reload that
+ * swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);

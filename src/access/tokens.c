@@ -319,6 +319,8 @@ const char *token_fault_text(enum token_fault fault)
 		[TOKEN_OTHER_ISSUER] = "the token comes from another issuer",
 		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
 		[TOKEN_NO_SUBJECT] = "the token's sub is not a user id of 1 to 128 bytes",
+		[TOKEN_NOT_CHECKED] = "the token was not checked: too many bad ones came from this "
+				      "address; try again in a second",
 	};
 
 	return texts[fault];

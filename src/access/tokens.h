@@ -50,6 +50,7 @@ enum token_fault {
 	TOKEN_OTHER_ISSUER,
 	TOKEN_OTHER_AUDIENCE,
 	TOKEN_NO_SUBJECT,
+	TOKEN_NOT_CHECKED, /* set by the guard, never by token_check() */
 	TOKEN_FAULTS
 };
 

@@ -46,6 +46,7 @@
 	ROW(UNSUPPORTED_MEDIA_TYPE, 415, false, "Unsupported Media Type")                          \
 	ROW(EXPECTATION_FAILED, 417, false, "Expectation Failed")                                  \
 	ROW(RATE_LIMIT_EXCEEDED, 429, true, "Too Many Requests")                                   \
+	ROW(TOO_MANY_BAD_TOKENS, 429, true, "Too Many Requests")                                   \
 	ROW(HEADERS_TOO_LARGE, 431, false, "Request Header Fields Too Large")                      \
 	ROW(INTERNAL, 500, false, "Internal Server Error")                                         \
 	ROW(OVERLOADED, 503, true, "Service Unavailable")                                          \

@@ -129,6 +129,9 @@ static void refuse_caller(
 	struct request *request, enum status status, const char *why, bool shows_token)
 {
 	refuse(request, status, why);
+	request->is_guess = shows_token;
+	if (status == STATUS_TOO_MANY_BAD_TOKENS)
+		request->answer.headers = slice_of("Retry-After: 1\r\n");
 	if (status == STATUS_UNAUTHENTICATED)
 		request->answer.headers = slice_of(
 			shows_token ? "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n"
@@ -143,6 +146,7 @@ static void check_caller(const struct admission *admission, struct request *requ
 		.role = router_role(route),
 		.user = request->params[0],
 		.authorization = request_header(request, "Authorization"),
+		.address = request->address,
 	};
 	enum status status;
 	const char *why;

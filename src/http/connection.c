@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "http/stream_internal.h"
 
 #define PIPELINE_MAX 64
@@ -521,12 +522,30 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 	}
 }
 
+/* A network of IPv6 (/64) counts as one address: whoever has one address has all of them. */
+static uint64_t address_of(int fd)
+{
+	struct sockaddr_storage peer = {0};
+	socklen_t len = sizeof(peer);
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&peer;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&peer;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) != 0)
+		return 0;
+	if (peer.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+		return hash_bytes(slice_make((const char *)&v6->sin6_addr + 12, 4));
+	if (peer.ss_family == AF_INET6)
+		return hash_bytes(slice_make((const char *)&v6->sin6_addr, 8));
+	return hash_bytes(slice_make((const char *)&v4->sin_addr, sizeof(v4->sin_addr)));
+}
+
 void connection_open(struct http_worker *worker, int fd)
 {
 	struct connection *connection = qp_calloc(1, sizeof(*connection));
 	const int unsent_max = UNSENT_MAX;
 
 	connection->worker = worker;
+	connection->address = address_of(fd);
 	connection->accepted_ns = connection->active_ns = now_ns(worker);
 	parser_init(&connection->parser, worker->clock, worker->admission, request_new, connection);
 	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);

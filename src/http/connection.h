@@ -28,6 +28,7 @@ struct connection {
 	struct connection *next_dirty;
 	struct parser parser;
 	struct tls_session *tls; /* NULL for plain HTTP */
+	uint64_t address;        /* a hash of the client's address, without the port */
 
 	struct request *first; /* the queue */
 	struct request *last;

@@ -180,7 +180,7 @@ static int on_message_complete(llhttp_t *llhttp)
 	request->body = buffer_slice(&parser->body);
 	/* The bytes after CONNECT are meant for a tunnel, whatever Content-Length says. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
-			      llhttp->method != HTTP_CONNECT;
+			      llhttp->method != HTTP_CONNECT && !request->is_guess;
 	parser->stage = STAGE_IDLE;
 	return HPE_PAUSED;
 }

@@ -30,6 +30,7 @@ struct request *request_new(void *context)
 	request->arena = arena;
 	request->worker = worker;
 	request->connection = connection;
+	request->address = connection->address;
 	request->started_ns = clock_steady_ns(worker->clock);
 	tally_add(&worker->in_flight, 1);
 	return request;

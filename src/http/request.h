@@ -40,6 +40,7 @@ struct request {
 	struct slice body;
 
 	const struct route *route; /* NULL if none matched */
+	uint64_t address;          /* a hash of where the client connects from */
 	struct caller caller;
 	struct slice params[REQUEST_PARAMS_MAX];
 	struct slice id; /* X-Request-Id: the client's, or one that we chose */
@@ -56,6 +57,7 @@ struct request {
 	bool is_large;         /* is being looked up, and its answer may be large */
 	bool safe;             /* GET or HEAD */
 	bool head_only;
+	bool is_guess; /* its token was refused; the connection ends, so each guess needs another */
 	bool keep_alive;
 };
 

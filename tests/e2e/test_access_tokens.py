@@ -1,6 +1,7 @@
 """Users' tokens: who shows one is its subject and nobody else, whatever it is signed with."""
 
 import base64
+import collections
 import contextlib
 import hmac
 import json
@@ -16,7 +17,7 @@ from harness import quipu
 from harness.keys import KEPT, READ_AGAIN, KeyFile
 from harness.problems import assert_problem
 from harness.streams import Crowd
-from harness.tokens import ALGORITHMS, Issuer, User, bearer, private_pem, public_der, public_pem
+from harness.tokens import ALGORITHMS, Issuer, User, bearer, new_key, private_pem, public_der, public_pem
 from harness.unread import Follower, SqliteUnread, Unread, new_user
 from harness.waiting import wait_until
 
@@ -352,6 +353,25 @@ def test_every_bad_token_is_a_401_that_says_why(place):
             assert word in assert_refused(answer), token
         assert word in assert_refused(place.unread.ask("GET", stream_of(name, token)))
     assert metric(place, "quipu_access_refused_total") - before == 3 * len(cases)
+
+
+def test_bad_tokens_of_one_address_are_bounded_and_known_ones_still_open(open_place):
+    place = open_place("ES256")
+    alice, other = place.user(), new_key("ES256")[0]
+    assert alice.ask("GET", f"/counters/user/{alice.name}").status == 200
+    statuses = collections.Counter()
+    while statuses[429] < 20:  # each second begins anew
+        answer = place.unread.ask("GET", f"/counters/user/{alice.name}",
+                                  headers=bearer(place.issuer.token(alice.name, key=other, jti=str(statuses.total()))))
+        statuses[answer.status] += 1
+        assert answer.header("connection") == "close"
+        if answer.status == 429:
+            assert_problem(answer, 429, "TOO_MANY_BAD_TOKENS")
+            assert answer.header("retry-after") == "1"
+        assert alice.ask("GET", f"/counters/user/{alice.name}").status == 200
+    assert set(statuses) == {401, 429} and statuses[401] >= 100
+    bob = place.user()
+    wait_until(lambda: bob.ask("GET", f"/counters/user/{bob.name}").status == 200, "a second later all are checked again")
 
 
 def test_a_public_key_is_no_secret(open_place):
