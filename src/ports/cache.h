@@ -47,7 +47,7 @@ struct cached_limit {
  * A user's counter in the cache, kept for 5 minutes. counter:<userId>:UnreadMessages holds
  * {"count","version","lastUpdated"}; counters:<userId>, the list of all the user's counters, holds
  * the same in an array, with a "type" first. Count and version are not negative and stay below
- * 10^15.
+ * 10^15. Version 0 says that the user has no counter, which is as good to know as a number.
  *
  * A reader that misses takes the user's lease (counter:<userId>:UnreadMessages:lease, 10 s), one
  * for the counter and the list together. It may write the value that it then reads from the store

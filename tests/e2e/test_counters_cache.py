@@ -105,6 +105,22 @@ def test_a_lease_that_ended_is_worth_nothing(serve, unread_client, own_redis_unr
     assert (stack.cached(user)["count"], stack.cached(user)["version"]) == (5, 9)
 
 
+def test_that_a_user_has_no_counter_is_cached_too_until_the_first_message(
+    serve, unread_client, own_redis_unread, own_redis
+):
+    stack, user = own_redis_unread, new_user()
+    counters = unread_client(serve_counters(serve, stack))
+    for _ in range(2):
+        assert counters.counter(user).json()["lastUpdated"] is None and counters.counters(user).json() == []
+    assert stack.cached(user)["version"] == 0
+    stack.database.query("INSERT INTO counters (user_id, type, count, last_updated, version) "
+                         "VALUES (%s, 'UnreadMessages', 7, now(), 1)", (user,))
+    assert counters.count(user) == 0 and counters.counters(user).json() == []  # the store is not asked
+    stack.host.publish((NEW_KEY, new_message(user, "m1")))
+    counters.wait_count(user, 8)
+    assert counters.counters(user).json()[0]["count"] == 8
+
+
 def test_what_could_not_be_told_to_redis_is_made_up_for_before_it_is_used_again(
     serve, unread_client, own_redis_unread, own_redis
 ):

@@ -110,7 +110,7 @@ static void ask_cache(struct entries *entries)
 		entry->lease = asked[i].hit ? 0 : asked[i].lease;
 		entry->row = (struct counter_row){
 			.user_id = entry->user_id,
-			.exists = asked[i].hit,
+			.exists = asked[i].hit && asked[i].version > 0,
 			.count = asked[i].count,
 			.version = asked[i].version,
 			.updated_us = asked[i].updated_us,
@@ -130,7 +130,7 @@ static void fill_cache(const struct entries *entries)
 	for (size_t i = 0; i < entries->count; i++) {
 		const struct entry *entry = &entries->items[i];
 
-		if (entry->lease == 0 || !entry->row.exists)
+		if (entry->lease == 0)
 			continue;
 		filled[count++] = (struct cached_counter){
 			.user_id = entry->user_id,
