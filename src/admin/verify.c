@@ -92,6 +92,16 @@ void verify_finish_number(
 	buffer_int(&page->position, number);
 }
 
+void verify_finish_numbers(struct verify_page *page, struct slice first, struct slice second,
+	int64_t number, int64_t minor)
+{
+	verify_finish_number(page, first, second, number);
+	if (page->position.len == 0)
+		return;
+	buffer_char(&page->position, KEY_SEPARATOR);
+	buffer_int(&page->position, minor);
+}
+
 void verify_finish(struct verify_page *page, struct slice first, struct slice second)
 {
 	page->checked = page->rows.count;
@@ -104,13 +114,15 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* Reads the key of a cursor. A key without a number leaves after_number 0. Returns false if the
- * number cannot be read. */
+/* Reads the key of a cursor. Numbers that a key does not have are 0. Returns false if a number
+ * cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);
 	rows->after[1] = position.data ? slice_cut(&position, KEY_SEPARATOR) : position;
-	return !position.data || text_to_int(position, &rows->after_number);
+	return (!position.data ||
+		       text_to_int(slice_cut(&position, KEY_SEPARATOR), &rows->after_number)) &&
+	       (!position.data || text_to_int(position, &rows->after_minor));
 }
 
 /*

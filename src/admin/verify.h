@@ -88,11 +88,13 @@ void verify_time(struct verify_page *page, struct slice id, const char *column, 
 
 /*
  * Ends the page of a part after all of page->rows was checked. The arguments are the key of the
- * last row: one or two texts, and a number if the key has one. They become the cursor if there may
+ * last row: one or two texts, and the numbers that the key has. They become the cursor if there may
  * be more rows.
  */
 void verify_finish(struct verify_page *page, struct slice first, struct slice second);
 void verify_finish_number(
 	struct verify_page *page, struct slice first, struct slice second, int64_t number);
+void verify_finish_numbers(struct verify_page *page, struct slice first, struct slice second,
+	int64_t number, int64_t minor);
 
 #endif

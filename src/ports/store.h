@@ -76,6 +76,7 @@ struct row_page {
 	struct slice
 		after[2];     /* the key's text columns; the second is empty if there is only one */
 	int64_t after_number; /* the key's number column, if it has one */
+	int64_t after_minor;  /* its second number column, if it has two */
 	size_t limit;
 	size_t count;   /* out */
 	int64_t now_us; /* out: the store's time, taken after the snapshot */

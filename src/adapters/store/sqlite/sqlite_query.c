@@ -123,12 +123,17 @@ static enum status fill_page(struct sqlite_session *session, struct arena *arena
 	const struct sqlite_list *list, struct row_page *page, char *rows)
 {
 	struct sqlite_query query = sqlite_query_open(session, list->sql);
+	const struct sqlite_value values[] = {
+		sqlite_text(page->after[0]),
+		sqlite_text(page->after[1]),
+		sqlite_int(page->after_number),
+		sqlite_text(page->user_id),
+		sqlite_int((int64_t)page->limit),
+		sqlite_int(page->after_minor),
+	};
 
 	page->count = 0;
-	sqlite_query_start(
-		&query, SQLITE_VALUES(sqlite_text(page->after[0]), sqlite_text(page->after[1]),
-				sqlite_int(page->after_number), sqlite_text(page->user_id),
-				sqlite_int((int64_t)page->limit)));
+	sqlite_query_start(&query, values, (size_t)sqlite3_bind_parameter_count(query.stmt));
 	while (sqlite_query_next(&query))
 		list->fill(rows + page->count++ * list->row_size, arena, &query);
 	return sqlite_query_close(&query);
