@@ -58,7 +58,8 @@ class PostgresEntitlements:
 
     def tidy(self):
         self.wait_drained()
-        self.run("VACUUM ANALYZE entitlements", "VACUUM ANALYZE outbox_events", "CHECKPOINT")
+        self.run("VACUUM ANALYZE entitlements", "VACUUM ANALYZE entitlement_sources", "VACUUM ANALYZE outbox_events",
+                 "CHECKPOINT")
         loads.settle()
 
     def granted(self):

@@ -36,6 +36,7 @@
 	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
 	ROW(COUNT_OVERFLOW, 409, false, "Conflict")                                                \
 	ROW(ENTITLEMENT_STATE_CONFLICT, 409, false, "Conflict")                                    \
+	ROW(ENTITLEMENT_TOO_MANY_SOURCES, 409, false, "Conflict")                                  \
 	ROW(DEAD_LETTER_UNREADABLE, 409, false, "Conflict")                                        \
 	ROW(IDEMPOTENCY_KEY_CONFLICT, 409, false, "Conflict")                                      \
 	ROW(POT_EXISTS, 409, false, "Conflict")                                                    \

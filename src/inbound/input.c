@@ -112,6 +112,11 @@ struct slice input_id(struct input *input, const char *field)
 	return id;
 }
 
+struct slice input_optional_id(struct input *input, const char *field)
+{
+	return field_value(input, field, NULL) ? input_id(input, field) : (struct slice){0};
+}
+
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number)
 {

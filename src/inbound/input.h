@@ -45,6 +45,9 @@ void input_check_id(struct input *input, const char *field, struct slice id);
 /* Reads a required id from the body. */
 struct slice input_id(struct input *input, const char *field);
 
+/* Reads an id from the body that may be absent; then it is empty. */
+struct slice input_optional_id(struct input *input, const char *field);
+
 /*
  * Reads a required id from the body that may also be an integer from 0 (1001 and "1001" are the
  * same id), and sets `*is_number` accordingly. `alias` is another name of the field.

@@ -1,7 +1,10 @@
 /*
- * What users are entitled to: one row for each user and stock keeping unit, and an audit line for
- * each change. Functions block, take a session of the same store, and return what ports/store.h
- * lists. In an array no row occurs twice, and rows are sorted by the bytes of user_id, then unit.
+ * What users are entitled to: one row for each user and stock keeping unit, the sources that it
+ * comes from, and an audit line for each change. Functions block, take a session of the same store,
+ * and return what ports/store.h lists. In an array nothing occurs twice; rows are sorted by the
+ * bytes of user_id, then unit, and sources by these, then kind and id.
+ *
+ * Whoever holds the lock of a row may read and write its sources; they have no locks of their own.
  */
 #ifndef QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
 #define QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
@@ -12,23 +15,71 @@ struct entitlement_row {
 	struct slice user_id;
 	struct slice unit; /* stock_keeping_unit */
 	bool exists;
-	bool busy;      /* another session holds the row; only under TRANSACTION_SKIP */
-	bool is_active; /* status ACTIVE, otherwise REVOKED */
-	int64_t version;
+	bool busy;       /* another session holds the row; only under TRANSACTION_SKIP */
+	bool is_active;  /* status ACTIVE, otherwise REVOKED */
+	int64_t version; /* counts the changes of the status */
+	int64_t step;    /* counts the changes of sources since then that left the status alone */
 	int64_t updated_us;
+
+	/* How many sources it has; only find_sources() sets these. */
+	size_t source_count;
+	size_t active_count;
+
+	/* In: put() ends all sources that are active, before it writes those it is given. */
+	bool ends_sources;
 };
 
-/* One line of entitlement_audit. */
+/* The kinds of sources. MIGRATED stands for whatever had granted an entitlement before there were
+ * sources, if its audit was gone; its id is the same word. */
+#define ENTITLEMENT_PURCHASE "purchase"
+#define ENTITLEMENT_REASON "reason"
+#define ENTITLEMENT_MIGRATED "migrated"
+
+/* What an entitlement comes from: a purchase, or a reason if there was none. */
+struct entitlement_source {
+	struct slice user_id;
+	struct slice unit;
+	struct slice kind;
+	struct slice id;
+	bool exists;
+	bool is_active;      /* status ACTIVE, otherwise REVOKED */
+	struct slice reason; /* of the grant that created it; put() ignores it if it exists */
+	int64_t granted_us;  /* 0 if it was never granted */
+	int64_t revoked_us;  /* 0 if it is active */
+};
+
+/* One line of entitlement_audit. Version and step number the lines of an entitlement. */
 struct entitlement_audit {
 	struct slice user_id;
 	struct slice unit;
-	bool is_active; /* action GRANTED, otherwise REVOKED */
-	int64_t version;
+	bool is_active;  /* action GRANTED, otherwise REVOKED */
+	int64_t version; /* of the entitlement after the change */
+	int64_t step;    /* 0 if it changed the status */
 	struct slice reason;
-	struct slice purchase_id;
-	struct slice event_id;
+	struct slice purchase_id; /* may be empty */
+	struct slice event_id;    /* empty if there is no event: the status did not change */
 	int64_t at_us;
 };
+
+/* Everything that one transaction writes. */
+struct entitlement_changes {
+	const struct entitlement_row *rows; /* locked (`exists`) or new */
+	size_t row_count;
+	const struct entitlement_source *sources; /* of these rows: found (`exists`) or new */
+	size_t source_count;
+	const struct entitlement_audit *lines;
+	size_t line_count;
+};
+
+/* One entitlement with its sources. */
+struct entitlement_look {
+	struct entitlement_row row;         /* in: user_id and unit */
+	struct entitlement_source *sources; /* out, in memory of the arena; active ones first, the
+					     * newest first */
+	size_t source_count;                /* at most ENTITLEMENT_SOURCES_SHOWN */
+};
+
+#define ENTITLEMENT_SOURCES_SHOWN 1000
 
 /* A page of one user's entitlements, sorted by unit. */
 struct entitlement_query {
@@ -40,22 +91,26 @@ struct entitlement_query {
 	size_t row_count;
 };
 
-/* An entitlement and its newest audit line, for `quipu verify`. */
+/* An entitlement with its newest audit lines, for `quipu verify`. */
 struct entitlement_facts {
 	struct entitlement_row row;
-	bool has_line;
+	bool has_source; /* an active one */
+	bool has_line;   /* a line that changed the status; the newest has the following columns */
 	bool line_is_active;
 	int64_t line_version;
 	int64_t line_us;
+	int64_t newest_version; /* of the newest line of all; 0 if there is none */
+	int64_t newest_step;
 };
 
 /* An audit line and the rows that belong to it. */
 struct audit_facts {
 	struct entitlement_audit line; /* without reason and purchase_id */
-	bool is_repeated;              /* another line has the same version */
+	bool is_repeated;              /* another line has the same version and step */
 	int64_t version_before;        /* of the line before it; 0 if it is the first */
-	bool has_row;                  /* the entitlement exists */
-	bool has_event;                /* its event is in the outbox, with the following columns */
+	int64_t step_before;
+	bool has_row;   /* the entitlement exists */
+	bool has_event; /* its event is in the outbox, with the following columns */
 	struct slice event_type;
 	struct slice event_key;
 	struct slice payload;
@@ -71,19 +126,29 @@ struct entitlement_repository_ops {
 		int64_t *now_us);
 
 	/*
-	 * In a transaction: writes every field of the rows, which are locked (`exists`) or new.
+	 * In a transaction that has locked the rows: fills in the sources that exist, except for
+	 * `reason`, and counts all sources of each row.
+	 */
+	QP_MUST_CHECK enum status (*find_sources)(const struct entitlement_repository *repository,
+		struct session *session, struct entitlement_row *rows, size_t row_count,
+		struct entitlement_source *sources, size_t source_count);
+
+	/*
+	 * In a transaction: writes every field of the rows and sources, and adds the audit lines.
 	 * Returns RERUN if another session created one of the new rows first.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct entitlement_repository *repository,
-		struct session *session, const struct entitlement_row *rows, size_t count);
-
-	/* In a transaction: adds audit lines. */
-	QP_MUST_CHECK enum status (*audit)(const struct entitlement_repository *repository,
-		struct session *session, const struct entitlement_audit *lines, size_t count);
+		struct session *session, const struct entitlement_changes *changes);
 
 	/* Outside a transaction: answers several queries at once. */
 	QP_MUST_CHECK enum status (*list)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_query *queries,
+		size_t count);
+
+	/* Outside a transaction: looks up entitlements with their sources, each from one snapshot.
+	 * One of them may be asked for several times, in any order. */
+	QP_MUST_CHECK enum status (*look)(const struct entitlement_repository *repository,
+		struct session *session, struct arena *arena, struct entitlement_look *looks,
 		size_t count);
 
 	/* Outside a transaction: a page of all entitlements, by user_id and unit (page->after). */
@@ -91,8 +156,8 @@ struct entitlement_repository_ops {
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct entitlement_facts *rows);
 
-	/* Outside a transaction: a page of all audit lines, by user_id, unit and version
-	 * (page->after and after_number). */
+	/* Outside a transaction: a page of all audit lines, by user_id, unit, version and step
+	 * (page->after, after_number and after_minor). */
 	QP_MUST_CHECK enum status (*list_audit)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct audit_facts *lines);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "engine.h"
+#include "entitlement_contract.h"
 
 #define START_US 1767855000123456LL
 #define DAY_US (24 * 3600 * 1000000LL)
@@ -18,13 +19,22 @@ static struct entitlement_row row_of(struct engine *engine, const char *user, co
 	};
 }
 
+/* In a transaction: rows without sources or lines. */
+static enum status put_rows(struct engine *engine, struct session *session,
+	const struct entitlement_row *rows, size_t count)
+{
+	struct entitlement_changes changes = {.rows = rows, .row_count = count};
+
+	return engine->entitlements->ops->put(engine->entitlements, session, &changes);
+}
+
 static enum status put(struct engine *engine, struct session *session,
 	const struct entitlement_row *rows, size_t count)
 {
 	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)
-		status = engine->entitlements->ops->put(engine->entitlements, session, rows, count);
+		status = put_rows(engine, session, rows, count);
 	return status == STATUS_OK ? session->ops->commit(session) : status;
 }
 
@@ -106,6 +116,7 @@ static void put_replaces_rows_and_makes_new_ones_together(void **state)
 	rows[1].exists = true;
 	rows[1].is_active = false;
 	rows[1].version = 2;
+	rows[1].step = 5;
 	rows[1].updated_us = START_US + 1;
 	assert_int_equal(put(engine, engine->session, rows, 2), STATUS_OK);
 	assert_true(find_one(engine, "a").is_active);
@@ -114,7 +125,7 @@ static void put_replaces_rows_and_makes_new_ones_together(void **state)
 	assert_true(find_one(engine, "b").updated_us == START_US + 1);
 	assert_int_equal(engine_count(engine,
 				 "entitlements WHERE user_id = '%s' AND status = "
-				 "'REVOKED' AND version = 2",
+				 "'REVOKED' AND version = 2 AND step = 5",
 				 engine_name(engine, "b").data),
 		1);
 }
@@ -125,9 +136,7 @@ static void a_rolled_back_put_leaves_nothing(void **state)
 	struct entitlement_row row = row_of(engine, "a", "x");
 
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
-		STATUS_OK);
+	assert_int_equal(put_rows(engine, engine->session, &row, 1), STATUS_OK);
 	engine->session->ops->rollback(engine->session);
 	assert_false(find_one(engine, "a").exists);
 }
@@ -196,9 +205,7 @@ static void put_of_a_row_that_another_session_made_first_is_rerun(void **state)
 	row.version = 1;
 	assert_int_equal(put(engine, other, &row, 1), STATUS_OK);
 	row.version = 7;
-	assert_int_equal(
-		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
-		STATUS_RERUN);
+	assert_int_equal(put_rows(engine, engine->session, &row, 1), STATUS_RERUN);
 	assert_true(find_one(engine, "a").version == 1);
 }
 
@@ -257,7 +264,7 @@ static bool change_once(const struct changer *changer)
 	row.version = row.exists ? row.version + 1 : 1;
 	row.is_active = !row.exists || !row.is_active;
 	row.updated_us = now_us;
-	status = entitlements->ops->put(entitlements, session, &row, 1);
+	status = put_rows(changer->engine, session, &row, 1);
 	return status == STATUS_OK && session->ops->commit(session) == STATUS_OK;
 }
 
@@ -295,18 +302,19 @@ static void write_line(struct engine *engine, const char *user, int64_t at_us)
 		.unit = slice_of("item1"),
 		.is_active = true,
 		.version = 12,
+		.step = 3,
 		.reason = slice_of("purchase"),
 		.purchase_id = slice_of("p_456"),
 		.event_id = engine_uuid(engine, user),
 		.at_us = at_us,
 	};
-
+	struct entitlement_changes changes = {.lines = &line, .line_count = 1};
 	enum status status;
 
 	do { /* what tends the audit may hold it for longer than a line waits */
 		engine_begin(engine->session);
-		status = engine->entitlements->ops->audit(
-			engine->entitlements, engine->session, &line, 1);
+		status = engine->entitlements->ops->put(
+			engine->entitlements, engine->session, &changes);
 	} while (engine_is_collision(status));
 	assert_int_equal(status, STATUS_OK);
 	engine_commit(engine->session);
@@ -347,7 +355,8 @@ static void a_line_of_the_audit_says_what_was_done(void **state)
 	assert_int_equal(engine_count(engine,
 				 "entitlement_audit WHERE user_id = '%s' AND "
 				 "stock_keeping_unit = 'item1' AND action = 'GRANTED' AND "
-				 "version = 12 AND reason = 'purchase' AND purchase_id = 'p_456' "
+				 "version = 12 AND step = 3 AND reason = 'purchase' AND "
+				 "purchase_id = 'p_456' "
 				 "AND event_id = '%s'",
 				 engine_name(engine, "a").data, event_id.data),
 		1);
@@ -470,5 +479,6 @@ int main(void)
 		ENGINE_TEST(two_sessions_may_tend_the_audit_at_once),
 	};
 
-	return cmocka_run_group_tests_name("entitlement repository", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("entitlement repository", tests, NULL, NULL) +
+	       entitlement_source_tests();
 }

@@ -269,6 +269,69 @@ static struct slice pack(struct engine *engine, const struct entitlement_audit *
 	return entitlement_event_pack(&engine->arena, &event);
 }
 
+static struct entitlement_row row_of(const struct entitlement_audit *line)
+{
+	return (struct entitlement_row){
+		.user_id = line->user_id,
+		.unit = line->unit,
+		.exists = line->version > 1 || line->step > 0,
+		.is_active = line->version % 2 != 0,
+		.version = line->version,
+		.step = line->step,
+		.updated_us = line->at_us,
+	};
+}
+
+/* A source that has been granted and revoked as often as the entitlement. */
+static struct entitlement_source source_of(const struct entitlement_audit *line)
+{
+	return (struct entitlement_source){
+		.user_id = line->user_id,
+		.unit = line->unit,
+		.kind = slice_of(ENTITLEMENT_REASON),
+		.id = slice_of("r"),
+		.exists = line->version > 1 || line->step > 0,
+		.is_active = line->is_active,
+		.reason = slice_of("r"),
+		.granted_us = line->at_us,
+		.revoked_us = line->is_active ? 0 : line->at_us,
+	};
+}
+
+/* In a transaction. */
+static void put_line(struct engine *engine, const struct entitlement_audit *line)
+{
+	struct entitlement_row row = row_of(line);
+	struct entitlement_source source = source_of(line);
+	struct entitlement_changes changes = {.rows = &row,
+		.row_count = 1,
+		.sources = &source,
+		.source_count = 1,
+		.lines = line,
+		.line_count = 1};
+
+	assert_int_equal(
+		engine->entitlements->ops->put(engine->entitlements, engine->session, &changes),
+		STATUS_OK);
+}
+
+/* One more change of this user's sources that leaves the status alone. */
+static void change_sources(struct engine *engine, const char *name, int64_t step, int64_t at_us)
+{
+	struct entitlement_audit line = {
+		.user_id = engine_name(engine, name),
+		.unit = slice_of("item"),
+		.is_active = true,
+		.version = 3,
+		.step = step,
+		.at_us = at_us,
+	};
+
+	engine_begin(engine->session);
+	put_line(engine, &line);
+	engine_commit(engine->session);
+}
+
 /* One more change of this user's, as the service writes it. */
 static void change(struct engine *engine, const char *name, int64_t version, int64_t at_us)
 {
@@ -280,8 +343,6 @@ static void change(struct engine *engine, const char *name, int64_t version, int
 		.version = version,
 		.at_us = at_us,
 	};
-	struct entitlement_row row = {
-		line.user_id, line.unit, version > 1, false, line.is_active, version, line.at_us};
 	struct outbox_event out;
 
 	snprintf(event, sizeof(event), "%s%lld", name, (long long)version);
@@ -294,12 +355,7 @@ static void change(struct engine *engine, const char *name, int64_t version, int
 		.occurred_us = at_us,
 	};
 	engine_begin(engine->session);
-	assert_int_equal(
-		engine->entitlements->ops->put(engine->entitlements, engine->session, &row, 1),
-		STATUS_OK);
-	assert_int_equal(
-		engine->entitlements->ops->audit(engine->entitlements, engine->session, &line, 1),
-		STATUS_OK);
+	put_line(engine, &line);
 	assert_int_equal(
 		engine->outbox->ops->put(engine->outbox, engine->session, &out, 1), STATUS_OK);
 	engine_commit(engine->session);
@@ -340,6 +396,48 @@ static void an_entitlement_is_listed_with_its_newest_line_and_a_line_with_its_ev
 	assert_told(&walk, item_of(engine, "b"), "audit-gap");
 	assert_told(&walk, item_of(engine, "c"), "outbox-missing");
 	assert_told(&walk, item_of(engine, "d"), "no-entitlement");
+	assert_nothing_told(&walk, item_of(engine, "e"));
+}
+
+static void an_entitlement_is_listed_with_its_sources_and_every_step_of_them(void **state)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e"};
+	struct engine *engine = *state;
+	struct entitlements entitlements = {
+		.repository = engine->entitlements, .outbox = engine->outbox};
+	struct verifier verifier = entitlements_verifier(&entitlements);
+	int64_t now_us = clock_wall_us(&clock_system);
+	struct walk walk, small;
+
+	for (size_t i = 0; i < 5; i++) {
+		for (int64_t version = 1; version <= 3; version++)
+			change(engine, names[i], version, now_us);
+		for (int64_t step = 1; step <= 3; step++)
+			change_sources(engine, names[i], step, now_us);
+	}
+	walk = walk_through(engine, &verifier, 1000);
+	assert_nothing_told(&walk, engine_name(engine, ""));
+	small = walk_through(engine, &verifier, 1);
+	assert_true(small.checked == walk.checked);
+	assert_nothing_told(&small, engine_name(engine, ""));
+	engine_execute(engine,
+		"UPDATE entitlement_sources SET status = 'REVOKED', revoked_at = granted_at WHERE "
+		"user_id = '%s'",
+		engine_name(engine, "a").data);
+	change(engine, "b", 4, now_us);
+	engine_execute(engine,
+		"UPDATE entitlement_sources SET status = 'ACTIVE', revoked_at = NULL WHERE user_id "
+		"= '%s'",
+		engine_name(engine, "b").data);
+	engine_execute(engine, "DELETE FROM entitlement_audit WHERE user_id = '%s' AND step = 3",
+		engine_name(engine, "c").data);
+	engine_execute(engine, "DELETE FROM entitlement_audit WHERE user_id = '%s' AND step = 2",
+		engine_name(engine, "d").data);
+	walk = walk_through(engine, &verifier, 1);
+	assert_told(&walk, item_of(engine, "a"), "no-source");
+	assert_told(&walk, item_of(engine, "b"), "source-left");
+	assert_told(&walk, item_of(engine, "c"), "audit-differs");
+	assert_told(&walk, item_of(engine, "d"), "audit-gap");
 	assert_nothing_told(&walk, item_of(engine, "e"));
 }
 
@@ -464,6 +562,7 @@ int main(void)
 		ENGINE_TEST(pots_are_listed_with_the_sum_of_their_coins),
 		ENGINE_TEST(
 			an_entitlement_is_listed_with_its_newest_line_and_a_line_with_its_event),
+		ENGINE_TEST(an_entitlement_is_listed_with_its_sources_and_every_step_of_them),
 		ENGINE_TEST(what_is_older_than_it_is_kept_is_not_missed),
 		ENGINE_TEST(rows_are_right_in_every_state_that_steps_lead_to),
 		ENGINE_TEST(a_notification_is_listed_with_its_event_and_its_letter),

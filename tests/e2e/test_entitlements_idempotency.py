@@ -19,7 +19,7 @@ def test_a_repeated_change_is_replayed_byte_for_byte_whatever_happened_since(ent
     user, keys = new_user(), [new_key() for _ in range(3)]
     granted = entitlements.grant(user, key=keys[0])
     revoked = entitlements.revoke(user, key=keys[1])
-    entitlements.grant(user, key=keys[2])
+    entitlements.grant(user, purchase="p_2", key=keys[2])
     for _ in range(2):
         assert_replay(granted, entitlements.grant(user, key=keys[0]))
         assert_replay(revoked, entitlements.revoke(user, key=keys[1]))

@@ -67,16 +67,17 @@ def test_the_seeds_debug_inbox_has_a_notification_of_each_change_newest_first(en
 # ---- changes
 
 
-def test_versions_grow_by_one_with_every_change_and_by_none_with_a_refused_one(entitlements):
+def test_versions_grow_by_one_with_every_turn_and_by_none_with_a_refused_change(entitlements):
     user = new_user()
     for version in range(1, 8, 2):
-        assert entitlements.grant(user).json()["version"] == version
-        assert entitlements.grant(user).status == 409
-        assert entitlements.revoke(user).json()["version"] == version + 1
-        assert entitlements.revoke(user).status == 409
+        purchase = f"p_{version}"
+        assert entitlements.grant(user, purchase=purchase).json()["version"] == version
+        assert entitlements.grant(user, purchase=purchase).status == 409
+        assert entitlements.revoke(user, purchase=purchase).json()["version"] == version + 1
+        assert entitlements.revoke(user, purchase=purchase).status == 409
 
 
-def test_a_second_grant_is_a_409_with_the_entitlement_as_it_is(entitlements):
+def test_a_second_grant_of_a_purchase_is_a_409_with_the_entitlement_as_it_is(entitlements):
     user = new_user()
     first = entitlements.grant(user, "gold")
     problem = assert_problem(entitlements.grant(user, "gold"), 409, "ENTITLEMENT_STATE_CONFLICT")
@@ -156,7 +157,16 @@ def test_each_field_is_required_not_empty_not_overlong_and_a_text(entitlements, 
 @pytest.mark.parametrize("target", CHANGES)
 def test_all_that_is_wrong_is_told_at_once(entitlements, target):
     problem = assert_bad_request(entitlements.ask("POST", target, {}, key=new_key()))
-    assert {error["field"] for error in problem["errors"]} == set(FIELDS)
+    assert {error["field"] for error in problem["errors"]} == set(FIELDS) - {"purchase_id"}
+    problem = assert_bad_request(entitlements.ask("POST", target, {"reason": "refund"}, key=new_key()))
+    assert {error["field"] for error in problem["errors"]} == set(FIELDS) - {"reason"}
+
+
+@pytest.mark.parametrize("target", CHANGES)
+def test_a_purchase_that_is_named_without_need_is_checked_all_the_same(entitlements, target):
+    for bad in ("", "x" * 129, 7, ["a"], "a\u0001b"):
+        body = {**change(new_user(), reason="gift"), "purchase_id": bad}
+        assert_bad_request(entitlements.ask("POST", target, body, key=new_key()), "purchase_id")
 
 
 @pytest.mark.parametrize("target", CHANGES)
@@ -218,7 +228,7 @@ def test_a_limit_out_of_bounds_is_refused(entitlements, query):
 def test_the_inbox_shows_at_most_the_limit_of_the_newest(entitlements):
     user = new_user()
     for version in range(1, 5):
-        (entitlements.grant if version % 2 else entitlements.revoke)(user)
+        (entitlements.grant if version % 2 else entitlements.revoke)(user, reason="trial", purchase=None)
         entitlements.wait_sent(user, count=version)
     assert [n["version"] for n in entitlements.inbox(user)] == [4, 3, 2, 1]
     assert [n["version"] for n in entitlements.inbox(user, "?limit=3")] == [4, 3, 2]
@@ -235,17 +245,21 @@ def test_a_user_id_that_is_overlong_is_refused(entitlements):
 def test_a_change_is_a_row_an_audit_line_and_an_event(entitlements, shared_stack):
     user = new_user()
     entitlements.grant(user, purchase="p_7")
-    entitlements.revoke(user, reason="refund", purchase="p_8")
-    entitlements.grant(user, key="refused")  # a change
-    entitlements.grant(user)  # none
+    entitlements.revoke(user, reason="fraud", purchase=None)
+    entitlements.grant(user)
+    entitlements.grant(user)  # refused: no change
+    entitlements.grant(user, purchase="p_2")  # no event, because the status stays
     entitlements.wait_sent(user, count=3)
     (row,) = shared_stack.rows("entitlements", where=f"user_id = '{user}'")
-    assert (row["status"], row["version"]) == ("ACTIVE", 3)
-    lines = sorted(shared_stack.rows("entitlement_audit", where=f"user_id = '{user}'"), key=lambda line: line["version"])
-    assert [(line["action"], line["version"], line["reason"], line["purchase_id"]) for line in lines] == [
-        ("GRANTED", 1, "purchase", "p_7"), ("REVOKED", 2, "refund", "p_8"), ("GRANTED", 3, "purchase", "p_1")]
+    assert (row["status"], row["version"], row["step"]) == ("ACTIVE", 3, 1)
+    lines = sorted(shared_stack.rows("entitlement_audit", where=f"user_id = '{user}'"),
+                   key=lambda line: (line["version"], line["step"]))
+    assert [(line["action"], line["version"], line["step"], line["reason"], line["purchase_id"]) for line in lines] == [
+        ("GRANTED", 1, 0, "purchase", "p_7"), ("REVOKED", 2, 0, "fraud", None), ("GRANTED", 3, 0, "purchase", "p_1"),
+        ("GRANTED", 3, 1, "purchase", "p_2")]
     events = shared_stack.rows("outbox_events", where=f"aggregate_key = '{user}:item1'")
-    assert {event["event_id"] for event in events} == {line["event_id"] for line in lines}
+    assert [line["event_id"] is None for line in lines] == [False, False, False, True]
+    assert {event["event_id"] for event in events} == {line["event_id"] for line in lines[:3]}
     for event in events:
         assert (event["status"], event["attempt_count"], event["claim_epoch"]) == ("PUBLISHED", 0, 1)
         assert event["published_at"] and event["lease_until"] is None and event["last_error"] is None

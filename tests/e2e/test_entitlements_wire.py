@@ -21,7 +21,7 @@ def test_a_consumer_written_against_the_wire_reads_every_event(serve, entitlemen
     client = entitlements_client(serve(nats_stack))
     user = new_user()
     granted = client.grant(user, "item é", purchase="p_456", headers={"traceparent": TRACE}).json()
-    revoked = client.revoke(user, "item é", purchase="p_457").json()
+    revoked = client.revoke(user, "item é", purchase="p_456").json()
     nats_stack.wait_published()
     messages = sorted(nats.messages(), key=lambda message: event_class().FromString(message.payload).version)
     rows = sorted(nats_stack.rows("entitlement_audit"), key=lambda row: row["version"])

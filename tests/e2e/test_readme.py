@@ -176,12 +176,13 @@ def test_the_commands_of_the_entitlements_page_work_in_their_order(serve, sqlite
     server = serve(sqlite_store, "--roles", "entitlements,notifications")
     shown = commands("docs/ENTITLEMENTS.md")
     curls = [c for c in shown if c.startswith("curl ")]
-    granted, revoked, held, _ = run_curls(server, curls)
+    granted, revoked, held, looked_at, _ = run_curls(server, curls)
     assert [(one["status"], one["version"]) for one in (granted, revoked)] == [("ACTIVE", 1), ("REVOKED", 2)]
     assert [one["status"] for one in held["entitlements"]] == ["REVOKED"]
+    assert [(one["source_id"], one["status"]) for one in looked_at["sources"]] == [("p_456", "REVOKED")]
 
     def inbox():
-        (told,) = run_curls(server, curls[3:])
+        (told,) = run_curls(server, curls[4:])
         return sorted(one["event_type"] for one in told["notifications"] if one["status"] == "SENT")
 
     wait_until(lambda: inbox() == ["EntitlementGranted", "EntitlementRevoked"], "both notifications are sent")

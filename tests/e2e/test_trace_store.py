@@ -44,15 +44,17 @@ def test_calls_of_every_service_are_traced(serve, store):
     ask(server, "POST", "/api/config", {"userId": "ann", "rateLimit": 5, "timeWindow": 3600})
     ask(server, "POST", "/api/send", {"userId": "ann", "message": "Hello!"})
     ask(server, "POST", GRANTS, change("ann", "item1", "purchase", "p_1"), Idempotency_Key=new_key())
+    ask(server, "POST", GRANTS, change("ann", "item1", "purchase", "p_2"), Idempotency_Key=new_key())
     ask(server, "GET", "/v1/users/ann/entitlements")
+    ask(server, "GET", "/v1/users/ann/entitlements/item1")
     ask(server, "POST", "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "Pot 1", "max_coins": 100})
     ask(server, "POST", "/dialogs/send", {"receiverId": "ann", "text": "Hello!"}, X_User_Id="bob")
 
     wait_for(server, "entitlement_outbox.claims.claim", "entitlement_outbox.claims.end", "sent.put",
              "notifications.inbox.put", "notifications.put", "notifications.claims.end",
              "dialog_outbox.claims.end", "counters.put", "counters.add")
-    for message in ("counts.edit", "counts.find", "limits.put", "limits.lock", "entitlements.put", "entitlements.audit",
-                    "entitlements.list", "entitlement_outbox.put", "pots.create", "messages.put", "dialog_outbox.put",
+    for message in ("counts.edit", "counts.find", "limits.put", "limits.lock", "entitlements.put", "entitlements.find_sources",
+                    "entitlements.list", "entitlements.look", "entitlement_outbox.put", "pots.create", "messages.put", "dialog_outbox.put",
                     "idempotency.find", "idempotency.put"):
         assert any(call["rows"] == "1" and call["result"] == "OK" for call in named(server, message)), message
     assert {call["store"] for call in named(server, "store.start")} == {

@@ -188,13 +188,14 @@ def test_damaged_pots_are_named(binary, serve, store, traffic):
 
 
 ENTITLED = (
-    "good", "version", "status", "missing", "differs", "action", "gap", "twice", "orphan", "silent", "lies", "ahead")
+    "good", "version", "status", "missing", "differs", "action", "gap", "twice", "orphan", "silent", "lies", "ahead",
+    "bare", "left", "step", "loud")
 
 
 def test_damaged_entitlements_are_named(binary, serve, store, traffic):
     server = serve(store, *ENTITLEMENTS)
     for name in ENTITLED:
-        traffic(server).entitlements(name)  # versions 1, 2 and 3
+        traffic(server).entitlements(name)  # versions 1, 2 and 3, and two steps of version 3
     wait_until(lambda: server.metric("quipu_notifications_sent_total") == 3 * len(ENTITLED), "all are sent")
     another = "(SELECT event_id FROM entitlement_audit WHERE user_id = 'good' AND version = 1)"
     server = restarted(serve, store, ENTITLEMENTS, "entitlements.db", server, [
@@ -204,12 +205,17 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
         "UPDATE entitlements SET version = 5 WHERE user_id = 'differs'",
         "UPDATE entitlement_audit SET action = 'GRANTED' WHERE user_id = 'action' AND version = 2",
         "DELETE FROM entitlement_audit WHERE user_id = 'gap' AND version = 2",
-        "INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, version, reason, purchase_id, "
-        "event_id) SELECT occurred_at, user_id, stock_keeping_unit, action, version, reason, "
+        "INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, version, step, reason, "
+        f"purchase_id, event_id) SELECT {from_now(store, 0)}, user_id, stock_keeping_unit, action, version, step, reason, "
         f"purchase_id, {another} FROM entitlement_audit WHERE user_id = 'twice' AND version = 2",
         "DELETE FROM entitlements WHERE user_id = 'orphan'",
         "DELETE FROM outbox_events WHERE event_id IN "
         "(SELECT event_id FROM entitlement_audit WHERE user_id = 'silent' AND version = 3)",
+        "UPDATE entitlement_sources SET status = 'REVOKED', revoked_at = granted_at WHERE user_id = 'bare'",
+        "UPDATE entitlement_sources SET status = 'ACTIVE', revoked_at = NULL WHERE user_id = 'left'",
+        "UPDATE entitlements SET status = 'REVOKED', version = 4 WHERE user_id = 'left'",
+        "DELETE FROM entitlement_audit WHERE user_id = 'step' AND step = 1",
+        f"UPDATE entitlement_audit SET event_id = {another} WHERE user_id = 'loud' AND step = 2",
         "UPDATE outbox_events SET aggregate_key = 'nobody' WHERE event_id IN "
         "(SELECT event_id FROM entitlement_audit WHERE user_id = 'lies' AND version = 1)",
         f"UPDATE entitlements SET updated_at = {from_now(store, 3600)} WHERE user_id = 'ahead'",
@@ -217,6 +223,8 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
     assert verified(binary, server, "entitlements")[0] == {
         (f"{name}:item", what) for name, what in (
             ("version", "version"), ("version", "audit-differs"), ("status", "status"), ("status", "audit-differs"),
+            ("status", "source-left"), ("bare", "no-source"), ("left", "source-left"), ("left", "audit-differs"),
+            ("step", "audit-gap"), ("loud", "outbox-differs"),
             ("missing", "audit-missing"), ("differs", "audit-differs"),
             # its event says so too
             ("action", "audit-action"), ("action", "outbox-differs"),

@@ -37,10 +37,13 @@ FILL = {
     "entitlements": [
         "SELECT quipu_make_audit_month(date_trunc('month', now() AT TIME ZONE 'UTC') - n * interval '1 month') "
         "FROM generate_series(1, 5) n",
-        "INSERT INTO entitlements SELECT 'user-' || n, 'item', 'ACTIVE', 3, now() - interval '40 days' "
+        "INSERT INTO entitlements SELECT 'user-' || n, 'item', 'ACTIVE', 3, now() - interval '40 days', 0 "
         "FROM generate_series(1, {rows}) n",
+        "INSERT INTO entitlement_sources SELECT 'user-' || n, 'item', 'purchase', 'p' || p, 'r', "
+        "CASE p WHEN 1 THEN 'ACTIVE' ELSE 'REVOKED' END, now(), CASE p WHEN 1 THEN NULL ELSE now() END "
+        "FROM generate_series(1, {rows}) n, generate_series(1, 2) p",
         "INSERT INTO entitlement_audit SELECT now() - (40 + n %% 100) * interval '1 day', 'user-' || n, 'item', "
-        "CASE v %% 2 WHEN 1 THEN 'GRANTED' ELSE 'REVOKED' END, v, 'r', 'p', gen_random_uuid() "
+        "CASE v %% 2 WHEN 1 THEN 'GRANTED' ELSE 'REVOKED' END, v, 'r', 'p', gen_random_uuid(), 0 "
         "FROM generate_series(1, {rows}) n, generate_series(1, 3) v",
         "INSERT INTO outbox_events (event_id, event_type, aggregate_key, trace_id, payload, status, claim_epoch, "
         "locked_by, locked_at, created_at, published_at) SELECT event_id, 'EntitlementGranted', 'k', '', '', "
@@ -72,7 +75,7 @@ def test_a_page_reads_what_it_looks_at_and_no_more(
         database.query("ANALYZE")
     database.query(f"ALTER DATABASE {database.name} SET auto_explain.log_analyze = 'on'")
     with explained(database, "count_values", "idempotency_keys", "rate_limit_store", "pot", "coin", "entitlements",
-                   r"entitlement_audit\w*", "outbox_events", "notifications", "processed_events", "notification_dlq") as plans:
+                   "entitlement_sources", r"entitlement_audit\w*", "outbox_events", "notifications", "processed_events", "notification_dlq") as plans:
         server = serve(postgres_store, "--roles", "all")
         _, checked = walk(server, service, limit)
         server.stop()

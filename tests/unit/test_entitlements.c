@@ -22,34 +22,152 @@ static int teardown(void **state)
 
 /* ---- rules ------------------------------------------------------------------------------- */
 
-static void every_state_answers_every_verb_as_the_table_says(void **state)
+#define NOW_US 1767856200123456
+
+static struct entitlement_row row_of(int64_t version, size_t active_count)
+{
+	return (struct entitlement_row){
+		.is_active = version % 2 != 0,
+		.version = version,
+		.source_count = active_count + 1,
+		.active_count = active_count,
+	};
+}
+
+static struct entitlement_source source_of(const char *kind, bool exists, bool is_active)
+{
+	return (struct entitlement_source){
+		.kind = slice_of(kind),
+		.exists = exists,
+		.is_active = is_active,
+		.granted_us = exists,
+		.revoked_us = exists && !is_active,
+	};
+}
+
+static void a_grant_answers_every_state_as_the_table_says(void **state)
 {
 	static const struct {
-		struct entitlement_state before;
-		enum entitlement_verb verb;
+		int64_t version;
+		const char *kind;
+		bool exists, is_active; /* the source */
 		enum status status;
-		struct entitlement_state after;
+		int64_t version_after, step_after;
 	} rows[] = {
-		{{false, false, 0}, ENTITLEMENT_GRANT, STATUS_OK, {true, true, 1}},
-		{{false, false, 0}, ENTITLEMENT_REVOKE, STATUS_ENTITLEMENT_NOT_FOUND,
-			{false, false, 0}},
-		{{true, true, 12}, ENTITLEMENT_GRANT, STATUS_ENTITLEMENT_STATE_CONFLICT,
-			{true, true, 12}},
-		{{true, true, 12}, ENTITLEMENT_REVOKE, STATUS_OK, {true, false, 13}},
-		{{true, false, 13}, ENTITLEMENT_GRANT, STATUS_OK, {true, true, 14}},
-		{{true, false, 13}, ENTITLEMENT_REVOKE, STATUS_ENTITLEMENT_STATE_CONFLICT,
-			{true, false, 13}},
+		{0, "purchase", false, false, STATUS_OK, 1, 0},
+		{1, "purchase", false, false, STATUS_OK, 1, 1},
+		{1, "purchase", true, true, STATUS_ENTITLEMENT_STATE_CONFLICT, 1, 0},
+		{1, "purchase", true, false, STATUS_ENTITLEMENT_STATE_CONFLICT, 1, 0},
+		{1, "reason", true, true, STATUS_ENTITLEMENT_STATE_CONFLICT, 1, 0},
+		{1, "reason", true, false, STATUS_OK, 1, 1},
+		{2, "purchase", false, false, STATUS_OK, 3, 0},
+		{2, "purchase", true, false, STATUS_ENTITLEMENT_STATE_CONFLICT, 2, 0},
+		{2, "reason", true, false, STATUS_OK, 3, 0},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
-		struct entitlement_state entitlement = rows[i].before;
+		struct entitlement_row row = row_of(rows[i].version, rows[i].version % 2 != 0);
+		struct entitlement_source source =
+			source_of(rows[i].kind, rows[i].exists, rows[i].is_active);
+		bool is_granted = rows[i].status == STATUS_OK;
 
-		assert_int_equal(entitlement_apply(&entitlement, rows[i].verb), rows[i].status);
-		assert_int_equal(entitlement.exists, rows[i].after.exists);
-		assert_int_equal(entitlement.is_active, rows[i].after.is_active);
-		assert_true(entitlement.version == rows[i].after.version);
+		assert_int_equal(entitlement_grant(&row, &source, NOW_US), rows[i].status);
+		assert_true(row.version == rows[i].version_after);
+		assert_true(row.step == rows[i].step_after);
+		assert_int_equal(source.is_active, rows[i].is_active || is_granted);
+		assert_int_equal(source.granted_us == NOW_US, is_granted);
+		assert_int_equal(row.updated_us == NOW_US, row.version != rows[i].version);
 	}
+}
+
+static void a_revoke_answers_every_state_as_the_table_says(void **state)
+{
+	static const struct {
+		int64_t version;
+		size_t active_count;
+		bool exists, is_active, migrated; /* the sources */
+		enum status status;
+		int64_t version_after, step_after;
+	} rows[] = {
+		{0, 0, false, false, false, STATUS_ENTITLEMENT_NOT_FOUND, 0, 0},
+		{1, 1, false, false, false, STATUS_ENTITLEMENT_NOT_FOUND, 1, 0},
+		{1, 1, true, true, false, STATUS_OK, 2, 0},
+		{1, 2, true, true, false, STATUS_OK, 1, 1},
+		{1, 2, true, true, true, STATUS_OK, 1, 1},
+		{1, 1, true, false, false, STATUS_ENTITLEMENT_STATE_CONFLICT, 1, 0},
+		{1, 1, true, false, true, STATUS_ENTITLEMENT_STATE_CONFLICT, 1, 0},
+		{1, 1, false, false, true, STATUS_OK, 2, 0},
+		{1, 2, false, false, true, STATUS_OK, 1, 1},
+		{2, 0, false, false, false, STATUS_ENTITLEMENT_STATE_CONFLICT, 2, 0},
+		{2, 0, true, false, false, STATUS_ENTITLEMENT_STATE_CONFLICT, 2, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct entitlement_row row = row_of(rows[i].version, rows[i].active_count);
+		struct entitlement_source source =
+			source_of(ENTITLEMENT_PURCHASE, rows[i].exists, rows[i].is_active);
+		struct entitlement_source migrated =
+			source_of(ENTITLEMENT_MIGRATED, rows[i].migrated, rows[i].migrated);
+		bool is_ended = rows[i].status == STATUS_OK;
+
+		assert_int_equal(
+			entitlement_revoke(&row, &source, &migrated, NOW_US), rows[i].status);
+		assert_true(row.version == rows[i].version_after);
+		assert_true(row.step == rows[i].step_after);
+		assert_int_equal(row.is_active, row.version % 2 != 0);
+		assert_int_equal(source.granted_us > 0 && source.revoked_us == NOW_US, is_ended);
+		assert_int_equal(
+			migrated.is_active, rows[i].migrated && !(is_ended && !rows[i].exists));
+	}
+}
+
+static void a_revoke_of_all_ends_every_source_and_the_entitlement(void **state)
+{
+	struct entitlement_row row = row_of(5, 9), revoked = row_of(6, 0), absent = row_of(0, 0);
+	struct entitlement_source sources[] = {source_of(ENTITLEMENT_PURCHASE, true, true),
+		source_of(ENTITLEMENT_REASON, true, false), source_of("reason", false, false)};
+
+	(void)state;
+	assert_int_equal(entitlement_revoke_all(&row, sources, 3, NOW_US), STATUS_OK);
+	assert_true(row.version == 6 && !row.is_active && row.ends_sources);
+	assert_int_equal(row.active_count, 0);
+	assert_true(!sources[0].is_active && sources[0].revoked_us == NOW_US);
+	assert_true(sources[1].revoked_us == 1);
+	assert_true(sources[2].granted_us == 0);
+	assert_int_equal(entitlement_revoke_all(&revoked, sources, 3, NOW_US),
+		STATUS_ENTITLEMENT_STATE_CONFLICT);
+	assert_int_equal(
+		entitlement_revoke_all(&absent, sources, 3, NOW_US), STATUS_ENTITLEMENT_NOT_FOUND);
+}
+
+static void sources_are_bounded_and_what_is_there_may_still_change(void **state)
+{
+	struct entitlement_row row = row_of(1, ENTITLEMENT_SOURCES_MAX - 1);
+	struct entitlement_source purchase = source_of(ENTITLEMENT_PURCHASE, false, false);
+	struct entitlement_source reason = source_of(ENTITLEMENT_REASON, true, false);
+	struct entitlement_source known = source_of(ENTITLEMENT_PURCHASE, true, true);
+	struct entitlement_source migrated = source_of(ENTITLEMENT_MIGRATED, false, false);
+
+	(void)state;
+	assert_int_equal(row.source_count, ENTITLEMENT_SOURCES_MAX);
+	assert_int_equal(
+		entitlement_grant(&row, &purchase, NOW_US), STATUS_ENTITLEMENT_TOO_MANY_SOURCES);
+	assert_true(purchase.granted_us == 0 && !purchase.is_active);
+	assert_true(row.step == 0);
+	assert_int_equal(entitlement_grant(&row, &reason, NOW_US), STATUS_OK);
+	assert_int_equal(entitlement_revoke(&row, &known, &migrated, NOW_US), STATUS_OK);
+}
+
+static void purchases_and_refunds_must_name_their_purchase(void **state)
+{
+	(void)state;
+	assert_true(entitlement_needs_purchase(slice_of("purchase")));
+	assert_true(entitlement_needs_purchase(slice_of("refund")));
+	assert_false(entitlement_needs_purchase(slice_of("Purchase")));
+	assert_false(entitlement_needs_purchase(slice_of("gift")));
+	assert_false(entitlement_needs_purchase((struct slice){0}));
 }
 
 /* ---- the event --------------------------------------------------------------------------- */
@@ -165,7 +283,11 @@ static void fields_of_a_later_version_are_no_fault(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_state_answers_every_verb_as_the_table_says),
+		cmocka_unit_test(a_grant_answers_every_state_as_the_table_says),
+		cmocka_unit_test(a_revoke_answers_every_state_as_the_table_says),
+		cmocka_unit_test(a_revoke_of_all_ends_every_source_and_the_entitlement),
+		cmocka_unit_test(sources_are_bounded_and_what_is_there_may_still_change),
+		cmocka_unit_test(purchases_and_refunds_must_name_their_purchase),
 		cmocka_unit_test_setup_teardown(a_packed_event_reads_as_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			an_event_that_lacks_something_is_told_what, setup, teardown),

@@ -1,16 +1,23 @@
 /*
- * Every change writes three things in one transaction: the row, a line of the audit and an event in
- * the outbox. A relay publishes the event afterwards, so a broker that is away fails no request.
+ * Every change writes its row, its sources and a line of the audit in one transaction, and an event
+ * in the outbox if it changed the status. A relay publishes the event afterwards, so a broker that
+ * is away fails no request.
  *
- * Invariant: the versions of an entitlement count its changes without a gap, and each version has
- * exactly one line and one event. A row that several commands of a batch change is written once,
- * with its last state.
+ * Invariant: the versions of an entitlement count the changes of its status without a gap, and each
+ * version has exactly one event; version and step count all changes, and each has exactly one line.
+ * Rows and sources that several commands of a batch change are written once, with their last state.
+ *
+ * Of the sources a batch reads only those that its commands name, and how many there are; and none
+ * at all of entitlements that are new, which most grants are about.
  */
 #include "services/entitlements/entitlement_batch.h"
+
+#include <stdlib.h>
 
 #include "base/uuid.h"
 #include "events/entitlement_event.h"
 #include "flow/groups.h"
+#include "services/entitlements/entitlement_answers.h"
 
 /* ---- command types ----------------------------------------------------------------------- */
 
@@ -59,54 +66,89 @@ struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, str
 	return buffer_slice(&key);
 }
 
-/* ---- answers ----------------------------------------------------------------------------- */
+/* ---- sources ----------------------------------------------------------------------------- */
 
-/* Writes the members of an entitlement from stock_keeping_unit on, and the closing brace. */
-static void write_rest(struct buffer *body, const struct entitlement_row *row)
+/* One entitlement of a batch: its commands are folded into its row and the sources that they name.
+ */
+struct fold {
+	struct entitlement_row row;
+	const struct write_group *group;
+	struct entitlement_source *sources; /* sorted by kind and id */
+	size_t source_count;
+};
+
+/* Returns the source that a command names, as it is if it is new. A revoke of all sources names
+ * none: its source has no kind. */
+static struct entitlement_source source_named(const struct entitlement_command *command)
 {
-	buffer_text(body, "\"stock_keeping_unit\":");
-	buffer_json_string(body, row->unit);
-	buffer_text(body, row->is_active ? ",\"status\":\"ACTIVE\"" : ",\"status\":\"REVOKED\"");
-	buffer_format(body, ",\"version\":%lld,\"updated_at\":\"", (long long)row->version);
-	buffer_time(body, row->updated_us);
-	buffer_text(body, "\"}");
+	struct entitlement_source source = {.user_id = command->user_id, .unit = command->unit};
+
+	if (command->purchase_id.len > 0) {
+		source.kind = slice_of(ENTITLEMENT_PURCHASE);
+		source.id = command->purchase_id;
+	} else if (command->is_grant) {
+		source.kind = slice_of(ENTITLEMENT_REASON);
+		source.id = command->reason;
+	}
+	return source;
 }
 
-static void write_entitlement(struct buffer *body, const struct entitlement_row *row)
+/* Returns the source that the revoke of any purchase may end. */
+static struct entitlement_source source_migrated(const struct entitlement_command *command)
 {
-	buffer_text(body, "{\"user_id\":");
-	buffer_json_string(body, row->user_id);
-	buffer_char(body, ',');
-	write_rest(body, row);
+	return (struct entitlement_source){
+		.user_id = command->user_id,
+		.unit = command->unit,
+		.kind = slice_of(ENTITLEMENT_MIGRATED),
+		.id = slice_of(ENTITLEMENT_MIGRATED),
+	};
 }
 
-static struct answer answer_row(struct arena *arena, const struct entitlement_row *row)
+static int compare_sources(const void *a, const void *b)
 {
-	struct buffer body = buffer_make(arena, row->user_id.len + row->unit.len + 128);
+	const struct entitlement_source *left = a, *right = b;
+	int order = slice_compare(left->kind, right->kind);
 
-	write_entitlement(&body, row);
-	return answer_json(200, buffer_slice(&body));
+	return order != 0 ? order : slice_compare(left->id, right->id);
 }
 
-static struct answer answer_conflict(struct arena *arena, const struct entitlement_row *row)
+/* Sorts the sources and drops repetitions. */
+static void sort_sources(struct fold *fold)
 {
-	struct buffer members = buffer_make(arena, row->user_id.len + row->unit.len + 160);
+	struct entitlement_source *sources = fold->sources;
+	size_t kept = 0;
 
-	buffer_text(&members, ",\"entitlement\":");
-	write_entitlement(&members, row);
-	return answer_problem_with(arena, STATUS_ENTITLEMENT_STATE_CONFLICT, buffer_slice(&members),
-		row->is_active ? "the entitlement is ACTIVE already; nothing was changed"
-			       : "the entitlement is REVOKED already; nothing was changed");
+	qsort(sources, fold->source_count, sizeof(*sources), compare_sources);
+	for (size_t i = 0; i < fold->source_count; i++) {
+		if (kept == 0 || compare_sources(&sources[kept - 1], &sources[i]) != 0)
+			sources[kept++] = sources[i];
+	}
+	fold->source_count = kept;
 }
 
-static struct answer answer_refused(
-	struct arena *arena, const struct entitlement_row *row, enum status status)
+/* Collects the sources that the commands name, at `sources`, which has room for two per
+ * command. */
+static void name_sources(struct fold *fold, struct entitlement_source *sources)
 {
-	if (status == STATUS_ENTITLEMENT_STATE_CONFLICT)
-		return answer_conflict(arena, row);
-	return answer_problem(arena, status,
-		"the user \"%.*s\" was never granted \"%.*s\"; nothing was changed",
-		(int)row->user_id.len, row->user_id.data, (int)row->unit.len, row->unit.data);
+	fold->sources = sources;
+	for (size_t i = 0; i < fold->group->count; i++) {
+		const struct entitlement_command *command =
+			entitlement_command_of(fold->group->writes[i]);
+		struct entitlement_source source = source_named(command);
+
+		if (source.kind.len == 0)
+			continue;
+		fold->sources[fold->source_count++] = source;
+		if (!command->is_grant)
+			fold->sources[fold->source_count++] = source_migrated(command);
+	}
+	sort_sources(fold);
+}
+
+static struct entitlement_source *source_of(
+	const struct fold *fold, struct entitlement_source named)
+{
+	return bsearch(&named, fold->sources, fold->source_count, sizeof(named), compare_sources);
 }
 
 /* ---- changes ----------------------------------------------------------------------------- */
@@ -117,9 +159,12 @@ struct changes {
 	int64_t now_us;
 	struct entitlement_row *rows; /* each row once, with its last state */
 	size_t row_count;
+	struct entitlement_source *sources; /* each source once, with its last state */
+	size_t source_count;
 	struct entitlement_audit *lines; /* one per change */
-	struct outbox_event *events;     /* one per change */
-	size_t change_count;
+	size_t line_count;
+	struct outbox_event *events; /* one per change of a status */
+	size_t event_count;
 };
 
 static struct outbox_event make_event(const struct changes *changes,
@@ -151,14 +196,18 @@ static struct outbox_event make_event(const struct changes *changes,
 static void record_change(struct changes *changes, const struct entitlement_command *command,
 	const struct entitlement_row *row)
 {
-	struct outbox_event event = make_event(changes, command, row);
+	struct outbox_event event = {0};
 
-	changes->events[changes->change_count] = event;
-	changes->lines[changes->change_count++] = (struct entitlement_audit){
+	if (row->step == 0) {
+		event = make_event(changes, command, row);
+		changes->events[changes->event_count++] = event;
+	}
+	changes->lines[changes->line_count++] = (struct entitlement_audit){
 		.user_id = row->user_id,
 		.unit = row->unit,
-		.is_active = row->is_active,
+		.is_active = command->is_grant,
 		.version = row->version,
+		.step = row->step,
 		.reason = command->reason,
 		.purchase_id = command->purchase_id,
 		.event_id = event.id,
@@ -166,95 +215,190 @@ static void record_change(struct changes *changes, const struct entitlement_comm
 	};
 }
 
-/* Runs one command on the row, which earlier commands of the batch may have changed. */
+/* Applies the rules to one command. */
+static enum status apply(const struct entitlement_command *command, struct fold *fold,
+	struct entitlement_source *source, int64_t now_us)
+{
+	if (!source)
+		return entitlement_revoke_all(
+			&fold->row, fold->sources, fold->source_count, now_us);
+	if (!command->is_grant)
+		return entitlement_revoke(
+			&fold->row, source, source_of(fold, source_migrated(command)), now_us);
+	if (source->granted_us == 0)
+		source->reason = command->reason;
+	return entitlement_grant(&fold->row, source, now_us);
+}
+
+/* Runs one command, after those of the batch that came before it. */
 static enum status run_command(
-	struct changes *changes, struct entitlement_command *command, struct entitlement_row *row)
+	struct changes *changes, struct entitlement_command *command, struct fold *fold)
 {
 	struct arena *arena = command->write.command.arena;
-	struct entitlement_state state = {
-		.exists = row->version > 0, .is_active = row->is_active, .version = row->version};
-	enum status status = entitlement_apply(&state, command->verb);
+	struct entitlement_source *source = source_of(fold, source_named(command));
+	enum status status = apply(command, fold, source, changes->now_us);
+	struct entitlement_refusal refusal = {
+		.status = status,
+		.is_grant = command->is_grant,
+		.row = &fold->row,
+		.source = source,
+	};
 
 	if (status != STATUS_OK) {
-		write_answer(&command->write, answer_refused(arena, row, status));
+		write_answer(&command->write, entitlement_answer_refused(arena, &refusal));
 		return status;
 	}
-	row->is_active = state.is_active;
-	row->version = state.version;
-	row->updated_us = changes->now_us;
-	record_change(changes, command, row);
-	write_answer(&command->write, answer_row(arena, row));
+	record_change(changes, command, &fold->row);
+	write_answer(&command->write, entitlement_answer(arena, &fold->row));
 	return STATUS_OK;
 }
 
-static void run_group(struct changes *changes, const struct write_group *group,
-	const struct entitlement_row *found)
+static void run_fold(struct changes *changes, struct fold *fold)
 {
-	struct entitlement_row row = *found;
 	bool changed = false;
 
-	for (size_t i = 0; i < group->count; i++) {
-		struct entitlement_command *command = entitlement_command_of(group->writes[i]);
+	for (size_t i = 0; i < fold->group->count; i++) {
+		struct entitlement_command *command =
+			entitlement_command_of(fold->group->writes[i]);
 
-		changed = run_command(changes, command, &row) == STATUS_OK || changed;
+		changed = run_command(changes, command, fold) == STATUS_OK || changed;
 	}
-	if (changed)
-		changes->rows[changes->row_count++] = row;
+	if (!changed)
+		return;
+	changes->rows[changes->row_count++] = fold->row;
+	for (size_t i = 0; i < fold->source_count; i++) {
+		if (fold->sources[i].granted_us > 0)
+			changes->sources[changes->source_count++] = fold->sources[i];
+	}
 }
 
 static enum status write_changes(const struct entitlements *entitlements, struct session *session,
 	const struct changes *changes)
 {
 	const struct entitlement_repository *repository = entitlements->repository;
+	const struct entitlement_changes put = {
+		.rows = changes->rows,
+		.row_count = changes->row_count,
+		.sources = changes->sources,
+		.source_count = changes->source_count,
+		.lines = changes->lines,
+		.line_count = changes->line_count,
+	};
 	enum status status;
 
-	if (changes->change_count == 0)
+	if (changes->line_count == 0)
 		return STATUS_OK;
-	status = repository->ops->put(repository, session, changes->rows, changes->row_count);
-	if (status == STATUS_OK)
-		status = repository->ops->audit(
-			repository, session, changes->lines, changes->change_count);
-	if (status == STATUS_OK)
+	status = repository->ops->put(repository, session, &put);
+	if (status == STATUS_OK && changes->event_count > 0)
 		status = entitlements->outbox->ops->put(
-			entitlements->outbox, session, changes->events, changes->change_count);
+			entitlements->outbox, session, changes->events, changes->event_count);
 	return status;
 }
 
-static struct entitlement_row *make_rows(
-	struct arena *arena, const struct write_group *groups, size_t count)
-{
-	struct entitlement_row *rows = arena_array(arena, struct entitlement_row, count);
+/* ---- deciding ---------------------------------------------------------------------------- */
 
-	for (size_t i = 0; i < count; i++) {
+/* The entitlements of a batch, sorted. */
+struct folds {
+	struct fold *all;
+	size_t count;
+};
+
+static struct folds make_folds(const struct write_batch *batch)
+{
+	struct folds folds = {0};
+	const struct write_group *groups = write_groups(batch, &folds.count);
+
+	folds.all = arena_array(batch->arena, struct fold, folds.count);
+	for (size_t i = 0; i < folds.count; i++) {
 		const struct entitlement_command *first =
 			entitlement_command_of(groups[i].writes[0]);
 
-		rows[i].user_id = first->user_id;
-		rows[i].unit = first->unit;
+		folds.all[i].group = &groups[i];
+		folds.all[i].row.user_id = first->user_id;
+		folds.all[i].row.unit = first->unit;
 	}
-	return rows;
+	return folds;
+}
+
+static enum status lock_rows(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct folds folds, int64_t *now_us)
+{
+	struct entitlement_row *rows = arena_array(arena, struct entitlement_row, folds.count);
+	enum status status;
+
+	for (size_t i = 0; i < folds.count; i++)
+		rows[i] = folds.all[i].row;
+	status = repository->ops->lock(repository, session, rows, folds.count, now_us);
+	for (size_t i = 0; status == STATUS_OK && i < folds.count; i++)
+		folds.all[i].row = rows[i];
+	return status;
+}
+
+/* Names the sources of the folds whose row exists, or of the others. Returns the end of them. */
+static struct entitlement_source *name_all(
+	struct folds folds, bool exists, struct entitlement_source *sources)
+{
+	for (size_t i = 0; i < folds.count; i++) {
+		struct fold *fold = &folds.all[i];
+
+		if (fold->row.exists != exists)
+			continue;
+		name_sources(fold, sources);
+		sources += fold->source_count;
+	}
+	return sources;
+}
+
+/* Looks up the sources of the rows that exist. They come first in `sources`, in which there is room
+ * for two per command. */
+static enum status find_sources(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct folds folds,
+	struct entitlement_source *sources)
+{
+	struct entitlement_row *rows = arena_array(arena, struct entitlement_row, folds.count);
+	struct entitlement_source *end = name_all(folds, true, sources);
+	size_t count = 0;
+	enum status status = STATUS_OK;
+
+	name_all(folds, false, end);
+	for (size_t i = 0; i < folds.count; i++) {
+		if (folds.all[i].row.exists)
+			rows[count++] = folds.all[i].row;
+	}
+	if (count > 0)
+		status = repository->ops->find_sources(
+			repository, session, rows, count, sources, (size_t)(end - sources));
+	for (size_t i = folds.count; status == STATUS_OK && i-- > 0;) {
+		if (folds.all[i].row.exists)
+			folds.all[i].row = rows[--count];
+	}
+	return status;
 }
 
 enum status entitlement_batch_decide(const struct entitlements *entitlements,
 	struct session *session, const struct write_batch *batch)
 {
-	size_t count;
-	struct write_group *groups = write_groups(batch, &count);
-	struct entitlement_row *rows = make_rows(batch->arena, groups, count);
+	struct folds folds = make_folds(batch);
 	struct changes changes = {.arena = batch->arena};
-	enum status status = entitlements->repository->ops->lock(
-		entitlements->repository, session, rows, count, &changes.now_us);
+	struct entitlement_source *sources =
+		arena_array(batch->arena, struct entitlement_source, 2 * batch->count);
+	enum status status =
+		lock_rows(entitlements->repository, session, batch->arena, folds, &changes.now_us);
 
+	if (status == STATUS_OK)
+		status = find_sources(
+			entitlements->repository, session, batch->arena, folds, sources);
 	if (status != STATUS_OK)
 		return status;
-	changes.rows = arena_array(batch->arena, struct entitlement_row, count);
+	changes.rows = arena_array(batch->arena, struct entitlement_row, folds.count);
+	changes.sources = arena_array(batch->arena, struct entitlement_source, 2 * batch->count);
 	changes.lines = arena_array(batch->arena, struct entitlement_audit, batch->count);
 	changes.events = arena_array(batch->arena, struct outbox_event, batch->count);
-	for (size_t i = 0; i < count; i++) {
-		if (rows[i].busy)
-			write_group_busy(&groups[i]);
+	for (size_t i = 0; i < folds.count; i++) {
+		if (folds.all[i].row.busy)
+			write_group_busy(folds.all[i].group);
 		else
-			run_group(&changes, &groups[i], &rows[i]);
+			run_fold(&changes, &folds.all[i]);
 	}
 	return write_changes(entitlements, session, &changes);
 }
@@ -266,45 +410,73 @@ static struct answer answer_page(
 {
 	struct arena *arena = lookup->read.command.arena;
 	size_t shown = query->row_count < lookup->limit ? query->row_count : lookup->limit;
-	struct buffer body = buffer_make(arena, 128 * shown + 256);
-	struct answer answer;
+	struct answer answer = entitlement_answer_list(arena, lookup->user_id, query->rows, shown);
 
-	buffer_text(&body, "{\"user_id\":");
-	buffer_json_string(&body, lookup->user_id);
-	buffer_text(&body, ",\"entitlements\":[");
-	for (size_t i = 0; i < shown; i++) {
-		buffer_text(&body, i == 0 ? "{" : ",{");
-		write_rest(&body, &query->rows[i]);
-	}
-	buffer_text(&body, "]}");
-	answer = answer_json(200, buffer_slice(&body));
 	if (query->row_count > shown)
 		answer_add_next(
 			&answer, arena, lookup->path, lookup->limit, query->rows[shown - 1].unit);
 	return answer;
 }
 
+static enum status look_up_pages(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct entitlement_lookup **lookups,
+	size_t count)
+{
+	struct entitlement_query *queries = arena_array(arena, struct entitlement_query, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		queries[i].user_id = lookups[i]->user_id;
+		queries[i].after = lookups[i]->after;
+		queries[i].limit =
+			lookups[i]->limit + 1; /* the extra row shows that there is a next page */
+	}
+	status = repository->ops->list(repository, session, arena, queries, count);
+	for (size_t i = 0; status == STATUS_OK && i < count; i++)
+		lookups[i]->read.command.answer = answer_page(lookups[i], &queries[i]);
+	return status;
+}
+
+static enum status look_up_single(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct entitlement_lookup **lookups,
+	size_t count)
+{
+	struct entitlement_look *looks = arena_array(arena, struct entitlement_look, count);
+	enum status status;
+
+	for (size_t i = 0; i < count; i++) {
+		looks[i].row.user_id = lookups[i]->user_id;
+		looks[i].row.unit = lookups[i]->unit;
+	}
+	status = repository->ops->look(repository, session, arena, looks, count);
+	for (size_t i = 0; status == STATUS_OK && i < count; i++)
+		lookups[i]->read.command.answer =
+			entitlement_answer_look(lookups[i]->read.command.arena, &looks[i]);
+	return status;
+}
+
 enum status entitlement_batch_look_up(const struct entitlements *entitlements,
 	struct session *session, const struct read_batch *batch)
 {
-	struct entitlement_query *queries =
-		arena_array(batch->arena, struct entitlement_query, batch->count);
-	enum status status;
+	const struct entitlement_repository *repository = entitlements->repository;
+	struct entitlement_lookup **pages =
+		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
+	struct entitlement_lookup **single =
+		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
+	size_t page_count = 0, single_count = 0;
+	enum status status = STATUS_OK;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		const struct entitlement_lookup *lookup = entitlement_lookup_of(batch->reads[i]);
+		struct entitlement_lookup *lookup = entitlement_lookup_of(batch->reads[i]);
 
-		queries[i].user_id = lookup->user_id;
-		queries[i].after = lookup->after;
-		queries[i].limit =
-			lookup->limit + 1; /* the extra row shows that there is a next page */
+		if (lookup->unit.len > 0)
+			single[single_count++] = lookup;
+		else
+			pages[page_count++] = lookup;
 	}
-	status = entitlements->repository->ops->list(
-		entitlements->repository, session, batch->arena, queries, batch->count);
-	if (status != STATUS_OK)
-		return status;
-	for (size_t i = 0; i < batch->count; i++)
-		batch->reads[i]->command.answer =
-			answer_page(entitlement_lookup_of(batch->reads[i]), &queries[i]);
-	return STATUS_OK;
+	if (page_count > 0)
+		status = look_up_pages(repository, session, batch->arena, pages, page_count);
+	if (status == STATUS_OK && single_count > 0)
+		status = look_up_single(repository, session, batch->arena, single, single_count);
+	return status;
 }

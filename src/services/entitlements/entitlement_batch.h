@@ -1,6 +1,7 @@
 /*
  * Runs a batch of grants and revokes in one transaction, which commits each change together with
- * its line in the audit and its event in the outbox (and, by the committer, its Idempotency-Key).
+ * its sources, its line in the audit and, if it changed the status, its event in the outbox (and,
+ * by the committer, its Idempotency-Key).
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
@@ -13,11 +14,11 @@
 /* A grant or a revoke. The key of its command is entitlement_lane_key(). */
 struct entitlement_command {
 	struct write write;
-	enum entitlement_verb verb;
+	bool is_grant; /* otherwise a revoke */
 	struct slice user_id;
 	struct slice unit;
 	struct slice reason;
-	struct slice purchase_id;
+	struct slice purchase_id; /* may be empty */
 	struct slice traceparent;
 };
 
@@ -29,10 +30,11 @@ struct entitlement_command *entitlement_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* A lookup of one page of a user's entitlements. */
+/* A lookup of one entitlement with its sources, or of one page of a user's entitlements. */
 struct entitlement_lookup {
 	struct read read;
 	struct slice user_id;
+	struct slice unit; /* empty for a page, which has the following fields */
 	struct slice path; /* as sent, for the link to the next page */
 	struct slice after;
 	size_t limit;

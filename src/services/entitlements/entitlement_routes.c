@@ -6,19 +6,27 @@
 #define ROW_BYTES_MAX 512 /* of one entitlement, in JSON */
 #define LIST_LIMIT 1000
 
-static void submit_change(
-	struct entitlements *entitlements, struct request *request, enum entitlement_verb verb)
+/* Reads the purchase, which a change for some reasons must name. */
+static struct slice read_purchase(struct input *input, struct slice reason)
+{
+	static const char field[] = "purchase_id";
+
+	return entitlement_needs_purchase(reason) ? input_id(input, field)
+						  : input_optional_id(input, field);
+}
+
+static void submit_change(struct entitlements *entitlements, struct request *request, bool is_grant)
 {
 	struct entitlement_command *command = entitlement_command_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);
 	input_read_body(&input);
-	command->verb = verb;
+	command->is_grant = is_grant;
 	command->user_id = input_id(&input, "user_id");
 	command->unit = input_id(&input, "stock_keeping_unit");
 	command->reason = input_id(&input, "reason");
-	command->purchase_id = input_id(&input, "purchase_id");
+	command->purchase_id = read_purchase(&input, command->reason);
 	command->traceparent = request->traceparent;
 	command->write.command.key =
 		entitlement_lane_key(&request->arena, command->user_id, command->unit);
@@ -28,12 +36,12 @@ static void submit_change(
 
 static void post_grant(void *entitlements, struct request *request)
 {
-	submit_change(entitlements, request, ENTITLEMENT_GRANT);
+	submit_change(entitlements, request, true);
 }
 
 static void post_revoke(void *entitlements, struct request *request)
 {
-	submit_change(entitlements, request, ENTITLEMENT_REVOKE);
+	submit_change(entitlements, request, false);
 }
 
 static void list(void *context, struct request *request)
@@ -53,12 +61,28 @@ static void list(void *context, struct request *request)
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }
 
+static void look(void *context, struct request *request)
+{
+	struct entitlements *entitlements = context;
+	struct entitlement_lookup *lookup = entitlement_lookup_new(&request->arena);
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "user_id", request->params[0]);
+	input_check_id(&input, "stock_keeping_unit", request->params[1]);
+	lookup->user_id = request->params[0];
+	lookup->unit = request->params[1];
+	submit_read(&input, entitlements->lanes, &lookup->read);
+}
+
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router)
 {
 	const struct route routes[] = {
 		{"POST", "/v1/entitlements/grants", ACCESS_EXTERNAL, post_grant, entitlements, 0},
 		{"POST", "/v1/entitlements/revokes", ACCESS_EXTERNAL, post_revoke, entitlements, 0},
 		{"GET", "/v1/users/{user_id}/entitlements", ACCESS_EXTERNAL, list, entitlements, 0},
+		{"GET", "/v1/users/{user_id}/entitlements/{stock_keeping_unit}", ACCESS_EXTERNAL,
+			look, entitlements, 0},
 	};
 
 	router_add_all(router, "entitlements", routes, sizeof(routes) / sizeof(routes[0]));

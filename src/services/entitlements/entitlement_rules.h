@@ -1,28 +1,48 @@
-/* The rules of entitlements: what a grant or a revoke does. Pure. */
+/*
+ * The rules of entitlements: what a grant or a revoke does to an entitlement and its sources. Pure.
+ *
+ * An entitlement is ACTIVE as long as one of its sources is. A source is a purchase, or a reason if
+ * no purchase was named. A purchase grants once; a reason may grant again after it has ended.
+ *
+ *   entitlement  source      GRANT                   REVOKE of a purchase   REVOKE of all
+ *   absent       new         ACTIVE, version 1       NOT_FOUND              NOT_FOUND
+ *   ACTIVE       new         step + 1                NOT_FOUND (see below)  REVOKED, version + 1
+ *                active      CONFLICT                ends (see below)       REVOKED, version + 1
+ *                ended       CONFLICT                CONFLICT               REVOKED, version + 1
+ *                  reason    step + 1
+ *   REVOKED      new         ACTIVE, version + 1     CONFLICT               CONFLICT
+ *                ended       CONFLICT                CONFLICT               CONFLICT
+ *                  reason    ACTIVE, version + 1
+ *
+ * When the last active source ends, the entitlement is REVOKED with version + 1; when another one
+ * ends, step + 1. While the source MIGRATED is active, nobody knows which purchase it stands for:
+ * the revoke of a new purchase ends it, and that purchase counts as ended, too.
+ */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 
-#include <stdint.h>
+#include "ports/entitlement_repository.h"
 
-#include "base/status.h"
+/* How many sources an entitlement may have, active and ended; a grant that would add one more is
+ * refused. It bounds what a batch counts and what an answer lists. */
+#define ENTITLEMENT_SOURCES_MAX 1000
 
-enum entitlement_verb { ENTITLEMENT_GRANT, ENTITLEMENT_REVOKE };
+/* Whether a change for this reason must name its purchase. */
+bool entitlement_needs_purchase(struct slice reason);
 
 /*
- *   state     GRANT                     REVOKE
- *   absent    ACTIVE, version 1         NOT_FOUND
- *   ACTIVE    STATE_CONFLICT            REVOKED, version + 1
- *   REVOKED   ACTIVE, version + 1       STATE_CONFLICT
+ * The following change the row and the sources and return OK, or return ENTITLEMENT_NOT_FOUND,
+ * ENTITLEMENT_STATE_CONFLICT or ENTITLEMENT_TOO_MANY_SOURCES and change nothing. A row that was
+ * never granted has version 0, and a new source has granted_us 0; `exists` is left alone.
  */
-struct entitlement_state {
-	bool exists;
-	bool is_active;
-	int64_t version;
-};
+QP_MUST_CHECK enum status entitlement_grant(
+	struct entitlement_row *row, struct entitlement_source *source, int64_t now_us);
 
-/* Changes `state` and returns OK, or returns ENTITLEMENT_NOT_FOUND or ENTITLEMENT_STATE_CONFLICT
- * and changes nothing. */
-QP_MUST_CHECK enum status entitlement_apply(
-	struct entitlement_state *state, enum entitlement_verb verb);
+QP_MUST_CHECK enum status entitlement_revoke(struct entitlement_row *row,
+	struct entitlement_source *source, struct entitlement_source *migrated, int64_t now_us);
+
+/* `sources` are those that the caller has read; row->ends_sources stands for all others. */
+QP_MUST_CHECK enum status entitlement_revoke_all(struct entitlement_row *row,
+	struct entitlement_source *sources, size_t count, int64_t now_us);
 
 #endif

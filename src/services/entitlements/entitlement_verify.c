@@ -1,7 +1,8 @@
 /*
- * Checks the rows against the newest line of their audit, every line against the line before it and
- * against its event, and then the outbox and the Idempotency-Keys. Lines and events that are old
- * enough to be deleted are not missed; is_kept() decides that with a margin for clocks that differ.
+ * Checks the rows against their sources and the newest lines of their audit, every line against the
+ * line before it and against its event, and then the outbox and the Idempotency-Keys. Lines and
+ * events that are old enough to be deleted are not missed; is_kept() decides that with a margin for
+ * clocks that differ.
  */
 #include "services/entitlements/entitlement_verify.h"
 
@@ -16,7 +17,7 @@ static struct slice id_of(struct verify_page *page, struct slice user_id, struct
 	return entitlement_aggregate_key(page->arena, user_id, unit);
 }
 
-/* Whether the state fits the version: grants have odd versions, revokes even ones. */
+/* Whether the status fits the version: odd ones are ACTIVE, even ones REVOKED. */
 static bool is_turn(bool is_active, int64_t version)
 {
 	return is_active == (version % 2 != 0);
@@ -42,12 +43,28 @@ static void compare_with_line(
 	if (!facts->has_line)
 		return;
 	if (facts->line_version != row->version || facts->line_is_active != row->is_active ||
-		facts->line_us != row->updated_us)
+		facts->line_us != row->updated_us || facts->newest_version != row->version ||
+		facts->newest_step != row->step)
 		verify_differ(page, id, "audit-differs",
-			"%.*s: it is %s with version %lld, but was %s with version %lld",
+			"%.*s: it is %s with version %lld, step %lld, but was %s with version "
+			"%lld, and the newest line has version %lld, step %lld",
 			(int)id.len, id.data, row->is_active ? "active" : "revoked",
-			(long long)row->version, facts->line_is_active ? "granted" : "revoked",
-			(long long)facts->line_version);
+			(long long)row->version, (long long)row->step,
+			facts->line_is_active ? "granted" : "revoked",
+			(long long)facts->line_version, (long long)facts->newest_version,
+			(long long)facts->newest_step);
+}
+
+static void compare_with_sources(
+	struct verify_page *page, struct slice id, const struct entitlement_facts *facts)
+{
+	if (facts->row.is_active && !facts->has_source)
+		verify_differ(page, id, "no-source",
+			"%.*s: it is ACTIVE, but none of its sources is", (int)id.len, id.data);
+	if (!facts->row.is_active && facts->has_source)
+		verify_differ(page, id, "source-left",
+			"%.*s: it is REVOKED, but one of its sources is ACTIVE", (int)id.len,
+			id.data);
 }
 
 static void check_entitlement(struct verify_page *page, const struct entitlement_facts *facts)
@@ -62,6 +79,7 @@ static void check_entitlement(struct verify_page *page, const struct entitlement
 		verify_differ(page, id, "status", "%.*s: it is %s with version %lld", (int)id.len,
 			id.data, row->is_active ? "ACTIVE" : "REVOKED", (long long)row->version);
 	verify_time(page, id, "updated_at", row->updated_us);
+	compare_with_sources(page, id, facts);
 	compare_with_line(page, id, facts);
 }
 
@@ -91,8 +109,8 @@ static void differ_in_line(struct verify_page *page, const struct entitlement_au
 {
 	struct slice id = id_of(page, line->user_id, line->unit);
 
-	verify_differ(page, id, what, "%.*s: version %lld of the audit %s", (int)id.len, id.data,
-		(long long)line->version, why);
+	verify_differ(page, id, what, "%.*s: version %lld, step %lld of the audit %s", (int)id.len,
+		id.data, (long long)line->version, (long long)line->step, why);
 }
 
 /* Whether the event says the same as the line. */
@@ -111,24 +129,54 @@ static bool event_agrees(struct verify_page *page, const struct audit_facts *fac
 	       event.version == line->version;
 }
 
-static void check_line(struct verify_page *page, const struct audit_facts *facts)
+/* Whether the line may have this version: one that changes the status must turn it, and the others
+ * are written while it is ACTIVE. */
+static bool action_fits(const struct entitlement_audit *line)
+{
+	return line->step == 0 ? is_turn(line->is_active, line->version) : line->version % 2 != 0;
+}
+
+static bool follows(const struct audit_facts *facts)
 {
 	const struct entitlement_audit *line = &facts->line;
 
-	if (!is_turn(line->is_active, line->version))
-		differ_in_line(
-			page, line, "audit-action", line->is_active ? "is a grant" : "is a revoke");
-	if (facts->is_repeated)
-		differ_in_line(page, line, "audit-repeated", "exists twice");
-	if (facts->version_before != 0 && facts->version_before != line->version - 1)
-		differ_in_line(page, line, "audit-gap", "does not follow the previous line");
-	if (!facts->has_row)
-		differ_in_line(page, line, "no-entitlement", "belongs to no entitlement");
+	if (facts->version_before == 0)
+		return true; /* the lines before it may have been deleted */
+	return line->step == 0 ? facts->version_before == line->version - 1
+			       : facts->version_before == line->version &&
+					 facts->step_before == line->step - 1;
+}
+
+static void check_event(struct verify_page *page, const struct audit_facts *facts)
+{
+	const struct entitlement_audit *line = &facts->line;
+
+	if (line->step > 0 && line->event_id.len > 0)
+		differ_in_line(page, line, "outbox-differs",
+			"has an event, although the status did not change");
+	if (line->step > 0)
+		return;
 	if (!facts->has_event && is_kept(page, line->at_us, PUBLISHED_KEPT_US))
 		differ_in_line(page, line, "outbox-missing", "has no event in the outbox");
 	if (facts->has_event && !event_agrees(page, facts))
 		differ_in_line(
 			page, line, "outbox-differs", "has an event that says something else");
+}
+
+static void check_line(struct verify_page *page, const struct audit_facts *facts)
+{
+	const struct entitlement_audit *line = &facts->line;
+
+	if (!action_fits(line))
+		differ_in_line(
+			page, line, "audit-action", line->is_active ? "is a grant" : "is a revoke");
+	if (facts->is_repeated)
+		differ_in_line(page, line, "audit-repeated", "exists twice");
+	if (!follows(facts))
+		differ_in_line(page, line, "audit-gap", "does not follow the previous line");
+	if (!facts->has_row)
+		differ_in_line(page, line, "no-entitlement", "belongs to no entitlement");
+	check_event(page, facts);
 }
 
 static enum status look_at_audit(
@@ -145,7 +193,7 @@ static enum status look_at_audit(
 	for (size_t i = 0; i < page->rows.count; i++)
 		check_line(page, &lines[i]);
 	last = &lines[page->rows.count - 1].line;
-	verify_finish_number(page, last->user_id, last->unit, last->version);
+	verify_finish_numbers(page, last->user_id, last->unit, last->version, last->step);
 	return STATUS_OK;
 }
 

@@ -1,22 +1,26 @@
 /*
- * Checks entitlements for `quipu verify` (admin/verify.h). A row, its audit and its events are
- * written in one transaction, so one statement sees all of them or none. The id of a difference is
- * user_id:stock_keeping_unit, or the id of the event. Differences, besides those of
+ * Checks entitlements for `quipu verify` (admin/verify.h). A row, its sources, its audit and its
+ * events are written in one transaction, so one statement sees all of them or none. The id of a
+ * difference is user_id:stock_keeping_unit, or the id of the event. Differences, besides those of
  * admin/verify_claims.h for the outbox and of admin/verify_idempotency.h:
  *
  *   version          less than 1
- *   status           ACTIVE with an even version or REVOKED with an odd one: every change turns one
- *                    into the other, and the first is a grant
+ *   status           ACTIVE with an even version or REVOKED with an odd one: every version turns
+ *                    one into the other, and the first is a grant
+ *   no-source        ACTIVE without an active source
+ *   source-left      REVOKED with an active source
  *   audit-missing    a change of the last 28 days without a line of the audit, which is kept for at
  *                    least a month
- *   audit-differs    the newest line differs from the row in version, state or time
- *   audit-action     a line that grants with an even version or revokes with an odd one
- *   audit-repeated   two lines with the same version
- *   audit-gap        a line whose version does not follow that of the previous line
+ *   audit-differs    the newest change of the status differs from the row in version, status or
+ *                    time, or the newest line in version or step
+ *   audit-action     a change of the status that grants with an even version or revokes with an odd
+ *                    one; a change of the sources alone with an even version
+ *   audit-repeated   two lines with the same version and step
+ *   audit-gap        a line whose version and step do not follow those of the previous line
  *   no-entitlement   a line without an entitlement
- *   outbox-missing   a line of the last 24 hours without its event, which is kept for at least that
- *                    long after it was published
- *   outbox-differs   the event differs from the line
+ *   outbox-missing   a change of the status in the last 24 hours without its event, which is kept
+ *                    for at least that long after it was published
+ *   outbox-differs   the event differs from the line, or belongs to one that changed no status
  *   in-the-future    updated_at is ahead of the store's time
  *
  * It cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.

@@ -24,7 +24,10 @@ def new_user():
 
 
 def change(user, unit="item1", reason="purchase", purchase="p_1"):
-    return {"user_id": user, "stock_keeping_unit": unit, "reason": reason, "purchase_id": purchase}
+    body = {"user_id": user, "stock_keeping_unit": unit, "reason": reason, "purchase_id": purchase}
+    if purchase is None:
+        del body["purchase_id"]
+    return body
 
 
 def request_bytes(target, body, key=None):
@@ -61,6 +64,15 @@ class Entitlements(Client):
 
     def list(self, user, query=""):
         return self.ask("GET", f"/v1/users/{quote(user, safe='')}/entitlements{query}")
+
+    def look(self, user, unit="item1"):
+        return self.ask("GET", f"/v1/users/{quote(user, safe='')}/entitlements/{quote(unit, safe='')}")
+
+    def sources(self, user, unit="item1"):
+        """The sources of an entitlement as {(kind, id): status}."""
+        answer = self.look(user, unit)
+        assert answer.status == 200, answer
+        return {(one["kind"], one["source_id"]): one["status"] for one in answer.json()["sources"]}
 
     def inbox(self, user, query=""):
         answer = self.ask("GET", f"/debug/notification/inbox/{quote(user, safe='')}{query}")
@@ -115,7 +127,7 @@ class SqliteLocal(EntitlementStack):
 
     def query(self, table, sql):
         """Only while a server runs: the last connection to close would checkpoint the file."""
-        ours = table in ("entitlements", "outbox_events", "entitlement_audit", "idempotency_keys")
+        ours = table in ("entitlements", "entitlement_sources", "outbox_events", "entitlement_audit", "idempotency_keys")
         name = "entitlements.db" if ours else "notifications.db"
         with contextlib.closing(open_to_read(self.data / name)) as connection:
             cursor = connection.execute(sql)

@@ -74,9 +74,12 @@ class Traffic:
             self.post("/api/send", {"userId": name, "message": "hello"}, key)
 
     def entitlements(self, name):
-        for verb in ("grants", "revokes", "grants", "grants"):
+        """Three turns of the status, a refusal, and two changes of sources that leave the status alone."""
+        first, second, third = (new_key() for _ in range(3))
+        for verb, purchase in (("grants", first), ("revokes", first), ("grants", second), ("grants", second),
+                               ("grants", third), ("revokes", second)):
             self.post(f"/v1/entitlements/{verb}", {
-                "user_id": name, "stock_keeping_unit": "item", "reason": "purchase", "purchase_id": "p"}, new_key())
+                "user_id": name, "stock_keeping_unit": "item", "reason": "purchase", "purchase_id": purchase}, new_key())
 
     def pots(self, name):
         fields = {"pot_name": name.replace("-", "x"), "max_coins": 20}

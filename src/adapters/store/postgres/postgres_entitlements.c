@@ -1,9 +1,13 @@
 /*
- * Entitlements and their audit in PostgreSQL. The audit is partitioned by month; functions of the
- * schema create partitions ahead of time and drop old ones (tend_audit).
+ * Entitlements, their sources and their audit in PostgreSQL. The audit is partitioned by month;
+ * functions of the schema create partitions ahead of time and drop old ones (tend_audit).
+ *
+ * Sources are read by a statement of their own, after the one that locks the rows: it sees what the
+ * last holder of the lock has committed, which the locking statement itself would not.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
+#include "adapters/store/postgres/postgres_entitlement_facts.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define UPDATED_US PG_TO_US("e.updated_at")
@@ -12,7 +16,7 @@
 
 /* clang-format off */
 #define ROWS_SQL                                                                      \
-	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US " "                 \
+	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step "         \
 	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) " \
 	"JOIN entitlements e ON e.user_id = w.user_id "                               \
 	"  AND e.stock_keeping_unit = w.unit"
@@ -25,6 +29,7 @@ static void fill_row(void *found, const PGresult *result, int at)
 	row->is_active = pg_bool(result, at, 1);
 	row->version = pg_int8(result, at, 2);
 	row->updated_us = pg_int8(result, at, 3);
+	row->step = pg_int8(result, at, 4);
 }
 
 static const struct pg_lookup by_user_and_unit = {
@@ -42,12 +47,18 @@ static const struct pg_lookup by_user_and_unit = {
 };
 
 /* clang-format off */
-#define PUT_ROWS                                                                   \
-	"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) " \
-	"    AS w(user_id, unit, status, version, updated_us) "
+#define PUT_ROWS                                                                    \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[], "  \
+	"    $6::int8[]) AS w(user_id, unit, status, version, step, updated_us) "
 /* clang-format on */
 
-static const Oid put_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8};
+static const Oid put_types[] = {
+	PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8, PG_OID_INT8};
+
+static struct slice status_text(bool is_active)
+{
+	return slice_of(is_active ? "ACTIVE" : "REVOKED");
+}
 
 static void add_row(struct pg_array *columns, const void *element)
 {
@@ -55,9 +66,10 @@ static void add_row(struct pg_array *columns, const void *element)
 
 	pg_array_text(&columns[0], row->user_id);
 	pg_array_text(&columns[1], row->unit);
-	pg_array_text(&columns[2], slice_of(row->is_active ? "ACTIVE" : "REVOKED"));
+	pg_array_text(&columns[2], status_text(row->is_active));
 	pg_array_int8(&columns[3], row->version);
-	pg_array_int8(&columns[4], row->updated_us);
+	pg_array_int8(&columns[4], row->step);
+	pg_array_int8(&columns[5], row->updated_us);
 }
 
 /* clang-format off */
@@ -74,15 +86,17 @@ static const struct pg_put put_rows = {
 		{
 			"quipu_entitlements_update",
 			"UPDATE entitlements AS e "
-			"SET status = w.status, version = w.version, "
+			"SET status = w.status, version = w.version, step = w.step, "
 			"    updated_at = " UPDATED_FROM_US " " PUT_ROWS
 			"WHERE e.user_id = w.user_id AND e.stock_keeping_unit = w.unit",
 		},
 	.insert =
 		{
 			"quipu_entitlements_insert",
-			"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
-			"SELECT w.user_id, w.unit, w.status, w.version, " UPDATED_FROM_US " " PUT_ROWS
+			"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, step, "
+			"    updated_at) "
+			"SELECT w.user_id, w.unit, w.status, w.version, w.step, " UPDATED_FROM_US " "
+			PUT_ROWS
 			"ON CONFLICT (user_id, stock_keeping_unit) DO NOTHING "
 			"RETURNING 1",
 		},
@@ -91,75 +105,98 @@ static const struct pg_put put_rows = {
 static const struct pg_statement audit_statement = {
 	"quipu_entitlements_audit",
 	"INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, "
-	"    version, reason, purchase_id, event_id) "
-	"SELECT " OCCURRED_FROM_US ", w.user_id, w.unit, w.action, w.version, w.reason, "
-	"    w.purchase_id, w.event_id::uuid "
-	"FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], "
-	"    $7::text[], $8::text[]) AS w(occurred_us, user_id, unit, action, version, "
-	"    reason, purchase_id, event_id)",
+	"    version, step, reason, purchase_id, event_id) "
+	"SELECT " OCCURRED_FROM_US ", w.user_id, w.unit, w.action, w.version, w.step, w.reason, "
+	"    nullif(w.purchase_id, ''), nullif(w.event_id, '')::uuid "
+	"FROM unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::int8[], "
+	"    $7::text[], $8::text[], $9::text[]) AS w(occurred_us, user_id, unit, action, "
+	"    version, step, reason, purchase_id, event_id)",
+};
+
+#define OF_ROW "s.user_id = w.user_id AND s.stock_keeping_unit = w.unit "
+#define GRANTED_US PG_TO_US("s.granted_at")
+#define REVOKED_US "coalesce(" PG_TO_US("s.revoked_at") ", 0)"
+
+static const struct pg_statement find_sources_statement = {
+	"quipu_entitlement_sources_find",
+	"SELECT w.n, s.status = 'ACTIVE', " GRANTED_US ", " REVOKED_US " "
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY "
+	"    AS w(user_id, unit, kind, source_id, n) "
+	"JOIN entitlement_sources s ON " OF_ROW
+	"  AND s.kind = w.kind AND s.source_id = w.source_id",
+};
+
+static const struct pg_statement count_sources_statement = {
+	"quipu_entitlement_sources_count",
+	"SELECT w.n, c.total, c.active "
+	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) "
+	"CROSS JOIN LATERAL ("
+	"  SELECT count(*) AS total, count(*) FILTER (WHERE s.status = 'ACTIVE') AS active "
+	"  FROM entitlement_sources s "
+	"  WHERE " OF_ROW ") AS c",
+};
+
+static const struct pg_statement end_sources_statement = {
+	"quipu_entitlement_sources_end",
+	"UPDATE entitlement_sources AS s "
+	"SET status = 'REVOKED', revoked_at = " UPDATED_FROM_US " "
+	"FROM unnest($1::text[], $2::text[], $3::int8[]) AS w(user_id, unit, updated_us) "
+	"WHERE " OF_ROW "AND s.status = 'ACTIVE'",
+};
+
+#define PUT_SOURCES                                                                           \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], " \
+	"    $7::int8[], $8::int8[]) AS w(user_id, unit, kind, source_id, reason, status, "    \
+	"    granted_us, revoked_us) "
+#define GRANTED_FROM_US PG_FROM_US("w.granted_us")
+#define REVOKED_FROM_US PG_FROM_US("nullif(w.revoked_us, 0)")
+
+static const struct pg_statement update_sources_statement = {
+	"quipu_entitlement_sources_update",
+	"UPDATE entitlement_sources AS s "
+	"SET status = w.status, granted_at = " GRANTED_FROM_US ", "
+	"    revoked_at = " REVOKED_FROM_US " " PUT_SOURCES
+	"WHERE " OF_ROW "AND s.kind = w.kind AND s.source_id = w.source_id",
+};
+
+static const struct pg_statement insert_sources_statement = {
+	"quipu_entitlement_sources_insert",
+	"INSERT INTO entitlement_sources (user_id, stock_keeping_unit, kind, source_id, reason, "
+	"    status, granted_at, revoked_at) "
+	"SELECT w.user_id, w.unit, w.kind, w.source_id, w.reason, w.status, "
+	"    " GRANTED_FROM_US ", " REVOKED_FROM_US " " PUT_SOURCES,
 };
 
 static const struct pg_statement list_statement = {
 	"quipu_entitlements_list",
-	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.stock_keeping_unit "
+	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
+	"    e.stock_keeping_unit "
 	"FROM unnest($1::text[], $2::text[], $3::int8[]) WITH ORDINALITY "
 	"    AS w(user_id, after, most, n) "
 	"CROSS JOIN LATERAL ("
-	"  SELECT status, version, updated_at, stock_keeping_unit "
+	"  SELECT status, version, updated_at, step, stock_keeping_unit "
 	"  FROM entitlements "
 	"  WHERE user_id = w.user_id AND stock_keeping_unit > w.after "
 	"  ORDER BY stock_keeping_unit LIMIT w.most) AS e "
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
 
-#define LINE_US PG_TO_US("a.occurred_at")
-
-/* The newest audit line is the last entry of an index on each partition. */
-static const struct pg_statement list_facts_statement = {
-	"quipu_entitlements_list_facts",
-	"SELECT e.user_id, e.status = 'ACTIVE', e.version, " UPDATED_US ", "
-	"    e.stock_keeping_unit, a.version IS NOT NULL, "
-	"    coalesce(a.action = 'GRANTED', false), coalesce(a.version, 0), "
-	"    coalesce(" LINE_US ", 0) "
-	"FROM ("
-	"  SELECT * "
-	"  FROM entitlements "
-	"  WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
-	"  ORDER BY user_id, stock_keeping_unit LIMIT $3::int8) AS e "
+/* One statement, so that an entitlement and its sources come from one snapshot. */
+static const struct pg_statement look_statement = {
+	"quipu_entitlements_look",
+	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
+	"    s.kind IS NOT NULL, coalesce(s.kind, ''), coalesce(s.source_id, ''), "
+	"    coalesce(s.reason, ''), coalesce(s.status = 'ACTIVE', false), "
+	"    coalesce(" GRANTED_US ", 0), " REVOKED_US " "
+	"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, unit, n) "
+	"JOIN entitlements e ON e.user_id = w.user_id AND e.stock_keeping_unit = w.unit "
 	"LEFT JOIN LATERAL ("
-	"  SELECT action, version, occurred_at "
-	"  FROM entitlement_audit "
-	"  WHERE user_id = e.user_id AND stock_keeping_unit = e.stock_keeping_unit "
-	"  ORDER BY version DESC LIMIT 1) AS a ON true "
-	"ORDER BY e.user_id, e.stock_keeping_unit",
-};
-
-#define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
-#define LINE_AGAIN                                                                \
-	"entitlement_audit b "                                                    \
-	"WHERE " OF_SAME "AND b.version = a.version AND b.event_id <> a.event_id"
-#define LINE_BEFORE                                   \
-	"entitlement_audit b "                        \
-	"WHERE " OF_SAME "AND b.version < a.version " \
-	"ORDER BY b.version DESC LIMIT 1"
-#define LINE_IS_REPEATED PG_FINDS(LINE_AGAIN)
-#define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
-
-/* The rows that belong to a line are looked up for each line, so that a page may end anywhere. */
-static const struct pg_statement list_audit_statement = {
-	"quipu_entitlements_list_audit",
-	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, "
-	"    a.event_id::text, " LINE_US ", " LINE_IS_REPEATED ", "
-	"    coalesce((SELECT b.version FROM " LINE_BEFORE "), 0), " LINE_HAS_ROW ", "
-	"    o.event_id IS NOT NULL, coalesce(o.event_type, ''), "
-	"    coalesce(o.aggregate_key, ''), coalesce(o.payload, '') "
-	"FROM ("
 	"  SELECT * "
-	"  FROM entitlement_audit "
-	"  WHERE (user_id, stock_keeping_unit, version) > ($1::text, $2::text, $3::int8) "
-	"  ORDER BY user_id, stock_keeping_unit, version LIMIT $4::int8) AS a "
-	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
-	"ORDER BY a.user_id, a.stock_keeping_unit, a.version",
+	"  FROM entitlement_sources s "
+	"  WHERE " OF_ROW
+	"  ORDER BY s.status, s.granted_at DESC, s.kind, s.source_id "
+	"  LIMIT $3::int8) AS s ON true "
+	"ORDER BY w.n, s.status, s.granted_at DESC, s.kind, s.source_id",
 };
 /* clang-format on */
 
@@ -175,14 +212,127 @@ static enum status lock(const struct entitlement_repository *repository, struct 
 	return pg_lock_rows(pg_session_of(base), &by_user_and_unit, rows, count, now_us);
 }
 
-static enum status put(const struct entitlement_repository *repository, struct session *base,
-	const struct entitlement_row *rows, size_t count)
+/* ---- sources ----------------------------------------------------------------------------- */
+
+static const Oid text_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
+
+static void add_row_id(struct pg_array *columns, const void *element)
 {
-	return pg_put_rows(pg_session_of(base), &put_rows, rows, count);
+	const struct entitlement_row *row = element;
+
+	pg_array_text(&columns[0], row->user_id);
+	pg_array_text(&columns[1], row->unit);
 }
 
+static const struct pg_shape row_id_shape = {
+	.types = text_types,
+	.column_count = 2,
+	.row_size = sizeof(struct entitlement_row),
+	.add = add_row_id,
+};
+
+static void add_source_id(struct pg_array *columns, const void *element)
+{
+	const struct entitlement_source *source = element;
+
+	pg_array_text(&columns[0], source->user_id);
+	pg_array_text(&columns[1], source->unit);
+	pg_array_text(&columns[2], source->kind);
+	pg_array_text(&columns[3], source->id);
+}
+
+static const struct pg_shape source_id_shape = {
+	.types = text_types,
+	.column_count = 4,
+	.row_size = sizeof(struct entitlement_source),
+	.add = add_source_id,
+};
+
+static void fill_counts(struct entitlement_row *rows, size_t count, const PGresult *result)
+{
+	for (int i = 0; i < PQntuples(result); i++) {
+		struct entitlement_row *row = &rows[pg_place(result, i, count)];
+
+		row->source_count = (size_t)pg_int8(result, i, 1);
+		row->active_count = (size_t)pg_int8(result, i, 2);
+	}
+}
+
+static void fill_sources(struct entitlement_source *sources, size_t count, const PGresult *result)
+{
+	for (size_t i = 0; i < count; i++)
+		sources[i].exists = false;
+	for (int i = 0; i < PQntuples(result); i++) {
+		struct entitlement_source *source = &sources[pg_place(result, i, count)];
+
+		source->exists = true;
+		source->is_active = pg_bool(result, i, 1);
+		source->granted_us = pg_int8(result, i, 2);
+		source->revoked_us = pg_int8(result, i, 3);
+	}
+}
+
+static enum status find_sources(const struct entitlement_repository *repository,
+	struct session *base, struct entitlement_row *rows, size_t row_count,
+	struct entitlement_source *sources, size_t source_count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status;
+
+	pg_queue_all(session, &count_sources_statement, &row_id_shape, rows, row_count);
+	pg_queue_all(session, &find_sources_statement, &source_id_shape, sources, source_count);
+	status = pg_flush(session);
+	if (status != STATUS_OK)
+		return status;
+	fill_counts(rows, row_count, session->results[0]);
+	fill_sources(sources, source_count, session->results[1]);
+	return STATUS_OK;
+}
+
+static const Oid end_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
+
+static void add_end(struct pg_array *columns, const void *element)
+{
+	const struct entitlement_row *row = element;
+
+	add_row_id(columns, row);
+	pg_array_int8(&columns[2], row->updated_us);
+}
+
+static const struct pg_shape end_shape = {
+	.types = end_types,
+	.column_count = sizeof(end_types) / sizeof(end_types[0]),
+	.row_size = sizeof(struct entitlement_row),
+	.exists_at = offsetof(struct entitlement_row, ends_sources),
+	.add = add_end,
+};
+
+static const Oid source_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT,
+	PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8};
+
+static void add_source(struct pg_array *columns, const void *element)
+{
+	const struct entitlement_source *source = element;
+
+	add_source_id(columns, source);
+	pg_array_text(&columns[4], source->reason);
+	pg_array_text(&columns[5], status_text(source->is_active));
+	pg_array_int8(&columns[6], source->granted_us);
+	pg_array_int8(&columns[7], source->revoked_us);
+}
+
+static const struct pg_shape source_shape = {
+	.types = source_types,
+	.column_count = sizeof(source_types) / sizeof(source_types[0]),
+	.row_size = sizeof(struct entitlement_source),
+	.exists_at = offsetof(struct entitlement_source, exists),
+	.add = add_source,
+};
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
 static const Oid audit_types[] = {PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8,
-	PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
+	PG_OID_INT8, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
 
 static void add_line(struct pg_array *columns, const void *element)
 {
@@ -193,9 +343,10 @@ static void add_line(struct pg_array *columns, const void *element)
 	pg_array_text(&columns[2], line->unit);
 	pg_array_text(&columns[3], slice_of(line->is_active ? "GRANTED" : "REVOKED"));
 	pg_array_int8(&columns[4], line->version);
-	pg_array_text(&columns[5], line->reason);
-	pg_array_text(&columns[6], line->purchase_id);
-	pg_array_text(&columns[7], line->event_id);
+	pg_array_int8(&columns[5], line->step);
+	pg_array_text(&columns[6], line->reason);
+	pg_array_text(&columns[7], line->purchase_id);
+	pg_array_text(&columns[8], line->event_id);
 }
 
 static const struct pg_shape audit_shape = {
@@ -205,13 +356,31 @@ static const struct pg_shape audit_shape = {
 	.add = add_line,
 };
 
-static enum status audit(const struct entitlement_repository *repository, struct session *base,
-	const struct entitlement_audit *lines, size_t count)
+/*
+ * The rows come first, in a round trip of their own: whoever has inserted or locked a row owns its
+ * sources. So new ones are inserted without ON CONFLICT, which would cost twice as much.
+ */
+static enum status put(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_changes *changes)
 {
 	struct pg_session *session = pg_session_of(base);
+	enum status status = STATUS_OK;
+	size_t queued;
 
-	pg_queue_all(session, &audit_statement, &audit_shape, lines, count);
-	return pg_flush(session);
+	if (changes->row_count > 0)
+		status = pg_put_rows(session, &put_rows, changes->rows, changes->row_count);
+	if (status != STATUS_OK)
+		return status;
+	queued = pg_queue_some(session, &end_sources_statement, &end_shape, true, changes->rows,
+		changes->row_count);
+	queued += pg_queue_some(session, &update_sources_statement, &source_shape, true,
+		changes->sources, changes->source_count);
+	queued += pg_queue_some(session, &insert_sources_statement, &source_shape, false,
+		changes->sources, changes->source_count);
+	if (changes->line_count > 0)
+		pg_queue_all(session, &audit_statement, &audit_shape, changes->lines,
+			changes->line_count);
+	return queued + changes->line_count > 0 ? pg_flush(session) : STATUS_OK;
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
@@ -233,7 +402,7 @@ static void fill_queries(struct entitlement_query *queries, size_t count, struct
 		struct entitlement_row *row = &query->rows[query->row_count++];
 
 		row->user_id = query->user_id;
-		row->unit = pg_keep(arena, result, i, 4);
+		row->unit = pg_keep(arena, result, i, 5);
 		row->exists = true;
 		fill_row(row, result, i);
 	}
@@ -260,70 +429,61 @@ static enum status list(const struct entitlement_repository *repository, struct 
 	return status;
 }
 
-/* ---- verifying --------------------------------------------------------------------------- */
-
-static struct entitlement_facts facts_of(struct arena *arena, const PGresult *result, int row)
+static struct entitlement_source source_of(struct arena *arena, const PGresult *result, int row)
 {
-	struct entitlement_facts facts = {
-		.row.user_id = pg_keep(arena, result, row, 0),
-		.row.unit = pg_keep(arena, result, row, 4),
-		.row.exists = true,
-		.has_line = pg_bool(result, row, 5),
-		.line_is_active = pg_bool(result, row, 6),
-		.line_version = pg_int8(result, row, 7),
-		.line_us = pg_int8(result, row, 8),
-	};
-
-	fill_row(&facts.row, result, row);
-	return facts;
-}
-
-static enum status list_facts(const struct entitlement_repository *repository, struct session *base,
-	struct arena *arena, struct row_page *page, struct entitlement_facts *rows)
-{
-	struct pg_session *session = pg_session_of(base);
-	struct pg_param params[3] = {pg_param_text(page->after[0]), pg_param_text(page->after[1])};
-	enum status status = pg_list_rows(session, &list_facts_statement, params, 2, page);
-
-	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
-		rows[i] = facts_of(arena, session->results[0], (int)i);
-	return status;
-}
-
-static struct audit_facts line_of(struct arena *arena, const PGresult *result, int row)
-{
-	return (struct audit_facts){
-		.line =
-			{
-				.user_id = pg_keep(arena, result, row, 0),
-				.unit = pg_keep(arena, result, row, 1),
-				.is_active = pg_bool(result, row, 2),
-				.version = pg_int8(result, row, 3),
-				.event_id = pg_keep(arena, result, row, 4),
-				.at_us = pg_int8(result, row, 5),
-			},
-		.is_repeated = pg_bool(result, row, 6),
-		.version_before = pg_int8(result, row, 7),
-		.has_row = pg_bool(result, row, 8),
-		.has_event = pg_bool(result, row, 9),
-		.event_type = pg_keep(arena, result, row, 10),
-		.event_key = pg_keep(arena, result, row, 11),
-		.payload = pg_keep(arena, result, row, 12),
+	return (struct entitlement_source){
+		.kind = pg_keep(arena, result, row, 6),
+		.id = pg_keep(arena, result, row, 7),
+		.exists = true,
+		.reason = pg_keep(arena, result, row, 8),
+		.is_active = pg_bool(result, row, 9),
+		.granted_us = pg_int8(result, row, 10),
+		.revoked_us = pg_int8(result, row, 11),
 	};
 }
 
-static enum status list_audit(const struct entitlement_repository *repository, struct session *base,
-	struct arena *arena, struct row_page *page, struct audit_facts *lines)
+/* The result is sorted by look, with a row for each source, and one for a look without sources. */
+static void fill_looks(
+	struct entitlement_look *looks, size_t count, struct arena *arena, const PGresult *result)
+{
+	for (size_t i = 0; i < count; i++) {
+		looks[i].row.exists = false;
+		looks[i].source_count = 0;
+	}
+	for (int i = 0; i < PQntuples(result); i++)
+		looks[pg_place(result, i, count)].source_count += pg_bool(result, i, 5);
+	for (size_t i = 0; i < count; i++) {
+		looks[i].sources =
+			arena_array(arena, struct entitlement_source, looks[i].source_count);
+		looks[i].source_count = 0;
+	}
+	for (int i = 0; i < PQntuples(result); i++) {
+		struct entitlement_look *look = &looks[pg_place(result, i, count)];
+
+		look->row.exists = true;
+		fill_row(&look->row, result, i);
+		if (pg_bool(result, i, 5))
+			look->sources[look->source_count++] = source_of(arena, result, i);
+	}
+}
+
+static enum status look(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct entitlement_look *looks, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param params[4] = {pg_param_text(page->after[0]), pg_param_text(page->after[1]),
-		pg_param_int8(session, page->after_number)};
-	enum status status = pg_list_rows(session, &list_audit_statement, params, 3, page);
+	const struct pg_param params[] = {
+		pg_param_ids(session, &looks->row.user_id, sizeof(*looks), count),
+		pg_param_ids(session, &looks->row.unit, sizeof(*looks), count),
+		pg_param_int8(session, ENTITLEMENT_SOURCES_SHOWN),
+	};
+	enum status status = pg_run(session, &look_statement, params, 3);
 
-	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
-		lines[i] = line_of(arena, session->results[0], (int)i);
+	if (status == STATUS_OK)
+		fill_looks(looks, count, arena, session->results[0]);
 	return status;
 }
+
+/* ---- the audit --------------------------------------------------------------------------- */
 
 static enum status tend_audit(
 	const struct entitlement_repository *repository, struct session *base, int keep_months)
@@ -340,11 +500,12 @@ static enum status tend_audit(
 
 static const struct entitlement_repository_ops ops = {
 	.lock = lock,
+	.find_sources = find_sources,
 	.put = put,
-	.audit = audit,
 	.list = list,
-	.list_facts = list_facts,
-	.list_audit = list_audit,
+	.look = look,
+	.list_facts = pg_entitlement_list_facts,
+	.list_audit = pg_entitlement_list_audit,
 	.tend_audit = tend_audit,
 };
 

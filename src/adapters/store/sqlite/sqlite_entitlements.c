@@ -1,6 +1,6 @@
 /*
- * Entitlements and their audit in SQLite. The audit is one table without partitions, so old months
- * are deleted row by row, in chunks that keep the writer's turn short.
+ * Entitlements, their sources and their audit in SQLite. The audit is one table without partitions,
+ * so old months are deleted row by row, in chunks that keep the writer's turn short.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -10,24 +10,54 @@
 
 /* clang-format off */
 static const char find_sql[] =
-	"SELECT status = 'ACTIVE', version, updated_at "
+	"SELECT status = 'ACTIVE', version, updated_at, step "
 	"FROM entitlements "
 	"WHERE user_id = ?1 AND stock_keeping_unit = ?2";
 
 static const char put_sql[] =
-	"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, updated_at) "
-	"VALUES (?1, ?2, ?3, ?4, ?5) "
+	"INSERT INTO entitlements (user_id, stock_keeping_unit, status, version, step, "
+	"    updated_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
 	"ON CONFLICT (user_id, stock_keeping_unit) "
 	"DO UPDATE SET status = excluded.status, version = excluded.version, "
-	"    updated_at = excluded.updated_at";
+	"    step = excluded.step, updated_at = excluded.updated_at";
 
 static const char audit_sql[] =
 	"INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, "
-	"    version, reason, purchase_id, event_id) "
-	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+	"    version, step, reason, purchase_id, event_id) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, ''), nullif(?9, ''))";
+
+static const char find_source_sql[] =
+	"SELECT status = 'ACTIVE', granted_at, coalesce(revoked_at, 0) "
+	"FROM entitlement_sources "
+	"WHERE user_id = ?1 AND stock_keeping_unit = ?2 AND kind = ?3 AND source_id = ?4";
+
+static const char count_sources_sql[] =
+	"SELECT count(*), count(*) FILTER (WHERE status = 'ACTIVE') "
+	"FROM entitlement_sources "
+	"WHERE user_id = ?1 AND stock_keeping_unit = ?2";
+
+static const char end_sources_sql[] =
+	"UPDATE entitlement_sources "
+	"SET status = 'REVOKED', revoked_at = ?3 "
+	"WHERE user_id = ?1 AND stock_keeping_unit = ?2 AND status = 'ACTIVE'";
+
+static const char put_source_sql[] =
+	"INSERT INTO entitlement_sources (user_id, stock_keeping_unit, kind, source_id, reason, "
+	"    status, granted_at, revoked_at) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, 0)) "
+	"ON CONFLICT (user_id, stock_keeping_unit, kind, source_id) "
+	"DO UPDATE SET status = excluded.status, granted_at = excluded.granted_at, "
+	"    revoked_at = excluded.revoked_at";
+
+static const char list_sources_sql[] =
+	"SELECT kind, source_id, reason, status = 'ACTIVE', granted_at, coalesce(revoked_at, 0) "
+	"FROM entitlement_sources "
+	"WHERE user_id = ?1 AND stock_keeping_unit = ?2 "
+	"ORDER BY status, granted_at DESC, kind, source_id LIMIT ?3";
 
 static const char list_sql[] =
-	"SELECT status = 'ACTIVE', version, updated_at, stock_keeping_unit "
+	"SELECT status = 'ACTIVE', version, updated_at, step, stock_keeping_unit "
 	"FROM entitlements "
 	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
@@ -39,8 +69,8 @@ static const char kept_sql[] =
 
 static const char sweep_sql[] =
 	"DELETE FROM entitlement_audit "
-	"WHERE (occurred_at, event_id) IN ("
-	"  SELECT occurred_at, event_id "
+	"WHERE (occurred_at, user_id, stock_keeping_unit, version, step) IN ("
+	"  SELECT occurred_at, user_id, stock_keeping_unit, version, step "
 	"  FROM entitlement_audit "
 	"  WHERE occurred_at < ?1 "
 	"  ORDER BY occurred_at LIMIT ?2)";
@@ -52,6 +82,21 @@ static void fill_row(struct entitlement_row *row, const struct sqlite_query *que
 	row->is_active = sqlite_query_int(query, 0) != 0;
 	row->version = sqlite_query_int(query, 1);
 	row->updated_us = sqlite_query_int(query, 2);
+	row->step = sqlite_query_int(query, 3);
+}
+
+static struct sqlite_value status_text(bool is_active)
+{
+	return sqlite_text(slice_of(is_active ? "ACTIVE" : "REVOKED"));
+}
+
+static void find_row(struct entitlement_row *row, struct sqlite_query *query)
+{
+	sqlite_query_start(query, SQLITE_VALUES(sqlite_text(row->user_id), sqlite_text(row->unit)));
+	row->busy = false;
+	row->exists = false;
+	if (sqlite_query_next(query))
+		fill_row(row, query);
 }
 
 static enum status lock(const struct entitlement_repository *repository, struct session *base,
@@ -61,49 +106,138 @@ static enum status lock(const struct entitlement_repository *repository, struct 
 	struct sqlite_query query = sqlite_query_open(session, find_sql);
 
 	*now_us = sqlite_now_us(session);
+	for (size_t i = 0; i < count; i++)
+		find_row(&rows[i], &query);
+	return sqlite_query_close(&query);
+}
+
+/* ---- sources ----------------------------------------------------------------------------- */
+
+static enum status count_sources(
+	struct sqlite_session *session, struct entitlement_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, count_sources_sql);
+
 	for (size_t i = 0; i < count; i++) {
 		sqlite_query_start(&query,
 			SQLITE_VALUES(sqlite_text(rows[i].user_id), sqlite_text(rows[i].unit)));
-		rows[i].busy = false;
-		rows[i].exists = false;
-		if (sqlite_query_next(&query))
-			fill_row(&rows[i], &query);
+		if (!sqlite_query_next(&query))
+			break;
+		rows[i].source_count = (size_t)sqlite_query_int(&query, 0);
+		rows[i].active_count = (size_t)sqlite_query_int(&query, 1);
 	}
 	return sqlite_query_close(&query);
 }
 
-static enum status put(const struct entitlement_repository *repository, struct session *base,
-	const struct entitlement_row *rows, size_t count)
+static enum status fill_sources(
+	struct sqlite_session *session, struct entitlement_source *sources, size_t count)
 {
-	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+	struct sqlite_query query = sqlite_query_open(session, find_source_sql);
 
 	for (size_t i = 0; i < count; i++) {
-		const char *status = rows[i].is_active ? "ACTIVE" : "REVOKED";
+		struct entitlement_source *source = &sources[i];
 
-		sqlite_query_change_one(&query,
-			SQLITE_VALUES(sqlite_text(rows[i].user_id), sqlite_text(rows[i].unit),
-				sqlite_text(slice_of(status)), sqlite_int(rows[i].version),
-				sqlite_int(rows[i].updated_us)));
+		sqlite_query_start(&query,
+			SQLITE_VALUES(sqlite_text(source->user_id), sqlite_text(source->unit),
+				sqlite_text(source->kind), sqlite_text(source->id)));
+		source->exists = sqlite_query_next(&query);
+		if (!source->exists)
+			continue;
+		source->is_active = sqlite_query_int(&query, 0) != 0;
+		source->granted_us = sqlite_query_int(&query, 1);
+		source->revoked_us = sqlite_query_int(&query, 2);
 	}
 	return sqlite_query_close(&query);
 }
 
-static enum status audit(const struct entitlement_repository *repository, struct session *base,
-	const struct entitlement_audit *lines, size_t count)
+static enum status find_sources(const struct entitlement_repository *repository,
+	struct session *base, struct entitlement_row *rows, size_t row_count,
+	struct entitlement_source *sources, size_t source_count)
 {
-	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), audit_sql);
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = count_sources(session, rows, row_count);
+
+	return status == STATUS_OK ? fill_sources(session, sources, source_count) : status;
+}
+
+static enum status end_sources(
+	struct sqlite_session *session, const struct entitlement_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, end_sources_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].ends_sources)
+			sqlite_query_change(&query,
+				SQLITE_VALUES(sqlite_text(rows[i].user_id),
+					sqlite_text(rows[i].unit), sqlite_int(rows[i].updated_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status put_sources(
+	struct sqlite_session *session, const struct entitlement_source *sources, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, put_source_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct entitlement_source *source = &sources[i];
+
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(source->user_id), sqlite_text(source->unit),
+				sqlite_text(source->kind), sqlite_text(source->id),
+				sqlite_text(source->reason), status_text(source->is_active),
+				sqlite_int(source->granted_us), sqlite_int(source->revoked_us)));
+	}
+	return sqlite_query_close(&query);
+}
+
+/* ---- writing ----------------------------------------------------------------------------- */
+
+static enum status put_rows(
+	struct sqlite_session *session, const struct entitlement_row *rows, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, put_sql);
+
+	for (size_t i = 0; i < count; i++)
+		sqlite_query_change_one(&query,
+			SQLITE_VALUES(sqlite_text(rows[i].user_id), sqlite_text(rows[i].unit),
+				status_text(rows[i].is_active), sqlite_int(rows[i].version),
+				sqlite_int(rows[i].step), sqlite_int(rows[i].updated_us)));
+	return sqlite_query_close(&query);
+}
+
+static enum status put_lines(
+	struct sqlite_session *session, const struct entitlement_audit *lines, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, audit_sql);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct entitlement_audit *line = &lines[i];
 		const char *action = line->is_active ? "GRANTED" : "REVOKED";
 
-		sqlite_query_change_one(&query,
-			SQLITE_VALUES(sqlite_int(line->at_us), sqlite_text(line->user_id),
-				sqlite_text(line->unit), sqlite_text(slice_of(action)),
-				sqlite_int(line->version), sqlite_text(line->reason),
-				sqlite_text(line->purchase_id), sqlite_text(line->event_id)));
+		sqlite_query_change_one(
+			&query, SQLITE_VALUES(sqlite_int(line->at_us), sqlite_text(line->user_id),
+					sqlite_text(line->unit), sqlite_text(slice_of(action)),
+					sqlite_int(line->version), sqlite_int(line->step),
+					sqlite_text(line->reason), sqlite_text(line->purchase_id),
+					sqlite_text(line->event_id)));
 	}
 	return sqlite_query_close(&query);
+}
+
+static enum status put(const struct entitlement_repository *repository, struct session *base,
+	const struct entitlement_changes *changes)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = put_rows(session, changes->rows, changes->row_count);
+
+	if (status == STATUS_OK)
+		status = end_sources(session, changes->rows, changes->row_count);
+	if (status == STATUS_OK)
+		status = put_sources(session, changes->sources, changes->source_count);
+	if (status == STATUS_OK)
+		status = put_lines(session, changes->lines, changes->line_count);
+	return status;
 }
 
 /* ---- lists ------------------------------------------------------------------------------- */
@@ -121,7 +255,7 @@ static void fill_page(
 	while (sqlite_query_next(query)) {
 		struct entitlement_row row = {
 			.user_id = page->user_id,
-			.unit = sqlite_query_keep(query, arena, 3),
+			.unit = sqlite_query_keep(query, arena, 4),
 		};
 
 		fill_row(&row, query);
@@ -154,42 +288,109 @@ static enum status list(const struct entitlement_repository *repository, struct 
 	return status;
 }
 
+static void fill_look(
+	struct entitlement_look *look, struct arena *arena, struct sqlite_query *query)
+{
+	size_t room = 0;
+
+	look->sources = NULL;
+	look->source_count = 0;
+	sqlite_query_start(
+		query, SQLITE_VALUES(sqlite_text(look->row.user_id), sqlite_text(look->row.unit),
+			       sqlite_int(ENTITLEMENT_SOURCES_SHOWN)));
+	while (sqlite_query_next(query)) {
+		look->sources = sqlite_more_room(
+			arena, look->sources, sizeof(*look->sources), look->source_count, &room);
+		look->sources[look->source_count++] = (struct entitlement_source){
+			.kind = sqlite_query_keep(query, arena, 0),
+			.id = sqlite_query_keep(query, arena, 1),
+			.exists = true,
+			.reason = sqlite_query_keep(query, arena, 2),
+			.is_active = sqlite_query_int(query, 3) != 0,
+			.granted_us = sqlite_query_int(query, 4),
+			.revoked_us = sqlite_query_int(query, 5),
+		};
+	}
+}
+
+static enum status fill_looks(struct sqlite_session *session, struct arena *arena,
+	struct entitlement_look *looks, size_t count)
+{
+	struct sqlite_query rows = sqlite_query_open(session, find_sql);
+	struct sqlite_query sources;
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		find_row(&looks[i].row, &rows);
+	status = sqlite_query_close(&rows);
+	if (status != STATUS_OK)
+		return status;
+	sources = sqlite_query_open(session, list_sources_sql);
+	for (size_t i = 0; i < count; i++)
+		fill_look(&looks[i], arena, &sources);
+	return sqlite_query_close(&sources);
+}
+
+static enum status look(const struct entitlement_repository *repository, struct session *base,
+	struct arena *arena, struct entitlement_look *looks, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	if (status == STATUS_OK)
+		status = fill_looks(session, arena, looks, count);
+	if (status == STATUS_OK)
+		status = sqlite_snapshot_end(session);
+	return status;
+}
+
 /* ---- verifying --------------------------------------------------------------------------- */
 
 /* clang-format off */
-#define NEWEST_LINE                                          \
-	" FROM entitlement_audit a "                         \
-	"WHERE a.user_id = e.user_id "                       \
-	"  AND a.stock_keeping_unit = e.stock_keeping_unit " \
-	"ORDER BY version DESC LIMIT 1"
+#define OF_ENTITLEMENT "a.user_id = e.user_id AND a.stock_keeping_unit = e.stock_keeping_unit "
+#define NEWEST_CHANGE                                    \
+	" FROM entitlement_audit a "                     \
+	"WHERE " OF_ENTITLEMENT "AND a.step = 0 "        \
+	"ORDER BY a.version DESC LIMIT 1"
+#define NEWEST_LINE                                      \
+	" FROM entitlement_audit a "                     \
+	"WHERE " OF_ENTITLEMENT                          \
+	"ORDER BY a.version DESC, a.step DESC LIMIT 1"
 #define OF_SAME "b.user_id = a.user_id AND b.stock_keeping_unit = a.stock_keeping_unit "
+#define LINE_BEFORE                                                       \
+	" FROM entitlement_audit b "                                      \
+	"WHERE " OF_SAME "AND (b.version, b.step) < (a.version, a.step) " \
+	"ORDER BY b.version DESC, b.step DESC LIMIT 1"
 
 static const char list_facts_sql[] =
-	"SELECT status = 'ACTIVE', version, updated_at, user_id, stock_keeping_unit, "
-	"    (SELECT version" NEWEST_LINE "), "
-	"    (SELECT action = 'GRANTED'" NEWEST_LINE "), "
-	"    (SELECT occurred_at" NEWEST_LINE ") "
+	"SELECT status = 'ACTIVE', version, updated_at, step, user_id, stock_keeping_unit, "
+	"    (SELECT a.version" NEWEST_CHANGE "), "
+	"    (SELECT a.action = 'GRANTED'" NEWEST_CHANGE "), "
+	"    (SELECT a.occurred_at" NEWEST_CHANGE "), "
+	"    (SELECT a.version" NEWEST_LINE "), "
+	"    (SELECT a.step" NEWEST_LINE "), "
+	"    EXISTS ("
+	"      SELECT 1 "
+	"      FROM entitlement_sources a "
+	"      WHERE " OF_ENTITLEMENT "AND a.status = 'ACTIVE') "
 	"FROM entitlements e "
 	"WHERE (user_id, stock_keeping_unit) > (?1, ?2) "
 	"ORDER BY user_id, stock_keeping_unit LIMIT ?5";
 
 static const char list_audit_sql[] =
-	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.event_id, "
-	"    a.occurred_at, "
-	"    EXISTS ("
-	"      SELECT 1 "
+	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "
+	"    coalesce(a.event_id, ''), a.occurred_at, "
+	"    (SELECT count(*) > 1 "
 	"      FROM entitlement_audit b "
-	"      WHERE " OF_SAME "AND b.version = a.version AND b.event_id <> a.event_id), "
-	"    (SELECT b.version "
-	"      FROM entitlement_audit b "
-	"      WHERE " OF_SAME "AND b.version < a.version "
-	"      ORDER BY b.version DESC LIMIT 1), "
+	"      WHERE " OF_SAME "AND b.version = a.version AND b.step = a.step), "
+	"    (SELECT b.version" LINE_BEFORE "), "
+	"    (SELECT b.step" LINE_BEFORE "), "
 	"    EXISTS (SELECT 1 FROM entitlements b WHERE " OF_SAME "), "
 	"    o.event_id IS NOT NULL, o.event_type, o.aggregate_key, o.payload "
 	"FROM entitlement_audit a "
 	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
-	"WHERE (a.user_id, a.stock_keeping_unit, a.version) > (?1, ?2, ?3) "
-	"ORDER BY a.user_id, a.stock_keeping_unit, a.version LIMIT ?5";
+	"WHERE (a.user_id, a.stock_keeping_unit, a.version, a.step) > (?1, ?2, ?3, ?6) "
+	"ORDER BY a.user_id, a.stock_keeping_unit, a.version, a.step LIMIT ?5";
 /* clang-format on */
 
 static void fill_facts(void *row, struct arena *arena, const struct sqlite_query *query)
@@ -197,12 +398,15 @@ static void fill_facts(void *row, struct arena *arena, const struct sqlite_query
 	struct entitlement_facts *facts = row;
 
 	*facts = (struct entitlement_facts){
-		.row.user_id = sqlite_query_keep(query, arena, 3),
-		.row.unit = sqlite_query_keep(query, arena, 4),
-		.has_line = sqlite_query_int(query, 5) != 0,
-		.line_is_active = sqlite_query_int(query, 6) != 0,
-		.line_version = sqlite_query_int(query, 5),
-		.line_us = sqlite_query_int(query, 7),
+		.row.user_id = sqlite_query_keep(query, arena, 4),
+		.row.unit = sqlite_query_keep(query, arena, 5),
+		.has_line = sqlite_query_int(query, 6) != 0,
+		.line_is_active = sqlite_query_int(query, 7) != 0,
+		.line_version = sqlite_query_int(query, 6),
+		.line_us = sqlite_query_int(query, 8),
+		.newest_version = sqlite_query_int(query, 9),
+		.newest_step = sqlite_query_int(query, 10),
+		.has_source = sqlite_query_int(query, 11) != 0,
 	};
 	fill_row(&facts->row, query);
 }
@@ -229,16 +433,18 @@ static void fill_line(void *row, struct arena *arena, const struct sqlite_query 
 				.unit = sqlite_query_keep(query, arena, 1),
 				.is_active = sqlite_query_int(query, 2) != 0,
 				.version = sqlite_query_int(query, 3),
-				.event_id = sqlite_query_keep(query, arena, 4),
-				.at_us = sqlite_query_int(query, 5),
+				.step = sqlite_query_int(query, 4),
+				.event_id = sqlite_query_keep(query, arena, 5),
+				.at_us = sqlite_query_int(query, 6),
 			},
-		.is_repeated = sqlite_query_int(query, 6) != 0,
-		.version_before = sqlite_query_int(query, 7),
-		.has_row = sqlite_query_int(query, 8) != 0,
-		.has_event = sqlite_query_int(query, 9) != 0,
-		.event_type = sqlite_query_keep(query, arena, 10),
-		.event_key = sqlite_query_keep(query, arena, 11),
-		.payload = sqlite_query_keep(query, arena, 12),
+		.is_repeated = sqlite_query_int(query, 7) != 0,
+		.version_before = sqlite_query_int(query, 8),
+		.step_before = sqlite_query_int(query, 9),
+		.has_row = sqlite_query_int(query, 10) != 0,
+		.has_event = sqlite_query_int(query, 11) != 0,
+		.event_type = sqlite_query_keep(query, arena, 12),
+		.event_key = sqlite_query_keep(query, arena, 13),
+		.payload = sqlite_query_keep(query, arena, 14),
 	};
 }
 
@@ -290,9 +496,10 @@ static enum status tend_audit(
 
 static const struct entitlement_repository_ops ops = {
 	.lock = lock,
+	.find_sources = find_sources,
 	.put = put,
-	.audit = audit,
 	.list = list,
+	.look = look,
 	.list_facts = list_facts,
 	.list_audit = list_audit,
 	.tend_audit = tend_audit,

@@ -20,24 +20,26 @@ static enum status entitlement_lock(const struct entitlement_repository *reposit
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status entitlement_find_sources(const struct entitlement_repository *repository,
+	struct session *session, struct entitlement_row *rows, size_t row_count,
+	struct entitlement_source *sources, size_t source_count)
+{
+	const struct entitlement_repository *inner = entitlements_of(repository);
+	struct trace trace = trace_begin(session, "entitlements", "find_sources");
+	enum status status = inner->ops->find_sources(
+		inner, trace.session, rows, row_count, sources, source_count);
+
+	return trace_end_rows(&trace, status, source_count);
+}
+
 static enum status entitlement_put(const struct entitlement_repository *repository,
-	struct session *session, const struct entitlement_row *rows, size_t count)
+	struct session *session, const struct entitlement_changes *changes)
 {
 	const struct entitlement_repository *inner = entitlements_of(repository);
 	struct trace trace = trace_begin(session, "entitlements", "put");
-	enum status status = inner->ops->put(inner, trace.session, rows, count);
+	enum status status = inner->ops->put(inner, trace.session, changes);
 
-	return trace_end_rows(&trace, status, count);
-}
-
-static enum status entitlement_audit(const struct entitlement_repository *repository,
-	struct session *session, const struct entitlement_audit *lines, size_t count)
-{
-	const struct entitlement_repository *inner = entitlements_of(repository);
-	struct trace trace = trace_begin(session, "entitlements", "audit");
-	enum status status = inner->ops->audit(inner, trace.session, lines, count);
-
-	return trace_end_rows(&trace, status, count);
+	return trace_end_rows(&trace, status, changes->row_count);
 }
 
 static enum status entitlement_list(const struct entitlement_repository *repository,
@@ -52,6 +54,16 @@ static enum status entitlement_list(const struct entitlement_repository *reposit
 	for (size_t i = 0; status == STATUS_OK && i < count; i++)
 		rows += queries[i].row_count;
 	return trace_end_counted(&trace, status, &rows);
+}
+
+static enum status entitlement_look(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct entitlement_look *looks, size_t count)
+{
+	const struct entitlement_repository *inner = entitlements_of(repository);
+	struct trace trace = trace_begin(session, "entitlements", "look");
+	enum status status = inner->ops->look(inner, trace.session, arena, looks, count);
+
+	return trace_end_rows(&trace, status, count);
 }
 
 static enum status entitlement_list_facts(const struct entitlement_repository *repository,
@@ -88,9 +100,10 @@ static enum status entitlement_tend_audit(
 
 static const struct entitlement_repository_ops entitlement_ops = {
 	.lock = entitlement_lock,
+	.find_sources = entitlement_find_sources,
 	.put = entitlement_put,
-	.audit = entitlement_audit,
 	.list = entitlement_list,
+	.look = entitlement_look,
 	.list_facts = entitlement_list_facts,
 	.list_audit = entitlement_list_audit,
 	.tend_audit = entitlement_tend_audit,
