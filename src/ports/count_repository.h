@@ -8,15 +8,30 @@
 
 #include "ports/store.h"
 
-/* Several additions to one count, folded into one. It applies only if the value is from `least` to
- * `most`, so that none of the folded steps leaves int64. */
+/* One end of the range that a count must stay in. If it is not set, int64 is the limit. */
+struct count_bound {
+	bool is_set;
+	int64_t value;
+};
+
+struct count_bounds {
+	struct count_bound min;
+	struct count_bound max;
+};
+
+/*
+ * Several additions to one count, folded into one: their sum, and the lowest and the highest sum on
+ * the way, where `lowest` <= 0 <= `highest`. It applies only if value + lowest and value + highest
+ * are within int64 and within the bounds of the count, so that none of the folded steps leaves
+ * them.
+ */
 struct count_addition {
 	struct slice item_id;
 	int64_t sum;
-	int64_t least;
-	int64_t most;
+	int64_t lowest;
+	int64_t highest;
 
-	bool applied;  /* out; false if there is no such count or it is outside the bounds */
+	bool applied;  /* out; false if there is no such count or a step would leave the bounds */
 	int64_t value; /* out: after the addition */
 };
 
@@ -26,6 +41,7 @@ struct count_row {
 	bool busy; /* another session holds the row; only under TRANSACTION_SKIP */
 	int64_t value;
 	int64_t updated_us;
+	struct count_bounds bounds;
 };
 
 enum count_edit_kind { COUNT_UPDATE, COUNT_INSERT, COUNT_DELETE };
@@ -33,7 +49,8 @@ enum count_edit_kind { COUNT_UPDATE, COUNT_INSERT, COUNT_DELETE };
 struct count_edit {
 	struct slice item_id;
 	enum count_edit_kind kind;
-	int64_t value;
+	int64_t value; /* this and the bounds replace what the row holds */
+	struct count_bounds bounds;
 };
 
 struct count_repository;

@@ -47,6 +47,18 @@ static size_t model_pick(struct model *model, size_t *picked)
 	return count;
 }
 
+static bool is_within(const struct count_row *row, int64_t value)
+{
+	return (!row->bounds.min.is_set || value >= row->bounds.min.value) &&
+	       (!row->bounds.max.is_set || value <= row->bounds.max.value);
+}
+
+static struct count_bound model_bound(struct model *model)
+{
+	return dice_below(&model->dice, 3) == 0 ? one_bound(model_value(model))
+						: (struct count_bound){0};
+}
+
 static void model_add(struct model *model, struct count_row *rows)
 {
 	size_t picked[MODEL_ROWS];
@@ -63,6 +75,7 @@ static void model_add(struct model *model, struct count_row *rows)
 		int64_t value;
 		bool fits = !__builtin_add_overflow(row->value, additions[i].sum, &value);
 
+		fits = fits && is_within(row, row->value) && is_within(row, value);
 		assert_int_equal(additions[i].applied, row->exists && fits);
 		if (!additions[i].applied)
 			continue;
@@ -76,9 +89,12 @@ static struct count_edit model_edit_one(struct model *model, struct count_row *r
 	struct count_edit edit = {.item_id = row->item_id, .value = model_value(model)};
 	bool delete = row->exists && dice_below(&model->dice, 3) == 0;
 
+	edit.bounds.min = model_bound(model);
+	edit.bounds.max = model_bound(model);
 	edit.kind = !row->exists ? COUNT_INSERT : delete ? COUNT_DELETE : COUNT_UPDATE;
 	row->exists = !delete;
 	row->value = edit.value;
+	row->bounds = edit.bounds;
 	return edit;
 }
 
@@ -117,7 +133,10 @@ static void model_compare(struct model *model)
 		STATUS_OK);
 	for (size_t i = 0; i < MODEL_ROWS; i++) {
 		assert_int_equal(found[i].exists, model->rows[i].exists);
-		assert_true(!found[i].exists || found[i].value == model->rows[i].value);
+		if (!found[i].exists)
+			continue;
+		assert_true(found[i].value == model->rows[i].value);
+		one_count_assert_bounds(&found[i].bounds, &model->rows[i].bounds);
 	}
 }
 

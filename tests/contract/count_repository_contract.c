@@ -1,5 +1,5 @@
-/* What ports/count_repository.h promises, on one engine. Random batches and threads are in
- * count_model_contract.c. */
+/* What ports/count_repository.h promises, on one engine. Bounds are in count_bounds_contract.c,
+ * random batches and threads in count_model_contract.c. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -45,31 +45,6 @@ static void add_leaves_out_what_is_missing(void **state)
 	one_count_assert_value(engine, additions[1].item_id, 2);
 }
 
-static bool try_bounds(struct engine *engine, struct slice id, int64_t least, int64_t most)
-{
-	struct count_addition addition = {.item_id = id, .sum = 1, .least = least, .most = most};
-
-	engine_begin(engine->session);
-	assert_int_equal(
-		engine->counts->ops->add(engine->counts, engine->session, &addition, 1), STATUS_OK);
-	engine->session->ops->rollback(engine->session);
-	return addition.applied;
-}
-
-static void add_applies_only_inside_the_bounds(void **state)
-{
-	struct engine *engine = *state;
-	struct slice id = one_count_new(engine, "a", 10);
-
-	assert_true(try_bounds(engine, id, 10, 10));
-	assert_true(try_bounds(engine, id, INT64_MIN, 10));
-	assert_true(try_bounds(engine, id, 10, INT64_MAX));
-	assert_false(try_bounds(engine, id, 11, INT64_MAX));
-	assert_false(try_bounds(engine, id, INT64_MIN, 9));
-	assert_false(try_bounds(engine, id, 11, 9));
-	one_count_assert_value(engine, id, 10);
-}
-
 static void add_reaches_both_ends_and_no_further(void **state)
 {
 	struct engine *engine = *state;
@@ -91,10 +66,11 @@ static void add_reaches_both_ends_and_no_further(void **state)
 	one_count_assert_value(engine, additions[3].item_id, INT64_MIN);
 }
 
+/* The sum lies beyond what the addition says of its steps. */
 static void assert_poison(struct engine *engine, struct slice good, struct slice bad, int64_t sum)
 {
-	struct count_addition additions[2] = {one_count_addition(good, 1),
-		{.item_id = bad, .sum = sum, .least = INT64_MIN, .most = INT64_MAX}};
+	struct count_addition additions[2] = {
+		one_count_addition(good, 1), {.item_id = bad, .sum = sum}};
 
 	engine_begin(engine->session);
 	assert_int_equal(engine->counts->ops->add(engine->counts, engine->session, additions, 2),
@@ -180,10 +156,7 @@ static void a_single_addition_that_is_refused_applies_nothing(void **state)
 {
 	struct engine *engine = *state;
 	struct count_addition additions[2] = {one_count_addition(one_count_new(engine, "a", 0), 1),
-		{.item_id = one_count_new(engine, "b", INT64_MAX),
-			.sum = 1,
-			.least = INT64_MIN,
-			.most = INT64_MAX}};
+		{.item_id = one_count_new(engine, "b", INT64_MAX), .sum = 1}};
 
 	begin_in_use(engine);
 	assert_int_equal(add(engine, additions, 2), STATUS_POISON);
@@ -498,7 +471,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ENGINE_TEST(add_tells_the_new_value),
 		ENGINE_TEST(add_leaves_out_what_is_missing),
-		ENGINE_TEST(add_applies_only_inside_the_bounds),
 		ENGINE_TEST(add_reaches_both_ends_and_no_further),
 		ENGINE_TEST(a_value_past_int64_is_poison_and_nothing_is_applied),
 		ENGINE_TEST(add_moves_the_time_of_the_row),
@@ -523,7 +495,7 @@ int main(void)
 		ENGINE_TEST(a_single_addition_whose_commit_fails_is_of_unknown_outcome),
 	};
 	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL) +
-		     count_model_tests();
+		     count_bounds_tests() + count_model_tests();
 
 	if (engine_is_a_server())
 		failed += cmocka_run_group_tests_name(

@@ -8,14 +8,37 @@ enum status one_count_edit(
 	return engine->counts->ops->edit(engine->counts, engine->session, &edit, 1, 1000);
 }
 
-struct slice one_count_new(struct engine *engine, const char *name, int64_t value)
+struct slice one_count_bounded(
+	struct engine *engine, const char *name, int64_t value, struct count_bounds bounds)
 {
-	struct slice id = engine_name(engine, name);
+	struct count_edit edit = {.item_id = engine_name(engine, name),
+		.kind = COUNT_INSERT,
+		.value = value,
+		.bounds = bounds};
 
 	engine_begin(engine->session);
-	assert_int_equal(one_count_edit(engine, id, COUNT_INSERT, value), STATUS_OK);
+	assert_int_equal(engine->counts->ops->edit(engine->counts, engine->session, &edit, 1, 1000),
+		STATUS_OK);
 	engine_commit(engine->session);
-	return id;
+	return edit.item_id;
+}
+
+struct slice one_count_new(struct engine *engine, const char *name, int64_t value)
+{
+	return one_count_bounded(engine, name, value, (struct count_bounds){0});
+}
+
+struct count_bound one_bound(int64_t value)
+{
+	return (struct count_bound){.is_set = true, .value = value};
+}
+
+void one_count_assert_bounds(const struct count_bounds *bounds, const struct count_bounds *expected)
+{
+	assert_int_equal(bounds->min.is_set, expected->min.is_set);
+	assert_int_equal(bounds->max.is_set, expected->max.is_set);
+	assert_true(!bounds->min.is_set || bounds->min.value == expected->min.value);
+	assert_true(!bounds->max.is_set || bounds->max.value == expected->max.value);
 }
 
 struct count_row one_count_find(struct engine *engine, struct session *session, struct slice id)
@@ -44,7 +67,7 @@ struct count_addition one_count_addition(struct slice id, int64_t sum)
 {
 	return (struct count_addition){.item_id = id,
 		.sum = sum,
-		.least = sum < 0 ? INT64_MIN - sum : INT64_MIN,
-		.most = sum > 0 ? INT64_MAX - sum : INT64_MAX,
+		.lowest = sum < 0 ? sum : 0,
+		.highest = sum > 0 ? sum : 0,
 		.value = 77};
 }

@@ -141,8 +141,7 @@ static enum status insert_padding(struct session *session, int i)
 static enum status change(struct session *session, int i)
 {
 	char name[128];
-	struct count_addition addition = {
-		.item_id = sum_name, .sum = 1, .least = 0, .most = INT64_MAX - 1};
+	struct count_addition addition = {.item_id = sum_name, .sum = 1, .highest = 1};
 	struct count_edit edit = {.item_id = row_name(i, name), .kind = COUNT_INSERT, .value = i};
 	struct idempotency_record key = key_of(i, name);
 	enum status status = session->ops->begin(session, TRANSACTION_WAIT);

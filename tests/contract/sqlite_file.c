@@ -197,8 +197,7 @@ static void a_clean_end_leaves_one_file(void **state)
 
 static enum status add_one(struct session *session)
 {
-	struct count_addition addition = {
-		.item_id = SLICE("a"), .sum = 1, .least = INT64_MIN, .most = INT64_MAX};
+	struct count_addition addition = {.item_id = SLICE("a"), .sum = 1, .highest = 1};
 	enum status status = session->ops->begin(session, TRANSACTION_WAIT);
 
 	if (status == STATUS_OK)

@@ -30,8 +30,7 @@ static void a_failure_is_counted_by_its_kind(void **state)
 	struct session *session = engine->session;
 	struct count_edit insert = {
 		.item_id = engine_name(engine, "a"), .kind = COUNT_INSERT, .value = INT64_MAX};
-	struct count_addition addition = {
-		.item_id = insert.item_id, .sum = 1, .least = INT64_MIN, .most = INT64_MAX};
+	struct count_addition addition = {.item_id = insert.item_id, .sum = 1}; /* too much */
 
 	engine_begin(session);
 	assert_int_equal(

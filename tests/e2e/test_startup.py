@@ -239,6 +239,8 @@ def test_migrate_prepares_an_empty_database_and_may_be_repeated(run, database, s
         ("item_id", "text", "C", "NO"),
         ("current_value", "bigint", None, "NO"),
         ("last_updated_at", "timestamp with time zone", None, "NO"),
+        ("min_value", "bigint", None, "YES"),
+        ("max_value", "bigint", None, "YES"),
     ]
     assert client(serve(postgres_store)).create("a", 1).status == 201
 

@@ -29,8 +29,25 @@ void fake_store_set(struct fake_store *fake, struct slice item_id, int64_t value
 		row->item_id = arena_copy(&fake->arena, item_id);
 		row->exists = true;
 		row->busy = false;
+		row->bounds = (struct count_bounds){0};
 	}
 	row->value = value;
+}
+
+void fake_store_bound(struct fake_store *fake, struct slice item_id, struct count_bounds bounds)
+{
+	find_row(fake, item_id)->bounds = bounds;
+}
+
+/* Whether the value may be moved by `step`: neither int64 nor the bounds are in the way. */
+static bool may_reach(const struct count_row *row, int64_t step)
+{
+	const struct count_bounds *bounds = &row->bounds;
+	int64_t value;
+
+	return !__builtin_add_overflow(row->value, step, &value) &&
+	       (!bounds->min.is_set || value >= bounds->min.value) &&
+	       (!bounds->max.is_set || value <= bounds->max.value);
 }
 
 static enum status apply_additions(
@@ -45,8 +62,8 @@ static enum status apply_additions(
 		assert(i == 0 || slice_compare(additions[i - 1].item_id, addition->item_id) < 0);
 		if (row && fake_is_held(fake, addition->item_id))
 			return fake_lock_busy(session);
-		addition->applied =
-			row && row->value >= addition->least && row->value <= addition->most;
+		addition->applied = row && may_reach(row, addition->lowest) &&
+				    may_reach(row, addition->highest);
 		if (addition->applied)
 			addition->value = row->value += addition->sum;
 	}
@@ -95,8 +112,10 @@ static enum status lock(const struct count_repository *repository, struct sessio
 			return fake_lock_busy(session);
 		rows[i].busy = held;
 		rows[i].exists = row && !held;
-		if (row)
+		if (row) {
 			rows[i].value = row->value;
+			rows[i].bounds = row->bounds;
+		}
 	}
 	*now_us = fake->now_us;
 	return status;
@@ -126,6 +145,7 @@ static enum status edit(const struct count_repository *repository, struct sessio
 			continue;
 		}
 		fake_store_set(fake, edits[i].item_id, edits[i].value);
+		fake_store_bound(fake, edits[i].item_id, edits[i].bounds);
 		find_row(fake, edits[i].item_id)->updated_us = now_us;
 	}
 	return status;

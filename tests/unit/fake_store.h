@@ -48,6 +48,7 @@ size_t fake_store_kinds_written(const struct fake_store *fake);
 /* The stored count, with exists = false where there is none. */
 struct count_row fake_store_get(struct fake_store *fake, struct slice item_id);
 void fake_store_set(struct fake_store *fake, struct slice item_id, int64_t value);
+void fake_store_bound(struct fake_store *fake, struct slice item_id, struct count_bounds bounds);
 
 /* Another session holds this row: TRANSACTION_WAIT fails with LOCK_BUSY, TRANSACTION_SKIP reports
  * it busy. */

@@ -7,8 +7,8 @@
 
 #include "count_fixture.h"
 
-static const struct count_change plus_one = {COUNT_VERB_ADD, 1};
-static const struct count_change reset = {COUNT_VERB_RESET, 0};
+static const struct count_change plus_one = {.verb = COUNT_VERB_ADD, .amount = 1};
+static const struct count_change reset = {.verb = COUNT_VERB_RESET};
 
 static struct count_fixture_command *submit(struct count_fixture *fixture, const char *item,
 	struct count_change change, const char *key)
@@ -311,7 +311,7 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 	set_up(&fixture);
 	fake_store_poison(fixture.fake, "bad");
 	for (int i = 0; i < 9; i++) {
-		struct count_change create = {COUNT_VERB_CREATE, 7};
+		struct count_change create = {.verb = COUNT_VERB_CREATE, .amount = 7};
 
 		commands[i] = i == 5 ? submit(&fixture, "bad", create, NULL)
 				     : submit(&fixture, i % 2 ? "a" : "b", plus_one, NULL);

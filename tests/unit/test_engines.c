@@ -89,7 +89,8 @@ static void assert_works(struct store *store)
 {
 	const struct count_repository *counts = store->repositories->counts;
 	struct session *session = store->ops->open_session(store, SESSION_WRITE);
-	const struct count_edit edit = {slice_of("item"), COUNT_INSERT, 7};
+	const struct count_edit edit = {
+		.item_id = slice_of("item"), .kind = COUNT_INSERT, .value = 7};
 	struct count_row row = {.item_id = edit.item_id};
 
 	assert_ptr_equal(session->store, store);

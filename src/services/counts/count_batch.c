@@ -207,8 +207,8 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	for (size_t i = 0; i < *count; i++) {
 		additions[i].item_id = groups[i].commands.key;
 		additions[i].sum = groups[i].fold.sum;
-		additions[i].least = count_fold_least(&groups[i].fold);
-		additions[i].most = count_fold_most(&groups[i].fold);
+		additions[i].lowest = groups[i].fold.lowest;
+		additions[i].highest = groups[i].fold.highest;
 	}
 	status = repository->ops->add(repository, session, additions, *count);
 	if (status != STATUS_OK)
@@ -250,6 +250,7 @@ static bool run_group(const struct group *group, const struct count_row *row, in
 	}
 	edit->item_id = group->commands.key;
 	edit->value = state.value;
+	edit->bounds = row->bounds;
 	edit->kind = !state.exists ? COUNT_DELETE : row->exists ? COUNT_UPDATE : COUNT_INSERT;
 	return changed && (row->exists || state.exists);
 }

@@ -64,13 +64,3 @@ bool count_fold_add(struct count_fold *fold, int64_t amount)
 		fold->highest = sum;
 	return true;
 }
-
-int64_t count_fold_least(const struct count_fold *fold)
-{
-	return INT64_MIN - fold->lowest;
-}
-
-int64_t count_fold_most(const struct count_fold *fold)
-{
-	return INT64_MAX - fold->highest;
-}

@@ -40,8 +40,4 @@ struct count_fold {
  * cannot be folded. */
 QP_MUST_CHECK bool count_fold_add(struct count_fold *fold, int64_t amount);
 
-/* The smallest and the largest value of a count for which no step of the fold overflows int64. */
-int64_t count_fold_least(const struct count_fold *fold);
-int64_t count_fold_most(const struct count_fold *fold);
-
 #endif

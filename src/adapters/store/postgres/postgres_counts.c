@@ -11,30 +11,49 @@
  * The seed's atomic UPDATE, for a whole batch. The planner is pinned to a nested loop over the
  * sorted array with an index lookup each (see session_settings in postgres_store.c), so rows are
  * locked in the order of their ids.
+ *
+ * CASE, unlike AND, evaluates in order: the sums that are compared with the bounds are computed
+ * only where they are within int64, so that no bound and no value can make the statement fail.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counts_add",
 	"UPDATE count_values AS c "
 	"SET current_value = c.current_value + a.sum, last_updated_at = (SELECT quipu_now()) "
 	"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) WITH ORDINALITY "
-	"    AS a(item_id, sum, least, most, n) "
+	"    AS a(item_id, sum, lowest, highest, n) "
 	"WHERE c.item_id = a.item_id "
-	"  AND c.current_value BETWEEN a.least AND a.most "
+	"  AND CASE WHEN c.current_value BETWEEN '-9223372036854775808'::int8 - a.lowest "
+	"                                    AND 9223372036854775807 - a.highest "
+	"      THEN (c.min_value IS NULL OR c.current_value + a.lowest >= c.min_value) "
+	"       AND (c.max_value IS NULL OR c.current_value + a.highest <= c.max_value) "
+	"      ELSE false END "
 	"RETURNING a.n, c.current_value",
 };
 
-#define ROWS_SQL                                                          \
-	"SELECT w.n, c.current_value, " PG_TO_US("c.last_updated_at") " " \
-	"FROM " PG_PLACES " "                                             \
+#define VALUES_SQL "c.current_value, " PG_TO_US("c.last_updated_at") ", c.min_value, c.max_value "
+
+#define ROWS_SQL                        \
+	"SELECT w.n, " VALUES_SQL       \
+	"FROM " PG_PLACES " "           \
 	"JOIN count_values c ON c.item_id = w.id"
 /* clang-format on */
 
+static struct count_bound bound_at(const PGresult *result, int at, int column)
+{
+	if (PQgetisnull(result, at, column))
+		return (struct count_bound){0};
+	return (struct count_bound){.is_set = true, .value = pg_int8(result, at, column)};
+}
+
+/* Fills in what VALUES_SQL selects, from the second column on. */
 static void fill_row(void *found, const PGresult *result, int at)
 {
 	struct count_row *row = found;
 
 	row->value = pg_int8(result, at, 1);
 	row->updated_us = pg_int8(result, at, 2);
+	row->bounds.min = bound_at(result, at, 3);
+	row->bounds.max = bound_at(result, at, 4);
 }
 
 static const struct pg_lookup by_id = {
@@ -51,19 +70,23 @@ static const struct pg_lookup by_id = {
 };
 
 /* clang-format off */
+#define EDITS_SQL \
+	"unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) AS e(item_id, value, min, max)"
+
 static const struct pg_statement update_statement = {
 	"quipu_counts_update",
 	"UPDATE count_values AS c "
-	"SET current_value = e.value, last_updated_at = " PG_FROM_US("$3::int8") " "
-	"FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+	"SET current_value = e.value, min_value = e.min, max_value = e.max, "
+	"    last_updated_at = " PG_FROM_US("$5::int8") " "
+	"FROM " EDITS_SQL " "
 	"WHERE c.item_id = e.item_id",
 };
 
 static const struct pg_statement insert_statement = {
 	"quipu_counts_insert",
-	"INSERT INTO count_values (item_id, current_value, last_updated_at) "
-	"SELECT item_id, value, " PG_FROM_US("$3::int8") " "
-	"FROM unnest($1::text[], $2::int8[]) AS e(item_id, value) "
+	"INSERT INTO count_values (item_id, current_value, min_value, max_value, last_updated_at) "
+	"SELECT e.item_id, e.value, e.min, e.max, " PG_FROM_US("$5::int8") " "
+	"FROM " EDITS_SQL " "
 	"ON CONFLICT (item_id) DO NOTHING "
 	"RETURNING 1",
 };
@@ -72,15 +95,13 @@ static const struct pg_statement insert_statement = {
 static const struct pg_statement delete_statement = {
 	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
 
-#define UPDATED_US PG_TO_US("last_updated_at")
-
 /* clang-format off */
 static const struct pg_statement list_statement = {
 	"quipu_counts_list",
-	"SELECT item_id, current_value, " UPDATED_US " "
-	"FROM count_values "
-	"WHERE item_id > $1::text "
-	"ORDER BY item_id LIMIT $2::int8",
+	"SELECT c.item_id, " VALUES_SQL
+	"FROM count_values c "
+	"WHERE c.item_id > $1::text "
+	"ORDER BY c.item_id LIMIT $2::int8",
 };
 /* clang-format on */
 
@@ -90,19 +111,19 @@ static enum status add(const struct count_repository *repository, struct session
 	struct pg_session *session = pg_session_of(base);
 	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, count);
 	struct pg_array sums = pg_array_of(session, PG_OID_INT8, count);
-	struct pg_array leasts = pg_array_of(session, PG_OID_INT8, count);
-	struct pg_array mosts = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array lowests = pg_array_of(session, PG_OID_INT8, count);
+	struct pg_array highests = pg_array_of(session, PG_OID_INT8, count);
 	enum status status;
 
 	for (size_t i = 0; i < count; i++) {
 		additions[i].applied = false;
 		pg_array_text(&ids, additions[i].item_id);
 		pg_array_int8(&sums, additions[i].sum);
-		pg_array_int8(&leasts, additions[i].least);
-		pg_array_int8(&mosts, additions[i].most);
+		pg_array_int8(&lowests, additions[i].lowest);
+		pg_array_int8(&highests, additions[i].highest);
 	}
 	struct pg_param params[4] = {pg_param_array(&ids), pg_param_array(&sums),
-		pg_param_array(&leasts), pg_param_array(&mosts)};
+		pg_param_array(&lowests), pg_param_array(&highests)};
 
 	status = pg_run(session, &add_statement, params, 4);
 	if (status != STATUS_OK)
@@ -131,30 +152,40 @@ static enum status find(const struct count_repository *repository, struct sessio
 	return pg_find_rows(pg_session_of(base), &by_id, rows, count, &now_us);
 }
 
+static void add_bound(struct pg_array *column, const struct count_bound *bound)
+{
+	if (bound->is_set)
+		pg_array_int8(column, bound->value);
+	else
+		pg_array_null(column);
+}
+
 /* Queues the edits of one kind; returns how many there are. */
 static size_t queue_edits(struct pg_session *session, const struct pg_statement *statement,
 	enum count_edit_kind kind, const struct count_edit *edits, size_t count, int64_t now_us)
 {
+	static const Oid types[4] = {PG_OID_TEXT, PG_OID_INT8, PG_OID_INT8, PG_OID_INT8};
+	struct pg_array columns[4];
+	struct pg_param params[5];
 	size_t wanted = 0;
 
 	for (size_t i = 0; i < count; i++)
 		wanted += edits[i].kind == kind;
 	if (wanted == 0)
 		return 0;
-
-	struct pg_array ids = pg_array_of(session, PG_OID_TEXT, wanted);
-	struct pg_array values = pg_array_of(session, PG_OID_INT8, wanted);
-
+	pg_arrays_of(session, types, 4, wanted, columns);
 	for (size_t i = 0; i < count; i++) {
 		if (edits[i].kind != kind)
 			continue;
-		pg_array_text(&ids, edits[i].item_id);
-		pg_array_int8(&values, edits[i].value);
+		pg_array_text(&columns[0], edits[i].item_id);
+		pg_array_int8(&columns[1], edits[i].value);
+		add_bound(&columns[2], &edits[i].bounds.min);
+		add_bound(&columns[3], &edits[i].bounds.max);
 	}
-	struct pg_param params[3] = {
-		pg_param_array(&ids), pg_param_array(&values), pg_param_int8(session, now_us)};
-
-	pg_queue(session, statement, params, kind == COUNT_DELETE ? 1 : 3);
+	for (size_t i = 0; i < 4; i++)
+		params[i] = pg_param_array(&columns[i]);
+	params[4] = pg_param_int8(session, now_us);
+	pg_queue(session, statement, params, kind == COUNT_DELETE ? 1 : 5);
 	return wanted;
 }
 
@@ -179,13 +210,13 @@ static enum status list(const struct count_repository *repository, struct sessio
 	struct pg_param params[2] = {pg_param_text(page->after[0])};
 	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
 
-	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
+	for (size_t i = 0; status == STATUS_OK && i < page->count; i++) {
 		rows[i] = (struct count_row){
 			.item_id = pg_keep(arena, session->results[0], (int)i, 0),
 			.exists = true,
-			.value = pg_int8(session->results[0], (int)i, 1),
-			.updated_us = pg_int8(session->results[0], (int)i, 2),
 		};
+		fill_row(&rows[i], session->results[0], (int)i);
+	}
 	return status;
 }
 

@@ -74,6 +74,7 @@ void pg_array_text(struct pg_array *array, struct slice text);
 void pg_array_bytes(struct pg_array *array, const void *data, size_t len);
 void pg_array_int8(struct pg_array *array, int64_t value);
 void pg_array_int4(struct pg_array *array, int32_t value);
+void pg_array_null(struct pg_array *array);
 struct pg_param pg_param_array(const struct pg_array *array);
 
 /* Creates an array for each column of a batch of `count` rows. */

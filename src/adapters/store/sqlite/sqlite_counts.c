@@ -7,23 +7,34 @@
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* clang-format off */
+/*
+ * ?4 to ?5 are the values that stay within int64, ?6 and ?7 the lowest and the highest step. CASE
+ * evaluates in order: a sum is compared with a bound only where it is within int64. Outside it,
+ * SQLite would go on with numbers that are not exact.
+ */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
-	"WHERE item_id = ?3 AND current_value BETWEEN ?4 AND ?5 "
+	"WHERE item_id = ?3 "
+	"  AND CASE WHEN current_value BETWEEN ?4 AND ?5 "
+	"      THEN (min_value IS NULL OR current_value + ?6 >= min_value) "
+	"       AND (max_value IS NULL OR current_value + ?7 <= max_value) "
+	"      ELSE 0 END "
 	"RETURNING current_value";
 
 static const char find_sql[] =
-	"SELECT current_value, last_updated_at "
+	"SELECT item_id, current_value, last_updated_at, min_value, max_value "
 	"FROM count_values "
 	"WHERE item_id = ?1";
 
 static const char *const edit_sql[] = {
 	[COUNT_UPDATE] =
-		"UPDATE count_values SET current_value = ?2, last_updated_at = ?3 "
+		"UPDATE count_values "
+		"SET current_value = ?2, last_updated_at = ?3, min_value = ?4, max_value = ?5 "
 		"WHERE item_id = ?1",
 	[COUNT_INSERT] =
-		"INSERT INTO count_values (item_id, current_value, last_updated_at) "
-		"VALUES (?1, ?2, ?3) "
+		"INSERT INTO count_values "
+		"    (item_id, current_value, last_updated_at, min_value, max_value) "
+		"VALUES (?1, ?2, ?3, ?4, ?5) "
 		"ON CONFLICT (item_id) DO NOTHING",
 	[COUNT_DELETE] = "DELETE FROM count_values WHERE item_id = ?1",
 };
@@ -39,15 +50,33 @@ static enum status add(const struct count_repository *repository, struct session
 	for (size_t i = 0; i < count; i++) {
 		struct count_addition *addition = &additions[i];
 
-		sqlite_query_start(
-			&query, SQLITE_VALUES(sqlite_int(addition->sum), sqlite_int(now_us),
-					sqlite_text(addition->item_id), sqlite_int(addition->least),
-					sqlite_int(addition->most)));
+		sqlite_query_start(&query,
+			SQLITE_VALUES(sqlite_int(addition->sum), sqlite_int(now_us),
+				sqlite_text(addition->item_id),
+				sqlite_int(INT64_MIN - addition->lowest),
+				sqlite_int(INT64_MAX - addition->highest),
+				sqlite_int(addition->lowest), sqlite_int(addition->highest)));
 		addition->applied = sqlite_query_next(&query);
 		if (addition->applied)
 			addition->value = sqlite_query_int(&query, 0);
 	}
 	return sqlite_query_close(&query);
+}
+
+static struct count_bound bound_at(const struct sqlite_query *query, int column)
+{
+	if (sqlite_query_is_null(query, column))
+		return (struct count_bound){0};
+	return (struct count_bound){.is_set = true, .value = sqlite_query_int(query, column)};
+}
+
+/* Fills in what find_sql and list_sql select, from the second column on. */
+static void fill_row(struct count_row *row, const struct sqlite_query *query)
+{
+	row->value = sqlite_query_int(query, 1);
+	row->updated_us = sqlite_query_int(query, 2);
+	row->bounds.min = bound_at(query, 3);
+	row->bounds.max = bound_at(query, 4);
 }
 
 static enum status fill_rows(struct sqlite_session *session, struct count_row *rows, size_t count)
@@ -60,10 +89,8 @@ static enum status fill_rows(struct sqlite_session *session, struct count_row *r
 		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(row->item_id)));
 		row->busy = false;
 		row->exists = sqlite_query_next(&query);
-		if (row->exists) {
-			row->value = sqlite_query_int(&query, 0);
-			row->updated_us = sqlite_query_int(&query, 1);
-		}
+		if (row->exists)
+			fill_row(row, &query);
 	}
 	return sqlite_query_close(&query);
 }
@@ -92,14 +119,19 @@ static enum status find(const struct count_repository *repository, struct sessio
 	return status;
 }
 
+static struct sqlite_value bound_value(const struct count_bound *bound)
+{
+	return bound->is_set ? sqlite_int(bound->value) : sqlite_null();
+}
+
 static enum status edit_one(
 	struct sqlite_session *session, const struct count_edit *edit, int64_t now_us)
 {
 	struct sqlite_query query = sqlite_query_open(session, edit_sql[edit->kind]);
-	const struct sqlite_value values[] = {
-		sqlite_text(edit->item_id), sqlite_int(edit->value), sqlite_int(now_us)};
+	const struct sqlite_value values[] = {sqlite_text(edit->item_id), sqlite_int(edit->value),
+		sqlite_int(now_us), bound_value(&edit->bounds.min), bound_value(&edit->bounds.max)};
 
-	sqlite_query_change_one(&query, values, edit->kind == COUNT_DELETE ? 1 : 3);
+	sqlite_query_change_one(&query, values, edit->kind == COUNT_DELETE ? 1 : 5);
 	return sqlite_query_close(&query);
 }
 
@@ -119,14 +151,13 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 	*(struct count_row *)row = (struct count_row){
 		.item_id = sqlite_query_keep(query, arena, 0),
 		.exists = true,
-		.value = sqlite_query_int(query, 1),
-		.updated_us = sqlite_query_int(query, 2),
 	};
+	fill_row(row, query);
 }
 
 /* clang-format off */
 static const char list_sql[] =
-	"SELECT item_id, current_value, last_updated_at "
+	"SELECT item_id, current_value, last_updated_at, min_value, max_value "
 	"FROM count_values "
 	"WHERE item_id > ?1 "
 	"ORDER BY item_id LIMIT ?5";

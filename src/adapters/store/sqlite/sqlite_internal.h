@@ -147,7 +147,7 @@ int64_t sqlite_now_us(const struct sqlite_session *session);
 /* ---- queries ----------------------------------------------------------------------------- */
 
 struct sqlite_value {
-	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB } kind;
+	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB, SQLITE_VALUE_NULL } kind;
 	int64_t number;
 	struct slice bytes; /* not copied: must live until the next run or the close */
 };
@@ -165,6 +165,11 @@ static inline struct sqlite_value sqlite_text(struct slice text)
 static inline struct sqlite_value sqlite_blob(struct slice bytes)
 {
 	return (struct sqlite_value){.kind = SQLITE_VALUE_BLOB, .bytes = bytes};
+}
+
+static inline struct sqlite_value sqlite_null(void)
+{
+	return (struct sqlite_value){.kind = SQLITE_VALUE_NULL};
 }
 
 /* The values of ?1, ?2, …, as the last two arguments of the functions below. */
@@ -197,6 +202,7 @@ bool sqlite_query_next(struct sqlite_query *query);
 
 /* Returns a column of the row that next() has moved to. */
 int64_t sqlite_query_int(const struct sqlite_query *query, int column);
+bool sqlite_query_is_null(const struct sqlite_query *query, int column);
 
 /* The same, valid until next() or the next start(). */
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);

@@ -36,6 +36,8 @@ static int bind(sqlite3_stmt *stmt, int at, const struct sqlite_value *value)
 	case SQLITE_VALUE_BLOB:
 		return sqlite3_bind_blob64(
 			stmt, at, data_of(value->bytes), value->bytes.len, SQLITE_STATIC);
+	case SQLITE_VALUE_NULL:
+		return sqlite3_bind_null(stmt, at);
 	}
 	return SQLITE_MISUSE;
 }
@@ -80,6 +82,12 @@ int64_t sqlite_query_int(const struct sqlite_query *query, int column)
 {
 	assert(query->running);
 	return sqlite3_column_int64(query->stmt, column);
+}
+
+bool sqlite_query_is_null(const struct sqlite_query *query, int column)
+{
+	assert(query->running);
+	return sqlite3_column_type(query->stmt, column) == SQLITE_NULL;
 }
 
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column)
