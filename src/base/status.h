@@ -35,6 +35,8 @@
 	ROW(REQUEST_TIMEOUT, 408, true, "Request Timeout")                                         \
 	ROW(COUNT_EXISTS, 409, false, "Conflict")                                                  \
 	ROW(COUNT_OVERFLOW, 409, false, "Conflict")                                                \
+	ROW(COUNT_OUT_OF_BOUNDS, 409, false, "Conflict")                                           \
+	ROW(COUNT_VALUE_CONFLICT, 409, false, "Conflict")                                          \
 	ROW(ENTITLEMENT_STATE_CONFLICT, 409, false, "Conflict")                                    \
 	ROW(ENTITLEMENT_TOO_MANY_SOURCES, 409, false, "Conflict")                                  \
 	ROW(DEAD_LETTER_UNREADABLE, 409, false, "Conflict")                                        \

@@ -157,6 +157,7 @@ static struct slice key_id(struct engine *engine, const char *scope, const char 
 static void keys_of_the_asked_scopes_are_listed_and_no_others(void **state)
 {
 	static const char change[] = "POST /api/v1/counts/{itemId}/reset";
+	static const char put[] = "PUT /api/v1/internal/counts/{itemId}";
 	struct engine *engine = *state;
 	struct counts counts = {.repository = engine->counts};
 	struct verifier verifier = counts_verifier(&counts);
@@ -167,15 +168,20 @@ static void keys_of_the_asked_scopes_are_listed_and_no_others(void **state)
 	put_key(engine, "POST /api/v1/counts/{itemId}/reset key=me", "other", "nonsense");
 	put_key(engine, "POST /api/v1/countz", "behind", "nonsense");
 	put_key(engine, "POST /api/v1/count", "before", "nonsense");
+	put_key(engine, put, "whole",
+		"{\"itemId\":\"a\",\"currentValue\":0,\"lastUpdatedAt\":\"2026-01-08T07:10:00Z\"}");
+	put_key(engine, put, "partial", "{\"itemId\":\"a\",\"value\":0}");
 	put_key(engine, change, "short", "{\"itemId\":\"a\",\"value\":0}");
 	engine_execute(engine, "UPDATE idempotency_keys SET status = 500 WHERE key = '%s'",
 		engine_name(engine, "short").data);
 	walk = walk_through(engine, &verifier, 1);
 	assert_told(&walk, key_id(engine, change, "wrong"), "answer");
+	assert_told(&walk, key_id(engine, put, "partial"), "answer");
 	assert_told(&walk, key_id(engine, change, "short"), "not-kept");
 	assert_told(&walk, key_id(engine, "POST /api/v1/counts/{itemId}/reset key=me", "other"),
 		"answer");
 	assert_nothing_told(&walk, engine_name(engine, "good"));
+	assert_nothing_told(&walk, engine_name(engine, "whole"));
 	assert_nothing_told(&walk, engine_name(engine, "behind"));
 	assert_nothing_told(&walk, engine_name(engine, "before"));
 }

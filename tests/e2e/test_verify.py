@@ -99,7 +99,7 @@ def restarted(serve, store, roles, file, server, statements):
 
 def test_damaged_counts_are_named(binary, serve, store, traffic):
     server = serve(store, *COUNTS)
-    for name in ("good", "ahead", "old", "answer", "reset", "print", "status", "waits"):
+    for name in ("good", "ahead", "old", "answer", "reset", "print", "status", "waits", "under", "over"):
         traffic(server).counts(name)
     keys = {}
     server.stop()
@@ -115,6 +115,9 @@ def test_damaged_counts_are_named(binary, serve, store, traffic):
     damage(store, "counts.db", [
         f"UPDATE count_values SET last_updated_at = {from_now(store, 3600)} WHERE item_id = 'ahead'",
         f"UPDATE count_values SET last_updated_at = {from_now(store, -3600)} WHERE item_id = 'old'",
+        "UPDATE count_values SET min_value = 1, max_value = 5 WHERE item_id = 'under'",
+        "UPDATE count_values SET max_value = -1 WHERE item_id = 'over'",
+        "UPDATE count_values SET min_value = 0, max_value = 0 WHERE item_id = 'good'",
         f"INSERT INTO count_values (item_id, current_value, last_updated_at) VALUES ('bell\x07', 1, {from_now(store, 0)})",
         f"UPDATE idempotency_keys SET body = {octets(store, 'nonsense')} {kept(increase, 'answer')}",
         f"UPDATE idempotency_keys SET body = {seven} {kept(reset, 'reset')}",
@@ -126,11 +129,12 @@ def test_damaged_counts_are_named(binary, serve, store, traffic):
     differences, checked = verified(binary, server, "counts")
     assert differences == {
         ("ahead", "in-the-future"), ("old", "older-than-kept"), ("bell\x07", "id"),
+        ("under", "out-of-bounds"), ("over", "out-of-bounds"),
         (f"{increase} {keys[increase, 'answer']}", "answer"), (f"{reset} {keys[reset, 'reset']}", "answer"),
         (f"{create} {keys[create, 'print']}", "fingerprint"), (f"{increase} {keys[increase, 'status']}", "not-kept"),
         (f"{create} {keys[create, 'waits']}", "pending"), (f"{create} {keys[create, 'waits']}", "long-lease"),
     }
-    assert checked == 9 + 8 * 4
+    assert checked == 11 + 10 * 4
     assert {(found["id"], found["what"]) for found in walk(server, "counts", 1)[0]} == differences
 
 

@@ -9,10 +9,15 @@
  * A batch that needs one row locked locks all of its rows first, in order. Otherwise the rows of an
  * UPDATE in one process and the locks of another could wait for each other in a circle. Counts that
  * a plain UPDATE did not apply are locked after it; if that deadlocks, the store returns RERUN.
+ *
+ * An UPDATE applies all additions to a count or none. If one of them would leave the bounds, it
+ * applies none, and the locked way refuses exactly that one. So a count that is sold out costs one
+ * locked read for all requests of a batch, and nothing is written.
  */
 #include "services/counts/count_batch.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "flow/groups.h"
@@ -57,7 +62,7 @@ struct count_lookup *count_lookup_of(struct read *read)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	bool is_plain; /* only additions, and they fold */
+	bool is_plain; /* only additions, they fold, and no UPDATE has left them unapplied before */
 };
 
 static struct count_command *command_at(const struct group *group, size_t i)
@@ -67,15 +72,18 @@ static struct count_command *command_at(const struct group *group, size_t i)
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-static void write_count(
-	struct buffer *body, struct slice item_id, int64_t value, int64_t updated_us)
+static void write_count(struct buffer *body, const struct count_row *row)
 {
 	buffer_text(body, "{\"itemId\":");
-	buffer_json_string(body, item_id);
+	buffer_json_string(body, row->item_id);
 	buffer_text(body, ",\"currentValue\":");
-	buffer_int(body, value);
+	buffer_int(body, row->value);
+	if (row->bounds.min.is_set)
+		buffer_member_int(body, "minValue", row->bounds.min.value);
+	if (row->bounds.max.is_set)
+		buffer_member_int(body, "maxValue", row->bounds.max.value);
 	buffer_text(body, ",\"lastUpdatedAt\":\"");
-	buffer_time(body, updated_us);
+	buffer_time(body, row->updated_us);
 	buffer_text(body, "\"}");
 }
 
@@ -101,26 +109,78 @@ static struct slice location_of(struct arena *arena, struct slice item_id)
 	return buffer_slice(&path);
 }
 
-static struct answer answer_created(const struct count_command *command, int64_t now_us)
+/* The count as it is after a command that has just written it. */
+static struct answer answer_count(const struct count_command *command, int http_status,
+	const struct count_state *state, int64_t now_us)
 {
 	const struct command *base = &command->write.command;
 	struct buffer body = buffer_make(base->arena, base->key.len + 96);
-	struct answer answer;
+	const struct count_row row = {
+		.item_id = base->key,
+		.value = state->value,
+		.bounds = state->bounds,
+		.updated_us = now_us,
+	};
 
-	write_count(&body, base->key, command->change.amount, now_us);
-	answer = answer_json(201, buffer_slice(&body));
+	write_count(&body, &row);
+	return answer_json(http_status, buffer_slice(&body));
+}
+
+static struct answer answer_created(
+	const struct count_command *command, const struct count_state *state, int64_t now_us)
+{
+	const struct command *base = &command->write.command;
+	struct answer answer = answer_count(command, 201, state, now_us);
+
 	answer.location = location_of(base->arena, base->key);
 	return answer;
 }
 
-static struct answer answer_refused(struct arena *arena, struct slice item_id, enum status status)
+static struct answer answer_not_found(struct arena *arena, struct slice item_id)
 {
+	return answer_problem(arena, STATUS_COUNT_NOT_FOUND, "no count has the id \"%.*s\"",
+		(int)item_id.len, item_id.data);
+}
+
+static void write_bound(struct buffer *members, const char *name, const struct count_bound *bound)
+{
+	if (bound->is_set)
+		buffer_member_int(members, name, bound->value);
+	else
+		buffer_format(members, ",\"%s\":null", name);
+}
+
+/* Refuses because of what the count is, and says what that is: the caller need not look it up. */
+static struct answer answer_unfit(
+	const struct count_command *command, enum status status, const struct count_state *state)
+{
+	const struct command *base = &command->write.command;
+	bool is_bounds = status == STATUS_COUNT_OUT_OF_BOUNDS;
+	struct buffer members = buffer_make(base->arena, 96);
+	char detail[256];
+
+	buffer_text(&members, ",\"value\":");
+	buffer_int(&members, state->value);
+	if (is_bounds) {
+		write_bound(&members, "minValue", &state->bounds.min);
+		write_bound(&members, "maxValue", &state->bounds.max);
+	}
+	snprintf(detail, sizeof(detail), "the count \"%.*s\" %s; nothing was changed",
+		(int)base->key.len, base->key.data,
+		is_bounds ? "would leave its bounds" : "does not have the expected value");
+	return answer_problem_with(base->arena, status, buffer_slice(&members), detail);
+}
+
+static struct answer answer_refused(
+	const struct count_command *command, enum status status, const struct count_state *state)
+{
+	struct arena *arena = command->write.command.arena;
+	struct slice item_id = command->write.command.key;
 	int len = (int)item_id.len;
 
 	switch (status) {
 	case STATUS_COUNT_NOT_FOUND:
-		return answer_problem(
-			arena, status, "no count has the id \"%.*s\"", len, item_id.data);
+		return answer_not_found(arena, item_id);
 	case STATUS_COUNT_EXISTS:
 		return answer_problem(arena, status, "a count with the id \"%.*s\" exists already",
 			len, item_id.data);
@@ -128,6 +188,9 @@ static struct answer answer_refused(struct arena *arena, struct slice item_id, e
 		return answer_problem(arena, status,
 			"the count \"%.*s\" would overflow a 64-bit integer; nothing was changed",
 			len, item_id.data);
+	case STATUS_COUNT_OUT_OF_BOUNDS:
+	case STATUS_COUNT_VALUE_CONFLICT:
+		return answer_unfit(command, status, state);
 	default:
 		return answer_failure(arena, STATUS_INTERNAL);
 	}
@@ -136,15 +199,18 @@ static struct answer answer_refused(struct arena *arena, struct slice item_id, e
 static struct answer answer_change(const struct count_command *command, enum status status,
 	const struct count_state *state, int64_t now_us)
 {
-	const struct command *base = &command->write.command;
-
 	if (status != STATUS_OK)
-		return answer_refused(base->arena, base->key, status);
-	if (command->change.verb == COUNT_VERB_CREATE)
-		return answer_created(command, now_us);
-	if (command->change.verb == COUNT_VERB_REMOVE)
+		return answer_refused(command, status, state);
+	switch (command->change.verb) {
+	case COUNT_VERB_CREATE:
+		return answer_created(command, state, now_us);
+	case COUNT_VERB_PUT:
+		return answer_count(command, 200, state, now_us);
+	case COUNT_VERB_REMOVE:
 		return answer_empty();
-	return answer_value(command, state->value);
+	default:
+		return answer_value(command, state->value);
+	}
 }
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -153,10 +219,11 @@ static void fold(struct group *group)
 {
 	group->is_plain = true;
 	for (size_t i = 0; i < group->commands.count && group->is_plain; i++) {
-		const struct count_change *change = &command_at(group, i)->change;
+		const struct count_command *command = command_at(group, i);
 
-		group->is_plain = change->verb == COUNT_VERB_ADD &&
-				  count_fold_add(&group->fold, change->amount);
+		group->is_plain = command->change.verb == COUNT_VERB_ADD &&
+				  !command->write.was_unapplied &&
+				  count_fold_add(&group->fold, command->change.amount);
 	}
 }
 
@@ -223,7 +290,7 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	return STATUS_OK;
 }
 
-/* The single statement skipped them: the count does not exist, or would overflow. */
+/* The single statement skipped them: the count does not exist, or would leave its bounds. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -238,7 +305,8 @@ static void leave_unapplied(const struct group *groups, size_t count)
 static bool run_group(const struct group *group, const struct count_row *row, int64_t now_us,
 	struct count_edit *edit)
 {
-	struct count_state state = {.exists = row->exists, .value = row->value};
+	struct count_state state = {
+		.exists = row->exists, .value = row->value, .bounds = row->bounds};
 	bool changed = false;
 
 	for (size_t i = 0; i < group->commands.count; i++) {
@@ -250,7 +318,7 @@ static bool run_group(const struct group *group, const struct count_row *row, in
 	}
 	edit->item_id = group->commands.key;
 	edit->value = state.value;
-	edit->bounds = row->bounds;
+	edit->bounds = state.bounds;
 	edit->kind = !state.exists ? COUNT_DELETE : row->exists ? COUNT_UPDATE : COUNT_INSERT;
 	return changed && (row->exists || state.exists);
 }
@@ -374,12 +442,12 @@ static struct answer answer_lookup(
 		const struct count_row *row = count_rows_find(rows, row_count, lookup->item_ids[i]);
 
 		if (!row->exists && lookup->single)
-			return answer_refused(arena, row->item_id, STATUS_COUNT_NOT_FOUND);
+			return answer_not_found(arena, row->item_id);
 		if (!row->exists)
 			continue;
 		if (!first)
 			buffer_char(&body, ',');
-		write_count(&body, row->item_id, row->value, row->updated_us);
+		write_count(&body, row);
 		first = false;
 	}
 	if (!lookup->single)

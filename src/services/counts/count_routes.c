@@ -74,15 +74,44 @@ static void remove_count(void *counts, struct request *request)
 	submit_bare(counts, request, COUNT_VERB_REMOVE);
 }
 
-static void create(void *counts, struct request *request)
+/* Any integer of the body, by its name. */
+static int64_t read_int64(struct input *input, const char *field)
 {
-	static const struct int_rule initial_rule = {
-		.field = "initialValue",
+	const struct int_rule rule = {
+		.field = field,
 		.least = INT64_MIN,
 		.most = INT64_MAX,
-		.fallback = 0,
 		.message = "must be an integer within 64 bits",
 	};
+
+	return input_int(input, &rule);
+}
+
+/* Whether the body has this field, be it null. */
+static bool has_field(const struct input *input, const char *field)
+{
+	return json_object_get(input->body, field) != NULL;
+}
+
+static bool has_value(const struct input *input, const char *field)
+{
+	return has_field(input, field) && !json_is_null(json_object_get(input->body, field));
+}
+
+static struct count_bounds read_bounds(struct input *input)
+{
+	struct count_bounds bounds = {
+		.min = {has_value(input, "minValue"), read_int64(input, "minValue")},
+		.max = {has_value(input, "maxValue"), read_int64(input, "maxValue")},
+	};
+
+	if (input->error_count == 0 && count_bounds_are_empty(&bounds))
+		input_error(input, "maxValue", "must not be less than minValue");
+	return bounds;
+}
+
+static void create(void *counts, struct request *request)
+{
 	struct count_change change = {.verb = COUNT_VERB_CREATE};
 	struct input input;
 	struct slice item_id;
@@ -90,8 +119,33 @@ static void create(void *counts, struct request *request)
 	input_init(&input, request);
 	input_read_body(&input);
 	item_id = input_id(&input, "itemId");
-	change.amount = input_int(&input, &initial_rule);
+	change.amount = read_int64(&input, "initialValue");
+	change.bounds = read_bounds(&input);
+	if (input.error_count == 0 && !count_is_within(change.amount, &change.bounds))
+		input_error(&input, "initialValue",
+			"must be from minValue to maxValue (it is 0 if it is absent)");
 	submit_change(counts, &input, item_id, change);
+}
+
+/* A bound that is null is removed, so here null differs from absent. */
+static void put(void *counts, struct request *request)
+{
+	struct count_change change = {.verb = COUNT_VERB_PUT};
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "itemId", request->params[0]);
+	input_read_body(&input);
+	change.sets_value = has_value(&input, "value");
+	change.amount = read_int64(&input, "value");
+	change.expects_value = has_value(&input, "expectedValue");
+	change.expected = read_int64(&input, "expectedValue");
+	change.sets_min = has_field(&input, "minValue");
+	change.sets_max = has_field(&input, "maxValue");
+	change.bounds = read_bounds(&input);
+	if (!change.sets_value && !change.sets_min && !change.sets_max)
+		input_error(&input, "value", "value, minValue or maxValue is required");
+	submit_change(counts, &input, request->params[0], change);
 }
 
 /* ---- lookups ----------------------------------------------------------------------------- */
@@ -183,6 +237,7 @@ void counts_add_routes(struct counts *counts, struct router *router)
 		{"POST", "/api/v1/internal/counts", ACCESS_INTERNAL, create, counts, 0},
 		{"GET", "/api/v1/internal/counts", ACCESS_INTERNAL, get_many, counts, 0},
 		{"GET", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, get_one, counts, 0},
+		{"PUT", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, put, counts, 0},
 		{"DELETE", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, remove_count,
 			counts, 0},
 	};

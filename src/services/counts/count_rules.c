@@ -1,29 +1,71 @@
 #include "services/counts/count_rules.h"
 
+#include <assert.h>
+
+bool count_is_within(int64_t value, const struct count_bounds *bounds)
+{
+	return !(bounds->min.is_set && value < bounds->min.value) &&
+	       !(bounds->max.is_set && value > bounds->max.value);
+}
+
+bool count_bounds_are_empty(const struct count_bounds *bounds)
+{
+	return bounds->min.is_set && bounds->max.is_set && bounds->min.value > bounds->max.value;
+}
+
+static enum status set_value(struct count_state *state, int64_t value)
+{
+	if (!count_is_within(value, &state->bounds))
+		return STATUS_COUNT_OUT_OF_BOUNDS;
+	state->value = value;
+	return STATUS_OK;
+}
+
+/* A sum past int64 is also past the bound at that end, if there is one. */
 static enum status add(struct count_state *state, int64_t amount)
 {
+	const struct count_bound *bound = amount < 0 ? &state->bounds.min : &state->bounds.max;
+	int64_t sum;
+
 	if (!state->exists)
 		return STATUS_COUNT_NOT_FOUND;
-	if (__builtin_add_overflow(state->value, amount, &amount))
-		return STATUS_COUNT_OVERFLOW;
-	state->value = amount;
-	return STATUS_OK;
+	if (__builtin_add_overflow(state->value, amount, &sum))
+		return bound->is_set ? STATUS_COUNT_OUT_OF_BOUNDS : STATUS_COUNT_OVERFLOW;
+	return set_value(state, sum);
 }
 
 static enum status reset(struct count_state *state)
 {
-	if (!state->exists)
-		return STATUS_COUNT_NOT_FOUND;
-	state->value = 0;
+	return state->exists ? set_value(state, 0) : STATUS_COUNT_NOT_FOUND;
+}
+
+static enum status create(struct count_state *state, const struct count_change *change)
+{
+	assert(count_is_within(change->amount, &change->bounds));
+	if (state->exists)
+		return STATUS_COUNT_EXISTS;
+	*state = (struct count_state){
+		.exists = true, .value = change->amount, .bounds = change->bounds};
 	return STATUS_OK;
 }
 
-static enum status create(struct count_state *state, int64_t value)
+static enum status put(struct count_state *state, const struct count_change *change)
 {
-	if (state->exists)
-		return STATUS_COUNT_EXISTS;
-	state->exists = true;
-	state->value = value;
+	struct count_state next = *state;
+
+	if (!state->exists)
+		return STATUS_COUNT_NOT_FOUND;
+	if (change->expects_value && state->value != change->expected)
+		return STATUS_COUNT_VALUE_CONFLICT;
+	if (change->sets_value)
+		next.value = change->amount;
+	if (change->sets_min)
+		next.bounds.min = change->bounds.min;
+	if (change->sets_max)
+		next.bounds.max = change->bounds.max;
+	if (!count_is_within(next.value, &next.bounds))
+		return STATUS_COUNT_OUT_OF_BOUNDS;
+	*state = next;
 	return STATUS_OK;
 }
 
@@ -31,8 +73,7 @@ static enum status remove_count(struct count_state *state)
 {
 	if (!state->exists)
 		return STATUS_COUNT_NOT_FOUND;
-	state->exists = false;
-	state->value = 0;
+	*state = (struct count_state){0};
 	return STATUS_OK;
 }
 
@@ -44,7 +85,9 @@ enum status count_apply(struct count_state *state, const struct count_change *ch
 	case COUNT_VERB_RESET:
 		return reset(state);
 	case COUNT_VERB_CREATE:
-		return create(state, change->amount);
+		return create(state, change);
+	case COUNT_VERB_PUT:
+		return put(state, change);
 	case COUNT_VERB_REMOVE:
 		return remove_count(state);
 	}

@@ -7,22 +7,42 @@
 
 #include "ports/count_repository.h"
 
-enum count_verb { COUNT_VERB_ADD, COUNT_VERB_RESET, COUNT_VERB_CREATE, COUNT_VERB_REMOVE };
+enum count_verb {
+	COUNT_VERB_ADD,
+	COUNT_VERB_RESET,
+	COUNT_VERB_CREATE,
+	COUNT_VERB_PUT,
+	COUNT_VERB_REMOVE,
+};
 
 struct count_change {
 	enum count_verb verb;
-	int64_t amount; /* ADD: negative to decrease; CREATE: the initial value */
+	int64_t amount; /* ADD: negative to decrease; CREATE and PUT: the value */
+
+	struct count_bounds bounds; /* CREATE and PUT */
+	bool sets_value;            /* PUT changes only what these name */
+	bool sets_min;
+	bool sets_max;
+	bool expects_value; /* PUT is refused if the value is not `expected` */
+	int64_t expected;
 };
 
 /* A count as the rules see it. */
 struct count_state {
 	bool exists;
 	int64_t value;
+	struct count_bounds bounds;
 };
 
+bool count_is_within(int64_t value, const struct count_bounds *bounds);
+
+/* Whether no value is within the bounds: min is greater than max. */
+bool count_bounds_are_empty(const struct count_bounds *bounds);
+
 /*
- * Applies one change to `state` and returns OK; `state->value` is then the answer. Returns
- * COUNT_NOT_FOUND, COUNT_EXISTS or COUNT_OVERFLOW and changes nothing if the change is refused.
+ * Applies one change to `state` and returns OK; `state` is then what the answer tells. Returns
+ * COUNT_NOT_FOUND, COUNT_EXISTS, COUNT_OVERFLOW, COUNT_OUT_OF_BOUNDS or COUNT_VALUE_CONFLICT and
+ * changes nothing if the change is refused. The value of a CREATE must be within its bounds.
  */
 enum status count_apply(struct count_state *state, const struct count_change *change);
 

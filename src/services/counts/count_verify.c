@@ -1,7 +1,7 @@
 /*
- * Checks three things page by page: the rows, and the answers kept for changes and for creations.
- * Creations are compared with their counts, which are read after the answers, in another snapshot;
- * that is sound because an update in between only makes a count newer.
+ * Checks page by page: the rows, and the answers kept for changes, for creations and for updates
+ * with PUT. The last two are compared with their counts, which are read after the answers, in
+ * another snapshot; that is sound because an update in between only makes a count newer.
  */
 #include "services/counts/count_verify.h"
 
@@ -20,6 +20,10 @@ static void check_count(struct verify_page *page, const struct count_row *row)
 	if (id.len == 0 || id.len > ID_BYTES_MAX || !text_is_utf8(id) || text_has_control(id))
 		verify_differ(page, id, "id", "%.*s: this is not the id of a count", (int)id.len,
 			id.data);
+	if (!count_is_within(row->value, &row->bounds))
+		verify_differ(page, id, "out-of-bounds",
+			"%.*s: its value, %lld, is outside its bounds", (int)id.len, id.data,
+			(long long)row->value);
 	verify_time(page, id, "last_updated_at", row->updated_us);
 }
 
@@ -45,7 +49,7 @@ static enum status look_at_counts(
 struct kept_count {
 	struct slice item_id;
 	int64_t value;
-	int64_t updated_us; /* of a creation */
+	int64_t updated_us; /* of a creation or a PUT */
 };
 
 static struct slice string_of(struct arena *arena, const json_t *object, const char *name)
@@ -55,18 +59,19 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
 }
 
-/* Reads a kept answer. Returns false if no request is ever given such an answer. */
-static bool read_kept(struct arena *arena, const struct kept_answer *key, struct kept_count *kept)
+/* Reads a kept answer: a change's, or with `is_whole` the whole count as a creation and a PUT
+ * return it. Returns false if no request is ever given such an answer. */
+static bool read_kept(
+	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
-	bool is_created = key->http_status == 201;
 	char why[JSON_WHY_SIZE];
 	json_t *body = json_parse_object(key->body, why);
-	const json_t *value = json_object_get(body, is_created ? "currentValue" : "value");
+	const json_t *value = json_object_get(body, is_whole ? "currentValue" : "value");
 	bool good = json_is_integer(value);
 
 	kept->value = json_integer_value(value);
 	kept->item_id = string_of(arena, body, "itemId");
-	if (is_created)
+	if (is_whole)
 		good = good &&
 		       text_to_time_us(string_of(arena, body, "lastUpdatedAt"), &kept->updated_us);
 	json_decref(body);
@@ -94,7 +99,7 @@ static enum status check_changes(const void *context, struct session *session,
 
 		if (keys[i].http_status != 200)
 			continue;
-		if (!read_kept(page->arena, &keys[i], &kept) ||
+		if (!read_kept(page->arena, &keys[i], false, &kept) ||
 			(slice_starts_with(keys[i].scope, reset) && kept.value != 0))
 			differ_in_answer(page, &keys[i]);
 	}
@@ -124,23 +129,24 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 
 		if (row->exists && row->updated_us < kept[i].updated_us - VERIFY_SKEW_US)
 			verify_differ(page, row->item_id, "older-than-kept",
-				"%.*s: it was updated %lld s before it was created",
+				"%.*s: it was updated %lld s before it was created or set",
 				(int)row->item_id.len, row->item_id.data,
 				(long long)((kept[i].updated_us - row->updated_us) / 1000000));
 	}
 	return status;
 }
 
-static enum status check_creations(const void *context, struct session *session,
+/* Checks the answers that hold a whole count: 201 of creations, 200 of PUTs. */
+static enum status check_whole(const void *context, struct session *session,
 	struct verify_page *page, const struct kept_answer *keys, size_t count)
 {
 	struct kept_count *kept = arena_array(page->arena, struct kept_count, count);
 	size_t kept_count = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (keys[i].http_status != 201)
+		if (keys[i].http_status >= 300)
 			continue;
-		if (read_kept(page->arena, &keys[i], &kept[kept_count]))
+		if (read_kept(page->arena, &keys[i], true, &kept[kept_count]))
 			kept_count++;
 		else
 			differ_in_answer(page, &keys[i]);
@@ -163,9 +169,18 @@ static enum status look_at_creations(
 	const void *context, struct session *session, struct verify_page *page)
 {
 	static const struct verify_idempotency creations = {
-		.prefix = "POST /api/v1/internal/counts", .check = check_creations};
+		.prefix = "POST /api/v1/internal/counts", .check = check_whole};
 
 	return verify_idempotency_look(&creations, context, session, page);
+}
+
+static enum status look_at_puts(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_idempotency puts = {
+		.prefix = "PUT /api/v1/internal/counts/", .check = check_whole};
+
+	return verify_idempotency_look(&puts, context, session, page);
 }
 
 struct verifier counts_verifier(const struct counts *counts)
@@ -174,6 +189,7 @@ struct verifier counts_verifier(const struct counts *counts)
 		{"counts", look_at_counts},
 		{"changes", look_at_changes},
 		{"creations", look_at_creations},
+		{"puts", look_at_puts},
 	};
 
 	return (struct verifier){

@@ -55,6 +55,9 @@ class Counts(Client):
     def get(self, item, **options):
         return self.ask("GET", record(item), **options)
 
+    def put(self, item, body, **options):
+        return self.ask("PUT", record(item), body, **options)
+
     def delete(self, item, **options):
         return self.ask("DELETE", record(item), **options)
 
@@ -66,6 +69,14 @@ class Counts(Client):
         """A count that exists and belongs to this test alone."""
         item = new_id()
         answer = self.create(item, initial_value)
+        assert answer.status == 201, answer
+        return item
+
+    def new_bounded(self, initial_value, min_value=None, max_value=None):
+        """The same with bounds; None: no bound."""
+        item = new_id()
+        body = {"itemId": item, "initialValue": initial_value, "minValue": min_value, "maxValue": max_value}
+        answer = self.ask("POST", COLLECTION, body)
         assert answer.status == 201, answer
         return item
 
