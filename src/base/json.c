@@ -1,32 +1,172 @@
+/*
+ * jansson refuses a whole text because of one number that it cannot hold. So a first pass over the
+ * text, which also measures its depth, looks for such numbers, and in the rare text that has one
+ * they are replaced before jansson sees it, by reals of the same length: places in errors stay
+ * true.
+ */
 #include "base/json.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Runs before the parser, because jansson's own limit of 2048 levels cannot be changed. */
-static bool too_deep(struct slice text)
+#include "base/arena.h"
+#include "base/text.h"
+
+/* Every integer of up to 18 characters is within int64. */
+#define SAFE_DIGITS 18
+
+#define EVENT_DEPTH_MAX 2048
+#define HUGE_SPELLING "1e308"
+
+struct survey {
+	int depth;
+	bool has_wide_number; /* one that may not fit */
+};
+
+static bool is_number_char(char c)
 {
-	bool in_string = false;
+	return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+static bool begins_number(char c)
+{
+	return (c >= '0' && c <= '9') || c == '-';
+}
+
+/* Returns the number at the start of `text`, or what looks like one. */
+static struct slice number_at(struct slice text)
+{
+	size_t len = 0;
+
+	while (len < text.len && is_number_char(text.data[len]))
+		len++;
+	return slice_make(text.data, len);
+}
+
+static struct slice from(struct slice text, size_t at)
+{
+	return slice_make(text.data + at, text.len - at);
+}
+
+/* Returns the first place behind the string that begins before `at`. */
+static size_t skip_string(struct slice text, size_t at)
+{
+	while (at < text.len && text.data[at] != '"')
+		at += text.data[at] == '\\' ? 2 : 1;
+	return at + 1;
+}
+
+static bool is_wide(struct slice number)
+{
+	return number.len > SAFE_DIGITS || memchr(number.data, 'e', number.len) ||
+	       memchr(number.data, 'E', number.len);
+}
+
+static struct survey survey(struct slice text)
+{
+	struct survey found = {0};
 	int depth = 0;
+	size_t at = 0;
 
-	for (size_t i = 0; i < text.len; i++) {
-		char c = text.data[i];
+	while (at < text.len) {
+		char c = text.data[at++];
 
-		if (in_string) {
-			if (c == '\\')
-				i++;
-			else if (c == '"')
-				in_string = false;
-		} else if (c == '"') {
-			in_string = true;
+		if (c == '"') {
+			at = skip_string(text, at);
 		} else if (c == '{' || c == '[') {
-			if (++depth > JSON_DEPTH_MAX)
-				return true;
+			if (++depth > found.depth)
+				found.depth = depth;
 		} else if (c == '}' || c == ']') {
 			depth--;
+		} else if (begins_number(c)) {
+			struct slice number = number_at(from(text, at - 1));
+
+			found.has_wide_number |= is_wide(number);
+			at += number.len - 1;
 		}
 	}
-	return false;
+	return found;
+}
+
+/* Returns how many digits `text` begins with. */
+static size_t count_digits(struct slice text)
+{
+	size_t count = 0;
+
+	while (count < text.len && text.data[count] >= '0' && text.data[count] <= '9')
+		count++;
+	return count;
+}
+
+/* Whether `number` is one by the grammar of JSON. Only such a number may be replaced. */
+static bool is_number(struct slice number, bool *is_integer)
+{
+	struct slice rest = number;
+	size_t digits;
+
+	if (rest.len > 0 && rest.data[0] == '-')
+		rest = from(rest, 1);
+	digits = count_digits(rest);
+	if (digits == 0 || (digits > 1 && rest.data[0] == '0'))
+		return false;
+	rest = from(rest, digits);
+	*is_integer = rest.len == 0;
+	if (rest.len > 0 && rest.data[0] == '.') {
+		digits = count_digits(from(rest, 1));
+		if (digits == 0)
+			return false;
+		rest = from(rest, 1 + digits);
+	}
+	if (rest.len > 0 && (rest.data[0] == 'e' || rest.data[0] == 'E')) {
+		size_t sign = rest.len > 1 && (rest.data[1] == '+' || rest.data[1] == '-');
+
+		digits = count_digits(from(rest, 1 + sign));
+		if (digits == 0)
+			return false;
+		rest = from(rest, 1 + sign + digits);
+	}
+	return rest.len == 0;
+}
+
+/* Replaces the number at `text`, if jansson could not hold it, by a real of the same length. */
+static void narrow(char *text, size_t len)
+{
+	struct slice number = slice_make(text, len);
+	size_t sign = text[0] == '-';
+	bool is_integer;
+	int64_t value;
+
+	if (!is_number(number, &is_integer) || (is_integer && text_to_int(number, &value)))
+		return;
+	if (isinf(strtod(text, NULL))) {
+		memset(text + sign, ' ', len - sign);
+		memcpy(text + sign, HUGE_SPELLING, strlen(HUGE_SPELLING));
+	} else if (is_integer) {
+		memcpy(text + len - 2, "e2", 2);
+	}
+}
+
+/* Replaces all numbers of `text` that jansson could not hold. A NUL ends the text. */
+static void narrow_all(char *text, size_t len)
+{
+	struct slice all = slice_make(text, len);
+	size_t at = 0;
+
+	while (at < len) {
+		size_t number = begins_number(text[at]) ? number_at(from(all, at)).len : 0;
+
+		if (text[at] == '"') {
+			at = skip_string(all, at + 1);
+		} else if (number > 0) {
+			narrow(text + at, number);
+			at += number;
+		} else {
+			at++;
+		}
+	}
 }
 
 /* jansson adds what it found there, which is the client's and may be anything. */
@@ -39,8 +179,25 @@ static void explain(const json_error_t *error, char *why)
 		error->text, error->line, error->column);
 }
 
-json_t *json_parse_object(struct slice text, char *why)
+static json_t *load(struct slice text, bool has_wide_number, size_t flags, json_error_t *error)
 {
+	json_t *value;
+	char *copy;
+
+	if (!has_wide_number)
+		return json_loadb(text.data, text.len, flags, error);
+	copy = qp_malloc(text.len + 1);
+	memcpy(copy, text.data, text.len);
+	copy[text.len] = '\0';
+	narrow_all(copy, text.len);
+	value = json_loadb(copy, text.len, flags, error);
+	free(copy);
+	return value;
+}
+
+static json_t *parse(struct slice text, int depth_max, size_t flags, char *why)
+{
+	struct survey found = survey(text);
 	json_error_t error;
 	json_t *value;
 
@@ -49,11 +206,11 @@ json_t *json_parse_object(struct slice text, char *why)
 		snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: it contains a NUL byte");
 		return NULL;
 	}
-	if (too_deep(text)) {
-		snprintf(why, JSON_WHY_SIZE, "the JSON is nested deeper than %d", JSON_DEPTH_MAX);
+	if (found.depth > depth_max) {
+		snprintf(why, JSON_WHY_SIZE, "the JSON is nested deeper than %d", depth_max);
 		return NULL;
 	}
-	value = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &error);
+	value = load(text, found.has_wide_number, flags, &error);
 	if (!value) {
 		explain(&error, why);
 		return NULL;
@@ -64,4 +221,14 @@ json_t *json_parse_object(struct slice text, char *why)
 		return NULL;
 	}
 	return value;
+}
+
+json_t *json_parse_object(struct slice text, char *why)
+{
+	return parse(text, JSON_DEPTH_MAX, JSON_REJECT_DUPLICATES, why);
+}
+
+json_t *json_parse_event(struct slice text, char *why)
+{
+	return parse(text, EVENT_DEPTH_MAX, JSON_ALLOW_NUL, why);
 }

@@ -105,7 +105,7 @@ static const char *read_message(
 const char *message_event_read(struct arena *arena, struct slice text, struct message_event *event)
 {
 	char why[JSON_WHY_SIZE];
-	json_t *body = json_parse_object(text, why);
+	json_t *body = json_parse_event(text, why);
 	json_t *message = member(body, "message");
 	const char *wrong;
 

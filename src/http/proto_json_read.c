@@ -118,7 +118,7 @@ static bool parse_real(const json_t *value, double *number)
 
 	*number = json_number_value(value);
 	if (json_is_number(value))
-		return true;
+		return fabs(*number) != JSON_HUGE;
 	if (!text)
 		return false;
 	if (strcmp(text, "NaN") == 0)

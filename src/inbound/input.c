@@ -132,7 +132,9 @@ struct slice input_id_or_number(
 		buffer_int(&digits, json_integer_value(value));
 		id = buffer_slice(&digits);
 	} else {
-		field_error(input, field, "is required and must be a string or an integer from 0");
+		field_error(input, field,
+			"is required and must be a string or an integer from 0 to "
+			"9223372036854775807");
 	}
 	return id;
 }

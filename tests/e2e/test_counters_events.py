@@ -57,6 +57,19 @@ def test_an_event_is_counted_in_every_spelling(unread, host, spelling):
     assert host.depth(f"{NEW_QUEUE}_error") in (None, 0)
 
 
+STRANGE = ["9" * 30, "-1e999", r'"\u0000"', '{"a":1,"a":2}', "[" * 100 + "]" * 100]
+
+
+@SHARED
+def test_members_that_nobody_reads_may_hold_anything(unread, host):
+    user = new_user()
+    for number, value in enumerate(STRANGE):
+        text = json.dumps(new_message(user, f"strange-{number}"))
+        host.publish((NEW_KEY, f'{{"x":{value},{text[1:-1]},"y":{value}}}'.encode()))
+    unread.wait_count(user, len(STRANGE))
+    assert host.depth(f"{NEW_QUEUE}_error") in (None, 0)
+
+
 BAD = {
     "no JSON": (b"{", "JSON"),
     "no object": (b"[1]", "JSON"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.counts import COLLECTION, INT64_MAX, INT64_MIN, action, new_id, record
+from harness.counts import COLLECTION, INT64_MAX, INT64_MIN, action, new_id
 from harness.problems import assert_bad_request
 
 NOT_INTEGERS = {
@@ -59,21 +59,17 @@ def cases(table):
 def test_an_amount_that_is_no_positive_int64_is_refused(counts, verb, text):
     item = counts.new_item(10)
     answer = counts.ask("POST", action(item, verb), f'{{"amount":{text}}}'.encode())
-    assert_bad_request(answer)
+    problem = assert_bad_request(answer, field="amount")
+    assert problem["errors"][0]["message"] == f"must be an integer from 1 to {INT64_MAX}"
     assert counts.value(item) == 10
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", '"1"', "true"])
-def test_the_refusal_of_an_amount_names_the_field(counts, text):
-    item = counts.new_item()
-    assert_bad_request(counts.ask("POST", action(item, "increase"), f'{{"amount":{text}}}'.encode()), field="amount")
 
 
 @cases(NOT_INTEGERS)
 def test_an_initial_value_that_is_no_int64_is_refused(counts, text):
     item = new_id()
     body = f'{{"itemId":"{item}","initialValue":{text}}}'.encode()
-    assert_bad_request(counts.ask("POST", COLLECTION, body))
+    problem = assert_bad_request(counts.ask("POST", COLLECTION, body), field="initialValue")
+    assert problem["errors"][0]["message"] == f"must be an integer from {INT64_MIN} to {INT64_MAX}"
     assert counts.get(item).status == 404
 
 
@@ -86,9 +82,9 @@ def test_a_body_that_is_no_json_object_is_refused(counts, text):
 
 
 def test_json_32_deep_is_accepted(counts):
-    item = counts.new_item()
-    body = b'{"other":' + b"[" * 31 + b"]" * 31 + b"}"
-    assert counts.ask("POST", action(item, "increase"), body).status == 200
+    """Parsed, that is: an amount is no list, and the refusal says so."""
+    body = b'{"amount":' + b"[" * 31 + b"]" * 31 + b"}"
+    assert_bad_request(counts.ask("POST", action(counts.new_item(), "increase"), body), field="amount")
 
 
 @pytest.mark.parametrize(
@@ -200,8 +196,3 @@ def test_an_empty_segment_is_no_id(counts):
         answer = counts.ask(method, path)
         assert answer.status in (400, 404), answer
         assert json.loads(answer.body)["code"] in ("BAD_REQUEST", "ROUTE_NOT_FOUND")
-
-
-def test_a_query_does_not_change_what_a_path_means(counts):
-    item = counts.new_item(4)
-    assert counts.ask("GET", record(item) + "?itemIds=other&x=%41").json()["currentValue"] == 4

@@ -85,6 +85,17 @@ def test_only_user_and_message_are_required_and_both_kinds_of_user_id_are_taken(
     assert sms_sent(server) == [("someone", "one"), ("1001", "two"), ("someone", "three")]
 
 
+STRANGE = ["9" * 30, "-1e999", r'"\u0000"', '{"a":1,"a":2}', "[" * 100 + "]" * 100]
+
+
+def test_members_that_nobody_reads_may_hold_anything(serve, queue):
+    queue.put_into_queue([f'{{"x":{value},"userId":"u","message":"{number}","y":{value}}}'.encode()
+                          for number, value in enumerate(STRANGE)])
+    server = serve(queue)
+    wait_for(str(len(STRANGE) - 1), server)
+    assert sms_sent(server) == [("u", str(number)) for number in range(len(STRANGE))]
+
+
 def test_messages_with_one_id_are_printed_once_those_without_each(serve, queue):
     queue.put_into_queue([event("same", messageId="m-1"), event("same", messageId="m-1"), event("none"), event("none")])
     server = serve(queue)
@@ -109,6 +120,9 @@ MALFORMED = {
     "blank user": b'{"userId":" ","message":"x"}',
     "message of a wrong type": b'{"userId":"a","message":5}',
     "null": b'{"userId":null,"message":null}',
+    "user past int64": b'{"userId":99999999999999999999,"message":"x"}',
+    "NUL in the user": rb'{"userId":"a\u0000","message":"x"}',
+    "NUL in the message": rb'{"userId":"a","message":"x\u0000"}',
     "no UTF-8": b'{"userId":"a","message":"\xff\xfe"}',
     "control bytes": b"\x00\x1b[2J\n\r" * 10,
     "1 MB of garbage": bytes(range(1, 251)) * 4000,

@@ -197,6 +197,19 @@ static void try_config(struct slice bytes)
 	arena_release(&request.arena);
 }
 
+/* Whatever is good enough for a request is good enough for an event. */
+static void try_event(struct slice bytes)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *strict = json_parse_object(bytes, why);
+	json_t *event = json_parse_event(bytes, why);
+
+	MUST(event || !strict);
+	MUST(event || memchr(why, '\0', sizeof(why)));
+	json_decref(strict);
+	json_decref(event);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct slice bytes = slice_make(data, size);
@@ -206,5 +219,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try_create(bytes);
 	try_send(bytes);
 	try_config(bytes);
+	try_event(bytes);
 	return 0;
 }

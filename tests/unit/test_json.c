@@ -124,8 +124,105 @@ static void integers_are_exact_to_both_ends_of_int64(void **state)
 		assert_int_equal(json_integer_value(number), cases[i].value);
 		json_decref(value);
 	}
-	assert_refused(slice_of("{\"a\":9223372036854775808}"), "2^63");
-	assert_refused(slice_of("{\"a\":-9223372036854775809}"), "-2^63-1");
+}
+
+/* Parses {"a": `number`, "b": 7}, in which b must be 7, and returns a. */
+static double read_real(const char *number)
+{
+	char text[512], why[JSON_WHY_SIZE];
+	json_t *value, *found;
+	double real;
+
+	snprintf(text, sizeof(text), "{\"a\":%s,\"b\":7}", number);
+	value = parse(slice_of(text), why);
+	if (!value)
+		fail_msg("%s: %s", text, why);
+	found = json_object_get(value, "a");
+	assert_true(json_is_real(found));
+	assert_int_equal(json_integer_value(json_object_get(value, "b")), 7);
+	real = json_real_value(found);
+	json_decref(value);
+	return real;
+}
+
+static void a_number_that_fits_nowhere_is_no_integer_and_spoils_nothing_else(void **state)
+{
+	char long_integer[401];
+
+	(void)state;
+	memset(long_integer, '9', 400);
+	long_integer[400] = '\0';
+	assert_true(read_real("9223372036854775808") == 9223372036854775800.0);
+	assert_true(read_real("-9223372036854775809") == -9223372036854775800.0);
+	assert_true(
+		read_real("123456789012345678901234567890") == 123456789012345678901234567800.0);
+	assert_true(read_real(long_integer) == JSON_HUGE);
+	assert_true(read_real("1e309") == JSON_HUGE);
+	assert_true(read_real("-9E+308") == -JSON_HUGE);
+	assert_true(read_real("-1.5e999999999999999999999") == -JSON_HUGE);
+	assert_true(read_real("1e-999") == 0);
+	assert_true(read_real("0.1234567890123456789") > 0.1234);
+}
+
+static void digits_within_strings_are_no_numbers(void **state)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *value =
+		parse(slice_of("{\"\\\"1e999\":\"99999999999999999999\\\\\",\"b\":1e999}"), why);
+
+	(void)state;
+	assert_non_null(value);
+	assert_string_equal(
+		json_string_value(json_object_get(value, "\"1e999")), "99999999999999999999\\");
+	json_decref(value);
+}
+
+static void a_wide_number_that_is_none_stays_refused(void **state)
+{
+	static const char *const cases[] = {"{\"a\":00000000000000000000}", "{\"a\":1e}",
+		"{\"a\":1e+}", "{\"a\":1.e999}", "{\"a\":.1e999}", "{\"a\":-e999}",
+		"{\"a\":1e999e999}", "{\"a\":99999999999999999999-}",
+		"{\"a\":099999999999999999999}", "{\"a\":99999999999999999999 1}", "1e999",
+		"99999999999999999999", "{99999999999999999999:1}"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_refused(slice_of(cases[i]), cases[i]);
+}
+
+static void an_event_may_hold_anything_in_members_that_nobody_reads(void **state)
+{
+	static const struct slice cases[] = {
+		SLICE("{\"a\":1,\"x\":99999999999999999999999999}"),
+		SLICE("{\"x\":-1e999,\"a\":1}"),
+		SLICE("{\"x\":\"\\u0000\",\"a\":1}"),
+		SLICE("{\"x\":{\"y\":1,\"y\":2},\"a\":1}"),
+		SLICE("{\"a\":1,\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]"
+		      "]"
+		      "]]]]]]]]]]]]]]]]]]}"),
+	};
+	char why[JSON_WHY_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		json_t *event = json_parse_event(cases[i], why);
+
+		if (!event)
+			fail_msg("%s: %s", cases[i].data, why);
+		assert_int_equal(json_integer_value(json_object_get(event, "a")), 1);
+		json_decref(event);
+	}
+}
+
+static void an_event_must_be_a_json_object_like_everything_else(void **state)
+{
+	static const struct slice cases[] = {SLICE(""), SLICE("[]"), SLICE("{\"a\":1"),
+		SLICE("{\"a\":\"\xff\"}"), SLICE("{}\0"), SLICE("{\"a\":01}"), SLICE("{}{}")};
+	char why[JSON_WHY_SIZE];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_null(json_parse_event(cases[i], why));
 }
 
 static void fractions_and_exponents_are_never_integers(void **state)
@@ -216,6 +313,11 @@ int main(void)
 		cmocka_unit_test(nul_surrogates_and_bad_utf8_are_refused),
 		cmocka_unit_test(a_surrogate_pair_is_one_character),
 		cmocka_unit_test(integers_are_exact_to_both_ends_of_int64),
+		cmocka_unit_test(a_number_that_fits_nowhere_is_no_integer_and_spoils_nothing_else),
+		cmocka_unit_test(digits_within_strings_are_no_numbers),
+		cmocka_unit_test(a_wide_number_that_is_none_stays_refused),
+		cmocka_unit_test(an_event_may_hold_anything_in_members_that_nobody_reads),
+		cmocka_unit_test(an_event_must_be_a_json_object_like_everything_else),
 		cmocka_unit_test(fractions_and_exponents_are_never_integers),
 		cmocka_unit_test(nesting_is_bounded_at_32),
 		cmocka_unit_test(nesting_without_end_is_refused_before_it_is_parsed),

@@ -81,7 +81,8 @@ static int64_t read_int64(struct input *input, const char *field)
 		.field = field,
 		.least = INT64_MIN,
 		.most = INT64_MAX,
-		.message = "must be an integer within 64 bits",
+		.message = "must be an integer from -9223372036854775808 to "
+			   "9223372036854775807",
 	};
 
 	return input_int(input, &rule);

@@ -64,14 +64,15 @@ struct sender {
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a string or an integer as text, in `arena`; an empty slice for anything else. */
+/* Returns a string or an integer as text, in `arena`; {NULL, 0} for anything else, and for text
+ * with a NUL, which no store can keep. */
 static struct slice id_text(struct arena *arena, const json_t *value)
 {
+	struct slice text = slice_make(json_string_value(value), json_string_length(value));
 	struct buffer digits = {.arena = arena};
 
-	if (json_is_string(value))
-		return arena_copy(
-			arena, slice_make(json_string_value(value), json_string_length(value)));
+	if (json_is_string(value) && !memchr(text.data, '\0', text.len))
+		return arena_copy(arena, text);
 	if (!json_is_integer(value))
 		return (struct slice){0};
 	buffer_int(&digits, json_integer_value(value));
@@ -87,7 +88,7 @@ static bool is_blank_id(struct slice id)
 static void read_sms(struct arena *arena, const struct bus_delivery *delivery, struct sms *sms)
 {
 	char why[JSON_WHY_SIZE];
-	json_t *event = json_parse_object(delivery->value, why);
+	json_t *event = json_parse_event(delivery->value, why);
 	json_t *text = json_object_get(event, "message");
 
 	sms->user_id = id_text(arena, json_object_get(event, "userId"));
@@ -96,7 +97,7 @@ static void read_sms(struct arena *arena, const struct bus_delivery *delivery, s
 		sms->text = id_text(arena, text);
 	if (is_blank_id(sms->id))
 		sms->id = arena_copy(arena, delivery->position);
-	sms->is_good = event && !is_blank_id(sms->user_id) && json_is_string(text);
+	sms->is_good = event && !is_blank_id(sms->user_id) && sms->text.data;
 	json_decref(event);
 }
 
