@@ -376,14 +376,23 @@ static void resend(void *context, struct request *request)
 	submit_write(&input, action->kind->lanes, &action->write);
 }
 
+static const char *const list_parameters[] = {"after", "limit", NULL};
+static const char *const discard_members[] = {"why", NULL};
+static const char *const resend_members[] = {"since", NULL};
+
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, kinds, 0},
-		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, kinds, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/replay", ACCESS_ADMIN, replay, kinds, 0},
-		{"POST", "/operator/dlq/{kind}/{id}/discard", ACCESS_ADMIN, discard, kinds, 0},
-		{"POST", "/operator/{kind}/resend", ACCESS_ADMIN, resend, kinds, 0},
+		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, kinds, 0, NULL,
+			list_parameters},
+		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, kinds, 0, NULL,
+			NULL},
+		{"POST", "/operator/dlq/{kind}/{id}/replay", ACCESS_ADMIN, replay, kinds, 0, NULL,
+			NULL},
+		{"POST", "/operator/dlq/{kind}/{id}/discard", ACCESS_ADMIN, discard, kinds, 0,
+			discard_members, NULL},
+		{"POST", "/operator/{kind}/resend", ACCESS_ADMIN, resend, kinds, 0, resend_members,
+			NULL},
 	};
 
 	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));

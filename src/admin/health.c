@@ -83,8 +83,8 @@ static void get_readyz(void *context, struct request *request)
 void health_add_routes(struct health *health, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/healthz", ACCESS_PUBLIC, get_healthz, health, 0},
-		{"GET", "/readyz", ACCESS_PUBLIC, get_readyz, health, 0},
+		{"GET", "/healthz", ACCESS_PUBLIC, get_healthz, health, 0, NULL, names_any},
+		{"GET", "/readyz", ACCESS_PUBLIC, get_readyz, health, 0, NULL, names_any},
 	};
 
 	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));

@@ -19,7 +19,8 @@ static void get_metrics(void *context, struct request *request)
 
 void metrics_page_add_route(struct metrics *metrics, struct router *router)
 {
-	const struct route route = {"GET", "/metrics", ACCESS_INTERNAL, get_metrics, metrics, 0};
+	const struct route route = {
+		"GET", "/metrics", ACCESS_INTERNAL, get_metrics, metrics, 0, NULL, names_any};
 
 	router_add_all(router, NULL, &route, 1);
 }

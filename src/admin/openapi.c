@@ -56,7 +56,7 @@ static void get_openapi(void *context, struct request *request)
 void openapi_add_route(struct slice *document, struct router *router)
 {
 	const struct route route = {
-		"GET", "/openapi.json", ACCESS_PUBLIC, get_openapi, document, 0};
+		"GET", "/openapi.json", ACCESS_PUBLIC, get_openapi, document, 0, NULL, NULL};
 
 	router_add_all(router, NULL, &route, 1);
 }

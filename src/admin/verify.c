@@ -275,11 +275,14 @@ static void get_verifiers(void *context, struct request *request)
 	request_answer(request, answer_json(200, buffer_slice(&body)));
 }
 
+static const char *const page_parameters[] = {"after", "limit", NULL};
+
 void verify_add_routes(struct verifiers *verifiers, struct router *router)
 {
 	const struct route routes[] = {
-		{"GET", "/operator/verify", ACCESS_ADMIN, get_verifiers, verifiers, 0},
-		{"GET", "/operator/verify/{service}", ACCESS_ADMIN, get_page, verifiers, 0},
+		{"GET", "/operator/verify", ACCESS_ADMIN, get_verifiers, verifiers, 0, NULL, NULL},
+		{"GET", "/operator/verify/{service}", ACCESS_ADMIN, get_page, verifiers, 0, NULL,
+			page_parameters},
 	};
 
 	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));

@@ -18,6 +18,8 @@
 #define STATUS_TABLE(ROW)                                                                          \
 	ROW(OK, 200, false, "OK")                                                                  \
 	ROW(BAD_REQUEST, 400, false, "Bad Request")                                                \
+	ROW(UNKNOWN_FIELD, 400, false, "Bad Request")                                              \
+	ROW(UNKNOWN_PARAMETER, 400, false, "Bad Request")                                          \
 	ROW(IDEMPOTENCY_KEY_REQUIRED, 400, false, "Bad Request")                                   \
 	ROW(UNAUTHENTICATED, 401, false, "Unauthorized")                                           \
 	ROW(FORBIDDEN, 403, false, "Forbidden")                                                    \

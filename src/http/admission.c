@@ -1,8 +1,8 @@
 /*
- * The checks before a handler, in this order: protocol, browser, route, caller. The first one that
- * refuses sets the answer, and the later ones are skipped. They run when the head is complete and
- * before the body is read, so that the body limit of the route is known and a client that waits for
- * 100 Continue never sends a body in vain.
+ * The checks before a handler, in this order: protocol, browser, route, caller, parameters. The
+ * first one that refuses sets the answer, and the later ones are skipped. They run when the head is
+ * complete and before the body is read, so that the body limit of the route is known and a client
+ * that waits for 100 Continue never sends a body in vain.
  */
 #include "http/admission.h"
 
@@ -110,18 +110,16 @@ static void find_route(const struct admission *admission, struct request *reques
 	}
 }
 
-/* Returns the value of ?access_token=, or {NULL, 0} if there is none. */
-static struct slice find_query_token(struct request *request)
+static void read_query(struct request *request)
 {
-	struct slice rest = request->path.query;
-	struct query_pair pair;
-	bool found;
+	const char *why;
+	enum status status;
 
-	while (query_next(&request->arena, &rest, &pair, &found) == STATUS_OK && found) {
-		if (slice_is(pair.name, "access_token"))
-			return pair.value;
-	}
-	return (struct slice){0};
+	if (request->path.query.len == 0 || request->route->parameters == names_any)
+		return;
+	status = query_parse(&request->arena, request->path.query, &request->query, &why);
+	if (status != STATUS_OK)
+		refuse(request, status, why);
 }
 
 /* Adds the challenge of RFC 6750, which names an error only if the request had a token. */
@@ -156,10 +154,24 @@ static void check_caller(const struct admission *admission, struct request *requ
 		return;
 	}
 	if (route->access == ACCESS_OWNER_STREAM)
-		question.query_token = find_query_token(request);
+		question.query_token = query_value(&request->query, "access_token");
 	status = guard_check(admission->guard, &request->arena, &question, &request->caller, &why);
 	if (status != STATUS_OK)
 		refuse_caller(request, status, why, access_shows_token(&question));
+}
+
+static void check_parameters(struct request *request)
+{
+	struct unknown_names unknown = {
+		.arena = &request->arena,
+		.status = STATUS_UNKNOWN_PARAMETER,
+		.known = request->route->parameters,
+	};
+
+	for (size_t i = 0; i < request->query.count; i++)
+		names_check(&unknown, request->query.pairs[i].name);
+	if (unknown.count > 0)
+		request->answer = names_refuse(&unknown);
 }
 
 static void take_request_id(struct request *request)
@@ -193,8 +205,12 @@ void admission_decide(
 		check_browser(admission, request);
 	if (request->answer.http_status == 0)
 		find_route(admission, request);
+	if (request->answer.http_status == 0)
+		read_query(request);
 	if (request->answer.http_status == 0 && admission->guard)
 		check_caller(admission, request);
+	if (request->answer.http_status == 0)
+		check_parameters(request);
 }
 
 bool admission_wants_continue(const struct request *request)

@@ -1,8 +1,8 @@
 /*
  * Decides whether a request is admitted, as soon as its head is complete: is it valid beyond the
- * grammar, is it meant for this server, which route serves it, and may the caller use that route? A
- * refusal becomes the request's answer; the connection then reads the body, throws it away and
- * stays usable.
+ * grammar, is it meant for this server, which route serves it, may the caller use that route, and
+ * does the route know the parameters of the query? A refusal becomes the request's answer; the
+ * connection then reads the body, throws it away and stays usable.
  */
 #ifndef QUIPU_HTTP_ADMISSION_H
 #define QUIPU_HTTP_ADMISSION_H
@@ -23,8 +23,8 @@ struct admission {
 	struct slice allowed_hosts; /* separated by commas */
 };
 
-/* Sets the request's path, route, params, caller and id, and, if it is refused, its answer. On the
- * loop; never blocks. */
+/* Sets the request's path, query, route, params, caller and id, and, if it is refused, its answer.
+ * On the loop; never blocks. */
 void admission_decide(
 	const struct admission *admission, struct request *request, int http_major, int http_minor);
 

@@ -114,25 +114,61 @@ enum status path_parse(
 	return STATUS_OK;
 }
 
-enum status query_next(
-	struct arena *arena, struct slice *rest, struct query_pair *pair, bool *found)
+/* Decodes a name or value. One without escapes is not copied. */
+static bool decode_text(struct arena *arena, struct slice raw, struct slice *out)
 {
-	*found = false;
-	while (rest->data) {
-		struct slice value = slice_cut(rest, '&');
+	*out = raw.data ? raw : slice_of("");
+	if (raw.len > 0 && (memchr(raw.data, '%', raw.len) || memchr(raw.data, '+', raw.len)) &&
+		!decode(arena, raw, true, out))
+		return false;
+	return text_is_utf8(*out);
+}
+
+/* Returns how many pairs a query has at most: empty ones count too. */
+static size_t count_pairs(struct slice raw)
+{
+	size_t count = raw.len > 0;
+
+	for (size_t i = 0; i < raw.len; i++)
+		count += raw.data[i] == '&';
+	return count;
+}
+
+enum status query_parse(
+	struct arena *arena, struct slice raw, struct query *query, const char **why)
+{
+	size_t room = count_pairs(raw), count = 0;
+	struct query_pair *pairs = arena_array(
+		arena, struct query_pair, room < QUERY_PAIRS_MAX ? room : QUERY_PAIRS_MAX);
+
+	while (raw.data) {
+		struct slice value = slice_cut(&raw, '&');
 		struct slice name = slice_cut(&value, '=');
 
 		if (name.len == 0 && value.len == 0)
 			continue;
-		if (!decode(arena, name, true, &pair->name) ||
-			!decode(arena, value, true, &pair->value))
+		if (count == QUERY_PAIRS_MAX) {
+			*why = "the query has more than 1100 parameters";
 			return STATUS_BAD_REQUEST;
-		if (!text_is_utf8(pair->name) || !text_is_utf8(pair->value))
+		}
+		if (!decode_text(arena, name, &pairs[count].name) ||
+			!decode_text(arena, value, &pairs[count].value)) {
+			*why = "the query is not valid UTF-8 or percent encoding";
 			return STATUS_BAD_REQUEST;
-		*found = true;
-		return STATUS_OK;
+		}
+		count++;
 	}
+	*query = (struct query){.pairs = pairs, .count = count};
 	return STATUS_OK;
+}
+
+struct slice query_value(const struct query *query, const char *name)
+{
+	for (size_t i = query->count; i > 0; i--) {
+		if (slice_is(query->pairs[i - 1].name, name))
+			return query->pairs[i - 1].value;
+	}
+	return (struct slice){0};
 }
 
 /* ":8080", ":" or nothing. */

@@ -26,18 +26,30 @@ struct path {
 QP_MUST_CHECK enum status path_parse(
 	struct arena *arena, struct slice target, struct path *path, const char **why);
 
-/* One name=value of a query string or form, decoded; '+' stands for a space. */
+/* A list of 1000 ids, and some parameters beside it. */
+#define QUERY_PAIRS_MAX 1100
+
+/* One name=value of a query, decoded; '+' stands for a space. */
 struct query_pair {
 	struct slice name;
 	struct slice value;
 };
 
+struct query {
+	const struct query_pair *pairs; /* in the order of the request */
+	size_t count;
+};
+
 /*
- * Cuts the next pair off `*rest`, which is the whole query at first. Returns OK with `*found` false
- * at the end, and BAD_REQUEST for a broken escape or text that is not UTF-8.
+ * Parses the raw query of a path, once for all who look something up in it. On failure (a broken
+ * escape, text that is not UTF-8, more than QUERY_PAIRS_MAX pairs) `*why` is a static text and
+ * `*query` is untouched.
  */
-QP_MUST_CHECK enum status query_next(
-	struct arena *arena, struct slice *rest, struct query_pair *pair, bool *found);
+QP_MUST_CHECK enum status query_parse(
+	struct arena *arena, struct slice raw, struct query *query, const char **why);
+
+/* Returns the value of a parameter, the last one if there are several, or {NULL, 0}. */
+struct slice query_value(const struct query *query, const char *name);
 
 /* Whether an HTTP Host, with or without a port, is localhost or a loopback address. */
 bool host_is_loopback(struct slice host);

@@ -35,6 +35,7 @@ struct request {
 	struct slice method;
 	struct slice target;
 	struct path path;
+	struct query query; /* empty if the route ignores it */
 	struct header headers[REQUEST_HEADERS_MAX];
 	size_t header_count;
 	struct slice body;

@@ -8,6 +8,7 @@
 
 #include "access/caller.h"
 #include "base/metrics.h"
+#include "http/names.h"
 #include "http/request.h"
 
 #define BODY_MAX_DEFAULT (64 * 1024)
@@ -21,7 +22,9 @@ struct route {
 	enum access access; /* for ACCESS_OWNER, the first parameter of the path is the user */
 	void (*handle)(void *context, struct request *request);
 	void *context;
-	size_t body_max; /* 0 for BODY_MAX_DEFAULT */
+	size_t body_max;               /* 0 for BODY_MAX_DEFAULT */
+	const char *const *members;    /* of the JSON body; others are refused (see names.h) */
+	const char *const *parameters; /* of the query; or names_any, to ignore the query */
 };
 
 /*

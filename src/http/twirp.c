@@ -202,6 +202,7 @@ static void add_method(struct router *router, const char *role, struct arena *ar
 		.handle = handle,
 		.context = context,
 		.body_max = TWIRP_BODY_MAX,
+		.parameters = names_any,
 	};
 
 	assert(strcmp(service->methods[index].name, made->method->name) == 0);

@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "base/text.h"
+#include "http/router.h"
 
 void input_init(struct input *input, struct request *request)
 {
@@ -21,6 +22,24 @@ static bool is_json_type(struct slice type)
 	struct slice rest = type;
 
 	return slice_is_nocase(slice_trim(slice_cut(&rest, ';')), "application/json");
+}
+
+static void check_members(struct input *input)
+{
+	struct unknown_names unknown = {
+		.arena = &input->request->arena,
+		.status = STATUS_UNKNOWN_FIELD,
+		.known = input->request->route->members,
+	};
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(input->body, name, value)
+	{
+		names_check(&unknown, slice_of(name));
+	}
+	if (unknown.count > 0)
+		input->refusal = names_refuse(&unknown);
 }
 
 void input_read_body(struct input *input)
@@ -37,7 +56,9 @@ void input_read_body(struct input *input)
 		return;
 	}
 	input->body = json_parse_object(request->body, why);
-	if (!input->body)
+	if (input->body)
+		check_members(input);
+	else
 		input->refusal = answer_problem(&request->arena, STATUS_BAD_REQUEST, "%s", why);
 }
 
@@ -74,21 +95,33 @@ void input_check_id(struct input *input, const char *field, struct slice id)
 		input_error(input, field, "must not contain control characters");
 }
 
-/* Returns the field's value, under its name or its alias, or NULL if it is absent or null. */
-static json_t *field_value(const struct input *input, const char *field, const char *alias)
-{
-	json_t *value = json_object_get(input->body, field);
-
-	if (!value && alias)
-		value = json_object_get(input->body, alias);
-	return json_is_null(value) ? NULL : value;
-}
-
 /* Notes an error, unless the whole request is refused anyway. */
 static void field_error(struct input *input, const char *field, const char *message)
 {
 	if (input->refusal.http_status == 0)
 		input_error(input, field, message);
+}
+
+static void refuse_both(struct input *input, const char *field, const char *alias)
+{
+	struct buffer text = buffer_make(&input->request->arena, 80);
+
+	buffer_format(&text, "is another name of \"%s\", which is there too: send only one", field);
+	buffer_char(&text, '\0');
+	field_error(input, alias, text.data);
+}
+
+/* Returns the field's value, under its name or its alias, or NULL if it is absent or null. */
+static json_t *field_value(struct input *input, const char *field, const char *alias)
+{
+	json_t *value = json_object_get(input->body, field);
+	json_t *other = alias ? json_object_get(input->body, alias) : NULL;
+
+	if (value && other)
+		refuse_both(input, field, alias);
+	if (!value)
+		value = other;
+	return json_is_null(value) ? NULL : value;
 }
 
 static struct slice copy_string(struct input *input, const json_t *value)
@@ -239,22 +272,7 @@ int64_t input_int(struct input *input, const struct int_rule *rule)
 
 struct slice input_query(struct input *input, const char *name)
 {
-	struct request *request = input->request;
-	struct slice rest = request->path.query;
-	struct slice value = {0};
-	struct query_pair pair;
-	bool found = true;
-
-	while (found) {
-		if (query_next(&request->arena, &rest, &pair, &found) != STATUS_OK) {
-			input_error(
-				input, name, "the query is not valid UTF-8 or percent encoding");
-			break;
-		}
-		if (found && slice_is(pair.name, name))
-			value = pair.value;
-	}
-	return value;
+	return query_value(&input->request->query, name);
 }
 
 size_t input_limit(struct input *input, size_t fallback)

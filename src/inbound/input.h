@@ -27,6 +27,7 @@ void input_init(struct input *input, struct request *request);
 
 /*
  * Parses the JSON body. An absent or empty body is not an error: all fields then count as absent.
+ * Refuses members that the route does not list.
  */
 void input_read_body(struct input *input);
 

@@ -101,9 +101,16 @@ struct answer answer_problem_with(
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count)
 {
+	return answer_invalid_as(arena, STATUS_BAD_REQUEST,
+		slice_of("the request is not valid; \"errors\" says why"), errors, error_count);
+}
+
+struct answer answer_invalid_as(struct arena *arena, enum status status, struct slice detail,
+	const struct field_error *errors, size_t error_count)
+{
 	struct problem problem = {
-		.status = STATUS_BAD_REQUEST,
-		.detail = SLICE("the request is not valid; \"errors\" says why"),
+		.status = status,
+		.detail = detail,
 		.errors = errors,
 		.error_count = error_count,
 	};

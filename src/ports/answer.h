@@ -71,6 +71,10 @@ void answer_add_next(struct answer *answer, struct arena *arena, struct slice pa
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count);
 
+/* The same with another status than BAD_REQUEST, and a sentence of its own. */
+struct answer answer_invalid_as(struct arena *arena, enum status status, struct slice detail,
+	const struct field_error *errors, size_t error_count);
+
 /*
  * Returns problem+json with the usual text for a status that is not the request's fault:
  * OVERLOADED, STORE_UNAVAILABLE, BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.

@@ -38,11 +38,6 @@ def test_create_says_where_the_count_is(counts):
     assert counts.ask("GET", answer.header("location")).json() == answer.json()
 
 
-def test_create_ignores_fields_it_does_not_know(counts):
-    answer = counts.ask("POST", COLLECTION, {"itemId": new_id(), "initialValue": 4, "color": {"r": [1, 2.5, None]}})
-    assert (answer.status, answer.json()["currentValue"]) == (201, 4)
-
-
 def test_create_of_what_exists_is_refused_and_changes_nothing(counts):
     item = counts.new_item(5)
     before = counts.get(item).json()
@@ -58,7 +53,7 @@ def test_a_deleted_count_can_be_created_again(counts):
 
 
 @pytest.mark.parametrize("verb, value", [("increase", 11), ("decrease", 9)])
-@pytest.mark.parametrize("body", [None, b"", b"{}", b'{"amount":null}', b' {"other":"field"}\n'])
+@pytest.mark.parametrize("body", [None, b"", b"{}", b'{"amount":null}', b" { }\n"])
 def test_a_change_without_an_amount_changes_by_one(counts, verb, value, body):
     item = counts.new_item(10)
     answer = counts.ask("POST", action(item, verb), body)
@@ -198,7 +193,7 @@ def test_a_list_of_a_thousand_ids_is_answered(counts):
     assert [entry["itemId"] for entry in answer.json()] == [item]
 
 
-@pytest.mark.parametrize("query", ["", "?", "?itemIds", "?itemIds=", "?other=a"])
+@pytest.mark.parametrize("query", ["", "?", "?itemIds", "?itemIds=", "?itemIds[]="])
 def test_a_list_of_nothing_is_refused(counts, query):
     assert_problem(counts.ask("GET", COLLECTION + query), 400, "BAD_REQUEST", field="itemIds")
 

@@ -41,6 +41,13 @@ static const struct int_rule limit_rule = {
 	.message = "is required and must be an integer from 1 to 2147483647",
 };
 
+/* The members of all routes that are tried here, some of which are not read. */
+static const char *const members[] = {"amount", "itemId", "initialValue", "userId", "user_id",
+	"rateLimit", "rate_limit", "message", NULL};
+
+static const struct route route = {
+	.method = "POST", .path = "/api/{x}", .members = members, .body_max = BODY_MAX_DEFAULT};
+
 static void add_header(struct request *request, const char *name, struct slice value)
 {
 	request->headers[request->header_count].name = slice_of(name);
@@ -55,6 +62,8 @@ static void make_request(struct request *request, struct slice bytes)
 
 	memset(request, 0, sizeof(*request));
 	arena_init(&request->arena, 4096);
+	request->route = &route;
+	request->method = slice_of(route.method);
 	if (body.data) {
 		add_header(request, "Idempotency-Key", slice_trim(key));
 		request->body = body;

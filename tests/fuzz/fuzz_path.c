@@ -32,19 +32,21 @@ static void check_shape(const struct path *path)
 	MUST(path->count == (slashes > PATH_SEGMENTS_MAX ? PATH_SEGMENTS_MAX + 1 : slashes));
 }
 
-static void check_query(struct arena *arena, struct slice rest)
+static void check_query(struct arena *arena, struct slice raw)
 {
-	size_t left = rest.len + 1;
-	struct query_pair pair;
-	bool found = true;
+	struct query query;
+	const char *why = NULL;
 
-	while (found && query_next(arena, &rest, &pair, &found) == STATUS_OK) {
-		MUST(rest.len < left || !found);
-		left = rest.len;
-		if (!found)
-			break;
-		MUST(text_is_utf8(pair.name) && text_is_utf8(pair.value));
-		MUST(pair.name.len + pair.value.len > 0);
+	if (query_parse(arena, raw, &query, &why) != STATUS_OK) {
+		MUST(why != NULL);
+		return;
+	}
+	MUST(query.count <= QUERY_PAIRS_MAX);
+	for (size_t i = 0; i < query.count; i++) {
+		const struct query_pair *pair = &query.pairs[i];
+
+		MUST(text_is_utf8(pair->name) && text_is_utf8(pair->value));
+		MUST(pair->name.len + pair->value.len > 0);
 	}
 }
 

@@ -14,12 +14,13 @@ struct writing {
 
 struct router *stream_router_new(void)
 {
+	static const char *const item_parameters[] = {"x", NULL};
 	static const struct route routes[] = {
-		{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
-		{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
-		{"GET", "/items/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
-		{"POST", "/items/{id}/{verb}", ACCESS_EXTERNAL, NULL, NULL, 0},
-		{"POST", "/small", ACCESS_EXTERNAL, NULL, NULL, 8},
+		{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, names_any},
+		{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+		{"GET", "/items/{id}", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, item_parameters},
+		{"POST", "/items/{id}/{verb}", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+		{"POST", "/small", ACCESS_EXTERNAL, NULL, NULL, 8, NULL, NULL},
 	};
 	struct router *router = router_new();
 

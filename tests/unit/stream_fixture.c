@@ -262,15 +262,19 @@ static void get_metrics(void *context, struct request *request)
 
 /* ---- life -------------------------------------------------------------------------------- */
 
+static const char *const owned_parameters[] = {"close", NULL};
+static const char *const value_parameters[] = {"times", "pad", NULL};
+
 static struct router *make_router(struct stream_fixture *fixture)
 {
 	const struct route routes[] = {
-		{"GET", "/streams/{key}", ACCESS_EXTERNAL, get_stream, fixture, 0},
-		{"GET", "/owned", ACCESS_EXTERNAL, get_owned, fixture, 0},
-		{"GET", "/values/{key}", ACCESS_EXTERNAL, get_value, fixture, 0},
-		{"POST", "/values/{key}", ACCESS_EXTERNAL, post_value, fixture, 0},
-		{"GET", "/keys", ACCESS_EXTERNAL, get_keys, fixture, 0},
-		{"GET", "/metrics", ACCESS_EXTERNAL, get_metrics, fixture, 0},
+		{"GET", "/streams/{key}", ACCESS_EXTERNAL, get_stream, fixture, 0, NULL, NULL},
+		{"GET", "/owned", ACCESS_EXTERNAL, get_owned, fixture, 0, NULL, owned_parameters},
+		{"GET", "/values/{key}", ACCESS_EXTERNAL, get_value, fixture, 0, NULL, NULL},
+		{"POST", "/values/{key}", ACCESS_EXTERNAL, post_value, fixture, 0, NULL,
+			value_parameters},
+		{"GET", "/keys", ACCESS_EXTERNAL, get_keys, fixture, 0, NULL, NULL},
+		{"GET", "/metrics", ACCESS_EXTERNAL, get_metrics, fixture, 0, NULL, NULL},
 	};
 	struct router *router = router_new();
 

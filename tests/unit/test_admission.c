@@ -19,11 +19,15 @@ struct fixture {
 	struct request request;
 };
 
+static const char *const list_parameters[] = {"after", "limit", NULL};
+
 static const struct route routes[] = {
-	{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"GET", "/admin", ACCESS_ADMIN, NULL, NULL, 0},
-	{"GET", "/public", ACCESS_PUBLIC, NULL, NULL, 0},
+	{"GET", "/a", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"POST", "/a", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"GET", "/admin", ACCESS_ADMIN, NULL, NULL, 0, NULL, NULL},
+	{"GET", "/public", ACCESS_PUBLIC, NULL, NULL, 0, NULL, NULL},
+	{"GET", "/list", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, list_parameters},
+	{"GET", "/probe", ACCESS_PUBLIC, NULL, NULL, 0, NULL, names_any},
 };
 
 static int set_up(void **state)
@@ -247,11 +251,11 @@ static void a_request_finds_its_route(void **state)
 {
 	struct fixture *fixture = *state;
 
-	begin(fixture, "POST", "/a?x=1");
+	begin(fixture, "GET", "/list?limit=1");
 	add_header(fixture, "Host", "localhost");
 	assert_int_equal(decide(fixture), 0);
-	assert_ptr_equal(fixture->request.route, router_at(fixture->router, 1));
-	assert_slice(fixture->request.path.query, "x=1");
+	assert_ptr_equal(fixture->request.route, router_at(fixture->router, 4));
+	assert_slice(fixture->request.path.query, "limit=1");
 }
 
 static int decide_target(struct fixture *fixture, const char *method, const char *target)
@@ -431,6 +435,56 @@ static void below_twirp_a_refusal_is_one_of_twirp_with_the_challenge(void **stat
 }
 
 #define GUARDED(name) cmocka_unit_test_setup_teardown(name, set_up_guarded, tear_down_guarded)
+/* ---- the query --------------------------------------------------------------------------- */
+
+static int decide_query(struct fixture *fixture, const char *target)
+{
+	begin(fixture, "GET", target);
+	add_header(fixture, "Host", "localhost");
+	return decide(fixture);
+}
+
+static void parameters_that_the_route_lists_are_let_in(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_query(fixture, "/list?limit=%31&after=a+b&limit=2"), 0);
+	assert_int_equal(fixture->request.query.count, 3);
+	assert_slice(query_value(&fixture->request.query, "after"), "a b");
+	assert_slice(query_value(&fixture->request.query, "limit"), "2");
+	assert_int_equal(decide_query(fixture, "/a?"), 0);
+	assert_int_equal(decide_query(fixture, "/a?&&"), 0);
+}
+
+static void other_parameters_are_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_query(fixture, "/list?limt=1"), 400);
+	assert_contains(fixture->request.answer.body, "UNKNOWN_PARAMETER");
+	assert_contains(fixture->request.answer.body, "did you mean \\\"limit\\\"?");
+	assert_int_equal(decide_query(fixture, "/list?Limit=1"), 400);
+	assert_int_equal(decide_query(fixture, "/a?limit=1"), 400);
+	assert_contains(fixture->request.answer.body, "UNKNOWN_PARAMETER");
+}
+
+static void a_query_that_cannot_be_read_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_query(fixture, "/list?limit=%zz"), 400);
+	assert_contains(fixture->request.answer.body, "BAD_REQUEST");
+}
+
+static void a_probe_may_send_any_query(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(decide_query(fixture, "/probe?x=1"), 0);
+	assert_int_equal(decide_query(fixture, "/probe?%zz"), 0);
+	assert_int_equal(fixture->request.query.count, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -448,6 +502,10 @@ int main(void)
 		TEST(a_request_finds_its_route),
 		TEST(what_is_not_served_is_told_apart),
 		TEST(a_request_id_is_taken_over_only_where_it_is_harmless),
+		TEST(parameters_that_the_route_lists_are_let_in),
+		TEST(other_parameters_are_refused),
+		TEST(a_query_that_cannot_be_read_is_refused),
+		TEST(a_probe_may_send_any_query),
 		GUARDED(who_shows_a_key_is_known_by_its_id),
 		GUARDED(who_shows_nothing_right_gets_401_and_is_told_how),
 		GUARDED(a_key_without_the_scope_gets_403_and_no_challenge),

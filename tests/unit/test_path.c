@@ -1,6 +1,7 @@
 /* Targets, queries and hosts: what is accepted and how it reads, and what is refused. */
 #include "check.h"
 
+#include "base/buffer.h"
 #include "http/path.h"
 
 static int set_up(void **state)
@@ -150,6 +151,26 @@ struct query_case {
 	} pairs[3];
 };
 
+static struct query parse_query(struct arena *arena, struct slice raw)
+{
+	struct query query = {0};
+	const char *why = "";
+
+	if (query_parse(arena, raw, &query, &why) != STATUS_OK)
+		fail_msg("\"%.*s\" is refused: %s", (int)raw.len, raw.data, why);
+	return query;
+}
+
+static void assert_query_refused(struct arena *arena, struct slice raw, const char *reason)
+{
+	struct query query;
+	const char *why = "";
+
+	if (query_parse(arena, raw, &query, &why) != STATUS_BAD_REQUEST)
+		fail_msg("\"%.*s\" is accepted", (int)raw.len, raw.data);
+	assert_non_null(strstr(why, reason));
+}
+
 static void a_query_gives_its_pairs_in_order(void **state)
 {
 	static const struct query_case cases[] = {
@@ -171,47 +192,58 @@ static void a_query_gives_its_pairs_in_order(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
-		struct slice rest = slice_of(cases[i].query);
-		struct query_pair pair;
-		bool found = true;
+		struct query query = parse_query(*state, slice_of(cases[i].query));
 
+		assert_int_equal(query.count, cases[i].count);
 		for (size_t at = 0; at < cases[i].count; at++) {
-			assert_int_equal(query_next(*state, &rest, &pair, &found), STATUS_OK);
-			assert_true(found);
-			assert_slice(pair.name, cases[i].pairs[at].name);
-			assert_slice(pair.value, cases[i].pairs[at].value);
+			assert_slice(query.pairs[at].name, cases[i].pairs[at].name);
+			assert_slice(query.pairs[at].value, cases[i].pairs[at].value);
 		}
-		assert_int_equal(query_next(*state, &rest, &pair, &found), STATUS_OK);
-		assert_false(found);
 	}
 }
 
-static void a_broken_query_is_refused_where_it_breaks(void **state)
+static void the_last_of_several_values_counts(void **state)
+{
+	struct query query = parse_query(*state, slice_of("a=1&b=2&a=3&empty="));
+
+	assert_slice(query_value(&query, "a"), "3");
+	assert_slice(query_value(&query, "b"), "2");
+	assert_slice(query_value(&query, "empty"), "");
+	assert_non_null(query_value(&query, "empty").data);
+	assert_null(query_value(&query, "c").data);
+}
+
+/* "a&a&…&a" with `count` pairs, and some that are empty and do not count. */
+static struct slice many_pairs(struct arena *arena, size_t count)
+{
+	struct buffer text = buffer_make(arena, 4 * count);
+
+	for (size_t i = 0; i < count; i++)
+		buffer_text(&text, i % 2 == 0 ? "a&" : "a&&");
+	return buffer_slice(&text);
+}
+
+static void a_query_has_at_most_1100_pairs(void **state)
+{
+	struct query query = parse_query(*state, many_pairs(*state, QUERY_PAIRS_MAX));
+
+	assert_int_equal(query.count, 1100);
+	assert_query_refused(*state, many_pairs(*state, QUERY_PAIRS_MAX + 1), "more than 1100");
+	assert_query_refused(*state, many_pairs(*state, 30000), "more than 1100");
+}
+
+static void a_broken_query_is_refused(void **state)
 {
 	static const char *const cases[] = {"a=1&%", "a=1&b=%4", "a=1&%zz=2", "a=1&b=%00",
 		"a=1&%ff=2", "a=1&b=%c3", "a=1&b=\xff"};
 
-	for (size_t i = 0; i < COUNT_OF(cases); i++) {
-		struct slice rest = slice_of(cases[i]);
-		struct query_pair pair;
-		bool found;
-
-		assert_int_equal(query_next(*state, &rest, &pair, &found), STATUS_OK);
-		assert_true(found);
-		assert_slice(pair.value, "1");
-		if (query_next(*state, &rest, &pair, &found) != STATUS_BAD_REQUEST)
-			fail_msg("\"%s\" is accepted", cases[i]);
-	}
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		assert_query_refused(*state, slice_of(cases[i]), "not valid UTF-8");
 }
 
 static void an_absent_query_has_no_pairs(void **state)
 {
-	struct slice rest = {0};
-	struct query_pair pair;
-	bool found = true;
-
-	assert_int_equal(query_next(*state, &rest, &pair, &found), STATUS_OK);
-	assert_false(found);
+	assert_int_equal(parse_query(*state, (struct slice){0}).count, 0);
 }
 
 /* ---- hosts ------------------------------------------------------------------------------- */
@@ -299,7 +331,9 @@ int main(void)
 		TEST(an_escape_that_is_cut_off_is_not_completed_from_what_lies_behind),
 		TEST(more_segments_than_any_route_has_are_counted_no_further),
 		TEST(a_query_gives_its_pairs_in_order),
-		TEST(a_broken_query_is_refused_where_it_breaks),
+		TEST(the_last_of_several_values_counts),
+		TEST(a_query_has_at_most_1100_pairs),
+		TEST(a_broken_query_is_refused),
 		TEST(an_absent_query_has_no_pairs),
 		TEST(loopback_names_are_told_from_all_others),
 		TEST(a_host_loses_its_port_and_nothing_else),

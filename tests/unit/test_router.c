@@ -10,14 +10,14 @@ struct fixture {
 };
 
 static const struct route table[] = {
-	{"GET", "/", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"GET", "/things", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"POST", "/things", ACCESS_EXTERNAL, NULL, NULL, 1000},
-	{"GET", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"DELETE", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"POST", "/things/{id}/parts/{part}", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"GET", "/things/{id}/all", ACCESS_EXTERNAL, NULL, NULL, 0},
-	{"POST", "/only", ACCESS_EXTERNAL, NULL, NULL, 0},
+	{"GET", "/", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"GET", "/things", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"POST", "/things", ACCESS_EXTERNAL, NULL, NULL, 1000, NULL, NULL},
+	{"GET", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"DELETE", "/things/{id}", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"POST", "/things/{id}/parts/{part}", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"GET", "/things/{id}/all", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
+	{"POST", "/only", ACCESS_EXTERNAL, NULL, NULL, 0, NULL, NULL},
 };
 
 static int set_up(void **state)

@@ -67,19 +67,23 @@ static void get_stream(void *context, struct request *request)
 			&lookup->read.command, begin_stream);
 }
 
+static const char *const stream_parameters[] = {"access_token", NULL};
+
 void counters_add_routes(struct counters *counters, struct router *router)
 {
 	const struct route routes[] = {
 		{"GET", "/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
-			counters, 0},
-		{"GET", "/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+			counters, 0, NULL, NULL},
+		{"GET", "/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0, NULL,
+			NULL},
 		{"GET", "/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream, counters,
-			0},
+			0, NULL, stream_parameters},
 		{"GET", "/api/v1/counters/user/{userId}/UnreadMessages", ACCESS_OWNER, get_counter,
-			counters, 0},
-		{"GET", "/api/v1/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0},
+			counters, 0, NULL, NULL},
+		{"GET", "/api/v1/counters/user/{userId}", ACCESS_OWNER, get_counters, counters, 0,
+			NULL, NULL},
 		{"GET", "/api/v1/counters/user/{userId}/stream", ACCESS_OWNER_STREAM, get_stream,
-			counters, 0},
+			counters, 0, NULL, stream_parameters},
 	};
 
 	router_add_all(router, "counters", routes, sizeof(routes) / sizeof(routes[0]));

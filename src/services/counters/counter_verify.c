@@ -344,7 +344,7 @@ void unread_verify_add_routes(struct unread_verifier *verifier, struct router *r
 {
 	const struct route routes[] = {
 		{"POST", "/operator/verify/unread/{userId}/repair", ACCESS_ADMIN, post_repair,
-			verifier, 0},
+			verifier, 0, NULL, NULL},
 	};
 
 	router_add_all(router, NULL, routes, sizeof(routes) / sizeof(routes[0]));

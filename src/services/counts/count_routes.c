@@ -185,28 +185,22 @@ static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size
 /* Reads itemIds=a&itemIds[]=b into `item_ids`, each id once. Returns how many there are. */
 static size_t read_item_ids(struct input *input, struct slice *item_ids, uint64_t *hashes)
 {
-	struct request *request = input->request;
-	struct slice rest = request->path.query;
-	struct query_pair pair;
+	const struct query *query = &input->request->query;
 	size_t asked = 0, count = 0;
-	bool found = true;
 
-	while (found) {
-		if (query_next(&request->arena, &rest, &pair, &found) != STATUS_OK) {
-			input_error(input, "itemIds",
-				"the query is not valid UTF-8 or percent encoding");
-			return 0;
-		}
-		if (!found ||
-			(!slice_is(pair.name, "itemIds") && !slice_is(pair.name, "itemIds[]")))
+	for (size_t i = 0; i < query->count; i++) {
+		struct slice id = query->pairs[i].value;
+
+		if (!slice_is(query->pairs[i].name, "itemIds") &&
+			!slice_is(query->pairs[i].name, "itemIds[]"))
 			continue;
 		if (++asked > QUERY_IDS_MAX) {
 			input_error(input, "itemIds", "must be at most 1000 ids");
 			return 0;
 		}
-		input_check_id(input, "itemIds", pair.value);
-		item_ids[count] = pair.value;
-		hashes[count] = hash_bytes(pair.value);
+		input_check_id(input, "itemIds", id);
+		item_ids[count] = id;
+		hashes[count] = hash_bytes(id);
 		if (!is_listed(item_ids, hashes, count, count))
 			count++;
 	}
@@ -229,18 +223,30 @@ static void get_many(void *counts, struct request *request)
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
+static const char *const amount_members[] = {"amount", NULL};
+static const char *const new_members[] = {"itemId", "initialValue", "minValue", "maxValue", NULL};
+static const char *const put_members[] = {"value", "expectedValue", "minValue", "maxValue", NULL};
+static const char *const list_parameters[] = {"itemIds", "itemIds[]", NULL};
+
 void counts_add_routes(struct counts *counts, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/api/v1/counts/{itemId}/increase", ACCESS_EXTERNAL, increase, counts, 0},
-		{"POST", "/api/v1/counts/{itemId}/decrease", ACCESS_EXTERNAL, decrease, counts, 0},
-		{"POST", "/api/v1/counts/{itemId}/reset", ACCESS_EXTERNAL, reset, counts, 0},
-		{"POST", "/api/v1/internal/counts", ACCESS_INTERNAL, create, counts, 0},
-		{"GET", "/api/v1/internal/counts", ACCESS_INTERNAL, get_many, counts, 0},
-		{"GET", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, get_one, counts, 0},
-		{"PUT", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, put, counts, 0},
+		{"POST", "/api/v1/counts/{itemId}/increase", ACCESS_EXTERNAL, increase, counts, 0,
+			amount_members, NULL},
+		{"POST", "/api/v1/counts/{itemId}/decrease", ACCESS_EXTERNAL, decrease, counts, 0,
+			amount_members, NULL},
+		{"POST", "/api/v1/counts/{itemId}/reset", ACCESS_EXTERNAL, reset, counts, 0, NULL,
+			NULL},
+		{"POST", "/api/v1/internal/counts", ACCESS_INTERNAL, create, counts, 0, new_members,
+			NULL},
+		{"GET", "/api/v1/internal/counts", ACCESS_INTERNAL, get_many, counts, 0, NULL,
+			list_parameters},
+		{"GET", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, get_one, counts, 0,
+			NULL, NULL},
+		{"PUT", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, put, counts, 0,
+			put_members, NULL},
 		{"DELETE", "/api/v1/internal/counts/{itemId}", ACCESS_INTERNAL, remove_count,
-			counts, 0},
+			counts, 0, NULL, NULL},
 	};
 
 	router_add_all(router, "counts", routes, sizeof(routes) / sizeof(routes[0]));

@@ -101,14 +101,20 @@ static void get_list(void *context, struct request *request)
 	submit_read(&input, dialogs->lanes, &lookup->read);
 }
 
+static const char *const message_members[] = {"receiverId", "text", NULL};
+static const char *const read_members[] = {"messageIds", NULL};
+static const char *const list_parameters[] = {"receiverId", "before", "limit", NULL};
+
 void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/dialogs/send", ACCESS_USER, post_message, dialogs, 0},
-		{"GET", "/dialogs/list", ACCESS_USER, get_list, dialogs, 0},
-		{"POST", "/dialogs/read/{messageId}", ACCESS_USER, post_read, dialogs, 0},
+		{"POST", "/dialogs/send", ACCESS_USER, post_message, dialogs, 0, message_members,
+			NULL},
+		{"GET", "/dialogs/list", ACCESS_USER, get_list, dialogs, 0, NULL, list_parameters},
+		{"POST", "/dialogs/read/{messageId}", ACCESS_USER, post_read, dialogs, 0, NULL,
+			NULL},
 		{"POST", "/dialogs/read-batch", ACCESS_USER, post_read_batch, dialogs,
-			READ_BODY_MAX},
+			READ_BODY_MAX, read_members, NULL},
 	};
 
 	router_add_all(router, "dialogs", routes, sizeof(routes) / sizeof(routes[0]));

@@ -75,14 +75,21 @@ static void look(void *context, struct request *request)
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }
 
+static const char *const change_members[] = {
+	"user_id", "stock_keeping_unit", "reason", "purchase_id", NULL};
+static const char *const list_parameters[] = {"after", "limit", NULL};
+
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/v1/entitlements/grants", ACCESS_EXTERNAL, post_grant, entitlements, 0},
-		{"POST", "/v1/entitlements/revokes", ACCESS_EXTERNAL, post_revoke, entitlements, 0},
-		{"GET", "/v1/users/{user_id}/entitlements", ACCESS_EXTERNAL, list, entitlements, 0},
+		{"POST", "/v1/entitlements/grants", ACCESS_EXTERNAL, post_grant, entitlements, 0,
+			change_members, NULL},
+		{"POST", "/v1/entitlements/revokes", ACCESS_EXTERNAL, post_revoke, entitlements, 0,
+			change_members, NULL},
+		{"GET", "/v1/users/{user_id}/entitlements", ACCESS_EXTERNAL, list, entitlements, 0,
+			NULL, list_parameters},
 		{"GET", "/v1/users/{user_id}/entitlements/{stock_keeping_unit}", ACCESS_EXTERNAL,
-			look, entitlements, 0},
+			look, entitlements, 0, NULL, NULL},
 	};
 
 	router_add_all(router, "entitlements", routes, sizeof(routes) / sizeof(routes[0]));

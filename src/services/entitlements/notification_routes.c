@@ -82,10 +82,12 @@ static void get_inbox(void *context, struct request *request)
 	submit_read(&input, notifications->lanes, &lookup->read);
 }
 
+static const char *const inbox_parameters[] = {"limit", NULL};
+
 void notifications_add_routes(struct notifications *notifications, struct router *router)
 {
 	const struct route route = {"GET", "/debug/notification/inbox/{user_id}", ACCESS_ADMIN,
-		get_inbox, notifications, 0};
+		get_inbox, notifications, 0, NULL, inbox_parameters};
 
 	router_add_all(router, "notifications", &route, 1);
 }

@@ -74,12 +74,19 @@ static void show_config(void *context, struct request *request)
 	submit_read(&input, gateway->lanes, &lookup->read);
 }
 
+static const char *const config_members[] = {
+	"userId", "user_id", "rateLimit", "rate_limit", "timeWindow", "time_window", NULL};
+static const char *const send_members[] = {"userId", "user_id", "message", NULL};
+
 void gateway_add_routes(struct gateway *gateway, struct router *router)
 {
 	const struct route routes[] = {
-		{"POST", "/api/config", ACCESS_INTERNAL, configure, gateway, 0},
-		{"GET", "/api/config/{userId}", ACCESS_INTERNAL, show_config, gateway, 0},
-		{"POST", "/api/send", ACCESS_EXTERNAL, send_message, gateway, 0},
+		{"POST", "/api/config", ACCESS_INTERNAL, configure, gateway, 0, config_members,
+			NULL},
+		{"GET", "/api/config/{userId}", ACCESS_INTERNAL, show_config, gateway, 0, NULL,
+			NULL},
+		{"POST", "/api/send", ACCESS_EXTERNAL, send_message, gateway, 0, send_members,
+			NULL},
 	};
 
 	router_add_all(router, "gateway", routes, sizeof(routes) / sizeof(routes[0]));
