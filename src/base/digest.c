@@ -28,6 +28,21 @@ static void end(EVP_MD_CTX *digest, unsigned char *out)
 	EVP_MD_CTX_free(digest);
 }
 
+void digest_begin(struct digest *digest)
+{
+	digest->context = begin(EVP_sha256());
+}
+
+void digest_add(struct digest *digest, struct slice text)
+{
+	add(digest->context, text.data, text.len);
+}
+
+void digest_end(struct digest *digest, unsigned char out[SHA256_SIZE])
+{
+	end(digest->context, out);
+}
+
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {
 	EVP_MD_CTX *digest = begin(EVP_sha256());

@@ -7,6 +7,15 @@
 #define SHA256_SIZE 32
 #define SHA1_SIZE 20
 
+/* SHA-256 of what is added between the two. Only digest_end() frees it. */
+struct digest {
+	struct evp_md_ctx_st *context;
+};
+
+void digest_begin(struct digest *digest);
+void digest_add(struct digest *digest, struct slice text);
+void digest_end(struct digest *digest, unsigned char out[SHA256_SIZE]);
+
 /* SHA-256 over a list. Hashes the length of each part before it, so no two lists hash the same
  * bytes. */
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);

@@ -2,8 +2,6 @@
 
 #include <assert.h>
 
-#include "base/digest.h"
-
 struct write *write_of(struct command *command)
 {
 	assert(command->type && command->type->is_write);
@@ -30,13 +28,11 @@ void write_resume_effect(struct write *write)
 	write->fate = WRITE_EFFECT;
 }
 
-void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
-	struct slice key, const struct slice request[3])
+void write_set_idempotency(
+	struct write *write, struct arena *arena, const struct idempotency_record *record)
 {
 	write->idempotency = arena_new(arena, struct idempotency_record);
-	write->idempotency->scope = scope;
-	write->idempotency->key = key;
-	digest_parts(request, 3, write->idempotency->fingerprint);
+	*write->idempotency = *record;
 }
 
 bool write_answer_is_kept(const struct answer *answer)

@@ -79,12 +79,11 @@ void write_begin_effect(struct write *write, struct answer answer);
 void write_resume_effect(struct write *write);
 
 /*
- * Sets the Idempotency-Key of `write`, in `arena`, which must be that of its command. Keeps a
- * fingerprint of the request (method, path, body), so that another request under the same key is
- * recognised as different.
+ * Sets the Idempotency-Key of `write`. Copies `record`, of which scope, key, fingerprint and typed
+ * are set, into `arena`, which must be that of its command and hold what the record points to.
  */
-void write_set_idempotency(struct write *write, struct arena *arena, struct slice scope,
-	struct slice key, const struct slice request[3]);
+void write_set_idempotency(
+	struct write *write, struct arena *arena, const struct idempotency_record *record);
 
 /* Whether an answer is kept under an Idempotency-Key: successes, and refusals decided by state. */
 bool write_answer_is_kept(const struct answer *answer);

@@ -79,6 +79,14 @@ size_t request_header_count(const struct request *request, const char *name)
 	return count;
 }
 
+bool request_has_json(const struct request *request)
+{
+	struct slice type = request_header(request, "Content-Type");
+	struct slice rest = type;
+
+	return !type.data || slice_is_nocase(slice_trim(slice_cut(&rest, ';')), "application/json");
+}
+
 /* Counts the memory of the answer, too, if the request is in its connection's queue. */
 static void count_bytes(struct request *request)
 {

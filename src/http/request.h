@@ -70,6 +70,9 @@ struct slice request_header(const struct request *request, const char *name);
 /* Returns how many headers of that name the request has. */
 size_t request_header_count(const struct request *request, const char *name);
 
+/* Whether the Content-Type is application/json, or there is none. */
+bool request_has_json(const struct request *request);
+
 /* Answers the request. On the loop, once. Ends a stream that was prepared for the request. */
 void request_answer(struct request *request, struct answer answer);
 

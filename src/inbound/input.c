@@ -17,13 +17,6 @@ void input_init(struct input *input, struct request *request)
 	input->request = request;
 }
 
-static bool is_json_type(struct slice type)
-{
-	struct slice rest = type;
-
-	return slice_is_nocase(slice_trim(slice_cut(&rest, ';')), "application/json");
-}
-
 static void check_members(struct input *input)
 {
 	struct unknown_names unknown = {
@@ -45,12 +38,11 @@ static void check_members(struct input *input)
 void input_read_body(struct input *input)
 {
 	struct request *request = input->request;
-	struct slice type = request_header(request, "Content-Type");
 	char why[JSON_WHY_SIZE];
 
 	if (request->body.len == 0)
 		return;
-	if (type.data && !is_json_type(type)) {
+	if (!request_has_json(request)) {
 		input->refusal = answer_problem(&request->arena, STATUS_UNSUPPORTED_MEDIA_TYPE,
 			"the body must be application/json");
 		return;
@@ -60,6 +52,11 @@ void input_read_body(struct input *input)
 		check_members(input);
 	else
 		input->refusal = answer_problem(&request->arena, STATUS_BAD_REQUEST, "%s", why);
+}
+
+bool input_is_good(const struct input *input)
+{
+	return input->refusal.http_status == 0 && input->error_count == 0;
 }
 
 bool input_refuse(struct input *input)

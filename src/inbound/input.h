@@ -31,6 +31,9 @@ void input_init(struct input *input, struct request *request);
  */
 void input_read_body(struct input *input);
 
+/* Whether there were no errors so far. */
+bool input_is_good(const struct input *input);
+
 /*
  * Ends the reading and frees the parsed body. Strings that were read are copies and stay valid.
  * Returns true if there were errors: then the request is answered.

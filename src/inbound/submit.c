@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "http/router.h"
+#include "inbound/fingerprint.h"
 
 /* An Idempotency-Key is valid within one method, route template and caller, so the same key can be
  * used once for each. */
@@ -32,17 +33,16 @@ void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id)
 {
 	struct request *request = input->request;
-	struct slice key = input_idempotency_key(input);
+	struct idempotency_record record = {.key = input_idempotency_key(input)};
 	struct command *command = &write->command;
 
+	if (record.key.data && input_is_good(input)) {
+		record.scope = key_scope(request, user_id);
+		fingerprint_request(input, &record);
+		write_set_idempotency(write, &request->arena, &record);
+	}
 	if (input_refuse(input))
 		return;
-	if (key.data) {
-		struct slice identity[3] = {request->method, request->path.raw, request->body};
-
-		write_set_idempotency(
-			write, &request->arena, key_scope(request, user_id), key, identity);
-	}
 	command->hash = hash_bytes(command->key);
 	request_submit(request, lane_set_writer(lanes, command->hash), command);
 }

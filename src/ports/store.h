@@ -43,16 +43,25 @@ enum transaction_mode {
 
 enum session_kind { SESSION_WRITE, SESSION_READ };
 
-#define FINGERPRINT_SIZE 32
+/*
+ * A fingerprint begins with its version, so that a later version can tell how an earlier one made
+ * it. The first version had no such byte: SHA-256 of the method, the path and the body as they were
+ * typed. Such records are still recognised: a key that was stored before an upgrade is valid for
+ * another day.
+ */
+#define FINGERPRINT_VERSION 2
+#define FINGERPRINT_SIZE 33
+#define FINGERPRINT_SIZE_1 32
 
 /* An Idempotency-Key and what is remembered under it. */
 struct idempotency_record {
 	struct slice scope; /* the route template, and the caller if the route has one */
 	struct slice key;
-	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of method, path and body */
+	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of what is asked: inbound/fingerprint.h */
+	struct slice typed[3];                       /* the raw method, path and body */
 
 	bool found;        /* set by idempotency_find: the key is stored and has not expired */
-	bool same_request; /* set by idempotency_find: the stored fingerprint equals this one */
+	bool same_request; /* set by idempotency_find: see idempotency_is_same() */
 	/*
 	 * A pending record stands for an effect outside the store that has begun and whose end is
 	 * not recorded yet. Only its owner can end it. The owner's lease lasts
@@ -66,6 +75,9 @@ struct idempotency_record {
 
 	struct answer answer;
 };
+
+/* Whether `stored`, of any version, is the fingerprint of the record's request. Stores call it. */
+bool idempotency_is_same(const struct idempotency_record *record, struct slice stored);
 
 /*
  * A page of a table in key order: the rows whose key is greater than `after`, at most `limit` of

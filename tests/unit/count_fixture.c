@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/digest.h"
+
 #define FIXTURE_KEY_TTL_US (24 * 3600 * 1000000LL)
 
 static enum status decide(void *service, struct session *session, const struct write_batch *batch)
@@ -79,10 +81,12 @@ struct count_fixture_command *count_fixture_command_new(struct count_fixture *fi
 	command->bytes = 100;
 	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + 5 * NS_PER_S;
 	if (key) {
-		struct slice identity[3] = {slice_of("POST"), slice_of(item_id), slice_of(request)};
+		struct slice identity[2] = {slice_of(item_id), slice_of(request)};
+		struct idempotency_record record = {
+			.scope = SLICE("POST /test"), .key = slice_of(key)};
 
-		write_set_idempotency(&made->command.write, &made->arena, slice_of("POST /test"),
-			slice_of(key), identity);
+		digest_parts(identity, 2, record.fingerprint);
+		write_set_idempotency(&made->command.write, &made->arena, &record);
 	}
 	return made;
 }

@@ -28,8 +28,8 @@ enum status fake_keys_find(struct session *session, struct arena *arena,
 		records[i].found = key && key->expires_us > fake->now_us;
 		if (!records[i].found)
 			continue;
-		records[i].same_request = memcmp(key->record.fingerprint, records[i].fingerprint,
-						  FINGERPRINT_SIZE) == 0;
+		records[i].same_request = idempotency_is_same(
+			&records[i], slice_make(key->record.fingerprint, FINGERPRINT_SIZE));
 		records[i].owner = key->record.owner;
 		records[i].lease_is_over = key->lease_until_us <= fake->now_us;
 		records[i].note = key->record.note;

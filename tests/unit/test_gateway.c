@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "adapters/cache/memory/memory_cache.h"
+#include "base/digest.h"
 #include "base/random.h"
 #include "effort.h"
 #include "fake_bus.h"
@@ -120,10 +121,11 @@ static struct fixture_send *submit(
 	command->key = slice_of(user);
 	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + DEADLINE_NS;
 	if (key) {
-		struct slice identity[3] = {slice_of("POST"), slice_of(user), slice_of("Hello!")};
+		struct idempotency_record record = {
+			.scope = SLICE("POST /api/send"), .key = slice_of(key)};
 
-		write_set_idempotency(&made->command.write, &made->arena,
-			slice_of("POST /api/send"), slice_of(key), identity);
+		digest_sha256(slice_of(user), record.fingerprint);
+		write_set_idempotency(&made->command.write, &made->arena, &record);
 	}
 	assert_int_equal(lane_submit(fixture->queue, command), STATUS_OK);
 	return made;

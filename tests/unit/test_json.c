@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/json_digest.h"
 
 static json_t *parse(struct slice text, char *why)
 {
@@ -225,6 +226,73 @@ static void an_event_must_be_a_json_object_like_everything_else(void **state)
 		assert_null(json_parse_event(cases[i], why));
 }
 
+/* ---- digests ----------------------------------------------------------------------------- */
+
+static void digest_of(const char *text, unsigned char out[SHA256_SIZE])
+{
+	char why[JSON_WHY_SIZE];
+	json_t *value = parse(slice_of(text), why);
+	struct digest digest;
+	struct arena scratch;
+
+	if (!value)
+		fail_msg("%s: %s", text, why);
+	arena_init(&scratch, 1024);
+	digest_begin(&digest);
+	json_digest(&digest, value, &scratch);
+	digest_end(&digest, out);
+	arena_release(&scratch);
+	json_decref(value);
+}
+
+static bool digests_agree(const char *a, const char *b)
+{
+	unsigned char first[SHA256_SIZE], second[SHA256_SIZE];
+
+	digest_of(a, first);
+	digest_of(b, second);
+	return memcmp(first, second, SHA256_SIZE) == 0;
+}
+
+static void a_digest_does_not_depend_on_how_json_was_typed(void **state)
+{
+	static const char *const cases[][2] = {
+		{"{\"a\":1,\"b\":2}", "{ \"b\" : 2,\r\n\"a\" : 1 }"},
+		{"{\"a\":{\"x\":[],\"y\":{}}}", "{\"a\":{\"y\":{},\"x\":[ ]}}"},
+		{"{\"a\":\"a/\xc3\xa4\"}", "{\"\\u0061\":\"\\u0061\\/\\u00E4\"}"},
+		{"{\"a\":5}", "{\"a\":5.0}"},
+		{"{\"a\":5}", "{\"a\":50e-1}"},
+		{"{\"a\":0}", "{\"a\":-0}"},
+		{"{\"a\":0}", "{\"a\":-0.0}"},
+		{"{\"a\":0.1}", "{\"a\":1e-1}"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		if (!digests_agree(cases[i][0], cases[i][1]))
+			fail_msg("%s and %s differ", cases[i][0], cases[i][1]);
+	}
+}
+
+static void a_digest_tells_different_values_apart(void **state)
+{
+	static const char *const values[] = {"{}", "{\"a\":null}", "{\"a\":false}", "{\"a\":true}",
+		"{\"a\":0}", "{\"a\":1}", "{\"a\":-1}", "{\"a\":0.5}", "{\"a\":\"1\"}",
+		"{\"a\":\"\"}", "{\"a\":[]}", "{\"a\":{}}", "{\"a\":[1]}", "{\"a\":[1,1]}",
+		"{\"a\":[1,2]}", "{\"a\":[2,1]}", "{\"a\":[[1],2]}", "{\"a\":[[1,2]]}", "{\"b\":1}",
+		"{\"a\":1,\"b\":1}", "{\"A\":1}", "{\"a\":9007199254740993}",
+		"{\"a\":9007199254740992}", "{\"a\":9223372036854775807}", "{\"a\":{\"b\":1}}",
+		"{\"a\":\"a\",\"b\":\"\"}", "{\"a\":\"\",\"b\":\"a\"}"};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(values); i++) {
+		for (size_t j = 0; j < i; j++) {
+			if (digests_agree(values[i], values[j]))
+				fail_msg("%s and %s agree", values[i], values[j]);
+		}
+	}
+}
+
 static void fractions_and_exponents_are_never_integers(void **state)
 {
 	static const char *const cases[] = {
@@ -318,6 +386,8 @@ int main(void)
 		cmocka_unit_test(a_wide_number_that_is_none_stays_refused),
 		cmocka_unit_test(an_event_may_hold_anything_in_members_that_nobody_reads),
 		cmocka_unit_test(an_event_must_be_a_json_object_like_everything_else),
+		cmocka_unit_test(a_digest_does_not_depend_on_how_json_was_typed),
+		cmocka_unit_test(a_digest_tells_different_values_apart),
 		cmocka_unit_test(fractions_and_exponents_are_never_integers),
 		cmocka_unit_test(nesting_is_bounded_at_32),
 		cmocka_unit_test(nesting_without_end_is_refused_before_it_is_parsed),

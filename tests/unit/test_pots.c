@@ -85,10 +85,9 @@ static struct ask *new_ask(struct fixture *fixture, enum pot_verb verb, const ch
 	command->bytes = 100;
 	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + 5 * NS_PER_S;
 	if (key) {
-		struct slice identity[3] = {slice_of("POST"), slice_of("/"), slice_of("same")};
+		struct idempotency_record record = {.scope = SLICE("POST /"), .key = slice_of(key)};
 
-		write_set_idempotency(&made->command.write, &made->arena, slice_of("POST /"),
-			slice_of(key), identity);
+		write_set_idempotency(&made->command.write, &made->arena, &record);
 	}
 	return made;
 }

@@ -118,7 +118,8 @@ static void on_answered(struct loop_task *task)
 /* One request with the key "key"; returns its HTTP status. */
 static int ask(struct fixture *fixture)
 {
-	static const struct slice identity[3] = {SLICE("POST"), SLICE("/"), SLICE("{}")};
+	static const struct idempotency_record record = {
+		.scope = SLICE("scope"), .key = SLICE("key")};
 	struct keyed_write keyed = {0};
 	struct command *command = &keyed.write.command;
 
@@ -129,8 +130,7 @@ static int ask(struct fixture *fixture)
 	command->arena = &keyed.arena;
 	command->key = slice_of("item");
 	command->deadline_ns = INT64_MAX;
-	write_set_idempotency(
-		&keyed.write, &keyed.arena, slice_of("scope"), slice_of("key"), identity);
+	write_set_idempotency(&keyed.write, &keyed.arena, &record);
 	assert_int_equal(lane_submit(fixture->lane, command), STATUS_OK);
 	committer_step(fixture->committer);
 	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);

@@ -108,8 +108,7 @@ static void fill_record(
 	struct slice fingerprint = pg_slice(result, row, 1);
 
 	record->found = true;
-	record->same_request =
-		slice_equal(fingerprint, slice_make(record->fingerprint, FINGERPRINT_SIZE));
+	record->same_request = idempotency_is_same(record, fingerprint);
 	record->answer.http_status = pg_int4(result, row, 2);
 	record->answer.content_type = pg_keep(arena, result, row, 3);
 	record->answer.location = pg_keep(arena, result, row, 4);

@@ -61,8 +61,7 @@ static void fill_record(struct idempotency_record *record, struct arena *arena,
 {
 	struct slice fingerprint = sqlite_query_bytes(query, 0);
 
-	record->same_request =
-		slice_equal(fingerprint, slice_make(record->fingerprint, FINGERPRINT_SIZE));
+	record->same_request = idempotency_is_same(record, fingerprint);
 	record->answer.http_status = (int)sqlite_query_int(query, 1);
 	record->answer.content_type = sqlite_query_keep(query, arena, 2);
 	record->answer.location = sqlite_query_keep(query, arena, 3);

@@ -1,0 +1,17 @@
+/* Digests of JSON by what it says, not by how it was typed. Any thread. */
+#ifndef QUIPU_BASE_JSON_DIGEST_H
+#define QUIPU_BASE_JSON_DIGEST_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+
+/*
+ * Adds `value` to `digest`. The order of members, white space, escapes and the spelling of numbers
+ * (5, 5.0, 5e0) make no difference; a number and a string always differ, and so do null and a
+ * member that is absent. `scratch` holds the sorted names of members.
+ */
+void json_digest(struct digest *digest, json_t *value, struct arena *scratch);
+
+#endif

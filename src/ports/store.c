@@ -1,0 +1,14 @@
+#include "ports/store.h"
+
+#include "base/digest.h"
+
+bool idempotency_is_same(const struct idempotency_record *record, struct slice stored)
+{
+	unsigned char first[SHA256_SIZE];
+
+	_Static_assert(FINGERPRINT_SIZE_1 == SHA256_SIZE, "the first version is a bare digest");
+	if (stored.len != FINGERPRINT_SIZE_1)
+		return slice_equal(stored, slice_make(record->fingerprint, FINGERPRINT_SIZE));
+	digest_parts(record->typed, 3, first);
+	return slice_equal(stored, slice_make(first, sizeof(first)));
+}
