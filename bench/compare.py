@@ -4,8 +4,9 @@
     bench/compare.py BEFORE AFTER            paths of the two programs
     bench/compare.py BEFORE AFTER --rounds 8 --seconds 5
 
-Measures increases without a key on counts, on one item and spread over 10,000, on PostgreSQL and SQLite. Prints the
-median of the pairwise ratios AFTER / BEFORE and their range. Exit status: 0 if every median is at least --at-least.
+Measures increases of counts, without a key on one item and spread over 10,000, and with keys and bodies spread over
+10,000, on PostgreSQL and SQLite. Prints the median of the pairwise ratios AFTER / BEFORE and their range. Exit status: 0
+if every median is at least --at-least.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import cases
 import loads
 
 STORES = {"postgres": cases.PostgresCounts, "sqlite": cases.SqliteCounts}
-LOADS = {"one": 1, "spread": cases.ITEMS}
+LOADS = {"one": 1, "spread": cases.ITEMS, "keyed": cases.ITEMS}
 
 
 def arguments():
@@ -38,17 +39,20 @@ def bench_of(program, options, root, servers):
                        rounds=options.rounds, latency_seconds=0, overload_connections=0, servers=servers, say=print)
 
 
-def rate(counts, items, seconds):
+def rate(counts, load, number, seconds):
+    """Of the run with this number."""
     counts.tidy()
-    return loads.wrk("compare", counts.quipu.port, cases.INCREASE, items, seconds)["per_s"]
+    if load == "keyed":
+        return loads.wrk_keyed("compare", counts.quipu.port, LOADS[load], f"run-{number}-", seconds)["per_s"]
+    return loads.wrk("compare", counts.quipu.port, cases.INCREASE, LOADS[load], seconds)["per_s"]
 
 
-def compare(before, after, items, options):
+def compare(before, after, load, options):
     """The ratio of each pair of runs. The order within a pair alternates."""
     ratios = []
     for number in range(options.rounds):
         order = (before, after) if number % 2 == 0 else (after, before)
-        measured = {counts: rate(counts, items, options.seconds) for counts in order}
+        measured = {counts: rate(counts, load, number, options.seconds) for counts in order}
         ratios.append(measured[after] / measured[before])
         print(f"  {measured[before]:8.0f}/s  {measured[after]:8.0f}/s  {ratios[-1]:.3f}", flush=True)
     return ratios
@@ -64,9 +68,9 @@ def main():
         benches[1].databases = 1000
         for store, kind in STORES.items():
             with kind(benches[0]) as before, kind(benches[1]) as after:
-                for load, items in LOADS.items():
+                for load in LOADS:
                     print(f"{load}-{store}: before, after, ratio", flush=True)
-                    ratios = compare(before, after, items, options)
+                    ratios = compare(before, after, load, options)
                     median = statistics.median(ratios)
                     worst = min(worst, median)
                     print(f"{load}-{store}: {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)

@@ -77,6 +77,12 @@ def wrk(label, port, request, items, seconds, connections=WRK_CONNECTIONS):
     return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
+def wrk_keyed(label, port, items, prefix, seconds, connections=WRK_CONNECTIONS):
+    """Increases of items 1 to `items`, each with a body and a key of its own that begins with `prefix`."""
+    result = run_wrk(port, "keyed.lua", [items, prefix], seconds, connections)
+    return record(tool="wrk", label=label, items=items, connections=connections, **result)
+
+
 def wrk_pots(label, port, pots, coins, how, seconds, connections):
     """Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw."""
     result = run_wrk(port, "pots.lua", [pots, coins, how], seconds, connections)
