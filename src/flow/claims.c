@@ -30,5 +30,5 @@ void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_ma
 		return;
 	}
 	claim->end = CLAIM_RETRY;
-	claim->delay_us = claim_backoff_us(claim->attempt_count, dice);
+	claim->delay_us = claim_backoff_us(try == TRY_AWAY ? 0 : claim->attempt_count, dice);
 }

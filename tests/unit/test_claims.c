@@ -70,6 +70,19 @@ static void every_way_a_try_can_end_has_its_next_state(void **state)
 	}
 }
 
+static void who_was_away_is_tried_again_soon_however_long_it_lasts(void **state)
+{
+	struct dice dice = {.state = 7};
+
+	(void)state;
+	for (int32_t before = 0; before < 100; before++) {
+		struct claim claim = {.attempt_count = before};
+
+		claim_conclude(&claim, TRY_AWAY, ATTEMPTS_MAX, &dice, slice_of("away"));
+		assert_in_range(claim.delay_us, SECOND_US / 2, 2 * SECOND_US);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -77,6 +90,7 @@ int main(void)
 			the_wait_doubles_from_one_second_to_sixty_within_half_and_one_and_a_half),
 		cmocka_unit_test(an_attempt_of_any_number_has_a_wait),
 		cmocka_unit_test(every_way_a_try_can_end_has_its_next_state),
+		cmocka_unit_test(who_was_away_is_tried_again_soon_however_long_it_lasts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
