@@ -380,11 +380,12 @@ static void threads_go_through_outages_together(void **state)
 
 /* ---- lying ------------------------------------------------------------------------------- */
 
-static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
+static void what_is_damaged_is_a_miss_and_deleted(void **state)
 {
 	static const char *const hashes[] = {
 		"rateLimit 5",
-		"rateLimit 5 currentCount 1",
+		"rateLimit 5 windowStart 1 windowLength 60000000",
+		"rateLimit 5 currentCount x",
 		"currentCount 1 windowStart 1 windowLength 60000000",
 		"rateLimit 5 currentCount x windowStart 1 windowLength 60000000",
 		"rateLimit 5 currentCount -1 windowStart 1 windowLength 60000000",
@@ -411,6 +412,24 @@ static void what_we_did_not_write_is_a_miss_and_deleted(void **state)
 	assert_false(cache_fixture_take(fixture, user, 1).hit);
 	assert_true(tell_of_a(fixture, "EXISTS", "") == 0);
 	assert_int_equal(captured_log_count(DOWN), 0);
+}
+
+static void a_hash_of_another_program_refuses_and_grants_nothing(void **state)
+{
+	struct cache_fixture *fixture = *state;
+	struct slice user = cache_fixture_user(fixture, "a");
+	struct cached_limit taken;
+
+	tell_of_a(fixture, "HSET", "rateLimit 5 currentCount 4");
+	tell_of_a(fixture, "EXPIRE", "60");
+	assert_false(cache_fixture_take(fixture, user, 1).hit);
+	tell_of_a(fixture, "HSET", "currentCount 5");
+	taken = cache_fixture_take(fixture, user, 1);
+	assert_true(taken.hit);
+	assert_int_equal(taken.granted, 0);
+	assert_int_equal(taken.rate_limit, 5);
+	assert_in_range(taken.ttl_us, 1, 60 * 1000000LL);
+	assert_true(tell_of_a(fixture, "HLEN", "") == 2);
 }
 
 static void a_hash_without_an_end_is_a_miss_and_deleted(void **state)
@@ -555,7 +574,8 @@ int main(void)
 		FAULT_TEST(scripts_that_are_flushed_are_sent_again_in_the_same_call),
 		FAULT_TEST(after_flushall_all_are_misses),
 		FAULT_TEST(threads_go_through_outages_together),
-		FAULT_TEST(what_we_did_not_write_is_a_miss_and_deleted),
+		FAULT_TEST(what_is_damaged_is_a_miss_and_deleted),
+		FAULT_TEST(a_hash_of_another_program_refuses_and_grants_nothing),
 		FAULT_TEST(a_hash_without_an_end_is_a_miss_and_deleted),
 		FAULT_TEST(further_fields_do_not_matter),
 		FAULT_TEST(a_redis_that_cannot_write_is_away_until_it_can),

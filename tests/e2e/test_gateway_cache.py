@@ -133,6 +133,23 @@ def test_r9_1_r9_2_r11_2_what_the_hash_refuses_does_not_reach_the_store(gateway,
     assert gateway.send(user).status == 200
 
 
+def test_a_hash_of_another_program_refuses_until_it_expires_and_grants_nothing(gateway, own_redis, shared_stack):
+    """The seed's two fields and a TTL."""
+    user = gateway.new_user(5, 60)
+    own_redis.do("DEL", hash_key(user))
+    own_redis.do("HSET", hash_key(user), "rateLimit", 2, "currentCount", 1)
+    own_redis.do("EXPIRE", hash_key(user), 3600)
+    assert gateway.send(user).status == 200
+    assert own_redis.do("HGET", hash_key(user), "currentCount") == "1"
+    own_redis.do("HSET", hash_key(user), "currentCount", 2)
+    row = shared_stack.row(user)
+    answer = gateway.send(user)
+    assert answer.status == 429 and 3000 < int(answer.header("retry-after")) <= 3600
+    assert shared_stack.row(user) == row
+    own_redis.do("DEL", hash_key(user))  # as if it had expired
+    assert gateway.send(user).status == 200
+
+
 def test_r9_2_a_refusal_is_answered_while_another_session_holds_the_row(gateway, shared_stack):
     user = gateway.new_user(1)
     gateway.use_up(user)

@@ -5,7 +5,7 @@
  * Numbers in Lua are doubles, which are exact up to 2^53. So fields of at most 15 digits can be
  * added and compared; "%.0f" writes them without an exponent. windowStart and windowLength stay
  * text (18 digits always fit into int64). A hash that breaks these rules, has no TTL, or is not a
- * hash was not written by us: the script deletes it and treats it as a miss. The same goes for
+ * hash is damaged: the script deletes it and treats it as a miss. The same goes for
  * counters, which are JSON. DEL does nothing if the name does not exist.
  *
  * In these scripts KEYS and key are Redis's words for the names of entries.
@@ -15,6 +15,9 @@
 /*
  * KEYS: hashes. ARGV: for each, how much is wanted. Returns for each an empty text on a miss, or
  * granted, limit, new count, TTL in ms, start and length of the window.
+ *
+ * A hash with the seed's two fields alone is another program's. It refuses while it is used up;
+ * what is left in it grants nothing, because the window that it counts is not known.
  */
 static const char take[] =
 	"local function fits(text, pattern, digits_max)\n"
@@ -28,13 +31,20 @@ static const char take[] =
 	"  if hash.err and not string.find(hash.err, 'WRONGTYPE') then\n"
 	"    return hash\n"
 	"  end\n"
+	"  local is_ours = fits(hash[3], '^%-?%d+$', 18)"
+	" and fits(hash[4], '^%d+$', 18)\n"
+	"  local is_seeds = not hash[3] and not hash[4]\n"
 	"  if hash.err or ttl_ms < 0\n"
 	"      or not fits(hash[1], '^%d+$', 15)\n"
 	"      or not fits(hash[2], '^%d+$', 15)\n"
-	"      or not fits(hash[3], '^%-?%d+$', 18)\n"
-	"      or not fits(hash[4], '^%d+$', 18) then\n"
+	"      or not (is_ours or is_seeds) then\n"
 	"    redis.call('DEL', key)\n"
 	"    answers[i] = ''\n"
+	"  elseif is_seeds and tonumber(hash[2]) < tonumber(hash[1]) then\n"
+	"    answers[i] = ''\n"
+	"  elseif is_seeds then\n"
+	"    answers[i] = string.format('0 %s %s %.0f 0 %.0f',"
+	" hash[1], hash[2], ttl_ms, ttl_ms * 1000)\n"
 	"  else\n"
 	"    local limit, count = tonumber(hash[1]), tonumber(hash[2])\n"
 	"    local granted = math.min(tonumber(ARGV[i]), math.max(0, limit - count))\n"
