@@ -119,13 +119,6 @@ def test_flow_3_a_change_refreshes_the_counter_in_the_cache(dialogs, counters, f
     assert counters.count(bob) == 4
 
 
-def test_nothing_is_cached_for_somebody_whom_nobody_knows(counters, full_unread):
-    user = new_user()
-    for _ in range(2):
-        assert counters.count(user) == 0
-    assert full_unread.cached(user) is None
-
-
 def test_exchange_and_queues_are_declared_by_either_service(dialogs, full_unread):
     """Without a counter process: what is sent meanwhile waits in the queues."""
     host = full_unread.host
