@@ -306,6 +306,10 @@ bool token_checker_is_same(const struct token_checker *a, const struct token_che
 
 /* ---- checking ---------------------------------------------------------------------------- */
 
+#define TOO_MANY_TEXT                                                                              \
+	"the token was not checked: too many bad ones came from this address; try again in a "     \
+	"second"
+
 const char *token_fault_text(enum token_fault fault)
 {
 	static const char *const texts[TOKEN_FAULTS] = {
@@ -319,8 +323,7 @@ const char *token_fault_text(enum token_fault fault)
 		[TOKEN_OTHER_ISSUER] = "the token comes from another issuer",
 		[TOKEN_OTHER_AUDIENCE] = "the token is for another audience",
 		[TOKEN_NO_SUBJECT] = "the token's sub is not a user id of 1 to 128 bytes",
-		[TOKEN_NOT_CHECKED] = "the token was not checked: too many bad ones came from this "
-				      "address; try again in a second",
+		[TOKEN_NOT_CHECKED] = TOO_MANY_TEXT,
 	};
 
 	return texts[fault];
