@@ -1,5 +1,6 @@
 #include "base/uuid.h"
 
+#include <ctype.h>
 #include <stdatomic.h>
 
 #include "base/digest.h"
@@ -67,4 +68,30 @@ void uuid_of_time(int64_t wanted_us, char out[UUID_SIZE])
 	bytes[6] = (unsigned char)(fraction >> 8);
 	bytes[7] = (unsigned char)fraction;
 	write_uuid(bytes, 7, out);
+}
+
+/* Whether the text consists of 8-4-4-4-12 hexadecimal digits. */
+static bool has_form(struct slice text)
+{
+	if (text.len != UUID_SIZE - 1)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		bool is_dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+		if (is_dash ? text.data[i] != '-' : !isxdigit((unsigned char)text.data[i]))
+			return false;
+	}
+	return true;
+}
+
+struct slice uuid_lower(struct arena *arena, struct slice text)
+{
+	char *lower;
+
+	if (!has_form(text))
+		return text;
+	lower = arena_alloc(arena, text.len);
+	for (size_t i = 0; i < text.len; i++)
+		lower[i] = (char)tolower((unsigned char)text.data[i]);
+	return slice_make(lower, text.len);
 }

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/slice.h"
 
 #define UUID_SIZE 37 /* 36 characters and a NUL */
@@ -17,5 +18,9 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE]);
 /* Version 7: begins with the time, to a quarter of a microsecond, so that later UUIDs sort after
  * earlier ones. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
+
+/* Returns a UUID of either case in lower case, in memory of `arena`, and any other text unchanged:
+ * programs write the same UUID either way. */
+struct slice uuid_lower(struct arena *arena, struct slice text);
 
 #endif

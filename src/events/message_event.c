@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/uuid.h"
 
 #define ID_BYTES_MAX 128
 
@@ -51,15 +52,35 @@ static json_t *member(const json_t *object, const char *name)
 	return json_object_get(object, pascal);
 }
 
-/* Returns an id, or {NULL, 0} if it is missing or not an id. */
+/* Returns an id, which may also be an integer, or {NULL, 0} if it is missing or not an id. */
 static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
 {
 	const json_t *value = member(object, name);
 	struct slice id = slice_make(json_string_value(value), json_string_length(value));
+	struct buffer digits = {.arena = arena};
 
+	if (json_is_integer(value)) {
+		buffer_int(&digits, json_integer_value(value));
+		return buffer_slice(&digits);
+	}
 	if (!json_is_string(value) || id.len == 0 || id.len > ID_BYTES_MAX || text_has_control(id))
 		return (struct slice){0};
 	return arena_copy(arena, id);
+}
+
+/* Reads a time of RFC 3339, or one without an offset, which is UTC. */
+static bool read_time(struct arena *arena, const json_t *value, int64_t *time_us)
+{
+	struct slice text = slice_make(json_string_value(value), json_string_length(value));
+	struct buffer in_utc = {.arena = arena};
+
+	if (!json_is_string(value))
+		return false;
+	if (text_to_time_us(text, time_us))
+		return true;
+	buffer_add(&in_utc, text);
+	buffer_char(&in_utc, 'Z');
+	return text_to_time_us(buffer_slice(&in_utc), time_us);
 }
 
 /* Whether an envelope is of this type. One that names no type may be of any. */
@@ -82,23 +103,35 @@ static bool is_of_type(const json_t *envelope, const char *wanted)
 	return false;
 }
 
-/* Returns what is wrong with the message, or NULL. */
-static const char *read_message(
-	struct arena *arena, const json_t *message, struct message_event *event)
+/* Returns the first of these that is there. A null is not. */
+static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
-	const json_t *time = member(message, "timestamp");
-	struct slice text = slice_make(json_string_value(time), json_string_length(time));
+	const json_t *found = a && !json_is_null(a) ? a : b;
+
+	return found && !json_is_null(found) ? found : c;
+}
+
+/* Returns what is wrong with the message, or NULL. `envelope` is NULL if it has none. */
+static const char *read_message(struct arena *arena, const json_t *envelope, const json_t *message,
+	struct message_event *event)
+{
+	const json_t *time = first_of(member(message, "timestamp"), member(message, "createdAt"),
+		member(envelope, "sentTime"));
 
 	event->user_id = read_id(arena, message, event->is_read ? "userId" : "recipientId");
 	if (!event->user_id.data)
 		return event->is_read ? "its userId is missing or not an id"
 				      : "its recipientId is missing or not an id";
 	event->message_id = read_id(arena, message, "messageId");
+	if (!event->message_id.data && !event->is_read && !member(message, "messageId"))
+		event->message_id = read_id(arena, envelope, "messageId");
 	if (!event->message_id.data)
 		return "its messageId is missing or not an id";
+	event->message_id = uuid_lower(arena, event->message_id);
 	event->sender_id = read_id(arena, message, "senderId");
-	if (!json_is_string(time) || !text_to_time_us(text, &event->at_us))
-		return "its timestamp is missing or not a time";
+	event->at_us = 0;
+	if (time && !json_is_null(time) && !read_time(arena, time, &event->at_us))
+		return "its timestamp is not a time";
 	return NULL;
 }
 
@@ -115,7 +148,8 @@ const char *message_event_read(struct arena *arena, struct slice text, struct me
 		!is_of_type(body, event->is_read ? MESSAGE_READ : MESSAGE_NEW))
 		wrong = "its messageType is that of another event";
 	else
-		wrong = read_message(arena, json_is_object(message) ? message : body, event);
+		wrong = json_is_object(message) ? read_message(arena, body, message, event)
+						: read_message(arena, NULL, body, event);
 	json_decref(body);
 	return wrong;
 }

@@ -1,7 +1,8 @@
 /*
  * The events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of MassTransit. What
  * is read may also be the message without an envelope, and its members may be in camelCase or
- * PascalCase. Pure.
+ * PascalCase, as services of .NET write them: ids may be integers, UUIDs of either case, times
+ * without an offset. Pure.
  */
 #ifndef QUIPU_EVENTS_MESSAGE_EVENT_H
 #define QUIPU_EVENTS_MESSAGE_EVENT_H
@@ -27,7 +28,7 @@ struct message_event {
 	struct slice user_id; /* whose counter changes: recipientId, or userId of a read */
 	struct slice message_id;
 	struct slice sender_id; /* NewMessageEvent only */
-	int64_t at_us;
+	int64_t at_us;          /* 0 if what was read does not say */
 };
 
 /* Writes the envelope into memory of `arena`. `name_space` is that of .NET: "Quipu.Dialogs". */

@@ -61,6 +61,7 @@ struct bus_delivery {
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
+	int64_t time_us; /* wall time at which it was published; 0 if the engine does not say */
 
 	/* Where the engine keeps the message: "sms-outbound/2/1041" or "ENTITLEMENTS/1041". For
 	 * people, and to recognise repeats. */

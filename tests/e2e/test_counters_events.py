@@ -57,6 +57,31 @@ def test_an_event_is_counted_in_every_spelling(unread, host, spelling):
     assert host.depth(f"{NEW_QUEUE}_error") in (None, 0)
 
 
+GUID = "0192F0C1-2D3E-7ABC-8DEF-0123456789AB"
+TICKS = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f7")  # a DateTime has seven digits
+TOLERATED = {  # as services of .NET write them: the message, what is around it, the id that it has then
+    "no time": ({"messageId": "m"}, None, "m"),
+    "the envelope's time": ({"messageId": "m"}, {"sentTime": TICKS + "Z"}, "m"),
+    "a time without an offset": ({"messageId": "m", "timestamp": TICKS}, None, "m"),
+    "CreatedAt": ({"messageId": "m", "CreatedAt": TICKS[:19]}, None, "m"),
+    "an integer": ({"messageId": 7}, None, "7"),
+    "a Guid in upper case": ({"messageId": GUID}, None, GUID.lower()),
+    "the envelope's id": ({}, {"messageId": GUID}, GUID.lower()),
+}
+
+
+@SHARED
+@pytest.mark.parametrize("what", TOLERATED)
+def test_an_event_is_counted_as_services_of_dotnet_write_it(unread, host, what):
+    user, (message, around, message_id) = new_user(), TOLERATED[what]
+    message = {"recipientId": user, "senderId": 2, **message}
+    host.publish((NEW_KEY, message if around is None else {**around, "message": message}))
+    unread.wait_count(user, 1)
+    host.publish((READ_KEY, message_read(user, message_id)))
+    unread.wait_count(user, 0)
+    assert host.depth(f"{NEW_QUEUE}_error") in (None, 0)
+
+
 STRANGE = ["9" * 30, "-1e999", r'"\u0000"', '{"a":1,"a":2}', "[" * 100 + "]" * 100]
 
 
@@ -75,10 +100,10 @@ BAD = {
     "no object": (b"[1]", "JSON"),
     "not UTF-8": (b'{"recipientId":"\xff"}', "JSON"),
     "no user": ({"messageId": "m", "timestamp": "2026-01-01T00:00:00Z"}, "recipientId"),
-    "user is a number": ({"recipientId": 5, "messageId": "m"}, "recipientId"),
+    "user is a fraction": ({"recipientId": 7.5, "messageId": "m"}, "recipientId"),
     "user is too long": ({"recipientId": "x" * 129, "messageId": "m"}, "recipientId"),
     "no message id": ({"recipientId": "u", "timestamp": "2026-01-01T00:00:00Z"}, "messageId"),
-    "no time": ({"recipientId": "u", "messageId": "m"}, "timestamp"),
+    "no time that can be read": ({"recipientId": "u", "messageId": "m", "timestamp": "yesterday"}, "timestamp"),
     "another kind": (envelope(new_message("u", "m"), "MessageReadEvent"), "messageType"),
     "empty": (b"", "JSON"),
 }

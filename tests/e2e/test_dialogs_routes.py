@@ -208,6 +208,14 @@ def test_reading_twice_changes_nothing(unread):
     unread.wait_count(bob, 1)
 
 
+def test_a_message_id_may_be_written_in_upper_case(unread):
+    alice, bob = new_user(), new_user()
+    one, other = unread.sent(alice, bob), unread.sent(alice, bob)
+    assert unread.read(bob, one.upper()).json()["updated"] == 1
+    assert unread.read_batch(bob, [one, other.upper(), other]).json()["updated"] == 1
+    unread.wait_count(bob, 0)
+
+
 def test_only_the_receiver_reads_a_message(unread):
     alice, bob, eve = new_user(), new_user(), new_user()
     message = unread.sent(alice, bob)

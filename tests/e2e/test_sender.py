@@ -85,6 +85,13 @@ def test_only_user_and_message_are_required_and_both_kinds_of_user_id_are_taken(
     assert sms_sent(server) == [("someone", "one"), ("1001", "two"), ("someone", "three")]
 
 
+def test_user_id_is_taken_for_userid(serve, queue):
+    queue.put_into_queue([b'{"user_id":"someone","message":"one"}', b'{"user_id":1001,"message":"two"}'])
+    server = serve(queue)
+    wait_for("two", server)
+    assert sms_sent(server) == [("someone", "one"), ("1001", "two")]
+
+
 STRANGE = ["9" * 30, "-1e999", r'"\u0000"', '{"a":1,"a":2}', "[" * 100 + "]" * 100]
 
 

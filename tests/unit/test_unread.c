@@ -88,6 +88,67 @@ static void envelopes_and_bare_messages_in_both_cases_are_read(void **state)
 	}
 }
 
+/* As services of .NET write them. */
+static void a_time_may_be_named_otherwise_or_come_from_the_envelope(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t at_us;
+	} rows[] = {
+		{"{\"recipientId\":\"b\",\"messageId\":\"m\"}", 0},
+		{"{\"recipientId\":\"b\",\"messageId\":\"m\",\"timestamp\":null}", 0},
+		{"{\"RecipientId\":\"b\",\"MessageId\":\"m\",\"CreatedAt\":"
+		 "\"2026-01-08T07:10:00.1234567\"}",
+			1767856200123456},
+		{"{\"message\":{\"recipientId\":\"b\",\"messageId\":\"m\"},\"sentTime\":"
+		 "\"2026-01-08T07:10:00Z\"}",
+			1767856200000000},
+		{"{\"message\":{\"recipientId\":\"b\",\"messageId\":\"m\",\"timestamp\":"
+		 "\"2026-01-08T07:10:00\"},\"sentTime\":\"2027-01-08T07:10:00Z\"}",
+			1767856200000000},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct message_event event = {.at_us = 7};
+
+		assert_null(message_event_read(&arena, slice_of(rows[i].text), &event));
+		assert_true(event.at_us == rows[i].at_us);
+	}
+}
+
+static void ids_may_be_integers_and_guids_of_either_case(void **state)
+{
+	struct message_event event = {0};
+
+	(void)state;
+	assert_null(message_event_read(&arena,
+		slice_of("{\"recipientId\":1001,\"messageId\":-7,\"senderId\":2}"), &event));
+	assert_slice(event.user_id, "1001");
+	assert_slice(event.message_id, "-7");
+	assert_null(message_event_read(&arena,
+		slice_of("{\"recipientId\":\"B\",\"messageId\":"
+			 "\"0192F0C1-2D3E-7ABC-8DEF-0123456789AB\"}"),
+		&event));
+	assert_slice(event.user_id, "B");
+	assert_slice(event.message_id, "0192f0c1-2d3e-7abc-8def-0123456789ab");
+	assert_null(message_event_read(
+		&arena, slice_of("{\"recipientId\":\"B\",\"messageId\":\"NOT-A-GUID\"}"), &event));
+	assert_slice(event.message_id, "NOT-A-GUID");
+}
+
+static void a_new_message_without_an_id_has_that_of_its_envelope(void **state)
+{
+	struct message_event event = {0}, read = {.is_read = true};
+
+	(void)state;
+	assert_null(message_event_read(&arena,
+		slice_of("{\"messageId\":\"E\",\"message\":{\"recipientId\":\"b\"}}"), &event));
+	assert_slice(event.message_id, "E");
+	assert_non_null(message_event_read(
+		&arena, slice_of("{\"messageId\":\"E\",\"message\":{\"userId\":\"b\"}}"), &read));
+}
+
 static void what_is_no_event_is_told_why(void **state)
 {
 	static const struct {
@@ -97,11 +158,12 @@ static void what_is_no_event_is_told_why(void **state)
 		{"", "JSON"},
 		{"[]", "JSON"},
 		{"{}", "recipientId"},
-		{"{\"recipientId\":7}", "recipientId"},
+		{"{\"recipientId\":7.5}", "recipientId"},
+		{"{\"recipientId\":99999999999999999999}", "recipientId"},
 		{"{\"recipientId\":\"\"}", "recipientId"},
 		{"{\"recipientId\":\"a\\nb\"}", "recipientId"},
 		{"{\"recipientId\":\"bob\"}", "messageId"},
-		{"{\"recipientId\":\"bob\",\"messageId\":\"m\"}", "timestamp"},
+		{"{\"recipientId\":\"bob\",\"messageId\":\"m\",\"timestamp\":7}", "timestamp"},
 		{"{\"recipientId\":\"bob\",\"messageId\":\"m\",\"timestamp\":\"now\"}",
 			"timestamp"},
 		{"{\"messageType\":[\"urn:message:X:MessageReadEvent\"],\"message\":{}}",
@@ -227,6 +289,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_is_written_reads_as_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			envelopes_and_bare_messages_in_both_cases_are_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_time_may_be_named_otherwise_or_come_from_the_envelope, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			ids_may_be_integers_and_guids_of_either_case, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_new_message_without_an_id_has_that_of_its_envelope, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_event_is_told_why, setup, teardown),
 		cmocka_random_test(any_order_and_any_repetition_end_at_the_right_count),
 		cmocka_unit_test_setup_teardown(

@@ -57,8 +57,11 @@ static const char *read_event(
 	struct arena *arena, const struct bus_delivery *delivery, struct message_event *event)
 {
 	const char *wrong = message_event_read(arena, delivery->value, event);
+	int64_t now_us = clock_wall_us(&clock_system);
 
-	if (!wrong && clock_wall_us(&clock_system) - event->at_us > AGE_MAX_US)
+	if (event->at_us == 0)
+		event->at_us = delivery->time_us != 0 ? delivery->time_us : now_us;
+	if (!wrong && now_us - event->at_us > AGE_MAX_US)
 		wrong = "it is older than 30 days";
 	return wrong;
 }

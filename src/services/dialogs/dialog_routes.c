@@ -1,6 +1,7 @@
 /* Turns HTTP requests into commands and lookups of dialogs. Runs on the loops and never blocks. */
 #include "access/tokens.h"
 #include "base/text.h"
+#include "base/uuid.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/dialogs/dialog_batch.h"
@@ -67,6 +68,7 @@ static void post_read(void *context, struct request *request)
 	input_init(&input, request);
 	command = new_command(&input, DIALOG_READ_ONE);
 	input_check_id(&input, "messageId", request->params[0]);
+	request->params[0] = uuid_lower(&request->arena, request->params[0]);
 	command->message_ids = &request->params[0];
 	command->message_count = 1;
 	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
@@ -76,11 +78,15 @@ static void post_read_batch(void *context, struct request *request)
 {
 	struct dialogs *dialogs = context;
 	struct dialog_command *command;
+	struct slice *ids;
 	struct input input;
 
 	input_init(&input, request);
 	command = new_command(&input, DIALOG_READ_MANY);
-	command->message_ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
+	ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
+	for (size_t i = 0; i < command->message_count; i++)
+		ids[i] = uuid_lower(&request->arena, ids[i]);
+	command->message_ids = ids;
 	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 

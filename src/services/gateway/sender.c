@@ -84,6 +84,14 @@ static bool is_blank_id(struct slice id)
 	return id.len == 0 || text_is_blank(id);
 }
 
+/* Returns userId, or user_id, which the gateway's own API accepts as well. */
+static json_t *user_of(const json_t *event)
+{
+	json_t *user = json_object_get(event, "userId");
+
+	return user ? user : json_object_get(event, "user_id");
+}
+
 /* Only userId and message are required. A message without an id is recognised by its position. */
 static void read_sms(struct arena *arena, const struct bus_delivery *delivery, struct sms *sms)
 {
@@ -91,7 +99,7 @@ static void read_sms(struct arena *arena, const struct bus_delivery *delivery, s
 	json_t *event = json_parse_event(delivery->value, why);
 	json_t *text = json_object_get(event, "message");
 
-	sms->user_id = id_text(arena, json_object_get(event, "userId"));
+	sms->user_id = id_text(arena, user_of(event));
 	sms->id = id_text(arena, json_object_get(event, "messageId"));
 	if (json_is_string(text))
 		sms->text = id_text(arena, text);

@@ -333,6 +333,14 @@ static void read_headers(const rd_kafka_message_t *message, struct bus_delivery 
 	}
 }
 
+static int64_t time_of(const rd_kafka_message_t *message)
+{
+	rd_kafka_timestamp_type_t type;
+	int64_t time_ms = rd_kafka_message_timestamp(message, &type);
+
+	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
+}
+
 static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *message,
 	struct bus_delivery *delivery)
 {
@@ -342,6 +350,7 @@ static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *m
 	buffer_format(&position, "%s/%" PRId32 "/%" PRId64, consumer->topic, message->partition,
 		message->offset);
 	delivery->channel = slice_of(consumer->topic);
+	delivery->time_us = time_of(message);
 	delivery->key = slice_make(message->key, message->key_len);
 	delivery->value = slice_make(message->payload, message->len);
 	delivery->position = buffer_slice(&position);

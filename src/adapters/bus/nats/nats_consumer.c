@@ -176,6 +176,7 @@ static void deliver(
 	buffer_format(
 		&position, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
 	delivery->position = buffer_slice(&position);
+	delivery->time_us = held->time_us;
 	delivery->is_exhausted =
 		held->given_up || (limit > 0 && held->deliveries >= (uint64_t)limit);
 	delivery->handle = held->sequence;

@@ -121,7 +121,8 @@ struct nats_held {
 	uint64_t sequence;   /* in the stream */
 	uint64_t deliveries; /* by the server; by this consumer if the server gave it up */
 	int64_t arrived_ns;
-	bool given_up; /* read from the stream: the server expects no acknowledgement */
+	int64_t time_us; /* when it was published; 0 if the server gave it up */
+	bool given_up;   /* read from the stream: the server expects no acknowledgement */
 	bool poison;
 	bool returned; /* again() has returned it */
 };

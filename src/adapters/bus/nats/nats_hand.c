@@ -62,6 +62,7 @@ static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	}
 	one.sequence = metadata.sequence;
 	one.deliveries = metadata.deliveries;
+	one.time_us = metadata.time_us;
 	hold(hand, &one);
 }
 

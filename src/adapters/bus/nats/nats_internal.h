@@ -303,6 +303,7 @@ void nats_message_read(natsMsg *message, const struct nats_channel *channel, str
 struct nats_metadata {
 	uint64_t sequence;   /* in the stream */
 	uint64_t deliveries; /* including this one */
+	int64_t time_us;     /* when it was published */
 };
 
 /* Returns false if `reply` is no such subject. */

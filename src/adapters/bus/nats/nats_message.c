@@ -265,9 +265,10 @@ bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 	if (count < 9 || !slice_is(tokens[0], "$JS") || !slice_is(tokens[1], "ACK"))
 		return false;
 	skip = count == 9 ? 4 : 6;
-	if (skip + 1 >= count)
+	if (skip + 3 >= count)
 		return false;
 	metadata->deliveries = strtoull(tokens[skip].data, NULL, 10); /* stops at the dot */
 	metadata->sequence = strtoull(tokens[skip + 1].data, NULL, 10);
+	metadata->time_us = strtoll(tokens[skip + 3].data, NULL, 10) / 1000;
 	return metadata->sequence > 0;
 }

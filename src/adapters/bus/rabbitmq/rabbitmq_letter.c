@@ -13,6 +13,7 @@
 #include "base/text.h"
 
 #define PERSISTENT 2
+#define SECONDS_MAX 253402300800 /* the year 10000; a timestamp of .NET is in seconds */
 #define CONTENT_TYPE "content-type"
 #define EVENT_ID "event-id"
 #define KEY "key"
@@ -271,6 +272,8 @@ static void read_properties(
 
 	if (from->_flags & AMQP_BASIC_MESSAGE_ID_FLAG)
 		delivery->id = rabbitmq_slice(from->message_id);
+	if (from->_flags & AMQP_BASIC_TIMESTAMP_FLAG && from->timestamp < SECONDS_MAX)
+		delivery->time_us = (int64_t)from->timestamp * 1000000;
 	for (int i = 0; i < headers; i++) {
 		const amqp_table_entry_t *entry = &from->headers.entries[i];
 		struct bus_header header = {.name = rabbitmq_slice(entry->key)};
