@@ -207,6 +207,28 @@ static void a_session_that_was_ended_before_leaves_no_doubt(void **state)
 	one_count_assert_value(engine, addition.item_id, 42);
 }
 
+static void a_session_that_is_ended_under_way_leaves_no_doubt_either(void **state)
+{
+	struct engine *engine = *state;
+	struct count_addition addition = one_count_addition(one_count_new(engine, "a", 5), 37);
+
+	engine_execute(engine, "CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS "
+			       "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM "
+			       "pg_sleep(60); END'");
+	engine_execute(engine,
+		"CREATE TRIGGER leave BEFORE UPDATE ON count_values FOR EACH ROW "
+		"WHEN (NEW.item_id = '%.*s') EXECUTE FUNCTION leave()",
+		(int)addition.item_id.len, addition.item_id.data);
+	begin_in_use(engine);
+	assert_int_equal(add(engine, &addition, 1), STATUS_RERUN);
+	engine_execute(engine, "DROP FUNCTION leave CASCADE");
+	one_count_assert_value(engine, addition.item_id, 5);
+	engine_begin_mode(engine->session, TRANSACTION_SINGLE);
+	assert_int_equal(add(engine, &addition, 1), STATUS_OK);
+	engine_commit(engine->session);
+	one_count_assert_value(engine, addition.item_id, 42);
+}
+
 /* The server's word on the commit comes where the end of the round is expected. */
 static void a_single_addition_whose_commit_fails_is_of_unknown_outcome(void **state)
 {
@@ -492,6 +514,7 @@ int main(void)
 		ENGINE_TEST(a_single_addition_that_is_refused_applies_nothing),
 		ENGINE_TEST(a_single_addition_to_a_row_that_is_held_applies_nothing),
 		ENGINE_TEST(a_session_that_was_ended_before_leaves_no_doubt),
+		ENGINE_TEST(a_session_that_is_ended_under_way_leaves_no_doubt_either),
 		ENGINE_TEST(a_single_addition_whose_commit_fails_is_of_unknown_outcome),
 	};
 	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL) +

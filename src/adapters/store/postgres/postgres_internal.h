@@ -52,6 +52,7 @@ struct pg_session {
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
 	bool is_single;  /* no BEGIN: the server commits this round by itself */
+	bool is_refused; /* in this round, the server itself has failed a statement */
 	enum transaction_mode mode;
 };
 

@@ -199,6 +199,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	 * read the answer. What the server did is unknown then. */
 	if (!state || is_farewell(state))
 		session->is_dead = true;
+	if (state)
+		session->is_refused = true;
 	if (is_broken(session))
 		return STATUS_RERUN; /* see commit_lost() for rounds that commit */
 	status = translate(state);
@@ -454,7 +456,10 @@ static bool is_surely_open(const struct pg_session *session)
 	       poll(&socket, 1, 0) == 0;
 }
 
-/* Without BEGIN the server commits at the sync, so the round's result is that of the transaction.
+/*
+ * Without BEGIN the server commits at the sync, so the round's result is that of the transaction.
+ * If the statement's own result is an error, the server had not come to the sync, and nothing is
+ * committed, even if the error is that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
@@ -462,12 +467,13 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	enum status status;
 
 	session->is_single = true;
+	session->is_refused = false;
 	pg_queue(session, statement, params, param_count);
 	session->is_single = false;
 	if (session->failed != STATUS_OK)
 		return pg_flush(session); /* no sync was sent, so nothing is committed */
 	status = finish_round(session);
-	if (status != STATUS_OK && is_broken(session))
+	if (status != STATUS_OK && is_broken(session) && !session->is_refused)
 		return commit_lost(session);
 	if (status != STATUS_OK)
 		return round_failed(session, status);
