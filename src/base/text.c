@@ -216,6 +216,10 @@ static bool read_zone(struct slice text, size_t at, int64_t *offset_s)
 	return hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60;
 }
 
+/* 0000-01-01T00:00:00Z and 9999-12-31T23:59:59Z */
+#define FIRST_S -62167219200
+#define LAST_S 253402300799
+
 bool text_to_time_us(struct slice text, int64_t *time_us)
 {
 	struct tm tm = {0}, date;
@@ -228,6 +232,8 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 	date = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
 	seconds = timegm(&date) + tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec - offset_s;
 	if (date.tm_mday != tm.tm_mday) /* timegm() moved the 31st of a shorter month on */
+		return false;
+	if (seconds < FIRST_S || seconds > LAST_S) /* by its offset; it could not be written */
 		return false;
 	*time_us = seconds * 1000000 + fraction_us;
 	return true;
