@@ -79,12 +79,17 @@ static struct connection *longest_holding_much(
 	return NULL;
 }
 
-struct connection *client_queues_longest_holding(const struct client_queues *queues)
+struct connection *client_queues_longest_holding(
+	const struct client_queues *queues, size_t connection_count)
 {
 	struct connection *much = longer(longest_holding_much(queues, CLIENT_SENDS),
 		longest_holding_much(queues, CLIENT_READS));
 
-	return much ? much : longer(longest(queues, CLIENT_SENDS), longest(queues, CLIENT_READS));
+	if (much)
+		return much;
+	if (connection_count > 0 && queues->bytes / connection_count > HOLDS_LITTLE)
+		return NULL;
+	return longer(longest(queues, CLIENT_SENDS), longest(queues, CLIENT_READS));
 }
 
 struct connection *client_queues_longest(const struct client_queues *queues)

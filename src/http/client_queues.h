@@ -55,8 +55,11 @@ struct connection *client_queues_longest(const struct client_queues *queues);
 
 /*
  * The same among connections that occupy memory: those whose clients send or read. Connections that
- * hold more than a short request come first, because closing the others frees next to nothing.
+ * hold more than a short request come first, because closing the others frees next to nothing. The
+ * others follow only if they are many: if the `connection_count` connections hold more than that on
+ * average, it is held by some that are being served, and their turn comes soon.
  */
-struct connection *client_queues_longest_holding(const struct client_queues *queues);
+struct connection *client_queues_longest_holding(
+	const struct client_queues *queues, size_t connection_count);
 
 #endif

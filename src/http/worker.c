@@ -137,7 +137,8 @@ void worker_free_memory(struct http_worker *worker)
 	struct connection *longest;
 
 	while (worker_is_full(worker) &&
-		(longest = client_queues_longest_holding(&worker->client_queues))) {
+		(longest = client_queues_longest_holding(
+			 &worker->client_queues, (size_t)tally_read(&worker->connection_count)))) {
 		connection_close(longest);
 		tally_add(&worker->ended_for_memory, 1);
 	}

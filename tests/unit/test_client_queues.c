@@ -40,9 +40,9 @@ static void idle_clients_hold_no_memory(void **state)
 {
 	(void)state;
 	note(0, CLIENT_IDLE, 10, 0);
-	assert_null(client_queues_longest_holding(&queues));
+	assert_null(client_queues_longest_holding(&queues, COUNT_OF(clients)));
 	note(1, CLIENT_READS, 20, MUCH);
-	assert_ptr_equal(client_queues_longest_holding(&queues), &clients[1]);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[1]);
 	assert_int_equal(queues.bytes, MUCH);
 }
 
@@ -52,9 +52,17 @@ static void for_memory_those_who_hold_much_are_closed_before_a_short_request(voi
 	note(0, CLIENT_SENDS, 10, LITTLE);
 	note(1, CLIENT_SENDS, 20, MUCH);
 	note(2, CLIENT_READS, 15, MUCH);
-	assert_ptr_equal(client_queues_longest_holding(&queues), &clients[2]);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[2]);
 	note(2, CLIENT_SERVED, 0, 0);
-	assert_ptr_equal(client_queues_longest_holding(&queues), &clients[1]);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[1]);
+}
+
+static void a_short_request_stays_while_others_hold_the_memory(void **state)
+{
+	(void)state;
+	note(0, CLIENT_SENDS, 10, LITTLE);
+	note(1, CLIENT_SERVED, 0, MUCH); /* cannot be closed now, but soon */
+	assert_null(client_queues_longest_holding(&queues, COUNT_OF(clients)));
 }
 
 static void many_short_requests_give_way_too(void **state)
@@ -62,7 +70,7 @@ static void many_short_requests_give_way_too(void **state)
 	(void)state;
 	note(0, CLIENT_SENDS, 10, LITTLE);
 	note(1, CLIENT_SENDS, 20, LITTLE);
-	assert_ptr_equal(client_queues_longest_holding(&queues), &clients[0]);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[0]);
 }
 
 int main(void)
@@ -72,6 +80,7 @@ int main(void)
 		cmocka_unit_test_setup(idle_clients_hold_no_memory, set_up),
 		cmocka_unit_test_setup(
 			for_memory_those_who_hold_much_are_closed_before_a_short_request, set_up),
+		cmocka_unit_test_setup(a_short_request_stays_while_others_hold_the_memory, set_up),
 		cmocka_unit_test_setup(many_short_requests_give_way_too, set_up),
 	};
 
