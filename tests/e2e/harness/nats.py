@@ -8,7 +8,7 @@ import socket
 import uuid
 
 from engines import nats
-from engines.waiting import HANG_S
+from engines.waiting import HANG_S, wait_until
 
 STREAM = "ENTITLEMENTS"
 SUBJECTS = "entitlements.events.>"
@@ -169,7 +169,9 @@ class Nats(nats.Nats):
             return found
 
     def put(self, subject, payload, headers=None):
+        """Publishes as soon as a stream takes the subject: a server is ready before it has declared its streams."""
         with self.wire() as wire:
+            wait_until(lambda: wire.ask("STREAM.NAMES", {"subject": subject})["streams"], f"a stream takes {subject}")
             return wire.store(subject, payload, headers)
 
     def consumer(self, name="notifications", stream=STREAM):
