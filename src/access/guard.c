@@ -213,8 +213,7 @@ static enum status check_key(struct check *check, enum access access)
 /* Whether the signature was verified before this fault was found, which is what costs time. */
 static bool was_verified(enum token_fault fault)
 {
-	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM &&
-	       fault != TOKEN_NOT_CHECKED;
+	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;
 }
 
 /* Verifies the signature of a token only when it comes for the first time. */

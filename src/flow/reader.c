@@ -102,11 +102,6 @@ struct round {
 	uint64_t users[4]; /* one bit for each value of 8 bits of a key's hash */
 };
 
-static bool is_large(const struct command *command)
-{
-	return command->answer_max > LARGE_ANSWER;
-}
-
 /* Adds the command to the round, unless it has to wait for the next. */
 static bool round_takes(struct round *round, const struct command *command)
 {
@@ -114,7 +109,7 @@ static bool round_takes(struct round *round, const struct command *command)
 	uint64_t *users = &round->users[bits / 64];
 	uint64_t user = UINT64_C(1) << bits % 64;
 
-	if (!is_large(command))
+	if (!command_is_large(command))
 		return true;
 	if (round->bytes > 0 && round->bytes + command->answer_max > ROUND_BYTES)
 		return false;
@@ -168,7 +163,7 @@ static void await_receipts(struct receipts *receipts)
 
 static void ask_for_receipt(struct reader *reader, struct command *command)
 {
-	if (!is_large(command))
+	if (!command_is_large(command))
 		return;
 	command->receipts = &reader->receipts;
 	atomic_fetch_add(&reader->receipts.missing, 1);

@@ -24,7 +24,7 @@
 
 /* Whether a stream counts for the limit of its user. */
 enum counted {
-	COUNTED_NOT,    /* its caller is not a user, or it was given way and is being closed */
+	COUNTED_NOT,    /* its caller is not a user, or it gave way and is being closed */
 	COUNTED,        /* in the entry's list */
 	COUNTED_BEFORE, /* gave way; in the outlet's list, to be closed */
 };

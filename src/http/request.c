@@ -137,7 +137,7 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 	command->bytes = request_bytes(request);
 	atomic_init(&command->client_gone, false);
 	request->command = command;
-	request->is_large = command->answer_max > LARGE_ANSWER;
+	request->is_large = command_is_large(command);
 	if ((request->is_large && worker_is_full(request->worker)) ||
 		lane_submit(lane, command) != STATUS_OK) {
 		request->command = NULL;

@@ -58,6 +58,11 @@ static inline void command_assert_type(
 	assert(command->type == type);
 }
 
+static inline bool command_is_large(const struct command *command)
+{
+	return command->answer_max > LARGE_ANSWER;
+}
+
 /* A queue of commands, linked by `next`. */
 struct command_list {
 	struct command *first;
