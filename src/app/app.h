@@ -6,13 +6,17 @@
  *   engines    the tables of engines for stores and buses
  *   open       opens the data folder, stores, buses and the cache
  *   outbox     starts everything that an outbox needs
- *   serve      starts, runs until a signal, drains, releases
+ *   files      reads the files of keys and certificate, at start and on SIGHUP
+ *   serve      starts, runs until a signal, releases
+ *   drain      waits for a signal, and stops serving step by step
  *   module_*   one or two services each: their routes, engines, lanes, workers and chores
  *
  * Everything here runs on the main thread.
  */
 #ifndef QUIPU_APP_H
 #define QUIPU_APP_H
+
+#include <signal.h>
 
 #include "access/guard.h"
 #include "access/roles.h"
@@ -145,12 +149,33 @@ void app_add_chore(struct app *app, const struct chore *chore);
 /* Creates the router with the routes of all roles. This also creates the modules' own structs. */
 void app_add_routes(struct app *app);
 
-/* Reads the files of keys and of the certificate as at start, and nothing else. Returns the exit
- * status of the program. */
-int app_check_files(struct app *app);
-
 /* Serves until SIGTERM or SIGINT. Returns the exit status of the program. */
 int app_serve(struct app *app);
+
+/* ---- files.c ---- */
+
+/* Opens the guard and the certificate, if the settings want them. */
+QP_MUST_CHECK bool app_open_files(struct app *app, char *why);
+void app_release_files(struct app *app);
+
+/* Reads the files again, for SIGHUP. A file that cannot be used is logged and shows in the metric;
+ * what was read before stays in use. */
+void app_reload_files(struct app *app);
+
+/* Reads the files as at start, and nothing else. Returns the exit status of the program. */
+int app_check_files(struct app *app);
+
+/* ---- drain.c ---- */
+
+/* Blocks until SIGTERM or SIGINT, which all threads must have blocked; SIGHUP reads files again. */
+void app_wait_for_stop(struct app *app, const sigset_t *signals);
+
+/*
+ * Reports not ready, serves for another --drain-delay, then accepts no more connections, lets
+ * requests finish and lanes drain. Requests that are left at --drain-timeout get 503. Another
+ * signal ends the wait that is under way.
+ */
+void app_drain(struct app *app, const sigset_t *signals);
 
 /* ---- outbox.c ---- */
 

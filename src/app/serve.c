@@ -20,8 +20,6 @@
 #include "base/log.h"
 
 #define FILES_FOR_OTHERS 256
-#define FLUSH_NS (2 * NS_PER_S)
-#define DAY_S (24 * 3600)
 
 extern const char embedded_common[];
 extern const char embedded_operator[];
@@ -90,69 +88,6 @@ static size_t loop_count(const struct settings *settings)
 	if (settings->loops > 0)
 		return (size_t)settings->loops;
 	return cores > 0 ? (size_t)cores : 1;
-}
-
-static bool open_guard(struct app *app, char *why)
-{
-	const struct settings *settings = &app->settings;
-	struct guard_config config = {
-		.keys_file = settings->api_keys,
-		.tokens =
-			{
-				.key_file = settings->jwt_key,
-				.algorithm = settings->jwt_algorithm,
-				.issuer = settings->jwt_issuer,
-				.audience = settings->jwt_audience,
-				.leeway_us = settings->jwt_leeway_us,
-			},
-	};
-
-	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
-	if (!*settings->api_keys && !*settings->jwt_key)
-		return true;
-	app->guard = guard_new(&config, why);
-	return app->guard != NULL;
-}
-
-/* Also serves with an expired certificate: some clients accept it, and refusing to start would help
- * nobody. */
-static void log_certificate(const struct app *app, const char *event)
-{
-	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
-
-	if (left_s > 0)
-		log_line(LOG_INFO, "main", "%s: the certificate %s is good for %lld days", event,
-			app->settings.tls_cert, (long long)(left_s / DAY_S));
-	else
-		log_line(LOG_ERROR, "main", "%s: the certificate %s has expired", event,
-			app->settings.tls_cert);
-}
-
-static bool open_tls(struct app *app, char *why)
-{
-	const struct settings *settings = &app->settings;
-
-	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
-	if (!*settings->tls_cert)
-		return true;
-	app->tls = tls_context_new(settings->tls_cert, settings->tls_key, why);
-	if (!app->tls)
-		return false;
-	log_certificate(app, "TLS");
-	return true;
-}
-
-static bool open_files(struct app *app, char *why)
-{
-	return open_guard(app, why) && open_tls(app, why);
-}
-
-static void release_files(struct app *app)
-{
-	if (app->guard)
-		guard_free(app->guard);
-	if (app->tls)
-		tls_context_free(app->tls);
 }
 
 /* Every connection needs a file descriptor; stores, buses and the log need some, too. */
@@ -303,7 +238,7 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Called before any thread starts, so that only wait_for_stop() receives signals. */
+/* Called before any thread starts, so that only the main thread receives signals. */
 static void block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);
@@ -314,86 +249,7 @@ static void block_signals(sigset_t *signals)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static bool reload_guard(struct app *app)
-{
-	char why[OPTIONS_WHY_SIZE];
-	bool is_done = guard_reload(app->guard, why);
-
-	if (is_done)
-		log_line(LOG_INFO, "main", "SIGHUP: the keys were read again");
-	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; the keys read before stay in use", why);
-	return is_done;
-}
-
-static bool reload_tls(struct app *app)
-{
-	char why[OPTIONS_WHY_SIZE];
-	bool is_done = tls_context_reload(app->tls, why);
-
-	if (is_done)
-		log_certificate(app, "SIGHUP");
-	else
-		log_line(LOG_ERROR, "main", "SIGHUP: %s; the old certificate stays in use", why);
-	return is_done;
-}
-
-/* A file that cannot be used is logged and shows in the metric; what was read before stays in use.
- */
-static void reload(struct app *app)
-{
-	bool keys_are_read = !app->guard || reload_guard(app);
-	bool certificate_is_read = !app->tls || reload_tls(app);
-
-	atomic_store(&app->reload_failed, !keys_are_read || !certificate_is_read);
-	if (!app->guard && !app->tls)
-		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
-}
-
-static void wait_for_stop(struct app *app, const sigset_t *signals)
-{
-	int received = 0;
-
-	while (received != SIGTERM && received != SIGINT) {
-		sigwait(signals, &received);
-		if (received == SIGHUP)
-			reload(app);
-	}
-	log_line(LOG_INFO, "main", "stopping: finishing the requests that have begun");
-}
-
 /* ---- stopping ---------------------------------------------------------------------------- */
-
-static void end_lanes(struct app *app, bool abort)
-{
-	for (size_t i = 0; i < app->lanes_count; i++) {
-		if (abort)
-			lane_set_abort(app->lanes[i]);
-		lane_set_close(app->lanes[i]);
-		lane_set_join(app->lanes[i]);
-	}
-}
-
-/*
- * Reports not ready, accepts no more connections, lets requests finish and lanes drain. Requests
- * that are left at --drain-timeout get 503.
- */
-static void drain(struct app *app)
-{
-	int64_t until_ns =
-		clock_steady_ns(&clock_system) + app->settings.drain_timeout_us * NS_PER_US;
-	bool idle;
-
-	atomic_store(&app->health.draining, true);
-	server_drain(app->server);
-	idle = server_wait_idle(app->server, until_ns);
-	if (!idle)
-		log_line(LOG_WARN, "main",
-			"--drain-timeout is over; refusing the requests that are left");
-	end_lanes(app, !idle);
-	if (!server_wait_idle(app->server, clock_steady_ns(&clock_system) + FLUSH_NS))
-		log_line(LOG_WARN, "main", "some clients did not read their last answer");
-}
 
 static void release(struct app *app)
 {
@@ -405,7 +261,7 @@ static void release(struct app *app)
 	janitor_stop(app->janitor);
 	app_close(app);
 	router_free(app->router);
-	release_files(app);
+	app_release_files(app);
 	free((void *)(uintptr_t)app->openapi.data);
 	log_line(LOG_INFO, "main", "stopped");
 }
@@ -414,16 +270,6 @@ static int refuse_start(const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);
 	return EXIT_FAILURE;
-}
-
-int app_check_files(struct app *app)
-{
-	char why[OPTIONS_WHY_SIZE];
-
-	if (!open_files(app, why))
-		return refuse_start(why);
-	release_files(app);
-	return EXIT_SUCCESS;
 }
 
 int app_serve(struct app *app)
@@ -436,15 +282,15 @@ int app_serve(struct app *app)
 	hash_seed();
 	json_object_seed(0);
 	app_add_routes(app);
-	if (!open_files(app, why) || !open_server(app, why) || !open_modules(app, why))
+	if (!app_open_files(app, why) || !open_server(app, why) || !open_modules(app, why))
 		return refuse_start(why);
 	start_modules(app);
 	server_start(app->server);
 	printf("quipu listening on %s://%s\n", app->tls ? "https" : "http",
 		server_address(app->server));
 	fflush(stdout);
-	wait_for_stop(app, &signals);
-	drain(app);
+	app_wait_for_stop(app, &signals);
+	app_drain(app, &signals);
 	release(app);
 	return EXIT_SUCCESS;
 }

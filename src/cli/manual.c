@@ -202,8 +202,9 @@ static void write_man(FILE *out)
 		out);
 	man_options(out);
 	fputs(".SH SIGNALS\n.TP\n.BR SIGTERM \", \" SIGINT\n"
-	      "Accept no new connections, finish the current requests within\n"
-	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\n"
+	      "Report not ready for\n.BR \\-\\-drain\\-delay ,\nthen accept no new connections, "
+	      "finish the current requests within\n"
+	      ".BR \\-\\-drain\\-timeout ,\nand exit with 0.\nAnother signal ends the wait.\n"
 	      ".TP\n.B SIGHUP\nRead the files of\n.BR \\-\\-api\\-keys ,\n.BR \\-\\-jwt\\-key ,\n"
 	      ".B \\-\\-tls\\-cert\nand\n.B \\-\\-tls\\-key\nagain.\n"
 	      "If a file is not valid, log why and keep what was read before.\n"

@@ -127,6 +127,9 @@ static const struct option options[] = {
 		"TIME", "how long a client may take to send the body of a request"},
 	{"idle-timeout", TYPE_DURATION, FIELD(idle_timeout_us), "60s", LEAST_TIME_US, MOST_TIME_US,
 		"TIME", "how long a connection may stay idle"},
+	{"drain-delay", TYPE_DURATION, FIELD(drain_delay_us), "0", 0, HOUR_US, "TIME",
+		"how long to keep accepting connections after SIGTERM, while /readyz says 503, so "
+		"that load balancers notice first"},
 	{"drain-timeout", TYPE_DURATION, FIELD(drain_timeout_us), "30s", 0, MOST_TIME_US, "TIME",
 		"how long to wait for requests to finish after SIGTERM"},
 	{"stream-heartbeat", TYPE_DURATION, FIELD(stream_heartbeat_us), "15s", LEAST_TIME_US,

@@ -53,6 +53,7 @@ struct settings {
 	int64_t head_timeout_us;
 	int64_t body_timeout_us;
 	int64_t idle_timeout_us;
+	int64_t drain_delay_us;
 	int64_t drain_timeout_us;
 	int64_t stream_heartbeat_us;
 	int64_t stream_stall_us;

@@ -1,6 +1,7 @@
 """SIGTERM: every request that the server took gets its answer, and it ends with 0."""
 
 import signal
+import threading
 
 import pytest
 
@@ -144,3 +145,77 @@ def test_a_request_after_the_end_finds_nobody(serve, store):
         with pytest.raises(ConnectionLost):
             connection.ask("GET", "/healthz")
     assert refuses_connections(server.port)
+
+
+class Balancer(threading.Thread):
+    """Sends one request after another, each on a connection of its own, until /readyz tells it to go elsewhere."""
+
+    def __init__(self, server, item):
+        super().__init__()
+        self._server = server
+        self._item = item
+        self.increased = 0
+        self.failures = []
+
+    def run(self):
+        try:
+            while self._server.ready():
+                answer = self._server.ask("POST", f"/api/v1/counts/{self._item}/increase")
+                assert answer.status == 200, answer
+                self.increased += 1
+        except Exception as error:
+            self.failures.append(error)
+
+
+def test_a_balancer_that_watches_readiness_meets_no_refused_connection(serve, client, store):
+    """The delay is longer than any test: it ends when all balancers have gone, as it would after a while."""
+    server = serve(store, "--drain-delay", "1h")
+    counts = client(server)
+    item = counts.new_item()
+    counts.close()
+    balancers = [Balancer(server, item) for _ in range(8)]
+    for balancer in balancers:
+        balancer.start()
+    wait_until(lambda: all(balancer.increased > 0 for balancer in balancers), "all balancers are at work")
+    server.signal(signal.SIGTERM)
+    for balancer in balancers:
+        balancer.join()
+    server.stop()
+    assert [balancer.failures for balancer in balancers] == [[] for _ in balancers]
+    assert client(serve(store)).value(item) == sum(balancer.increased for balancer in balancers)
+
+
+def test_during_the_delay_everything_but_readiness_is_served(serve, client, store):
+    server = serve(store, "--drain-delay", "1h")
+    counts = client(server)
+    item = counts.new_item()
+    server.signal(signal.SIGTERM)
+    wait_until(lambda: not server.ready(), "it is not ready any more")
+    answer = server.ask("GET", "/readyz")
+    assert (answer.status, answer.json()["status"]) == (503, "draining")
+    assert server.ask("GET", "/healthz").status == 200
+    assert [counts.increase(item).json()["value"] for _ in range(3)] == [1, 2, 3]
+    server.stop()
+    assert refuses_connections(server.port)
+
+
+def test_after_the_delay_the_server_ends_by_itself(serve, store):
+    server = serve(store, "--drain-delay", "100ms")
+    server.stop()
+    assert "for another 100 ms" in server.log_text()
+
+
+def test_another_signal_ends_the_wait_for_requests(serve, client, database, postgres_store):
+    server = serve(postgres_store, "--drain-timeout", "1h", "--deadline", "1h")
+    item = client(server).new_item()
+    with database.locked_row(item), server.connect() as connection:
+        connection.send(increase_request(item))
+        wait_until(lambda: server.metric("quipu_http_requests_in_flight") >= 2, "the request is under way")
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: refuses_connections(server.port), "the listener is closed")
+        server.signal(signal.SIGTERM)
+        answer = connection.read_answer()
+        assert_problem(answer, 503, answer.code)
+        connection.close()
+        assert server.wait_exit() == 0
+    assert database.value(item) == 0

@@ -1,0 +1,117 @@
+/*
+ * Waiting for a signal, and what follows it.
+ *
+ *   SIGTERM or SIGINT     /readyz answers 503; everything else is served as before
+ *   --drain-delay later   the listener closes; requests finish, lanes drain
+ *   --drain-timeout later requests that are left get 503
+ *
+ * Load balancers learn from /readyz, some time after it changed, that this process ends. During the
+ * delay they may still connect, so nothing they send in good faith is refused. A further signal
+ * ends the wait that is under way, because whoever presses Ctrl-C again does not want to wait.
+ */
+#include <signal.h>
+
+#include "app/app.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#define FLUSH_NS (2 * NS_PER_S)
+#define HURRY_POLL_NS (20 * NS_PER_MS)
+
+/* Waits for a signal until steady time `until_ns`. Returns 0 if none came. */
+static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
+{
+	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
+	struct timespec left = {0};
+	int received;
+
+	if (left_ns > 0) {
+		left.tv_sec = (time_t)(left_ns / NS_PER_S);
+		left.tv_nsec = (long)(left_ns % NS_PER_S);
+	}
+	received = sigtimedwait(signals, NULL, &left);
+	return received > 0 ? received : 0;
+}
+
+/* Whether a signal to stop arrives by `until_ns`. Reads files again on SIGHUP meanwhile. */
+static bool is_told_to_stop(struct app *app, const sigset_t *signals, int64_t until_ns)
+{
+	int received;
+
+	do {
+		received = wait_for_signal(signals, until_ns);
+		if (received == SIGHUP)
+			app_reload_files(app);
+	} while (
+		received == SIGHUP || (received == 0 && clock_steady_ns(&clock_system) < until_ns));
+	return received != 0;
+}
+
+void app_wait_for_stop(struct app *app, const sigset_t *signals)
+{
+	while (!is_told_to_stop(app, signals, INT64_MAX))
+		;
+}
+
+/* Serves everything, but is not ready any more, so that load balancers go elsewhere. */
+static void stay_open(struct app *app, const sigset_t *signals)
+{
+	int64_t delay_us = app->settings.drain_delay_us;
+	int64_t until_ns = clock_steady_ns(&clock_system) + delay_us * NS_PER_US;
+
+	if (delay_us == 0)
+		return;
+	log_line(LOG_INFO, "main",
+		"stopping: not ready any more; accepting connections for another %lld ms "
+		"(--drain-delay)",
+		(long long)(delay_us / 1000));
+	if (is_told_to_stop(app, signals, until_ns))
+		log_line(LOG_INFO, "main", "another signal: --drain-delay is cut short");
+}
+
+/* Returns whether every request is answered. Gives up at --drain-timeout, or at another signal. */
+static bool wait_for_requests(struct app *app, const sigset_t *signals)
+{
+	int64_t until_ns =
+		clock_steady_ns(&clock_system) + app->settings.drain_timeout_us * NS_PER_US;
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	do {
+		int64_t next_ns = now_ns + HURRY_POLL_NS;
+
+		if (server_wait_idle(app->server, next_ns < until_ns ? next_ns : until_ns))
+			return true;
+		now_ns = clock_steady_ns(&clock_system);
+		if (is_told_to_stop(app, signals, now_ns)) {
+			log_line(LOG_WARN, "main",
+				"another signal: refusing the requests that are left");
+			return false;
+		}
+	} while (now_ns < until_ns);
+	log_line(LOG_WARN, "main", "--drain-timeout is over; refusing the requests that are left");
+	return false;
+}
+
+static void end_lanes(struct app *app, bool abort)
+{
+	for (size_t i = 0; i < app->lanes_count; i++) {
+		if (abort)
+			lane_set_abort(app->lanes[i]);
+		lane_set_close(app->lanes[i]);
+		lane_set_join(app->lanes[i]);
+	}
+}
+
+void app_drain(struct app *app, const sigset_t *signals)
+{
+	bool is_answered;
+
+	atomic_store(&app->health.draining, true);
+	stay_open(app, signals);
+	log_line(LOG_INFO, "main", "stopping: finishing the requests that have begun");
+	server_drain(app->server);
+	is_answered = wait_for_requests(app, signals);
+	end_lanes(app, !is_answered);
+	if (!server_wait_idle(app->server, clock_steady_ns(&clock_system) + FLUSH_NS))
+		log_line(LOG_WARN, "main", "some clients did not read their last answer");
+}
