@@ -30,6 +30,7 @@
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
 #define ADMIT_TURNS_MAX 32
+#define WAITING_MAX 64 /* more stay in the kernel */
 #define IDLE_POLL_NS (5 * NS_PER_MS)
 
 struct server {
@@ -42,6 +43,7 @@ struct server {
 	uv_poll_t acceptor;    /* belongs to the loop of the first worker, like the next two */
 	atomic_bool accepting; /* any thread may read it */
 	bool acceptor_paused;  /* because file descriptors ran out */
+	struct tally waiting_sockets; /* accepted, with no room for them yet */
 	struct tally refused_connections;
 };
 
@@ -57,6 +59,7 @@ struct worker_task {
 };
 
 static void admit(struct http_worker *worker, int fd, int turns);
+static void admit_waiting(struct http_worker *worker, int fd, int turns);
 
 static void run_worker_task(struct loop_task *task)
 {
@@ -64,8 +67,10 @@ static void run_worker_task(struct loop_task *task)
 
 	if (message->order)
 		message->order(message->worker);
+	else if (message->turns > 0)
+		admit_waiting(message->worker, message->fd, message->turns);
 	else
-		admit(message->worker, message->fd, message->turns);
+		admit(message->worker, message->fd, 0);
 	free(message);
 }
 
@@ -155,7 +160,7 @@ static void refuse_connection(struct server *server, int fd)
 /*
  * On the worker's loop, with the connection already counted. If no connection can be closed because
  * every client has sent something, the socket waits for some turns of the loop, in which those
- * clients are read and answered.
+ * clients are read and answered. While it waits it is no connection.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -166,12 +171,20 @@ static void admit(struct http_worker *worker, int fd, int turns)
 		connection_open(worker, fd);
 		return;
 	}
+	tally_add(&worker->connection_count, -1);
 	if (turns < ADMIT_TURNS_MAX) {
+		tally_add(&server->waiting_sockets, 1);
 		post_socket(worker, fd, turns + 1);
 		return;
 	}
-	tally_add(&worker->connection_count, -1);
 	refuse_connection(server, fd);
+}
+
+static void admit_waiting(struct http_worker *worker, int fd, int turns)
+{
+	tally_add(&worker->connection_count, 1);
+	tally_add(&worker->server->waiting_sockets, -1);
+	admit(worker, fd, turns);
 }
 
 static void hand_out(struct server *server, int fd)
@@ -211,9 +224,11 @@ static bool accept_round(struct server *server)
 
 static void on_connectable(uv_poll_t *acceptor, int failed, int events)
 {
+	struct server *server = acceptor->data;
+
 	(void)events;
-	if (!failed)
-		accept_round(acceptor->data);
+	if (!failed && tally_read(&server->waiting_sockets) < WAITING_MAX)
+		accept_round(server);
 }
 
 void server_resume_accepting(struct server *server, const struct http_worker *worker)
@@ -433,7 +448,7 @@ static int64_t in_flight(const struct server *server)
 static bool is_idle(const struct server *server)
 {
 	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&
-	       connection_total(server) == 0;
+	       connection_total(server) == 0 && tally_read(&server->waiting_sockets) == 0;
 }
 
 bool server_wait_idle(struct server *server, int64_t until_ns)
