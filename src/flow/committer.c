@@ -25,7 +25,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/uuid.h"
+#include "flow/keyed_writes.h"
 #include "flow/parking.h"
 #include "runtime/bell.h"
 #include "runtime/loop.h"
@@ -74,187 +74,6 @@ struct committer *committer_new(const struct committer_config *config)
 
 /* ---- one transaction --------------------------------------------------------------------- */
 
-static int compare_idempotency(const struct write *a, const struct write *b)
-{
-	int order = slice_compare(a->idempotency->scope, b->idempotency->scope);
-
-	return order ? order : slice_compare(a->idempotency->key, b->idempotency->key);
-}
-
-static int compare_writes(const void *a, const void *b)
-{
-	const struct write *left = *(struct write *const *)a;
-	const struct write *right = *(struct write *const *)b;
-	int order = compare_idempotency(left, right);
-
-	if (order != 0)
-		return order;
-	return (left->position > right->position) - (left->position < right->position);
-}
-
-/*
- * Collects the writes with an Idempotency-Key, sorted by it, and returns how many there are. Of
- * writes that share one it keeps the first and marks the others as REPEATED: once this transaction
- * has committed, they get the answer that is kept under the Idempotency-Key.
- */
-static size_t collect_keyed(const struct write_batch *batch, struct write **keyed)
-{
-	size_t count = 0, kept = 0;
-
-	for (size_t i = 0; i < batch->count; i++) {
-		if (batch->writes[i]->idempotency)
-			keyed[count++] = batch->writes[i];
-	}
-	qsort(keyed, count, sizeof(*keyed), compare_writes);
-	for (size_t i = 0; i < count; i++) {
-		if (kept > 0 && compare_idempotency(keyed[kept - 1], keyed[i]) == 0)
-			keyed[i]->fate = WRITE_REPEATED;
-		else
-			keyed[kept++] = keyed[i];
-	}
-	return kept;
-}
-
-static struct answer copy_answer(struct arena *arena, const struct answer *from)
-{
-	return (struct answer){
-		.http_status = from->http_status,
-		.content_type = arena_copy(arena, from->content_type),
-		.location = arena_copy(arena, from->location),
-		.body = arena_copy(arena, from->body),
-		.replayed = true,
-	};
-}
-
-/* Gives the pending Idempotency-Key of `write` a new, unique owner. */
-static void become_owner(struct write *write)
-{
-	char *owner = arena_alloc(write->command.arena, UUID_SIZE);
-
-	uuid_random(owner);
-	write->idempotency->owner = slice_of(owner);
-}
-
-/* Settles a write whose Idempotency-Key is known already. */
-static void replay(struct write *write, const struct idempotency_record *found)
-{
-	struct arena *arena = write->command.arena;
-
-	if (!found->same_request) {
-		write_answer(write,
-			answer_problem(arena, STATUS_IDEMPOTENCY_KEY_CONFLICT,
-				"this Idempotency-Key was used for another request; nothing was "
-				"changed, use a new key"));
-	} else if (found->owner.len == 0) {
-		write_answer(write, copy_answer(arena, &found->answer));
-	} else if (!found->lease_is_over) {
-		write->fate = WRITE_BUSY;
-		write->waits_for_idempotency = true;
-	} else {
-		write->command.answer = copy_answer(arena, &found->answer);
-		write->command.answer.replayed = false;
-		write->idempotency->note = arena_copy(arena, found->note);
-		write->resumed = true; /* stays OPEN: decide() looks at what has changed since */
-	}
-}
-
-/* Writes whose Idempotency-Keys have to be written in this transaction, sorted by scope and key. */
-struct keyed {
-	struct write **fresh; /* the store knows nothing under these keys */
-	size_t fresh_count;
-	struct write **resumed; /* these keys are pending, and their leases have ended */
-	size_t resumed_count;
-};
-
-/* Settles the writes whose Idempotency-Keys are known; the others stay in `keyed`. */
-static enum status replay_idempotency(
-	struct committer *committer, const struct write_batch *batch, struct keyed *keyed)
-{
-	struct session *session = committer->config.session;
-	size_t count = keyed->fresh_count;
-	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, count);
-	enum status status;
-
-	for (size_t i = 0; i < count; i++)
-		records[i] = *keyed->fresh[i]->idempotency;
-	status = session->ops->idempotency_find(session, batch->arena, records, count);
-	if (status != STATUS_OK)
-		return status;
-	keyed->fresh_count = 0;
-	for (size_t i = 0; i < count; i++) {
-		struct write *write = keyed->fresh[i];
-
-		if (records[i].found)
-			replay(write, &records[i]);
-		if (!records[i].found)
-			keyed->fresh[keyed->fresh_count++] = write;
-		else if (write->resumed)
-			keyed->resumed[keyed->resumed_count++] = write;
-	}
-	return STATUS_OK;
-}
-
-/*
- * Takes over the pending Idempotency-Keys of the writes that decide() has resumed, and replaces
- * their notes and answers. Returns RERUN, after a rollback, if another process was faster.
- */
-static enum status claim_idempotency(
-	struct session *session, const struct write_batch *batch, const struct keyed *keyed)
-{
-	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, keyed->resumed_count);
-	size_t claimed = 0;
-	enum status status;
-
-	for (size_t i = 0; i < keyed->resumed_count; i++) {
-		struct write *write = keyed->resumed[i];
-
-		if (write->fate != WRITE_EFFECT)
-			continue;
-		become_owner(write);
-		records[claimed] = *write->idempotency;
-		records[claimed++].answer = write->command.answer;
-	}
-	if (claimed == 0)
-		return STATUS_OK;
-	status = session->ops->idempotency_claim(session, records, claimed);
-	for (size_t i = 0; i < claimed && status == STATUS_OK; i++) {
-		if (!records[i].was_ours) {
-			session->ops->rollback(session);
-			status = STATUS_RERUN;
-		}
-	}
-	return status;
-}
-
-/* Keeps the answers of fresh writes under their Idempotency-Keys; those with an effect stay
- * pending. */
-static enum status keep_answers(
-	struct committer *committer, const struct write_batch *batch, const struct keyed *keyed)
-{
-	struct session *session = committer->config.session;
-	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, keyed->fresh_count);
-	size_t kept = 0;
-
-	for (size_t i = 0; i < keyed->fresh_count; i++) {
-		struct write *write = keyed->fresh[i];
-
-		if ((write->fate != WRITE_ANSWERED && write->fate != WRITE_EFFECT) ||
-			!write_answer_is_kept(&write->command.answer))
-			continue;
-		if (write->fate == WRITE_EFFECT)
-			become_owner(write);
-		records[kept] = *write->idempotency;
-		records[kept++].answer = write->command.answer;
-	}
-	if (kept == 0)
-		return STATUS_OK;
-	return session->ops->idempotency_put(
-		session, records, kept, committer->config.idempotency_ttl_us);
-}
-
 /* Lets writes decide for themselves if they can, then the service decides the rest. */
 static enum status decide_open(struct committer *committer, const struct write_batch *batch)
 {
@@ -292,22 +111,19 @@ static enum status commit(struct session *session)
 static enum status run_transaction(struct committer *committer, const struct write_batch *batch)
 {
 	struct session *session = committer->config.session;
-	struct keyed keyed = {
-		.fresh = arena_array(batch->arena, struct write *, batch->count),
-		.resumed = arena_array(batch->arena, struct write *, batch->count),
-	};
+	struct keyed_writes keyed = keyed_writes_of(batch);
 	enum status status;
 
-	keyed.fresh_count = collect_keyed(batch, keyed.fresh);
 	status = session->ops->begin(session, batch->mode);
-	if (status == STATUS_OK && keyed.fresh_count > 0)
-		status = replay_idempotency(committer, batch, &keyed);
+	if (status == STATUS_OK)
+		status = keyed_writes_replay(&keyed, session, batch);
 	if (status == STATUS_OK)
 		status = decide_open(committer, batch);
-	if (status == STATUS_OK && keyed.resumed_count > 0)
-		status = claim_idempotency(session, batch, &keyed);
-	if (status == STATUS_OK && keyed.fresh_count > 0)
-		status = keep_answers(committer, batch, &keyed);
+	if (status == STATUS_OK)
+		status = keyed_writes_claim(&keyed, session, batch);
+	if (status == STATUS_OK)
+		status = keyed_writes_keep(
+			&keyed, session, batch, committer->config.idempotency_ttl_us);
 	if (status == STATUS_OK)
 		status = commit(session);
 	return status;
@@ -359,49 +175,6 @@ static void wait_again(struct committer *committer, struct write *write)
 
 /* ---- effects ----------------------------------------------------------------------------- */
 
-typedef enum status (*idempotency_verb)(
-	struct session *session, struct idempotency_record *records, size_t count);
-
-/*
- * Records `effect` as the outcome under the Idempotency-Key of each write that ended that way. A
- * write that no longer owns its key becomes `is_lost`: the key's new owner records the outcome.
- */
-static enum status end_idempotency(struct session *session, const struct write_batch *batch,
-	enum write_effect effect, idempotency_verb verb)
-{
-	struct write **keyed = arena_array(batch->arena, struct write *, batch->count);
-	struct idempotency_record *records =
-		arena_array(batch->arena, struct idempotency_record, batch->count);
-	size_t count = 0;
-	enum status status;
-
-	for (size_t i = 0; i < batch->count; i++) {
-		if (batch->writes[i]->idempotency && batch->writes[i]->effect == effect)
-			keyed[count++] = batch->writes[i];
-	}
-	if (count == 0)
-		return STATUS_OK;
-	qsort(keyed, count, sizeof(*keyed), compare_writes);
-	for (size_t i = 0; i < count; i++)
-		records[i] = *keyed[i]->idempotency;
-	status = verb(session, records, count);
-	for (size_t i = 0; i < count && status == STATUS_OK; i++)
-		keyed[i]->is_lost = !records[i].was_ours;
-	return status;
-}
-
-static enum status settle_idempotency(struct session *session, const struct write_batch *batch)
-{
-	const struct session_ops *ops = session->ops;
-	enum status status = end_idempotency(session, batch, EFFECT_DONE, ops->idempotency_finish);
-
-	if (status == STATUS_OK)
-		status = end_idempotency(session, batch, EFFECT_FAILED, ops->idempotency_forget);
-	if (status == STATUS_OK)
-		status = end_idempotency(session, batch, EFFECT_UNKNOWN, ops->idempotency_release);
-	return status;
-}
-
 static enum status settle_once(struct committer *committer, struct write **writes, size_t count)
 {
 	struct session *session = committer->config.session;
@@ -411,7 +184,7 @@ static enum status settle_once(struct committer *committer, struct write **write
 	arena_reset(&committer->arena);
 	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = settle_idempotency(session, &batch);
+		status = keyed_writes_settle(session, &batch);
 	if (status == STATUS_OK)
 		status = committer->config.settle(committer->config.service, session, &batch);
 	if (status == STATUS_OK)
