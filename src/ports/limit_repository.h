@@ -43,6 +43,10 @@ struct limit_repository_ops {
 	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
 
+	/* In a transaction: deletes rows, which are locked. */
+	QP_MUST_CHECK enum status (*remove)(const struct limit_repository *repository,
+		struct session *session, const struct slice *user_ids, size_t count);
+
 	/* In a transaction: settles slots. A user may have several entries, for different windows.
 	 */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,

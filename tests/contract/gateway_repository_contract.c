@@ -98,6 +98,22 @@ static void put_replaces_rows_and_makes_new_ones_together(void **state)
 	assert_true(find_one(engine, rows[0].user_id).exists);
 }
 
+static void remove_deletes_the_rows_that_it_names(void **state)
+{
+	struct engine *engine = *state;
+	struct slice users[3] = {
+		new_limit(engine, "a"), new_limit(engine, "b"), new_limit(engine, "c")};
+	struct slice named[2] = {users[0], users[2]};
+
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->limits->ops->remove(engine->limits, engine->session, named, 2), STATUS_OK);
+	engine_commit(engine->session);
+	assert_false(find_one(engine, users[0]).exists);
+	assert_true(find_one(engine, users[1]).exists);
+	assert_false(find_one(engine, users[2]).exists);
+}
+
 static void a_rolled_back_put_leaves_nothing(void **state)
 {
 	struct engine *engine = *state;
@@ -266,6 +282,7 @@ int main(void)
 		ENGINE_TEST(what_is_put_is_found_to_the_microsecond),
 		ENGINE_TEST(lock_fills_what_exists_and_tells_the_time),
 		ENGINE_TEST(put_replaces_rows_and_makes_new_ones_together),
+		ENGINE_TEST(remove_deletes_the_rows_that_it_names),
 		ENGINE_TEST(a_rolled_back_put_leaves_nothing),
 		ENGINE_TEST(settle_counts_in_the_window_it_names_and_in_no_other),
 		ENGINE_TEST(two_sessions_never_grant_one_slot_twice),

@@ -64,6 +64,21 @@ static enum status put_limits(const struct limit_repository *repository, struct 
 	return status;
 }
 
+static enum status remove_limits(const struct limit_repository *repository, struct session *session,
+	const struct slice *user_ids, size_t count)
+{
+	struct fake_store *fake = fake_of(session);
+	enum status status = fake_step(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		struct limit_row *row = find_limit(fake, user_ids[i]);
+
+		assert(row);
+		*row = fake->data->limits[--fake->data->limit_count];
+	}
+	return status;
+}
+
 static enum status settle_limits(const struct limit_repository *repository, struct session *session,
 	const struct limit_settlement *settlements, size_t count)
 {
@@ -100,6 +115,7 @@ static enum status find_limits(const struct limit_repository *repository, struct
 static const struct limit_repository_ops fake_limit_repository_ops = {
 	.lock = lock_limits,
 	.put = put_limits,
+	.remove = remove_limits,
 	.settle = settle_limits,
 	.find = find_limits,
 };

@@ -3,6 +3,8 @@
  *
  *   limit_rules      the decision of the limiter
  *   gateway_batch    reserve in one transaction, publish, settle in a second
+ *   gateway_decide   that first transaction
+ *   gateway_lookup   reads limits
  *   gateway_cache    the cache in front of it: refuses without the store, never admits by itself
  *   gateway_answers  what the gateway answers
  *   gateway_events   messages on the bus

@@ -47,17 +47,39 @@ struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id
 		(int)user_id.len, user_id.data);
 }
 
+static void write_config(
+	struct buffer *body, const struct user_id *user, const struct limit_row *row)
+{
+	buffer_text(body, "{\"userId\":");
+	gateway_write_user_id(body, user);
+	buffer_format(body, ",\"rateLimit\":%d,\"timeWindow\":%d,\"currentCount\":%d",
+		row->rate_limit, row->time_window, row->current_count);
+	buffer_member_time(body, "lastRefreshTime", row->last_refresh_us);
+	buffer_char(body, '}');
+}
+
 struct answer gateway_answer_config(
 	struct arena *arena, const struct user_id *user, const struct limit_row *row)
 {
 	struct buffer body = buffer_make(arena, 192);
 
-	buffer_text(&body, "{\"userId\":");
-	gateway_write_user_id(&body, user);
-	buffer_format(&body, ",\"rateLimit\":%d,\"timeWindow\":%d,\"currentCount\":%d",
-		row->rate_limit, row->time_window, row->current_count);
-	buffer_member_time(&body, "lastRefreshTime", row->last_refresh_us);
-	buffer_char(&body, '}');
+	write_config(&body, user, row);
+	return answer_json(200, buffer_slice(&body));
+}
+
+struct answer gateway_answer_list(struct arena *arena, const struct limit_row *rows, size_t count)
+{
+	struct buffer body = buffer_make(arena, 192 * count + 2);
+
+	buffer_char(&body, '[');
+	for (size_t i = 0; i < count; i++) {
+		struct user_id user = {.text = rows[i].user_id};
+
+		if (i > 0)
+			buffer_char(&body, ',');
+		write_config(&body, &user, &rows[i]);
+	}
+	buffer_char(&body, ']');
 	return answer_json(200, buffer_slice(&body));
 }
 

@@ -20,6 +20,9 @@ struct limit_view {
 struct answer gateway_answer_config(
 	struct arena *arena, const struct user_id *user, const struct limit_row *row);
 
+/* 200 with an array of configurations. */
+struct answer gateway_answer_list(struct arena *arena, const struct limit_row *rows, size_t count);
+
 /* 404 for a user without a configuration. */
 struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id);
 

@@ -1,7 +1,7 @@
 /*
  * Batches of the gateway: reserve, publish, settle.
  *
- * Both verbs change the row of a user, so both use the user's id as their key. The steps of a send:
+ * All verbs change the row of a user, so all use the user's id as their key. The steps of a send:
  *
  *   prepare  the gateway refuses it because the bus is down, or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
@@ -17,7 +17,7 @@
 #include "base/uuid.h"
 #include "services/gateway/gateway.h"
 
-enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_SEND };
+enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_REMOVE, GATEWAY_SEND };
 
 /* A user's id as the client sent it. 1001 and "1001" are the same user; answers repeat the form. */
 struct user_id {
@@ -66,6 +66,18 @@ extern const struct command_type gateway_lookup_type;
 
 /* Creates one in `arena`, zeroed except for its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
+
+/* A page of all configurations, by user id. */
+struct gateway_list {
+	struct read read; /* has a look_up of its own, and no key */
+	const struct gateway *gateway;
+	struct slice path;  /* of the request, for the link to the next page */
+	struct slice after; /* the last user seen; empty to start at the first */
+	size_t limit;
+};
+
+/* Creates one in `arena`, zeroed except for its type and look_up. */
+struct gateway_list *gateway_list_new(struct arena *arena);
 
 #define GATEWAY_STALE_MAX 256
 

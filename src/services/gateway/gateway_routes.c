@@ -5,6 +5,8 @@
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/limit_rules.h"
 
+#define LIST_LIMIT 100
+#define ROW_BYTES_MAX 512 /* of one configuration, in JSON */
 #define MESSAGE_BYTES_MAX (16 * 1024)
 
 static struct gateway_command *new_command(struct input *input, enum gateway_verb verb)
@@ -74,6 +76,39 @@ static void show_config(void *context, struct request *request)
 	submit_read(&input, gateway->lanes, &lookup->read);
 }
 
+static void list_configs(void *context, struct request *request)
+{
+	struct gateway *gateway = context;
+	struct gateway_list *list = gateway_list_new(&request->arena);
+	struct input input;
+
+	input_init(&input, request);
+	list->gateway = gateway;
+	list->path = request->path.raw;
+	list->limit = input_limit(&input, LIST_LIMIT);
+	list->after = input_query(&input, "after");
+	if (list->after.len > 0)
+		input_check_id(&input, "after", list->after);
+	list->read.command.answer_max = answer_list_max(list->limit, ROW_BYTES_MAX);
+	submit_read(&input, gateway->lanes, &list->read);
+}
+
+static void remove_config(void *context, struct request *request)
+{
+	struct gateway *gateway = context;
+	struct gateway_command *command = gateway_command_new(&request->arena);
+	struct input input;
+
+	input_init(&input, request);
+	input_read_body(&input);
+	input_check_id(&input, "userId", request->params[0]);
+	command->verb = GATEWAY_REMOVE;
+	command->user.text = request->params[0];
+	command->write.command.key = command->user.text;
+	submit_write(&input, gateway->lanes, &command->write);
+}
+
+static const char *const list_parameters[] = {"after", "limit", NULL};
 static const char *const config_members[] = {
 	"userId", "user_id", "rateLimit", "rate_limit", "timeWindow", "time_window", NULL};
 static const char *const send_members[] = {"userId", "user_id", "message", NULL};
@@ -83,7 +118,11 @@ void gateway_add_routes(struct gateway *gateway, struct router *router)
 	const struct route routes[] = {
 		{"POST", "/api/config", ACCESS_INTERNAL, configure, gateway, 0, config_members,
 			NULL},
+		{"GET", "/api/config", ACCESS_INTERNAL, list_configs, gateway, 0, NULL,
+			list_parameters},
 		{"GET", "/api/config/{userId}", ACCESS_INTERNAL, show_config, gateway, 0, NULL,
+			NULL},
+		{"DELETE", "/api/config/{userId}", ACCESS_INTERNAL, remove_config, gateway, 0, NULL,
 			NULL},
 		{"POST", "/api/send", ACCESS_EXTERNAL, send_message, gateway, 0, send_members,
 			NULL},

@@ -58,6 +58,15 @@ static enum status look_at_configs(
 	return verify_idempotency_look(&configs, context, session, page);
 }
 
+static enum status look_at_removals(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_idempotency removals = {
+		.prefix = "DELETE /api/config", .may_wait = true};
+
+	return verify_idempotency_look(&removals, context, session, page);
+}
+
 static enum status look_at_sends(
 	const void *context, struct session *session, struct verify_page *page)
 {
@@ -72,6 +81,7 @@ struct verifier limits_verifier(const struct gateway *gateway)
 	static const struct verify_part parts[] = {
 		{"limits", look_at_limits},
 		{"configs", look_at_configs},
+		{"removals", look_at_removals},
 		{"sends", look_at_sends},
 	};
 

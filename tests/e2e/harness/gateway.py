@@ -40,6 +40,9 @@ class Gateway(Client):
     def look(self, user):
         return self.ask("GET", f"{CONFIG}/{quote(str(user), safe='')}")
 
+    def remove(self, user, **options):
+        return self.ask("DELETE", f"{CONFIG}/{quote(str(user), safe='')}", **options)
+
     def send(self, user, message=None, **options):
         return self.ask("POST", SEND, {"userId": user, "message": message or new_text()}, **options)
 

@@ -90,6 +90,9 @@ static const struct pg_put put_rows = {
 		},
 };
 
+static const struct pg_statement remove_statement = {
+	"quipu_limits_remove", "DELETE FROM rate_limit_store WHERE user_id = ANY ($1::text[])"};
+
 static const struct pg_statement settle_statement = {
 	"quipu_limits_settle",
 	"UPDATE rate_limit_store AS l "
@@ -129,6 +132,15 @@ static enum status put(const struct limit_repository *repository, struct session
 	const struct limit_row *rows, size_t count)
 {
 	return pg_put_rows(pg_session_of(base), &put_rows, rows, count);
+}
+
+static enum status remove_rows(const struct limit_repository *repository, struct session *base,
+	const struct slice *user_ids, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, user_ids, sizeof(*user_ids), count);
+
+	return pg_run(session, &remove_statement, &ids, 1);
 }
 
 static enum status settle(const struct limit_repository *repository, struct session *base,
@@ -172,6 +184,7 @@ static enum status list(const struct limit_repository *repository, struct sessio
 static const struct limit_repository_ops ops = {
 	.lock = lock,
 	.put = put,
+	.remove = remove_rows,
 	.settle = settle,
 	.find = find,
 	.list = list,

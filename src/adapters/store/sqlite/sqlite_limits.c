@@ -20,6 +20,8 @@ static const char put_sql[] =
 	"    reserved_count = excluded.reserved_count, "
 	"    last_refresh_time = excluded.last_refresh_time";
 
+static const char remove_sql[] = "DELETE FROM rate_limit_store WHERE user_id = ?1";
+
 static const char settle_sql[] =
 	"UPDATE rate_limit_store "
 	"SET current_count = current_count + ?3, reserved_count = reserved_count - ?4 "
@@ -73,6 +75,16 @@ static enum status put(const struct limit_repository *repository, struct session
 				sqlite_int(row->time_window), sqlite_int(row->current_count),
 				sqlite_int(row->reserved_count), sqlite_int(row->last_refresh_us)));
 	}
+	return sqlite_query_close(&query);
+}
+
+static enum status remove_rows(const struct limit_repository *repository, struct session *base,
+	const struct slice *user_ids, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), remove_sql);
+
+	for (size_t i = 0; i < count; i++)
+		sqlite_query_change_one(&query, SQLITE_VALUES(sqlite_text(user_ids[i])));
 	return sqlite_query_close(&query);
 }
 
@@ -141,6 +153,7 @@ static enum status list(const struct limit_repository *repository, struct sessio
 static const struct limit_repository_ops ops = {
 	.lock = lock,
 	.put = put,
+	.remove = remove_rows,
 	.settle = settle,
 	.find = find,
 	.list = list,

@@ -109,6 +109,16 @@ static enum status limit_put(const struct limit_repository *repository, struct s
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status limit_remove(const struct limit_repository *repository, struct session *session,
+	const struct slice *user_ids, size_t count)
+{
+	const struct limit_repository *inner = limits_of(repository);
+	struct trace trace = trace_begin(session, "limits", "remove");
+	enum status status = inner->ops->remove(inner, trace.session, user_ids, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
 static enum status limit_settle(const struct limit_repository *repository, struct session *session,
 	const struct limit_settlement *settlements, size_t count)
 {
@@ -142,6 +152,7 @@ static enum status limit_list(const struct limit_repository *repository, struct 
 static const struct limit_repository_ops limit_ops = {
 	.lock = limit_lock,
 	.put = limit_put,
+	.remove = limit_remove,
 	.settle = limit_settle,
 	.find = limit_find,
 	.list = limit_list,

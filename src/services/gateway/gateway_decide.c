@@ -1,0 +1,230 @@
+/*
+ * The first transaction of a batch: locks the rows of its users, runs the commands of each user in
+ * the order in which they came, and writes the rows that have changed. gateway_batch.c says what
+ * follows.
+ */
+#include "base/text.h"
+#include "flow/groups.h"
+#include "services/gateway/gateway_answers.h"
+#include "services/gateway/gateway_batch.h"
+#include "services/gateway/gateway_events.h"
+#include "services/gateway/limit_rules.h"
+
+/* A pending Idempotency-Key records the window in which its slot was reserved. */
+static void note_window(struct gateway_command *command)
+{
+	struct buffer note = buffer_make(command->write.command.arena, 24);
+
+	if (!command->write.idempotency)
+		return;
+	buffer_int(&note, command->window_start_us);
+	command->write.idempotency->note = buffer_slice(&note);
+}
+
+/* The row of one user while the commands of the batch change it. */
+struct deciding {
+	struct gateway_lane *lane;
+	struct limit_row row;
+	bool exists; /* after the commands so far; row.exists is whether it is in the store */
+	int64_t now_us;
+};
+
+/* Answers a change of the configuration. With a cache, perform() first deletes the cached copy. */
+static void answer_change(
+	const struct deciding *deciding, struct gateway_command *command, struct answer answer)
+{
+	if (deciding->lane->cache)
+		write_begin_effect(&command->write, answer);
+	else
+		write_answer(&command->write, answer);
+}
+
+static void decide_config(struct deciding *deciding, struct gateway_command *command)
+{
+	struct arena *arena = command->write.command.arena;
+	struct limit_row *row = &deciding->row;
+
+	if (command->write.resumed) { /* done then; its cached copy is deleted again */
+		write_resume_effect(&command->write);
+		return;
+	}
+	limit_refresh(row, deciding->now_us);
+	row->rate_limit = command->rate_limit;
+	row->time_window = command->time_window;
+	deciding->exists = true;
+	answer_change(deciding, command, gateway_answer_config(arena, &command->user, row));
+}
+
+/* What is left of the row, the start of its window, keeps a configuration that follows in the same
+ * batch from beginning a window with the same start. */
+static void decide_remove(struct deciding *deciding, struct gateway_command *command)
+{
+	if (command->write.resumed) { /* done then; its cached copy is deleted again */
+		write_resume_effect(&command->write);
+		return;
+	}
+	if (!deciding->exists) {
+		write_answer(&command->write,
+			gateway_answer_no_config(command->write.command.arena, command->user.text));
+		return;
+	}
+	deciding->exists = false;
+	answer_change(deciding, command, answer_empty());
+}
+
+/* Notes a cached copy that is of another window than the row. */
+static void note_stale(struct gateway_lane *lane, const struct gateway_command *command,
+	const struct limit_row *row)
+{
+	if (command->cached && command->window_start_us != row->last_refresh_us &&
+		lane->stale_count < GATEWAY_STALE_MAX)
+		lane->stale[lane->stale_count++] =
+			arena_copy(&lane->stale_arena, command->user.text);
+}
+
+static struct limit_view view_of(const struct deciding *deciding)
+{
+	const struct limit_row *row = &deciding->row;
+	int64_t unit_us = deciding->lane->gateway->window_unit_us;
+
+	return (struct limit_view){
+		.rate_limit = row->rate_limit,
+		.window_us = row->time_window * unit_us,
+		.remaining = row->rate_limit - limit_used(row),
+		.left_us = limit_reset_us(row, unit_us) - deciding->now_us,
+	};
+}
+
+/*
+ * A pending key has a slot in the window in which it was reserved, and in no other: in a later
+ * window its message counts like any other.
+ */
+static bool still_has_its_slot(
+	const struct deciding *deciding, const struct gateway_command *command)
+{
+	int64_t window_us;
+
+	return command->write.resumed &&
+	       text_to_int(command->write.idempotency->note, &window_us) &&
+	       window_us == deciding->row.last_refresh_us &&
+	       !limit_has_elapsed(
+		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
+}
+
+static void decide_send(struct deciding *deciding, struct gateway_command *command)
+{
+	struct limit_row *row = &deciding->row;
+	int64_t unit_us = deciding->lane->gateway->window_unit_us;
+	struct limit_view limit;
+	bool granted;
+
+	if (!deciding->exists) {
+		write_answer(&command->write,
+			gateway_answer_no_config(command->write.command.arena, command->user.text));
+		return;
+	}
+	if (still_has_its_slot(deciding, command)) {
+		gateway_event_name(command);
+		command->window_start_us = row->last_refresh_us;
+		write_resume_effect(&command->write);
+		return;
+	}
+	granted = limit_reserve(row, deciding->now_us, unit_us, 1) > 0;
+	note_stale(deciding->lane, command, row);
+	limit = view_of(deciding);
+	if (!granted) {
+		limit.remaining = 0;
+		write_answer(&command->write, gateway_answer_refused(command, &limit));
+		return;
+	}
+	gateway_event_name(command);
+	command->window_start_us = row->last_refresh_us;
+	note_window(command);
+	write_begin_effect(&command->write,
+		gateway_answer_queued(command, limit_reset_us(row, unit_us), &limit));
+}
+
+static void decide_group(struct deciding *deciding, const struct write_group *group)
+{
+	for (size_t i = 0; i < group->count; i++) {
+		struct gateway_command *command = gateway_command_of(group->writes[i]);
+
+		if (command->verb == GATEWAY_CONFIGURE)
+			decide_config(deciding, command);
+		else if (command->verb == GATEWAY_REMOVE)
+			decide_remove(deciding, command);
+		else
+			decide_send(deciding, command);
+	}
+}
+
+static bool row_changed(const struct limit_row *before, const struct limit_row *after)
+{
+	return before->reserved_count != after->reserved_count ||
+	       before->current_count != after->current_count ||
+	       before->last_refresh_us != after->last_refresh_us ||
+	       before->rate_limit != after->rate_limit || before->time_window != after->time_window;
+}
+
+/* The rows to write, in the order of their ids. */
+struct changes {
+	struct limit_row *put;
+	size_t put_count;
+	struct slice *removed;
+	size_t removed_count;
+};
+
+static void note_change(
+	struct changes *changes, const struct limit_row *before, const struct deciding *after)
+{
+	if (!after->exists && before->exists)
+		changes->removed[changes->removed_count++] = before->user_id;
+	else if (after->exists && (!before->exists || row_changed(before, &after->row)))
+		changes->put[changes->put_count++] = after->row;
+}
+
+static enum status write_changes(const struct limit_repository *repository, struct session *session,
+	const struct changes *changes)
+{
+	enum status status = STATUS_OK;
+
+	if (changes->put_count > 0)
+		status =
+			repository->ops->put(repository, session, changes->put, changes->put_count);
+	if (status == STATUS_OK && changes->removed_count > 0)
+		status = repository->ops->remove(
+			repository, session, changes->removed, changes->removed_count);
+	return status;
+}
+
+enum status gateway_batch_decide(
+	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
+{
+	const struct limit_repository *repository = lane->gateway->repository;
+	size_t count;
+	struct write_group *groups = write_groups(batch, &count);
+	struct limit_row *rows = arena_array(batch->arena, struct limit_row, count);
+	struct changes changes = {
+		.put = arena_array(batch->arena, struct limit_row, count),
+		.removed = arena_array(batch->arena, struct slice, count),
+	};
+	struct deciding deciding = {.lane = lane};
+	enum status status;
+
+	for (size_t i = 0; i < count; i++)
+		rows[i].user_id = groups[i].key;
+	status = repository->ops->lock(repository, session, rows, count, &deciding.now_us);
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < count; i++) {
+		if (rows[i].busy) {
+			write_group_busy(&groups[i]);
+			continue;
+		}
+		deciding.row = rows[i];
+		deciding.exists = rows[i].exists;
+		decide_group(&deciding, &groups[i]);
+		note_change(&changes, &rows[i], &deciding);
+	}
+	return write_changes(repository, session, &changes);
+}

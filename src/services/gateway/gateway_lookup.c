@@ -1,0 +1,121 @@
+/* Looks at limits without changing them: one user's, or a page of all. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "services/gateway/gateway_answers.h"
+#include "services/gateway/gateway_batch.h"
+#include "services/gateway/limit_rules.h"
+
+/* ---- one user ---------------------------------------------------------------------------- */
+const struct command_type gateway_lookup_type = {"gateway_lookup", false};
+
+struct gateway_lookup *gateway_lookup_new(struct arena *arena)
+{
+	struct gateway_lookup *lookup = arena_new(arena, struct gateway_lookup);
+
+	lookup->read.command.type = &gateway_lookup_type;
+	return lookup;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	return slice_compare(
+		((const struct limit_row *)a)->user_id, ((const struct limit_row *)b)->user_id);
+}
+
+/* Fills `rows` with the users of the batch, sorted and without repetition. */
+static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < batch->count; i++)
+		rows[i].user_id = batch->reads[i]->command.key;
+	qsort(rows, batch->count, sizeof(*rows), compare_rows);
+	for (size_t i = 0; i < batch->count; i++) {
+		if (kept == 0 || compare_rows(&rows[kept - 1], &rows[i]) != 0)
+			rows[kept++] = rows[i];
+	}
+	return kept;
+}
+
+/* Returns the row as the next send will find it. */
+static struct limit_row as_of_now(
+	const struct gateway *gateway, struct limit_row row, int64_t now_us)
+{
+	if (limit_has_elapsed(&row, now_us, gateway->window_unit_us))
+		row.current_count = 0;
+	return row;
+}
+
+static void answer_lookup(const struct gateway *gateway, struct command *command,
+	struct limit_row row, int64_t now_us)
+{
+	struct user_id user = {.text = command->key};
+
+	if (!row.exists) {
+		command->answer = gateway_answer_no_config(command->arena, command->key);
+		return;
+	}
+	row = as_of_now(gateway, row, now_us);
+	command->answer = gateway_answer_config(command->arena, &user, &row);
+}
+
+enum status gateway_batch_look_up(
+	const struct gateway *gateway, struct session *session, const struct read_batch *batch)
+{
+	struct limit_row *rows = arena_array(batch->arena, struct limit_row, batch->count);
+	size_t count = wanted_rows(batch, rows);
+	int64_t now_us;
+	enum status status =
+		gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us);
+
+	if (status != STATUS_OK)
+		return status;
+	for (size_t i = 0; i < batch->count; i++) {
+		struct limit_row wanted = {.user_id = batch->reads[i]->command.key};
+		const struct limit_row *row =
+			bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
+
+		assert(row);
+		answer_lookup(gateway, &batch->reads[i]->command, *row, now_us);
+	}
+	return STATUS_OK;
+}
+
+/* ---- lists ------------------------------------------------------------------------------- */
+
+static const struct command_type gateway_list_type = {"gateway_list", false};
+
+static enum status look_up_list(struct read *read, struct session *session, struct arena *arena)
+{
+	struct gateway_list *list = (struct gateway_list *)read;
+	const struct gateway *gateway = list->gateway;
+	struct arena *kept = read->command.arena;
+	/* One row more than is shown tells whether there is another page. */
+	struct row_page page = {.after = {list->after}, .limit = list->limit + 1};
+	struct limit_row *rows = arena_array(arena, struct limit_row, page.limit);
+	enum status status;
+	size_t shown;
+
+	command_assert_type(&read->command, &gateway_list_type);
+	status = gateway->repository->ops->list(gateway->repository, session, arena, &page, rows);
+	if (status != STATUS_OK)
+		return status;
+	shown = page.count < list->limit ? page.count : list->limit;
+	for (size_t i = 0; i < shown; i++)
+		rows[i] = as_of_now(gateway, rows[i], page.now_us);
+	read->command.answer = gateway_answer_list(kept, rows, shown);
+	if (page.count > shown)
+		answer_add_next(&read->command.answer, kept, list->path, list->limit,
+			rows[shown - 1].user_id);
+	return STATUS_OK;
+}
+
+struct gateway_list *gateway_list_new(struct arena *arena)
+{
+	struct gateway_list *list = arena_new(arena, struct gateway_list);
+
+	list->read.command.type = &gateway_list_type;
+	list->read.look_up = look_up_list;
+	return list;
+}
