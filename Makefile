@@ -32,7 +32,7 @@ test:
 
 # Adds the rest: threads under TSan, long fault tests, attacks, images, coverage.
 test-full:
-	@scripts/deps.sh test image
+	@scripts/deps.sh test full image
 	@tests/run.py full
 
 # Builds the images and runs the program inside them.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages for one or more purposes: build, test, bench, image. Prints what it installs and
-# its progress; does nothing if no package is missing.
+# Installs the missing Debian packages for one or more purposes: build, test, full (what make test-full needs besides test
+# and image), bench, image. Prints what it installs and its progress; does nothing if no package is missing.
 set -euo pipefail
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-llhttp
@@ -10,18 +10,19 @@ test="$build ccache clang clang-format libclang-rt-14-dev libcmocka-dev curl pos
 	redis-server python3-pytest python3-pytest-xdist python3-psycopg2 python3-redis python3-kafka python3-requests python3-jsonschema
 	python3-yaml python3-jwt python3-cryptography docker-compose sqlite3 mandoc prometheus
 	nats-server rabbitmq-server python3-pika openssl protobuf-compiler python3-protobuf"
+full="chromium"
 bench="$build postgresql postgresql-contrib redis-server nats-server rabbitmq-server webdis wrk python3-psycopg2 python3-kafka maven openjdk-17-jre-headless"
 image="buildah debootstrap python3-pytest"
 
 wanted=
 for purpose in "$@"; do
 	case "$purpose" in
-	build | test | bench | image) wanted="$wanted ${!purpose}" ;;
+	build | test | full | bench | image) wanted="$wanted ${!purpose}" ;;
 	*) wanted= && break ;;
 	esac
 done
 if [ -z "$wanted" ]; then
-	echo "usage: scripts/deps.sh build|test|bench|image ..." >&2
+	echo "usage: scripts/deps.sh build|test|full|bench|image ..." >&2
 	exit 2
 fi
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "http/cors.h"
 
 bool url_has_scheme(const char *url, const char *scheme)
 {
@@ -175,6 +176,41 @@ static bool check_address(const struct settings *settings, char *why)
 	return false;
 }
 
+/* Returns the first origin of --cors-origins that has the wrong form, or {NULL, 0}. */
+static struct slice find_wrong_origin(const struct settings *settings)
+{
+	struct slice rest = slice_of(settings->cors_origins);
+
+	while (rest.data) {
+		struct slice origin = slice_trim(slice_cut(&rest, ','));
+
+		if (origin.len > 0 && !cors_origin_is_valid(origin))
+			return origin;
+	}
+	return (struct slice){0};
+}
+
+static bool check_origins(const struct settings *settings, char *why)
+{
+	bool allows_any = strcmp(settings->cors_origins, "*") == 0;
+	struct slice wrong = allows_any ? (struct slice){0} : find_wrong_origin(settings);
+
+	if (allows_any && !*settings->api_keys)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cors-origins * needs --api-keys: without them every web page that a "
+			"user of this machine opens could read everything; list the origins "
+			"instead");
+	else if (wrong.data)
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cors-origins must be * or a list of origins in lower case such as "
+			"https://app.example.org or http://localhost:3000, without a path; "
+			"\"%.*s\" is none",
+			(int)wrong.len, wrong.data);
+	else
+		return true;
+	return false;
+}
+
 static bool check_tls(const struct settings *settings, char *why)
 {
 	if (!*settings->tls_cert == !*settings->tls_key)
@@ -212,6 +248,6 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->dialogs_store, why) &&
 	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
-	       check_address(settings, why) && check_tls(settings, why) &&
-	       check_tokens(settings, why);
+	       check_address(settings, why) && check_origins(settings, why) &&
+	       check_tls(settings, why) && check_tokens(settings, why);
 }

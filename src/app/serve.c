@@ -127,6 +127,7 @@ static bool open_server(struct app *app, char *why)
 	app->admission.guard_browser =
 		!*settings->api_keys && server_address_reach(settings->listen) == ADDRESS_LOOPBACK;
 	app->admission.allowed_hosts = slice_of(settings->allowed_hosts);
+	app->admission.cors_origins = slice_of(settings->cors_origins);
 	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
 	if (app->tls)
 		server_use_tls(app->server, app->tls);

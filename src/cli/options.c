@@ -145,6 +145,9 @@ static const struct option options[] = {
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
 		"names that a Host or Origin may have besides loopback, separated by commas"},
+	{"cors-origins", TYPE_TEXT, FIELD(cors_origins), "", 0, 0, "LIST",
+		"origins whose web pages may use this server, such as https://app.example.org, "
+		"separated by commas; * allows all and needs --api-keys"},
 	{"api-keys", TYPE_TEXT, FIELD(api_keys), "", 0, 0, "FILE",
 		"API keys that callers must use (created with quipu keys new); read again on "
 		"SIGHUP"},

@@ -31,6 +31,7 @@ struct settings {
 	const char *masstransit_namespace;
 	const char *cache;
 	const char *allowed_hosts;
+	const char *cors_origins;
 	const char *api_keys;
 	const char *api_key_file;
 	const char *jwt_key;

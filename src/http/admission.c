@@ -1,6 +1,7 @@
 /*
  * The checks before a handler, in this order: protocol, browser, route, caller, parameters. The
- * first one that refuses sets the answer, and the later ones are skipped. They run when the head is
+ * first one that refuses sets the answer, and the later ones are skipped. A browser's preflight is
+ * answered before the caller is checked, because it carries no token. They run when the head is
  * complete and before the body is read, so that the body limit of the route is known and a client
  * that waits for 100 Continue never sends a body in vain.
  */
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/trace.h"
+#include "http/cors.h"
 
 #define REQUEST_ID_MAX 128
 
@@ -43,6 +45,16 @@ static bool origin_allowed(const struct admission *admission, struct slice origi
 	return host_allowed(admission, origin);
 }
 
+static bool is_preflight(const struct admission *admission, const struct request *request)
+{
+	return admission->cors_origins.len > 0 && cors_is_preflight(request);
+}
+
+static bool is_safe_preflight(const struct admission *admission, const struct request *request)
+{
+	return is_preflight(admission, request) && cors_preflight_is_safe(request);
+}
+
 static void check_browser(const struct admission *admission, struct request *request)
 {
 	struct slice host = request_header(request, "Host");
@@ -53,7 +65,7 @@ static void check_browser(const struct admission *admission, struct request *req
 		refuse(request, STATUS_FORBIDDEN_HOST,
 			"the Host of the request is not a name of this server; see "
 			"--allowed-hosts");
-	else if (request->safe)
+	else if (request->safe || is_safe_preflight(admission, request))
 		return;
 	else if (origin.data && !origin_allowed(admission, origin))
 		refuse(request, STATUS_FORBIDDEN_ORIGIN,
@@ -88,6 +100,18 @@ static void refuse_method(struct request *request, struct slice allow)
 	request->answer.headers = buffer_slice(&headers);
 }
 
+/* Routes have no OPTIONS, so a preflight ends here unless its path is unknown. */
+static void refuse_route(const struct admission *admission, struct request *request,
+	enum status status, struct slice allow)
+{
+	if (status != STATUS_METHOD_NOT_ALLOWED)
+		refuse(request, status, "no route has this path; /openapi.json lists all routes");
+	else if (is_preflight(admission, request))
+		request->answer = cors_preflight(admission->cors_origins, request, allow);
+	else
+		refuse_method(request, allow);
+}
+
 static void find_route(const struct admission *admission, struct request *request)
 {
 	const char *why;
@@ -103,10 +127,8 @@ static void find_route(const struct admission *admission, struct request *reques
 	if (status == STATUS_OK) {
 		request->route = match.route;
 		memcpy(request->params, match.params, sizeof(request->params));
-	} else if (status == STATUS_METHOD_NOT_ALLOWED) {
-		refuse_method(request, match.allow);
 	} else {
-		refuse(request, status, "no route has this path; /openapi.json lists all routes");
+		refuse_route(admission, request, status, match.allow);
 	}
 }
 

@@ -21,6 +21,7 @@ struct admission {
 	 */
 	bool guard_browser;
 	struct slice allowed_hosts; /* separated by commas */
+	struct slice cors_origins;  /* see cors.h */
 };
 
 /* Sets the request's path, query, route, params, caller and id, and, if it is refused, its answer.

@@ -10,6 +10,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "http/connection.h"
+#include "http/cors.h"
 #include "http/response.h"
 #include "http/stream_internal.h"
 
@@ -184,6 +185,7 @@ static void finish_request(
 	router_apply_style(worker->router, request);
 	if (request->stream)
 		stream_begin(request->stream);
+	cors_sign(worker->admission->cors_origins, request);
 	parts[0] = part_of(response_render(request, current_date(worker), close_after, &body));
 	parts[1] = part_of(body);
 	router_count_answer(

@@ -49,11 +49,15 @@ static struct answer stream_head(void)
 	};
 }
 
+/* Polyfills of EventSource send the id in the query, because a header costs them a preflight. */
 static int64_t known_id(const struct request *request)
 {
+	struct slice header = request_header(request, "Last-Event-ID");
 	int64_t id;
 
-	if (!text_to_int(request_header(request, "Last-Event-ID"), &id) || id < 0)
+	if (!header.data)
+		header = query_value(&request->query, "lastEventId");
+	if (!text_to_int(header, &id) || id < 0)
 		return -1;
 	return id;
 }

@@ -8,7 +8,7 @@ import pytest
 from harness.problems import assert_problem
 from harness.rabbitmq import Host
 from harness.streams import Crowd, room_for
-from harness.unread import PostgresUnread, new_user
+from harness.unread import Follower, PostgresUnread, new_user
 from harness.waiting import HANG_S, wait_until
 
 # How many streams at once.
@@ -60,6 +60,19 @@ def test_last_event_id_leaves_out_what_the_client_knows(unread):
         unread.sent(alice, bob)
         version, counter = stream.next()
         assert (version, counter["count"]) == (known + 1, 4)
+
+
+def test_polyfills_may_send_the_last_id_in_the_query(unread):
+    bob = new_user()
+    unread.sent(new_user(), bob)
+    unread.wait_count(bob, 1)
+    known = unread_version(unread, bob)
+    with Follower(unread.port, f"/counters/user/{bob}/stream?lastEventId={known}", {}) as stream:
+        unread.sent(new_user(), bob)
+        version, counter = stream.next()
+        assert (version, counter["count"]) == (known + 1, 2)
+    with Follower(unread.port, f"/counters/user/{bob}/stream?lastEventId={known + 1}", {"Last-Event-ID": "0"}) as stream:
+        assert stream.next()[0] == known + 1
 
 
 def test_many_changes_end_at_the_last_value_and_versions_only_grow(unread):

@@ -67,7 +67,7 @@ static void get_stream(void *context, struct request *request)
 			&lookup->read.command, begin_stream);
 }
 
-static const char *const stream_parameters[] = {"access_token", NULL};
+static const char *const stream_parameters[] = {"access_token", "lastEventId", NULL};
 
 void counters_add_routes(struct counters *counters, struct router *router)
 {
