@@ -69,6 +69,58 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
+/* Returns the character after the last one of its length, where counting up its bytes would not
+ * lead: to more bytes, or past the surrogates. Returns NULL if there is no such jump. */
+static const char *jump_after(struct slice character)
+{
+	static const char *const jumps[][2] = {
+		{"\x7f", "\xc2\x80"},
+		{"\xdf\xbf", "\xe0\xa0\x80"},
+		{"\xed\x9f\xbf", "\xee\x80\x80"},
+		{"\xef\xbf\xbf", "\xf0\x90\x80\x80"},
+	};
+
+	for (size_t i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+		if (slice_is(character, jumps[i][0]))
+			return jumps[i][1];
+	}
+	return NULL;
+}
+
+/* Counts up a character of UTF-8 in place, as if its continuation bytes were digits. */
+static void count_up(char *character, size_t len)
+{
+	size_t at = len - 1;
+
+	while (at > 0 && character[at] == '\xbf')
+		character[at--] = '\x80';
+	character[at]++;
+}
+
+struct slice text_prefix_end(struct arena *arena, struct slice prefix)
+{
+	static const char last[] = "\xf4\x8f\xbf\xbf"; /* U+10FFFF: nothing comes after it */
+	size_t len = prefix.len, at;
+	const char *jump;
+	char *end;
+
+	while (len >= 4 && memcmp(prefix.data + len - 4, last, 4) == 0)
+		len -= 4;
+	if (len == 0)
+		return (struct slice){0};
+	for (at = len - 1; at > 0 && (prefix.data[at] & 0xc0) == 0x80;)
+		at--;
+	end = arena_alloc(arena, len + 1);
+	memcpy(end, prefix.data, len);
+	jump = jump_after(slice_make(end + at, len - at));
+	if (!jump) {
+		count_up(end + at, len - at);
+		return slice_make(end, len);
+	}
+	memcpy(end + at, jump, strlen(jump));
+	return slice_make(end, at + strlen(jump));
+}
+
 bool text_is_blank(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {

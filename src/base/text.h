@@ -20,6 +20,12 @@ bool text_has_control(struct slice text);
 /* Returns at most the first `max` bytes of valid UTF-8, cut between characters. */
 struct slice text_cut(struct slice text, size_t max);
 
+/*
+ * Returns the smallest UTF-8 text, in byte order, that is greater than every text beginning with
+ * `prefix`, which is UTF-8. Returns an empty text if there is none.
+ */
+struct slice text_prefix_end(struct arena *arena, struct slice prefix);
+
 /* Whether `text` is empty or has only spaces, tabs and line breaks. */
 bool text_is_blank(struct slice text);
 

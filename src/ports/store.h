@@ -87,6 +87,8 @@ struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
 	struct slice
 		after[2];     /* the key's text columns; the second is empty if there is only one */
+	struct slice from;    /* only keys whose first column is this or greater, and */
+	struct slice until;   /* less than this; empty for no limit. Only counts have ranges */
 	int64_t after_number; /* the key's number column, if it has one */
 	int64_t after_minor;  /* its second number column, if it has two */
 	size_t limit;
@@ -231,17 +233,6 @@ struct store {
 	size_t lanes_default;
 	bool single_saves_a_trip; /* TRANSACTION_SINGLE commits in the round trip of its verb */
 };
-
-/* Returns the smallest text, in byte order, that is greater than every text beginning with
- * `prefix`. The prefix is ASCII and not empty. */
-static inline struct slice prefix_end(struct arena *arena, struct slice prefix)
-{
-	char *end = arena_alloc(arena, prefix.len);
-
-	memcpy(end, prefix.data, prefix.len);
-	end[prefix.len - 1]++;
-	return slice_make(end, prefix.len);
-}
 
 static inline void session_close(struct session *session)
 {

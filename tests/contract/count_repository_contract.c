@@ -518,7 +518,7 @@ int main(void)
 		ENGINE_TEST(a_single_addition_whose_commit_fails_is_of_unknown_outcome),
 	};
 	int failed = cmocka_run_group_tests_name("count_repository", tests, NULL, NULL) +
-		     count_bounds_tests() + count_model_tests();
+		     count_bounds_tests() + count_list_tests() + count_model_tests();
 
 	if (engine_is_a_server())
 		failed += cmocka_run_group_tests_name(

@@ -17,8 +17,10 @@ void one_count_assert_value(struct engine *engine, struct slice id, int64_t valu
 void one_count_assert_missing(struct engine *engine, struct slice id);
 struct count_addition one_count_addition(struct slice id, int64_t sum);
 
-/* The tests of count_model_contract.c and count_bounds_contract.c. Return how many have failed. */
+/* The tests of count_model_contract.c, count_bounds_contract.c and count_list_contract.c. Return
+ * how many have failed. */
 int count_model_tests(void);
+int count_list_tests(void);
 int count_bounds_tests(void);
 
 #endif

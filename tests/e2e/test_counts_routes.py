@@ -193,7 +193,7 @@ def test_a_list_of_a_thousand_ids_is_answered(counts):
     assert [entry["itemId"] for entry in answer.json()] == [item]
 
 
-@pytest.mark.parametrize("query", ["", "?", "?itemIds", "?itemIds=", "?itemIds[]="])
+@pytest.mark.parametrize("query", ["?itemIds", "?itemIds=", "?itemIds[]="])
 def test_a_list_of_nothing_is_refused(counts, query):
     assert_problem(counts.ask("GET", COLLECTION + query), 400, "BAD_REQUEST", field="itemIds")
 

@@ -30,6 +30,7 @@ def test_batches_use_the_index_whatever_the_size_of_the_table(serve, database, p
             [increase_request(item, key=new_key()) for item in items],
             [render("POST", f"/api/v1/counts/{item}/reset") for item in items],
             [render("GET", f"/api/v1/internal/counts/{item}") for item in items],
+            [render("GET", f"/api/v1/internal/counts?{query}") for query in ("", "prefix=item-1&after=item-1", "limit=1000")],
             [render("DELETE", f"/api/v1/internal/counts/{item}") for item in sorted(set(items))[:5]],
         ):
             answers = ask_all((server.port, request) for request in requests)

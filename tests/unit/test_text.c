@@ -425,6 +425,52 @@ static void parts_of_urls_are_decoded_and_broken_ones_refused(void **state)
 	arena_release(&arena);
 }
 
+/* Writes the character after `a` and returns the whole text. */
+static struct slice text_of(char *text, uint32_t character)
+{
+	size_t len = character < 0x80 ? 1 : character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
+	static const unsigned char leads[] = {0, 0, 0xc0, 0xe0, 0xf0};
+
+	text[0] = 'a';
+	for (size_t i = len; i > 1; i--, character >>= 6)
+		text[i] = (char)(0x80 | (character & 0x3f));
+	text[1] = (char)(leads[len] | character);
+	return slice_make(text, len + 1);
+}
+
+static void the_end_of_a_prefix_has_the_next_character(void **state)
+{
+	char prefix[5], next[5];
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 256);
+	for (uint32_t character = 1; character < 0x10ffff; character++) {
+		uint32_t after = character == 0xd7ff ? 0xe000 : character + 1;
+		struct slice end = text_prefix_end(&arena, text_of(prefix, character));
+
+		assert_true(slice_equal(end, text_of(next, after)));
+		if (after == 0xe000)
+			character = 0xdfff;
+		arena_reset(&arena);
+	}
+	arena_release(&arena);
+}
+
+static void nothing_comes_after_the_last_character(void **state)
+{
+	char text[5];
+	struct arena arena;
+
+	(void)state;
+	arena_init(&arena, 256);
+	assert_true(slice_is(text_prefix_end(&arena, text_of(text, 0x10ffff)), "b"));
+	assert_true(slice_is(text_prefix_end(&arena, slice_of("")), ""));
+	assert_true(slice_is(
+		text_prefix_end(&arena, slice_of("\xf4\x8f\xbf\xbf\xf4\x8f\xbf\xbf")), ""));
+	arena_release(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +486,8 @@ int main(void)
 		cmocka_unit_test(control_characters_are_c0_del_and_c1),
 		cmocka_unit_test(blank_is_white_space_or_nothing),
 		cmocka_unit_test(a_cut_falls_between_two_characters),
+		cmocka_unit_test(the_end_of_a_prefix_has_the_next_character),
+		cmocka_unit_test(nothing_comes_after_the_last_character),
 		cmocka_unit_test(integers_are_read_to_both_ends_of_int64),
 		cmocka_unit_test(what_is_no_integer_is_refused_and_changes_nothing),
 		cmocka_unit_test(durations_are_read_in_every_unit),

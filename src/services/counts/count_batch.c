@@ -16,11 +16,8 @@
  */
 #include "services/counts/count_batch.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "flow/groups.h"
+#include "services/counts/count_answers.h"
 
 /* ---- command types ----------------------------------------------------------------------- */
 
@@ -40,22 +37,6 @@ struct count_command *count_command_of(struct write *write)
 	return (struct count_command *)write;
 }
 
-const struct command_type count_lookup_type = {"count_lookup", false};
-
-struct count_lookup *count_lookup_new(struct arena *arena)
-{
-	struct count_lookup *lookup = arena_new(arena, struct count_lookup);
-
-	lookup->read.command.type = &count_lookup_type;
-	return lookup;
-}
-
-struct count_lookup *count_lookup_of(struct read *read)
-{
-	command_assert_type(&read->command, &count_lookup_type);
-	return (struct count_lookup *)read;
-}
-
 /* ---- groups ------------------------------------------------------------------------------ */
 
 /* All commands of a batch on one count. */
@@ -69,151 +50,6 @@ static struct count_command *command_at(const struct group *group, size_t i)
 {
 	return count_command_of(group->commands.writes[i]);
 }
-
-/* ---- answers ----------------------------------------------------------------------------- */
-
-static void write_count(struct buffer *body, const struct count_row *row)
-{
-	buffer_text(body, "{\"itemId\":");
-	buffer_json_string(body, row->item_id);
-	buffer_text(body, ",\"currentValue\":");
-	buffer_int(body, row->value);
-	if (row->bounds.min.is_set)
-		buffer_member_int(body, "minValue", row->bounds.min.value);
-	if (row->bounds.max.is_set)
-		buffer_member_int(body, "maxValue", row->bounds.max.value);
-	buffer_text(body, ",\"lastUpdatedAt\":\"");
-	buffer_time(body, row->updated_us);
-	buffer_text(body, "\"}");
-}
-
-static struct answer answer_value(const struct count_command *command, int64_t value)
-{
-	struct slice item_id = command->write.command.key;
-	struct buffer body = buffer_make(command->write.command.arena, item_id.len + 48);
-
-	buffer_text(&body, "{\"itemId\":");
-	buffer_json_string(&body, item_id);
-	buffer_text(&body, ",\"value\":");
-	buffer_int(&body, value);
-	buffer_char(&body, '}');
-	return answer_json(200, buffer_slice(&body));
-}
-
-static struct slice location_of(struct arena *arena, struct slice item_id)
-{
-	struct buffer path = buffer_make(arena, item_id.len + 32);
-
-	buffer_text(&path, "/api/v1/internal/counts/");
-	buffer_percent(&path, item_id);
-	return buffer_slice(&path);
-}
-
-/* The count as it is after a command that has just written it. */
-static struct answer answer_count(const struct count_command *command, int http_status,
-	const struct count_state *state, int64_t now_us)
-{
-	const struct command *base = &command->write.command;
-	struct buffer body = buffer_make(base->arena, base->key.len + 96);
-	const struct count_row row = {
-		.item_id = base->key,
-		.value = state->value,
-		.bounds = state->bounds,
-		.updated_us = now_us,
-	};
-
-	write_count(&body, &row);
-	return answer_json(http_status, buffer_slice(&body));
-}
-
-static struct answer answer_created(
-	const struct count_command *command, const struct count_state *state, int64_t now_us)
-{
-	const struct command *base = &command->write.command;
-	struct answer answer = answer_count(command, 201, state, now_us);
-
-	answer.location = location_of(base->arena, base->key);
-	return answer;
-}
-
-static struct answer answer_not_found(struct arena *arena, struct slice item_id)
-{
-	return answer_problem(arena, STATUS_COUNT_NOT_FOUND, "no count has the id \"%.*s\"",
-		(int)item_id.len, item_id.data);
-}
-
-static void write_bound(struct buffer *members, const char *name, const struct count_bound *bound)
-{
-	if (bound->is_set)
-		buffer_member_int(members, name, bound->value);
-	else
-		buffer_format(members, ",\"%s\":null", name);
-}
-
-/* Refuses because of what the count is, and says what that is: the caller need not look it up. */
-static struct answer answer_unfit(
-	const struct count_command *command, enum status status, const struct count_state *state)
-{
-	const struct command *base = &command->write.command;
-	bool is_bounds = status == STATUS_COUNT_OUT_OF_BOUNDS;
-	struct buffer members = buffer_make(base->arena, 96);
-	char detail[256];
-
-	buffer_text(&members, ",\"value\":");
-	buffer_int(&members, state->value);
-	if (is_bounds) {
-		write_bound(&members, "minValue", &state->bounds.min);
-		write_bound(&members, "maxValue", &state->bounds.max);
-	}
-	snprintf(detail, sizeof(detail), "the count \"%.*s\" %s; nothing was changed",
-		(int)base->key.len, base->key.data,
-		is_bounds ? "would leave its bounds" : "does not have the expected value");
-	return answer_problem_with(base->arena, status, buffer_slice(&members), detail);
-}
-
-static struct answer answer_refused(
-	const struct count_command *command, enum status status, const struct count_state *state)
-{
-	struct arena *arena = command->write.command.arena;
-	struct slice item_id = command->write.command.key;
-	int len = (int)item_id.len;
-
-	switch (status) {
-	case STATUS_COUNT_NOT_FOUND:
-		return answer_not_found(arena, item_id);
-	case STATUS_COUNT_EXISTS:
-		return answer_problem(arena, status, "a count with the id \"%.*s\" exists already",
-			len, item_id.data);
-	case STATUS_COUNT_OVERFLOW:
-		return answer_problem(arena, status,
-			"the count \"%.*s\" would overflow a 64-bit integer; nothing was changed",
-			len, item_id.data);
-	case STATUS_COUNT_OUT_OF_BOUNDS:
-	case STATUS_COUNT_VALUE_CONFLICT:
-		return answer_unfit(command, status, state);
-	default:
-		return answer_failure(arena, STATUS_INTERNAL);
-	}
-}
-
-static struct answer answer_change(const struct count_command *command, enum status status,
-	const struct count_state *state, int64_t now_us)
-{
-	if (status != STATUS_OK)
-		return answer_refused(command, status, state);
-	switch (command->change.verb) {
-	case COUNT_VERB_CREATE:
-		return answer_created(command, state, now_us);
-	case COUNT_VERB_PUT:
-		return answer_count(command, 200, state, now_us);
-	case COUNT_VERB_REMOVE:
-		return answer_empty();
-	default:
-		return answer_value(command, state->value);
-	}
-}
-
-/* ---- groups ------------------------------------------------------------------------------ */
 
 static void fold(struct group *group)
 {
@@ -259,7 +95,7 @@ static void answer_additions(const struct group *group, int64_t final_value)
 		struct count_command *command = command_at(group, i);
 
 		value += command->change.amount;
-		write_answer(&command->write, answer_value(command, value));
+		write_answer(&command->write, count_answer_value(command, value));
 	}
 }
 
@@ -314,7 +150,7 @@ static bool run_group(const struct group *group, const struct count_row *row, in
 		enum status status = count_apply(&state, &command->change);
 
 		changed = changed || status == STATUS_OK;
-		write_answer(&command->write, answer_change(command, status, &state, now_us));
+		write_answer(&command->write, count_answer_change(command, status, &state, now_us));
 	}
 	edit->item_id = group->commands.key;
 	edit->value = state.value;
@@ -376,96 +212,5 @@ enum status count_batch_decide(const struct count_repository *repository, struct
 	if (batch->mode != TRANSACTION_SINGLE)
 		return run_locked(repository, session, batch->arena, groups, count);
 	leave_unapplied(groups, count);
-	return STATUS_OK;
-}
-
-/* ---- looking up -------------------------------------------------------------------------- */
-
-static int compare_rows(const void *a, const void *b)
-{
-	return slice_compare(
-		((const struct count_row *)a)->item_id, ((const struct count_row *)b)->item_id);
-}
-
-size_t count_rows_unique(struct count_row *rows, size_t count)
-{
-	size_t kept = 0;
-
-	qsort(rows, count, sizeof(*rows), compare_rows);
-	for (size_t i = 0; i < count; i++) {
-		if (kept == 0 || compare_rows(&rows[kept - 1], &rows[i]) != 0)
-			rows[kept++] = rows[i];
-	}
-	return kept;
-}
-
-const struct count_row *count_rows_find(
-	const struct count_row *rows, size_t count, struct slice item_id)
-{
-	struct count_row wanted = {.item_id = item_id};
-	const struct count_row *row = bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
-
-	assert(row);
-	return row;
-}
-
-/* Returns the counts that the batch looks up, sorted and without repetition. */
-static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row_count)
-{
-	struct count_row *rows;
-	size_t total = 0;
-
-	for (size_t i = 0; i < batch->count; i++)
-		total += count_lookup_of(batch->reads[i])->item_count;
-	rows = arena_array(batch->arena, struct count_row, total);
-	total = 0;
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct count_lookup *lookup = count_lookup_of(batch->reads[i]);
-
-		for (size_t k = 0; k < lookup->item_count; k++)
-			rows[total++].item_id = lookup->item_ids[k];
-	}
-	*row_count = count_rows_unique(rows, total);
-	return rows;
-}
-
-static struct answer answer_lookup(
-	const struct count_lookup *lookup, const struct count_row *rows, size_t row_count)
-{
-	struct arena *arena = lookup->read.command.arena;
-	struct buffer body = buffer_make(arena, 96 * lookup->item_count + 8);
-	bool first = true;
-
-	if (!lookup->single)
-		buffer_char(&body, '[');
-	for (size_t i = 0; i < lookup->item_count; i++) {
-		const struct count_row *row = count_rows_find(rows, row_count, lookup->item_ids[i]);
-
-		if (!row->exists && lookup->single)
-			return answer_not_found(arena, row->item_id);
-		if (!row->exists)
-			continue;
-		if (!first)
-			buffer_char(&body, ',');
-		write_count(&body, row);
-		first = false;
-	}
-	if (!lookup->single)
-		buffer_char(&body, ']');
-	return answer_json(200, buffer_slice(&body));
-}
-
-enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
-	const struct read_batch *batch)
-{
-	size_t row_count;
-	struct count_row *rows = wanted_rows(batch, &row_count);
-	enum status status = repository->ops->find(repository, session, rows, row_count);
-
-	if (status != STATUS_OK)
-		return status;
-	for (size_t i = 0; i < batch->count; i++)
-		batch->reads[i]->command.answer =
-			answer_lookup(count_lookup_of(batch->reads[i]), rows, row_count);
 	return STATUS_OK;
 }

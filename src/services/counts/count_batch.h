@@ -5,7 +5,6 @@
 #ifndef QUIPU_SERVICES_COUNTS_BATCH_H
 #define QUIPU_SERVICES_COUNTS_BATCH_H
 
-#include "flow/reader.h"
 #include "flow/write.h"
 #include "ports/count_repository.h"
 #include "services/counts/count_rules.h"
@@ -24,38 +23,11 @@ struct count_command *count_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct count_command *count_command_of(struct write *write);
 
-/* A lookup of counts, answered in the order of `item_ids`, which has no repetitions. */
-struct count_lookup {
-	struct read read;
-	const struct slice *item_ids;
-	size_t item_count;
-	bool single; /* answers one object or 404; otherwise a list without unknown ids */
-};
-
-extern const struct command_type count_lookup_type;
-
-/* Creates one in `arena`, zeroed except for its type. */
-struct count_lookup *count_lookup_new(struct arena *arena);
-
-/* Aborts if `read` is of another type. */
-struct count_lookup *count_lookup_of(struct read *read);
-
-/* Sorts rows by id and drops repetitions, in place. Returns how many remain. */
-size_t count_rows_unique(struct count_row *rows, size_t count);
-
-/* Returns the row with this id, which must be among `rows`, sorted by id. */
-const struct count_row *count_rows_find(
-	const struct count_row *rows, size_t count, struct slice item_id);
-
 /* Whether one statement can do the batch, which is the case if it has only additions. */
 bool count_batch_is_single(const struct write_batch *batch);
 
 /* Settles every write of the batch (each a struct count_command); see flow/committer.h. Blocks. */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch);
-
-/* Answers every read of the batch (each a struct count_lookup); see flow/reader.h. Blocks. */
-enum status count_batch_look_up(const struct count_repository *repository, struct session *session,
-	const struct read_batch *batch);
 
 #endif

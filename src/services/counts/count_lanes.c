@@ -1,5 +1,6 @@
 /* Connects the lanes of the count service to its batches. */
 #include "services/counts/count_batch.h"
+#include "services/counts/count_lookup.h"
 #include "services/counts/counts.h"
 
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
@@ -19,7 +20,7 @@ static enum status look_up(void *context, struct session *session, const struct 
 {
 	const struct counts *counts = context;
 
-	return count_batch_look_up(counts->repository, session, batch);
+	return count_look_up(counts->repository, session, batch);
 }
 
 struct lane_service counts_lane_service(struct counts *counts)

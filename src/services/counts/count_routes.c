@@ -8,8 +8,10 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/counts/count_batch.h"
+#include "services/counts/count_lookup.h"
 
 #define QUERY_IDS_MAX 1000
+#define LIST_LIMIT 100
 #define COUNT_BYTES_MAX 512 /* in JSON */
 
 /* ---- changes ----------------------------------------------------------------------------- */
@@ -182,43 +184,97 @@ static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size
 	return false;
 }
 
-/* Reads itemIds=a&itemIds[]=b into `item_ids`, each id once. Returns how many there are. */
-static size_t read_item_ids(struct input *input, struct slice *item_ids, uint64_t *hashes)
+static bool names_ids(const struct query_pair *pair)
+{
+	return slice_is(pair->name, "itemIds") || slice_is(pair->name, "itemIds[]");
+}
+
+/* Returns how many ids the query names. Refuses one that also has the parameters of a page. */
+static size_t count_item_ids(struct input *input)
 {
 	const struct query *query = &input->request->query;
-	size_t asked = 0, count = 0;
+	size_t asked = 0;
 
-	for (size_t i = 0; i < query->count; i++) {
-		struct slice id = query->pairs[i].value;
+	for (size_t i = 0; i < query->count; i++)
+		asked += names_ids(&query->pairs[i]);
+	if (asked > 0 && asked < query->count)
+		input_error(input, "itemIds",
+			"cannot be combined with prefix, after or limit: those are for a page of "
+			"all counts");
+	if (asked > QUERY_IDS_MAX)
+		input_error(input, "itemIds", "must be at most 1000 ids");
+	return asked;
+}
 
-		if (!slice_is(query->pairs[i].name, "itemIds") &&
-			!slice_is(query->pairs[i].name, "itemIds[]"))
-			continue;
-		if (++asked > QUERY_IDS_MAX) {
-			input_error(input, "itemIds", "must be at most 1000 ids");
-			return 0;
-		}
-		input_check_id(input, "itemIds", id);
-		item_ids[count] = id;
-		hashes[count] = hash_bytes(id);
+/*
+ * A comma that is not encoded is refused: some clients write a list as itemIds=a,b, others leave
+ * the comma of an id as it is, and nobody could tell the two apart.
+ */
+static void refuse_commas(struct input *input)
+{
+	struct slice query = input->request->path.query;
+
+	if (memchr(query.data, ',', query.len))
+		input_error(input, "itemIds",
+			"must be repeated for each id (itemIds=a&itemIds=b); write a comma that is "
+			"part of an id as %2C");
+}
+
+/* Looks up the counts of itemIds=a&itemIds[]=b, each once. All parameters are ids. */
+static void get_by_id(struct counts *counts, struct input *input, size_t asked)
+{
+	struct arena *arena = &input->request->arena;
+	struct slice *item_ids = arena_array(arena, struct slice, asked);
+	uint64_t *hashes = arena_array(arena, uint64_t, asked);
+	size_t count = 0;
+
+	refuse_commas(input);
+	for (size_t i = 0; i < asked; i++) {
+		item_ids[count] = input->request->query.pairs[i].value;
+		input_check_id(input, "itemIds", item_ids[count]);
+		hashes[count] = hash_bytes(item_ids[count]);
 		if (!is_listed(item_ids, hashes, count, count))
 			count++;
 	}
-	if (asked == 0)
-		input_error(input, "itemIds", "at least one id is required");
-	return count;
+	submit_lookup(counts, input, item_ids, count, false);
+}
+
+/* An absent or empty parameter leaves the page open at that end. */
+static struct slice read_page_id(struct input *input, const char *name)
+{
+	struct slice id = input_query(input, name);
+
+	if (id.len > 0)
+		input_check_id(input, name, id);
+	return id;
+}
+
+static void get_page(struct counts *counts, struct input *input)
+{
+	struct count_listing *listing = count_listing_new(&input->request->arena);
+
+	listing->repository = counts->repository;
+	listing->path = input->request->path.raw;
+	listing->prefix = read_page_id(input, "prefix");
+	listing->after = read_page_id(input, "after");
+	listing->limit = input_limit(input, LIST_LIMIT);
+	listing->read.command.answer_max = answer_list_max(listing->limit, COUNT_BYTES_MAX);
+	submit_read(input, counts->lanes, &listing->read);
 }
 
 static void get_many(void *counts, struct request *request)
 {
-	struct slice *item_ids = arena_array(&request->arena, struct slice, QUERY_IDS_MAX + 1);
-	uint64_t *hashes = arena_array(&request->arena, uint64_t, QUERY_IDS_MAX + 1);
 	struct input input;
-	size_t count;
+	size_t asked;
 
 	input_init(&input, request);
-	count = read_item_ids(&input, item_ids, hashes);
-	submit_lookup(counts, &input, item_ids, count, false);
+	asked = count_item_ids(&input);
+	if (!input_is_good(&input))
+		input_refuse(&input);
+	else if (asked > 0)
+		get_by_id(counts, &input, asked);
+	else
+		get_page(counts, &input);
 }
 
 /* ---- routes ------------------------------------------------------------------------------ */
@@ -226,7 +282,8 @@ static void get_many(void *counts, struct request *request)
 static const char *const amount_members[] = {"amount", NULL};
 static const char *const new_members[] = {"itemId", "initialValue", "minValue", "maxValue", NULL};
 static const char *const put_members[] = {"value", "expectedValue", "minValue", "maxValue", NULL};
-static const char *const list_parameters[] = {"itemIds", "itemIds[]", NULL};
+static const char *const list_parameters[] = {
+	"itemIds", "itemIds[]", "prefix", "after", "limit", NULL};
 
 void counts_add_routes(struct counts *counts, struct router *router)
 {

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "inbound/input.h"
 #include "services/counts/count_batch.h"
+#include "services/counts/count_lookup.h"
 
 /* ---- counts ------------------------------------------------------------------------------ */
 

@@ -3,6 +3,8 @@
  *
  *   count_rules   what a command does to a count
  *   count_batch   many commands in one transaction
+ *   count_lookup  many reads with one query, and pages
+ *   count_answers what callers read
  *   count_lanes   connects lanes and batches
  *   count_routes  HTTP to commands
  *   count_verify  checks the tables for `quipu verify`

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import re
 import selectors
 import socket
 import ssl
@@ -36,6 +37,13 @@ class Answer:
 
     def json(self):
         return json.loads(self.body)
+
+    def next_page(self):
+        """The target of its Link to the next page, or None if it has no Link."""
+        link = self.header("link")
+        if link is None:
+            return None
+        return re.fullmatch(r'<([^>]+)>; rel="next"', link)[1]
 
     @property
     def code(self):

@@ -96,13 +96,16 @@ static const struct pg_statement delete_statement = {
 	"quipu_counts_delete", "DELETE FROM count_values WHERE item_id = ANY ($1::text[])"};
 
 /* clang-format off */
-static const struct pg_statement list_statement = {
-	"quipu_counts_list",
-	"SELECT c.item_id, " VALUES_SQL
-	"FROM count_values c "
-	"WHERE c.item_id > $1::text "
-	"ORDER BY c.item_id LIMIT $2::int8",
-};
+#define LIST_SQL(until)                                                 \
+	"SELECT c.item_id, " VALUES_SQL                                 \
+	"FROM count_values c "                                          \
+	"WHERE c.item_id > $1::text AND c.item_id >= $2::text " until   \
+	"ORDER BY c.item_id LIMIT "
+
+static const struct pg_statement list_statement = {"quipu_counts_list", LIST_SQL("") "$3::int8"};
+
+static const struct pg_statement list_until_statement = {
+	"quipu_counts_list_until", LIST_SQL("AND c.item_id < $3::text ") "$4::int8"};
 /* clang-format on */
 
 static enum status add(const struct count_repository *repository, struct session *base,
@@ -207,8 +210,11 @@ static enum status list(const struct count_repository *repository, struct sessio
 	struct arena *arena, struct row_page *page, struct count_row *rows)
 {
 	struct pg_session *session = pg_session_of(base);
-	struct pg_param params[2] = {pg_param_text(page->after[0])};
-	enum status status = pg_list_rows(session, &list_statement, params, 1, page);
+	bool ends = page->until.len > 0;
+	struct pg_param params[4] = {pg_param_text(page->after[0]), pg_param_text(page->from),
+		pg_param_text(page->until)};
+	enum status status = pg_list_rows(session, ends ? &list_until_statement : &list_statement,
+		params, ends ? 3 : 2, page);
 
 	for (size_t i = 0; status == STATUS_OK && i < page->count; i++) {
 		rows[i] = (struct count_row){

@@ -4,6 +4,7 @@
  * batch runs again.
  */
 #include "adapters/store/postgres/postgres_internal.h"
+#include "base/text.h"
 
 #define LEASE_US PG_TO_US("lease_until")
 
@@ -271,7 +272,7 @@ enum status pg_keys_list(struct session *base, struct arena *arena, struct slice
 	struct pg_session *session = pg_session_of(base);
 	struct slice first = page->after[0].len > 0 ? page->after[0] : prefix;
 	struct pg_param params[4] = {pg_param_text(first), pg_param_text(page->after[1]),
-		pg_param_text(prefix_end(arena, prefix))};
+		pg_param_text(text_prefix_end(arena, prefix))};
 	enum status status = pg_list_rows(session, &list_statement, params, 3, page);
 
 	if (status != STATUS_OK)

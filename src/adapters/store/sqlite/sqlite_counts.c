@@ -70,7 +70,7 @@ static struct count_bound bound_at(const struct sqlite_query *query, int column)
 	return (struct count_bound){.is_set = true, .value = sqlite_query_int(query, column)};
 }
 
-/* Fills in what find_sql and list_sql select, from the second column on. */
+/* Fills in what find_sql and LIST_SQL select, from the second column on. */
 static void fill_row(struct count_row *row, const struct sqlite_query *query)
 {
 	row->value = sqlite_query_int(query, 1);
@@ -156,23 +156,24 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 }
 
 /* clang-format off */
-static const char list_sql[] =
-	"SELECT item_id, current_value, last_updated_at, min_value, max_value "
-	"FROM count_values "
-	"WHERE item_id > ?1 "
-	"ORDER BY item_id LIMIT ?5";
+/* One lower limit: of two, SQLite would use one to find rows and read them all for the other. */
+#define LIST_SQL(until)                                                         \
+	"SELECT item_id, current_value, last_updated_at, min_value, max_value " \
+	"FROM count_values "                                                    \
+	"WHERE item_id >= max(?1, ?7) AND item_id <> ?1 " until                 \
+	"ORDER BY item_id LIMIT ?5"
 /* clang-format on */
 
 static enum status list(const struct count_repository *repository, struct session *session,
 	struct arena *arena, struct row_page *page, struct count_row *rows)
 {
-	static const struct sqlite_list all = {
-		.sql = list_sql,
+	const struct sqlite_list range = {
+		.sql = page->until.len > 0 ? LIST_SQL("AND item_id < ?8 ") : LIST_SQL(""),
 		.row_size = sizeof(struct count_row),
 		.fill = fill_listed,
 	};
 
-	return sqlite_list_rows(session, arena, &all, page, rows);
+	return sqlite_list_rows(session, arena, &range, page, rows);
 }
 
 static const struct count_repository_ops ops = {

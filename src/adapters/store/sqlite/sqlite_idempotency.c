@@ -4,6 +4,7 @@
  * batch runs again.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
+#include "base/text.h"
 
 /* clang-format off */
 static const char find_sql[] =
@@ -202,9 +203,9 @@ enum status sqlite_keys_list(struct session *base, struct arena *arena, struct s
 		return status;
 	page->count = 0;
 	query = sqlite_query_open(session, list_sql);
-	sqlite_query_start(&query,
-		SQLITE_VALUES(sqlite_text(first), sqlite_text(page->after[1]),
-			sqlite_text(prefix_end(arena, prefix)), sqlite_int((int64_t)page->limit)));
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(first), sqlite_text(page->after[1]),
+					   sqlite_text(text_prefix_end(arena, prefix)),
+					   sqlite_int((int64_t)page->limit)));
 	while (sqlite_query_next(&query))
 		fill_kept_key(&keys[page->count++], arena, &query);
 	status = sqlite_query_close(&query);

@@ -223,8 +223,8 @@ void sqlite_query_change_one(
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
 /* A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
- * page->user_id, ?5 page->limit, ?6 page->after_minor. A statement leaves out the parameters that
- * it does not need. */
+ * page->user_id, ?5 page->limit, ?6 page->after_minor, ?7 page->from, ?8 page->until. A statement
+ * leaves out the parameters that it does not need. */
 struct sqlite_list {
 	const char *sql;
 	size_t row_size;

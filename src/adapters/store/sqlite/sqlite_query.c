@@ -138,6 +138,8 @@ static enum status fill_page(struct sqlite_session *session, struct arena *arena
 		sqlite_text(page->user_id),
 		sqlite_int((int64_t)page->limit),
 		sqlite_int(page->after_minor),
+		sqlite_text(page->from),
+		sqlite_text(page->until),
 	};
 
 	page->count = 0;

@@ -1,0 +1,19 @@
+/* What callers read about counts: their JSON, and refusals. Answers are in the command's arena. */
+#ifndef QUIPU_SERVICES_COUNTS_ANSWERS_H
+#define QUIPU_SERVICES_COUNTS_ANSWERS_H
+
+#include "services/counts/count_batch.h"
+
+/* Writes a count as the lookups return it: `{"itemId":"a","currentValue":5,…}`. */
+void count_write(struct buffer *body, const struct count_row *row);
+
+/* Returns what an increase, a decrease or a reset answers: `{"itemId":"a","value":5}`. */
+struct answer count_answer_value(const struct count_command *command, int64_t value);
+
+struct answer count_answer_not_found(struct arena *arena, struct slice item_id);
+
+/* Returns the answer to a command for which count_apply() returned `status` and left `state`. */
+struct answer count_answer_change(const struct count_command *command, enum status status,
+	const struct count_state *state, int64_t now_us);
+
+#endif
