@@ -1,8 +1,7 @@
 /*
- * Moves one connection forward. There is a single function for that, connection_pump(): it writes
- * the answers that are ready, starts the request that waits, parses the next one, and repeats until
- * nothing moves. Every event (input, an answer, room in the socket) leads to a pump, so the
- * order of requests and answers is decided in one place.
+ * Moves one connection forward. There is a single function for that, connection_pump(): it lets the
+ * protocol write the answers that are ready, start requests and parse, and repeats until nothing
+ * moves. Every event (input, an answer, room in the socket) leads to a pump.
  *
  * A pump has a limit of rounds and bytes; a connection that could go on then rests until the loop
  * has polled the others. connection_close() can happen inside every call that writes or starts a
@@ -19,13 +18,13 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "http/stream_internal.h"
+#include "http/protocol.h"
 
-#define PIPELINE_MAX 64
 #define PUMP_ROUNDS_MAX 32 /* each reads at most one request */
 #define PUMP_BYTES_MAX (32 * 1024)
 #define WRITE_BACKLOG_MAX (256 * 1024)
 #define UNSENT_MAX (128 * 1024)
+#define DISCARDED_MAX (64 * 1024)
 #define LINGER_NS (2 * NS_PER_S)
 
 static int64_t now_ns(const struct http_worker *worker)
@@ -33,77 +32,7 @@ static int64_t now_ns(const struct http_worker *worker)
 	return clock_steady_ns(worker->clock);
 }
 
-/* ---- reading and starting ---------------------------------------------------------------- */
-
-static void enqueue(struct connection *connection, struct request *request)
-{
-	request->next = NULL;
-	if (connection->last)
-		connection->last->next = request;
-	else
-		connection->first = request;
-	connection->last = request;
-	connection->queued++;
-	request->queued_bytes = request_bytes(request);
-	connection->queued_bytes += request->queued_bytes;
-}
-
-static bool may_start(const struct connection *connection, const struct request *request)
-{
-	if (connection->write_backlog > WRITE_BACKLOG_MAX)
-		return false;
-	if (!connection->first)
-		return true;
-	/* Only the last one can be a change or large, because nothing starts after such a one. */
-	return request->safe && connection->last->safe && !connection->last->is_large &&
-	       connection->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
-}
-
-static bool start_held(struct connection *connection)
-{
-	struct request *request = connection->held;
-
-	if (!request || !may_start(connection, request))
-		return false;
-	connection->held = NULL;
-	enqueue(connection, request);
-	request->deadline_ns = now_ns(connection->worker) + connection->worker->limits->deadline_ns;
-	if (request->answer.http_status == 0)
-		request->route->handle(request->route->context, request);
-	return true;
-}
-
-static void hold(struct connection *connection, struct request *request)
-{
-	assert(!connection->held);
-	connection->held = request;
-	if (!request->keep_alive)
-		connection->last_request_seen = true;
-}
-
-/* Parses up to the end of one request. Returns whether there was something to parse. */
-static bool read_on(struct connection *connection)
-{
-	if (connection->held || connection->input.len == 0)
-		return false;
-	if (connection->last_request_seen || connection->write_backlog > WRITE_BACKLOG_MAX) {
-		if (connection->last_request_seen)
-			connection->input.len = 0;
-		return false;
-	}
-	switch (parser_feed(&connection->parser, &connection->input)) {
-	case PARSE_MORE:
-		break;
-	case PARSE_CONTINUE:
-		connection_write_continue(connection);
-		break;
-	case PARSE_REQUEST:
-	case PARSE_BROKEN:
-		hold(connection, parser_take(&connection->parser));
-		break;
-	}
-	return true;
-}
+/* ---- reading ----------------------------------------------------------------------------- */
 
 /* Copies the rest of the input, because the worker's buffer is about to be used for others. */
 static void keep_input(struct connection *connection)
@@ -139,10 +68,9 @@ static bool wants_input(const struct connection *connection)
 {
 	if (connection->input_ended || connection->is_resting)
 		return false;
-	if (connection->is_lingering || connection->stream)
+	if (connection->is_lingering)
 		return true; /* to notice when the client closes */
-	return !connection->held && connection->input.len == 0 && !connection->last_request_seen &&
-	       connection->write_backlog <= WRITE_BACKLOG_MAX;
+	return connection->protocol->wants_input(connection);
 }
 
 static void set_reading(struct connection *connection)
@@ -157,6 +85,11 @@ static void set_reading(struct connection *connection)
 		uv_read_start(stream, on_alloc, on_read);
 	else
 		uv_read_stop(stream);
+}
+
+bool connection_is_backed_up(const struct connection *connection)
+{
+	return connection->write_backlog > WRITE_BACKLOG_MAX;
 }
 
 static void on_shut(uv_shutdown_t *shutdown, int failed)
@@ -200,8 +133,8 @@ static bool is_greeting(const struct connection *connection)
 
 static bool is_idle(const struct connection *connection)
 {
-	return !connection->first && !connection->held && !connection->stream &&
-	       connection->write_backlog == 0 && !is_greeting(connection);
+	return connection->protocol->is_idle(connection) && connection->write_backlog == 0 &&
+	       !is_greeting(connection);
 }
 
 bool connection_has_unread_input(const struct connection *connection)
@@ -215,54 +148,28 @@ bool connection_has_unread_input(const struct connection *connection)
 /* During a drain, a request that has arrived is still served, even if it was not read yet. */
 static bool is_finished(const struct connection *connection)
 {
-	bool nothing_follows =
-		connection->last_request_seen || connection->input_ended ||
-		(connection->worker->draining && connection->parser.stage == STAGE_IDLE &&
-			!connection_has_unread_input(connection));
+	bool nothing_follows = connection->last_request_seen || connection->input_ended ||
+			       (connection->worker->draining &&
+				       connection->protocol->is_between_requests(connection) &&
+				       !connection_has_unread_input(connection));
 
 	return nothing_follows && is_idle(connection) && connection->input.len == 0;
 }
 
-static enum client_state client_state_of(const struct connection *connection)
-{
-	if (is_greeting(connection))
-		return CLIENT_SENDS;
-	if (connection->first)
-		return CLIENT_SERVED;
-	if (connection->write_backlog > WRITE_BACKLOG_MAX)
-		return CLIENT_READS; /* its next request starts when it has read some of that */
-	if (connection->held)
-		return CLIENT_SERVED;
-	if (connection->write_backlog > 0)
-		return CLIENT_READS;
-	if (connection->stream)
-		return CLIENT_SERVED;
-	return connection->parser.request ? CLIENT_SENDS : CLIENT_IDLE;
-}
-
-static int64_t turn_began_ns(const struct connection *connection, enum client_state turn)
-{
-	if (is_greeting(connection))
-		return connection->accepted_ns;
-	return turn == CLIENT_SENDS ? connection->parser.request->started_ns
-				    : connection->active_ns;
-}
-
 static void note_turn(struct connection *connection)
 {
-	const struct request *reading = connection->parser.request;
-	enum client_state turn = client_state_of(connection);
-	size_t bytes = connection->write_backlog + connection->queued_bytes;
+	struct client_turn turn = connection->protocol->turn(connection);
 
+	if (is_greeting(connection)) {
+		turn.state = CLIENT_SENDS;
+		turn.since_ns = connection->accepted_ns;
+	}
+	turn.bytes += connection->write_backlog + connection->queued_bytes;
 	if (connection->kept)
-		bytes += connection->tls ? sizeof(connection->worker->plain_buffer)
-					 : READ_BUFFER_SIZE;
-	if (connection->held)
-		bytes += request_bytes(connection->held);
-	if (reading)
-		bytes += request_bytes(reading);
-	client_queues_note(&connection->worker->client_queues, connection, turn,
-		turn_began_ns(connection, turn), bytes);
+		turn.bytes += connection->tls ? sizeof(connection->worker->plain_buffer)
+					      : READ_BUFFER_SIZE;
+	client_queues_note(&connection->worker->client_queues, connection, turn.state,
+		turn.since_ns, turn.bytes);
 }
 
 void connection_pump(struct connection *connection)
@@ -275,13 +182,7 @@ void connection_pump(struct connection *connection)
 	connection->is_pumping = true;
 	connection->pump_bytes = 0;
 	do {
-		moved = connection_write_answers(connection);
-		if (!connection->is_closed)
-			moved |= start_held(connection);
-		if (!connection->is_closed)
-			moved |= read_on(connection);
-		if (connection->stream)
-			moved |= stream_write(connection->stream);
+		moved = connection->protocol->advance(connection);
 	} while (moved && !connection->is_closed && ++rounds < PUMP_ROUNDS_MAX &&
 		 connection->pump_bytes < PUMP_BYTES_MAX);
 	connection->is_pumping = false;
@@ -359,26 +260,35 @@ static void end_input(struct connection *connection, bool orderly)
 	connection->input_ended = true;
 	connection->is_reading = false;
 	uv_read_stop((uv_stream_t *)&connection->tcp);
-	if (!orderly || connection->is_lingering || connection->stream || is_greeting(connection))
+	if (!orderly || connection->is_lingering || is_greeting(connection))
 		connection_close(connection);
 	else
-		connection_pump(connection);
+		connection->protocol->input_ended(connection);
+}
+
+/* Counts bytes that are thrown away, and closes the connection if there are too many. */
+static void discard(struct connection *connection, size_t len)
+{
+	connection->discarded_bytes += len;
+	if (connection->discarded_bytes > DISCARDED_MAX)
+		connection_close(connection);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 {
 	struct connection *connection = stream->data;
 	struct slice input = slice_make(buffer->base, len > 0 ? (size_t)len : 0);
+	bool discards = len > 0 && connection->protocol->discards_input(connection);
 
 	if (len < 0)
 		end_input(connection, len == UV_EOF);
-	if (len > 0 && connection->stream)
-		stream_read(connection->stream, (size_t)len);
+	if (discards)
+		discard(connection, (size_t)len);
 	if (len <= 0 || connection->is_lingering || connection->is_closed)
 		return;
 	if (connection->tls && !decipher(connection, &input))
 		return;
-	if (connection->stream) {
+	if (discards) {
 		if (connection->input_ended)
 			connection_close(connection);
 		return;
@@ -397,33 +307,6 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 }
 
 /* ---- life -------------------------------------------------------------------------------- */
-
-static void drop_request(struct request *request)
-{
-	request->connection = NULL;
-	if (request->stream)
-		stream_end(request->stream);
-	if (request->command)
-		atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
-	else
-		request_free(request);
-}
-
-static void drop_requests(struct connection *connection)
-{
-	while (connection->first) {
-		struct request *request = connection->first;
-
-		connection->first = request->next;
-		drop_request(request);
-	}
-	connection->last = NULL;
-	if (connection->held)
-		drop_request(connection->held);
-	connection->held = NULL;
-	if (connection->parser.request)
-		drop_request(parser_take(&connection->parser));
-}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -461,20 +344,11 @@ void connection_close(struct connection *connection)
 		return;
 	connection->is_closed = true;
 	send_close_notify(connection);
-	drop_requests(connection);
-	if (connection->stream)
-		stream_end(connection->stream);
+	connection->protocol->drop(connection);
 	worker_remove(worker, connection);
 	client_queues_note(&worker->client_queues, connection, CLIENT_SERVED, 0, 0);
 	tally_add(&worker->connection_count, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
-}
-
-static void time_out_request(struct connection *connection)
-{
-	hold(connection, parser_time_out(&connection->parser));
-	connection->input.len = 0;
-	connection_pump(connection);
 }
 
 /* Returns whether the handshake is not done. Closes the connection if it takes too long. */
@@ -493,33 +367,14 @@ static bool check_handshake(struct connection *connection, int64_t now)
 
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
-	const struct server_limits *limits = connection->worker->limits;
-	const struct parser *parser = &connection->parser;
-	int64_t quiet_ns = now - connection->active_ns;
-
 	if (connection->is_closed)
-		return; /* closed to free memory while another connection was checked */
+		return; /* while another connection was checked */
 	if (check_handshake(connection, now))
 		return;
-	if (connection->stream) {
-		stream_check(connection->stream, now);
-	} else if (connection->is_lingering) {
-		if (quiet_ns > LINGER_NS)
-			connection_close(connection);
-	} else if (connection->write_backlog > 0) {
-		if (quiet_ns > limits->idle_timeout_ns)
-			connection_close(connection);
-	} else if (connection->held || connection->input.len > 0) {
-		return; /* the client waits for us */
-	} else if (parser->stage == STAGE_HEAD) {
-		if (now - parser->request->started_ns > limits->head_timeout_ns)
-			time_out_request(connection);
-	} else if (parser->stage == STAGE_BODY) {
-		if (now - parser->head_done_ns > limits->body_timeout_ns)
-			time_out_request(connection);
-	} else if (is_idle(connection) && quiet_ns > limits->idle_timeout_ns) {
+	if (!connection->is_lingering)
+		connection->protocol->check(connection, now);
+	else if (now - connection->active_ns > LINGER_NS)
 		connection_close(connection);
-	}
 }
 
 /* A network of IPv6 (/64) counts as one address: whoever has one address has all of them. */
@@ -547,7 +402,7 @@ void connection_open(struct http_worker *worker, int fd)
 	connection->worker = worker;
 	connection->address = address_of(fd);
 	connection->accepted_ns = connection->active_ns = now_ns(worker);
-	parser_init(&connection->parser, worker->clock, worker->admission, request_new, connection);
+	http1_init(connection);
 	uv_tcp_init(loop_uv(worker->loop), &connection->tcp);
 	connection->tcp.data = connection;
 	worker_add(worker, connection);

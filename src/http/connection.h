@@ -1,14 +1,10 @@
 /*
- * One client connection. Private to http/, and everything is for the thread of its loop. A
- * connection goes through these states; several can apply at once (it reads while requests are in
- * the queue):
+ * One client connection: its socket, TLS, what waits to be written, and its place among those that
+ * the loop serves. What it speaks is its protocol's business (protocol.h, http1.h). Private to
+ * http/, and everything is for the thread of its loop. A connection goes through these states:
  *
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
- *   reading    bytes go to the parser; a complete request becomes `held`
- *   held       a request waits to start: a change starts only when everything before it on this
- *              connection is answered, and nothing starts after a change. Reading stops meanwhile.
- *   queue      requests have started, in order; their answers leave from the front only
- *   streaming  the last answer is a stream, which goes on; see stream.h
+ *   speaking   bytes go to the protocol, which reads, serves and answers requests
  *   lingering  the last answer is sent and our side is shut down; input is thrown away until the
  *              client closes too, so that it can read the answer instead of getting a reset
  *   closed     uv_close() is under way; requests that are still in lanes have lost their pointer
@@ -16,7 +12,8 @@
 #ifndef QUIPU_HTTP_CONNECTION_H
 #define QUIPU_HTTP_CONNECTION_H
 
-#include "http/parser.h"
+#include "http/http1.h"
+#include "http/protocol.h"
 #include "http/worker.h"
 
 struct connection {
@@ -26,21 +23,17 @@ struct connection {
 	struct connection *next;
 	struct connection *before_dirty; /* in the worker's list `dirty` or `resting` */
 	struct connection *next_dirty;
-	struct parser parser;
+	const struct protocol *protocol;
+	struct http1 http1;
 	struct tls_session *tls; /* NULL for plain HTTP */
 	uint64_t address;        /* a hash of the client's address, without the port */
-
-	struct request *first; /* the queue */
-	struct request *last;
-	size_t queued;
-	struct request *held;
-	struct stream *stream; /* NULL if it has none */
 
 	struct slice input;   /* not parsed yet; in the worker's buffer, or in `kept` */
 	char *kept;           /* owned copy of input that had to wait */
 	size_t write_backlog; /* bytes that libuv has taken and not written yet */
 	size_t pump_bytes;    /* written in this turn of its loop */
-	size_t queued_bytes;  /* memory of the requests in the queue */
+	size_t queued_bytes;  /* memory of the requests that have started */
+	size_t discarded_bytes;
 	int64_t accepted_ns;
 	int64_t active_ns; /* when an answer was last written, or the client last read */
 	struct client_place place;
@@ -73,6 +66,9 @@ void connection_close(struct connection *connection);
 /* Closes it, or answers 408, if one of its deadlines has passed. Checks its stream, too. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 
+/* Whether so much waits to be written that nothing more is read or started. */
+bool connection_is_backed_up(const struct connection *connection);
+
 /* Whether bytes have arrived that the loop has not read yet. */
 bool connection_has_unread_input(const struct connection *connection);
 
@@ -88,16 +84,26 @@ void connection_write_parts(struct connection *connection, const uv_buf_t *parts
 /* Sends the output of the TLS session. */
 void connection_send_output(struct connection *connection);
 
-/* Writes the answers at the front of the queue. Returns whether there was one. */
-bool connection_write_answers(struct connection *connection);
-
-/* Writes 100 Continue, unless answers to earlier requests are still to come. */
-void connection_write_continue(struct connection *connection);
+/* Keeps what waits for the client out of the kernel, where a newer value could not replace it.
+ * Notices sooner that the client is gone. */
+void connection_favour_new_values(struct connection *connection);
 
 /* ---- request.c ---- */
 
 /* Takes an empty request from the worker's pool, for the connection `context`. */
 struct request *request_new(void *context);
+
+/* Starts a request: sets its deadline and, unless it was refused, calls its route's handler. */
+void request_start(struct request *request);
+
+/*
+ * The request is about to be answered: chooses an id if the client sent none, applies the style of
+ * its path, begins its stream if it has one, counts and logs.
+ */
+void request_finish(struct request *request);
+
+/* The client is gone: frees the request, now or when its command comes back from a lane. */
+void request_drop(struct request *request);
 
 /* Returns a request to the pool. It must not be in a lane. */
 void request_free(struct request *request);

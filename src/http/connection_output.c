@@ -1,27 +1,25 @@
 /*
- * What a connection writes: answers in the order of their requests, encrypted if the client speaks
- * TLS. Most answers fit into the socket's buffer, so writing first tries the socket directly and
- * leaves only the rest to libuv, as one copy. That rest is the connection's `write_backlog`, by
- * which slow readers are noticed and reading from them stops.
+ * How a connection writes: encrypted if the client speaks TLS. Most answers fit into the socket's
+ * buffer, so writing first tries the socket directly and leaves only the rest to libuv, as one
+ * copy. That rest is the connection's `write_backlog`, by which slow readers are noticed and
+ * reading from them stops.
  */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/log.h"
 #include "http/connection.h"
-#include "http/cors.h"
-#include "http/response.h"
-#include "http/stream_internal.h"
 
-#define WRITE_ROUND_MAX 16
+/* By default the kernel would buffer megabytes of old values for a client that does not read. */
+#define STREAM_SEND_BUFFER (8 * 1024)
 
 static int64_t now_ns(const struct connection *connection)
 {
 	return clock_steady_ns(connection->worker->clock);
 }
-
-/* ---- bytes ------------------------------------------------------------------------------- */
 
 struct pending_write {
 	uv_write_t uv;
@@ -125,110 +123,15 @@ void connection_write(struct connection *connection, struct slice bytes)
 	connection_write_parts(connection, &part, 1);
 }
 
-/* ---- answers ----------------------------------------------------------------------------- */
-
-static struct slice current_date(struct http_worker *worker)
+void connection_favour_new_values(struct connection *connection)
 {
-	int64_t now_s = clock_wall_us(worker->clock) / 1000000;
+	uv_handle_t *tcp = (uv_handle_t *)&connection->tcp;
+	unsigned stall_ms = (unsigned)(connection->worker->limits->stream_stall_ns / NS_PER_MS);
+	int size = STREAM_SEND_BUFFER;
+	int fd;
 
-	if (now_s != worker->date_s) {
-		worker->date_s = now_s;
-		response_date(worker->date, now_s);
-	}
-	return slice_of(worker->date);
-}
-
-static void log_request(const struct request *request, int64_t duration_ns)
-{
-	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
-	struct log_field fields[] = {
-		{"request_id", request->id},
-		{"traceparent", request->traceparent},
-	};
-
-	if (!log_enabled(level))
-		return;
-	log_line_with(level, "http", fields, 2, "%.*s %.*s %d in %lld us", (int)request->method.len,
-		request->method.data,
-		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
-		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
-		(long long)(duration_ns / 1000));
-}
-
-static bool ends_connection(const struct connection *connection, const struct request *request)
-{
-	return !request->keep_alive || connection->worker->draining;
-}
-
-static uv_buf_t part_of(struct slice bytes)
-{
-	return uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
-}
-
-/* Sets the two parts of the answer's bytes; the second may be empty. */
-static void finish_request(
-	struct connection *connection, struct request *request, uv_buf_t parts[2])
-{
-	struct http_worker *worker = connection->worker;
-	int64_t duration_ns = now_ns(connection) - request->started_ns;
-	bool close_after = ends_connection(connection, request);
-	struct slice body;
-
-	if (request->id.len == 0) {
-		char *id = arena_alloc(&request->arena, 33);
-
-		dice_hex_id(&worker->dice, id);
-		request->id = slice_make(id, 32);
-	}
-	if (close_after)
-		connection->last_request_seen = true;
-	router_apply_style(worker->router, request);
-	if (request->stream)
-		stream_begin(request->stream);
-	cors_sign(worker->admission->cors_origins, request);
-	parts[0] = part_of(response_render(request, current_date(worker), close_after, &body));
-	parts[1] = part_of(body);
-	router_count_answer(
-		worker->router, request->route, request->answer.http_status, duration_ns);
-	log_request(request, duration_ns);
-}
-
-bool connection_write_answers(struct connection *connection)
-{
-	struct request *done[WRITE_ROUND_MAX];
-	uv_buf_t parts[2 * WRITE_ROUND_MAX];
-	size_t count = 0, part_count = 0;
-
-	while (count < WRITE_ROUND_MAX && connection->first &&
-		connection->first->answer.http_status != 0) {
-		struct request *request = connection->first;
-
-		connection->first = request->next;
-		if (!connection->first)
-			connection->last = NULL;
-		connection->queued--;
-		connection->queued_bytes -= request->queued_bytes;
-		finish_request(connection, request, &parts[part_count]);
-		part_count += parts[part_count + 1].len > 0 ? 2 : 1;
-		done[count++] = request;
-	}
-	if (count == 0)
-		return false;
-	if (connection->write_backlog == 0)
-		connection->active_ns = now_ns(connection);
-	connection_write_parts(connection, parts, part_count);
-	for (size_t i = 0; i < count; i++)
-		request_free(done[i]);
-	return true;
-}
-
-void connection_write_continue(struct connection *connection)
-{
-	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-	uv_buf_t part = uv_buf_init((char *)(uintptr_t)text, sizeof(text) - 1);
-
-	/* Before the answers of earlier requests it would be in the wrong place. Without it the
-	 * client sends the body after a while, as RFC 9110 allows. */
-	if (!connection->first)
-		connection_write_parts(connection, &part, 1);
+	uv_send_buffer_size(tcp, &size);
+	/* Otherwise the kernel retransmits to an unplugged client for a quarter of an hour. */
+	if (uv_fileno(tcp, &fd) == 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
 }

@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/log.h"
 #include "http/connection.h"
+#include "http/cors.h"
 #include "http/stream_internal.h"
 
 #define POOL_MAX 1024
@@ -56,6 +58,62 @@ void request_free(struct request *request)
 size_t request_bytes(const struct request *request)
 {
 	return sizeof(*request) + request->arena.held;
+}
+
+void request_start(struct request *request)
+{
+	request->deadline_ns =
+		clock_steady_ns(request->worker->clock) + request->worker->limits->deadline_ns;
+	if (request->answer.http_status == 0)
+		request->route->handle(request->route->context, request);
+}
+
+static void log_request(const struct request *request, int64_t duration_ns)
+{
+	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
+	struct log_field fields[] = {
+		{"request_id", request->id},
+		{"traceparent", request->traceparent},
+	};
+
+	if (!log_enabled(level))
+		return;
+	log_line_with(level, "http", fields, 2, "%.*s %.*s %d in %lld us", (int)request->method.len,
+		request->method.data,
+		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
+		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
+		(long long)(duration_ns / 1000));
+}
+
+void request_finish(struct request *request)
+{
+	struct http_worker *worker = request->worker;
+	int64_t duration_ns = clock_steady_ns(worker->clock) - request->started_ns;
+
+	if (request->id.len == 0) {
+		char *id = arena_alloc(&request->arena, 33);
+
+		dice_hex_id(&worker->dice, id);
+		request->id = slice_make(id, 32);
+	}
+	router_apply_style(worker->router, request);
+	if (request->stream)
+		stream_begin(request->stream);
+	cors_sign(worker->admission->cors_origins, request);
+	router_count_answer(
+		worker->router, request->route, request->answer.http_status, duration_ns);
+	log_request(request, duration_ns);
+}
+
+void request_drop(struct request *request)
+{
+	request->connection = NULL;
+	if (request->stream)
+		stream_end(request->stream);
+	if (request->command)
+		atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
+	else
+		request_free(request);
 }
 
 struct slice request_header(const struct request *request, const char *name)
@@ -109,7 +167,7 @@ void request_answer(struct request *request, struct answer answer)
 	if (!request->connection)
 		return;
 	count_bytes(request);
-	worker_mark_dirty(request->worker, request->connection);
+	request->connection->protocol->answered(request->connection, request);
 }
 
 static void on_command_answered(struct loop_task *task)

@@ -3,13 +3,34 @@
 #include <stdio.h>
 #include <time.h>
 
-static void header(struct buffer *out, const char *name, struct slice value)
+static void add(struct response_fields *fields, const char *name, struct slice value)
 {
 	if (value.len == 0)
 		return;
-	buffer_text(out, name);
-	buffer_add(out, value);
-	buffer_text(out, "\r\n");
+	fields->of[fields->count++] = (struct header){.name = slice_of(name), .value = value};
+}
+
+static struct slice length_text(struct response_fields *fields, size_t len)
+{
+	int written = snprintf(fields->length, sizeof(fields->length), "%zu", len);
+
+	return slice_make(fields->length, (size_t)written);
+}
+
+void response_fields(
+	const struct request *request, struct slice date, struct response_fields *fields)
+{
+	const struct answer *answer = &request->answer;
+
+	fields->count = 0;
+	add(fields, "Content-Type", answer->content_type);
+	if (answer->http_status != 204 && !request->is_stream)
+		add(fields, "Content-Length", length_text(fields, answer->body.len));
+	add(fields, "Date", date);
+	add(fields, "X-Request-Id", request->id);
+	add(fields, "Location", answer->location);
+	if (answer->replayed)
+		add(fields, "Idempotent-Replayed", slice_of("true"));
 }
 
 /* A body that is not larger is copied behind the head, so that they are one part. */
@@ -22,24 +43,21 @@ struct slice response_render(
 	bool is_apart = answer->body.len > COPIED_BODY_MAX && !request->head_only;
 	struct buffer out = buffer_make(
 		&request->arena, 320 + answer->headers.len + (is_apart ? 0 : answer->body.len));
+	struct response_fields fields;
 
+	response_fields(request, date, &fields);
 	buffer_text(&out, "HTTP/1.1 ");
 	buffer_int(&out, answer->http_status);
 	buffer_char(&out, ' ');
 	buffer_text(&out, status_reason(answer->http_status));
 	buffer_text(&out, "\r\n");
-	header(&out, "Content-Type: ", answer->content_type);
-	if (answer->http_status != 204 && !request->is_stream) {
-		buffer_text(&out, "Content-Length: ");
-		buffer_int(&out, (int64_t)answer->body.len);
+	for (size_t i = 0; i < fields.count; i++) {
+		buffer_add(&out, fields.of[i].name);
+		buffer_text(&out, ": ");
+		buffer_add(&out, fields.of[i].value);
 		buffer_text(&out, "\r\n");
 	}
-	header(&out, "Date: ", date);
-	header(&out, "X-Request-Id: ", request->id);
-	header(&out, "Location: ", answer->location);
 	buffer_add(&out, answer->headers);
-	if (answer->replayed)
-		buffer_text(&out, "Idempotent-Replayed: true\r\n");
 	if (close_after)
 		buffer_text(&out, "Connection: close\r\n");
 	buffer_text(&out, "\r\n");

@@ -1,8 +1,24 @@
-/* Renders an answer as the bytes of HTTP/1.1. Pure. */
+/*
+ * What an answer says besides its body, for any protocol, and an answer as the bytes of HTTP/1.1.
+ * Pure.
+ */
 #ifndef QUIPU_HTTP_RESPONSE_H
 #define QUIPU_HTTP_RESPONSE_H
 
 #include "http/request.h"
+
+#define RESPONSE_FIELDS_MAX 8
+
+/* The fields of an answer's head, apart from the lines in `answer.headers`, which follow them. */
+struct response_fields {
+	struct header of[RESPONSE_FIELDS_MAX];
+	size_t count;
+	char length[24]; /* the text of Content-Length */
+};
+
+/* Sets `fields`, which refer to the request and to `date`. A field without a value is left out. */
+void response_fields(
+	const struct request *request, struct slice date, struct response_fields *fields);
 
 /*
  * Returns the request's answer, in its arena. A large body is not part of that: `*body` is set to

@@ -13,7 +13,8 @@
  *   |    | connection_open(), on the loop of the worker that gets the socket  |
  *   |  worker         its connections, whose turn it is, limits, the sweep    |
  *   |    | connection_pump()                                                  |
- *   |  connection     socket -> tls -> parser: bytes become a request         |
+ *   |  connection     socket -> tls -> protocol                               |
+ *   |  http1          -> parser: bytes become a request                       |
  *   |    |            parser -> admission: may the request go on?             |
  *   |    |            admission -> router, guard: its route, its caller       |
  *   |    | route->handle()                                                    |
@@ -21,8 +22,9 @@
  *   |    |                                                                    |       |
  *   |    | worker_mark_dirty() <---- command_list_deliver(), loop_post() --- committer, reader
  *   |    v                                                                    |
- *   |  connection_output    response renders the answer -> tls -> socket      |
- *   |    ^ connection_write()                                                 |
+ *   |  http1_output   response renders the answer                             |
+ *   |    |            -> connection_output -> tls -> socket                   |
+ *   |    ^ http1_write_event()                                                |
  *   |  stream         an answer that goes on; keeps only the newest value     |
  *   |    ^ stream_offer_event()                                               |
  *   |  hub            the streams of each key <--- loop_post(), hub_publish() --- any thread

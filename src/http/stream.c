@@ -1,42 +1,21 @@
 /*
  * A stream lives first in its request and, once the head is written, in its connection; it is
- * attached to exactly one of them. It holds at most one value that is not written. Bytes that the
- * kernel has taken cannot be replaced any more, so the socket's send buffer is kept small: what
- * waits should wait here, where a newer value can replace it.
+ * attached to exactly one of them. It holds at most one value that is not written: what waits
+ * should wait here, where a newer value can replace it. How values are written is the business of
+ * the connection's protocol.
  */
 #include "http/stream.h"
 
 #include <assert.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/stream_internal.h"
 
-#define INPUT_MAX (64 * 1024)
-#define HEARTBEAT ": keep-alive\n\n"
-
-/* By default the kernel would buffer megabytes of old values for a client that does not read. */
-#define SEND_BUFFER_SIZE (8 * 1024)
-
 /* When a server ends, its clients reconnect spread over this time instead of all at once. */
 #define RETRY_LEAST_MS 1000
 #define RETRY_SPREAD_MS 2000
-
-struct stream {
-	struct stream_owner owner;
-	struct http_worker *worker;
-	struct request *request;       /* until its head is written, then NULL */
-	struct connection *connection; /* from then on */
-	struct stream_event *waiting;  /* the newest value, unless it was written */
-	int64_t last_id;               /* the highest offered, or known to the client, or -1 */
-	struct caller caller;          /* without its name, which is in the request's arena */
-	size_t input_bytes;            /* received and thrown away */
-	bool is_ending;
-};
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
@@ -77,9 +56,7 @@ struct stream *stream_prepare(struct request *request, struct stream_owner owner
 		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
 		return NULL;
 	}
-	assert(connection->last == request && !connection->held);
-	request->keep_alive = false;
-	connection->last_request_seen = true;
+	connection->protocol->stream_prepared(connection, request);
 	stream = qp_calloc(1, sizeof(*stream));
 	stream->owner = owner;
 	stream->worker = request->worker;
@@ -99,7 +76,7 @@ void stream_start(struct stream *stream)
 	assert(request && !request->is_stream);
 	request->is_stream = true;
 	request->answer = stream_head();
-	worker_mark_dirty(request->worker, request->connection);
+	request->connection->protocol->answered(request->connection, request);
 }
 
 struct stream *stream_open(struct request *request, struct stream_owner owner)
@@ -111,20 +88,7 @@ struct stream *stream_open(struct request *request, struct stream_owner owner)
 	return stream;
 }
 
-static void set_up_socket(struct stream *stream)
-{
-	uv_handle_t *tcp = (uv_handle_t *)&stream->connection->tcp;
-	unsigned stall_ms = (unsigned)(stream->worker->limits->stream_stall_ns / NS_PER_MS);
-	int size = SEND_BUFFER_SIZE;
-	int fd;
-
-	uv_send_buffer_size(tcp, &size);
-	/* Otherwise the kernel retransmits to an unplugged client for a quarter of an hour. */
-	if (uv_fileno(tcp, &fd) == 0)
-		setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &stall_ms, sizeof(stall_ms));
-}
-
-static struct stream_event *take_waiting(struct stream *stream)
+struct stream_event *stream_take(struct stream *stream)
 {
 	struct stream_event *event = stream->waiting;
 
@@ -138,7 +102,7 @@ void stream_begin(struct stream *stream)
 {
 	struct request *request = stream->request;
 	struct http_worker *worker = stream->worker;
-	struct stream_event *event = take_waiting(stream);
+	struct stream_event *event = stream_take(stream);
 	struct buffer body = buffer_make(&request->arena, event ? event->len + 32 : 32);
 
 	buffer_format(&body, "retry: %d\n\n",
@@ -150,8 +114,13 @@ void stream_begin(struct stream *stream)
 	request->stream = NULL;
 	stream->request = NULL;
 	stream->connection = request->connection;
-	stream->connection->stream = stream;
-	set_up_socket(stream);
+	stream->connection->protocol->stream_began(stream->connection, stream);
+}
+
+static void note_change(struct stream *stream)
+{
+	if (stream->connection)
+		stream->connection->protocol->stream_changed(stream->connection, stream);
 }
 
 /* ---- values ------------------------------------------------------------------------------ */
@@ -165,8 +134,7 @@ void stream_offer_event(struct stream *stream, struct stream_event *event)
 		tally_add(&stream->worker->events_skipped, 1);
 	stream_event_drop(stream->waiting);
 	stream->waiting = stream_event_hold(event);
-	if (stream->connection)
-		worker_mark_dirty(stream->worker, stream->connection);
+	note_change(stream);
 }
 
 void stream_offer(struct stream *stream, int64_t id, struct slice data)
@@ -177,40 +145,13 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data)
 	stream_event_drop(event);
 }
 
-static bool is_over(const struct stream *stream)
+bool stream_is_over(const struct stream *stream)
 {
 	/* A client that has shut down its side cannot be told from one that is gone. */
 	return stream->is_ending || stream->worker->draining || stream->connection->input_ended;
 }
 
-bool stream_write(struct stream *stream)
-{
-	struct connection *connection = stream->connection;
-	struct stream_event *event;
-
-	if (is_over(stream)) {
-		stream_end(stream);
-		return false;
-	}
-	if (!stream->waiting || connection->write_backlog > 0)
-		return false;
-	event = take_waiting(stream);
-	connection_write(connection, slice_make(event->bytes, event->len));
-	stream_event_drop(event);
-	return true;
-}
-
-/* ---- watching the client ----------------------------------------------------------------- */
-
-void stream_read(struct stream *stream, size_t len)
-{
-	stream->input_bytes += len;
-	if (stream->input_bytes > INPUT_MAX)
-		connection_close(stream->connection);
-}
-
-/* Whether the caller might be refused now: the token has expired, or the keys have changed. */
-static bool has_lost_caller(const struct stream *stream)
+bool stream_has_lost_caller(const struct stream *stream)
 {
 	const struct caller *caller = &stream->caller;
 
@@ -218,23 +159,6 @@ static bool has_lost_caller(const struct stream *stream)
 		return false;
 	return (caller->ends_us != 0 && clock_wall_us(stream->worker->clock) >= caller->ends_us) ||
 	       caller->generation != guard_generation(stream->worker->admission->guard);
-}
-
-void stream_check(struct stream *stream, int64_t now_ns)
-{
-	struct connection *connection = stream->connection;
-	struct http_worker *worker = stream->worker;
-	int64_t quiet_ns = now_ns - connection->active_ns;
-
-	if (has_lost_caller(stream)) {
-		stream_close(stream);
-	} else if (connection->write_backlog > 0) {
-		if (quiet_ns > worker->limits->stream_stall_ns)
-			connection_close(connection);
-	} else if (quiet_ns >= worker->limits->heartbeat_ns && worker->heartbeats_left > 0) {
-		worker->heartbeats_left--;
-		connection_write(connection, slice_of(HEARTBEAT));
-	}
 }
 
 /* ---- ending ------------------------------------------------------------------------------ */
@@ -255,8 +179,7 @@ void stream_close(struct stream *stream)
 	stream->waiting = NULL;
 	if (stream->connection || stream->request->is_stream)
 		call_owner(stream);
-	if (stream->connection)
-		worker_mark_dirty(stream->worker, stream->connection);
+	note_change(stream);
 }
 
 void stream_end(struct stream *stream)
@@ -265,7 +188,7 @@ void stream_end(struct stream *stream)
 	if (stream->request)
 		stream->request->stream = NULL;
 	if (stream->connection)
-		stream->connection->stream = NULL;
+		stream->connection->protocol->stream_ended(stream->connection, stream);
 	tally_add(&stream->worker->stream_count, -1);
 	call_owner(stream);
 	stream_event_drop(stream->waiting);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "http/response.h"
 #include "http/server_internal.h"
 #include "http/stream_internal.h"
 
@@ -158,6 +159,17 @@ bool worker_make_room(struct http_worker *worker)
 	return true;
 }
 
+struct slice worker_date(struct http_worker *worker)
+{
+	int64_t now_s = clock_wall_us(worker->clock) / 1000000;
+
+	if (now_s != worker->date_s) {
+		worker->date_s = now_s;
+		response_date(worker->date, now_s);
+	}
+	return slice_of(worker->date);
+}
+
 /* ---- life -------------------------------------------------------------------------------- */
 
 static void sweep(uv_timer_t *timer)
@@ -209,10 +221,7 @@ void worker_drain(struct http_worker *worker)
 
 	for (struct connection *c = worker->connections; c; c = next) {
 		next = c->next;
-		if (c->stream)
-			connection_pump(c); /* writes the newest value */
-		if (c->stream)
-			connection_close(c);
+		c->protocol->drain(c);
 	}
 	worker->draining = true;
 }

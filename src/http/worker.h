@@ -95,6 +95,9 @@ void worker_free_memory(struct http_worker *worker);
  */
 bool worker_may_stream(const struct http_worker *worker);
 
+/* Returns the Date header of now. */
+struct slice worker_date(struct http_worker *worker);
+
 /* Adds a connection to this worker, and removes it from all lists of the worker. */
 void worker_add(struct http_worker *worker, struct connection *connection);
 void worker_remove(struct http_worker *worker, struct connection *connection);

@@ -106,8 +106,8 @@ static void everything_an_answer_can_carry_is_sent(void **state)
 					    "Date: " DATE "\r\n"
 					    "X-Request-Id: r-1\r\n"
 					    "Location: /api/v1/internal/counts/a\r\n"
-					    "RateLimit: \"sms\";r=4\r\n"
 					    "Idempotent-Replayed: true\r\n"
+					    "RateLimit: \"sms\";r=4\r\n"
 					    "Connection: close\r\n"
 					    "\r\n"
 					    "{}");
