@@ -116,6 +116,13 @@ bool cache_is_shared(const struct app *app);
 /* Returns the URL of a service's store: `own`, or --store if that is empty. */
 const char *store_url(const struct settings *settings, const char *own);
 
+struct limit_default;
+
+/* Reads --gateway-default-limit, which is empty or COUNT/TIME. Returns false if it is neither, or
+ * the time is not a number of window units. */
+QP_MUST_CHECK bool gateway_default_limit(
+	const struct settings *settings, struct limit_default *standard);
+
 /* ---- open.c ---- */
 
 /* Return a started store or bus, which app_close() frees, or NULL with a reason in `why`. With

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "base/text.h"
 #include "http/cors.h"
+#include "services/gateway/limit_rules.h"
 
 bool url_has_scheme(const char *url, const char *scheme)
 {
@@ -156,6 +158,40 @@ static bool check_channel(const struct settings *settings, char *why)
 	return false;
 }
 
+bool gateway_default_limit(const struct settings *settings, struct limit_default *standard)
+{
+	struct slice rest = slice_of(settings->gateway_default_limit);
+	struct slice number = slice_cut(&rest, '/');
+	int64_t count, window_us, unit_us = settings->gateway_window_unit_us;
+
+	*standard = (struct limit_default){0};
+	if (!*settings->gateway_default_limit)
+		return true;
+	if (!rest.data || !text_to_int(number, &count) || count < 1 || count > INT32_MAX ||
+		!text_to_duration_us(rest, &window_us))
+		return false;
+	if (window_us < unit_us || window_us % unit_us != 0 ||
+		window_us / unit_us > TIME_WINDOW_MAX)
+		return false;
+	standard->rate_limit = (int32_t)count;
+	standard->time_window = (int32_t)(window_us / unit_us);
+	return true;
+}
+
+static bool check_default_limit(const struct settings *settings, char *why)
+{
+	struct limit_default standard;
+
+	if (gateway_default_limit(settings, &standard))
+		return true;
+	snprintf(why, OPTIONS_WHY_SIZE,
+		"--gateway-default-limit must be a number of messages and a time, such as 5/1m, "
+		"and the "
+		"time a multiple of --gateway-window-unit; \"%s\" is not",
+		settings->gateway_default_limit);
+	return false;
+}
+
 static bool check_address(const struct settings *settings, char *why)
 {
 	enum address_reach reach = server_address_reach(settings->listen);
@@ -248,6 +284,7 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->dialogs_store, why) &&
 	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
 	       check_buses(app, why) && check_channel(settings, why) &&
-	       check_address(settings, why) && check_origins(settings, why) &&
-	       check_tls(settings, why) && check_tokens(settings, why);
+	       check_default_limit(settings, why) && check_address(settings, why) &&
+	       check_origins(settings, why) && check_tls(settings, why) &&
+	       check_tokens(settings, why);
 }

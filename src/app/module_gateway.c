@@ -1,9 +1,14 @@
 /* The module of gateway and sender, which share a store and a bus; the gateway also uses the cache.
  */
+#include <assert.h>
+
 #include "app/app.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/limit_verify.h"
 #include "services/gateway/sender.h"
+
+/* A window started at most one window before its last send, so such rows were idle for ten. */
+#define DEFAULT_IDLE_WINDOWS 11
 
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
@@ -76,6 +81,49 @@ static enum status sweep_sent(
 	return repository->ops->sweep(repository, session, SENT_KEPT_US, limit, deleted);
 }
 
+static enum status sweep_defaults(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct gateway *gateway = context;
+	const struct limit_idle idle = {
+		.unit_us = gateway->window_unit_us,
+		.windows = DEFAULT_IDLE_WINDOWS,
+	};
+
+	return gateway->repository->ops->sweep(gateway->repository, session, &idle, limit, deleted);
+}
+
+static void close_reader_cache(void *context)
+{
+	struct gateway *gateway = context;
+
+	if (gateway->reader_cache)
+		gateway->reader_cache->ops->close(gateway->reader_cache);
+}
+
+static void start_gateway(struct app *app)
+{
+	struct gateway *service = &app->gateway->service;
+	struct lane_service lanes = gateway_lane_service(service);
+	struct chore idle = {
+		.what = "idle limits of the default",
+		.store = app->gateway->sender.store,
+		.sweep = sweep_defaults,
+		.context = service,
+	};
+	bool is_read = gateway_default_limit(&app->settings, &service->standard);
+
+	assert(is_read); /* app_check() has refused any other */
+	(void)is_read;
+	service->window_unit_us = app->settings.gateway_window_unit_us;
+	if (service->cache)
+		service->reader_cache = service->cache->ops->open_session(service->cache);
+	service->lanes = app_start_lanes(app, &lanes, app->gateway->sender.store);
+	app_add_worker(app, close_reader_cache, service);
+	app_add_chore(app, &idle);
+	metrics_add(&app->metrics, gateway_collect, service);
+}
+
 static void start_sender(struct app *app)
 {
 	struct gateway_module *module = app->gateway;
@@ -94,14 +142,8 @@ static void start_sender(struct app *app)
 
 static void start(struct app *app)
 {
-	struct gateway *service = &app->gateway->service;
-
-	if (app_plays(app, ROLE_GATEWAY)) {
-		struct lane_service lanes = gateway_lane_service(service);
-
-		service->window_unit_us = app->settings.gateway_window_unit_us;
-		service->lanes = app_start_lanes(app, &lanes, app->gateway->sender.store);
-	}
+	if (app_plays(app, ROLE_GATEWAY))
+		start_gateway(app);
 	if (app_plays(app, ROLE_SENDER))
 		start_sender(app);
 }

@@ -97,6 +97,8 @@ static const struct option options[] = {
 		"PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME", "duration of a timeWindow of 1; tests use a short one"},
+	{"gateway-default-limit", TYPE_TEXT, FIELD(gateway_default_limit), "", 0, 0, "N/TIME",
+		"limit of users without one, such as 5/1m; without it, sends to them are refused"},
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
 		"TIME", "pause before each retry for a pot that another process has locked"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",

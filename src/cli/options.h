@@ -61,6 +61,7 @@ struct settings {
 	int64_t streams_per_user;
 	int64_t idempotency_ttl_us;
 	int64_t gateway_window_unit_us;
+	const char *gateway_default_limit;
 	int64_t outbox_poll_us;
 	int64_t outbox_batch;
 	int64_t outbox_lease_us;

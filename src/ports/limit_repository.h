@@ -17,6 +17,8 @@ struct limit_row {
 	int32_t current_count;   /* confirmed by the bus in this window */
 	int32_t reserved_count;  /* admitted in this window and not given back */
 	int64_t last_refresh_us; /* when the window started; also identifies the window */
+	bool shadow;             /* refuses nothing */
+	bool by_default;         /* made from the default limit, not by a configuration */
 };
 
 /* What became of reserved slots of one window. Applies only while the row is still in that window.
@@ -26,6 +28,12 @@ struct limit_settlement {
 	int64_t window_start_us;
 	int32_t confirmed;
 	int32_t given_back;
+};
+
+/* Which rows of the default are idle. */
+struct limit_idle {
+	int64_t unit_us; /* length of a time_window of 1 */
+	int64_t windows;
 };
 
 struct limit_repository;
@@ -51,6 +59,14 @@ struct limit_repository_ops {
 	 */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
+
+	/*
+	 * In a transaction of its own: deletes up to `limit` rows that the default made and whose
+	 * window started longer than `windows` times its length ago.
+	 */
+	QP_MUST_CHECK enum status (*sweep)(const struct limit_repository *repository,
+		struct session *session, const struct limit_idle *idle, size_t limit,
+		size_t *deleted);
 
 	/* Outside a transaction: looks rows up without locking them. Also returns the store's time.
 	 */

@@ -118,6 +118,8 @@ def test_migrate_prepares_the_tables_of_the_gateway(binary, database, tmp_path):
         ("current_count", "integer", "NO"),
         ("last_refresh_time", "timestamp with time zone", "NO"),
         ("reserved_count", "integer", "NO"),
+        ("shadow", "boolean", "NO"),
+        ("by_default", "boolean", "NO"),
     ]
     assert database.query("SELECT count(*) FROM sent_messages") == [(0,)]
 

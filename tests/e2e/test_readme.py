@@ -196,11 +196,12 @@ def test_the_commands_of_the_entitlements_page_work_in_their_order(serve, sqlite
 
 def test_the_curl_lines_of_the_gateways_page_work_in_their_order(serve, sqlite_store):
     shown = commands("docs/GATEWAY.md")
-    limit, first, looked, keyed = run_curls(serve(sqlite_store, "--roles", "all"), shown)
+    limit, first, looked, keyed, taken = run_curls(serve(sqlite_store, "--roles", "all"), shown)
     assert (limit["rateLimit"], limit["currentCount"]) == (5, 0)
     assert (first["status"], first["remaining"]) == ("QUEUED", 4)
     assert (looked["userId"], looked["currentCount"]) == ("1001", 1)
     assert (keyed["status"], keyed["remaining"]) == ("QUEUED", 3)
+    assert (taken["allowed"], taken["remaining"]) == (True, 2)
 
 
 def test_the_gateways_page_tells_the_codes_of_its_api_and_no_others():

@@ -110,6 +110,7 @@ static struct fixture_send *submit(
 
 	arena_init(&made->arena, 512);
 	made->command.verb = verb;
+	made->command.amount = 1;
 	made->command.user.text = slice_of(user);
 	made->command.message = slice_of("Hello!");
 	made->command.rate_limit = 5;

@@ -93,6 +93,40 @@ static void test_two_windows_never_have_the_same_start(void **unused)
 	assert_true(row.last_refresh_us == 1000 * MINUTE_US + 2);
 }
 
+static void test_an_amount_is_admitted_whole_or_not_at_all(void **unused)
+{
+	struct limit_row row = row_of(5, 3, 3);
+	int64_t now_us = 1001 * MINUTE_US;
+	int32_t slots;
+
+	(void)unused;
+	assert_int_equal(limit_admit(&row, now_us, MINUTE_US, 3, &slots), LIMIT_REFUSED);
+	assert_int_equal(slots, 0);
+	assert_int_equal(row.reserved_count, 3);
+	assert_int_equal(limit_admit(&row, now_us, MINUTE_US, 2, &slots), LIMIT_ADMITTED);
+	assert_int_equal(slots, 2);
+	assert_int_equal(row.reserved_count, 5);
+}
+
+static void test_shadow_mode_counts_over_the_limit_and_stops_at_the_largest_number(void **unused)
+{
+	struct limit_row row = row_of(5, 5, 5);
+	int64_t now_us = 1001 * MINUTE_US;
+	int32_t slots;
+
+	(void)unused;
+	row.shadow = true;
+	assert_int_equal(limit_admit(&row, now_us, MINUTE_US, 2, &slots), LIMIT_SHADOWED);
+	assert_int_equal(row.reserved_count, 7);
+	assert_int_equal(limit_left(&row), 0);
+	assert_int_equal(
+		limit_admit(&row, now_us, MINUTE_US, INT32_MAX - 7, &slots), LIMIT_SHADOWED);
+	assert_int_equal(row.reserved_count, INT32_MAX);
+	assert_int_equal(limit_admit(&row, now_us, MINUTE_US, 1, &slots), LIMIT_SHADOWED);
+	assert_int_equal(slots, 0);
+	assert_int_equal(row.reserved_count, INT32_MAX);
+}
+
 static void test_many_wanted_at_once_get_what_one_by_one_would(void **unused)
 {
 	(void)unused;
@@ -128,6 +162,9 @@ int main(void)
 			test_a_clock_that_is_set_back_frees_nothing_and_locks_nobody_out_for_long),
 		cmocka_unit_test(test_a_new_window_begins_now_whatever_the_clock_was),
 		cmocka_unit_test(test_two_windows_never_have_the_same_start),
+		cmocka_unit_test(test_an_amount_is_admitted_whole_or_not_at_all),
+		cmocka_unit_test(
+			test_shadow_mode_counts_over_the_limit_and_stops_at_the_largest_number),
 		cmocka_random_test(test_many_wanted_at_once_get_what_one_by_one_would),
 	};
 

@@ -226,15 +226,18 @@ static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 	struct gateway_lane lane = {.gateway = &gateway};
 	struct gateway_command sends[3] = {
 		{.write = {.command.type = &gateway_command_type, .effect = EFFECT_DONE},
-			.verb = GATEWAY_SEND},
+			.verb = GATEWAY_SEND,
+			.slots = 1},
 		{.write = {.command.type = &gateway_command_type,
 			 .effect = EFFECT_DONE,
 			 .is_lost = true},
-			.verb = GATEWAY_SEND},
+			.verb = GATEWAY_SEND,
+			.slots = 1},
 		{.write = {.command.type = &gateway_command_type,
 			 .effect = EFFECT_FAILED,
 			 .is_lost = true},
-			.verb = GATEWAY_SEND},
+			.verb = GATEWAY_SEND,
+			.slots = 1},
 	};
 	struct write *writes[] = {&sends[0].write, &sends[1].write, &sends[2].write};
 	struct arena arena;

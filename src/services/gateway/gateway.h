@@ -17,11 +17,13 @@
 #ifndef QUIPU_SERVICES_GATEWAY_H
 #define QUIPU_SERVICES_GATEWAY_H
 
+#include "base/metrics.h"
 #include "flow/lane_set.h"
 #include "http/router.h"
 #include "ports/bus.h"
 #include "ports/cache.h"
 #include "ports/limit_repository.h"
+#include "services/gateway/limit_rules.h"
 
 #define GATEWAY_CHANNEL "sms-outbound"
 #define GATEWAY_DLQ_CHANNEL "sms-outbound.dlq"
@@ -30,13 +32,19 @@
 struct gateway {
 	const struct limit_repository *repository;
 	struct bus *bus;
-	struct cache *cache;    /* NULL if none is configured */
-	int64_t window_unit_us; /* length of a timeWindow of 1 */
-	struct lane_set *lanes; /* nothing here is owned */
+	struct cache *cache;                /* NULL if none is configured */
+	struct cache_session *reader_cache; /* the reader's; NULL if there is no cache */
+	int64_t window_unit_us;             /* length of a timeWindow of 1 */
+	struct limit_default standard;      /* for users without a configuration */
+	struct tally shadow_refusals;       /* admitted only because of the shadow mode */
+	struct lane_set *lanes;             /* nothing here is owned */
 };
 
 /* Returns the callbacks for its lanes. `gateway` outlives the lanes. */
 struct lane_service gateway_lane_service(struct gateway *gateway);
+
+/* A metrics collector (context: the gateway). */
+void gateway_collect(void *gateway, struct buffer *page);
 
 /* Adds the routes. `gateway` outlives the router. */
 void gateway_add_routes(struct gateway *gateway, struct router *router);

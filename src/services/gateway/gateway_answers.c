@@ -55,6 +55,8 @@ static void write_config(
 	buffer_format(body, ",\"rateLimit\":%d,\"timeWindow\":%d,\"currentCount\":%d",
 		row->rate_limit, row->time_window, row->current_count);
 	buffer_member_time(body, "lastRefreshTime", row->last_refresh_us);
+	if (row->shadow)
+		buffer_member(body, "mode", slice_of("shadow"));
 	buffer_char(body, '}');
 }
 
@@ -83,22 +85,66 @@ struct answer gateway_answer_list(struct arena *arena, const struct limit_row *r
 	return answer_json(200, buffer_slice(&body));
 }
 
+static struct answer with_limit_headers(
+	struct answer answer, struct arena *arena, const struct limit_view *limit)
+{
+	struct buffer headers = buffer_make(arena, 96);
+
+	write_limit_headers(&headers, limit);
+	answer.headers = buffer_slice(&headers);
+	return answer;
+}
+
 struct answer gateway_answer_queued(
-	const struct gateway_command *command, int64_t reset_us, const struct limit_view *limit)
+	const struct gateway_command *command, const struct limit_view *limit)
 {
 	struct arena *arena = command->write.command.arena;
 	struct buffer body = buffer_make(arena, 192);
-	struct buffer headers = buffer_make(arena, 96);
-	struct answer answer;
 
 	buffer_format(&body,
 		"{\"status\":\"QUEUED\",\"messageId\":\"%s\",\"userId\":", command->message_id);
 	gateway_write_user_id(&body, &command->user);
 	buffer_member_int(&body, "remaining", limit->remaining);
-	buffer_member_time(&body, "resetAt", reset_us);
+	buffer_member_time(&body, "resetAt", limit->reset_us);
 	buffer_char(&body, '}');
-	answer = answer_json(200, buffer_slice(&body));
-	write_limit_headers(&headers, limit);
-	answer.headers = buffer_slice(&headers);
-	return answer;
+	return with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
+}
+
+struct answer gateway_answer_taken(
+	const struct gateway_command *command, const struct limit_view *limit)
+{
+	struct arena *arena = command->write.command.arena;
+	struct buffer body = buffer_make(arena, 96);
+
+	buffer_text(&body, "{\"allowed\":true");
+	buffer_member_int(&body, "remaining", limit->remaining);
+	buffer_member_time(&body, "resetAt", limit->reset_us);
+	buffer_char(&body, '}');
+	return with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
+}
+
+struct answer gateway_answer_too_much(const struct gateway_command *command, int32_t rate_limit)
+{
+	struct arena *arena = command->write.command.arena;
+	struct buffer message = buffer_make(arena, 64);
+	struct field_error error = {.field = "amount"};
+
+	buffer_format(&message, "must be at most the user's limit, %d", rate_limit);
+	buffer_char(&message, '\0');
+	error.message = buffer_slice(&message).data;
+	return answer_invalid(arena, &error, 1);
+}
+
+struct answer gateway_answer_forecast(
+	struct arena *arena, const struct limit_view *limit, bool is_allowed, bool is_shadow)
+{
+	struct buffer body = buffer_make(arena, 160);
+
+	buffer_format(&body, "{\"allowed\":%s", is_allowed ? "true" : "false");
+	buffer_member_int(&body, "remaining", limit->remaining);
+	buffer_member_time(&body, "resetAt", limit->reset_us);
+	buffer_member_int(&body, "rateLimit", limit->rate_limit);
+	buffer_member(&body, "mode", slice_of(is_shadow ? "shadow" : "enforce"));
+	buffer_char(&body, '}');
+	return with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
 }

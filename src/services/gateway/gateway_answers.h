@@ -14,6 +14,7 @@ struct limit_view {
 	int64_t window_us; /* length of the window */
 	int64_t remaining; /* messages that the window still admits */
 	int64_t left_us;   /* time until the window ends */
+	int64_t reset_us;  /* when the window ends */
 };
 
 /* 200 with the configuration of a user. */
@@ -28,7 +29,18 @@ struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id
 
 /* 200 for a message that has reserved a slot, with the RateLimit headers. */
 struct answer gateway_answer_queued(
-	const struct gateway_command *command, int64_t reset_us, const struct limit_view *limit);
+	const struct gateway_command *command, const struct limit_view *limit);
+
+/* 200 for a take, with the RateLimit headers. */
+struct answer gateway_answer_taken(
+	const struct gateway_command *command, const struct limit_view *limit);
+
+/* 400 for a take of more than the whole limit, which no window admits. */
+struct answer gateway_answer_too_much(const struct gateway_command *command, int32_t rate_limit);
+
+/* 200 with what the limiter would decide about the next send. */
+struct answer gateway_answer_forecast(
+	struct arena *arena, const struct limit_view *limit, bool is_allowed, bool is_shadow);
 
 /* 429 with the RateLimit headers and Retry-After. */
 struct answer gateway_answer_refused(

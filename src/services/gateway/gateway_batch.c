@@ -4,7 +4,8 @@
  * reported. A crash in between costs the user at most the reserved slots of one window and never
  * admits a message too many.
  *
- * Invariants of a row, at every commit: current_count <= reserved_count <= rate_limit, and two
+ * Invariants of a row, at every commit: current_count <= reserved_count <= rate_limit (in shadow
+ * mode it may be more than rate_limit), and two
  * windows of a user never have the same start, which identifies them.
  */
 #include "services/gateway/gateway_batch.h"
@@ -30,6 +31,7 @@ struct gateway_command *gateway_command_new(struct arena *arena)
 	struct gateway_command *command = arena_new(arena, struct gateway_command);
 
 	command->write.command.type = &gateway_command_type;
+	command->amount = 1;
 	return command;
 }
 
@@ -41,8 +43,13 @@ struct gateway_command *gateway_command_of(struct write *write)
 
 bool gateway_command_is_open_send(const struct gateway_command *command)
 {
-	return command->verb == GATEWAY_SEND && !command->write.idempotency &&
-	       command->write.fate == WRITE_OPEN;
+	return command->verb == GATEWAY_SEND && gateway_command_is_open_spend(command);
+}
+
+bool gateway_command_is_open_spend(const struct gateway_command *command)
+{
+	return (command->verb == GATEWAY_SEND || command->verb == GATEWAY_TAKE) &&
+	       !command->write.idempotency && command->write.fate == WRITE_OPEN;
 }
 
 /* ---- before the transaction -------------------------------------------------------------- */
@@ -187,8 +194,8 @@ enum status gateway_batch_settle(
 			continue;
 		all[count].user_id = command->user.text;
 		all[count].window_start_us = command->window_start_us;
-		all[count].confirmed = effect == EFFECT_DONE;
-		all[count++].given_back = effect == EFFECT_FAILED;
+		all[count].confirmed = effect == EFFECT_DONE ? command->slots : 0;
+		all[count++].given_back = effect == EFFECT_FAILED ? command->slots : 0;
 	}
 	if (count == 0)
 		return STATUS_OK;

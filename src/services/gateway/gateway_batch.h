@@ -1,5 +1,6 @@
 /*
- * Batches of the gateway: reserve, publish, settle.
+ * Batches of the gateway: reserve, publish, settle. A take spends from the same quota without a
+ * message, so the first transaction is all of it.
  *
  * All verbs change the row of a user, so all use the user's id as their key. The steps of a send:
  *
@@ -17,7 +18,7 @@
 #include "base/uuid.h"
 #include "services/gateway/gateway.h"
 
-enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_REMOVE, GATEWAY_SEND };
+enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_REMOVE, GATEWAY_SEND, GATEWAY_TAKE };
 
 /* A user's id as the client sent it. 1001 and "1001" are the same user; answers repeat the form. */
 struct user_id {
@@ -32,11 +33,15 @@ struct gateway_command {
 
 	int32_t rate_limit; /* CONFIGURE */
 	int32_t time_window;
+	bool shadow;
+
+	int32_t amount; /* TAKE: how much to spend; SEND: 1 */
+	int32_t slots;  /* SEND: how many slots of its window it has; 0 or 1 */
 
 	struct slice message; /* SEND */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
-	bool cached; /* the cache granted a slot in the window below */
+	bool cached; /* the cache granted `amount` in the window below */
 
 	/* Start of the window in which the cache granted the slot; decide() replaces it with the
 	 * window in which the row reserved the slot. */
@@ -45,21 +50,25 @@ struct gateway_command {
 
 extern const struct command_type gateway_command_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates one in `arena`, zeroed except for its type and an amount of 1. */
 struct gateway_command *gateway_command_new(struct arena *arena);
 
 /* Aborts if `write` is of another type. */
 struct gateway_command *gateway_command_of(struct write *write);
 
 /*
- * Whether it is a send without an Idempotency-Key that is still open. The cache and a bus that is
- * down may refuse only these: a send with a key may be a repeat, which only the store recognises.
+ * Whether it is a send, or a send or take, without an Idempotency-Key that is still open. The cache
+ * and a bus that is down may refuse only these: one with a key may be a repeat, which only the
+ * store recognises.
  */
 bool gateway_command_is_open_send(const struct gateway_command *command);
+bool gateway_command_is_open_spend(const struct gateway_command *command);
 
-/* Reads the configuration of one user. */
+/* Reads the configuration of one user, or what the limiter would decide about the user's next send.
+ */
 struct gateway_lookup {
 	struct read read; /* the key of its command is the user's id */
+	bool is_forecast;
 };
 
 extern const struct command_type gateway_lookup_type;
@@ -87,10 +96,11 @@ struct gateway_lane {
 	struct producer *producer;
 	struct cache_session *cache; /* NULL if no cache is configured */
 
+	int64_t shadowed; /* refusals that the last transaction made in shadow mode */
+
 	/*
-	 * Users whose cached copy is of another window than their row. The copies are deleted
-	 * before the lane uses the cache again. A user that does not fit is noted again by the next
-	 * send that meets the stale copy.
+	 * Users whose cached copy is of another window than their row, or counts more than their
+	 * row. The copies are deleted before the lane uses the cache again.
 	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];

@@ -10,17 +10,31 @@
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/limit_rules.h"
 
-/* How many sends of the group the cache has to decide. */
+/* How much the cache has to decide about for the group. */
 static int64_t wanted_by(const struct write_group *group)
 {
 	int64_t wanted = 0;
 
-	for (size_t i = 0; i < group->count; i++)
-		wanted += gateway_command_is_open_send(gateway_command_of(group->writes[i]));
+	for (size_t i = 0; i < group->count; i++) {
+		const struct gateway_command *command = gateway_command_of(group->writes[i]);
+
+		if (gateway_command_is_open_spend(command))
+			wanted += command->amount;
+	}
 	return wanted;
 }
 
 /* ---- filling ----------------------------------------------------------------------------- */
+
+/* Brings a row up to date. Returns whether it has changed. */
+static bool refresh(const struct gateway *gateway, struct limit_row *row, int64_t now_us)
+{
+	int64_t start_us = row->last_refresh_us;
+
+	limit_follow_default(row, &gateway->standard, now_us, gateway->window_unit_us);
+	return limit_update(row, now_us, gateway->window_unit_us) ||
+	       row->last_refresh_us != start_us;
+}
 
 /* Brings rows that are out of date up to date, unless another process was faster or has deleted
  * them. */
@@ -35,7 +49,7 @@ static enum status update_rows(const struct gateway *gateway, struct session *se
 	if (status == STATUS_OK)
 		status = repository->ops->lock(repository, session, rows, count, now_us);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++) {
-		if (rows[i].exists && limit_update(&rows[i], *now_us, gateway->window_unit_us))
+		if (rows[i].exists && refresh(gateway, &rows[i], *now_us))
 			changed[changed_count++] = rows[i];
 	}
 	if (status == STATUS_OK && changed_count > 0)
@@ -56,7 +70,7 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 	for (size_t i = 0; i < count; i++) {
 		struct limit_row updated = rows[i];
 
-		if (rows[i].exists && limit_update(&updated, *now_us, gateway->window_unit_us))
+		if (rows[i].exists && refresh(gateway, &updated, *now_us))
 			old[old_count++] = rows[i];
 	}
 	if (old_count == 0)
@@ -128,7 +142,7 @@ static void fill(struct gateway_lane *lane, struct session *session, struct aren
 		!update_old(gateway, session, arena, rows, count, &now_us))
 		return; /* the transaction that follows reports the error */
 	for (size_t i = 0; i < count; i++) {
-		if (rows[i].exists)
+		if (rows[i].exists && !rows[i].shadow)
 			filled[filled_count++] = copy_of(&rows[i], now_us, gateway->window_unit_us);
 	}
 	if (filled_count == 0)
@@ -181,28 +195,35 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 	return true;
 }
 
-/* Marks the first `granted` sends of the group and refuses the others. */
-static void apply(const struct write_group *group, const struct cached_limit *limit)
+/*
+ * Marks what the cache has granted, in order, and refuses what comes when nothing is left. A take
+ * that is larger than what is left is decided by the row: it is refused, or refused for good.
+ */
+static void apply(struct gateway_lane *lane, const struct write_group *group,
+	const struct cached_limit *limit)
 {
 	const struct limit_view view = {
 		.rate_limit = limit->rate_limit,
 		.window_us = limit->window_us,
 		.left_us = limit->ttl_us,
 	};
-	int64_t granted = limit->granted;
+	int64_t left = limit->granted;
 
 	for (size_t i = 0; i < group->count && limit->hit; i++) {
 		struct gateway_command *command = gateway_command_of(group->writes[i]);
 
-		if (!gateway_command_is_open_send(command))
+		if (!gateway_command_is_open_spend(command))
 			continue;
-		if (granted-- > 0) {
+		if (command->amount <= left) {
+			left -= command->amount;
 			command->cached = true;
 			command->window_start_us = limit->window_start_us;
-			continue;
+		} else if (left == 0 && command->amount <= limit->rate_limit) {
+			write_answer(&command->write, gateway_answer_refused(command, &view));
 		}
-		write_answer(&command->write, gateway_answer_refused(command, &view));
 	}
+	if (left > 0) /* the cache has counted it, and nobody uses it */
+		gateway_cache_note_stale(lane, group->key);
 }
 
 /* Deletes the stale copies. Returns false if the cache is away; it then deletes them before it is
@@ -216,6 +237,17 @@ static bool drop_stale(struct gateway_lane *lane)
 	lane->stale_count = 0;
 	arena_reset(&lane->stale_arena);
 	return status == STATUS_OK;
+}
+
+void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
+{
+	bool ignored;
+
+	if (lane->stale_count == GATEWAY_STALE_MAX) {
+		ignored = drop_stale(lane); /* a cache that is away deletes them later */
+		(void)ignored;
+	}
+	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
 }
 
 void gateway_cache_refuse(
@@ -239,5 +271,6 @@ void gateway_cache_refuse(
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))
 		return;
 	for (size_t i = 0; i < asked; i++)
-		apply(&groups[i], &limits[i]);
+		apply(lane, &groups[i], &limits[i]);
+	drop_stale(lane); /* at once: others may look before the next batch */
 }

@@ -7,6 +7,7 @@
 #include "flow/groups.h"
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/gateway_batch.h"
+#include "services/gateway/gateway_cache.h"
 #include "services/gateway/gateway_events.h"
 #include "services/gateway/limit_rules.h"
 
@@ -51,8 +52,16 @@ static void decide_config(struct deciding *deciding, struct gateway_command *com
 	limit_refresh(row, deciding->now_us);
 	row->rate_limit = command->rate_limit;
 	row->time_window = command->time_window;
+	row->shadow = command->shadow;
+	row->by_default = false;
 	deciding->exists = true;
 	answer_change(deciding, command, gateway_answer_config(arena, &command->user, row));
+}
+
+static void answer_no_config(struct gateway_command *command)
+{
+	write_answer(&command->write,
+		gateway_answer_no_config(command->write.command.arena, command->user.text));
 }
 
 /* What is left of the row, the start of its window, keeps a configuration that follows in the same
@@ -64,22 +73,20 @@ static void decide_remove(struct deciding *deciding, struct gateway_command *com
 		return;
 	}
 	if (!deciding->exists) {
-		write_answer(&command->write,
-			gateway_answer_no_config(command->write.command.arena, command->user.text));
+		answer_no_config(command);
 		return;
 	}
 	deciding->exists = false;
 	answer_change(deciding, command, answer_empty());
 }
 
-/* Notes a cached copy that is of another window than the row. */
+/* Notes a cached copy that is of another window than the row, or granted what the row refuses. */
 static void note_stale(struct gateway_lane *lane, const struct gateway_command *command,
-	const struct limit_row *row)
+	const struct limit_row *row, enum limit_verdict verdict)
 {
-	if (command->cached && command->window_start_us != row->last_refresh_us &&
-		lane->stale_count < GATEWAY_STALE_MAX)
-		lane->stale[lane->stale_count++] =
-			arena_copy(&lane->stale_arena, command->user.text);
+	if (command->cached &&
+		(command->window_start_us != row->last_refresh_us || verdict == LIMIT_REFUSED))
+		gateway_cache_note_stale(lane, command->user.text);
 }
 
 static struct limit_view view_of(const struct deciding *deciding)
@@ -90,8 +97,9 @@ static struct limit_view view_of(const struct deciding *deciding)
 	return (struct limit_view){
 		.rate_limit = row->rate_limit,
 		.window_us = row->time_window * unit_us,
-		.remaining = row->rate_limit - limit_used(row),
+		.remaining = limit_left(row),
 		.left_us = limit_reset_us(row, unit_us) - deciding->now_us,
+		.reset_us = limit_reset_us(row, unit_us),
 	};
 }
 
@@ -111,37 +119,77 @@ static bool still_has_its_slot(
 		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
 }
 
+/* Whether there is a row to decide by. Makes one if there is a default. */
+static bool has_row(struct deciding *deciding)
+{
+	const struct gateway *gateway = deciding->lane->gateway;
+
+	if (deciding->exists) {
+		limit_follow_default(&deciding->row, &gateway->standard, deciding->now_us,
+			gateway->window_unit_us);
+	} else if (gateway->standard.rate_limit > 0) {
+		limit_make_default(&deciding->row, &gateway->standard, deciding->now_us);
+		deciding->exists = true;
+	}
+	return deciding->exists;
+}
+
+/* Decides about a send or take by the row. Answers it if it is refused. */
+static bool is_admitted(
+	struct deciding *deciding, struct gateway_command *command, struct limit_view *limit)
+{
+	enum limit_verdict verdict = limit_admit(&deciding->row, deciding->now_us,
+		deciding->lane->gateway->window_unit_us, command->amount, &command->slots);
+
+	note_stale(deciding->lane, command, &deciding->row, verdict);
+	*limit = view_of(deciding);
+	deciding->lane->shadowed += verdict == LIMIT_SHADOWED;
+	if (verdict == LIMIT_REFUSED)
+		write_answer(&command->write, gateway_answer_refused(command, limit));
+	return verdict != LIMIT_REFUSED;
+}
+
 static void decide_send(struct deciding *deciding, struct gateway_command *command)
 {
 	struct limit_row *row = &deciding->row;
-	int64_t unit_us = deciding->lane->gateway->window_unit_us;
 	struct limit_view limit;
-	bool granted;
 
-	if (!deciding->exists) {
-		write_answer(&command->write,
-			gateway_answer_no_config(command->write.command.arena, command->user.text));
+	if (!has_row(deciding)) {
+		answer_no_config(command);
 		return;
 	}
 	if (still_has_its_slot(deciding, command)) {
 		gateway_event_name(command);
 		command->window_start_us = row->last_refresh_us;
+		command->slots = 1;
 		write_resume_effect(&command->write);
 		return;
 	}
-	granted = limit_reserve(row, deciding->now_us, unit_us, 1) > 0;
-	note_stale(deciding->lane, command, row);
-	limit = view_of(deciding);
-	if (!granted) {
-		limit.remaining = 0;
-		write_answer(&command->write, gateway_answer_refused(command, &limit));
+	if (!is_admitted(deciding, command, &limit))
 		return;
-	}
 	gateway_event_name(command);
 	command->window_start_us = row->last_refresh_us;
 	note_window(command);
-	write_begin_effect(&command->write,
-		gateway_answer_queued(command, limit_reset_us(row, unit_us), &limit));
+	write_begin_effect(&command->write, gateway_answer_queued(command, &limit));
+}
+
+static void decide_take(struct deciding *deciding, struct gateway_command *command)
+{
+	struct limit_row *row = &deciding->row;
+	struct limit_view limit;
+
+	if (!has_row(deciding)) {
+		answer_no_config(command);
+		return;
+	}
+	if (command->amount > row->rate_limit && !row->shadow) {
+		write_answer(&command->write, gateway_answer_too_much(command, row->rate_limit));
+		return;
+	}
+	if (!is_admitted(deciding, command, &limit))
+		return;
+	row->current_count += command->slots;
+	write_answer(&command->write, gateway_answer_taken(command, &limit));
 }
 
 static void decide_group(struct deciding *deciding, const struct write_group *group)
@@ -153,6 +201,8 @@ static void decide_group(struct deciding *deciding, const struct write_group *gr
 			decide_config(deciding, command);
 		else if (command->verb == GATEWAY_REMOVE)
 			decide_remove(deciding, command);
+		else if (command->verb == GATEWAY_TAKE)
+			decide_take(deciding, command);
 		else
 			decide_send(deciding, command);
 	}
@@ -163,7 +213,9 @@ static bool row_changed(const struct limit_row *before, const struct limit_row *
 	return before->reserved_count != after->reserved_count ||
 	       before->current_count != after->current_count ||
 	       before->last_refresh_us != after->last_refresh_us ||
-	       before->rate_limit != after->rate_limit || before->time_window != after->time_window;
+	       before->rate_limit != after->rate_limit ||
+	       before->time_window != after->time_window || before->shadow != after->shadow ||
+	       before->by_default != after->by_default;
 }
 
 /* The rows to write, in the order of their ids. */
@@ -211,6 +263,7 @@ enum status gateway_batch_decide(
 	struct deciding deciding = {.lane = lane};
 	enum status status;
 
+	lane->shadowed = 0;
 	for (size_t i = 0; i < count; i++)
 		rows[i].user_id = groups[i].key;
 	status = repository->ops->lock(repository, session, rows, count, &deciding.now_us);

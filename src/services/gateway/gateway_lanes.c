@@ -55,6 +55,25 @@ static enum status look_up(void *gateway, struct session *session, const struct 
 	return gateway_batch_look_up(gateway, session, batch);
 }
 
+/* Refusals in shadow mode count once their transaction has committed. */
+static void committed(void *context)
+{
+	struct gateway_lane *lane = context;
+
+	tally_add(&lane->gateway->shadow_refusals, lane->shadowed);
+	lane->shadowed = 0;
+}
+
+void gateway_collect(void *context, struct buffer *page)
+{
+	const struct gateway *gateway = context;
+
+	metrics_family(page, "quipu_limit_shadow_refusals_total", "counter",
+		"Sends and takes over their limit that were admitted in shadow mode.");
+	metrics_sample(page, "quipu_limit_shadow_refusals_total", "",
+		tally_read(&gateway->shadow_refusals));
+}
+
 struct lane_service gateway_lane_service(struct gateway *gateway)
 {
 	return (struct lane_service){
@@ -66,6 +85,7 @@ struct lane_service gateway_lane_service(struct gateway *gateway)
 		.decide = decide,
 		.perform = perform,
 		.settle = settle,
+		.committed = committed,
 		.look_up = look_up,
 	};
 }

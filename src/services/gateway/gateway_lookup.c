@@ -1,6 +1,8 @@
-/* Looks at limits without changing them: one user's, or a page of all. */
+/* Looks at limits without changing them: one user's, what would be decided about the user's next
+ * send, or a page of all. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/gateway_batch.h"
@@ -15,6 +17,12 @@ struct gateway_lookup *gateway_lookup_new(struct arena *arena)
 
 	lookup->read.command.type = &gateway_lookup_type;
 	return lookup;
+}
+
+static struct gateway_lookup *gateway_lookup_of(struct read *read)
+{
+	command_assert_type(&read->command, &gateway_lookup_type);
+	return (struct gateway_lookup *)read;
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -60,11 +68,91 @@ static void answer_lookup(const struct gateway *gateway, struct command *command
 	command->answer = gateway_answer_config(command->arena, &user, &row);
 }
 
+/* ---- forecasts --------------------------------------------------------------------------- */
+
+/* The cache decides first, if it has a copy that is used up; see gateway_cache.c. */
+static bool cache_refuses(const struct cached_limit *cached)
+{
+	return cached->hit && cached->current_count >= cached->rate_limit;
+}
+
+static struct limit_view view_of_row(
+	const struct gateway *gateway, const struct limit_row *row, int64_t now_us)
+{
+	int64_t reset_us = limit_reset_us(row, gateway->window_unit_us);
+
+	return (struct limit_view){
+		.rate_limit = row->rate_limit,
+		.window_us = row->time_window * gateway->window_unit_us,
+		.remaining = limit_left(row),
+		.left_us = reset_us - now_us,
+		.reset_us = reset_us,
+	};
+}
+
+static struct limit_view view_of_copy(const struct cached_limit *cached, int64_t now_us)
+{
+	return (struct limit_view){
+		.rate_limit = cached->rate_limit,
+		.window_us = cached->window_us,
+		.left_us = cached->ttl_us,
+		.reset_us = now_us + cached->ttl_us,
+	};
+}
+
+/* Decides as a send would, on a copy of the row. */
+static void answer_forecast(const struct gateway *gateway, struct command *command,
+	struct limit_row row, const struct cached_limit *cached, int64_t now_us)
+{
+	struct limit_view limit;
+
+	if (!row.exists && gateway->standard.rate_limit == 0) {
+		command->answer = gateway_answer_no_config(command->arena, command->key);
+		return;
+	}
+	if (!row.exists)
+		limit_make_default(&row, &gateway->standard, now_us);
+	limit_follow_default(&row, &gateway->standard, now_us, gateway->window_unit_us);
+	limit_update(&row, now_us, gateway->window_unit_us);
+	limit = cache_refuses(cached) ? view_of_copy(cached, now_us)
+				      : view_of_row(gateway, &row, now_us);
+	command->answer = gateway_answer_forecast(command->arena, &limit,
+		limit.remaining > 0 || (row.shadow && !cache_refuses(cached)), row.shadow);
+}
+
+/* Looks at the cached copies of the users without taking anything. All are misses if the cache is
+ * away or there is none. */
+static struct cached_limit *peek(const struct gateway *gateway, struct arena *arena,
+	const struct limit_row *rows, size_t count)
+{
+	struct cached_limit *limits = arena_array(arena, struct cached_limit, count);
+	struct cache_session *cache = gateway->reader_cache;
+
+	for (size_t i = 0; i < count; i++)
+		limits[i].user_id = rows[i].user_id;
+	if (cache && cache->ops->limit_take(cache, limits, count) != STATUS_OK)
+		memset(limits, 0, count * sizeof(*limits));
+	return limits;
+}
+
+/* ---- batches ----------------------------------------------------------------------------- */
+
+static bool has_forecast(const struct read_batch *batch)
+{
+	for (size_t i = 0; i < batch->count; i++) {
+		if (gateway_lookup_of(batch->reads[i])->is_forecast)
+			return true;
+	}
+	return false;
+}
+
 enum status gateway_batch_look_up(
 	const struct gateway *gateway, struct session *session, const struct read_batch *batch)
 {
 	struct limit_row *rows = arena_array(batch->arena, struct limit_row, batch->count);
 	size_t count = wanted_rows(batch, rows);
+	struct cached_limit *cached =
+		has_forecast(batch) ? peek(gateway, batch->arena, rows, count) : NULL;
 	int64_t now_us;
 	enum status status =
 		gateway->repository->ops->find(gateway->repository, session, rows, count, &now_us);
@@ -72,12 +160,17 @@ enum status gateway_batch_look_up(
 	if (status != STATUS_OK)
 		return status;
 	for (size_t i = 0; i < batch->count; i++) {
-		struct limit_row wanted = {.user_id = batch->reads[i]->command.key};
+		struct gateway_lookup *lookup = gateway_lookup_of(batch->reads[i]);
+		struct command *command = &lookup->read.command;
+		struct limit_row wanted = {.user_id = command->key};
 		const struct limit_row *row =
 			bsearch(&wanted, rows, count, sizeof(*rows), compare_rows);
 
 		assert(row);
-		answer_lookup(gateway, &batch->reads[i]->command, *row, now_us);
+		if (lookup->is_forecast)
+			answer_forecast(gateway, command, *row, &cached[row - rows], now_us);
+		else
+			answer_lookup(gateway, command, *row, now_us);
 	}
 	return STATUS_OK;
 }

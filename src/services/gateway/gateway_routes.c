@@ -21,6 +21,17 @@ static struct gateway_command *new_command(struct input *input, enum gateway_ver
 	return command;
 }
 
+/* Returns whether the mode is "shadow"; without one it is "enforce". */
+static bool read_shadow(struct input *input)
+{
+	struct slice mode = input_optional_id(input, "mode");
+	bool is_shadow = slice_is(mode, "shadow");
+
+	if (mode.len > 0 && !is_shadow && !slice_is(mode, "enforce"))
+		input_error(input, "mode", "must be enforce or shadow");
+	return is_shadow;
+}
+
 static void configure(void *context, struct request *request)
 {
 	static const struct int_rule rate_limit_rule = {
@@ -47,6 +58,7 @@ static void configure(void *context, struct request *request)
 	command = new_command(&input, GATEWAY_CONFIGURE);
 	command->rate_limit = (int32_t)input_int(&input, &rate_limit_rule);
 	command->time_window = (int32_t)input_int(&input, &time_window_rule);
+	command->shadow = read_shadow(&input);
 	submit_write(&input, gateway->lanes, &command->write);
 }
 
@@ -64,16 +76,49 @@ static void send_message(void *context, struct request *request)
 	submit_write(&input, gateway->lanes, &command->write);
 }
 
-static void show_config(void *context, struct request *request)
+static void take(void *context, struct request *request)
 {
+	static const struct int_rule amount_rule = {
+		.field = "amount",
+		.least = 1,
+		.most = INT32_MAX,
+		.fallback = 1,
+		.message = "must be an integer from 1 to 2147483647",
+	};
 	struct gateway *gateway = context;
+	struct gateway_command *command = gateway_command_new(&request->arena);
+	struct input input;
+
+	input_init(&input, request);
+	input_read_body(&input);
+	input_check_id(&input, "userId", request->params[0]);
+	command->verb = GATEWAY_TAKE;
+	command->user.text = request->params[0];
+	command->write.command.key = command->user.text;
+	command->amount = (int32_t)input_int(&input, &amount_rule);
+	submit_write(&input, gateway->lanes, &command->write);
+}
+
+static void look_up(struct gateway *gateway, struct request *request, bool is_forecast)
+{
 	struct gateway_lookup *lookup = gateway_lookup_new(&request->arena);
 	struct input input;
 
 	input_init(&input, request);
 	input_check_id(&input, "userId", request->params[0]);
+	lookup->is_forecast = is_forecast;
 	lookup->read.command.key = request->params[0];
 	submit_read(&input, gateway->lanes, &lookup->read);
+}
+
+static void show_config(void *gateway, struct request *request)
+{
+	look_up(gateway, request, false);
+}
+
+static void show_limit(void *gateway, struct request *request)
+{
+	look_up(gateway, request, true);
 }
 
 static void list_configs(void *context, struct request *request)
@@ -110,7 +155,8 @@ static void remove_config(void *context, struct request *request)
 
 static const char *const list_parameters[] = {"after", "limit", NULL};
 static const char *const config_members[] = {
-	"userId", "user_id", "rateLimit", "rate_limit", "timeWindow", "time_window", NULL};
+	"userId", "user_id", "rateLimit", "rate_limit", "timeWindow", "time_window", "mode", NULL};
+static const char *const take_members[] = {"amount", NULL};
 static const char *const send_members[] = {"userId", "user_id", "message", NULL};
 
 void gateway_add_routes(struct gateway *gateway, struct router *router)
@@ -125,6 +171,10 @@ void gateway_add_routes(struct gateway *gateway, struct router *router)
 		{"DELETE", "/api/config/{userId}", ACCESS_INTERNAL, remove_config, gateway, 0, NULL,
 			NULL},
 		{"POST", "/api/send", ACCESS_EXTERNAL, send_message, gateway, 0, send_members,
+			NULL},
+		{"POST", "/api/limits/{userId}/take", ACCESS_EXTERNAL, take, gateway, 0,
+			take_members, NULL},
+		{"GET", "/api/limits/{userId}", ACCESS_EXTERNAL, show_limit, gateway, 0, NULL,
 			NULL},
 	};
 

@@ -15,6 +15,12 @@
  */
 #define LIMIT_FUTURE_US (1 * 1000000LL)
 
+/* The limit of users without a configuration; rate_limit is 0 if there is none. */
+struct limit_default {
+	int32_t rate_limit;
+	int32_t time_window;
+};
+
 /* Whether the window of the row has elapsed. */
 bool limit_has_elapsed(const struct limit_row *row, int64_t now_us, int64_t unit_us);
 
@@ -23,6 +29,9 @@ int64_t limit_reset_us(const struct limit_row *row, int64_t unit_us);
 
 /* Returns how many messages of this window count against the limit. */
 int32_t limit_used(const struct limit_row *row);
+
+/* Returns how many more messages this window admits. */
+int32_t limit_left(const struct limit_row *row);
 
 /* Begins a new window at `now_us`. */
 void limit_refresh(struct limit_row *row, int64_t now_us);
@@ -40,5 +49,28 @@ bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us);
  * limit leaves. Returns how many.
  */
 int32_t limit_reserve(struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t wanted);
+
+enum limit_verdict {
+	LIMIT_ADMITTED,
+	LIMIT_REFUSED,
+	LIMIT_SHADOWED, /* over the limit, but the row is in shadow mode: admitted and counted */
+};
+
+/*
+ * Decides about `amount` messages, all or none: brings the row up to date, and reserves their
+ * slots. Sets `slots` to how many slots were reserved: `amount`, or 0 if they are refused or a row
+ * in shadow mode can count no further.
+ */
+enum limit_verdict limit_admit(
+	struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t amount, int32_t *slots);
+
+/* Makes the row of a user without a configuration, with a window that begins now. */
+void limit_make_default(
+	struct limit_row *row, const struct limit_default *standard, int64_t now_us);
+
+/* A row that the default made takes over a default that has changed, in a new window, once its old
+ * window has elapsed. */
+void limit_follow_default(struct limit_row *row, const struct limit_default *standard,
+	int64_t now_us, int64_t unit_us);
 
 #endif

@@ -15,7 +15,7 @@ static void check_counts(struct verify_page *page, const struct limit_row *row)
 		verify_differ(page, id, "over-reserved",
 			"%.*s: current_count %d is more than reserved_count %d", (int)id.len,
 			id.data, row->current_count, row->reserved_count);
-	if (row->reserved_count > row->rate_limit)
+	if (row->reserved_count > row->rate_limit && !row->shadow)
 		verify_differ(page, id, "over-limit",
 			"%.*s: reserved_count %d is more than rate_limit %d", (int)id.len, id.data,
 			row->reserved_count, row->rate_limit);
@@ -67,6 +67,14 @@ static enum status look_at_removals(
 	return verify_idempotency_look(&removals, context, session, page);
 }
 
+static enum status look_at_takes(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_idempotency takes = {.prefix = "POST /api/limits"};
+
+	return verify_idempotency_look(&takes, context, session, page);
+}
+
 static enum status look_at_sends(
 	const void *context, struct session *session, struct verify_page *page)
 {
@@ -83,6 +91,7 @@ struct verifier limits_verifier(const struct gateway *gateway)
 		{"configs", look_at_configs},
 		{"removals", look_at_removals},
 		{"sends", look_at_sends},
+		{"takes", look_at_takes},
 	};
 
 	return (struct verifier){

@@ -6,7 +6,7 @@
  *   config           rate_limit is below 1, or time_window is not from 1 to 525600
  *   negative         current_count or reserved_count is negative
  *   over-reserved    current_count is more than reserved_count
- *   over-limit       reserved_count is more than rate_limit
+ *   over-limit       reserved_count is more than rate_limit, unless the row is in shadow mode
  *   in-the-future    the window begins ahead of the store's time
  *
  * A send whose outcome was never recorded stays pending under its Idempotency-Key until that

@@ -43,6 +43,13 @@ class Gateway(Client):
     def remove(self, user, **options):
         return self.ask("DELETE", f"{CONFIG}/{quote(str(user), safe='')}", **options)
 
+    def take(self, user, amount=None, **options):
+        return self.ask("POST", f"/api/limits/{quote(str(user), safe='')}/take",
+                        None if amount is None else {"amount": amount}, **options)
+
+    def forecast(self, user):
+        return self.ask("GET", f"/api/limits/{quote(str(user), safe='')}")
+
     def send(self, user, message=None, **options):
         return self.ask("POST", SEND, {"userId": user, "message": message or new_text()}, **options)
 

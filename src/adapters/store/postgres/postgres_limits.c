@@ -9,7 +9,7 @@
 /* clang-format off */
 #define ROWS_SQL                                                                       \
 	"SELECT w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, " \
-	"    " PG_TO_US("l.last_refresh_time") " "                                     \
+	"    " PG_TO_US("l.last_refresh_time") ", l.shadow, l.by_default "              \
 	"FROM " PG_PLACES " "                                                          \
 	"JOIN rate_limit_store l ON l.user_id = w.id"
 /* clang-format on */
@@ -23,6 +23,8 @@ static void fill_row(void *found, const PGresult *result, int at)
 	row->current_count = pg_int4(result, at, 3);
 	row->reserved_count = pg_int4(result, at, 4);
 	row->last_refresh_us = pg_int8(result, at, 5);
+	row->shadow = pg_bool(result, at, 6);
+	row->by_default = pg_bool(result, at, 7);
 }
 
 static const struct pg_lookup by_user = {
@@ -38,8 +40,8 @@ static const struct pg_lookup by_user = {
 	.fill = fill_row,
 };
 
-static const Oid put_types[] = {
-	PG_OID_TEXT, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4, PG_OID_INT8};
+static const Oid put_types[] = {PG_OID_TEXT, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4, PG_OID_INT4,
+	PG_OID_INT8, PG_OID_INT4, PG_OID_INT4};
 
 static void add_row(struct pg_array *columns, const void *element)
 {
@@ -51,9 +53,16 @@ static void add_row(struct pg_array *columns, const void *element)
 	pg_array_int4(&columns[3], row->current_count);
 	pg_array_int4(&columns[4], row->reserved_count);
 	pg_array_int8(&columns[5], row->last_refresh_us);
+	pg_array_int4(&columns[6], row->shadow);
+	pg_array_int4(&columns[7], row->by_default);
 }
 
 /* clang-format off */
+#define NEW_ROWS                                                                           \
+	"unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], $6::int8[], " \
+	"    $7::int4[], $8::int4[]) AS e(user_id, rate_limit, time_window, "             \
+	"    current_count, reserved_count, refresh_us, shadow, by_default)"
+
 static const struct pg_put put_rows = {
 	.shape =
 		{
@@ -69,22 +78,19 @@ static const struct pg_put put_rows = {
 			"UPDATE rate_limit_store AS l "
 			"SET rate_limit = e.rate_limit, time_window = e.time_window, "
 			"    current_count = e.current_count, reserved_count = e.reserved_count, "
-			"    last_refresh_time = " PG_FROM_US("e.refresh_us") " "
-			"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], $6::int8[]) "
-			"    AS e(user_id, rate_limit, time_window, current_count, reserved_count, "
-			"    refresh_us) "
+			"    last_refresh_time = " PG_FROM_US("e.refresh_us") ", "
+			"    shadow = e.shadow <> 0, by_default = e.by_default <> 0 "
+			"FROM " NEW_ROWS " "
 			"WHERE l.user_id = e.user_id",
 		},
 	.insert =
 		{
 			"quipu_limits_insert",
 			"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
-			"    reserved_count, last_refresh_time) "
+			"    reserved_count, last_refresh_time, shadow, by_default) "
 			"SELECT user_id, rate_limit, time_window, current_count, reserved_count, "
-			"    " PG_FROM_US("refresh_us") " "
-			"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], $6::int8[]) "
-			"    AS e(user_id, rate_limit, time_window, current_count, reserved_count, "
-			"    refresh_us) "
+			"    " PG_FROM_US("refresh_us") ", shadow <> 0, by_default <> 0 "
+			"FROM " NEW_ROWS " "
 			"ON CONFLICT (user_id) DO NOTHING "
 			"RETURNING 1",
 		},
@@ -104,12 +110,26 @@ static const struct pg_statement settle_statement = {
 	"  AND l.last_refresh_time = " PG_FROM_US("e.window_us"),
 };
 
+static const struct pg_statement sweep_statement = {
+	"quipu_limits_sweep",
+	"DELETE FROM rate_limit_store "
+	"WHERE user_id = ANY (ARRAY("
+	"    SELECT user_id "
+	"    FROM rate_limit_store "
+	"    WHERE by_default "
+	"      AND last_refresh_time < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
+	"      AND last_refresh_time < "
+	"        (SELECT quipu_now()) - time_window * $1::int8 * interval '1 microsecond' "
+	"    ORDER BY last_refresh_time LIMIT $2::int8 FOR UPDATE SKIP LOCKED)) "
+	"RETURNING 1",
+};
+
 #define REFRESHED_US PG_TO_US("last_refresh_time")
 
 static const struct pg_statement list_statement = {
 	"quipu_limits_list",
 	"SELECT user_id, rate_limit, time_window, current_count, reserved_count, "
-	"    " REFRESHED_US " "
+	"    " REFRESHED_US ", shadow, by_default "
 	"FROM rate_limit_store "
 	"WHERE user_id > $1::text "
 	"ORDER BY user_id LIMIT $2::int8",
@@ -164,6 +184,12 @@ static enum status settle(const struct limit_repository *repository, struct sess
 	return pg_run(session, &settle_statement, params, 4);
 }
 
+static enum status sweep(const struct limit_repository *repository, struct session *base,
+	const struct limit_idle *idle, size_t limit, size_t *deleted)
+{
+	return pg_sweep(base, &sweep_statement, idle->unit_us * idle->windows, limit, deleted);
+}
+
 static enum status list(const struct limit_repository *repository, struct session *base,
 	struct arena *arena, struct row_page *page, struct limit_row *rows)
 {
@@ -186,6 +212,7 @@ static const struct limit_repository_ops ops = {
 	.put = put,
 	.remove = remove_rows,
 	.settle = settle,
+	.sweep = sweep,
 	.find = find,
 	.list = list,
 };

@@ -6,19 +6,21 @@
 
 /* clang-format off */
 static const char find_sql[] =
-	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time "
+	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, "
+	"    shadow, by_default "
 	"FROM rate_limit_store "
 	"WHERE user_id = ?1";
 
 static const char put_sql[] =
 	"INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, "
-	"    reserved_count, last_refresh_time) "
-	"VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+	"    reserved_count, last_refresh_time, shadow, by_default) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) "
 	"ON CONFLICT (user_id) "
 	"DO UPDATE SET rate_limit = excluded.rate_limit, time_window = excluded.time_window, "
 	"    current_count = excluded.current_count, "
 	"    reserved_count = excluded.reserved_count, "
-	"    last_refresh_time = excluded.last_refresh_time";
+	"    last_refresh_time = excluded.last_refresh_time, shadow = excluded.shadow, "
+	"    by_default = excluded.by_default";
 
 static const char remove_sql[] = "DELETE FROM rate_limit_store WHERE user_id = ?1";
 
@@ -35,6 +37,8 @@ static void fill_row(struct limit_row *row, const struct sqlite_query *query)
 	row->current_count = (int32_t)sqlite_query_int(query, 2);
 	row->reserved_count = (int32_t)sqlite_query_int(query, 3);
 	row->last_refresh_us = sqlite_query_int(query, 4);
+	row->shadow = sqlite_query_int(query, 5) != 0;
+	row->by_default = sqlite_query_int(query, 6) != 0;
 }
 
 static enum status fill_rows(struct sqlite_session *session, struct limit_row *rows, size_t count)
@@ -73,7 +77,8 @@ static enum status put(const struct limit_repository *repository, struct session
 		sqlite_query_change_one(&query,
 			SQLITE_VALUES(sqlite_text(row->user_id), sqlite_int(row->rate_limit),
 				sqlite_int(row->time_window), sqlite_int(row->current_count),
-				sqlite_int(row->reserved_count), sqlite_int(row->last_refresh_us)));
+				sqlite_int(row->reserved_count), sqlite_int(row->last_refresh_us),
+				sqlite_int(row->shadow), sqlite_int(row->by_default)));
 	}
 	return sqlite_query_close(&query);
 }
@@ -104,6 +109,34 @@ static enum status settle(const struct limit_repository *repository, struct sess
 	return sqlite_query_close(&query);
 }
 
+/* clang-format off */
+static const char sweep_sql[] =
+	"DELETE FROM rate_limit_store "
+	"WHERE user_id IN ("
+	"  SELECT user_id "
+	"  FROM rate_limit_store "
+	"  WHERE by_default AND last_refresh_time < ?1 - ?2 "
+	"    AND last_refresh_time < ?1 - ?2 * time_window "
+	"  ORDER BY last_refresh_time LIMIT ?3)";
+/* clang-format on */
+
+static enum status sweep(const struct limit_repository *repository, struct session *base,
+	const struct limit_idle *idle, size_t limit, size_t *deleted)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = base->ops->begin(base, TRANSACTION_WAIT);
+	struct sqlite_query query;
+
+	if (status != STATUS_OK)
+		return status;
+	query = sqlite_query_open(session, sweep_sql);
+	*deleted = (size_t)sqlite_query_change(&query,
+		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)),
+			sqlite_int(idle->unit_us * idle->windows), sqlite_int((int64_t)limit)));
+	status = sqlite_query_close(&query);
+	return status == STATUS_OK ? base->ops->commit(base) : status;
+}
+
 static enum status find(const struct limit_repository *repository, struct session *base,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -123,7 +156,7 @@ static void fill_listed(void *listed, struct arena *arena, const struct sqlite_q
 	struct limit_row *row = listed;
 
 	*row = (struct limit_row){
-		.user_id = sqlite_query_keep(query, arena, 5),
+		.user_id = sqlite_query_keep(query, arena, 7),
 		.exists = true,
 	};
 	fill_row(row, query);
@@ -132,7 +165,7 @@ static void fill_listed(void *listed, struct arena *arena, const struct sqlite_q
 /* clang-format off */
 static const char list_sql[] =
 	"SELECT rate_limit, time_window, current_count, reserved_count, last_refresh_time, "
-	"    user_id "
+	"    shadow, by_default, user_id "
 	"FROM rate_limit_store "
 	"WHERE user_id > ?1 "
 	"ORDER BY user_id LIMIT ?5";
@@ -155,6 +188,7 @@ static const struct limit_repository_ops ops = {
 	.put = put,
 	.remove = remove_rows,
 	.settle = settle,
+	.sweep = sweep,
 	.find = find,
 	.list = list,
 };

@@ -129,6 +129,16 @@ static enum status limit_settle(const struct limit_repository *repository, struc
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status limit_sweep(const struct limit_repository *repository, struct session *session,
+	const struct limit_idle *idle, size_t limit, size_t *deleted)
+{
+	const struct limit_repository *inner = limits_of(repository);
+	struct trace trace = trace_begin(session, "limits", "sweep");
+	enum status status = inner->ops->sweep(inner, trace.session, idle, limit, deleted);
+
+	return trace_end_counted(&trace, status, deleted);
+}
+
 static enum status limit_find(const struct limit_repository *repository, struct session *session,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -154,6 +164,7 @@ static const struct limit_repository_ops limit_ops = {
 	.put = limit_put,
 	.remove = limit_remove,
 	.settle = limit_settle,
+	.sweep = limit_sweep,
 	.find = limit_find,
 	.list = limit_list,
 };
