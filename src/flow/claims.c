@@ -25,10 +25,15 @@ void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_ma
 		return;
 	}
 	claim->error = error;
+	if (try == TRY_AWAY) {
+		claim->end = CLAIM_DELAYED;
+		claim->delay_us = claim_backoff_us(0, dice);
+		return;
+	}
 	if (try == TRY_REFUSED || (try == TRY_FAILED && is_last)) {
 		claim->end = CLAIM_FAILED;
 		return;
 	}
 	claim->end = CLAIM_RETRY;
-	claim->delay_us = claim_backoff_us(try == TRY_AWAY ? 0 : claim->attempt_count, dice);
+	claim->delay_us = claim_backoff_us(claim->attempt_count, dice);
 }

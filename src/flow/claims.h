@@ -12,8 +12,8 @@
 enum claim_try {
 	TRY_WORKED,
 	TRY_FAILED,   /* counts as an attempt; the last attempt gives the row up */
-	TRY_AWAY,     /* the receiver did not confirm it: counts, but never gives the row up, and
-			 the wait stays at about a second: the row goes soon after it is back */
+	TRY_AWAY,     /* the receiver did not confirm it: does not count, because unavailability
+			 must never give a row up; the row is due again in about a second */
 	TRY_NOT_MADE, /* the receiver was away: does not count, and the row is due at once */
 	TRY_REFUSED,  /* no further attempt can help: gives the row up */
 };

@@ -56,7 +56,9 @@ struct relay_worker {
 	size_t count;
 	bool is_tried;      /* the batch was published, or cannot be */
 	int64_t claimed_ns; /* just before the claim: the lease lasts at least lease_us from here */
-	bool was_away; /* the bus was away and the batch was returned; reset by the next pause */
+	bool was_away; /* the bus took nothing and the batch was returned; reset by the next pause
+			*/
+	size_t size;   /* of the next batch: as much as the bus confirms in time */
 	int64_t probed_ns; /* when a row was last claimed as a probe */
 	struct bus_message *messages;
 	struct claim **published; /* published[i] is the claim of messages[i] */
@@ -113,7 +115,7 @@ static size_t claim_limit(struct relay_worker *worker)
 	if (bell_is_stopping(&worker->bell) || worker->was_away)
 		return 0;
 	if (bus->ops->is_up(bus))
-		return worker->config->batch;
+		return worker->size;
 	if (!is_first(worker) || now_ns() - worker->probed_ns < worker->config->poll_us * NS_PER_US)
 		return 0;
 	worker->probed_ns = now_ns();
@@ -129,7 +131,7 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 			tally_add(&worker->relay->lost, 1);
 		else if (claims[i].end == CLAIM_DONE)
 			tally_add(&worker->relay->confirmed, 1);
-		else if (claims[i].end == CLAIM_RETRY)
+		else if (claims[i].end == CLAIM_RETRY || claims[i].end == CLAIM_DELAYED)
 			tally_add(&worker->relay->retried, 1);
 		else if (claims[i].end == CLAIM_FAILED)
 			tally_add(&worker->relay->given_up, 1);
@@ -190,7 +192,7 @@ static bool turn(struct relay_worker *worker)
 	status = exchange(worker, limit, &claimed);
 	if (status == STATUS_OK) {
 		advance(worker, claimed, started_ns);
-		if (worker->next && claimed == worker->config->batch)
+		if (worker->next && claimed == limit)
 			bell_ring(&worker->next->bell); /* there may be more rows */
 		return true;
 	}
@@ -230,6 +232,45 @@ static size_t build_messages(struct relay_worker *worker)
 	return count;
 }
 
+static void conclude_message(struct relay_worker *worker, size_t i, bool is_up)
+{
+	const struct bus_message *message = &worker->messages[i];
+	struct claim *claim = worker->published[i];
+
+	if (message->fate == BUS_CONFIRMED)
+		conclude(worker, claim, TRY_WORKED, "");
+	else if (message->is_untried)
+		conclude(worker, claim, TRY_NOT_MADE, "");
+	else if (message->fate == BUS_UNKNOWN)
+		conclude(worker, claim, TRY_AWAY, "the bus did not confirm it in time");
+	else if (!is_up)
+		conclude(worker, claim, TRY_AWAY, "the bus went away");
+	else
+		conclude(worker, claim, TRY_FAILED, "the bus refused it");
+}
+
+/*
+ * A bus that confirms only a part of the batch in time gets smaller batches: otherwise all of them
+ * would be late, and what is late is published again. Batches grow again with every one that is
+ * confirmed. If the bus took nothing at all, the worker pauses before it claims again.
+ */
+static void adapt(struct relay_worker *worker, size_t count)
+{
+	size_t confirmed = 0, untried = 0, unknown = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		confirmed += worker->messages[i].fate == BUS_CONFIRMED;
+		unknown += worker->messages[i].fate == BUS_UNKNOWN;
+		untried += worker->messages[i].is_untried;
+	}
+	if (unknown + untried > 0)
+		worker->size = worker->size > 1 ? worker->size / 2 : 1;
+	else if (worker->size < worker->config->batch)
+		worker->size = worker->size * 2 < worker->config->batch ? worker->size * 2
+									: worker->config->batch;
+	worker->was_away = confirmed == 0 && untried > 0;
+}
+
 /*
  * If the bus is known to be away, no attempt was made. Backing the rows off for an outage, longer
  * each time, would delay them by up to 90 s once the bus is back and leave them no attempts.
@@ -239,22 +280,19 @@ static void conclude_published(struct relay_worker *worker, size_t count, enum s
 {
 	bool is_up = worker->config->bus->ops->is_up(worker->config->bus);
 
-	worker->was_away = status != STATUS_OK && !is_up;
+	if (status == STATUS_OK) {
+		for (size_t i = 0; i < count; i++)
+			conclude_message(worker, i, is_up);
+		adapt(worker, count);
+		return;
+	}
+	worker->was_away = !is_up;
 	for (size_t i = 0; i < count; i++) {
-		struct claim *claim = worker->published[i];
-
-		if (worker->was_away)
-			conclude(worker, claim, TRY_NOT_MADE, "");
-		else if (status != STATUS_OK)
-			conclude(worker, claim, TRY_AWAY, "the bus cannot be reached");
-		else if (worker->messages[i].fate == BUS_CONFIRMED)
-			conclude(worker, claim, TRY_WORKED, "");
-		else if (worker->messages[i].fate == BUS_UNKNOWN)
-			conclude(worker, claim, TRY_AWAY, "the bus did not confirm it in time");
-		else if (!is_up)
-			conclude(worker, claim, TRY_AWAY, "the bus went away");
+		if (is_up)
+			conclude(worker, worker->published[i], TRY_AWAY,
+				"the bus cannot be reached");
 		else
-			conclude(worker, claim, TRY_FAILED, "the bus refused it");
+			conclude(worker, worker->published[i], TRY_NOT_MADE, "");
 	}
 }
 
@@ -390,6 +428,7 @@ static void start_worker(struct relay_worker *worker)
 	worker->published = qp_calloc(config->batch, sizeof(struct claim *));
 	arena_init(&worker->arenas[0], ARENA_SIZE);
 	arena_init(&worker->arenas[1], ARENA_SIZE);
+	worker->size = config->batch;
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
 	worker->probed_ns = now_ns(); /* gives the bus one poll to connect before the first probe */

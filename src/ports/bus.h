@@ -49,7 +49,10 @@ struct bus_message {
 	size_t header_count;
 	struct slice value;
 
-	enum bus_fate fate; /* set by publish() */
+	/* Set by publish(). A message is untried if it is NOT_PERSISTED because the time was over
+	 * before it could be handed to the engine. The caller clears the flag. */
+	enum bus_fate fate;
+	bool is_untried;
 };
 
 /* A message that has arrived. Valid until the next fetch of the same consumer. */

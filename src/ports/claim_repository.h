@@ -10,6 +10,8 @@
  *   BUSY      claim, lease is over      BUSY       as above
  *   BUSY      end: CLAIM_DONE           DONE       published_at or sent_at; lease_until empty
  *   BUSY      end: CLAIM_RETRY          PENDING    attempt_count + 1, next_retry_at, last_error
+ *   BUSY      end: CLAIM_DELAYED        PENDING    attempt_count unchanged, next_retry_at,
+ *                                                  last_error
  *   BUSY      end: CLAIM_FAILED         FAILED     attempt_count + 1, last_error
  *   BUSY      end: CLAIM_RETURNED       PENDING    due at once, attempt_count unchanged
  *   FAILED    reopen                    PENDING    attempt_count 0, due at once
@@ -24,7 +26,7 @@
 
 #include "ports/store.h"
 
-enum claim_end { CLAIM_DONE, CLAIM_RETRY, CLAIM_FAILED, CLAIM_RETURNED };
+enum claim_end { CLAIM_DONE, CLAIM_RETRY, CLAIM_DELAYED, CLAIM_FAILED, CLAIM_RETURNED };
 
 #define CLAIM_ERROR_MAX 500 /* bytes of last_error that are kept */
 
@@ -40,8 +42,9 @@ struct claim {
 
 	/* The caller sets these before end(). */
 	enum claim_end end;
-	int64_t delay_us;   /* CLAIM_RETRY: the row is due again this long after the store's now */
-	struct slice error; /* CLAIM_RETRY and CLAIM_FAILED */
+	int64_t delay_us;   /* CLAIM_RETRY and CLAIM_DELAYED: the row is due again this long after
+			       the store's now */
+	struct slice error; /* CLAIM_RETRY, CLAIM_DELAYED and CLAIM_FAILED */
 
 	bool was_ours; /* set by end() and renew(); false if another worker has the claim by now,
 			  and nothing was changed */

@@ -110,22 +110,39 @@ static void a_claim_that_is_returned_is_due_at_once_and_nothing_counts(void **st
 	assert_true(fixture->claim[0].epoch == 2);
 }
 
+static void a_claim_that_is_delayed_waits_until_it_is_due_and_nothing_counts(void **state)
+{
+	struct fixture *fixture = *state;
+	struct slice id = claim_fixture_put_one(fixture);
+
+	claim_fixture_claim_and_end(fixture, CLAIM_DELAYED);
+	assert_true(claim_fixture_row_is(fixture, id,
+		"status = 'PENDING' AND attempt_count = 0 AND next_retry_at > locked_at "
+		"AND last_error = 'no route to host' AND lease_until IS NULL"));
+	assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 0);
+	engine_shift_us(fixture->engine, MINUTE_US + SECOND_US);
+	assert_int_equal(claim_fixture_claim(fixture, "you", LEASE_US), 1);
+	assert_int_equal(fixture->claim[0].attempt_count, 0);
+}
+
 static void claims_end_each_in_its_own_way(void **state)
 {
 	struct fixture *fixture = *state;
 
-	claim_fixture_put_many(fixture, "row", 4);
-	assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 4);
-	for (int i = 0; i < 4; i++) {
+	claim_fixture_put_many(fixture, "row", 5);
+	assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 5);
+	for (int i = 0; i < 5; i++) {
 		fixture->claim[i].end = (enum claim_end)i;
 		fixture->claim[i].delay_us = MINUTE_US;
 	}
 	claim_fixture_end(fixture, "me");
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		assert_true(fixture->claim[i].was_ours);
 	assert_true(claim_fixture_is_done_now(fixture, fixture->claim[CLAIM_DONE].id));
 	assert_true(claim_fixture_row_is(fixture, fixture->claim[CLAIM_RETRY].id,
 		"status = 'PENDING' AND next_retry_at IS NOT NULL AND attempt_count = 1"));
+	assert_true(claim_fixture_row_is(fixture, fixture->claim[CLAIM_DELAYED].id,
+		"status = 'PENDING' AND next_retry_at IS NOT NULL AND attempt_count = 0"));
 	assert_true(claim_fixture_row_is(fixture, fixture->claim[CLAIM_FAILED].id,
 		"status = 'FAILED' AND last_error IS NULL AND attempt_count = 1"));
 	assert_true(claim_fixture_row_is(fixture, fixture->claim[CLAIM_RETURNED].id,
@@ -321,6 +338,7 @@ static int claim_tests(const struct subject *subject, const char *name)
 		ON(subject, a_claim_that_is_to_be_retried_waits_until_it_is_due),
 		ON(subject, a_claim_that_has_failed_stays_so),
 		ON(subject, a_claim_that_is_returned_is_due_at_once_and_nothing_counts),
+		ON(subject, a_claim_that_is_delayed_waits_until_it_is_due_and_nothing_counts),
 		ON(subject, claims_end_each_in_its_own_way),
 		ON(subject, an_error_is_cut_between_two_characters),
 		ON(subject, a_foreign_owner_changes_nothing),
@@ -352,5 +370,6 @@ int main(void)
 	}
 	failed += claim_outbox_tests(&claims_of_outbox, "outbox");
 	failed += claim_outbox_tests(&claims_of_dialog_outbox, "dialogs' outbox");
+	failed += claim_relay_tests(&claims_of_outbox, "relay");
 	return failed;
 }

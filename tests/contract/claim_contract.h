@@ -5,6 +5,7 @@
 #include "claim_fixture.h"
 
 /* Each returns how many have failed. */
+int claim_relay_tests(const struct subject *subject, const char *name);
 int claim_work_tests(const struct subject *subject, const char *name);
 int claim_outbox_tests(const struct subject *subject, const char *name);
 

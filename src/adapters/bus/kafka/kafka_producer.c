@@ -153,6 +153,13 @@ static enum bus_fate fate_of(const rd_kafka_message_t *report)
 	}
 }
 
+/* Whether a message that is NOT_PERSISTED never left for a broker. */
+static bool is_untried(rd_kafka_resp_err_t err)
+{
+	return err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+	       err == RD_KAFKA_RESP_ERR__QUEUE_FULL;
+}
+
 static void serve(struct kafka_producer *producer, int64_t until_ns)
 {
 	rd_kafka_event_t *event =
@@ -167,6 +174,7 @@ static void serve(struct kafka_producer *producer, int64_t until_ns)
 		assert(producer->outstanding > 0);
 		producer->outstanding--;
 		message->fate = fate_of(report);
+		message->is_untried = message->fate == BUS_NOT_PERSISTED && is_untried(report->err);
 		producer->lost |= message->fate == BUS_UNKNOWN;
 		if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR)
 			log_line(LOG_DEBUG, "bus", "%s: a message to topic %s failed: %s",
@@ -199,6 +207,7 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 			serve(producer, until_ns);
 	} while (err == RD_KAFKA_RESP_ERR__QUEUE_FULL && producer->outstanding > 0 &&
 		 clock_steady_ns(&clock_system) < until_ns);
+	message->is_untried = is_untried(err);
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
 	message->fate = BUS_UNKNOWN;
@@ -236,8 +245,12 @@ static void send_all(struct kafka_producer *producer, struct bus_message *messag
 {
 	producer->outstanding = 0;
 	producer->lost = false;
-	for (size_t i = 0; i < count && clock_steady_ns(&clock_system) < until_ns; i++)
-		send_one(producer, &messages[i], until_ns);
+	for (size_t i = 0; i < count; i++) {
+		if (clock_steady_ns(&clock_system) < until_ns)
+			send_one(producer, &messages[i], until_ns);
+		else
+			messages[i].is_untried = true;
+	}
 	serve_until(producer, until_ns);
 	if (producer->outstanding > 0)
 		purge(producer);

@@ -187,6 +187,8 @@ static bool send_one(struct round *round, size_t number)
 	natsMsg_Destroy(converted);
 	if (sent != NATS_UNSENT)
 		message->fate = BUS_UNKNOWN;
+	else
+		message->is_untried = true;
 	if (sent == NATS_SENT) {
 		round->under_way++;
 		round->bytes_under_way += size_of(message);
@@ -204,6 +206,8 @@ static void send_all(struct round *round, size_t count)
 		going_on = going_on && clock_steady_ns(&clock_system) < round->until_ns &&
 			   send_one(round, i);
 	}
+	for (size_t i = round->sent; i < count; i++)
+		round->messages[i].is_untried = true;
 	while (round->under_way > round->unheard && await_reply(round))
 		continue;
 	settle_unheard(round);

@@ -44,8 +44,13 @@ static enum status send(struct rabbitmq_producer *producer, struct bus_message *
 	if (written == 0)
 		return STATUS_OK;
 	status = rabbitmq_publisher_publish(producer->publisher, letters, written, until_ns);
-	for (size_t i = 0; i < written; i++)
-		messages[letters[i].index].fate = letters[i].fate;
+	for (size_t i = 0; i < written; i++) {
+		struct bus_message *message = &messages[letters[i].index];
+
+		message->fate = letters[i].fate;
+		message->is_untried =
+			letters[i].fate == BUS_NOT_PERSISTED && !letters[i].is_settled;
+	}
 	return status;
 }
 

@@ -139,6 +139,7 @@ static enum status end(const struct claim_repository *repository, struct session
 	static const char *const kinds[] = {
 		[CLAIM_DONE] = "done",
 		[CLAIM_RETRY] = "retry",
+		[CLAIM_DELAYED] = "delayed",
 		[CLAIM_FAILED] = "failed",
 		[CLAIM_RETURNED] = "returned",
 	};
@@ -148,7 +149,7 @@ static enum status end(const struct claim_repository *repository, struct session
 	struct pg_array errors = pg_array_of(session, PG_OID_TEXT, count);
 
 	for (size_t i = 0; i < count; i++) {
-		bool failed = claims[i].end == CLAIM_RETRY || claims[i].end == CLAIM_FAILED;
+		bool failed = claims[i].end != CLAIM_DONE && claims[i].end != CLAIM_RETURNED;
 		struct slice error = failed ? claims[i].error : slice_of("");
 
 		pg_array_text(&ends, slice_of(kinds[claims[i].end]));

@@ -81,8 +81,8 @@ struct pg_claims {
 	"SET status = CASE w.kind "                                                              \
 	"      WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, "     \
 	"    attempt_count = e.attempt_count + (w.kind IN ('retry', 'failed'))::int4, "          \
-	"    next_retry_at = CASE w.kind "                                                       \
-	"      WHEN 'retry' THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, " \
+	"    next_retry_at = CASE WHEN w.kind IN ('retry', 'delayed') "                          \
+	"      THEN " PG_CLOCK_NOW " + w.delay_us * interval '1 microsecond' END, "              \
 	"    " done_at " = CASE w.kind WHEN 'done' THEN " PG_CLOCK_NOW " END, "                  \
 	"    lease_until = NULL, last_error = nullif(w.error, '') "                              \
 	"FROM unnest($2::text[], $3::int8[], $4::text[], $5::int8[], $6::text[]) "               \

@@ -73,6 +73,7 @@ static enum status end(const struct claim_repository *repository, struct session
 	static const char *const kinds[] = {
 		[CLAIM_DONE] = "done",
 		[CLAIM_RETRY] = "retry",
+		[CLAIM_DELAYED] = "delayed",
 		[CLAIM_FAILED] = "failed",
 		[CLAIM_RETURNED] = "returned",
 	};
@@ -82,7 +83,7 @@ static enum status end(const struct claim_repository *repository, struct session
 
 	for (size_t i = 0; i < count; i++) {
 		struct claim *claim = &claims[i];
-		bool failed = claim->end == CLAIM_RETRY || claim->end == CLAIM_FAILED;
+		bool failed = claim->end != CLAIM_DONE && claim->end != CLAIM_RETURNED;
 		struct slice error = failed ? claim->error : slice_of("");
 
 		claim->was_ours =

@@ -56,7 +56,7 @@ struct sqlite_claims {
 	"SET status = CASE ?4 "                                                              \
 	"      WHEN 'done' THEN '" done "' WHEN 'failed' THEN 'FAILED' ELSE 'PENDING' END, " \
 	"    attempt_count = attempt_count + (?4 IN ('retry', 'failed')), "                  \
-	"    next_retry_at = CASE ?4 WHEN 'retry' THEN ?6 END, "                             \
+	"    next_retry_at = CASE WHEN ?4 IN ('retry', 'delayed') THEN ?6 END, "             \
 	"    " done_at " = CASE ?4 WHEN 'done' THEN ?5 END, "                                \
 	"    lease_until = NULL, last_error = nullif(?7, '')" SQLITE_CLAIM_IS_OURS(id, busy)
 

@@ -1,0 +1,143 @@
+/* What flow/relay.h promises while its bus is slow, with an outbox on one engine and a bus that
+ * does as it is told. */
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "claim_contract.h"
+#include "flow/relay.h"
+#include "waiting.h"
+
+#define ROWS 60
+#define BATCH 50
+
+/* Confirms the first `takes` messages of a batch in time, is late for as many, and does not come to
+ * the rest. */
+struct slow_bus {
+	struct bus base;
+	struct producer producer;
+	atomic_size_t takes;
+	atomic_size_t publishes;
+	atomic_size_t last; /* size of the last batch */
+};
+
+static struct slow_bus slow;
+
+static bool is_up(struct bus *bus)
+{
+	(void)bus;
+	return true;
+}
+
+static enum status publish(
+	struct producer *producer, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	size_t takes = slow.takes;
+
+	(void)producer;
+	(void)until_ns;
+	for (size_t i = 0; i < count; i++) {
+		messages[i].fate = i < takes       ? BUS_CONFIRMED
+				   : i < 2 * takes ? BUS_UNKNOWN
+						   : BUS_NOT_PERSISTED;
+		messages[i].is_untried = messages[i].fate == BUS_NOT_PERSISTED;
+	}
+	slow.last = count;
+	slow.publishes++;
+	return STATUS_OK;
+}
+
+static void close_producer(struct producer *producer)
+{
+	(void)producer;
+}
+
+static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
+
+static struct producer *open_producer(struct bus *bus)
+{
+	(void)bus;
+	return &slow.producer;
+}
+
+static const struct bus_ops bus_ops = {.is_up = is_up, .open_producer = open_producer};
+
+static bool address(struct arena *arena, const struct claim *row, struct bus_message *message)
+{
+	(void)arena;
+	(void)row;
+	message->channel = slice_of("events");
+	return true;
+}
+
+static struct relay *start(struct fixture *fixture, size_t takes)
+{
+	struct relay_config config = {
+		.name = "slow",
+		.store = fixture->engine->store,
+		.outbox = fixture->subject->is_of_dialogs ? fixture->engine->dialog_outbox
+							  : fixture->engine->outbox,
+		.announcement = "slow",
+		.bus = &slow.base,
+		.address = address,
+		.poll_us = 10000,
+		.lease_us = LEASE_US,
+		.attempts_max = 2,
+		.batch = BATCH,
+		.workers = 1,
+	};
+
+	slow.base.ops = &bus_ops;
+	slow.producer.ops = &producer_ops;
+	slow.takes = takes;
+	slow.publishes = 0;
+	return relay_start(&config);
+}
+
+/* The table may hold rows of other tests, too. */
+static bool all_are_done(struct fixture *fixture)
+{
+	for (int i = 0; i < ROWS; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "row-%d", i);
+		if (!claim_fixture_row_is(fixture, engine_uuid(fixture->engine, name),
+			    "status = 'PUBLISHED' AND attempt_count = 0"))
+			return false;
+	}
+	return true;
+}
+
+static void a_bus_that_confirms_late_gets_batches_that_it_can_confirm(void **state)
+{
+	struct fixture *fixture = *state;
+	struct relay *relay;
+
+	claim_fixture_put_many(fixture, "row", ROWS);
+	relay = start(fixture, 3);
+	WAIT_UNTIL(all_are_done(fixture));
+	relay_stop(relay);
+	assert_in_range(slow.last, 1, 2 * 3);
+}
+
+static void what_a_bus_does_not_come_to_costs_no_attempt(void **state)
+{
+	struct fixture *fixture = *state;
+	struct slice id = claim_fixture_put_one(fixture);
+	struct relay *relay = start(fixture, 0);
+
+	WAIT_UNTIL(slow.publishes >= 5); /* more than attempts_max */
+	slow.takes = 1;
+	WAIT_UNTIL(claim_fixture_is_done_now(fixture, id));
+	relay_stop(relay);
+	assert_true(claim_fixture_row_is(fixture, id, "attempt_count = 0"));
+}
+
+int claim_relay_tests(const struct subject *subject, const char *name)
+{
+	const struct CMUnitTest tests[] = {
+		ON(subject, a_bus_that_confirms_late_gets_batches_that_it_can_confirm),
+		ON(subject, what_a_bus_does_not_come_to_costs_no_attempt),
+	};
+
+	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}
