@@ -20,6 +20,7 @@ from .waiting import wait_until
 
 UNREAD = "SELECT receiver_id, count(*) FROM messages WHERE NOT is_read GROUP BY receiver_id"
 COUNTED = "SELECT user_id, count FROM counters WHERE type = 'UnreadMessages' AND count <> 0"
+OUTBOX = "SELECT status, attempt_count, count(*) FROM dialog_outbox_events GROUP BY status, attempt_count"
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _folders = itertools.count(1)
 
@@ -152,7 +153,13 @@ class UnreadStack:
         return self.unread() == self.counted()
 
     def wait_agreement(self):
-        wait_until(self.agrees, "every count equals the unread messages", interval=0.1)
+        wait_until(self.agrees, "every count equals the unread messages", interval=0.1, explain=self._difference)
+
+    def _difference(self):
+        unread, counted = self.unread(), self.counted()
+        wrong = {user: (unread.get(user, 0), counted.get(user, 0)) for user in unread.keys() | counted.keys()}
+        wrong = {user: pair for user, pair in wrong.items() if pair[0] != pair[1]}
+        return f"(unread, counted) = {wrong}, events by status and attempts = {self.dialogs_query(OUTBOX)}"
 
 
 class SqliteUnread(UnreadStack):
