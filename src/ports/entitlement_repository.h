@@ -84,11 +84,26 @@ struct entitlement_look {
 /* A page of one user's entitlements, sorted by unit. */
 struct entitlement_query {
 	struct slice user_id;
-	struct slice after; /* unit of the last row seen; empty to start at the first */
+	struct slice after;  /* unit of the last row seen; empty to start at the first */
+	struct slice status; /* only rows with this status, ACTIVE or REVOKED; empty for all */
 	size_t limit;
 
 	struct entitlement_row *rows; /* out, in memory of the arena; at most `limit` */
 	size_t row_count;
+};
+
+/* Later than every line: the end of the year 9999. */
+#define AUDIT_NEWEST_US INT64_C(253402300799999999)
+
+/* A page of one user's audit, newest first; lines of one moment by unit, version and step, the
+ * greatest first. */
+struct audit_page {
+	struct slice user_id;
+	struct entitlement_audit before; /* at_us, unit, version and step of the last line seen */
+	size_t limit;
+
+	struct entitlement_audit *lines; /* in: room for `limit` of them */
+	size_t count;                    /* out */
 };
 
 /* An entitlement with its newest audit lines, for `quipu verify`. */
@@ -150,6 +165,10 @@ struct entitlement_repository_ops {
 	QP_MUST_CHECK enum status (*look)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_look *looks,
 		size_t count);
+
+	/* Outside a transaction: reads a page of one user's audit. */
+	QP_MUST_CHECK enum status (*read_audit)(const struct entitlement_repository *repository,
+		struct session *session, struct arena *arena, struct audit_page *page);
 
 	/* Outside a transaction: a page of all entitlements, by user_id and unit (page->after). */
 	QP_MUST_CHECK enum status (*list_facts)(const struct entitlement_repository *repository,

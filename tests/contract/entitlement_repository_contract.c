@@ -187,6 +187,27 @@ static void lists_of_several_users_come_together(void **state)
 	}
 }
 
+static void a_list_can_be_restricted_to_a_status(void **state)
+{
+	struct engine *engine = *state;
+	struct entitlement_row revoked = row_of(engine, "a", "b");
+	struct entitlement_query pages[3] = {page_of(engine, "a", "", 5),
+		page_of(engine, "a", "", 1), page_of(engine, "a", "a", 5)};
+
+	revoked.is_active = false;
+	put_new(engine, "a", "a");
+	put_new(engine, "a", "c");
+	assert_int_equal(put(engine, engine->session, &revoked, 1), STATUS_OK);
+	pages[1].status = slice_of("REVOKED");
+	pages[2].status = slice_of("ACTIVE");
+	list(engine, pages, 3);
+	assert_int_equal(pages[0].row_count, 3);
+	assert_int_equal(pages[1].row_count, 1);
+	assert_true(slice_is(pages[1].rows[0].unit, "b") && !pages[1].rows[0].is_active);
+	assert_int_equal(pages[2].row_count, 1);
+	assert_true(slice_is(pages[2].rows[0].unit, "c") && pages[2].rows[0].is_active);
+}
+
 /* ---- two sessions ------------------------------------------------------------------------ */
 
 static void put_of_a_row_that_another_session_made_first_is_rerun(void **state)
@@ -362,6 +383,46 @@ static void a_line_of_the_audit_says_what_was_done(void **state)
 		1);
 }
 
+static struct audit_page read_audit(
+	struct engine *engine, const char *user, struct entitlement_audit before, size_t limit)
+{
+	struct audit_page page = {
+		.user_id = engine_name(engine, user),
+		.before = before,
+		.limit = limit,
+		.lines = arena_array(&engine->arena, struct entitlement_audit, limit),
+	};
+
+	assert_int_equal(engine->entitlements->ops->read_audit(engine->entitlements,
+				 engine_session(engine, SESSION_READ), &engine->arena, &page),
+		STATUS_OK);
+	return page;
+}
+
+static void the_audit_of_a_user_is_read_backwards_across_months(void **state)
+{
+	static const int64_t days[] = {-70, -40, -40, 0, 0};
+	struct engine *engine = *state;
+	int64_t start_us = now_us(engine);
+	struct entitlement_audit before = {.at_us = AUDIT_NEWEST_US};
+	struct audit_page page;
+
+	write_line(engine, "b", start_us);
+	for (size_t i = 0; i < 5; i++)
+		write_line(engine, "a", start_us + days[i] * DAY_US + (int64_t)i);
+	for (size_t i = 5; i-- > 0;) {
+		page = read_audit(engine, "a", before, 1);
+		assert_int_equal(page.count, 1);
+		assert_true(page.lines[0].at_us == start_us + days[i] * DAY_US + (int64_t)i);
+		assert_true(slice_equal(page.lines[0].user_id, engine_name(engine, "a")));
+		before = page.lines[0];
+	}
+	assert_int_equal(read_audit(engine, "a", before, 9).count, 0);
+	before.at_us = AUDIT_NEWEST_US;
+	assert_int_equal(read_audit(engine, "a", before, 9).count, 5);
+	assert_int_equal(read_audit(engine, "nobody", before, 9).count, 0);
+}
+
 static void old_months_of_the_audit_go_and_the_kept_ones_stay(void **state)
 {
 	struct engine *engine = *state;
@@ -469,10 +530,12 @@ int main(void)
 		ENGINE_TEST(a_rolled_back_put_leaves_nothing),
 		ENGINE_TEST(a_list_is_sorted_by_unit_and_pages_go_on_behind_the_last),
 		ENGINE_TEST(lists_of_several_users_come_together),
+		ENGINE_TEST(a_list_can_be_restricted_to_a_status),
 		ENGINE_TEST(put_of_a_row_that_another_session_made_first_is_rerun),
 		ENGINE_TEST(a_row_that_another_session_holds_is_waited_for_or_skipped),
 		ENGINE_TEST(no_change_of_two_sessions_is_lost),
 		ENGINE_TEST(a_line_of_the_audit_says_what_was_done),
+		ENGINE_TEST(the_audit_of_a_user_is_read_backwards_across_months),
 		ENGINE_TEST(old_months_of_the_audit_go_and_the_kept_ones_stay),
 		ENGINE_TEST(lines_that_came_before_their_month_was_made_move_into_it),
 		ENGINE_TEST(there_is_always_a_partition_for_today),

@@ -115,6 +115,13 @@ def test_sources_come_from_the_audit(binary, migrated):
     assert verified(binary, server, "entitlements")[0] == set()
 
 
+def test_the_audit_of_before_is_listed_as_far_back_as_it_goes(migrated):
+    client, _ = migrated
+    for user, versions in (("again", [3, 2, 1]), ("half-again", [3, 2]), ("lost", [])):
+        lines = client.ask("GET", f"/v1/users/{user}/entitlement-audit").json()["audit"]
+        assert [line["version"] for line in lines] == versions
+
+
 def test_a_purchase_that_was_refunded_before_grants_nothing_now(migrated):
     client, _ = migrated
     for user in ("again", "refunded", "other", "half", "half-again"):

@@ -140,3 +140,42 @@ struct answer entitlement_answer_list(
 	buffer_text(&body, "]}");
 	return answer_json(200, buffer_slice(&body));
 }
+
+/* A member that may be absent from a line. */
+static void write_optional(struct buffer *body, const char *name, struct slice text)
+{
+	if (text.len > 0)
+		buffer_member(body, name, text);
+	else
+		buffer_format(body, ",\"%s\":null", name);
+}
+
+static void write_line(struct buffer *body, const struct entitlement_audit *line)
+{
+	buffer_char(body, '{');
+	buffer_member(body, "stock_keeping_unit", line->unit);
+	buffer_member(body, "action", slice_of(line->is_active ? "GRANTED" : "REVOKED"));
+	buffer_member_int(body, "version", line->version);
+	buffer_member(body, "reason", line->reason);
+	write_optional(body, "purchase_id", line->purchase_id);
+	write_optional(body, "event_id", line->event_id);
+	buffer_member_time(body, "occurred_at", line->at_us);
+	buffer_char(body, '}');
+}
+
+struct answer entitlement_answer_audit(struct arena *arena, struct slice user_id,
+	const struct entitlement_audit *lines, size_t count)
+{
+	struct buffer body = buffer_make(arena, 256 * count + 256);
+
+	buffer_char(&body, '{');
+	buffer_member(&body, "user_id", user_id);
+	buffer_text(&body, ",\"audit\":[");
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0)
+			buffer_char(&body, ',');
+		write_line(&body, &lines[i]);
+	}
+	buffer_text(&body, "]}");
+	return answer_json(200, buffer_slice(&body));
+}

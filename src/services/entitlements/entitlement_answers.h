@@ -23,6 +23,10 @@ struct answer entitlement_answer_refused(
 /* Returns 200 with the entitlement and its sources, or 404. */
 struct answer entitlement_answer_look(struct arena *arena, const struct entitlement_look *look);
 
+/* Returns 200 with a page of a user's audit. */
+struct answer entitlement_answer_audit(struct arena *arena, struct slice user_id,
+	const struct entitlement_audit *lines, size_t count);
+
 /* Returns 200 with a page of a user's entitlements. */
 struct answer entitlement_answer_list(struct arena *arena, struct slice user_id,
 	const struct entitlement_row *rows, size_t count);

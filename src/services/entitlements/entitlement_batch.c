@@ -37,22 +37,6 @@ struct entitlement_command *entitlement_command_of(struct write *write)
 	return (struct entitlement_command *)write;
 }
 
-const struct command_type entitlement_lookup_type = {"entitlement_lookup", false};
-
-struct entitlement_lookup *entitlement_lookup_new(struct arena *arena)
-{
-	struct entitlement_lookup *lookup = arena_new(arena, struct entitlement_lookup);
-
-	lookup->read.command.type = &entitlement_lookup_type;
-	return lookup;
-}
-
-struct entitlement_lookup *entitlement_lookup_of(struct read *read)
-{
-	command_assert_type(&read->command, &entitlement_lookup_type);
-	return (struct entitlement_lookup *)read;
-}
-
 /* Sorts below every character that an id may have, so keys sort as the pairs do. */
 #define KEY_SEPARATOR '\x1f'
 
@@ -401,82 +385,4 @@ enum status entitlement_batch_decide(const struct entitlements *entitlements,
 			run_fold(&changes, &folds.all[i]);
 	}
 	return write_changes(entitlements, session, &changes);
-}
-
-/* ---- looking up -------------------------------------------------------------------------- */
-
-static struct answer answer_page(
-	const struct entitlement_lookup *lookup, const struct entitlement_query *query)
-{
-	struct arena *arena = lookup->read.command.arena;
-	size_t shown = query->row_count < lookup->limit ? query->row_count : lookup->limit;
-	struct answer answer = entitlement_answer_list(arena, lookup->user_id, query->rows, shown);
-
-	if (query->row_count > shown)
-		answer_add_next(
-			&answer, arena, lookup->path, lookup->limit, query->rows[shown - 1].unit);
-	return answer;
-}
-
-static enum status look_up_pages(const struct entitlement_repository *repository,
-	struct session *session, struct arena *arena, struct entitlement_lookup **lookups,
-	size_t count)
-{
-	struct entitlement_query *queries = arena_array(arena, struct entitlement_query, count);
-	enum status status;
-
-	for (size_t i = 0; i < count; i++) {
-		queries[i].user_id = lookups[i]->user_id;
-		queries[i].after = lookups[i]->after;
-		queries[i].limit =
-			lookups[i]->limit + 1; /* the extra row shows that there is a next page */
-	}
-	status = repository->ops->list(repository, session, arena, queries, count);
-	for (size_t i = 0; status == STATUS_OK && i < count; i++)
-		lookups[i]->read.command.answer = answer_page(lookups[i], &queries[i]);
-	return status;
-}
-
-static enum status look_up_single(const struct entitlement_repository *repository,
-	struct session *session, struct arena *arena, struct entitlement_lookup **lookups,
-	size_t count)
-{
-	struct entitlement_look *looks = arena_array(arena, struct entitlement_look, count);
-	enum status status;
-
-	for (size_t i = 0; i < count; i++) {
-		looks[i].row.user_id = lookups[i]->user_id;
-		looks[i].row.unit = lookups[i]->unit;
-	}
-	status = repository->ops->look(repository, session, arena, looks, count);
-	for (size_t i = 0; status == STATUS_OK && i < count; i++)
-		lookups[i]->read.command.answer =
-			entitlement_answer_look(lookups[i]->read.command.arena, &looks[i]);
-	return status;
-}
-
-enum status entitlement_batch_look_up(const struct entitlements *entitlements,
-	struct session *session, const struct read_batch *batch)
-{
-	const struct entitlement_repository *repository = entitlements->repository;
-	struct entitlement_lookup **pages =
-		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
-	struct entitlement_lookup **single =
-		arena_array(batch->arena, struct entitlement_lookup *, batch->count);
-	size_t page_count = 0, single_count = 0;
-	enum status status = STATUS_OK;
-
-	for (size_t i = 0; i < batch->count; i++) {
-		struct entitlement_lookup *lookup = entitlement_lookup_of(batch->reads[i]);
-
-		if (lookup->unit.len > 0)
-			single[single_count++] = lookup;
-		else
-			pages[page_count++] = lookup;
-	}
-	if (page_count > 0)
-		status = look_up_pages(repository, session, batch->arena, pages, page_count);
-	if (status == STATUS_OK && single_count > 0)
-		status = look_up_single(repository, session, batch->arena, single, single_count);
-	return status;
 }

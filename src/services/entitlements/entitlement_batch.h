@@ -6,7 +6,6 @@
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 
-#include "flow/reader.h"
 #include "flow/write.h"
 #include "services/entitlements/entitlement_rules.h"
 #include "services/entitlements/entitlements.h"
@@ -30,24 +29,6 @@ struct entitlement_command *entitlement_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* A lookup of one entitlement with its sources, or of one page of a user's entitlements. */
-struct entitlement_lookup {
-	struct read read;
-	struct slice user_id;
-	struct slice unit; /* empty for a page, which has the following fields */
-	struct slice path; /* as sent, for the link to the next page */
-	struct slice after;
-	size_t limit;
-};
-
-extern const struct command_type entitlement_lookup_type;
-
-/* Creates one in `arena`, zeroed except for its type. */
-struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
-
-/* Aborts if `read` is of another type. */
-struct entitlement_lookup *entitlement_lookup_of(struct read *read);
-
 /* Returns a key for the pair, in `arena`. Different pairs have different keys, and keys sort as the
  * pairs do. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
@@ -56,9 +37,5 @@ struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, str
  * Blocks. */
 enum status entitlement_batch_decide(const struct entitlements *entitlements,
 	struct session *session, const struct write_batch *batch);
-
-/* Answers every read of the batch (each a struct entitlement_lookup); see flow/reader.h. Blocks. */
-enum status entitlement_batch_look_up(const struct entitlements *entitlements,
-	struct session *session, const struct read_batch *batch);
 
 #endif

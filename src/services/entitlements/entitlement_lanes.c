@@ -1,5 +1,6 @@
 /* Connects the lanes of entitlements to their batches. */
 #include "services/entitlements/entitlement_batch.h"
+#include "services/entitlements/entitlement_lookup.h"
 
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
 {
@@ -8,7 +9,7 @@ static enum status decide(void *context, struct session *session, const struct w
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
 {
-	return entitlement_batch_look_up(context, session, batch);
+	return entitlement_look_up(context, session, batch);
 }
 
 static void committed(void *context)

@@ -2,9 +2,12 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
+#include "services/entitlements/entitlement_lookup.h"
 
 #define ROW_BYTES_MAX 512 /* of one entitlement, in JSON */
 #define LIST_LIMIT 1000
+#define LINE_BYTES_MAX 1024 /* of one line of the audit, in JSON */
+#define AUDIT_LIMIT 100
 
 /* Reads the purchase, which a change for some reasons must name. */
 static struct slice read_purchase(struct input *input, struct slice reason)
@@ -44,6 +47,16 @@ static void post_revoke(void *entitlements, struct request *request)
 	submit_change(entitlements, request, false);
 }
 
+/* Reads the status that a list is restricted to. */
+static struct slice read_status(struct input *input)
+{
+	struct slice status = input_query(input, "status");
+
+	if (status.data && !slice_is(status, "ACTIVE") && !slice_is(status, "REVOKED"))
+		input_error(input, "status", "must be ACTIVE or REVOKED");
+	return status;
+}
+
 static void list(void *context, struct request *request)
 {
 	struct entitlements *entitlements = context;
@@ -58,6 +71,7 @@ static void list(void *context, struct request *request)
 	lookup->read.command.key = lookup->user_id;
 	lookup->read.command.answer_max = answer_list_max(lookup->limit, ROW_BYTES_MAX);
 	lookup->after = input_query(&input, "after");
+	lookup->status = read_status(&input);
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }
 
@@ -75,9 +89,31 @@ static void look(void *context, struct request *request)
 	submit_read(&input, entitlements->lanes, &lookup->read);
 }
 
+static void audit(void *context, struct request *request)
+{
+	struct entitlements *entitlements = context;
+	struct audit_lookup *lookup = audit_lookup_new(&request->arena);
+	struct slice before;
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "user_id", request->params[0]);
+	before = input_query(&input, "before");
+	if (before.data && !audit_cursor_read(before, &lookup->page))
+		input_error(&input, "before", "must be taken from the Link of the page before");
+	lookup->repository = entitlements->repository;
+	lookup->path = request->path.raw;
+	lookup->page.user_id = request->params[0];
+	lookup->page.limit = input_limit(&input, AUDIT_LIMIT);
+	lookup->read.command.key = lookup->page.user_id;
+	lookup->read.command.answer_max = answer_list_max(lookup->page.limit, LINE_BYTES_MAX);
+	submit_read(&input, entitlements->lanes, &lookup->read);
+}
+
 static const char *const change_members[] = {
 	"user_id", "stock_keeping_unit", "reason", "purchase_id", NULL};
-static const char *const list_parameters[] = {"after", "limit", NULL};
+static const char *const list_parameters[] = {"after", "limit", "status", NULL};
+static const char *const audit_parameters[] = {"before", "limit", NULL};
 
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router)
 {
@@ -90,6 +126,8 @@ void entitlements_add_routes(struct entitlements *entitlements, struct router *r
 			NULL, list_parameters},
 		{"GET", "/v1/users/{user_id}/entitlements/{stock_keeping_unit}", ACCESS_EXTERNAL,
 			look, entitlements, 0, NULL, NULL},
+		{"GET", "/v1/users/{user_id}/entitlement-audit", ACCESS_EXTERNAL, audit,
+			entitlements, 0, NULL, audit_parameters},
 	};
 
 	router_add_all(router, "entitlements", routes, sizeof(routes) / sizeof(routes[0]));

@@ -7,6 +7,7 @@
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
+#include "adapters/store/postgres/postgres_entitlement_audit.h"
 #include "adapters/store/postgres/postgres_entitlement_facts.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -171,12 +172,13 @@ static const struct pg_statement list_statement = {
 	"quipu_entitlements_list",
 	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
 	"    e.stock_keeping_unit "
-	"FROM unnest($1::text[], $2::text[], $3::int8[]) WITH ORDINALITY "
-	"    AS w(user_id, after, most, n) "
+	"FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[]) WITH ORDINALITY "
+	"    AS w(user_id, after, most, status, n) "
 	"CROSS JOIN LATERAL ("
 	"  SELECT status, version, updated_at, step, stock_keeping_unit "
 	"  FROM entitlements "
 	"  WHERE user_id = w.user_id AND stock_keeping_unit > w.after "
+	"    AND (w.status = '' OR status = w.status) "
 	"  ORDER BY stock_keeping_unit LIMIT w.most) AS e "
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
@@ -421,9 +423,10 @@ static enum status list(const struct entitlement_repository *repository, struct 
 		pg_param_ids(session, &queries->user_id, sizeof(*queries), count),
 		pg_param_ids(session, &queries->after, sizeof(*queries), count),
 		pg_param_array(&limits),
+		pg_param_ids(session, &queries->status, sizeof(*queries), count),
 	};
 
-	status = pg_run(session, &list_statement, params, 3);
+	status = pg_run(session, &list_statement, params, 4);
 	if (status == STATUS_OK)
 		fill_queries(queries, count, arena, session->results[0]);
 	return status;
@@ -504,6 +507,7 @@ static const struct entitlement_repository_ops ops = {
 	.put = put,
 	.list = list,
 	.look = look,
+	.read_audit = pg_entitlement_read_audit,
 	.list_facts = pg_entitlement_list_facts,
 	.list_audit = pg_entitlement_list_audit,
 	.tend_audit = tend_audit,

@@ -4,6 +4,7 @@
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
+#include "adapters/store/sqlite/sqlite_entitlement_audit.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 #define AUDIT_CHUNK 5000 /* audit lines to delete in one transaction */
@@ -59,7 +60,7 @@ static const char list_sources_sql[] =
 static const char list_sql[] =
 	"SELECT status = 'ACTIVE', version, updated_at, step, stock_keeping_unit "
 	"FROM entitlements "
-	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 "
+	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 AND (?4 = '' OR status = ?4) "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
 
 /* Returns when the month began that is ?2 months before the month of ?1. */
@@ -251,7 +252,7 @@ static void fill_page(
 	page->row_count = 0;
 	sqlite_query_start(
 		query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(page->after),
-			       sqlite_int((int64_t)page->limit)));
+			       sqlite_int((int64_t)page->limit), sqlite_text(page->status)));
 	while (sqlite_query_next(query)) {
 		struct entitlement_row row = {
 			.user_id = page->user_id,
@@ -500,6 +501,7 @@ static const struct entitlement_repository_ops ops = {
 	.put = put,
 	.list = list,
 	.look = look,
+	.read_audit = sqlite_entitlement_read_audit,
 	.list_facts = list_facts,
 	.list_audit = list_audit,
 	.tend_audit = tend_audit,

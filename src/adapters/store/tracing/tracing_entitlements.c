@@ -66,6 +66,16 @@ static enum status entitlement_look(const struct entitlement_repository *reposit
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status entitlement_read_audit(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct audit_page *page)
+{
+	const struct entitlement_repository *inner = entitlements_of(repository);
+	struct trace trace = trace_begin(session, "entitlements", "read_audit");
+	enum status status = inner->ops->read_audit(inner, trace.session, arena, page);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
 static enum status entitlement_list_facts(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct row_page *page,
 	struct entitlement_facts *rows)
@@ -104,6 +114,7 @@ static const struct entitlement_repository_ops entitlement_ops = {
 	.put = entitlement_put,
 	.list = entitlement_list,
 	.look = entitlement_look,
+	.read_audit = entitlement_read_audit,
 	.list_facts = entitlement_list_facts,
 	.list_audit = entitlement_list_audit,
 	.tend_audit = entitlement_tend_audit,

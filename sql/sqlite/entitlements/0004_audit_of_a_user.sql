@@ -1,0 +1,3 @@
+-- The audit of one user, newest first.
+CREATE INDEX entitlement_audit_user
+	ON entitlement_audit (user_id, occurred_at, stock_keeping_unit, version, step);

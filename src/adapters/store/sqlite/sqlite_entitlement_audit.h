@@ -1,0 +1,11 @@
+/* The audit of one user's entitlements, for the repository in sqlite_entitlements.c. */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_ENTITLEMENT_AUDIT_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_ENTITLEMENT_AUDIT_H
+
+#include "ports/entitlement_repository.h"
+
+QP_MUST_CHECK enum status sqlite_entitlement_read_audit(
+	const struct entitlement_repository *repository, struct session *base, struct arena *arena,
+	struct audit_page *page);
+
+#endif
