@@ -43,6 +43,7 @@
 #define APP_RELAYS_MAX 4
 #define APP_INTAKES_MAX 4
 
+struct webhook_secrets;
 struct counts_module;
 struct gateway_module;
 struct entitlements_module;
@@ -63,9 +64,10 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
 	size_t document_count;
-	struct slice openapi;      /* the documents, merged; allocated */
-	struct guard *guard;       /* NULL if neither API keys nor tokens are configured */
-	struct tls_context *tls;   /* NULL if clients speak plain HTTP */
+	struct slice openapi; /* the documents, merged; allocated */
+	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */
+	struct webhook_secrets *webhook_secrets; /* NULL if webhooks are not signed */
+	struct tls_context *tls;                 /* NULL if clients speak plain HTTP */
 	atomic_bool reload_failed; /* at the last SIGHUP; a loop reads it for /metrics */
 	struct admission admission;
 	struct server *server;

@@ -1,9 +1,11 @@
 /*
- * The files of keys and of the certificate. They are read at start and again on SIGHUP; one that
- * cannot be used ends the start, but leaves a running server with what it has read before.
+ * The files of keys, of the certificate and of the secrets that sign webhooks. They are read at
+ * start and again on SIGHUP; one that cannot be used ends the start, but leaves a running server
+ * with what it has read before.
  */
 #include <stdlib.h>
 
+#include "adapters/notifier/webhook/webhook_secrets.h"
 #include "app/app.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -61,9 +63,19 @@ static bool open_tls(struct app *app, char *why)
 	return true;
 }
 
+static bool open_webhook_secrets(struct app *app, char *why)
+{
+	const char *path = app->settings.webhook_secret_file;
+
+	if (!*path)
+		return true;
+	app->webhook_secrets = webhook_secrets_open(path, why, OPTIONS_WHY_SIZE);
+	return app->webhook_secrets != NULL;
+}
+
 bool app_open_files(struct app *app, char *why)
 {
-	return open_guard(app, why) && open_tls(app, why);
+	return open_guard(app, why) && open_tls(app, why) && open_webhook_secrets(app, why);
 }
 
 void app_release_files(struct app *app)
@@ -72,6 +84,8 @@ void app_release_files(struct app *app)
 		guard_free(app->guard);
 	if (app->tls)
 		tls_context_free(app->tls);
+	if (app->webhook_secrets)
+		webhook_secrets_free(app->webhook_secrets);
 }
 
 int app_check_files(struct app *app)
@@ -108,14 +122,28 @@ static bool reload_tls(struct app *app)
 	return is_done;
 }
 
+static bool reload_webhook_secrets(struct app *app)
+{
+	char why[OPTIONS_WHY_SIZE];
+	bool is_done = webhook_secrets_reload(app->webhook_secrets, why, sizeof(why));
+
+	if (is_done)
+		log_line(LOG_INFO, "main", "SIGHUP: the secrets of webhooks were read again");
+	else
+		log_line(LOG_ERROR, "main", "SIGHUP: %s; the secrets read before stay in use", why);
+	return is_done;
+}
+
 /* A file that cannot be used is logged and shows in the metric; what was read before stays in use.
  */
 void app_reload_files(struct app *app)
 {
 	bool keys_are_read = !app->guard || reload_guard(app);
 	bool certificate_is_read = !app->tls || reload_tls(app);
+	bool secrets_are_read = !app->webhook_secrets || reload_webhook_secrets(app);
 
-	atomic_store(&app->reload_failed, !keys_are_read || !certificate_is_read);
-	if (!app->guard && !app->tls)
+	atomic_store(
+		&app->reload_failed, !keys_are_read || !certificate_is_read || !secrets_are_read);
+	if (!app->guard && !app->tls && !app->webhook_secrets)
 		log_line(LOG_INFO, "main", "SIGHUP: there is nothing to read again");
 }

@@ -100,11 +100,13 @@ static bool open_stores(struct app *app, char *why)
 	return !app_plays(app, ROLE_NOTIFICATIONS) || open_notifications_store(app, why);
 }
 
-static struct notifier *open_notifier(const struct settings *settings, char *why)
+static struct notifier *open_notifier(const struct app *app, char *why)
 {
+	const struct settings *settings = &app->settings;
 	struct webhook_limits limits = {
 		.slots = WEBHOOK_SLOTS,
 		.total_ns = settings->notify_timeout_us * NS_PER_US,
+		.secrets = app->webhook_secrets,
 	};
 
 	if (strcmp(settings->notify_channel, "log") == 0)
@@ -134,7 +136,7 @@ static bool open_others(struct app *app, char *why)
 	module->bus = app_open_bus(app, &plan, why);
 	if (!module->bus || !app_plays(app, ROLE_NOTIFICATIONS))
 		return module->bus != NULL;
-	module->notifier = open_notifier(&app->settings, why);
+	module->notifier = open_notifier(app, why);
 	return module->notifier != NULL;
 }
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <openssl/evp.h>
 #include <stdint.h>
+#include <string.h>
 
 static EVP_MD_CTX *begin(const EVP_MD *kind)
 {
@@ -71,4 +72,40 @@ void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1
 	add(digest, first.data, first.len);
 	add(digest, second.data, second.len);
 	end(digest, out);
+}
+
+#define BLOCK_SIZE 64
+
+/* Hashes the key, exclusive or with `pad`, and then the parts. */
+static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad,
+	const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
+{
+	unsigned char padded[BLOCK_SIZE];
+	struct digest digest;
+
+	for (size_t i = 0; i < BLOCK_SIZE; i++)
+		padded[i] = block[i] ^ pad;
+	digest_begin(&digest);
+	digest_add(&digest, slice_make((const char *)padded, BLOCK_SIZE));
+	for (size_t i = 0; i < count; i++)
+		digest_add(&digest, parts[i]);
+	digest_end(&digest, out);
+	explicit_bzero(padded, sizeof(padded));
+}
+
+/* RFC 2104, with the digest above. */
+void digest_hmac_sha256(
+	struct slice key, const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
+{
+	unsigned char block[BLOCK_SIZE] = {0};
+	unsigned char inner[SHA256_SIZE];
+	const struct slice inner_part = {(const char *)inner, SHA256_SIZE};
+
+	if (key.len > BLOCK_SIZE)
+		digest_sha256(key, block);
+	else
+		memcpy(block, key.data, key.len);
+	hash_padded(block, 0x36, parts, count, inner);
+	hash_padded(block, 0x5c, &inner_part, 1, out);
+	explicit_bzero(block, sizeof(block));
 }

@@ -1,4 +1,4 @@
-/* SHA-256, and SHA-1 for UUIDs of version 5 only. Any thread. */
+/* SHA-256 and HMAC-SHA256, and SHA-1 for UUIDs of version 5 only. Any thread. */
 #ifndef QUIPU_BASE_DIGEST_H
 #define QUIPU_BASE_DIGEST_H
 
@@ -22,6 +22,10 @@ void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA
 
 /* Plain SHA-256. */
 void digest_sha256(struct slice text, unsigned char out[SHA256_SIZE]);
+
+/* HMAC-SHA256 of the parts joined. */
+void digest_hmac_sha256(
+	struct slice key, const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
 /* Plain SHA-1 of the two parts joined. */
 void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1_SIZE]);

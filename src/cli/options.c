@@ -76,6 +76,9 @@ static const struct option options[] = {
 		"attempts to publish an event before it becomes a dead letter"},
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
 		"where to send notifications: log, or webhook:URL (http or https)"},
+	{"webhook-secret-file", TYPE_TEXT, FIELD(webhook_secret_file), "", 0, 0, "FILE",
+		"secrets that sign webhooks, one or two lines whsec_… as Standard Webhooks has it; "
+		"read again on SIGHUP"},
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},
 	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",

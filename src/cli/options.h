@@ -24,6 +24,7 @@ struct settings {
 	const char *notifications_store;
 	const char *entitlements_bus;
 	const char *notify_channel;
+	const char *webhook_secret_file;
 	const char *pots_store;
 	const char *dialogs_store;
 	const char *counters_store;

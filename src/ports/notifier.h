@@ -32,6 +32,8 @@ enum notice_fate {
 struct notice_result {
 	uint64_t tag;
 	enum notice_fate fate;
+	int64_t retry_after_us; /* FAILED: how long the receiver asks us to wait; 0 if it does not
+				 */
 	char error[NOTICE_ERROR_SIZE]; /* empty if the notice was sent */
 };
 

@@ -118,6 +118,10 @@ static const struct {
 		GO_ON, NULL},
 	{"earlycut", "HTTP/1.1 100 Continue\r\n\r\n", HANG_UP, NULL},
 	{"garbage", "220 mail.example ESMTP\r\n\r\n", HANG_UP, NULL},
+	{"later", "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n",
+		GO_ON, NULL},
+	{"never", "HTTP/1.1 503 No\r\nRetry-After: 99999999\r\nContent-Length: 0\r\n\r\n", GO_ON,
+		NULL},
 	{"moved", "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", GO_ON,
 		NULL},
 };

@@ -9,6 +9,7 @@
  *   full      a 200 with a body of 64 KiB             over      one byte more
  *   early     100 and 103 before the 200              earlycut  100, then hang up
  *   garbage   what is not HTTP                        moved     a redirect to /elsewhere
+ *   later     429 with Retry-After: 7                 never     503 with Retry-After: 99999999
  */
 #ifndef QUIPU_TESTS_HOOK_SERVER_H
 #define QUIPU_TESTS_HOOK_SERVER_H

@@ -420,6 +420,16 @@ static void what_is_shown_can_be_read_back_as_a_file(void **state)
 	assert_string_equal(fixture->settings.counts_store, "");
 }
 
+/* Apart from the name of --webhook-secret-file. */
+static bool shows_secret(const char *text)
+{
+	for (const char *at = strstr(text, "secret"); at; at = strstr(at + 1, "secret")) {
+		if (strncmp(at, "secret-file", strlen("secret-file")) != 0)
+			return true;
+	}
+	return false;
+}
+
 static void passwords_are_never_shown(void **state)
 {
 	static const struct {
@@ -468,7 +478,7 @@ static void passwords_are_never_shown(void **state)
 		assert_read(fixture, ARGUMENTS());
 		text = shown(options_print);
 		snprintf(line, sizeof(line), "\nstore = %s  ; environment\n", cases[i].expected);
-		if (!strstr(text, line) || strstr(text, "secret"))
+		if (!strstr(text, line) || shows_secret(text))
 			fail_msg("%s", text);
 		free(text);
 	}

@@ -284,6 +284,15 @@ static bool record(struct notification_worker *worker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
+/* The receiver may ask for a longer pause than ours. */
+static void retry_later(struct notification_worker *worker, struct sending *sending,
+	const struct notice_result *result)
+{
+	conclude(worker, sending, TRY_FAILED, result->error);
+	if (sending->claim.delay_us < result->retry_after_us)
+		sending->claim.delay_us = result->retry_after_us;
+}
+
 static void take_results(struct notification_worker *worker, int64_t until_ns)
 {
 	struct notifier *notifier = worker->config.notifier;
@@ -296,7 +305,7 @@ static void take_results(struct notification_worker *worker, int64_t until_ns)
 		if (result->fate == NOTICE_SENT)
 			conclude(worker, sending, TRY_WORKED, "");
 		else if (result->fate == NOTICE_FAILED)
-			conclude(worker, sending, TRY_FAILED, result->error);
+			retry_later(worker, sending, result);
 		else
 			conclude(worker, sending, TRY_REFUSED, result->error);
 	}

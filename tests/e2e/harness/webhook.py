@@ -9,8 +9,8 @@ from .receivers import Handler, Receiver, running
 
 class _Handler(Handler):
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        behaviour = self.server.receiver.note(body, dict(self.headers.items()))
+        text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        behaviour = self.server.receiver.note(text, dict(self.headers.items()))
         if behaviour == "hang":
             self.server.receiver.ended.wait()
         if behaviour in ("hang", "close"):
@@ -33,6 +33,7 @@ class Webhook:
         self.behaviour = 200
         self.of_user = {}  # user_id -> behaviour
         self.received = []  # (body, headers)
+        self._texts = []  # (user_id, body as it came, headers in lower case)
         self.ended = threading.Event()
         self._server = Receiver(_Handler)
         self._server.receiver = self
@@ -46,15 +47,22 @@ class Webhook:
     def channel(self):
         return f"webhook:{self.url}/hook"
 
-    def note(self, body, headers):
+    def note(self, text, headers):
+        body = json.loads(text)
         with self._lock:
             self.received.append((body, headers))
+            self._texts.append((body["user_id"], text, {name.lower(): value for name, value in headers.items()}))
             return self.of_user.get(body["user_id"], self.behaviour)
 
     def of(self, user):
         """What came for a user."""
         with self._lock:
             return [(body, headers) for body, headers in self.received if body["user_id"] == user]
+
+    def raw_of(self, user):
+        """What came for a user, byte for byte."""
+        with self._lock:
+            return [(text, headers) for owner, text, headers in self._texts if owner == user]
 
     def __enter__(self):
         self._running.enter_context(running(self._server))

@@ -256,6 +256,7 @@ struct notifier *webhook_notifier_new(
 	notifier->base.ops = &notifier_ops;
 	notifier->base.engine = "webhook";
 	notifier->settings.url = notifier->url = qp_strdup(url);
+	notifier->settings.secrets = limits ? limits->secrets : NULL;
 	notifier->multi = curl_multi_init();
 	assert(notifier->multi);
 	set_times(notifier, limits && limits->total_ns > 0 ? limits->total_ns : TOTAL_DEFAULT_NS);

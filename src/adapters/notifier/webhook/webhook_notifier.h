@@ -4,14 +4,18 @@
  * used, so that each slot has its own connection, which it reuses; with HTTP/2 one connection that
  * hangs would hold up every notice on it.
  *
- * A notice carries the same Idempotency-Key at every attempt, so that a receiver that remembers
- * these keys processes it once.
+ * A notice carries the same Idempotency-Key and webhook-id at every attempt, so that a receiver
+ * that remembers these ids processes it once. With secrets it is signed as Standard Webhooks has
+ * it.
  *
  *   response                                 fate
  *   2xx                                      SENT
  *   4xx except 408, 425, 429                 REFUSED: the receiver will never accept it
  *   any other status, including redirects    FAILED: redirects are not followed
  *   none within the time, or no connection   FAILED
+ *   a link-local address, whatever the name  FAILED, and no connection is opened
+ *
+ * 429 and 503 may say with Retry-After when the next attempt makes sense; up to a day is passed on.
  *
  * The status counts as soon as the response's header is complete. The body is read only so that the
  * connection can be reused. If the body is larger than 64 KiB, breaks off or never ends, the
@@ -22,6 +26,7 @@
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_NOTIFIER_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_NOTIFIER_H
 
+#include "adapters/notifier/webhook/webhook_secrets.h"
 #include "ports/notifier.h"
 
 #define WEBHOOK_BODY_MAX 65536
@@ -29,6 +34,7 @@
 struct webhook_limits {
 	size_t slots;     /* 0 means 64 */
 	int64_t total_ns; /* per notice, from connecting to the end of the response; 0 means 10 s */
+	struct webhook_secrets *secrets; /* sign the requests; NULL if there are none; not owned */
 };
 
 /*

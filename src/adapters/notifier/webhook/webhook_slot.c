@@ -9,13 +9,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "adapters/notifier/webhook/webhook_notifier.h"
 #include "base/arena.h"
+#include "base/clock.h"
 
 #define HEADER_VALUE_MAX 512
+#define RETRY_AFTER_MAX_S (24 * 3600)
 
 /* ---- the response ------------------------------------------------------------------------ */
 
@@ -43,6 +47,49 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
 	(void)data;
 	slot->received += size * count;
 	return slot->received <= WEBHOOK_BODY_MAX ? size * count : CURL_WRITEFUNC_ERROR;
+}
+
+/* ---- the address ------------------------------------------------------------------------- */
+
+static bool is_link_local_v4(const unsigned char address[4])
+{
+	return address[0] == 169 && address[1] == 254;
+}
+
+/*
+ * Link-local addresses are those of cloud providers' metadata, which give credentials to whoever
+ * asks from this machine; fd00:ec2::254 is Amazon's on IPv6. The address is checked after the name
+ * was resolved, so that no name leads there.
+ */
+static bool is_forbidden(const struct sockaddr *address)
+{
+	static const unsigned char metadata_v6[16] = {
+		0xfd, 0, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54};
+	static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+	const unsigned char *v6;
+
+	if (address->sa_family == AF_INET)
+		return is_link_local_v4(
+			(const unsigned char *)&((const struct sockaddr_in *)(const void *)address)
+				->sin_addr);
+	if (address->sa_family != AF_INET6)
+		return true;
+	v6 = ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr.s6_addr;
+	if (memcmp(v6, mapped, sizeof(mapped)) == 0)
+		return is_link_local_v4(v6 + sizeof(mapped));
+	return (v6[0] == 0xfe && (v6[1] & 0xc0) == 0x80) ||
+	       memcmp(v6, metadata_v6, sizeof(metadata_v6)) == 0;
+}
+
+static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	struct webhook_slot *slot = context;
+
+	(void)purpose;
+	if (!is_forbidden(&address->addr))
+		return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+	slot->is_forbidden = true;
+	return CURL_SOCKET_BAD;
 }
 
 /* ---- the handle -------------------------------------------------------------------------- */
@@ -78,6 +125,8 @@ void slot_init(struct webhook_slot *slot, const struct slot_settings *settings)
 	SET(slot, CURLOPT_URL, settings->url);
 	SET(slot, CURLOPT_USERAGENT, "quipu/" QUIPU_VERSION);
 	SET(slot, CURLOPT_POST, 1L);
+	SET(slot, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	SET(slot, CURLOPT_OPENSOCKETDATA, (void *)slot);
 	SET(slot, CURLOPT_HEADERFUNCTION, on_header);
 	SET(slot, CURLOPT_HEADERDATA, (void *)slot);
 	SET(slot, CURLOPT_WRITEFUNCTION, on_body);
@@ -130,10 +179,30 @@ static void add_header(struct webhook_slot *slot, const char *name, struct slice
 	slot->headers = longer;
 }
 
+/* The headers of Standard Webhooks; without secrets there is no signature. */
+static void add_signature(struct webhook_slot *slot, const struct notice *notice)
+{
+	const struct webhook_content content = {
+		.id = notice->id,
+		.timestamp_s = clock_wall_us(&clock_system) / 1000000,
+		.body = notice->body,
+	};
+	char text[WEBHOOK_SIGNATURES_SIZE];
+
+	add_header(slot, "webhook-id", notice->id);
+	snprintf(text, sizeof(text), "%lld", (long long)content.timestamp_s);
+	add_header(slot, "webhook-timestamp", slice_of(text));
+	if (!slot->settings->secrets)
+		return;
+	webhook_secrets_sign(slot->settings->secrets, &content, text);
+	add_header(slot, "webhook-signature", slice_of(text));
+}
+
 bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 {
 	assert(!slot->headers);
 	slot->result = (struct notice_result){.tag = notice->tag};
+	slot->is_forbidden = false;
 	slot->status = 0;
 	slot->received = 0;
 	if (!fits_header(notice->id)) {
@@ -142,6 +211,7 @@ bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 	}
 	add_header(slot, "Content-Type", slice_of("application/json"));
 	add_header(slot, "Idempotency-Key", notice->id);
+	add_signature(slot, notice);
 	if (fits_header(notice->trace))
 		add_header(slot, "traceparent", notice->trace);
 	/* Without a value libcurl omits the header. So there is no 100-continue, which costs a
@@ -182,7 +252,10 @@ static void write_unconnected(const struct webhook_slot *slot, char *error)
 	long number = 0;
 
 	curl_easy_getinfo(slot->easy, CURLINFO_OS_ERRNO, &number);
-	if (number == ECONNREFUSED)
+	if (slot->is_forbidden)
+		snprintf(error, NOTICE_ERROR_SIZE,
+			"the host has a link-local address, which webhooks may not use");
+	else if (number == ECONNREFUSED)
 		snprintf(error, NOTICE_ERROR_SIZE, "connection refused");
 	else
 		snprintf(error, NOTICE_ERROR_SIZE, "no connection: %s",
@@ -216,6 +289,17 @@ static void write_error(const struct webhook_slot *slot, CURLcode code, char *er
 	}
 }
 
+/* What the header Retry-After asks for, as seconds or as a date. */
+static int64_t retry_after_us(const struct webhook_slot *slot)
+{
+	curl_off_t seconds = 0;
+
+	curl_easy_getinfo(slot->easy, CURLINFO_RETRY_AFTER, &seconds);
+	if (seconds > RETRY_AFTER_MAX_S)
+		seconds = RETRY_AFTER_MAX_S;
+	return seconds * 1000000;
+}
+
 void slot_settle(struct webhook_slot *slot, CURLcode code)
 {
 	struct notice_result *result = &slot->result;
@@ -226,6 +310,8 @@ void slot_settle(struct webhook_slot *slot, CURLcode code)
 		write_error(slot, code, result->error);
 	else if (result->fate != NOTICE_SENT)
 		snprintf(result->error, sizeof(result->error), "HTTP %ld", slot->status);
+	if (slot->status == 429 || slot->status == 503)
+		result->retry_after_us = retry_after_us(slot);
 }
 
 void slot_refuse(struct webhook_slot *slot, enum notice_fate fate, const char *error)

@@ -13,11 +13,13 @@
 
 #include <curl/curl.h>
 
+#include "adapters/notifier/webhook/webhook_secrets.h"
 #include "ports/notifier.h"
 
 /* The same for all slots of a notifier. */
 struct slot_settings {
 	const char *url;
+	struct webhook_secrets *secrets; /* NULL if requests are not signed */
 	long total_ms;
 	long connect_ms;
 };
@@ -27,8 +29,9 @@ struct webhook_slot {
 	const struct slot_settings *settings;
 	CURL *easy;
 	struct curl_slist *headers;
-	long status;     /* of the response; 0 until its header is complete */
-	size_t received; /* bytes of the response's body */
+	bool is_forbidden; /* the host has an address that webhooks may not use */
+	long status;       /* of the response; 0 until its header is complete */
+	size_t received;   /* bytes of the response's body */
 	struct notice_result result;
 };
 

@@ -1,0 +1,46 @@
+/*
+ * The secrets that sign webhooks, as Standard Webhooks (www.standardwebhooks.com) has them. A file
+ * holds one or two, each on a line of its own as whsec_ and base64 of 24 to 64 bytes; empty lines
+ * and lines that begin with # are ignored. With two, every request carries both signatures, so that
+ * receivers can change from one to the other at any time.
+ */
+#ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
+#define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "base/status.h"
+
+#define WEBHOOK_SECRETS_MAX 2
+
+/* "v1," and 44 characters for each secret, the space between them, and a NUL. */
+#define WEBHOOK_SIGNATURES_SIZE (WEBHOOK_SECRETS_MAX * 48)
+
+struct webhook_secrets;
+
+/* Reads the file. Returns NULL if it cannot be used; `why`, of `size` bytes, then says what is
+ * wrong and contains no part of a secret. */
+QP_MUST_CHECK struct webhook_secrets *webhook_secrets_open(
+	const char *path, char *why, size_t size);
+
+/* Reads the file again. Returns false, with a reason in `why`, if it cannot be used; then what was
+ * read before stays in use. Any thread. */
+QP_MUST_CHECK bool webhook_secrets_reload(struct webhook_secrets *secrets, char *why, size_t size);
+
+void webhook_secrets_free(struct webhook_secrets *secrets);
+
+/* A request to sign. */
+struct webhook_content {
+	struct slice id;
+	int64_t timestamp_s;
+	struct slice body;
+};
+
+/* Writes the value of the header webhook-signature. Any thread. */
+void webhook_secrets_sign(struct webhook_secrets *secrets, const struct webhook_content *content,
+	char out[WEBHOOK_SIGNATURES_SIZE]);
+
+#endif

@@ -1,0 +1,130 @@
+"""Signed webhooks, verified by the public `standardwebhooks` package and not by our own code.
+
+It is not among Debian's packages, so where PyPI cannot be reached this is skipped and says so.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness import quipu
+from harness.entitlements import new_user
+from harness.waiting import HANG_S, wait_until
+from harness.webhook import Webhook
+
+
+def new_secret():
+    return "whsec_" + base64.b64encode(os.urandom(32)).decode()
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder with the package; it runs in a process of its own."""
+    folder = tmp_path_factory.mktemp("standardwebhooks")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), "standardwebhooks"],
+            capture_output=True, text=True, timeout=HANG_S, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip("PyPI does not answer")
+    if done.returncode != 0:
+        pytest.skip(f"pip cannot install standardwebhooks: {done.stderr.strip().splitlines()[-1]}")
+    return folder
+
+
+def is_accepted(package, secret, body, headers):
+    program = ("import json, sys; from standardwebhooks.webhooks import Webhook, WebhookVerificationError\n"
+               "told = json.load(sys.stdin)\n"
+               "try: Webhook(told['secret']).verify(told['body'], told['headers'])\n"
+               "except WebhookVerificationError: sys.exit(3)\n")
+    told = json.dumps({"secret": secret, "body": body, "headers": headers})
+    done = subprocess.run([sys.executable, "-c", program], input=told, text=True, capture_output=True,
+                          env={**os.environ, "PYTHONPATH": str(package)}, timeout=HANG_S, check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return done.returncode == 0
+
+
+@pytest.fixture
+def receiver():
+    with Webhook() as running:
+        yield running
+
+
+@pytest.fixture
+def secrets(tmp_path):
+    path = tmp_path / "webhook-secrets"
+
+    def write(*lines):
+        path.write_text("".join(line + "\n" for line in lines), encoding="ascii")
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
+def next_hook(client, receiver):
+    """The body, byte for byte, and the headers of a notification that is sent now."""
+    user = new_user()
+    client.grant(user)
+    return wait_until(lambda: receiver.raw_of(user), "the webhook came")[0]
+
+
+def test_a_signed_webhook_is_accepted_by_the_public_package(serve, nats_stack, entitlements_client, receiver, secrets, package):
+    secret = new_secret()
+    server = serve(nats_stack, "--notify-channel", receiver.channel, "--webhook-secret-file", secrets(secret),
+                   "--outbox-poll", "20ms")
+    body, headers = next_hook(entitlements_client(server), receiver)
+    assert headers["webhook-id"] == headers["idempotency-key"] == json.loads(body)["notification_id"]
+    assert is_accepted(package, secret, body, headers)
+    assert not is_accepted(package, new_secret(), body, headers)
+    assert not is_accepted(package, secret, body.replace("ACTIVE", "REVOKED").replace("1", "2"), headers)
+
+
+def test_secrets_are_replaced_under_way_and_both_are_good_meanwhile(serve, nats_stack, entitlements_client, receiver, secrets,
+                                                                    package):
+    old, new = new_secret(), new_secret()
+    server = serve(nats_stack, "--notify-channel", receiver.channel, "--webhook-secret-file", secrets(old),
+                   "--outbox-poll", "20ms")
+    client = entitlements_client(server)
+    assert is_accepted(package, old, *next_hook(client, receiver))
+
+    secrets(new, old)
+    server.signal(1)
+    wait_until(lambda: "the secrets of webhooks were read again" in server.log_text(), "the file was read again")
+    hook = next_hook(client, receiver)
+    assert is_accepted(package, old, *hook) and is_accepted(package, new, *hook)
+
+    secrets("no secret at all")
+    server.signal(1)
+    server.wait_reloaded(False)
+    hook = next_hook(client, receiver)
+    assert is_accepted(package, old, *hook) and is_accepted(package, new, *hook)
+
+    secrets(new)
+    server.signal(1)
+    server.wait_reloaded(True)
+    hook = next_hook(client, receiver)
+    assert is_accepted(package, new, *hook) and not is_accepted(package, old, *hook)
+
+
+def test_a_file_without_a_secret_is_refused_at_start_and_not_shown(binary, tmp_path, secrets):
+    done = quipu.run(binary, "serve", "--check-config", "--webhook-secret-file", secrets("whsec_tooshort"), cwd=tmp_path)
+    assert done.returncode != 0
+    assert "base64 of 24 to 64 bytes" in done.stderr and "tooshort" not in done.stderr
+
+
+def test_neither_user_info_nor_query_of_the_url_is_logged(serve, nats_stack, entitlements_client, receiver):
+    receiver.behaviour = 500
+    url = receiver.url.replace("http://", "http://someone:hidden1@") + "/hook?token=hidden2"
+    server = serve(nats_stack, "--outbox-poll", "20ms", "--log-level", "debug",
+                   env={"QUIPU_NOTIFY_CHANNEL": f"webhook:{url}"})
+    client = entitlements_client(server)
+    next_hook(client, receiver)
+    receiver.behaviour = 200
+    next_hook(client, receiver)
+    server.stop()
+    assert "hidden" not in server.log_text()
