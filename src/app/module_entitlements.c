@@ -29,7 +29,7 @@ struct entitlements_module {
 	struct verifier notifications_verifier;
 	struct bus *bus;
 	struct notifier *notifier;
-	struct notification_worker *worker;
+	struct delivery *delivery;
 	int keep_months;
 };
 
@@ -282,18 +282,25 @@ static void start_intake(struct app *app)
 	app_start_intake(app, &config);
 }
 
-static void start_worker(struct app *app)
+static void start_delivery(struct app *app)
 {
 	struct entitlements_module *module = app->entitlements;
-	struct notification_worker_config config = {
-		.notifications = &module->notifications,
+	struct notifications *service = &module->notifications;
+	struct delivery_config config = {
+		.name = "notify",
+		.store = service->store,
+		.claims = service->repository->claims,
+		.dead = service->repository->dead,
+		.letter_kind = "notification",
+		.announcement = NOTIFICATIONS_ANNOUNCEMENT,
 		.notifier = module->notifier,
 		.poll_us = app->settings.outbox_poll_us,
 		.lease_us = app->settings.notify_lease_us,
 		.attempts_max = NOTIFICATION_ATTEMPTS_MAX,
+		.write_body = notifications_write_body,
 	};
 
-	module->worker = notification_worker_start(&config);
+	module->delivery = delivery_start(&config);
 }
 
 static void start_notifications(struct app *app)
@@ -302,14 +309,14 @@ static void start_notifications(struct app *app)
 	struct notifications *service = &module->notifications;
 	struct lane_service lanes = notifications_lane_service(service);
 
-	start_worker(app);
+	start_delivery(app);
 	start_intake(app);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
 	add_dead_letters(app);
-	app_add_worker(app, notification_worker_stop, module->worker);
+	app_add_worker(app, delivery_stop, module->delivery);
 	app_add_worker(app, stop_notifier, module->notifier);
 	add_notification_chores(app);
-	metrics_add(&app->metrics, notification_worker_collect, module->worker);
+	metrics_add(&app->metrics, notifications_collect, module->delivery);
 }
 
 static void start(struct app *app)

@@ -3,7 +3,7 @@
  * every entitlement event and sends it through a notifier at least once.
  *
  *   notification_intake  turns events into notifications, in the transaction of the inbox
- *   notification_worker  claims notifications and sends them
+ *   notification_sending what is sent for a notification; flow/delivery sends it
  *   notification_lanes   connects the lanes, which carry lookups and actions of operators
  *   notification_routes  the debug inbox
  *   notification_verify  checks the tables for `quipu verify`
@@ -11,11 +11,11 @@
 #ifndef QUIPU_SERVICES_NOTIFICATIONS_H
 #define QUIPU_SERVICES_NOTIFICATIONS_H
 
+#include "flow/delivery.h"
 #include "flow/intake.h"
 #include "flow/lane_set.h"
 #include "http/router.h"
 #include "ports/notification_repository.h"
-#include "ports/notifier.h"
 
 #define NOTIFICATIONS_GROUP "notifications"
 #define NOTIFICATIONS_ANNOUNCEMENT "notifications" /* announces committed notifications */
@@ -47,26 +47,13 @@ void notifications_committed(void *notifications);
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);
 
-/* ---- worker ---- */
+/* ---- sending ---- */
 
-struct notification_worker_config {
-	struct notifications *notifications;
-	struct notifier *notifier; /* not owned */
-	int64_t poll_us;
-	int64_t lease_us; /* longer than the notifier can take for one notification */
-	int32_t attempts_max;
-};
+/* See flow/delivery.h. */
+const char *notifications_write_body(
+	struct arena *arena, const struct claim *claim, struct slice *body);
 
-struct notification_worker;
-
-/* Starts the thread. */
-struct notification_worker *notification_worker_start(
-	const struct notification_worker_config *config);
-
-/* Ends the thread, returns unsent notifications to the table, and frees the worker. */
-void notification_worker_stop(void *worker);
-
-/* A metrics collector (context: the worker). */
-void notification_worker_collect(void *worker, struct buffer *page);
+/* A metrics collector (context: the struct delivery of the notifications). */
+void notifications_collect(void *delivery, struct buffer *page);
 
 #endif

@@ -1,0 +1,425 @@
+/*
+ * One thread claims rows, hands them to the notifier and records how they ended. The notifier has
+ * slots, each with one row on its way, so a receiver that hangs costs one slot and not the queue
+ * behind it. Claims therefore end as results come in, not batch by batch as in a relay.
+ *
+ * Invariants:
+ *   1. A slot is used from the claim until its end is recorded. While the store does not answer,
+ *      the result is kept and recorded later.
+ *   2. A row that is given up and its dead letter are committed together, and only if the claim is
+ *      still ours.
+ *   3. A row is sent at least once; a crash after sending and before recording repeats it under the
+ *      same id.
+ */
+#include "flow/delivery.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/metrics.h"
+#include "base/uuid.h"
+#include "flow/claims.h"
+
+#define RETRY_NS (100 * NS_PER_MS)
+#define LOOK_NS (5 * NS_PER_S)
+
+/* A claimed row, which is on its way or whose end is not recorded yet. */
+struct sending {
+	struct arena arena;
+	struct claim claim;
+	bool is_used;
+	bool is_known; /* the claim says how it ended */
+};
+
+struct delivery {
+	struct delivery_config config;
+	struct session *session;
+	char owner[UUID_SIZE];
+	struct dice dice;
+	pthread_t thread;
+	atomic_bool stopping;
+
+	struct sending *sendings; /* one for each slot of the notifier */
+	struct claim *claims;     /* of one transaction; room for all slots */
+	struct notice_result *results;
+	struct arena arena;    /* of one transaction */
+	int64_t look_again_ns; /* when to claim again at the latest */
+	int64_t counted_ns;    /* when rows were last counted */
+	atomic_bool woken;     /* there may be more to claim; any thread */
+
+	struct tally pending;
+	struct tally processing;
+	struct tally failed;
+	struct tally dead;
+	struct tally oldest_us;
+	struct tally sent;
+	struct tally retried;
+	struct tally given_up;
+};
+
+static int64_t now_ns(void)
+{
+	return clock_steady_ns(&clock_system);
+}
+
+static size_t slots_of(const struct delivery *delivery)
+{
+	return delivery->config.notifier->slots;
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+static void conclude(
+	struct delivery *delivery, struct sending *sending, enum claim_try try, const char *error)
+{
+	struct slice kept = arena_copy(&sending->arena, slice_of(error));
+
+	claim_conclude(&sending->claim, try, delivery->config.attempts_max, &delivery->dice, kept);
+	sending->is_known = true;
+}
+
+static void send_claimed(struct delivery *delivery, size_t slot)
+{
+	struct notifier *notifier = delivery->config.notifier;
+	struct sending *sending = &delivery->sendings[slot];
+	struct notice notice = {
+		.id = sending->claim.id, .trace = sending->claim.trace, .tag = slot};
+	const char *wrong =
+		delivery->config.write_body(&sending->arena, &sending->claim, &notice.body);
+
+	if (wrong)
+		conclude(delivery, sending, TRY_REFUSED, wrong);
+	else
+		notifier->ops->send(notifier, &notice);
+}
+
+static size_t free_slot(const struct delivery *delivery)
+{
+	size_t slot = 0;
+
+	while (delivery->sendings[slot].is_used)
+		slot++;
+	assert(slot < slots_of(delivery));
+	return slot;
+}
+
+/* Copies a claim out of the arena of its transaction and sends it. */
+static void begin_sending(struct delivery *delivery, const struct claim *claim)
+{
+	size_t slot = free_slot(delivery);
+	struct sending *sending = &delivery->sendings[slot];
+
+	arena_reset(&sending->arena);
+	sending->claim = *claim;
+	sending->claim.id = arena_copy(&sending->arena, claim->id);
+	sending->claim.type = arena_copy(&sending->arena, claim->type);
+	sending->claim.key = arena_copy(&sending->arena, claim->key);
+	sending->claim.trace = arena_copy(&sending->arena, claim->trace);
+	sending->claim.payload = arena_copy(&sending->arena, claim->payload);
+	sending->is_used = true;
+	sending->is_known = false;
+	send_claimed(delivery, slot);
+}
+
+static size_t used_slots(const struct delivery *delivery)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < slots_of(delivery); i++)
+		used += delivery->sendings[i].is_used;
+	return used;
+}
+
+/* Claims a row for every free slot. Returns false if the store does not answer. */
+static bool claim_more(struct delivery *delivery)
+{
+	struct session *session = delivery->session;
+	struct claim_terms terms = {
+		.owner = slice_of(delivery->owner),
+		.lease_us = delivery->config.lease_us,
+		.max = slots_of(delivery) - used_slots(delivery),
+	};
+	size_t count = 0;
+	enum status status;
+
+	atomic_store(&delivery->woken, false);
+	arena_reset(&delivery->arena);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
+	if (status == STATUS_OK)
+		status = delivery->config.claims->ops->claim(delivery->config.claims, session,
+			&delivery->arena, &terms, delivery->claims, &count);
+	if (status == STATUS_OK)
+		status = session->ops->commit(session);
+	if (status != STATUS_OK)
+		return false;
+	if (count > 0)
+		FAILPOINT("notify.claimed");
+	for (size_t i = 0; i < count; i++)
+		begin_sending(delivery, &delivery->claims[i]);
+	if (count == terms.max)
+		atomic_store(&delivery->woken, true); /* there may be more */
+	delivery->look_again_ns = now_ns() + delivery->config.poll_us * NS_PER_US;
+	return true;
+}
+
+/* ---- recording --------------------------------------------------------------------------- */
+
+static size_t known_claims(struct delivery *delivery)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < slots_of(delivery); i++) {
+		const struct sending *sending = &delivery->sendings[i];
+
+		if (sending->is_used && sending->is_known)
+			delivery->claims[count++] = sending->claim;
+	}
+	return count;
+}
+
+/* Stores the rows that are given up as dead letters, in the same transaction. */
+static enum status bury_failed(struct delivery *delivery, size_t count)
+{
+	struct dead_letter *letters = arena_array(&delivery->arena, struct dead_letter, count);
+	size_t letter_count = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct claim *claim = &delivery->claims[i];
+
+		if (claim->end != CLAIM_FAILED || !claim->was_ours)
+			continue;
+		letters[letter_count++] = (struct dead_letter){
+			.id = claim->id,
+			.kind = slice_of(delivery->config.letter_kind),
+			.type = claim->type,
+			.key = claim->key,
+			.error = claim->error,
+			.payload = claim->payload,
+			.attempt_count = claim->attempt_count + 1,
+		};
+	}
+	if (letter_count == 0)
+		return STATUS_OK;
+	return delivery->config.dead->ops->put(
+		delivery->config.dead, delivery->session, letters, letter_count);
+}
+
+static void count_ends(struct delivery *delivery, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct claim *claim = &delivery->claims[i];
+
+		if (!claim->was_ours)
+			continue;
+		if (claim->end == CLAIM_DONE)
+			tally_add(&delivery->sent, 1);
+		else if (claim->end == CLAIM_RETRY)
+			tally_add(&delivery->retried, 1);
+		else if (claim->end == CLAIM_FAILED)
+			tally_add(&delivery->given_up, 1);
+	}
+}
+
+/* Frees the slots of the rows whose end is recorded. */
+static void forget_known(struct delivery *delivery)
+{
+	for (size_t i = 0; i < slots_of(delivery); i++) {
+		struct sending *sending = &delivery->sendings[i];
+
+		if (sending->is_used && sending->is_known)
+			sending->is_used = false;
+	}
+}
+
+/* Records how rows ended. Returns false, and keeps them, if the store does not answer. */
+static bool record(struct delivery *delivery)
+{
+	struct session *session = delivery->session;
+	size_t count = known_claims(delivery);
+	enum status status;
+
+	if (count == 0)
+		return true;
+	FAILPOINT("notify.sent");
+	arena_reset(&delivery->arena);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
+	if (status == STATUS_OK)
+		status = delivery->config.claims->ops->end(delivery->config.claims, session,
+			slice_of(delivery->owner), delivery->claims, count);
+	if (status == STATUS_OK)
+		status = bury_failed(delivery, count);
+	if (status == STATUS_OK)
+		status = session->ops->commit(session);
+	if (status != STATUS_OK)
+		return false;
+	FAILPOINT("notify.recorded");
+	count_ends(delivery, count);
+	forget_known(delivery);
+	return true;
+}
+
+/* ---- the thread -------------------------------------------------------------------------- */
+
+/* The receiver may ask for a longer pause than ours. */
+static void retry_later(
+	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
+{
+	conclude(delivery, sending, TRY_FAILED, result->error);
+	if (sending->claim.delay_us < result->retry_after_us)
+		sending->claim.delay_us = result->retry_after_us;
+}
+
+static void take_results(struct delivery *delivery, int64_t until_ns)
+{
+	struct notifier *notifier = delivery->config.notifier;
+	size_t count =
+		notifier->ops->wait(notifier, delivery->results, slots_of(delivery), until_ns);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct notice_result *result = &delivery->results[i];
+		struct sending *sending = &delivery->sendings[result->tag];
+
+		if (result->fate == NOTICE_SENT)
+			conclude(delivery, sending, TRY_WORKED, "");
+		else if (result->fate == NOTICE_FAILED)
+			retry_later(delivery, sending, result);
+		else
+			conclude(delivery, sending, TRY_REFUSED, result->error);
+	}
+}
+
+/* Counts rows for the metrics, every few seconds. */
+static void look(struct delivery *delivery)
+{
+	struct claim_stats stats;
+	int64_t dead;
+
+	if (delivery->counted_ns != 0 && now_ns() - delivery->counted_ns < LOOK_NS)
+		return;
+	delivery->counted_ns = now_ns();
+	if (delivery->config.claims->ops->count(
+		    delivery->config.claims, delivery->session, &stats) != STATUS_OK ||
+		delivery->config.dead->ops->depth(
+			delivery->config.dead, delivery->session, &dead) != STATUS_OK)
+		return;
+	atomic_store(&delivery->pending.value, stats.pending);
+	atomic_store(&delivery->processing.value, stats.busy);
+	atomic_store(&delivery->failed.value, stats.failed);
+	atomic_store(&delivery->oldest_us.value, stats.oldest_us);
+	atomic_store(&delivery->dead.value, dead);
+}
+
+static bool is_time_to_claim(const struct delivery *delivery)
+{
+	return used_slots(delivery) < slots_of(delivery) &&
+	       (atomic_load(&delivery->woken) || now_ns() >= delivery->look_again_ns);
+}
+
+/* One round: record, claim, wait for results. Pauses if the store does not answer. */
+static void step(struct delivery *delivery)
+{
+	bool answers = record(delivery) && (!is_time_to_claim(delivery) || claim_more(delivery));
+
+	if (answers)
+		look(delivery);
+	else
+		delivery->look_again_ns = now_ns() + RETRY_NS;
+	if (answers && is_time_to_claim(delivery))
+		take_results(delivery, 0);
+	else
+		take_results(delivery, delivery->look_again_ns);
+}
+
+static void *delivery_main(void *argument)
+{
+	struct delivery *delivery = argument;
+
+	pthread_setname_np(pthread_self(), delivery->config.name);
+	while (!atomic_load(&delivery->stopping))
+		step(delivery);
+	return NULL;
+}
+
+/* New rows were announced. Any thread. */
+static void hear(void *context)
+{
+	struct delivery *delivery = context;
+
+	atomic_store(&delivery->woken, true);
+	delivery->config.notifier->ops->wake(delivery->config.notifier);
+}
+
+struct delivery *delivery_start(const struct delivery_config *config)
+{
+	struct delivery *delivery = qp_calloc(1, sizeof(*delivery));
+	struct store *store = config->store;
+	size_t slots = config->notifier->slots;
+	int failed;
+
+	delivery->config = *config;
+	delivery->session = store->ops->open_session(store, SESSION_WRITE);
+	delivery->sendings = qp_calloc(slots, sizeof(*delivery->sendings));
+	delivery->claims = qp_calloc(slots, sizeof(*delivery->claims));
+	delivery->results = qp_calloc(slots, sizeof(*delivery->results));
+	for (size_t i = 0; i < slots; i++)
+		arena_init(&delivery->sendings[i].arena, 2048);
+	arena_init(&delivery->arena, 64 * 1024);
+	uuid_random(delivery->owner);
+	dice_init(&delivery->dice);
+	store->ops->listen(store, config->announcement, hear, delivery);
+	failed = pthread_create(&delivery->thread, NULL, delivery_main, delivery);
+	assert(!failed);
+	return delivery;
+}
+
+/* Returns rows that are on their way; they may have arrived, and are sent again later. */
+static void give_back(struct delivery *delivery)
+{
+	for (size_t i = 0; i < slots_of(delivery); i++) {
+		struct sending *sending = &delivery->sendings[i];
+
+		if (sending->is_used && !sending->is_known) {
+			sending->claim.end = CLAIM_RETURNED;
+			sending->is_known = true;
+		}
+	}
+	record(delivery); /* if this fails, others take over when the leases run out */
+}
+
+void delivery_stop(void *context)
+{
+	struct delivery *delivery = context;
+	struct store *store = delivery->config.store;
+
+	store->ops->unlisten(store, delivery);
+	atomic_store(&delivery->stopping, true);
+	delivery->config.notifier->ops->wake(delivery->config.notifier);
+	pthread_join(delivery->thread, NULL);
+	give_back(delivery);
+	session_close(delivery->session);
+	for (size_t i = 0; i < slots_of(delivery); i++)
+		arena_release(&delivery->sendings[i].arena);
+	arena_release(&delivery->arena);
+	free(delivery->sendings);
+	free(delivery->claims);
+	free(delivery->results);
+	free(delivery);
+}
+
+struct delivery_counts delivery_counts(const struct delivery *delivery)
+{
+	return (struct delivery_counts){
+		.pending = tally_read(&delivery->pending),
+		.busy = tally_read(&delivery->processing),
+		.failed = tally_read(&delivery->failed),
+		.dead = tally_read(&delivery->dead),
+		.oldest_us = tally_read(&delivery->oldest_us),
+		.sent = tally_read(&delivery->sent),
+		.retried = tally_read(&delivery->retried),
+		.given_up = tally_read(&delivery->given_up),
+	};
+}
