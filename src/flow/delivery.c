@@ -8,7 +8,9 @@
  *      the result is kept and recorded later.
  *   2. A row that is given up and its dead letter are committed together, and only if the claim is
  *      still ours.
- *   3. A row is sent at least once; a crash after sending and before recording repeats it under the
+ *   3. While the breaker is open, because the receiver cannot be reached, one row at a time is
+ *      tried and returned as it was: an outage uses up no attempts.
+ *   4. A row is sent at least once; a crash after sending and before recording repeats it under the
  *      same id.
  */
 #include "flow/delivery.h"
@@ -20,12 +22,17 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/uuid.h"
 #include "flow/claims.h"
 
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
+
+/* The breaker opens after so many results in a row without a connection. */
+#define UNREACHABLE_MAX 5
+#define PROBE_NS (1 * NS_PER_S)
 
 /* A claimed row, which is on its way or whose end is not recorded yet. */
 struct sending {
@@ -50,6 +57,9 @@ struct delivery {
 	int64_t look_again_ns; /* when to claim again at the latest */
 	int64_t counted_ns;    /* when rows were last counted */
 	atomic_bool woken;     /* there may be more to claim; any thread */
+
+	unsigned unreachable; /* results in a row without a connection */
+	bool is_open;         /* the breaker: one row at a time probes the receiver */
 
 	struct tally pending;
 	struct tally processing;
@@ -141,7 +151,7 @@ static bool claim_more(struct delivery *delivery)
 	struct claim_terms terms = {
 		.owner = slice_of(delivery->owner),
 		.lease_us = delivery->config.lease_us,
-		.max = slots_of(delivery) - used_slots(delivery),
+		.max = delivery->is_open ? 1 : slots_of(delivery) - used_slots(delivery),
 	};
 	size_t count = 0;
 	enum status status;
@@ -160,9 +170,10 @@ static bool claim_more(struct delivery *delivery)
 		FAILPOINT("notify.claimed");
 	for (size_t i = 0; i < count; i++)
 		begin_sending(delivery, &delivery->claims[i]);
-	if (count == terms.max)
+	if (count == terms.max && !delivery->is_open)
 		atomic_store(&delivery->woken, true); /* there may be more */
-	delivery->look_again_ns = now_ns() + delivery->config.poll_us * NS_PER_US;
+	delivery->look_again_ns =
+		now_ns() + (delivery->is_open ? PROBE_NS : delivery->config.poll_us * NS_PER_US);
 	return true;
 }
 
@@ -264,11 +275,30 @@ static bool record(struct delivery *delivery)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
+/* Notes whether the receiver can be reached, which opens and closes the breaker. */
+static void note_reach(struct delivery *delivery, const struct notice_result *result)
+{
+	delivery->unreachable = result->is_unreachable ? delivery->unreachable + 1 : 0;
+	if (!delivery->is_open && delivery->unreachable == UNREACHABLE_MAX) {
+		delivery->is_open = true;
+		log_line(LOG_WARN, delivery->config.name,
+			"the receiver cannot be reached: %s; trying one every second, and no "
+			"attempt counts until it can",
+			result->error);
+	} else if (delivery->is_open && delivery->unreachable == 0) {
+		delivery->is_open = false;
+		delivery->look_again_ns = 0;
+		log_line(LOG_INFO, delivery->config.name, "the receiver can be reached again");
+	}
+}
+
 /* The receiver may ask for a longer pause than ours. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
-	conclude(delivery, sending, TRY_FAILED, result->error);
+	bool is_made = !result->is_unreachable || !delivery->is_open;
+
+	conclude(delivery, sending, is_made ? TRY_FAILED : TRY_NOT_MADE, result->error);
 	if (sending->claim.delay_us < result->retry_after_us)
 		sending->claim.delay_us = result->retry_after_us;
 }
@@ -283,6 +313,7 @@ static void take_results(struct delivery *delivery, int64_t until_ns)
 		const struct notice_result *result = &delivery->results[i];
 		struct sending *sending = &delivery->sendings[result->tag];
 
+		note_reach(delivery, result);
 		if (result->fate == NOTICE_SENT)
 			conclude(delivery, sending, TRY_WORKED, "");
 		else if (result->fate == NOTICE_FAILED)
@@ -315,8 +346,12 @@ static void look(struct delivery *delivery)
 
 static bool is_time_to_claim(const struct delivery *delivery)
 {
+	bool is_due = now_ns() >= delivery->look_again_ns;
+
+	if (delivery->is_open)
+		return is_due && used_slots(delivery) == 0;
 	return used_slots(delivery) < slots_of(delivery) &&
-	       (atomic_load(&delivery->woken) || now_ns() >= delivery->look_again_ns);
+	       (is_due || atomic_load(&delivery->woken));
 }
 
 /* One round: record, claim, wait for results. Pauses if the store does not answer. */

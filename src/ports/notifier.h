@@ -34,6 +34,7 @@ struct notice_result {
 	enum notice_fate fate;
 	int64_t retry_after_us; /* FAILED: how long the receiver asks us to wait; 0 if it does not
 				 */
+	bool is_unreachable;    /* FAILED: there was no connection, so nothing was sent */
 	char error[NOTICE_ERROR_SIZE]; /* empty if the notice was sent */
 };
 

@@ -224,6 +224,18 @@ static void a_link_local_address_is_never_connected_to(void **state)
 	assert_int_equal(hook_server_count(fixture->server), 0);
 }
 
+static void only_a_notice_without_a_connection_has_not_reached_the_receiver(void **state)
+{
+	struct notifier_fixture *fixture = *state;
+
+	assert_false(try(fixture, "500.a")->is_unreachable);
+	assert_false(try(fixture, "close.a")->is_unreachable);
+	go_to(fixture, "http://127.0.0.1:1/", &patient);
+	assert_true(try(fixture, "200.a")->is_unreachable);
+	go_to(fixture, "http://169.254.1.1/", &patient);
+	assert_true(try(fixture, "200.a")->is_unreachable);
+}
+
 static void retry_after_is_passed_on_up_to_a_day(void **state)
 {
 	struct notifier_fixture *fixture = *state;
@@ -245,6 +257,7 @@ int main(void)
 		TEST(a_file_of_secrets_that_cannot_be_used_is_refused_without_showing_it),
 		TEST(secrets_that_are_read_again_replace_the_old_ones_and_bad_ones_do_not),
 		TEST(a_link_local_address_is_never_connected_to),
+		TEST(only_a_notice_without_a_connection_has_not_reached_the_receiver),
 		TEST(retry_after_is_passed_on_up_to_a_day),
 	};
 

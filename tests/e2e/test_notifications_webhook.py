@@ -207,6 +207,28 @@ def test_sigterm_while_one_hangs_returns_it_and_nothing_is_lost(
         assert len({headers["Idempotency-Key"] for _, headers in receiver.of(user)}) == 1
 
 
+def test_a_receiver_that_is_away_costs_no_attempts_and_everything_is_sent_once_it_is_back(
+        serve, nats_stack, entitlements_client, free_port):
+    def total(column):
+        return nats_stack.database.query(f"SELECT coalesce(sum({column}), 0) FROM notifications")[0][0]
+
+    server = serve(nats_stack, "--notify-channel", f"webhook:http://127.0.0.1:{free_port}/hook", "--outbox-poll", "20ms")
+    client = entitlements_client(server)
+    users = client.granted(12)
+    wait_until(lambda: "the receiver cannot be reached" in server.log_text(), "the breaker is open")
+    wait_until(lambda: nats_stack.count("notifications") == 12 and nats_stack.count(
+        "notifications", "status = 'PROCESSING'") == 0, "nothing is under way")
+    spent, probes = total("attempt_count"), total("claim_epoch")
+    wait_until(lambda: total("claim_epoch") >= probes + 3, "it was probed three times")
+    assert total("attempt_count") == spent
+    with Webhook(free_port) as receiver:
+        for user in users:
+            client.wait_sent(user)
+            assert len(receiver.of(user)) == 1
+    assert nats_stack.count("notification_dlq") == 0
+    assert "the receiver can be reached again" in server.log_text()
+
+
 def test_a_webhook_that_is_no_url_is_refused_at_the_start(binary, tmp_path):
     for channel in ["webhook:", "webhook:ftp://host/", "webhook:host", "mail", ""]:
         done = quipu.run(binary, "serve", "--roles", "notifications", "--notify-channel", channel, cwd=tmp_path)

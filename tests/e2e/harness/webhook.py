@@ -28,14 +28,14 @@ class _Handler(Handler):
 class Webhook:
     """Behaviours: a status, "hang" (no answer until the end), "close" (the connection, without an answer)."""
 
-    def __init__(self):
+    def __init__(self, port=0):
         self._lock = threading.Lock()
         self.behaviour = 200
         self.of_user = {}  # user_id -> behaviour
         self.received = []  # (body, headers)
         self._texts = []  # (user_id, body as it came, headers in lower case)
         self.ended = threading.Event()
-        self._server = Receiver(_Handler)
+        self._server = Receiver(_Handler, ("127.0.0.1", port))
         self._server.receiver = self
         self._running = contextlib.ExitStack()
 

@@ -234,15 +234,22 @@ static enum notice_fate fate_of(long status)
 	return NOTICE_REFUSED;
 }
 
-static void write_timeout(const struct webhook_slot *slot, char *error)
+/* Whether no connection was made, so that the receiver has seen nothing of the notice. */
+static bool was_unconnected(const struct webhook_slot *slot)
 {
 	curl_off_t ready_us = 0;
-	long limit_ms;
 
 	curl_easy_getinfo(slot->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
-	limit_ms = ready_us > 0 ? slot->settings->total_ms : slot->settings->connect_ms;
+	return ready_us == 0;
+}
+
+static void write_timeout(const struct webhook_slot *slot, char *error)
+{
+	bool is_connected = !was_unconnected(slot);
+	long limit_ms = is_connected ? slot->settings->total_ms : slot->settings->connect_ms;
+
 	snprintf(error, NOTICE_ERROR_SIZE, "no %s within %ld%s",
-		ready_us > 0 ? "answer" : "connection",
+		is_connected ? "answer" : "connection",
 		limit_ms % 1000 == 0 ? limit_ms / 1000 : limit_ms,
 		limit_ms % 1000 == 0 ? " s" : " ms");
 }
@@ -306,9 +313,11 @@ void slot_settle(struct webhook_slot *slot, CURLcode code)
 
 	free_headers(slot);
 	result->fate = fate_of(slot->status);
-	if (slot->status == 0)
+	if (slot->status == 0) {
 		write_error(slot, code, result->error);
-	else if (result->fate != NOTICE_SENT)
+		result->is_unreachable = was_unconnected(slot);
+	}
+	if (slot->status != 0 && result->fate != NOTICE_SENT)
 		snprintf(result->error, sizeof(result->error), "HTTP %ld", slot->status);
 	if (slot->status == 429 || slot->status == 503)
 		result->retry_after_us = retry_after_us(slot);
