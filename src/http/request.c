@@ -186,7 +186,8 @@ static void on_command_answered(struct loop_task *task)
 		request_answer(request, command->answer);
 }
 
-void request_submit(struct request *request, struct lane *lane, struct command *command)
+/* Prepares `command` to carry the request's answer. */
+static void set_command(struct request *request, struct command *command)
 {
 	command->task.run = on_command_answered;
 	command->loop = request->worker->loop;
@@ -196,11 +197,33 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 	atomic_init(&command->client_gone, false);
 	request->command = command;
 	request->is_large = command_is_large(command);
-	if ((request->is_large && worker_is_full(request->worker)) ||
-		lane_submit(lane, command) != STATUS_OK) {
-		request->command = NULL;
-		request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
-	}
+}
+
+static void refuse_overloaded(struct request *request)
+{
+	request->command = NULL;
+	request_answer(request, answer_failure(&request->arena, STATUS_OVERLOADED));
+}
+
+static bool has_memory(const struct request *request)
+{
+	return !request->is_large || !worker_is_full(request->worker);
+}
+
+void request_submit(struct request *request, struct lane *lane, struct command *command)
+{
+	set_command(request, command);
+	if (!has_memory(request) || lane_submit(lane, command) != STATUS_OK)
+		refuse_overloaded(request);
+}
+
+bool request_expect(struct request *request, struct command *command)
+{
+	set_command(request, command);
+	if (has_memory(request))
+		return true;
+	refuse_overloaded(request);
+	return false;
 }
 
 void request_submit_then(struct request *request, struct lane *lane, struct command *command,

@@ -84,6 +84,14 @@ void request_answer(struct request *request, struct answer answer);
 void request_submit(struct request *request, struct lane *lane, struct command *command);
 
 /*
+ * For callers that carry the work out with other commands: the request now waits for `command`,
+ * which is in no lane. When its answer is set, the caller runs its task, on the loop and once.
+ * Returns false, after answering with OVERLOADED, if the answer may be large and clients have no
+ * memory left.
+ */
+QP_MUST_CHECK bool request_expect(struct request *request, struct command *command);
+
+/*
  * The same, but when the command is back, `answered` runs on the loop and either answers the
  * request or starts its stream. It does not run if the client is gone or the lane was full.
  */

@@ -76,6 +76,27 @@ static void add_body(struct digest *digest, const struct input *input)
 	add_text(digest, request->body);
 }
 
+void fingerprint_asked(
+	const struct asked *asked, struct arena *arena, struct idempotency_record *record)
+{
+	const struct query no_query = {0};
+	struct digest digest;
+
+	digest_begin(&digest);
+	add_text(&digest, slice_of(asked->method));
+	add_text(&digest, slice_of(asked->path));
+	add_text(&digest, asked->param);
+	for (size_t i = 1; i < REQUEST_PARAMS_MAX; i++)
+		add_text(&digest, (struct slice){0});
+	add_query(&digest, &no_query, arena);
+	if (asked->body)
+		add_json(&digest, asked->body, arena);
+	else
+		add_text(&digest, slice_of("absent"));
+	record->fingerprint[0] = FINGERPRINT_VERSION;
+	digest_end(&digest, record->fingerprint + 1);
+}
+
 void fingerprint_request(const struct input *input, struct idempotency_record *record)
 {
 	struct request *request = input->request;

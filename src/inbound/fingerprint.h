@@ -16,4 +16,18 @@
  */
 void fingerprint_request(const struct input *input, struct idempotency_record *record);
 
+/* A request that another one stands for, such as a change of a batch for the request that would
+ * make this change alone. */
+struct asked {
+	const char *method;
+	const char *path;   /* the template of the route */
+	struct slice param; /* of the path, or empty */
+	json_t *body;       /* NULL if it is absent */
+};
+
+/* Sets the record's `fingerprint` as for the request itself. `typed` stays empty: no version before
+ * had such requests. */
+void fingerprint_asked(
+	const struct asked *asked, struct arena *arena, struct idempotency_record *record);
+
 #endif

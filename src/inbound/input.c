@@ -17,12 +17,12 @@ void input_init(struct input *input, struct request *request)
 	input->request = request;
 }
 
-static void check_members(struct input *input)
+void input_check_members(struct input *input, const char *const *members)
 {
 	struct unknown_names unknown = {
 		.arena = &input->request->arena,
 		.status = STATUS_UNKNOWN_FIELD,
-		.known = input->request->route->members,
+		.known = members,
 	};
 	const char *name;
 	json_t *value;
@@ -49,7 +49,7 @@ void input_read_body(struct input *input)
 	}
 	input->body = json_parse_object(request->body, why);
 	if (input->body)
-		check_members(input);
+		input_check_members(input, request->route->members);
 	else
 		input->refusal = answer_problem(&request->arena, STATUS_BAD_REQUEST, "%s", why);
 }

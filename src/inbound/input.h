@@ -31,6 +31,9 @@ void input_init(struct input *input, struct request *request);
  */
 void input_read_body(struct input *input);
 
+/* Refuses members of input->body that `members` does not list. */
+void input_check_members(struct input *input, const char *const *members);
+
 /* Whether there were no errors so far. */
 bool input_is_good(const struct input *input);
 

@@ -2,17 +2,17 @@
 
 #include "base/hash.h"
 #include "http/router.h"
-#include "inbound/fingerprint.h"
 
 /* An Idempotency-Key is valid within one method, route template and caller, so the same key can be
  * used once for each. */
-static struct slice key_scope(struct request *request, struct slice user_id)
+static struct slice key_scope(
+	struct request *request, const char *method, const char *path, struct slice user_id)
 {
 	struct buffer scope = buffer_make(&request->arena, 64 + user_id.len);
 
-	buffer_text(&scope, request->route->method);
+	buffer_text(&scope, method);
 	buffer_char(&scope, ' ');
-	buffer_text(&scope, request->route->path);
+	buffer_text(&scope, path);
 	if (request->caller.kind == CALLER_KEY) {
 		buffer_text(&scope, " key=");
 		buffer_add(&scope, request->caller.name);
@@ -29,22 +29,55 @@ void submit_write(struct input *input, struct lane_set *lanes, struct write *wri
 	submit_write_of(input, lanes, write, (struct slice){0});
 }
 
-void submit_write_of(
-	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id)
+/* Sets the Idempotency-Key of the request, if it has one. */
+static void set_key(struct input *input, struct write *write, struct slice user_id)
 {
 	struct request *request = input->request;
 	struct idempotency_record record = {.key = input_idempotency_key(input)};
+
+	if (!record.key.data || !input_is_good(input))
+		return;
+	record.scope = key_scope(request, request->route->method, request->route->path, user_id);
+	fingerprint_request(input, &record);
+	write_set_idempotency(write, &request->arena, &record);
+}
+
+/* Submits the write to the lane of `near`, unless the request is refused. */
+static void submit(
+	struct input *input, struct lane_set *lanes, struct write *write, struct slice near)
+{
 	struct command *command = &write->command;
 
-	if (record.key.data && input_is_good(input)) {
-		record.scope = key_scope(request, user_id);
-		fingerprint_request(input, &record);
-		write_set_idempotency(write, &request->arena, &record);
-	}
 	if (input_refuse(input))
 		return;
-	command->hash = hash_bytes(command->key);
-	request_submit(request, lane_set_writer(lanes, command->hash), command);
+	command->hash = hash_bytes(near);
+	request_submit(input->request, lane_set_writer(lanes, command->hash), command);
+}
+
+void submit_write_of(
+	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id)
+{
+	set_key(input, write, user_id);
+	submit(input, lanes, write, write->command.key);
+}
+
+void submit_write_near(
+	struct input *input, struct lane_set *lanes, struct write *write, struct slice near)
+{
+	set_key(input, write, (struct slice){0});
+	submit(input, lanes, write, near);
+}
+
+void submit_key_as(
+	struct request *request, struct write *write, struct slice key, const struct asked *asked)
+{
+	struct idempotency_record record = {
+		.scope = key_scope(request, asked->method, asked->path, (struct slice){0}),
+		.key = key,
+	};
+
+	fingerprint_asked(asked, &request->arena, &record);
+	write_set_idempotency(write, &request->arena, &record);
 }
 
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read)

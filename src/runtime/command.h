@@ -35,6 +35,7 @@ struct command {
 	struct slice key;     /* the row it changes, or whose rows it reads; may be empty */
 	uint64_t hash;        /* of the key, 0 without one; changes of a key keep their order */
 	size_t bytes;         /* the memory that it occupies, for the limit of the lane */
+	size_t weight;        /* how many changes it is, for the depth of the lane; 0 is 1 */
 	int64_t deadline_ns;  /* steady time after which the client no longer waits */
 	size_t answer_max;    /* the most memory that its answer takes, or less than LARGE_ANSWER */
 	atomic_bool client_gone; /* the loop sets it; the consumer reads it before it starts */
@@ -56,6 +57,11 @@ static inline void command_assert_type(
 	const struct command *command, const struct command_type *type)
 {
 	assert(command->type == type);
+}
+
+static inline size_t command_weight(const struct command *command)
+{
+	return command->weight > 0 ? command->weight : 1;
 }
 
 static inline bool command_is_large(const struct command *command)

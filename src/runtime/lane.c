@@ -3,8 +3,8 @@
  * consumer costs its loops no system call: whatever arrives while a batch commits is the next
  * batch.
  *
- * Invariants, under the lock: `bytes` is the sum over `waiting`; every waiting command is counted
- * in exactly one share of each group.
+ * Invariants, under the lock: `weight` and `bytes` are the sums over `waiting`; every waiting
+ * command is counted in exactly one share of each group.
  */
 #include "runtime/lane.h"
 
@@ -24,7 +24,7 @@
 #define GROUP_BITS 8
 
 struct share {
-	size_t count;
+	size_t weight;
 	size_t bytes;
 };
 
@@ -36,6 +36,7 @@ struct lane {
 	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t filled;
 	struct command_list waiting;
+	size_t weight;
 	size_t bytes;
 	struct share shares[GROUPS][1 << GROUP_BITS]; /* what `waiting` has, by bits of the hash */
 	bool consumer_waits;
@@ -73,7 +74,7 @@ size_t lane_depth(struct lane *lane)
 	size_t depth;
 
 	pthread_mutex_lock(&lane->lock);
-	depth = lane->waiting.count;
+	depth = lane->weight;
 	pthread_mutex_unlock(&lane->lock);
 	return depth;
 }
@@ -93,8 +94,8 @@ static size_t three_quarters(size_t whole)
 static bool share_has_room(
 	const struct lane *lane, const struct share *share, const struct command *command)
 {
-	return share->count == 0 ||
-	       (share->count < three_quarters(lane->depth_max) &&
+	return share->weight == 0 ||
+	       (share->weight + command_weight(command) <= three_quarters(lane->depth_max) &&
 		       share->bytes + command->bytes <= three_quarters(lane->bytes_max));
 }
 
@@ -102,8 +103,9 @@ static bool has_room(struct lane *lane, const struct command *command)
 {
 	bool has = command->hash == 0;
 
-	if (lane->closed || lane->waiting.count >= lane->depth_max ||
-		lane->bytes + command->bytes > lane->bytes_max)
+	if (lane->closed || lane->bytes + command->bytes > lane->bytes_max)
+		return false;
+	if (lane->weight > 0 && lane->weight + command_weight(command) > lane->depth_max)
 		return false;
 	for (size_t group = 0; group < GROUPS && !has; group++)
 		has = share_has_room(lane, share_of(lane, command, group), command);
@@ -112,22 +114,24 @@ static bool has_room(struct lane *lane, const struct command *command)
 
 static void count_in(struct lane *lane, const struct command *command)
 {
+	lane->weight += command_weight(command);
 	lane->bytes += command->bytes;
 	for (size_t group = 0; group < GROUPS; group++) {
 		struct share *share = share_of(lane, command, group);
 
-		share->count++;
+		share->weight += command_weight(command);
 		share->bytes += command->bytes;
 	}
 }
 
 static void count_out(struct lane *lane, const struct command *command)
 {
+	lane->weight -= command_weight(command);
 	lane->bytes -= command->bytes;
 	for (size_t group = 0; group < GROUPS; group++) {
 		struct share *share = share_of(lane, command, group);
 
-		share->count--;
+		share->weight -= command_weight(command);
 		share->bytes -= command->bytes;
 	}
 }
@@ -164,16 +168,26 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->consumer_waits = false;
 }
 
+/* Whether the consumer takes this command, too, if it has taken a weight of `taken` so far. */
+static bool fits(const struct command *command, size_t taken, size_t max)
+{
+	if (!command || taken >= max)
+		return false;
+	return taken == 0 || taken + command_weight(command) <= max;
+}
+
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns)
 {
+	size_t taken = 0;
 	bool more_may_come;
 
 	pthread_mutex_lock(&lane->lock);
 	if (until_ns > 0)
 		wait_for_work(lane, until_ns);
-	for (size_t taken = 0; taken < max && lane->waiting.first; taken++) {
+	while (fits(lane->waiting.first, taken, max)) {
 		struct command *command = command_list_pop(&lane->waiting);
 
+		taken += command_weight(command);
 		count_out(lane, command);
 		command_list_push(out, command);
 	}

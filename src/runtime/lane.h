@@ -1,5 +1,6 @@
 /*
- * A lane is a queue of commands in front of one consumer thread, bounded by count and by bytes. A
+ * A lane is a queue of commands in front of one consumer thread, bounded by their weight (one for
+ * each change) and by bytes. A
  * full lane refuses commands at once, so that the queue in front of the database never grows
  * without limit and its length is visible.
  *
@@ -21,18 +22,19 @@ void lane_free(struct lane *lane);
 
 const char *lane_name(const struct lane *lane);
 
-/* Returns how many commands are waiting now. Any thread. */
+/* Returns the weight of the commands that are waiting now. Any thread. */
 size_t lane_depth(struct lane *lane);
 
 /*
  * Any thread, never blocks. Returns OK if the lane now owns the command. Returns OVERLOADED, and
  * leaves the command with the caller, if the lane is full, has no room left for the command's key,
- * or is closed.
+ * or is closed. An empty lane takes a command of any weight.
  */
 QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command);
 
 /*
- * For the consumer: appends up to `max` waiting commands to `out`. If there is none, blocks until
+ * For the consumer: appends waiting commands to `out`, up to a weight of `max` or one that is
+ * heavier. If there is none, blocks until
  * one arrives or steady time reaches `until_ns`; INT64_MAX waits without limit, 0 does not wait.
  * Returns false if the lane is closed, it is empty, and `out` is empty too: then the consumer can
  * end.

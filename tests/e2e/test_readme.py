@@ -94,7 +94,7 @@ def examples(page):
 def test_the_examples_of_counts_work_in_their_order(serve, sqlite_store):
     server = serve(sqlite_store, "--roles", "counts")
     shown = examples("docs/COUNTS.md")
-    assert [command.strip() for command, _ in shown] == commands("docs/COUNTS.md") and len(shown) == 9
+    assert [command.strip() for command, _ in shown] == commands("docs/COUNTS.md") and len(shown) == 14
     for command, expected in shown:
         (told,) = run_curls(server, [command])
         assert same_but_for_ids_and_times(json.dumps(told), expected, {}), (command, told)

@@ -368,6 +368,38 @@ static void many_producers_lose_nothing_and_keep_their_order(void **state)
 	lane_free(lane);
 }
 
+static void the_depth_counts_changes_and_an_empty_lane_takes_any_command(void **state)
+{
+	struct lane *lane = lane_new("test", 10, 1000);
+
+	(void)state;
+	commands[0].weight = 50;
+	commands[2].weight = 9;
+	assert_int_equal(lane_submit(lane, &commands[0]), STATUS_OK);
+	assert_int_equal(lane_depth(lane), 50);
+	assert_int_equal(lane_submit(lane, &commands[1]), STATUS_OVERLOADED);
+	assert_take(lane, 5, 0, 1);
+	assert_int_equal(lane_depth(lane), 0);
+	assert_int_equal(lane_submit(lane, &commands[1]), STATUS_OK);
+	assert_int_equal(lane_submit(lane, &commands[2]), STATUS_OK);
+	assert_int_equal(lane_submit(lane, &commands[3]), STATUS_OVERLOADED);
+	assert_take(lane, 10, 1, 2);
+	lane_free(lane);
+}
+
+static void a_command_that_is_too_heavy_for_the_rest_of_a_batch_waits_for_the_next(void **state)
+{
+	struct lane *lane = lane_new("test", 100, 1000);
+
+	(void)state;
+	commands[1].weight = 8;
+	submit_all(lane, 3);
+	assert_take(lane, 8, 0, 1);
+	assert_take(lane, 8, 1, 1);
+	assert_take(lane, 8, 2, 1);
+	lane_free(lane);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -383,6 +415,8 @@ int main(void)
 		TEST(a_closed_lane_refuses_and_gives_what_it_holds_and_then_ends),
 		TEST(one_key_gets_three_quarters_of_the_places),
 		TEST(one_key_gets_three_quarters_of_the_bytes),
+		TEST(the_depth_counts_changes_and_an_empty_lane_takes_any_command),
+		TEST(a_command_that_is_too_heavy_for_the_rest_of_a_batch_waits_for_the_next),
 		TEST(a_lane_keeps_its_name),
 		TEST(a_waiting_worker_gets_what_comes),
 		TEST(closing_wakes_a_waiting_worker),

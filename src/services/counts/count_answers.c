@@ -18,15 +18,21 @@ void count_write(struct buffer *body, const struct count_row *row)
 	buffer_text(body, "\"}");
 }
 
+/* Writes what a change answers, without the closing brace. */
+static void write_value(struct buffer *body, struct slice item_id, int64_t value)
+{
+	buffer_text(body, "{\"itemId\":");
+	buffer_json_string(body, item_id);
+	buffer_text(body, ",\"value\":");
+	buffer_int(body, value);
+}
+
 struct answer count_answer_value(const struct count_command *command, int64_t value)
 {
 	struct slice item_id = command->write.command.key;
 	struct buffer body = buffer_make(command->write.command.arena, item_id.len + 48);
 
-	buffer_text(&body, "{\"itemId\":");
-	buffer_json_string(&body, item_id);
-	buffer_text(&body, ",\"value\":");
-	buffer_int(&body, value);
+	write_value(&body, item_id, value);
 	buffer_char(&body, '}');
 	return answer_json(200, buffer_slice(&body));
 }
@@ -67,12 +73,6 @@ static struct answer answer_created(
 	return answer;
 }
 
-struct answer count_answer_not_found(struct arena *arena, struct slice item_id)
-{
-	return answer_problem(arena, STATUS_COUNT_NOT_FOUND, "no count has the id \"%.*s\"",
-		(int)item_id.len, item_id.data);
-}
-
 static void write_bound(struct buffer *members, const char *name, const struct count_bound *bound)
 {
 	if (bound->is_set)
@@ -81,57 +81,72 @@ static void write_bound(struct buffer *members, const char *name, const struct c
 		buffer_format(members, ",\"%s\":null", name);
 }
 
-/* Refuses because of what the count is, and says what that is: the caller need not look it up. */
-static struct answer answer_unfit(
-	const struct count_command *command, enum status status, const struct count_state *state)
+/* Adds what the count is to a refusal because of it: the caller need not look it up. */
+static void write_state(struct buffer *members, enum status status, const struct count_state *state)
 {
-	const struct command *base = &command->write.command;
-	bool is_bounds = status == STATUS_COUNT_OUT_OF_BOUNDS;
-	struct buffer members = buffer_make(base->arena, 96);
-	char detail[256];
-
-	buffer_text(&members, ",\"value\":");
-	buffer_int(&members, state->value);
-	if (is_bounds) {
-		write_bound(&members, "minValue", &state->bounds.min);
-		write_bound(&members, "maxValue", &state->bounds.max);
+	if (status != STATUS_COUNT_OUT_OF_BOUNDS && status != STATUS_COUNT_VALUE_CONFLICT)
+		return;
+	buffer_text(members, ",\"value\":");
+	buffer_int(members, state->value);
+	if (status == STATUS_COUNT_OUT_OF_BOUNDS) {
+		write_bound(members, "minValue", &state->bounds.min);
+		write_bound(members, "maxValue", &state->bounds.max);
 	}
-	snprintf(detail, sizeof(detail), "the count \"%.*s\" %s; nothing was changed",
-		(int)base->key.len, base->key.data,
-		is_bounds ? "would leave its bounds" : "does not have the expected value");
-	return answer_problem_with(base->arena, status, buffer_slice(&members), detail);
 }
 
-static struct answer answer_refused(
-	const struct count_command *command, enum status status, const struct count_state *state)
-{
-	struct arena *arena = command->write.command.arena;
-	struct slice item_id = command->write.command.key;
-	int len = (int)item_id.len;
+/* The words around the id in the detail of a refusal. */
+struct wording {
+	const char *before;
+	const char *after;
+};
 
+static struct wording wording_of(enum status status)
+{
 	switch (status) {
 	case STATUS_COUNT_NOT_FOUND:
-		return count_answer_not_found(arena, item_id);
+		return (struct wording){"no count has the id", ""};
 	case STATUS_COUNT_EXISTS:
-		return answer_problem(arena, status, "a count with the id \"%.*s\" exists already",
-			len, item_id.data);
+		return (struct wording){"a count with the id", " exists already"};
 	case STATUS_COUNT_OVERFLOW:
-		return answer_problem(arena, status,
-			"the count \"%.*s\" would overflow a 64-bit integer; nothing was changed",
-			len, item_id.data);
+		return (struct wording){
+			"the count", " would overflow a 64-bit integer; nothing was changed"};
 	case STATUS_COUNT_OUT_OF_BOUNDS:
-	case STATUS_COUNT_VALUE_CONFLICT:
-		return answer_unfit(command, status, state);
+		return (struct wording){
+			"the count", " would leave its bounds; nothing was changed"};
 	default:
-		return answer_failure(arena, STATUS_INTERNAL);
+		return (struct wording){
+			"the count", " does not have the expected value; nothing was changed"};
 	}
+}
+
+/* Returns the problem of a refused change. `members` may have some already. */
+static struct answer answer_refused(struct buffer *members, struct slice item_id,
+	enum status status, const struct count_state *state)
+{
+	struct wording wording = wording_of(status);
+	char detail[256];
+
+	snprintf(detail, sizeof(detail), "%s \"%.*s\"%s", wording.before, (int)item_id.len,
+		item_id.data, wording.after);
+	write_state(members, status, state);
+	return answer_problem_with(members->arena, status, buffer_slice(members), detail);
+}
+
+struct answer count_answer_not_found(struct arena *arena, struct slice item_id)
+{
+	struct buffer members = buffer_make(arena, 1);
+
+	return answer_refused(&members, item_id, STATUS_COUNT_NOT_FOUND, NULL);
 }
 
 struct answer count_answer_change(const struct count_command *command, enum status status,
 	const struct count_state *state, int64_t now_us)
 {
+	const struct command *base = &command->write.command;
+	struct buffer members = buffer_make(base->arena, 96);
+
 	if (status != STATUS_OK)
-		return answer_refused(command, status, state);
+		return answer_refused(&members, base->key, status, state);
 	switch (command->change.verb) {
 	case COUNT_VERB_CREATE:
 		return answer_created(command, state, now_us);
@@ -142,4 +157,77 @@ struct answer count_answer_change(const struct count_command *command, enum stat
 	default:
 		return count_answer_value(command, state->value);
 	}
+}
+
+/* ---- batches ----------------------------------------------------------------------------- */
+
+/* Writes the result of a refused change: its problem, as it would have been the answer. */
+static void write_problem(struct buffer *body, struct slice item_id, struct slice problem)
+{
+	buffer_text(body, "{\"itemId\":");
+	buffer_json_string(body, item_id);
+	buffer_text(body, ",\"problem\":");
+	buffer_add(body, problem);
+}
+
+static void write_step(struct buffer *body, const struct count_step *step)
+{
+	struct buffer members = buffer_make(body->arena, 96);
+
+	if (step->status == STATUS_OK)
+		write_value(body, step->item_id, step->state.value);
+	else
+		write_problem(body, step->item_id,
+			answer_refused(&members, step->item_id, step->status, &step->state).body);
+	buffer_char(body, '}');
+}
+
+struct answer count_answer_steps(const struct count_command *command)
+{
+	struct buffer body =
+		buffer_make(command->write.command.arena, 64 * command->step_count + 32);
+
+	buffer_text(&body, "{\"results\":[");
+	for (size_t i = 0; i < command->step_count; i++) {
+		if (i > 0)
+			buffer_char(&body, ',');
+		write_step(&body, &command->steps[i]);
+	}
+	buffer_text(&body, "]}");
+	return answer_json(200, buffer_slice(&body));
+}
+
+struct answer count_answer_step_refused(const struct count_command *command, size_t index)
+{
+	const struct count_step *step = &command->steps[index];
+	struct buffer members = buffer_make(command->write.command.arena, 128);
+
+	buffer_format(&members, ",\"index\":%zu", index);
+	return answer_refused(&members, step->item_id, step->status, &step->state);
+}
+
+/* Writes the answer of a change that was made by itself, as the result of a batch. */
+static void write_result(struct buffer *body, const struct write *write)
+{
+	const struct answer *answer = &write->command.answer;
+
+	if (answer->http_status == 200)
+		buffer_add(body, slice_make(answer->body.data, answer->body.len - 1));
+	else
+		write_problem(body, write->command.key, answer->body);
+	buffer_text(body, answer->replayed ? ",\"replayed\":true}" : "}");
+}
+
+struct answer count_answer_results(struct arena *arena, struct write *const *writes, size_t count)
+{
+	struct buffer body = buffer_make(arena, 64 * count + 32);
+
+	buffer_text(&body, "{\"results\":[");
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0)
+			buffer_char(&body, ',');
+		write_result(&body, writes[i]);
+	}
+	buffer_text(&body, "]}");
+	return answer_json(200, buffer_slice(&body));
 }

@@ -16,4 +16,13 @@ struct answer count_answer_not_found(struct arena *arena, struct slice item_id);
 struct answer count_answer_change(const struct count_command *command, enum status status,
 	const struct count_state *state, int64_t now_us);
 
+/* Returns the results of all steps, in order: a value or a problem each. */
+struct answer count_answer_steps(const struct count_command *command);
+
+/* Returns the problem of an atomic command of which this step was refused; it names the index. */
+struct answer count_answer_step_refused(const struct count_command *command, size_t index);
+
+/* Returns the same as count_answer_steps() of commands that were answered one by one. */
+struct answer count_answer_results(struct arena *arena, struct write *const *writes, size_t count);
+
 #endif

@@ -10,6 +10,9 @@
  * UPDATE in one process and the locks of another could wait for each other in a circle. Counts that
  * a plain UPDATE did not apply are locked after it; if that deadlocks, the store returns RERUN.
  *
+ * Commands with several steps need all of their rows before they can be decided: a batch that has
+ * one is run by count_bulk.c.
+ *
  * An UPDATE applies all additions to a count or none. If one of them would leave the bounds, it
  * applies none, and the locked way refuses exactly that one. So a count that is sold out costs one
  * locked read for all requests of a batch, and nothing is written.
@@ -18,6 +21,7 @@
 
 #include "flow/groups.h"
 #include "services/counts/count_answers.h"
+#include "services/counts/count_bulk.h"
 
 /* ---- command types ----------------------------------------------------------------------- */
 
@@ -187,7 +191,9 @@ static enum status run_locked(const struct count_repository *repository, struct 
 bool count_batch_is_single(const struct write_batch *batch)
 {
 	for (size_t i = 0; i < batch->count; i++) {
-		if (count_command_of(batch->writes[i])->change.verb != COUNT_VERB_ADD)
+		const struct count_command *command = count_command_of(batch->writes[i]);
+
+		if (command->step_count > 0 || command->change.verb != COUNT_VERB_ADD)
 			return false;
 	}
 	return true;
@@ -201,11 +207,13 @@ enum status count_batch_decide(const struct count_repository *repository, struct
 	const struct write_batch *batch)
 {
 	size_t count;
-	struct group *groups = make_groups(batch, &count);
-	bool plain = batch->mode != TRANSACTION_SKIP && all_plain(groups, count);
+	struct group *groups;
 	enum status status = STATUS_OK;
 
-	if (plain)
+	if (count_bulk_is_in(batch))
+		return count_bulk_decide(repository, session, batch);
+	groups = make_groups(batch, &count);
+	if (batch->mode != TRANSACTION_SKIP && all_plain(groups, count))
 		status = add_all(repository, session, batch->arena, groups, &count);
 	if (status != STATUS_OK || count == 0)
 		return status;

@@ -9,10 +9,26 @@
 #include "ports/count_repository.h"
 #include "services/counts/count_rules.h"
 
-/* A change of one count. The key of its command is the item's id. */
+/* One change of several that belong together. */
+struct count_step {
+	struct slice item_id;
+	struct count_change change;
+
+	enum status status;       /* out */
+	struct count_state state; /* out: after the change, or as it is if that was refused */
+};
+
+/*
+ * A change of one count; the key of its command is the item's id. Or, if it has steps, several
+ * changes in one transaction, in their order; its key is then its own, see count_bulk.h.
+ */
 struct count_command {
 	struct write write;
-	struct count_change change;
+	struct count_change change; /* if it has no steps */
+
+	struct count_step *steps;
+	size_t step_count;
+	bool is_atomic; /* if one step is refused, none is made */
 };
 
 extern const struct command_type count_command_type;
@@ -23,7 +39,7 @@ struct count_command *count_command_new(struct arena *arena);
 /* Aborts if `write` is of another type. */
 struct count_command *count_command_of(struct write *write);
 
-/* Whether one statement can do the batch, which is the case if it has only additions. */
+/* Whether one statement can do the batch, which is the case if it has only single additions. */
 bool count_batch_is_single(const struct write_batch *batch);
 
 /* Settles every write of the batch (each a struct count_command); see flow/committer.h. Blocks. */

@@ -307,4 +307,5 @@ void counts_add_routes(struct counts *counts, struct router *router)
 	};
 
 	router_add_all(router, "counts", routes, sizeof(routes) / sizeof(routes[0]));
+	counts_add_bulk_routes(counts, router);
 }

@@ -88,20 +88,45 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 		id.data);
 }
 
+/* Whether an answer to a batch may be kept: a value or a problem for each change. */
+static bool is_batch_answer(const struct kept_answer *key)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *body = json_parse_object(key->body, why);
+	const json_t *results = json_object_get(body, "results");
+	bool good = json_array_size(results) > 0;
+
+	for (size_t i = 0; good && i < json_array_size(results); i++) {
+		const json_t *result = json_array_get(results, i);
+
+		good = json_is_string(json_object_get(result, "itemId")) &&
+		       json_is_integer(json_object_get(result, "value")) !=
+			       json_is_object(json_object_get(result, "problem"));
+	}
+	json_decref(body);
+	return good;
+}
+
+/* Whether a change with this answer may exist. */
+static bool is_change_answer(struct arena *arena, const struct kept_answer *key)
+{
+	static const char batch[] = "POST /api/v1/counts/batch";
+	static const char reset[] = "POST /api/v1/counts/{itemId}/reset";
+	struct kept_count kept;
+
+	if (slice_starts_with(key->scope, batch))
+		return is_batch_answer(key);
+	return read_kept(arena, key, false, &kept) &&
+	       (!slice_starts_with(key->scope, reset) || kept.value == 0);
+}
+
 static enum status check_changes(const void *context, struct session *session,
 	struct verify_page *page, const struct kept_answer *keys, size_t count)
 {
-	static const char reset[] = "POST /api/v1/counts/{itemId}/reset";
-
 	(void)context;
 	(void)session;
 	for (size_t i = 0; i < count; i++) {
-		struct kept_count kept;
-
-		if (keys[i].http_status != 200)
-			continue;
-		if (!read_kept(page->arena, &keys[i], false, &kept) ||
-			(slice_starts_with(keys[i].scope, reset) && kept.value != 0))
+		if (keys[i].http_status == 200 && !is_change_answer(page->arena, &keys[i]))
 			differ_in_answer(page, &keys[i]);
 	}
 	return STATUS_OK;

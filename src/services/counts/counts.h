@@ -3,6 +3,7 @@
  *
  *   count_rules   what a command does to a count
  *   count_batch   many commands in one transaction
+ *   count_bulk    commands with several changes
  *   count_lookup  many reads with one query, and pages
  *   count_answers what callers read
  *   count_lanes   connects lanes and batches
@@ -26,5 +27,8 @@ struct lane_service counts_lane_service(struct counts *counts);
 
 /* Adds the routes. `counts` outlives the router. */
 void counts_add_routes(struct counts *counts, struct router *router);
+
+/* The same for the route of batches; counts_add_routes() calls it. */
+void counts_add_bulk_routes(struct counts *counts, struct router *router);
 
 #endif

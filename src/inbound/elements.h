@@ -1,0 +1,37 @@
+/*
+ * Reads a list of objects in a body, such as the changes of a batch: between elements_enter() and
+ * elements_leave(), the functions of inbound/input.h read the fields of one element, and errors
+ * name it ("changes[3].amount"). On the loop; never blocks.
+ */
+#ifndef QUIPU_INBOUND_ELEMENTS_H
+#define QUIPU_INBOUND_ELEMENTS_H
+
+#include "inbound/input.h"
+
+#define ELEMENTS_MAX 1000
+
+struct elements {
+	struct input *input;
+	const char *field;          /* the name of the list */
+	const char *const *members; /* of an element; others are refused */
+	json_t *list;               /* NULL if it is not a list of 1 to ELEMENTS_MAX elements */
+	size_t count;               /* 0 if it is not */
+
+	json_t *body;       /* of the request, while an element is entered */
+	size_t index;       /* of this element */
+	size_t error_count; /* before it */
+};
+
+/* Begins to read the required list `field` of the body. */
+struct elements elements_of(struct input *input, const char *field, const char *const *members);
+
+/* Enters an element. Returns false, after noting an error, if it is not an object. */
+QP_MUST_CHECK bool elements_enter(struct elements *elements, size_t index);
+
+/* Leaves the element that was entered. */
+void elements_leave(struct elements *elements);
+
+/* Reads the Idempotency-Key of an element, or {NULL, 0} if there is none. */
+struct slice elements_key(struct elements *elements, const char *field);
+
+#endif
