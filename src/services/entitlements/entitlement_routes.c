@@ -2,6 +2,7 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/entitlement_batch.h"
+#include "services/entitlements/entitlement_bulk.h"
 #include "services/entitlements/entitlement_lookup.h"
 
 #define ROW_BYTES_MAX 512 /* of one entitlement, in JSON */
@@ -18,21 +19,30 @@ static struct slice read_purchase(struct input *input, struct slice reason)
 						  : input_optional_id(input, field);
 }
 
+struct entitlement_command *entitlement_read_change(struct input *input, bool is_grant)
+{
+	struct request *request = input->request;
+	struct entitlement_command *command = entitlement_command_new(&request->arena);
+
+	command->is_grant = is_grant;
+	command->user_id = input_id(input, "user_id");
+	command->unit = input_id(input, "stock_keeping_unit");
+	command->reason = input_id(input, "reason");
+	command->purchase_id = read_purchase(input, command->reason);
+	command->traceparent = request->traceparent;
+	command->write.command.key =
+		entitlement_lane_key(&request->arena, command->user_id, command->unit);
+	return command;
+}
+
 static void submit_change(struct entitlements *entitlements, struct request *request, bool is_grant)
 {
-	struct entitlement_command *command = entitlement_command_new(&request->arena);
+	struct entitlement_command *command;
 	struct input input;
 
 	input_init(&input, request);
 	input_read_body(&input);
-	command->is_grant = is_grant;
-	command->user_id = input_id(&input, "user_id");
-	command->unit = input_id(&input, "stock_keeping_unit");
-	command->reason = input_id(&input, "reason");
-	command->purchase_id = read_purchase(&input, command->reason);
-	command->traceparent = request->traceparent;
-	command->write.command.key =
-		entitlement_lane_key(&request->arena, command->user_id, command->unit);
+	command = entitlement_read_change(&input, is_grant);
 	input_require_key(&input);
 	submit_write(&input, entitlements->lanes, &command->write);
 }
@@ -131,4 +141,5 @@ void entitlements_add_routes(struct entitlements *entitlements, struct router *r
 	};
 
 	router_add_all(router, "entitlements", routes, sizeof(routes) / sizeof(routes[0]));
+	entitlements_add_bulk_routes(entitlements, router);
 }

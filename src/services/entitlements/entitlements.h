@@ -4,6 +4,7 @@
  *   entitlement_rules   what a grant or a revoke does
  *   entitlement_batch   many commands in one transaction
  *   entitlement_lookup  what users have, and the audit
+ *   entitlement_bulk    many grants in one request
  *   entitlement_answers what callers read
  *   entitlement_events  how events are addressed on the bus (their form is in events/)
  *   entitlement_lanes   connects lanes and batches
