@@ -1,6 +1,7 @@
 /*
  * Messages between users: one row each, keyed by receiver, so that a cluster can distribute the
- * table by receiver. Functions block, take a session of the same store, and return what
+ * table by receiver. Beside them, who talks with whom, and the last message of each conversation.
+ * Functions block, take a session of the same store, and return what
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
@@ -39,6 +40,24 @@ struct message_query {
 	size_t message_count;
 };
 
+/* What a user and one other have written to each other. */
+struct conversation {
+	struct slice other_id;
+	struct message last; /* the one with the greatest id, of both directions */
+	int64_t unread;      /* messages of the other that the user has not read */
+};
+
+/* The conversations of a user that ended most recently, of those that ended before `before`. */
+struct conversation_query {
+	struct slice user_id;
+	struct slice before; /* id of a message; empty to start at the newest */
+	size_t limit;
+	size_t text_max; /* as in a message_query, of the last messages */
+
+	struct conversation *conversations; /* out, newest first, in memory of the arena */
+	size_t conversation_count;
+};
+
 /* How many unread messages a user has received. */
 struct unread_count {
 	struct slice user_id;
@@ -48,7 +67,10 @@ struct unread_count {
 struct message_repository;
 
 struct message_repository_ops {
-	/* In a transaction: stores new messages, which are unread. */
+	/*
+	 * In a transaction: stores new messages, which are unread, each in the conversations of
+	 * its two users.
+	 */
 	QP_MUST_CHECK enum status (*put)(const struct message_repository *repository,
 		struct session *session, const struct message *messages, size_t count);
 
@@ -63,6 +85,11 @@ struct message_repository_ops {
 	/* Outside a transaction: answers several queries at once. */
 	QP_MUST_CHECK enum status (*list)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct message_query *queries,
+		size_t count);
+
+	/* Outside a transaction: answers several queries, each from one snapshot. */
+	QP_MUST_CHECK enum status (*list_conversations)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct conversation_query *queries,
 		size_t count);
 
 	/* Outside a transaction, for `quipu verify`: a page of the users who have unread messages,

@@ -12,10 +12,11 @@ from harness.plans import explained, scans_of
 from harness.quipu import run
 from harness.waiting import HANG_S
 
-SUITES = ["message_repository_contract", "counter_repository_contract"]
+SUITES = ["message_repository_contract", "conversation_contract", "counter_repository_contract"]
 FILL = {
     "messages": "INSERT INTO messages SELECT 'user-' || n %% 100, 'message-' || n, 'user-' || n %% 7, 'hello', now(), "
-    "n %% 10 > 0 FROM generate_series(1, %s) n",
+    "n %% 10 > 0, true FROM generate_series(1, %s) n",
+    "conversations": "INSERT INTO conversations SELECT 'user-' || n %% 10, 'user-' || n, 'message' FROM generate_series(1, %s) n",
     "counters": "INSERT INTO counters SELECT 'user-' || n, 'UnreadMessages', n, now(), 1 FROM generate_series(1, %s) n",
     "counter_messages": "INSERT INTO counter_messages SELECT 'user-' || n %% 100, 'message-' || n, "
     "CASE WHEN n %% 10 > 0 THEN 'read' ELSE 'unread' END, now() FROM generate_series(1, %s) n",
@@ -23,7 +24,7 @@ FILL = {
 
 
 def run_suites(binary, database):
-    """Both at once: most of the time they wait for PostgreSQL."""
+    """All at once: most of the time they wait for PostgreSQL."""
     running = [
         process.start(
             [binary.parent / "tests" / "contract" / suite], env={**os.environ, "QUIPU_CONTRACT_STORE": database.url},

@@ -34,6 +34,7 @@ CONTRACTS = {
     "counter_repository": ("sqlite", "postgres"),
     "entitlement_repository": ("sqlite", "postgres"),
     "gateway_repository": ("sqlite", "postgres"),
+    "conversation": ("sqlite", "postgres"),
     "message_repository": ("sqlite", "postgres"),
     "notification_repository": ("sqlite", "postgres"),
     "pot_repository": ("sqlite", "postgres"),

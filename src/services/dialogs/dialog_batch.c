@@ -15,7 +15,7 @@
 #include "base/uuid.h"
 #include "events/message_event.h"
 
-/* ---- command types ----------------------------------------------------------------------- */
+/* ---- the command type -------------------------------------------------------------------- */
 
 const struct command_type dialog_command_type = {"dialog_command", true};
 
@@ -31,22 +31,6 @@ struct dialog_command *dialog_command_of(struct write *write)
 {
 	command_assert_type(&write->command, &dialog_command_type);
 	return (struct dialog_command *)write;
-}
-
-const struct command_type dialog_lookup_type = {"dialog_lookup", false};
-
-struct dialog_lookup *dialog_lookup_new(struct arena *arena)
-{
-	struct dialog_lookup *lookup = arena_new(arena, struct dialog_lookup);
-
-	lookup->read.command.type = &dialog_lookup_type;
-	return lookup;
-}
-
-struct dialog_lookup *dialog_lookup_of(struct read *read)
-{
-	command_assert_type(&read->command, &dialog_lookup_type);
-	return (struct dialog_lookup *)read;
 }
 
 /* ---- changes ----------------------------------------------------------------------------- */
@@ -269,102 +253,4 @@ enum status dialog_batch_decide(
 			run_read(&changes, command);
 	}
 	return write_changes(session, &changes);
-}
-
-/* ---- looking up -------------------------------------------------------------------------- */
-
-static void write_message(struct buffer *body, const struct message *message)
-{
-	buffer_char(body, '{');
-	buffer_member(body, "id", message->id);
-	buffer_member(body, "senderId", message->sender_id);
-	buffer_member(body, "receiverId", message->receiver_id);
-	buffer_member(body, "text", message->text);
-	buffer_member_time(body, "createdAt", message->created_us);
-	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
-}
-
-/* Names, punctuation and times; the rest of a message's JSON are its four strings. */
-#define MESSAGE_FRAME 112
-
-static size_t written_length(const struct message *message)
-{
-	return MESSAGE_FRAME + buffer_json_length(message->id) +
-	       buffer_json_length(message->sender_id) + buffer_json_length(message->receiver_id) +
-	       buffer_json_length(message->text);
-}
-
-/* Returns how many of the newest messages the answer has room for, at least one if there is one;
- * sets `*len` to what they take. */
-static size_t choose_shown(
-	const struct dialog_lookup *lookup, const struct message_query *query, size_t *len)
-{
-	size_t shown = 0;
-
-	*len = 0;
-	while (shown < query->message_count && shown < lookup->limit && *len < ANSWER_LIST_MAX)
-		*len += written_length(&query->messages[shown++]);
-	return shown;
-}
-
-static void link_older(
-	struct answer *answer, const struct dialog_lookup *lookup, struct slice before)
-{
-	struct arena *arena = lookup->read.command.arena;
-	struct buffer target = buffer_make(arena, 512);
-
-	buffer_text(&target, "/dialogs/list?receiverId=");
-	buffer_percent(&target, lookup->other_id);
-	buffer_format(&target, "&limit=%zu&before=", lookup->limit);
-	buffer_percent(&target, before);
-	answer_link_next(answer, arena, buffer_slice(&target));
-}
-
-/* The query has the newest messages first; the answer has the oldest first. */
-static struct answer answer_list(
-	const struct dialog_lookup *lookup, const struct message_query *query)
-{
-	struct arena *arena = lookup->read.command.arena;
-	size_t len, shown = choose_shown(lookup, query, &len);
-	struct buffer body = buffer_make(arena, len + 2);
-	struct answer answer;
-
-	buffer_char(&body, '[');
-	for (size_t i = shown; i > 0; i--) {
-		write_message(&body, &query->messages[i - 1]);
-		if (i > 1)
-			buffer_char(&body, ',');
-	}
-	buffer_char(&body, ']');
-	answer = answer_json(200, buffer_slice(&body));
-	if (query->message_count > shown)
-		link_older(&answer, lookup, query->messages[shown - 1].id);
-	return answer;
-}
-
-enum status dialog_batch_look_up(
-	const struct dialogs *dialogs, struct session *session, const struct read_batch *batch)
-{
-	struct message_query *queries =
-		arena_array(batch->arena, struct message_query, batch->count);
-	enum status status;
-
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct dialog_lookup *lookup = dialog_lookup_of(batch->reads[i]);
-
-		queries[i].user_id = lookup->user_id;
-		queries[i].other_id = lookup->other_id;
-		queries[i].before = lookup->before;
-		queries[i].limit =
-			lookup->limit + 1; /* the extra message shows that there is a next page */
-		queries[i].text_max = ANSWER_LIST_MAX;
-	}
-	status = dialogs->repository->ops->list(
-		dialogs->repository, session, batch->arena, queries, batch->count);
-	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
-		struct read *read = batch->reads[i];
-
-		read->command.answer = answer_list(dialog_lookup_of(read), &queries[i]);
-	}
-	return status;
 }

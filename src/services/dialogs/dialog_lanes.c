@@ -1,5 +1,6 @@
 /* Connects the lanes of dialogs to their batches. */
 #include "services/dialogs/dialog_batch.h"
+#include "services/dialogs/dialog_lists.h"
 
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
 {

@@ -5,8 +5,10 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/dialogs/dialog_batch.h"
+#include "services/dialogs/dialog_lists.h"
 
 #define LIST_LIMIT 100
+#define CONVERSATIONS_LIMIT 50
 #define TEXT_BYTES_MAX (16 * 1024)
 #define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* in JSON */
 #define READ_MAX 1000
@@ -90,32 +92,56 @@ static void post_read_batch(void *context, struct request *request)
 	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
+/* Reads what both lists have. */
+static struct dialog_lookup *new_lookup(
+	struct input *input, enum dialog_list list, size_t default_limit)
+{
+	struct dialog_lookup *lookup = dialog_lookup_new(&input->request->arena);
+
+	lookup->list = list;
+	lookup->user_id = lookup->read.command.key = read_user(input);
+	lookup->before = input_query(input, "before");
+	lookup->limit = input_limit(input, default_limit);
+	lookup->read.command.answer_max = answer_list_max(lookup->limit, MESSAGE_BYTES_MAX);
+	return lookup;
+}
+
 static void get_list(void *context, struct request *request)
 {
 	struct dialogs *dialogs = context;
-	struct dialog_lookup *lookup = dialog_lookup_new(&request->arena);
+	struct dialog_lookup *lookup;
 	struct input input;
 
 	input_init(&input, request);
-	lookup->user_id = read_user(&input);
+	lookup = new_lookup(&input, DIALOG_LIST_MESSAGES, LIST_LIMIT);
 	lookup->other_id = input_query(&input, "receiverId");
 	input_check_id(&input, "receiverId", lookup->other_id);
-	lookup->before = input_query(&input, "before");
-	lookup->limit = input_limit(&input, LIST_LIMIT);
-	lookup->read.command.key = lookup->user_id;
-	lookup->read.command.answer_max = answer_list_max(lookup->limit, MESSAGE_BYTES_MAX);
+	submit_read(&input, dialogs->lanes, &lookup->read);
+}
+
+static void get_conversations(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_lookup *lookup;
+	struct input input;
+
+	input_init(&input, request);
+	lookup = new_lookup(&input, DIALOG_LIST_CONVERSATIONS, CONVERSATIONS_LIMIT);
 	submit_read(&input, dialogs->lanes, &lookup->read);
 }
 
 static const char *const message_members[] = {"receiverId", "text", NULL};
 static const char *const read_members[] = {"messageIds", NULL};
 static const char *const list_parameters[] = {"receiverId", "before", "limit", NULL};
+static const char *const conversation_parameters[] = {"before", "limit", NULL};
 
 void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
 {
 	const struct route routes[] = {
 		{"POST", "/dialogs/send", ACCESS_USER, post_message, dialogs, 0, message_members,
 			NULL},
+		{"GET", "/dialogs", ACCESS_USER, get_conversations, dialogs, 0, NULL,
+			conversation_parameters},
 		{"GET", "/dialogs/list", ACCESS_USER, get_list, dialogs, 0, NULL, list_parameters},
 		{"POST", "/dialogs/read/{messageId}", ACCESS_USER, post_read, dialogs, 0, NULL,
 			NULL},

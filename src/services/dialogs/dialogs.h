@@ -2,6 +2,7 @@
  * Dialogs: seed 004, DialogService. Role `dialogs`.
  *
  *   dialog_batch    many sends and reads in one transaction, with their events in the outbox
+ *   dialog_lists    lists of messages and conversations
  *   dialog_events   how events are addressed on the bus (their form is in events/)
  *   dialog_lanes    connects lanes and batches
  *   dialog_routes   HTTP to commands

@@ -9,6 +9,7 @@
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
+#include "adapters/shared/conversation_ends.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define CREATED_US PG_TO_US("created_at")
@@ -20,10 +21,28 @@ static const char last_id[] = "\xF4\x8F\xBF\xBF";
 /* clang-format off */
 static const struct pg_statement put_statement = {
 	"quipu_messages_put",
-	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
-	"SELECT w.receiver_id, w.id, w.sender_id, w.text, " CREATED_FROM_US " "
+	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at, in_conversation) "
+	"SELECT w.receiver_id, w.id, w.sender_id, w.text, " CREATED_FROM_US ", true "
 	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[]) "
 	"    AS w(receiver_id, id, sender_id, text, created_us)",
+};
+
+/*
+ * Most messages continue a conversation within its span and only look: rows that are far enough are
+ * neither written nor locked. Others are locked in the order of the arrays; if another session was
+ * faster, the later span stays.
+ */
+static const struct pg_statement end_statement = {
+	"quipu_conversations_end",
+	"INSERT INTO conversations AS c (user_id, other_id, last_span) "
+	"SELECT w.user_id, w.other_id, left(w.last_id, 7) "
+	"FROM unnest($1::text[], $2::text[], $3::text[]) AS w(user_id, other_id, last_id) "
+	"WHERE NOT " PG_FINDS("conversations f "
+	"    WHERE f.user_id = w.user_id AND f.other_id = w.other_id "
+	"      AND f.last_span >= left(w.last_id, 7)") " "
+	"ON CONFLICT (user_id, other_id) DO UPDATE "
+	"SET last_span = EXCLUDED.last_span "
+	"WHERE c.last_span < EXCLUDED.last_span",
 };
 
 #define MARKS_SQL                                                                          \
@@ -88,6 +107,46 @@ static const struct pg_statement list_own_statement = {
 };
 
 /* clang-format off */
+#define NEWEST_SQL(receiver, sender)                            \
+	"(SELECT receiver_id, id FROM messages "                \
+	" WHERE receiver_id = " receiver " AND sender_id = " sender \
+	" ORDER BY id DESC LIMIT 1)"
+
+/*
+ * $1 is the user, $2 the id to stay below, $3 the limit, $4 how many bytes of text. Only whole spans
+ * can be sorted by their last messages: that of the cursor, and as many before it as hold a page.
+ * Unread messages are counted where they are, in the snapshot that has the last messages.
+ */
+static const struct pg_statement list_conversations_statement = {
+	"quipu_conversations_list",
+	"WITH near AS MATERIALIZED ("
+	"  SELECT other_id FROM conversations "
+	"  WHERE user_id = $1::text AND last_span = left($2::text, 7) "
+	"  UNION ALL "
+	"  (SELECT other_id FROM conversations "
+	"   WHERE user_id = $1::text AND last_span < left($2::text, 7) "
+	"   ORDER BY last_span DESC FETCH FIRST ($3::int8) ROWS WITH TIES)), "
+	"page AS MATERIALIZED ("
+	"  SELECT n.other_id, l.receiver_id, l.id "
+	"  FROM near n "
+	"  CROSS JOIN LATERAL ("
+	     NEWEST_SQL("$1::text", "n.other_id") " UNION ALL " NEWEST_SQL("n.other_id", "$1::text")
+	"    ORDER BY id DESC LIMIT 1) AS l "
+	"  WHERE l.id < $2::text "
+	"  ORDER BY l.id DESC LIMIT $3::int8) "
+	"SELECT s.receiver_id, s.id, s.sender_id, s.text, " PG_TO_US("s.created_at") ", s.is_read, "
+	"  s.other_id, "
+	"  (SELECT count(*) FROM messages u "
+	"   WHERE u.receiver_id = $1::text AND u.sender_id = s.other_id AND NOT u.is_read) "
+	"FROM ("
+	"  SELECT m.*, p.other_id, sum(octet_length(m.text)) OVER (ORDER BY m.id DESC ROWS "
+	"      BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_text "
+	"  FROM page p "
+	"  JOIN messages m ON m.receiver_id = p.receiver_id AND m.id = p.id) AS s "
+	"WHERE coalesce(s.newer_text, 0) <= $4::int8 "
+	"ORDER BY s.id DESC",
+};
+
 static const struct pg_statement count_unread_statement = {
 	"quipu_messages_count_unread",
 	"SELECT receiver_id, count(*) "
@@ -128,12 +187,34 @@ static const struct pg_shape put_shape = {
 	.add = add_message,
 };
 
+static const Oid end_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT};
+
+static void add_end(struct pg_array *columns, const void *element)
+{
+	const struct conversation_end *end = element;
+
+	pg_array_text(&columns[0], end->user_id);
+	pg_array_text(&columns[1], end->other_id);
+	pg_array_text(&columns[2], end->last_id);
+}
+
+static const struct pg_shape end_shape = {
+	.types = end_types,
+	.column_count = sizeof(end_types) / sizeof(end_types[0]),
+	.row_size = sizeof(struct conversation_end),
+	.add = add_end,
+};
+
 static enum status put(const struct message_repository *repository, struct session *base,
 	const struct message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
+	size_t end_count;
+	const struct conversation_end *ends =
+		conversation_ends(&session->arena, messages, count, &end_count);
 
 	pg_queue_all(session, &put_statement, &put_shape, messages, count);
+	pg_queue_all(session, &end_statement, &end_shape, ends, end_count);
 	return pg_flush(session);
 }
 
@@ -174,19 +255,24 @@ static void queue_query(struct pg_session *session, const struct message_query *
 	pg_queue(session, own ? &list_own_statement : &list_statement, params, 5);
 }
 
+static struct message keep_message(struct arena *arena, const PGresult *result, int row)
+{
+	return (struct message){
+		.receiver_id = pg_keep(arena, result, row, 0),
+		.id = pg_keep(arena, result, row, 1),
+		.sender_id = pg_keep(arena, result, row, 2),
+		.text = pg_keep(arena, result, row, 3),
+		.created_us = pg_int8(result, row, 4),
+		.is_read = pg_bool(result, row, 5),
+	};
+}
+
 static void fill_query(struct message_query *query, struct arena *arena, const PGresult *result)
 {
 	query->message_count = (size_t)PQntuples(result);
 	query->messages = arena_array(arena, struct message, query->message_count);
 	for (int i = 0; i < PQntuples(result); i++)
-		query->messages[i] = (struct message){
-			.receiver_id = pg_keep(arena, result, i, 0),
-			.id = pg_keep(arena, result, i, 1),
-			.sender_id = pg_keep(arena, result, i, 2),
-			.text = pg_keep(arena, result, i, 3),
-			.created_us = pg_int8(result, i, 4),
-			.is_read = pg_bool(result, i, 5),
-		};
+		query->messages[i] = keep_message(arena, result, i);
 }
 
 /* Answers as many queries as fit into one round trip. */
@@ -214,6 +300,51 @@ static enum status list(const struct message_repository *repository, struct sess
 
 		status = list_some(
 			session, arena, &queries[i], left < PG_QUEUE_MAX ? left : PG_QUEUE_MAX);
+	}
+	return status;
+}
+
+/* ---- conversations ----------------------------------------------------------------------- */
+
+static void queue_conversations(struct pg_session *session, const struct conversation_query *query)
+{
+	const struct pg_param params[] = {
+		pg_param_text(query->user_id),
+		pg_param_text(query->before.len > 0 ? query->before : slice_of(last_id)),
+		pg_param_int8(session, (int64_t)query->limit),
+		pg_param_int8(session, (int64_t)query->text_max),
+	};
+
+	pg_queue(session, &list_conversations_statement, params, 4);
+}
+
+static void fill_conversations(
+	struct conversation_query *query, struct arena *arena, const PGresult *result)
+{
+	query->conversation_count = (size_t)PQntuples(result);
+	query->conversations = arena_array(arena, struct conversation, query->conversation_count);
+	for (int i = 0; i < PQntuples(result); i++)
+		query->conversations[i] = (struct conversation){
+			.other_id = pg_keep(arena, result, i, 6),
+			.last = keep_message(arena, result, i),
+			.unread = pg_int8(result, i, 7),
+		};
+}
+
+static enum status list_conversations(const struct message_repository *repository,
+	struct session *base, struct arena *arena, struct conversation_query *queries, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status = STATUS_OK;
+
+	for (size_t from = 0; from < count && status == STATUS_OK; from += PG_QUEUE_MAX) {
+		size_t some = count - from < PG_QUEUE_MAX ? count - from : PG_QUEUE_MAX;
+
+		for (size_t i = 0; i < some; i++)
+			queue_conversations(session, &queries[from + i]);
+		status = pg_flush(session);
+		for (size_t i = 0; i < some && status == STATUS_OK; i++)
+			fill_conversations(&queries[from + i], arena, session->results[i]);
 	}
 	return status;
 }
@@ -257,6 +388,7 @@ static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
 	.list = list,
+	.list_conversations = list_conversations,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
 };

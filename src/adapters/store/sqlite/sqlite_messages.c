@@ -4,6 +4,7 @@
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
+#include "adapters/shared/conversation_ends.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* Greater than every id: U+10FFFF in UTF-8. */
@@ -13,6 +14,14 @@ static const char last_id[] = "\xF4\x8F\xBF\xBF";
 static const char put_sql[] =
 	"INSERT INTO messages (receiver_id, id, sender_id, text, created_at) "
 	"VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/* Most messages continue a conversation within its span and write nothing. */
+static const char end_sql[] =
+	"INSERT INTO conversations (user_id, other_id, last_span) "
+	"VALUES (?1, ?2, substr(?3, 1, 7)) "
+	"ON CONFLICT (user_id, other_id) DO UPDATE "
+	"SET last_span = excluded.last_span "
+	"WHERE last_span < excluded.last_span";
 
 static const char mark_sql[] =
 	"UPDATE messages SET is_read = 1 "
@@ -39,26 +48,50 @@ static const char list_sql[] = DIRECTION_SQL("?1", "?2") " UNION ALL " DIRECTION
 static const char list_own_sql[] = DIRECTION_SQL("?1", "?2");
 
 /* clang-format off */
+#define NEWEST_SQL(receiver, sender)                              \
+	"coalesce((SELECT max(id) "                               \
+	"  FROM messages INDEXED BY messages_dialog "             \
+	"  WHERE receiver_id = " receiver " AND sender_id = " sender "), '')"
+
+/*
+ * ?1 is the user, ?2 the id to stay below, ?3 the limit. The index has the order of the spans, so
+ * SQLite sorts one span at a time by last messages, and stops when the page is full. Unread messages
+ * are counted where they are. SQLite does not reorder the tables of a CROSS JOIN.
+ */
+static const char list_conversations_sql[] =
+	"WITH page AS MATERIALIZED ("
+	"  SELECT other_id, "
+	"    max(" NEWEST_SQL("user_id", "other_id") ", " NEWEST_SQL("other_id", "user_id") ") AS id "
+	"  FROM conversations INDEXED BY conversations_newest "
+	"  WHERE user_id = ?1 AND last_span <= substr(?2, 1, 7) AND id < ?2 "
+	"  ORDER BY last_span DESC, id DESC LIMIT ?3) "
+	"SELECT m.receiver_id, m.id, m.sender_id, m.text, m.created_at, m.is_read, p.other_id, "
+	"  (SELECT count(*) FROM messages u INDEXED BY messages_unread_from "
+	"   WHERE u.receiver_id = ?1 AND u.sender_id = p.other_id AND u.is_read = 0) "
+	"FROM page p "
+	"CROSS JOIN messages m ON m.receiver_id IN (?1, p.other_id) AND m.id = p.id "
+	"ORDER BY p.id DESC";
+
 static const char count_unread_sql[] =
 	"SELECT receiver_id, count(*) "
-	"FROM messages INDEXED BY messages_unread "
+	"FROM messages INDEXED BY messages_unread_from "
 	"WHERE is_read = 0 AND receiver_id > ?1 "
 	"GROUP BY receiver_id "
 	"ORDER BY receiver_id LIMIT ?5";
 
 static const char list_unread_sql[] =
 	"SELECT receiver_id, id, sender_id, created_at "
-	"FROM messages INDEXED BY messages_unread "
+	"FROM messages INDEXED BY messages_unread_from "
 	"WHERE receiver_id = ?4 AND id > ?1 AND is_read = 0 "
 	"ORDER BY id LIMIT ?5";
 /* clang-format on */
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
-static enum status put(const struct message_repository *repository, struct session *base,
-	const struct message *messages, size_t count)
+static enum status put_messages(
+	struct sqlite_session *session, const struct message *messages, size_t count)
 {
-	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), put_sql);
+	struct sqlite_query query = sqlite_query_open(session, put_sql);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct message *message = &messages[i];
@@ -69,6 +102,35 @@ static enum status put(const struct message_repository *repository, struct sessi
 				sqlite_int(message->created_us)));
 	}
 	return sqlite_query_close(&query);
+}
+
+static enum status end_conversations(
+	struct sqlite_session *session, const struct message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, end_sql);
+	struct arena arena;
+	const struct conversation_end *ends;
+	size_t end_count;
+	enum status status;
+
+	arena_init(&arena, 16 * 1024);
+	ends = conversation_ends(&arena, messages, count, &end_count);
+	for (size_t i = 0; i < end_count; i++)
+		sqlite_query_change(&query,
+			SQLITE_VALUES(sqlite_text(ends[i].user_id), sqlite_text(ends[i].other_id),
+				sqlite_text(ends[i].last_id)));
+	status = sqlite_query_close(&query);
+	arena_release(&arena);
+	return status;
+}
+
+static enum status put(const struct message_repository *repository, struct session *base,
+	const struct message *messages, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = put_messages(session, messages, count);
+
+	return status == STATUS_OK ? end_conversations(session, messages, count) : status;
 }
 
 static enum status mark_unread(
@@ -112,6 +174,18 @@ static enum status mark(const struct message_repository *repository, struct sess
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
+static struct message keep_message(const struct sqlite_query *query, struct arena *arena)
+{
+	return (struct message){
+		.receiver_id = sqlite_query_keep(query, arena, 0),
+		.id = sqlite_query_keep(query, arena, 1),
+		.sender_id = sqlite_query_keep(query, arena, 2),
+		.text = sqlite_query_keep(query, arena, 3),
+		.created_us = sqlite_query_int(query, 4),
+		.is_read = sqlite_query_int(query, 5) != 0,
+	};
+}
+
 static enum status fill_page(
 	struct sqlite_session *session, struct arena *arena, struct message_query *page)
 {
@@ -131,14 +205,7 @@ static enum status fill_page(
 		page->messages = sqlite_more_room(
 			arena, page->messages, sizeof(*page->messages), page->message_count, &room);
 		message = &page->messages[page->message_count++];
-		*message = (struct message){
-			.receiver_id = sqlite_query_keep(&query, arena, 0),
-			.id = sqlite_query_keep(&query, arena, 1),
-			.sender_id = sqlite_query_keep(&query, arena, 2),
-			.text = sqlite_query_keep(&query, arena, 3),
-			.created_us = sqlite_query_int(&query, 4),
-			.is_read = sqlite_query_int(&query, 5) != 0,
-		};
+		*message = keep_message(&query, arena);
 		text_bytes += message->text.len;
 	}
 	return sqlite_query_close(&query);
@@ -152,6 +219,46 @@ static enum status list(const struct message_repository *repository, struct sess
 
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		status = fill_page(session, arena, &pages[i]);
+	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+/* ---- conversations ----------------------------------------------------------------------- */
+
+static enum status fill_conversations(
+	struct sqlite_session *session, struct arena *arena, struct conversation_query *page)
+{
+	struct slice before = page->before.len > 0 ? page->before : slice_of(last_id);
+	struct sqlite_query query = sqlite_query_open(session, list_conversations_sql);
+	size_t room = 0, text_bytes = 0;
+
+	page->conversations = NULL;
+	page->conversation_count = 0;
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(page->user_id), sqlite_text(before),
+					   sqlite_int((int64_t)page->limit)));
+	while (text_bytes <= page->text_max && sqlite_query_next(&query)) {
+		struct conversation *conversation;
+
+		page->conversations = sqlite_more_room(arena, page->conversations,
+			sizeof(*page->conversations), page->conversation_count, &room);
+		conversation = &page->conversations[page->conversation_count++];
+		*conversation = (struct conversation){
+			.other_id = sqlite_query_keep(&query, arena, 6),
+			.last = keep_message(&query, arena),
+			.unread = sqlite_query_int(&query, 7),
+		};
+		text_bytes += conversation->last.text.len;
+	}
+	return sqlite_query_close(&query);
+}
+
+static enum status list_conversations(const struct message_repository *repository,
+	struct session *base, struct arena *arena, struct conversation_query *pages, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = sqlite_snapshot_begin(session);
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		status = fill_conversations(session, arena, &pages[i]);
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
 }
 
@@ -204,6 +311,7 @@ static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
 	.list = list,
+	.list_conversations = list_conversations,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
 };

@@ -44,6 +44,21 @@ static enum status message_list(const struct message_repository *repository,
 	return trace_end_counted(&trace, status, &rows);
 }
 
+static enum status message_list_conversations(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct conversation_query *queries,
+	size_t count)
+{
+	const struct message_repository *inner = messages_of(repository);
+	struct trace trace = trace_begin(session, "messages", "list_conversations");
+	enum status status =
+		inner->ops->list_conversations(inner, trace.session, arena, queries, count);
+	size_t rows = 0;
+
+	for (size_t i = 0; status == STATUS_OK && i < count; i++)
+		rows += queries[i].conversation_count;
+	return trace_end_counted(&trace, status, &rows);
+}
+
 static enum status message_count_unread(const struct message_repository *repository,
 	struct session *session, struct arena *arena, struct row_page *page,
 	struct unread_count *counts)
@@ -70,6 +85,7 @@ static const struct message_repository_ops message_ops = {
 	.put = message_put,
 	.mark = message_mark,
 	.list = message_list,
+	.list_conversations = message_list_conversations,
 	.count_unread = message_count_unread,
 	.list_unread = message_list_unread,
 };

@@ -1,0 +1,22 @@
+/*
+ * Which rows of `conversations` a batch of new messages may bring forward: one under each user of
+ * every pair, with the newest message between the two. The rows are sorted and unique, so that all
+ * processes lock them in one order.
+ */
+#ifndef QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
+#define QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
+
+#include "ports/message_repository.h"
+
+struct conversation_end {
+	struct slice user_id;
+	struct slice other_id;
+	struct slice last_id;
+};
+
+/* Returns the ends of these messages in memory of `arena`, sorted by the bytes of user_id, then
+ * other_id, and sets `*end_count`. Does not copy the ids. */
+struct conversation_end *conversation_ends(struct arena *arena, const struct message *messages,
+	size_t message_count, size_t *end_count);
+
+#endif

@@ -1,0 +1,31 @@
+/* Looks up lists for a batch of reads: messages between two users, and a user's conversations. */
+#ifndef QUIPU_SERVICES_DIALOGS_DIALOG_LISTS_H
+#define QUIPU_SERVICES_DIALOGS_DIALOG_LISTS_H
+
+#include "flow/reader.h"
+#include "services/dialogs/dialogs.h"
+
+enum dialog_list { DIALOG_LIST_MESSAGES, DIALOG_LIST_CONVERSATIONS };
+
+struct dialog_lookup {
+	struct read read;
+	enum dialog_list list;
+	struct slice user_id;  /* the caller */
+	struct slice other_id; /* MESSAGES: the other user, who may be the same */
+	struct slice before;   /* id of a message; empty to start at the newest */
+	size_t limit;
+};
+
+extern const struct command_type dialog_lookup_type;
+
+/* Creates one in `arena`, zeroed except for its type. */
+struct dialog_lookup *dialog_lookup_new(struct arena *arena);
+
+/* Aborts if `read` is of another type. */
+struct dialog_lookup *dialog_lookup_of(struct read *read);
+
+/* Answers every read of the batch (each a struct dialog_lookup); see flow/reader.h. Blocks. */
+enum status dialog_batch_look_up(
+	const struct dialogs *dialogs, struct session *session, const struct read_batch *batch);
+
+#endif
