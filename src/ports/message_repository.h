@@ -58,6 +58,18 @@ struct conversation_query {
 	size_t conversation_count;
 };
 
+/* The oldest unread messages of one sender to one receiver, up to and including `up_to`. */
+struct unread_query {
+	struct slice receiver_id;
+	struct slice sender_id;
+	struct slice up_to;
+	size_t limit;
+
+	bool exists;       /* out: `up_to` is a message of this sender to this receiver */
+	struct slice *ids; /* out, oldest first, in memory of the arena; at most `limit` */
+	size_t id_count;
+};
+
 /* How many unread messages a user has received. */
 struct unread_count {
 	struct slice user_id;
@@ -81,6 +93,11 @@ struct message_repository_ops {
 	 */
 	QP_MUST_CHECK enum status (*mark)(const struct message_repository *repository,
 		struct session *session, struct message_mark *marks, size_t count);
+
+	/* In a transaction: answers several queries at once, and locks nothing. */
+	QP_MUST_CHECK enum status (*find_unread)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct unread_query *queries,
+		size_t count);
 
 	/* Outside a transaction: answers several queries at once. */
 	QP_MUST_CHECK enum status (*list)(const struct message_repository *repository,

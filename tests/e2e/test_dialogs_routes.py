@@ -93,8 +93,10 @@ def test_a_body_of_another_type_is_refused(unread):
         lambda unread, **who: unread.ask("GET", "/dialogs/list?receiverId=bob", **who),
         lambda unread, **who: unread.ask("POST", "/dialogs/read/some", **who),
         lambda unread, **who: unread.ask("POST", "/dialogs/read-batch", {"messageIds": ["some"]}, **who),
+        lambda unread, **who: unread.ask("POST", "/dialogs/read-up-to", {"senderId": "bob", "messageId": "some"}, **who),
+        lambda unread, **who: unread.ask("GET", "/dialogs", **who),
     ],
-    ids=["send", "list", "read", "read-batch"],
+    ids=["send", "list", "read", "read-batch", "read-up-to", "conversations"],
 )
 def test_who_asks_must_be_said_and_be_an_id(unread, request_of):
     assert_bad_request(request_of(unread), "X-User-Id")
@@ -261,7 +263,8 @@ def test_a_bad_list_is_refused(unread, messages):
 
 
 def test_routes_of_dialogs_have_their_methods(unread):
-    for target in ("/dialogs/send", "/dialogs/read-batch", "/dialogs/read/x"):
+    for target in ("/dialogs/send", "/dialogs/read-batch", "/dialogs/read-up-to", "/dialogs/read/x"):
         assert_problem(unread.ask("GET", target, user="x"), 405, "METHOD_NOT_ALLOWED")
     assert_problem(unread.ask("POST", "/dialogs/list", {}, user="x"), 405, "METHOD_NOT_ALLOWED")
-    assert_problem(unread.ask("GET", "/dialogs", user="x"), 404, "ROUTE_NOT_FOUND")
+    assert_problem(unread.ask("POST", "/dialogs", {}, user="x"), 405, "METHOD_NOT_ALLOWED")
+    assert_problem(unread.ask("GET", "/dialogs/", user="x"), 404, "ROUTE_NOT_FOUND")

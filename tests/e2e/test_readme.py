@@ -104,7 +104,7 @@ def test_the_examples_of_dialogs_work_in_their_order(serve, sqlite_store):
     """Counters follow soon, so a GET may be asked again."""
     server = serve(sqlite_store, "--roles", "dialogs,counters")
     shown = examples("docs/DIALOGS.md")
-    assert len(shown) == 8
+    assert len(shown) == 10
     ids = {}
     for command, expected in shown:
         for of_the_page, ours in ids.items():

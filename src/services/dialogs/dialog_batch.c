@@ -1,7 +1,8 @@
 /*
- * All reads of a batch are marked with one statement before the commands run; that statement
- * reports which messages were unread. Commands then run in order, in memory, and what they write
- * follows at the end: new messages and one event per change.
+ * First, reads up to a message find out which messages they read. All reads of a batch are marked
+ * with one statement before the commands run; that statement reports which messages were unread.
+ * Commands then run in order, in memory, and what they write follows at the end: new messages and
+ * one event per change.
  *
  * Invariant: a message has one NewMessageEvent, and one MessageReadEvent in the transaction that
  * turns it from unread to read, however many requests read it.
@@ -109,6 +110,62 @@ static void run_send(struct changes *changes, struct dialog_command *command)
 
 /* ---- reads ------------------------------------------------------------------------------- */
 
+/* What all commands of a batch that read up to a message may find together, so that a transaction
+ * of many of them stays short: each of them may have a very small request. */
+#define UP_TO_TOTAL_MAX 20000
+
+static struct unread_query query_up_to(const struct dialog_command *command, size_t limit)
+{
+	return (struct unread_query){
+		.receiver_id = command->user_id,
+		.sender_id = command->sender_id,
+		.up_to = command->up_to,
+		.limit = limit + 1, /* the extra message shows that there are more */
+	};
+}
+
+static void set_messages(
+	struct dialog_command *command, const struct unread_query *query, size_t limit)
+{
+	command->up_to_exists = query->exists;
+	command->has_more = query->id_count > limit;
+	command->message_ids = query->ids;
+	command->message_count = command->has_more ? limit : query->id_count;
+	if (!query->exists)
+		command->message_count = 0;
+}
+
+/* Fills in the messages of the commands that read up to one. */
+static enum status find_up_to(
+	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch)
+{
+	struct dialog_command **commands =
+		arena_array(batch->arena, struct dialog_command *, batch->count);
+	struct unread_query *queries;
+	size_t count = 0, limit;
+	enum status status;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		struct dialog_command *command = dialog_command_of(batch->writes[i]);
+
+		if (command->verb == DIALOG_READ_UP_TO)
+			commands[count++] = command;
+	}
+	if (count == 0)
+		return STATUS_OK;
+	limit = UP_TO_TOTAL_MAX / count < DIALOG_READ_MAX ? UP_TO_TOTAL_MAX / count
+							  : DIALOG_READ_MAX;
+	limit = limit > 0 ? limit : 1;
+	queries = arena_array(batch->arena, struct unread_query, count);
+	for (size_t i = 0; i < count; i++)
+		queries[i] = query_up_to(commands[i], limit);
+	status = dialogs->repository->ops->find_unread(
+		dialogs->repository, session, batch->arena, queries, count);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++)
+		set_messages(commands[i], &queries[i], limit);
+	return status;
+}
+
 static int compare_marks(const void *a, const void *b)
 {
 	const struct message_mark *left = a, *right = b;
@@ -187,18 +244,36 @@ static struct answer answer_read(const struct dialog_command *command, size_t up
 	return answer_json(200, buffer_slice(&body));
 }
 
+static struct answer answer_unknown(
+	const struct dialog_command *command, struct slice id, const char *what)
+{
+	return answer_problem(command->write.command.arena, STATUS_MESSAGE_NOT_FOUND,
+		"\"%.*s\" is not a message %s", (int)id.len, id.data, what);
+}
+
 static void run_read(struct changes *changes, struct dialog_command *command)
 {
-	struct arena *arena = command->write.command.arena;
 	struct slice first = command->message_ids[0];
 
-	if (command->verb == DIALOG_READ_ONE && !mark_of(changes, command, first)->exists) {
-		write_answer(&command->write, answer_problem(arena, STATUS_MESSAGE_NOT_FOUND,
-						      "\"%.*s\" is not a message to this user",
-						      (int)first.len, first.data));
+	if (command->verb == DIALOG_READ_ONE && !mark_of(changes, command, first)->exists)
+		write_answer(&command->write, answer_unknown(command, first, "to this user"));
+	else
+		write_answer(&command->write, answer_read(command, take_marks(changes, command)));
+}
+
+static void run_read_up_to(struct changes *changes, struct dialog_command *command)
+{
+	struct buffer body;
+
+	if (!command->up_to_exists) {
+		write_answer(&command->write,
+			answer_unknown(command, command->up_to, "of this sender to this user"));
 		return;
 	}
-	write_answer(&command->write, answer_read(command, take_marks(changes, command)));
+	body = buffer_make(command->write.command.arena, 48);
+	buffer_format(&body, "{\"updated\":%zu,\"more\":%s}", take_marks(changes, command),
+		command->has_more ? "true" : "false");
+	write_answer(&command->write, answer_json(200, buffer_slice(&body)));
 }
 
 /* ---- the batch --------------------------------------------------------------------------- */
@@ -234,21 +309,25 @@ static enum status write_changes(struct session *session, const struct changes *
 enum status dialog_batch_decide(
 	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch)
 {
-	struct changes changes = make_changes(dialogs, batch);
+	struct changes changes;
+	enum status status = find_up_to(dialogs, session, batch);
 
+	if (status != STATUS_OK)
+		return status;
+	changes = make_changes(dialogs, batch);
 	collect_marks(&changes, batch);
-	if (changes.mark_count > 0) {
-		enum status status = dialogs->repository->ops->mark(
+	if (changes.mark_count > 0)
+		status = dialogs->repository->ops->mark(
 			dialogs->repository, session, changes.marks, changes.mark_count);
-
-		if (status != STATUS_OK)
-			return status;
-	}
+	if (status != STATUS_OK)
+		return status;
 	for (size_t i = 0; i < batch->count; i++) {
 		struct dialog_command *command = dialog_command_of(batch->writes[i]);
 
 		if (command->verb == DIALOG_SEND)
 			run_send(&changes, command);
+		else if (command->verb == DIALOG_READ_UP_TO)
+			run_read_up_to(&changes, command);
 		else
 			run_read(&changes, command);
 	}

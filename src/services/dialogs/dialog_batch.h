@@ -5,7 +5,7 @@
 #include "flow/write.h"
 #include "services/dialogs/dialogs.h"
 
-enum dialog_verb { DIALOG_SEND, DIALOG_READ_ONE, DIALOG_READ_MANY };
+enum dialog_verb { DIALOG_SEND, DIALOG_READ_ONE, DIALOG_READ_MANY, DIALOG_READ_UP_TO };
 
 /* The key of its command is the receiver of a SEND, otherwise the user who reads. */
 struct dialog_command {
@@ -17,9 +17,17 @@ struct dialog_command {
 	struct slice receiver_id; /* SEND */
 	struct slice text;
 
-	const struct slice *message_ids; /* READ_ONE, READ_MANY */
+	struct slice sender_id; /* READ_UP_TO */
+	struct slice up_to;
+
+	/* READ_ONE, READ_MANY; the batch fills them in for READ_UP_TO, in memory of its arena */
+	const struct slice *message_ids;
 	size_t message_count;
+	bool up_to_exists;
+	bool has_more; /* there are unread messages beyond these */
 };
+
+#define DIALOG_READ_MAX 1000 /* messages that one command marks as read */
 
 extern const struct command_type dialog_command_type;
 

@@ -11,7 +11,6 @@
 #define CONVERSATIONS_LIMIT 50
 #define TEXT_BYTES_MAX (16 * 1024)
 #define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* in JSON */
-#define READ_MAX 1000
 #define READ_BODY_MAX (1024 * 1024)
 
 /* Returns the id of the caller: the subject of the token, or the header X-User-Id if tokens are not
@@ -85,10 +84,23 @@ static void post_read_batch(void *context, struct request *request)
 
 	input_init(&input, request);
 	command = new_command(&input, DIALOG_READ_MANY);
-	ids = input_ids(&input, "messageIds", READ_MAX, &command->message_count);
+	ids = input_ids(&input, "messageIds", DIALOG_READ_MAX, &command->message_count);
 	for (size_t i = 0; i < command->message_count; i++)
 		ids[i] = uuid_lower(&request->arena, ids[i]);
 	command->message_ids = ids;
+	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
+}
+
+static void post_read_up_to(void *context, struct request *request)
+{
+	struct dialogs *dialogs = context;
+	struct dialog_command *command;
+	struct input input;
+
+	input_init(&input, request);
+	command = new_command(&input, DIALOG_READ_UP_TO);
+	command->sender_id = input_id(&input, "senderId");
+	command->up_to = uuid_lower(&request->arena, input_id(&input, "messageId"));
 	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
@@ -132,6 +144,7 @@ static void get_conversations(void *context, struct request *request)
 
 static const char *const message_members[] = {"receiverId", "text", NULL};
 static const char *const read_members[] = {"messageIds", NULL};
+static const char *const up_to_members[] = {"senderId", "messageId", NULL};
 static const char *const list_parameters[] = {"receiverId", "before", "limit", NULL};
 static const char *const conversation_parameters[] = {"before", "limit", NULL};
 
@@ -147,6 +160,8 @@ void dialogs_add_routes(struct dialogs *dialogs, struct router *router)
 			NULL},
 		{"POST", "/dialogs/read-batch", ACCESS_USER, post_read_batch, dialogs,
 			READ_BODY_MAX, read_members, NULL},
+		{"POST", "/dialogs/read-up-to", ACCESS_USER, post_read_up_to, dialogs, 0,
+			up_to_members, NULL},
 	};
 
 	router_add_all(router, "dialogs", routes, sizeof(routes) / sizeof(routes[0]));

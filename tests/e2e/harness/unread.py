@@ -68,6 +68,12 @@ class Unread(Client):
     def read_batch(self, user, messages, **options):
         return self.ask("POST", "/dialogs/read-batch", {"messageIds": messages}, user=user, **options)
 
+    def read_up_to(self, user, sender, message, **options):
+        return self.ask("POST", "/dialogs/read-up-to", {"senderId": sender, "messageId": message}, user=user, **options)
+
+    def conversations(self, user, **query):
+        return self.ask("GET", "/dialogs?" + urlencode(query) if query else "/dialogs", user=user)
+
     # counters
 
     def counter(self, user, prefix=""):

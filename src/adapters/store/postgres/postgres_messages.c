@@ -74,6 +74,21 @@ static const struct pg_statement exist_statement = {
 	"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id",
 };
 
+static const struct pg_statement exists_from_statement = {
+	"quipu_messages_exists_from",
+	"SELECT 1 "
+	"FROM messages "
+	"WHERE receiver_id = $1::text AND id = $3::text AND sender_id = $2::text",
+};
+
+static const struct pg_statement find_unread_statement = {
+	"quipu_messages_find_unread",
+	"SELECT id "
+	"FROM messages "
+	"WHERE receiver_id = $1::text AND sender_id = $2::text AND id <= $3::text AND NOT is_read "
+	"ORDER BY id LIMIT $4::int8",
+};
+
 /* $1 and $2 are the users, $3 the id to stay below, $4 the limit, $5 how many bytes of text. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
@@ -238,6 +253,53 @@ static enum status mark(const struct message_repository *repository, struct sess
 	return STATUS_OK;
 }
 
+/* ---- unread messages of one sender ------------------------------------------------------- */
+
+static void queue_unread(struct pg_session *session, const struct unread_query *query)
+{
+	const struct pg_param params[] = {
+		pg_param_text(query->receiver_id),
+		pg_param_text(query->sender_id),
+		pg_param_text(query->up_to),
+		pg_param_int8(session, (int64_t)query->limit),
+	};
+
+	pg_queue(session, &exists_from_statement, params, 3);
+	pg_queue(session, &find_unread_statement, params, 4);
+}
+
+static void fill_unread(struct unread_query *query, struct arena *arena, const PGresult *exists,
+	const PGresult *unread)
+{
+	query->exists = PQntuples(exists) > 0;
+	query->id_count = (size_t)PQntuples(unread);
+	query->ids = arena_array(arena, struct slice, query->id_count);
+	for (int i = 0; i < PQntuples(unread); i++)
+		query->ids[i] = pg_keep(arena, unread, i, 0);
+}
+
+#define UNREAD_QUEUE_MAX (PG_QUEUE_MAX / 2) /* two statements each */
+
+static enum status find_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct unread_query *queries, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status = STATUS_OK;
+
+	for (size_t from = 0; from < count && status == STATUS_OK; from += UNREAD_QUEUE_MAX) {
+		size_t left = count - from;
+		size_t some = left < UNREAD_QUEUE_MAX ? left : UNREAD_QUEUE_MAX;
+
+		for (size_t i = 0; i < some; i++)
+			queue_unread(session, &queries[from + i]);
+		status = pg_flush(session);
+		for (size_t i = 0; i < some && status == STATUS_OK; i++)
+			fill_unread(&queries[from + i], arena, session->results[2 * i],
+				session->results[2 * i + 1]);
+	}
+	return status;
+}
+
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
 static void queue_query(struct pg_session *session, const struct message_query *query)
@@ -387,6 +449,7 @@ static enum status list_unread(const struct message_repository *repository, stru
 static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
+	.find_unread = find_unread,
 	.list = list,
 	.list_conversations = list_conversations,
 	.count_unread = count_unread,

@@ -31,6 +31,15 @@ static const char mark_sql[] =
 static const char exists_sql[] = "SELECT 1 FROM messages WHERE receiver_id = ?1 AND id = ?2";
 
 /* clang-format off */
+static const char exists_from_sql[] =
+	"SELECT 1 FROM messages WHERE receiver_id = ?1 AND id = ?3 AND sender_id = ?2";
+
+static const char find_unread_sql[] =
+	"SELECT id "
+	"FROM messages INDEXED BY messages_unread_from "
+	"WHERE receiver_id = ?1 AND sender_id = ?2 AND id <= ?3 AND is_read = 0 "
+	"ORDER BY id LIMIT ?4";
+
 /* ?1 and ?2 are the users, ?3 the id to stay below, ?4 the limit. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"SELECT * "                                                                  \
@@ -172,6 +181,48 @@ static enum status mark(const struct message_repository *repository, struct sess
 	return status == STATUS_OK ? look_for_others(session, marks, count) : status;
 }
 
+/* ---- unread messages of one sender ------------------------------------------------------- */
+
+static enum status look_for_message(struct sqlite_session *session, struct unread_query *wanted)
+{
+	struct sqlite_query query = sqlite_query_open(session, exists_from_sql);
+
+	sqlite_query_start(
+		&query, SQLITE_VALUES(sqlite_text(wanted->receiver_id),
+				sqlite_text(wanted->sender_id), sqlite_text(wanted->up_to)));
+	wanted->exists = sqlite_query_next(&query);
+	return sqlite_query_close(&query);
+}
+
+static enum status fill_ids(
+	struct sqlite_session *session, struct arena *arena, struct unread_query *wanted)
+{
+	struct sqlite_query query = sqlite_query_open(session, find_unread_sql);
+
+	wanted->ids = arena_array(arena, struct slice, wanted->limit);
+	wanted->id_count = 0;
+	sqlite_query_start(&query,
+		SQLITE_VALUES(sqlite_text(wanted->receiver_id), sqlite_text(wanted->sender_id),
+			sqlite_text(wanted->up_to), sqlite_int((int64_t)wanted->limit)));
+	while (sqlite_query_next(&query))
+		wanted->ids[wanted->id_count++] = sqlite_query_keep(&query, arena, 0);
+	return sqlite_query_close(&query);
+}
+
+static enum status find_unread(const struct message_repository *repository, struct session *base,
+	struct arena *arena, struct unread_query *queries, size_t count)
+{
+	struct sqlite_session *session = sqlite_session_of(base);
+	enum status status = STATUS_OK;
+
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		status = look_for_message(session, &queries[i]);
+		if (status == STATUS_OK)
+			status = fill_ids(session, arena, &queries[i]);
+	}
+	return status;
+}
+
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
 static struct message keep_message(const struct sqlite_query *query, struct arena *arena)
@@ -310,6 +361,7 @@ static enum status list_unread(const struct message_repository *repository, stru
 static const struct message_repository_ops ops = {
 	.put = put,
 	.mark = mark,
+	.find_unread = find_unread,
 	.list = list,
 	.list_conversations = list_conversations,
 	.count_unread = count_unread,

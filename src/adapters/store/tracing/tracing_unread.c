@@ -31,6 +31,19 @@ static enum status message_mark(const struct message_repository *repository,
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status message_find_unread(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct unread_query *queries, size_t count)
+{
+	const struct message_repository *inner = messages_of(repository);
+	struct trace trace = trace_begin(session, "messages", "find_unread");
+	enum status status = inner->ops->find_unread(inner, trace.session, arena, queries, count);
+	size_t rows = 0;
+
+	for (size_t i = 0; status == STATUS_OK && i < count; i++)
+		rows += queries[i].id_count;
+	return trace_end_counted(&trace, status, &rows);
+}
+
 static enum status message_list(const struct message_repository *repository,
 	struct session *session, struct arena *arena, struct message_query *queries, size_t count)
 {
@@ -84,6 +97,7 @@ static enum status message_list_unread(const struct message_repository *reposito
 static const struct message_repository_ops message_ops = {
 	.put = message_put,
 	.mark = message_mark,
+	.find_unread = message_find_unread,
 	.list = message_list,
 	.list_conversations = message_list_conversations,
 	.count_unread = message_count_unread,
