@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cli/api_key_command.h"
 #include "cli/dead_letter_command.h"
+#include "cli/erase_command.h"
 #include "cli/health_command.h"
 #include "cli/manual.h"
 #include "cli/report.h"
@@ -124,6 +125,7 @@ static const struct command_entry commands[] = {
 	{"health", NULL, health_run, NULL},
 	{"dlq", NULL, dlq_run, dlq_flags},
 	{"outbox", NULL, outbox_run, outbox_flags},
+	{"erase-user", NULL, erase_run, erase_flags},
 	{"verify", NULL, verify_run, verify_flags},
 	{"keys", NULL, keys_run, keys_flags},
 	{"version", NULL, run_version, NULL},

@@ -21,6 +21,7 @@
 #include "access/guard.h"
 #include "access/roles.h"
 #include "admin/dead_letters.h"
+#include "admin/erase.h"
 #include "admin/health.h"
 #include "admin/metrics_page.h"
 #include "admin/openapi.h"
@@ -93,6 +94,7 @@ struct app {
 	struct gateway_module *gateway;
 	struct entitlements_module *entitlements;
 	struct dead_letter_kinds dead_letters;
+	struct erasers erasers;
 	struct verifiers verifiers;
 	struct pots_module *pots;
 	struct unread_module *unread;

@@ -236,6 +236,7 @@ static void start_entitlements(struct app *app)
 	};
 
 	service->lanes = outbox.lanes = app_start_lanes(app, &lanes, service->store);
+	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	app_start_outbox(app, &outbox);
 	add_audit_chore(app);
 }
@@ -312,6 +313,7 @@ static void start_notifications(struct app *app)
 	start_delivery(app);
 	start_intake(app);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
+	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	add_dead_letters(app);
 	app_add_worker(app, delivery_stop, module->delivery);
 	app_add_worker(app, stop_notifier, module->notifier);

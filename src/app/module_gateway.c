@@ -119,6 +119,7 @@ static void start_gateway(struct app *app)
 	if (service->cache)
 		service->reader_cache = service->cache->ops->open_session(service->cache);
 	service->lanes = app_start_lanes(app, &lanes, app->gateway->sender.store);
+	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	app_add_worker(app, close_reader_cache, service);
 	app_add_chore(app, &idle);
 	metrics_add(&app->metrics, gateway_collect, service);

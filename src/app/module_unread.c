@@ -167,6 +167,7 @@ static void start_dialogs(struct app *app)
 	};
 
 	service->lanes = outbox.lanes = app_start_lanes(app, &lanes, service->store);
+	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	app_start_outbox(app, &outbox);
 }
 
@@ -233,6 +234,7 @@ static void start_counters(struct app *app)
 	if (service->verifier)
 		unread_verify_open(service->verifier);
 	service->lanes = app_start_lanes(app, &lanes, service->store);
+	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	start_intake(app, false);
 	start_intake(app, true);
 	app_add_worker(app, counter_feed_stop, counter_feed_start(service));

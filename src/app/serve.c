@@ -22,6 +22,11 @@
 #define FILES_FOR_OTHERS 256
 
 extern const char embedded_common[];
+/* Roles whose services keep data of persons. */
+#define ROLES_WITH_PERSONS                                                                         \
+	(ROLE_GATEWAY | ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_COUNTERS)
+
+extern const char embedded_erase[];
 extern const char embedded_operator[];
 extern const char embedded_verify[];
 
@@ -58,6 +63,10 @@ void app_add_routes(struct app *app)
 	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS)) {
 		dead_letters_add_routes(&app->dead_letters, app->router);
 		app->documents[app->document_count++] = embedded_operator;
+	}
+	if (app_plays(app, ROLES_WITH_PERSONS)) {
+		erase_add_routes(&app->erasers, app->router);
+		app->documents[app->document_count++] = embedded_erase;
 	}
 	if (app->verifiers.count > 0) {
 		verify_add_routes(&app->verifiers, app->router);

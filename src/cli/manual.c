@@ -41,6 +41,8 @@ static const struct usage usages[] = {
 	{"dlq", "show", "KIND/ID", "show a dead letter with its event", true},
 	{"dlq", "replay", "KIND/ID...", "deliver dead letters again", true},
 	{"dlq", "discard", "KIND/ID... --why TEXT", "discard dead letters", true},
+	{"erase-user", "", "ID [--dry-run]", "erase a person from all services of the server",
+		true},
 	{"verify", "", "[SERVICE] [--json]", "find rows that contradict the rules of a service",
 		true},
 	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},

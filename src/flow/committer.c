@@ -407,21 +407,26 @@ static void drop(struct committer *committer, struct command *command)
 	command_list_push(&committer->answered, command);
 }
 
-/* Lets the service answer writes without a transaction. Keeps the others, in order, and returns how
- * many there are. */
+/* Lets the service answer writes without a transaction, but for those that decide for themselves,
+ * which it does not know. Keeps the others, in order, and returns how many there are. */
 static size_t prepare(struct committer *committer, struct write **writes, size_t count)
 {
-	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
+	struct write_batch batch = {.arena = &committer->arena};
 	size_t left = 0;
 
 	if (!committer->config.prepare || count == 0)
 		return count;
 	arena_reset(&committer->arena);
+	batch.writes = arena_array(&committer->arena, struct write *, count);
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
-		writes[i]->position = i;
+		writes[i]->position = batch.count;
+		if (!writes[i]->decide)
+			batch.writes[batch.count++] = writes[i];
 	}
-	committer->config.prepare(committer->config.service, committer->config.session, &batch);
+	if (batch.count > 0)
+		committer->config.prepare(
+			committer->config.service, committer->config.session, &batch);
 	for (size_t i = 0; i < count; i++) {
 		if (writes[i]->fate == WRITE_ANSWERED)
 			command_list_push(&committer->answered, &writes[i]->command);

@@ -7,6 +7,7 @@
 #ifndef QUIPU_PORTS_COUNTER_REPOSITORY_H
 #define QUIPU_PORTS_COUNTER_REPOSITORY_H
 
+#include "ports/eraser.h"
 #include "ports/message_repository.h"
 #include "ports/store.h"
 
@@ -75,6 +76,7 @@ struct counter_repository_ops {
 /* The head of each adapter's own repository. */
 struct counter_repository {
 	const struct counter_repository_ops *ops;
+	const struct eraser *eraser;
 };
 
 #endif

@@ -9,6 +9,7 @@
 #ifndef QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
 #define QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
 
+#include "ports/eraser.h"
 #include "ports/store.h"
 
 struct entitlement_row {
@@ -193,6 +194,7 @@ struct entitlement_repository_ops {
 /* The head of each adapter's own repository. */
 struct entitlement_repository {
 	const struct entitlement_repository_ops *ops;
+	const struct eraser *eraser;
 };
 
 #endif

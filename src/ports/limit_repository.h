@@ -6,6 +6,7 @@
 #ifndef QUIPU_PORTS_LIMIT_REPOSITORY_H
 #define QUIPU_PORTS_LIMIT_REPOSITORY_H
 
+#include "ports/eraser.h"
 #include "ports/store.h"
 
 struct limit_row {
@@ -82,6 +83,7 @@ struct limit_repository_ops {
 /* The head of each adapter's own repository. */
 struct limit_repository {
 	const struct limit_repository_ops *ops;
+	const struct eraser *eraser;
 };
 
 #endif

@@ -7,6 +7,7 @@
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
 #define QUIPU_PORTS_MESSAGE_REPOSITORY_H
 
+#include "ports/eraser.h"
 #include "ports/store.h"
 
 struct message {
@@ -125,6 +126,7 @@ struct message_repository_ops {
 /* The head of each adapter's own repository. */
 struct message_repository {
 	const struct message_repository_ops *ops;
+	const struct eraser *eraser;
 };
 
 #endif

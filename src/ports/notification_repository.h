@@ -7,6 +7,7 @@
 
 #include "ports/claim_repository.h"
 #include "ports/dead_letter_repository.h"
+#include "ports/eraser.h"
 #include "ports/inbox_repository.h"
 
 struct notification {
@@ -59,6 +60,7 @@ struct notification_repository_ops {
 /* The head of each adapter's own repository. */
 struct notification_repository {
 	const struct notification_repository_ops *ops;
+	const struct eraser *eraser;
 	/* A claim's key is the aggregate_key; DONE is called SENT. */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */

@@ -21,7 +21,7 @@ def operations(openapi):
 
 
 def target_of(template):
-    return re.sub(r"\{\w+\}", "x", template.replace("{kind}", "outbox"))
+    return re.sub(r"\{\w+\}", "x", template.replace("{kind}", "outbox").replace("{service}", "entitlements"))
 
 
 def resolved(openapi, node):

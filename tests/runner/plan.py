@@ -35,6 +35,7 @@ CONTRACTS = {
     "entitlement_repository": ("sqlite", "postgres"),
     "gateway_repository": ("sqlite", "postgres"),
     "conversation": ("sqlite", "postgres"),
+    "eraser": ("sqlite", "postgres"),
     "message_repository": ("sqlite", "postgres"),
     "notification_repository": ("sqlite", "postgres"),
     "pot_repository": ("sqlite", "postgres"),
@@ -56,7 +57,7 @@ SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
           "entitlement_repository", "gateway_repository", "message_repository", "notification_repository",
-          "pot_repository", "verify"]
+          "pot_repository", "verify", "conversation", "eraser"]
 
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["lane", "loop", "command", "stream", "hub", "tls", "token_cache"]

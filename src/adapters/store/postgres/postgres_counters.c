@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define EVENT_US PG_TO_US("m.event_at")
@@ -349,4 +350,7 @@ static const struct counter_repository_ops ops = {
 	.list_unread = list_unread,
 };
 
-const struct counter_repository postgres_counter_repository = {.ops = &ops};
+const struct counter_repository postgres_counter_repository = {
+	.ops = &ops,
+	.eraser = &postgres_counters_eraser.base,
+};

@@ -9,6 +9,7 @@
 
 #include "adapters/store/postgres/postgres_entitlement_audit.h"
 #include "adapters/store/postgres/postgres_entitlement_facts.h"
+#include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define UPDATED_US PG_TO_US("e.updated_at")
@@ -513,4 +514,7 @@ static const struct entitlement_repository_ops ops = {
 	.tend_audit = tend_audit,
 };
 
-const struct entitlement_repository postgres_entitlement_repository = {.ops = &ops};
+const struct entitlement_repository postgres_entitlement_repository = {
+	.ops = &ops,
+	.eraser = &postgres_entitlements_eraser.base,
+};

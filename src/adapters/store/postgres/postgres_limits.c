@@ -4,6 +4,7 @@
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
+#include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 /* clang-format off */
@@ -217,4 +218,7 @@ static const struct limit_repository_ops ops = {
 	.list = list,
 };
 
-const struct limit_repository postgres_limit_repository = {.ops = &ops};
+const struct limit_repository postgres_limit_repository = {
+	.ops = &ops,
+	.eraser = &postgres_limits_eraser.base,
+};

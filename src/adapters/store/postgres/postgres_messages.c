@@ -10,6 +10,7 @@
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/shared/conversation_ends.h"
+#include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
 #define CREATED_US PG_TO_US("created_at")
@@ -456,4 +457,7 @@ static const struct message_repository_ops ops = {
 	.list_unread = list_unread,
 };
 
-const struct message_repository postgres_message_repository = {.ops = &ops};
+const struct message_repository postgres_message_repository = {
+	.ops = &ops,
+	.eraser = &postgres_dialogs_eraser.base,
+};

@@ -5,6 +5,7 @@
  * Invariant: a FAILED notification has an unresolved letter of the same id; `quipu verify` checks
  * it. Both are written in one transaction.
  */
+#include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include <assert.h>
@@ -277,6 +278,7 @@ static const struct notification_repository_ops ops = {
 
 const struct notification_repository postgres_notification_repository = {
 	.ops = &ops,
+	.eraser = &postgres_notifications_eraser.base,
 	.claims = &claims.base,
 	.dead = &dead.base,
 	.inbox = &inbox,

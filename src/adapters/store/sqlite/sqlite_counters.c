@@ -4,6 +4,7 @@
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
+#include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 #define TYPE "'UnreadMessages'"
@@ -223,4 +224,7 @@ static const struct counter_repository_ops ops = {
 	.list_unread = list_unread,
 };
 
-const struct counter_repository sqlite_counter_repository = {.ops = &ops};
+const struct counter_repository sqlite_counter_repository = {
+	.ops = &ops,
+	.eraser = &sqlite_counters_eraser.base,
+};

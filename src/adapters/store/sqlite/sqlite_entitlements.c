@@ -5,6 +5,7 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/store/sqlite/sqlite_entitlement_audit.h"
+#include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 #define AUDIT_CHUNK 5000 /* audit lines to delete in one transaction */
@@ -507,4 +508,7 @@ static const struct entitlement_repository_ops ops = {
 	.tend_audit = tend_audit,
 };
 
-const struct entitlement_repository sqlite_entitlement_repository = {.ops = &ops};
+const struct entitlement_repository sqlite_entitlement_repository = {
+	.ops = &ops,
+	.eraser = &sqlite_entitlements_eraser.base,
+};

@@ -2,6 +2,7 @@
  * that has ended in the meantime change nothing. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
+#include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* clang-format off */
@@ -193,4 +194,7 @@ static const struct limit_repository_ops ops = {
 	.list = list,
 };
 
-const struct limit_repository sqlite_limit_repository = {.ops = &ops};
+const struct limit_repository sqlite_limit_repository = {
+	.ops = &ops,
+	.eraser = &sqlite_limits_eraser.base,
+};

@@ -5,6 +5,7 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/shared/conversation_ends.h"
+#include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* Greater than every id: U+10FFFF in UTF-8. */
@@ -368,4 +369,7 @@ static const struct message_repository_ops ops = {
 	.list_unread = list_unread,
 };
 
-const struct message_repository sqlite_message_repository = {.ops = &ops};
+const struct message_repository sqlite_message_repository = {
+	.ops = &ops,
+	.eraser = &sqlite_dialogs_eraser.base,
+};

@@ -5,6 +5,7 @@
  * Invariant: a FAILED notification has an unresolved letter of the same id; `quipu verify` checks
  * it. Both are written in one transaction.
  */
+#include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /* ---- notifications ----------------------------------------------------------------------- */
@@ -219,6 +220,7 @@ static const struct notification_repository_ops ops = {
 
 const struct notification_repository sqlite_notification_repository = {
 	.ops = &ops,
+	.eraser = &sqlite_notifications_eraser.base,
 	.claims = &claims.base,
 	.dead = &dead.base,
 	.inbox = &inbox,

@@ -175,6 +175,7 @@ const struct limit_repository *tracing_limits_init(
 	if (!inner)
 		return NULL;
 	tracing->base.ops = &limit_ops;
+	tracing->base.eraser = tracing_eraser_init(&tracing->eraser, inner->eraser);
 	tracing->inner = inner;
 	return &tracing->base;
 }

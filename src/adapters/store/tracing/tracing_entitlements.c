@@ -126,6 +126,7 @@ const struct entitlement_repository *tracing_entitlements_init(
 	if (!inner)
 		return NULL;
 	tracing->base.ops = &entitlement_ops;
+	tracing->base.eraser = tracing_eraser_init(&tracing->eraser, inner->eraser);
 	tracing->inner = inner;
 	return &tracing->base;
 }

@@ -62,6 +62,11 @@ struct session *tracing_session_inner(struct session *session);
 
 /* ---- repositories ------------------------------------------------------------------------ */
 
+struct tracing_eraser {
+	struct eraser base;
+	const struct eraser *inner;
+};
+
 struct tracing_counts {
 	struct count_repository base;
 	const struct count_repository *inner;
@@ -70,6 +75,7 @@ struct tracing_counts {
 struct tracing_limits {
 	struct limit_repository base;
 	const struct limit_repository *inner;
+	struct tracing_eraser eraser;
 };
 
 struct tracing_sent {
@@ -80,6 +86,7 @@ struct tracing_sent {
 struct tracing_entitlements {
 	struct entitlement_repository base;
 	const struct entitlement_repository *inner;
+	struct tracing_eraser eraser;
 };
 
 struct tracing_pots {
@@ -90,11 +97,13 @@ struct tracing_pots {
 struct tracing_messages {
 	struct message_repository base;
 	const struct message_repository *inner;
+	struct tracing_eraser eraser;
 };
 
 struct tracing_counters {
 	struct counter_repository base;
 	const struct counter_repository *inner;
+	struct tracing_eraser eraser;
 };
 
 struct tracing_claims {
@@ -126,6 +135,7 @@ struct tracing_outbox {
 struct tracing_notifications {
 	struct notification_repository base;
 	const struct notification_repository *inner;
+	struct tracing_eraser eraser;
 	struct tracing_claims claims;
 	struct tracing_dead_letters dead;
 	struct tracing_inbox inbox;
@@ -140,6 +150,8 @@ struct tracing_outbox_groups {
 
 /* Each wraps `inner` in memory of the caller, who keeps it as long as the result is used. Returns
  * NULL if `inner` is NULL: the engine has no such repository. */
+const struct eraser *tracing_eraser_init(
+	struct tracing_eraser *tracing, const struct eraser *inner);
 const struct count_repository *tracing_counts_init(
 	struct tracing_counts *tracing, const struct count_repository *inner);
 const struct limit_repository *tracing_limits_init(

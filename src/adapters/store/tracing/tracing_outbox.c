@@ -108,6 +108,7 @@ const struct notification_repository *tracing_notifications_init(
 		return NULL;
 	tracing->base = (struct notification_repository){
 		.ops = &notification_ops,
+		.eraser = tracing_eraser_init(&tracing->eraser, inner->eraser),
 		.claims = tracing_claims_init(
 			&tracing->claims, inner->claims, "notifications.claims"),
 		.dead = tracing_dead_letters_init(

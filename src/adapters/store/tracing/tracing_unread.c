@@ -110,6 +110,7 @@ const struct message_repository *tracing_messages_init(
 	if (!inner)
 		return NULL;
 	tracing->base.ops = &message_ops;
+	tracing->base.eraser = tracing_eraser_init(&tracing->eraser, inner->eraser);
 	tracing->inner = inner;
 	return &tracing->base;
 }
@@ -212,6 +213,7 @@ const struct counter_repository *tracing_counters_init(
 	if (!inner)
 		return NULL;
 	tracing->base.ops = &counter_ops;
+	tracing->base.eraser = tracing_eraser_init(&tracing->eraser, inner->eraser);
 	tracing->inner = inner;
 	return &tracing->base;
 }

@@ -1,0 +1,34 @@
+/* Erasers in PostgreSQL: one table of statements per service. */
+#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ERASER_H
+#define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ERASER_H
+
+#include "adapters/shared/erase_values.h"
+#include "adapters/store/postgres/postgres_internal.h"
+
+/* A statement and the letters of its parameters; see adapters/shared/erase_values.h. */
+struct pg_erase_statement {
+	struct pg_statement statement;
+	const char *values;
+};
+
+/* How one place is counted and emptied. The last statement of `erase` returns a row for each row
+ * that counts. */
+struct pg_erase_place {
+	struct pg_erase_statement count;
+	struct pg_erase_statement erase[ERASE_STATEMENTS_MAX]; /* up to the first without a name */
+};
+
+struct pg_eraser {
+	struct eraser base;
+	struct pg_erase_place places[ERASER_PLACES_MAX];
+};
+
+extern const struct eraser_ops pg_eraser_ops;
+
+extern const struct pg_eraser postgres_dialogs_eraser;
+extern const struct pg_eraser postgres_counters_eraser;
+extern const struct pg_eraser postgres_entitlements_eraser;
+extern const struct pg_eraser postgres_notifications_eraser;
+extern const struct pg_eraser postgres_limits_eraser;
+
+#endif

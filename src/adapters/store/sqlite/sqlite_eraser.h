@@ -1,0 +1,33 @@
+/* Erasers in SQLite: one table of statements per service. */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_ERASER_H
+
+#include "adapters/shared/erase_values.h"
+#include "adapters/store/sqlite/sqlite_internal.h"
+
+/* A statement and the letters of its parameters; see adapters/shared/erase_values.h. */
+struct sqlite_erase_statement {
+	const char *sql;
+	const char *values;
+};
+
+/* How one place is counted and emptied. What the last statement of `erase` changes counts. */
+struct sqlite_erase_place {
+	struct sqlite_erase_statement count;
+	struct sqlite_erase_statement erase[ERASE_STATEMENTS_MAX]; /* up to the first without SQL */
+};
+
+struct sqlite_eraser {
+	struct eraser base;
+	struct sqlite_erase_place places[ERASER_PLACES_MAX];
+};
+
+extern const struct eraser_ops sqlite_eraser_ops;
+
+extern const struct sqlite_eraser sqlite_dialogs_eraser;
+extern const struct sqlite_eraser sqlite_counters_eraser;
+extern const struct sqlite_eraser sqlite_entitlements_eraser;
+extern const struct sqlite_eraser sqlite_notifications_eraser;
+extern const struct sqlite_eraser sqlite_limits_eraser;
+
+#endif

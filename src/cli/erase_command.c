@@ -1,0 +1,170 @@
+/*
+ * The server does one bounded step per request, and says whether there may be more. Numbers are
+ * added up by place and printed when a service is done.
+ */
+#include "cli/erase_command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buffer.h"
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/report.h"
+
+#define PLACES_MAX 16
+
+const char *const erase_flags[] = {OWN_SWITCH "dry-run", NULL};
+
+/* Services that keep data of persons, for naming those that the server does not run. */
+static const char *const known_services[] = {
+	"dialogs", "counters", "entitlements", "notifications", "gateway", NULL};
+
+struct erase_call {
+	struct client *client;
+	struct arena arena;
+	const char *user_id;
+	bool dry_run;
+};
+
+/* What was changed, or would be, in the places of one service. */
+struct erase_sums {
+	struct slice names[PLACES_MAX]; /* in the call's arena */
+	long long rows[PLACES_MAX];
+	size_t count;
+	bool has_more;
+};
+
+static void add_step(struct erase_call *call, struct erase_sums *sums, const json_t *step)
+{
+	const json_t *places = json_object_get(step, "places");
+
+	sums->count = json_array_size(places) < PLACES_MAX ? json_array_size(places) : PLACES_MAX;
+	for (size_t i = 0; i < sums->count; i++) {
+		const json_t *place = json_array_get(places, i);
+
+		if (!sums->names[i].data)
+			sums->names[i] = arena_copy(&call->arena, client_text(place, "place"));
+		if (text_has_control(sums->names[i]))
+			sums->names[i] = slice_of("rows");
+		sums->rows[i] += json_integer_value(json_object_get(place, "rows"));
+	}
+	sums->has_more = json_is_true(json_object_get(step, "more"));
+}
+
+static void print_sums(const char *service, const struct erase_sums *sums)
+{
+	const char *separator = ": ";
+
+	printf("%s", service);
+	for (size_t i = 0; i < sums->count; i++) {
+		if (sums->rows[i] == 0)
+			continue;
+		printf("%s%lld %.*s", separator, sums->rows[i], (int)sums->names[i].len,
+			sums->names[i].data);
+		separator = ", ";
+	}
+	puts(separator[0] == ':' ? ": nothing" : "");
+}
+
+static bool run_step(
+	struct erase_call *call, const char *service, struct erase_sums *sums, char *why)
+{
+	struct buffer body = buffer_make(&call->arena, 256);
+	struct client_answer answer;
+	char target[64];
+	bool ok;
+
+	snprintf(target, sizeof(target), "/operator/erase/%s", service);
+	buffer_text(&body, "{\"userId\":");
+	buffer_json_string(&body, slice_of(call->user_id));
+	buffer_format(&body, ",\"dryRun\":%s}", call->dry_run ? "true" : "false");
+	if (!client_post(call->client, target, buffer_slice(&body), &answer, why))
+		return false;
+	ok = answer.http_status == 200;
+	if (ok)
+		add_step(call, sums, answer.json);
+	else
+		client_read_problem(call->client, &answer, why);
+	client_answer_release(&answer);
+	return ok;
+}
+
+static bool erase_service(struct erase_call *call, const char *service, char *why)
+{
+	struct erase_sums sums = {.has_more = true};
+
+	while (sums.has_more) {
+		if (!run_step(call, service, &sums, why))
+			return false;
+	}
+	print_sums(service, &sums);
+	return true;
+}
+
+static bool is_served(const json_t *served, const char *service)
+{
+	size_t index;
+	json_t *name;
+
+	json_array_foreach((json_t *)served, index, name)
+	{
+		if (json_is_string(name) && strcmp(json_string_value(name), service) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool erase_all(struct erase_call *call, const json_t *served, char *why)
+{
+	for (size_t i = 0; i < json_array_size(served); i++) {
+		const char *service = json_string_value(json_array_get(served, i));
+
+		if (!service || text_has_control(slice_of(service))) {
+			snprintf(why, CLIENT_WHY_SIZE, "the server names no services");
+			return false;
+		}
+		if (!erase_service(call, service, why))
+			return false;
+	}
+	for (size_t i = 0; known_services[i]; i++) {
+		if (!is_served(served, known_services[i]))
+			printf("%s: not on this server\n", known_services[i]);
+	}
+	return true;
+}
+
+static bool run(struct erase_call *call, char *why)
+{
+	struct client_answer answer;
+	bool ok;
+
+	if (!client_get(call->client, "/operator/erase", &answer, why))
+		return false;
+	ok = answer.http_status == 200;
+	if (ok)
+		ok = erase_all(call, json_object_get(answer.json, "services"), why);
+	else
+		client_read_problem(call->client, &answer, why);
+	client_answer_release(&answer);
+	return ok;
+}
+
+int erase_run(const struct settings *settings, const struct operands *operands)
+{
+	struct erase_call call = {.dry_run = operands_flag(operands, "dry-run")};
+	char why[CLIENT_WHY_SIZE];
+	bool ok;
+
+	if (operands->word_count != 1)
+		return report_failure(EXIT_USAGE, "usage: quipu erase-user ID [--dry-run]");
+	call.user_id = operands->words[0];
+	call.client = client_open(settings, why);
+	if (!call.client)
+		return report_failure(EXIT_USAGE, "%s", why);
+	arena_init(&call.arena, 4096);
+	ok = run(&call, why);
+	arena_release(&call.arena);
+	client_close(call.client);
+	return ok ? EXIT_SUCCESS : report_failure(EXIT_FAILURE, "%s", why);
+}

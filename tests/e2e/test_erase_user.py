@@ -1,0 +1,189 @@
+"""quipu erase-user: a person goes from every service, and nobody else's numbers change."""
+
+import contextlib
+
+import pytest
+
+from harness.counts import new_key
+from harness.problems import assert_bad_request, assert_problem
+from harness.quipu import run
+from harness.stores import open_to_read
+from harness.unread import new_user
+from harness.verify import verify, walk
+from harness.waiting import wait_until
+
+ALL = ("--roles", "all")
+SECRET = "nobody else's business"
+# what only tells repeats apart stays, and what is gone by itself within a day; docs/OPERATIONS.md lists it
+STAYS = {"counter_messages", "dialog_outbox_events", "idempotency_keys"}
+
+
+def erase(binary, server, *arguments):
+    return run(binary, "erase-user", *arguments, "--server", f"http://127.0.0.1:{server.port}")
+
+
+def told(done):
+    """{service: {place: rows}}"""
+    assert done.returncode == 0, done
+    services = {}
+    for line in done.stdout.splitlines():
+        service, places = line.split(": ", 1)
+        services[service] = {} if places == "nothing" else {
+            place.split(" ", 1)[1]: int(place.split(" ", 1)[0]) for place in places.split(", ")}
+    return services
+
+
+def tables_with(store, text):
+    """The names of the tables that have this text in any column."""
+    def has(row):
+        return any(text.encode() in (bytes(value) if isinstance(value, (bytes, memoryview)) else str(value).encode())
+                   for value in row)
+
+    if store.name == "postgres":
+        names = store.database.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        return {name for (name,) in names if any(has(row) for row in store.database.query(f'SELECT * FROM "{name}"'))}
+    found = set()
+    for service in ("dialogs", "counters", "entitlements", "notifications", "gateway"):
+        with contextlib.closing(open_to_read(store.data / f"{service}.db")) as file:
+            names = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            found |= {name for name in names if any(has(row) for row in file.execute(f'SELECT * FROM "{name}"'))}
+    return found
+
+
+def settle(server):
+    wait_until(lambda: server.metric("quipu_outbox_pending") == 0, "everything is published")
+    wait_until(lambda: walk(server, "unread", 1000)[0] == [], "everything is counted")
+
+
+def post(client, target, body, **options):
+    answer = client.ask("POST", target, body, **options)
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def live(client, server, person, others):
+    """The person does something in every service, and so do others, among them and with the person."""
+    for other in others:
+        for _ in range(3):
+            client.sent(person, other, SECRET)
+        client.sent(other, person, "hello")
+        client.sent(others[0], other, "hello")
+    client.read(others[0], client.sent(person, others[0], SECRET))
+    for user in (person, *others):
+        post(client, "/v1/entitlements/grants", {"user_id": user, "stock_keeping_unit": "item1", "reason": "purchase",
+                                                  "purchase_id": f"p-{user}"}, key=new_key())
+        post(client, "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 60})
+        post(client, "/api/send", {"userId": user, "message": "hello"})
+    wait_until(lambda: all(inbox(server, user) for user in (person, *others)), "everybody is notified")
+    settle(server)
+
+
+def inbox(server, user):
+    return server.ask("GET", f"/debug/notification/inbox/{user}").json()["notifications"]
+
+
+def numbers(client, server, user):
+    """Everything that is counted for a user, and the user's own rows."""
+    return {
+        "unread": client.count(user),
+        "conversations": sorted(entry["unread"] for entry in client.conversations(user).json()),
+        "entitlements": client.ask("GET", f"/v1/users/{user}/entitlements").json(),
+        "limit": client.ask("GET", f"/api/config/{user}").json()["currentCount"],
+        "notifications": [entry["notification_id"] for entry in inbox(server, user)],
+    }
+
+
+def test_a_person_goes_and_the_numbers_of_everybody_else_stay(binary, serve, store, unread_client):
+    server = serve(store, *ALL)
+    client = unread_client(server)
+    person, others = new_user(), [new_user() for _ in range(3)]
+    live(client, server, person, others)
+    before = {user: numbers(client, server, user) for user in others}
+    assert tables_with(store, person) > STAYS
+
+    counted = told(erase(binary, server, person, "--dry-run"))
+    assert counted == {
+        "gateway": {"limits": 1},
+        "entitlements": {"events": 1, "sources": 1, "audit lines": 1, "entitlements": 1},
+        "notifications": {"notifications": 1},
+        "dialogs": {"messages received": 3, "messages sent": 10, "conversations": 3},
+        "counters": {"unread messages": 3, "counters": 1},
+    }
+    assert {user: numbers(client, server, user) for user in others} == before, "a dry run changes nothing"
+    assert told(erase(binary, server, person)) == counted
+
+    assert tables_with(store, person) <= STAYS
+    assert tables_with(store, SECRET) == set()
+    assert {user: numbers(client, server, user) for user in others} == before
+    assert verify(binary, server).returncode == 0
+    for user in others:
+        (erased,) = [entry for entry in client.conversations(user).json() if entry["userId"].startswith("erased-")]
+        assert erased["lastMessage"]["text"] == "" and erased["lastMessage"]["senderId"] == erased["userId"]
+        assert len(client.list(user, erased["userId"]).json()) == (4 if user == others[0] else 3)
+    assert client.conversations(person).json() == [] and client.ask("GET", f"/api/config/{person}").status == 404
+    assert set(map(str, told(erase(binary, server, person)).values())) == {"{}"}, "erased twice is erased once"
+
+
+def test_events_that_are_delivered_again_do_not_bring_the_person_back(binary, serve, store, unread_client):
+    server = serve(store, *ALL)
+    client = unread_client(server)
+    person, other = new_user(), new_user()
+    live(client, server, person, [other])
+    erase(binary, server, person)
+    before = numbers(client, server, other)
+    for kind in ("dialog-outbox", "outbox"):
+        done = run(binary, "outbox", "resend", kind, "--since", "24h", "--server", f"http://127.0.0.1:{server.port}")
+        assert done.returncode == 0, done
+    client.sent(other, other)  # behind those that were published again
+    wait_until(lambda: client.count(other) == before["unread"] + 1, "the events behind them are counted")
+    settle(server)
+    assert tables_with(store, person) <= STAYS
+    assert inbox(server, person) == [] and verify(binary, server).returncode == 0
+
+
+def test_what_a_person_did_is_recorded_without_the_id(binary, serve, store, unread_client):
+    server = serve(store, *ALL)
+    client = unread_client(server)
+    person, other = new_user(), new_user()
+    live(client, server, person, [other])
+    erase(binary, server, person)
+    assert "operator_actions" not in tables_with(store, person)
+    (entry,) = [entry["userId"] for entry in client.conversations(other).json() if entry["userId"].startswith("erased-")]
+    assert "operator_actions" in tables_with(store, entry)
+
+
+def test_a_step_is_bounded_and_an_erasure_goes_on_after_a_crash(binary, serve, store, unread_client):
+    server = serve(store, *ALL)
+    client = unread_client(server)
+    person, other = new_user(), new_user()
+    for _ in range(1005):
+        client.sent(person, other, "x")
+    step = post(client, "/operator/erase/dialogs", {"userId": person})
+    assert step["more"] is True and {place["place"]: place["rows"] for place in step["places"]}["messages sent"] == 1000
+    server.kill()
+    server = serve(store, *ALL)
+    assert told(erase(binary, server, person))["dialogs"]["messages sent"] == 5
+    (entry,) = unread_client(server).conversations(other).json()
+    assert entry["unread"] == 1005 and entry["userId"].startswith("erased-")
+
+
+def test_services_of_other_servers_are_named(binary, serve, store, unread_client):
+    server = serve(store, "--roles", "dialogs,counters")
+    done = erase(binary, server, new_user())
+    assert done.returncode == 0 and done.stdout == (
+        "dialogs: nothing\ncounters: nothing\nentitlements: not on this server\nnotifications: not on this server\n"
+        "gateway: not on this server\n")
+    assert_problem(unread_client(server).ask("POST", "/operator/erase/gateway", {"userId": "x"}), 404, "ROLE_NOT_HERE")
+
+
+@pytest.mark.parametrize("body", [{}, {"userId": ""}, {"userId": 5}, {"userId": "x" * 129}, {"userId": "x", "dryRun": "yes"}],
+                         ids=repr)
+def test_a_request_that_names_nobody_is_refused(serve, sqlite_store, unread_client, body):
+    client = unread_client(serve(sqlite_store, "--roles", "dialogs,counters"))
+    assert_bad_request(client.ask("POST", "/operator/erase/dialogs", body))
+
+
+def test_the_command_takes_one_id(binary):
+    for arguments in ([], ["a", "b"]):
+        done = run(binary, "erase-user", *arguments)
+        assert done.returncode == 2 and "usage: quipu erase-user ID [--dry-run]" in done.stderr
