@@ -112,10 +112,10 @@ static const struct option options[] = {
 		"write lanes per service; 0 means 1 with SQLite and 2 with PostgreSQL"},
 	{"loops", TYPE_INT, FIELD(loops), "0", 0, 256, "N", "HTTP threads; 0 means one per core"},
 	{"batch-max", TYPE_INT, FIELD(batch_max), "1024", 1, 65536, "N",
-		"maximum number of requests combined into one transaction"},
+		"maximum number of changes combined into one transaction"},
 	{"lane-depth", TYPE_INT, FIELD(lane_depth), "4096", 1, 1000000, "N",
-		"maximum number of requests waiting in a lane; further ones are refused with 503 "
-		"OVERLOADED"},
+		"maximum number of changes and reads waiting in a lane; further ones are refused "
+		"with 503 OVERLOADED"},
 	{"lane-bytes", TYPE_INT, FIELD(lane_bytes), "33554432", 65536, INT64_MAX / 2, "N",
 		"maximum memory of the requests waiting in a lane, in bytes"},
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",

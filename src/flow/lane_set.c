@@ -166,7 +166,7 @@ void lane_sets_collect(struct lane_set *const *sets, size_t count, struct buffer
 	struct committer *all[COMMITTERS_MAX];
 	size_t committer_count = 0;
 
-	metrics_family(page, "quipu_lane_depth", "gauge", "Commands that wait in a lane.");
+	metrics_family(page, "quipu_lane_depth", "gauge", "Changes or reads that wait in a lane.");
 	for (size_t i = 0; i < count; i++) {
 		if (!sets[i])
 			continue;
