@@ -1,7 +1,7 @@
 /*
  * What every service needs from a relational store: sessions, transactions, idempotency keys.
- * Implemented by adapters/store/sqlite and adapters/store/postgres, by adapters/store/tracing,
- * which wraps either, and by a fake in the tests.
+ * Implemented by adapters/store/sqlite and adapters/store/postgres, and wrapped by
+ * adapters/store/tracing, which logs, and by tests/unit/faulty_store.h, which fails on demand.
  *
  * A session is one connection. One thread uses it at a time, and all of its functions block. A
  * transaction runs from begin() to commit() or rollback() on a session of the kind SESSION_WRITE.

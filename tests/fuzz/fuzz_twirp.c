@@ -1,5 +1,5 @@
 /*
- * A body for every method of Pyggpot, in both encodings, through its route, its rules and a fake
+ * A body for every method of Pyggpot, in both encodings, through its route, its rules and a
  * store. The first byte of the input chooses the method and the encoding; the rest is the body. The
  * same body is also read as a message with fields of every type, and what is read is written and
  * read again.
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <pot.pb-c.h>
 
-#include "../unit/fake_store.h"
+#include "../unit/faulty_store.h"
 #include "base/text.h"
 #include "http/twirp.h"
 #include "http/worker.h"
@@ -23,7 +23,7 @@ static struct {
 	struct arena arena;
 	struct arena batch; /* of one run */
 	struct router *router;
-	struct fake_store *store;
+	struct faulty_store *store;
 	struct session *session;
 	struct pots pots;
 	struct lane_set *lanes;
@@ -42,11 +42,11 @@ static void make_world(void)
 	arena_init(&world.arena, 65536);
 	arena_init(&world.batch, 65536);
 	world.router = router_new();
-	world.store = fake_store_new();
-	store = fake_store_base(world.store);
-	world.session = store->ops->open_session(store, SESSION_WRITE);
-	world.pot_id = fake_store_add_pot(world.store, "PPP", MAX_COINS);
-	world.pots = (struct pots){.repository = &fake_pot_repository, .lock_ttl_us = 1000000};
+	world.store = faulty_store_new();
+	store = faulty_store_base(world.store);
+	world.session = faulty_store_open_session(world.store, SESSION_WRITE);
+	world.pot_id = faulty_store_add_pot(world.store, "PPP", MAX_COINS);
+	world.pots = (struct pots){.repository = &faulty_pot_repository, .lock_ttl_us = 1000000};
 	service = pots_lane_service(&world.pots);
 	world.lanes = world.pots.lanes = lane_set_new(&service, store, &settings);
 	pots_add_routes(&world.pots, world.router, &world.arena);
@@ -114,17 +114,29 @@ static void check_coins(const struct coins *before, const struct coins *after)
 		MUST(before->of[kind] >= 0 && after->of[kind] >= 0);
 }
 
+/* In a transaction: the coins as it sees them. Leaves the pot locked. */
+static struct coins take_pot(void)
+{
+	struct pot_lock lock = {.token = "x", .ttl_us = 1};
+	struct pot_content content = {.pot_id = world.pot_id};
+
+	MUST(faulty_pot_repository.ops->take(
+		     &faulty_pot_repository, world.session, &lock, &content, 1) == STATUS_OK);
+	MUST(content.exists);
+	return content.coins;
+}
+
 /* What a committer does, and then undoes. */
 static void run_write(struct write *write)
 {
 	struct write_batch batch = {.writes = &write, .count = 1, .arena = &world.batch};
-	struct coins before = fake_store_get_pot(world.store, world.pot_id).coins;
+	struct coins before = faulty_store_get_pot(world.store, world.pot_id).coins;
 	struct coins after;
 
 	MUST(world.session->ops->begin(world.session, TRANSACTION_WAIT) == STATUS_OK);
 	MUST(pot_batch_decide(&world.pots, world.session, &batch) == STATUS_OK);
 	MUST(write->fate == WRITE_ANSWERED);
-	after = fake_store_get_pot(world.store, world.pot_id).coins;
+	after = take_pot();
 	check_coins(&before, &after);
 	world.session->ops->rollback(world.session);
 }
@@ -133,7 +145,7 @@ static void run_read(struct read *read)
 {
 	struct read_batch batch = {.reads = &read, .count = 1, .arena = &world.batch};
 
-	MUST(pot_batch_look_up(&fake_pot_repository, world.session, &batch) == STATUS_OK);
+	MUST(pot_batch_look_up(&faulty_pot_repository, world.session, &batch) == STATUS_OK);
 }
 
 /* Takes what the handler has submitted out of its lane and runs it. */
@@ -192,16 +204,14 @@ static void send_body(const struct route *route, enum proto_encoding encoding, s
 static void fill_pot(void)
 {
 	struct pot_lock lock = {.token = "x", .ttl_us = 1};
-	struct pot_content content = {.pot_id = world.pot_id};
 	struct pot_change change = {.pot_id = world.pot_id,
 		.is_changed = {true, true, true},
 		.coins = {{1000, 500000000, 7}}};
 
 	MUST(world.session->ops->begin(world.session, TRANSACTION_WAIT) == STATUS_OK);
-	MUST(fake_pot_repository.ops->take(
-		     &fake_pot_repository, world.session, &lock, &content, 1) == STATUS_OK);
-	MUST(fake_pot_repository.ops->put(&fake_pot_repository, world.session, &lock, &change, 1) ==
-		STATUS_OK);
+	take_pot();
+	MUST(faulty_pot_repository.ops->put(
+		     &faulty_pot_repository, world.session, &lock, &change, 1) == STATUS_OK);
 	MUST(world.session->ops->commit(world.session) == STATUS_OK);
 }
 

@@ -10,7 +10,7 @@
 static enum status decide(void *service, struct session *session, const struct write_batch *batch)
 {
 	(void)service;
-	return count_batch_decide(&fake_count_repository, session, batch);
+	return count_batch_decide(&faulty_count_repository, session, batch);
 }
 
 static bool is_single(void *service, const struct write_batch *batch)
@@ -32,13 +32,12 @@ void count_fixture_open_waiting(
 	struct committer_config config = {
 		.batch_max = batch_max, .parked_max = 1000, .waiting = *waiting};
 
-	fixture->fake = fake_store_new();
+	fixture->store = faulty_store_new();
 	fixture->lane = lane_new("test", 100000, 1 << 30);
 	fixture->loop = loop_new(NULL, NULL);
 	manual_clock_init(&fixture->clock);
 	config.lane = fixture->lane;
-	config.session = fake_store_base(fixture->fake)
-				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
+	config.session = faulty_store_open_session(fixture->store, SESSION_WRITE);
 	config.idempotency_ttl_us = FIXTURE_KEY_TTL_US;
 	config.clock = &fixture->clock.base;
 	config.is_single = is_single;
@@ -56,7 +55,7 @@ void count_fixture_close(struct count_fixture *fixture)
 	loop_stop(fixture->loop);
 	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
 	loop_free(fixture->loop);
-	fake_store_free(fixture->fake);
+	faulty_store_free(fixture->store);
 }
 
 static void on_answered(struct loop_task *task)

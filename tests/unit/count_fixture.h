@@ -1,17 +1,17 @@
 /*
- * The count service on a fake store, driven step by step on one thread: submit commands, run the
+ * The count service on a faulty store, driven step by step on one thread: submit commands, run the
  * committer by hand, look at the answers.
  */
 #ifndef QUIPU_TESTS_COUNT_FIXTURE_H
 #define QUIPU_TESTS_COUNT_FIXTURE_H
 
-#include "fake_store.h"
+#include "faulty_store.h"
 #include "flow/committer.h"
 #include "manual_clock.h"
 #include "services/counts/count_batch.h"
 
 struct count_fixture {
-	struct fake_store *fake;
+	struct faulty_store *store;
 	struct lane *lane;
 	struct loop *loop;
 	struct committer *committer;

@@ -22,7 +22,7 @@ static struct count_fixture_command *submit(struct count_fixture *fixture, const
 
 static int64_t value_of(struct count_fixture *fixture, const char *item)
 {
-	return fake_store_get(fixture->fake, slice_of(item)).value;
+	return faulty_store_get(fixture->store, slice_of(item)).value;
 }
 
 static void pass_time(struct count_fixture *fixture, int64_t ns)
@@ -33,8 +33,8 @@ static void pass_time(struct count_fixture *fixture, int64_t ns)
 static void set_up(struct count_fixture *fixture)
 {
 	count_fixture_open(fixture, 64);
-	fake_store_set(fixture->fake, slice_of("a"), 0);
-	fake_store_set(fixture->fake, slice_of("b"), 0);
+	faulty_store_add_count(fixture->store, "a", 0);
+	faulty_store_add_count(fixture->store, "b", 0);
 }
 
 static void test_everything_that_waits_shares_one_transaction(void **unused)
@@ -47,7 +47,7 @@ static void test_everything_that_waits_shares_one_transaction(void **unused)
 	for (int i = 0; i < 40; i++)
 		commands[i] = submit(&fixture, i % 2 ? "a" : "b", plus_one, NULL);
 	count_fixture_step(&fixture);
-	assert_int_equal(fake_store_commits(fixture.fake), 1);
+	assert_int_equal(faulty_store_commits(fixture.store), 1);
 	assert_int_equal(value_of(&fixture, "a"), 20);
 	for (int i = 0; i < 40; i++) {
 		assert_int_equal(count_fixture_status(commands[i]), 200);
@@ -72,10 +72,10 @@ static bool run_with_fault(int n, enum status fault, bool survives, bool plain)
 	commands[1] = submit(&fixture, "a", plus_one, NULL);
 	commands[2] = submit(&fixture, "b", plain ? plus_one : reset, NULL);
 	commands[3] = submit(&fixture, "a", plus_one, "key");
-	fake_store_commit_survives(fixture.fake, survives);
-	fake_store_fail_at(fixture.fake, n, fault);
+	faulty_store_commit_survives(fixture.store, survives);
+	faulty_store_fail_at(fixture.store, n, fault);
 	count_fixture_step(&fixture);
-	struck = fake_store_has_failed(fixture.fake);
+	struck = faulty_store_has_failed(fixture.store);
 	status = count_fixture_status(commands[0]);
 	for (int i = 0; i < 4; i++)
 		all_same = all_same && count_fixture_status(commands[i]) == status;
@@ -124,8 +124,8 @@ static void retry_unknown(bool survives)
 
 	set_up(&fixture);
 	first = submit(&fixture, "a", plus_one, "key");
-	fake_store_commit_survives(fixture.fake, survives);
-	fake_store_fail_at(fixture.fake, 5, STATUS_OUTCOME_UNKNOWN);
+	faulty_store_commit_survives(fixture.store, survives);
+	faulty_store_fail_at(fixture.store, 5, STATUS_OUTCOME_UNKNOWN);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(first), 503);
 	assert_non_null(memmem(count_fixture_body(first).data, count_fixture_body(first).len,
@@ -179,7 +179,7 @@ static void test_a_key_counts_as_absent_once_it_has_expired(void **unused)
 	set_up(&fixture);
 	first = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
-	fake_store_set_time(fixture.fake, 1000000 + 24 * 3600 * 1000000LL);
+	faulty_store_set_time(fixture.store, 1000000 + 24 * 3600 * 1000000LL);
 	second = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(second), 200);
@@ -197,14 +197,14 @@ static void test_a_row_held_by_others_is_parked_and_holds_up_nobody_else(void **
 
 	(void)unused;
 	set_up(&fixture);
-	fake_store_hold(fixture.fake, slice_of("a"), true);
+	faulty_store_hold(fixture.store, slice_of("a"), true);
 	held = submit(&fixture, "a", plus_one, NULL);
 	other = submit(&fixture, "b", plus_one, NULL);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(other), 200);
 	assert_int_equal(count_fixture_status(held), 0);
 	/* The row is free again, but what came first is not due yet: nothing may overtake it. */
-	fake_store_hold(fixture.fake, slice_of("a"), false);
+	faulty_store_hold(fixture.store, slice_of("a"), false);
 	follower = submit(&fixture, "a", reset, NULL);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(follower), 0);
@@ -226,11 +226,11 @@ static void test_what_is_parked_past_its_deadline_is_refused_unchanged(void **un
 
 	(void)unused;
 	set_up(&fixture);
-	fake_store_hold(fixture.fake, slice_of("a"), true);
+	faulty_store_hold(fixture.store, slice_of("a"), true);
 	held = submit(&fixture, "a", plus_one, NULL);
 	count_fixture_step(&fixture);
 	pass_time(&fixture, 6 * NS_PER_S);
-	fake_store_hold(fixture.fake, slice_of("a"), false);
+	faulty_store_hold(fixture.store, slice_of("a"), false);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(held), 503);
 	assert_int_equal(value_of(&fixture, "a"), 0);
@@ -253,8 +253,8 @@ static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void 
 
 	(void)unused;
 	count_fixture_open_waiting(&fixture, 64, &waiting);
-	fake_store_set(fixture.fake, slice_of("a"), 0);
-	fake_store_hold(fixture.fake, slice_of("a"), true);
+	faulty_store_add_count(fixture.store, "a", 0);
+	faulty_store_hold(fixture.store, slice_of("a"), true);
 	held = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
 	late = submit(&fixture, "a", plus_one, NULL);
@@ -266,7 +266,7 @@ static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void 
 	}
 	assert_int_equal(count_fixture_status(held), 409);
 	assert_int_equal(count_fixture_status(late), 0);
-	fake_store_hold(fixture.fake, slice_of("a"), false);
+	faulty_store_hold(fixture.store, slice_of("a"), false);
 	pass_time(&fixture, 150 * NS_PER_MS);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(late), 200);
@@ -309,7 +309,7 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 
 	(void)unused;
 	set_up(&fixture);
-	fake_store_poison(fixture.fake, "bad");
+	faulty_store_poison(fixture.store, "bad");
 	for (int i = 0; i < 9; i++) {
 		struct count_change create = {.verb = COUNT_VERB_CREATE, .amount = 7};
 
@@ -320,7 +320,7 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 	for (int i = 0; i < 9; i++)
 		assert_int_equal(count_fixture_status(commands[i]), i == 5 ? 500 : 200);
 	assert_int_equal(value_of(&fixture, "a") + value_of(&fixture, "b"), 8);
-	assert_false(fake_store_get(fixture.fake, slice_of("bad")).exists);
+	assert_false(faulty_store_get(fixture.store, slice_of("bad")).exists);
 	for (int i = 0; i < 9; i++)
 		count_fixture_command_free(commands[i]);
 	count_fixture_close(&fixture);
@@ -333,8 +333,8 @@ static struct count_fixture_command *park_for_an_hour(struct count_fixture *fixt
 	struct count_fixture_command *held;
 
 	count_fixture_open_waiting(fixture, 64, &waiting);
-	fake_store_set(fixture->fake, slice_of("a"), 0);
-	fake_store_hold(fixture->fake, slice_of("a"), true);
+	faulty_store_add_count(fixture->store, "a", 0);
+	faulty_store_hold(fixture->store, slice_of("a"), true);
 	held = submit(fixture, "a", plus_one, NULL);
 	count_fixture_step(fixture);
 	assert_int_equal(count_fixture_status(held), 0);
@@ -368,14 +368,14 @@ static void test_an_aborted_committer_refuses_what_is_parked_at_once(void **unus
 	count_fixture_close(&fixture);
 }
 
-static struct fake_store *releasing;
+static struct faulty_store *releasing;
 static int releases_in;
 
 /* Frees the row "a" when the last of its tries begins. */
 static enum status release(struct write *write, struct session *session, struct arena *arena)
 {
 	if (--releases_in == 0)
-		fake_store_hold(releasing, slice_of("a"), false);
+		faulty_store_hold(releasing, slice_of("a"), false);
 	write_answer(write, answer_empty());
 	return STATUS_OK;
 }
@@ -388,11 +388,11 @@ static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **
 
 	(void)unused;
 	set_up(&fixture);
-	releasing = fixture.fake;
+	releasing = fixture.store;
 	releases_in = 3; /* waiting for rows, skipping rows, and in the second half */
-	fake_store_set(fixture.fake, slice_of("bad"), 7);
-	fake_store_poison(fixture.fake, "bad");
-	fake_store_hold(fixture.fake, slice_of("a"), true);
+	faulty_store_add_count(fixture.store, "bad", 7);
+	faulty_store_poison(fixture.store, "bad");
+	faulty_store_hold(fixture.store, slice_of("a"), true);
 	commands[0] = submit(&fixture, "a", reset, NULL);
 	commands[1] = submit(&fixture, "bad", reset, NULL);
 	commands[2] = submit(&fixture, "b", plus_one, NULL);

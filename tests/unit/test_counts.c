@@ -301,8 +301,8 @@ static void set_up_counts(struct count_fixture *fixture, struct model *model, st
 		model->counts[i].exists = true;
 		model->counts[i].value = starts[dice_below(dice, 6)];
 		model->counts[i].bounds = random_bounds(dice, model->counts[i].value);
-		fake_store_set(fixture->fake, slice_of(items[i]), model->counts[i].value);
-		fake_store_bound(fixture->fake, slice_of(items[i]), model->counts[i].bounds);
+		faulty_store_add_bounded(
+			fixture->store, items[i], model->counts[i].value, model->counts[i].bounds);
 	}
 }
 
@@ -326,7 +326,7 @@ static void check_bound(const struct count_bound *bound, const struct count_boun
 static void check_counts(struct count_fixture *fixture, const struct model *model)
 {
 	for (int i = 0; i < ITEMS; i++) {
-		struct count_row row = fake_store_get(fixture->fake, slice_of(items[i]));
+		struct count_row row = faulty_store_get(fixture->store, slice_of(items[i]));
 
 		assert_int_equal(row.exists, model->counts[i].exists);
 		if (!row.exists)
@@ -366,7 +366,7 @@ static size_t run_case(uint64_t seed, bool keyed, enum status fault)
 			count_fixture_submit(&fixture, commands[i]);
 		}
 		if (fault != STATUS_OK)
-			fake_store_fail_at(fixture.fake, 1 + (int)dice_below(&dice, 7), fault);
+			faulty_store_fail_at(fixture.store, 1 + (int)dice_below(&dice, 7), fault);
 		count_fixture_step(&fixture);
 		for (size_t i = 0; i < count; i++) {
 			check_answer(commands[i], &expected[i]);
@@ -424,8 +424,8 @@ static struct count_fixture_command *submit_addition(
 
 static void set_bounded(struct count_fixture *fixture, const char *item_id, int64_t value)
 {
-	fake_store_set(fixture->fake, slice_of(item_id), value);
-	fake_store_bound(fixture->fake, slice_of(item_id), (struct count_bounds){.min = at(0)});
+	faulty_store_add_bounded(
+		fixture->store, item_id, value, (struct count_bounds){.min = at(0)});
 }
 
 static void test_of_a_fold_that_leaves_the_bounds_only_the_offenders_are_refused(void **unused)
@@ -442,7 +442,7 @@ static void test_of_a_fold_that_leaves_the_bounds_only_the_offenders_are_refused
 	(void)unused;
 	count_fixture_open(&fixture, BATCH_MAX);
 	set_bounded(&fixture, "a", 3);
-	fake_store_set(fixture.fake, slice_of("b"), 0);
+	faulty_store_add_count(fixture.store, "b", 0);
 	for (int i = 0; i < 8; i++)
 		commands[i] = submit_addition(&fixture, "a", amounts[i]);
 	other = submit_addition(&fixture, "b", -1);
@@ -456,7 +456,7 @@ static void test_of_a_fold_that_leaves_the_bounds_only_the_offenders_are_refused
 	}
 	assert_int_equal(count_fixture_status(other), 200);
 	count_fixture_command_free(other);
-	assert_int_equal(fake_store_get(fixture.fake, slice_of("a")).value, 2);
+	assert_int_equal(faulty_store_get(fixture.store, slice_of("a")).value, 2);
 	count_fixture_close(&fixture);
 }
 
@@ -476,7 +476,7 @@ static void test_a_batch_on_a_sold_out_count_is_refused_at_once(void **unused)
 		assert_int_equal(count_fixture_status(commands[i]), 409);
 		count_fixture_command_free(commands[i]);
 	}
-	assert_int_equal(fake_store_commits(fixture.fake), 2);
+	assert_int_equal(faulty_store_commits(fixture.store), 2);
 	count_fixture_close(&fixture);
 }
 

@@ -1,27 +1,27 @@
 /*
- * A new engine is a folder of adapters/ and a line of app/engines.c: here the fake store takes that
- * place, in a table of the test's own, and everything in front of the table is the program's.
+ * A new engine is a folder of adapters/ and a line of app/engines.c: here the faulty store takes
+ * that place, in a table of the test's own, and everything in front of the table is the program's.
  */
 #include "check.h"
 
 #include <unistd.h>
 
 #include "app/app.h"
-#include "fake_store.h"
+#include "faulty_store.h"
 
 /* ---- the tables, in the place of app/engines.c ------------------------------------------- */
 
 static const char *created_path; /* what the engine was given */
 
-static struct store *create_fake(const struct store_plan *plan, const char *path)
+static struct store *create_faulty(const struct store_plan *plan, const char *path)
 {
 	created_path = path;
-	return fake_store_base(fake_store_new());
+	return faulty_store_base(faulty_store_new());
 }
 
 const struct store_engine store_engines[] = {
-	{"fake:", false, create_fake},
-	{"filed://", true, create_fake},
+	{"faulty:", false, create_faulty},
+	{"filed://", true, create_faulty},
 	{NULL, false, NULL},
 };
 
@@ -106,9 +106,9 @@ static void assert_works(struct store *store)
 
 static void an_engine_is_found_by_the_scheme_of_its_urls(void **state)
 {
-	assert_ptr_equal(store_engine_find("fake:"), &store_engines[0]);
+	assert_ptr_equal(store_engine_find("faulty:"), &store_engines[0]);
 	assert_ptr_equal(store_engine_find("filed://anywhere"), &store_engines[1]);
-	assert_null(store_engine_find("fake:more"));
+	assert_null(store_engine_find("faulty:more"));
 	assert_null(store_engine_find("sqlite:"));
 	assert_null(store_engine_find(""));
 	assert_null(bus_engine_find("local:"));
@@ -117,10 +117,10 @@ static void an_engine_is_found_by_the_scheme_of_its_urls(void **state)
 static void a_store_of_a_new_engine_is_opened_and_works(void **state)
 {
 	struct fixture *fixture = *state;
-	struct store *store = open_store(fixture, "fake:");
+	struct store *store = open_store(fixture, "faulty:");
 
 	assert_non_null(store);
-	assert_string_equal(store->engine, "fake");
+	assert_string_equal(store->engine, "faulty");
 	assert_null(created_path);
 	assert_int_equal(fixture->app.health.store_count, 1);
 	assert_ptr_equal(fixture->app.health.stores[0], store);
@@ -147,11 +147,11 @@ static void an_engine_with_a_file_gets_a_path_in_the_locked_data_folder(void **s
 static void a_traced_store_looks_like_the_one_inside(void **state)
 {
 	struct fixture *fixture = *state;
-	struct store *plain = open_store(fixture, "fake:");
+	struct store *plain = open_store(fixture, "faulty:");
 	struct store *traced;
 
 	fixture->app.settings.trace_store = true;
-	traced = open_store(fixture, "fake:");
+	traced = open_store(fixture, "faulty:");
 	assert_non_null(traced);
 	assert_ptr_not_equal(traced->ops, plain->ops);
 	assert_string_equal(traced->name, plain->name);

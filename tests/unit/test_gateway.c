@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "effort.h"
 #include "fake_bus.h"
-#include "fake_store.h"
+#include "faulty_store.h"
 #include "flow/committer.h"
 #include "manual_clock.h"
 #include "services/gateway/gateway_batch.h"
@@ -21,7 +21,7 @@
 #define DEADLINE_NS (5 * NS_PER_S)
 
 struct gateway_fixture {
-	struct fake_store *fake;
+	struct faulty_store *store;
 	struct gateway gateway;
 	struct gateway_lane lane;
 	struct lane *queue;
@@ -58,8 +58,8 @@ static void fixture_open(struct gateway_fixture *fixture, bool cached)
 	fake_bus.base.ops = &fake_bus_ops;
 	fake_bus.producer.ops = &fake_bus_producer_ops;
 	fake_bus.is_up = true;
-	fixture->fake = fake_store_new();
-	fixture->gateway.repository = &fake_limit_repository;
+	fixture->store = faulty_store_new();
+	fixture->gateway.repository = &faulty_limit_repository;
 	fixture->gateway.bus = &fake_bus.base;
 	fixture->gateway.window_unit_us = MINUTE_US;
 	fixture->lane.gateway = &fixture->gateway;
@@ -75,8 +75,7 @@ static void fixture_open(struct gateway_fixture *fixture, bool cached)
 	fixture->queue = lane_new("test", 1000, 1 << 20);
 	fixture->loop = loop_new(NULL, NULL);
 	config.lane = fixture->queue;
-	config.session = fake_store_base(fixture->fake)
-				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
+	config.session = faulty_store_open_session(fixture->store, SESSION_WRITE);
 	fixture->committer = committer_new(&config);
 }
 
@@ -94,7 +93,7 @@ static void fixture_close(struct gateway_fixture *fixture)
 		fixture->cache->ops->free(fixture->cache);
 	}
 	arena_release(&fixture->lane.stale_arena);
-	fake_store_free(fixture->fake);
+	faulty_store_free(fixture->store);
 }
 
 static void on_answered(struct loop_task *task)
@@ -157,7 +156,7 @@ static void configure(struct gateway_fixture *fixture)
 
 static struct limit_row row_of(struct gateway_fixture *fixture)
 {
-	return fake_store_get_limit(fixture->fake, slice_of("u"));
+	return faulty_store_get_limit(fixture->store, slice_of("u"));
 }
 
 /* Submits `count` sends at once and tells how many got each status. */
@@ -263,7 +262,7 @@ static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
 	fixture_open(&fixture, false);
 	configure(&fixture);
 	assert_int_equal(send_many(&fixture, 6, 200), 5);
-	fake_store_set_time(fixture.fake, 1000000 + MINUTE_US);
+	faulty_store_set_time(fixture.store, 1000000 + MINUTE_US);
 	assert_int_equal(send_many(&fixture, 6, 200), 5);
 	assert_int_equal(row_of(&fixture).current_count, 5);
 	fixture_close(&fixture);
@@ -356,31 +355,31 @@ static enum status count_lock(const struct limit_repository *repository, struct 
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	calls.locks++;
-	return fake_limit_repository.ops->lock(
-		&fake_limit_repository, session, rows, count, now_us);
+	return faulty_limit_repository.ops->lock(
+		&faulty_limit_repository, session, rows, count, now_us);
 }
 
 static enum status count_put(const struct limit_repository *repository, struct session *session,
 	const struct limit_row *rows, size_t count)
 {
 	calls.puts++;
-	return fake_limit_repository.ops->put(&fake_limit_repository, session, rows, count);
+	return faulty_limit_repository.ops->put(&faulty_limit_repository, session, rows, count);
 }
 
 static enum status count_settle(const struct limit_repository *repository, struct session *session,
 	const struct limit_settlement *settlements, size_t count)
 {
 	calls.settles++;
-	return fake_limit_repository.ops->settle(
-		&fake_limit_repository, session, settlements, count);
+	return faulty_limit_repository.ops->settle(
+		&faulty_limit_repository, session, settlements, count);
 }
 
 static enum status count_find(const struct limit_repository *repository, struct session *session,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
 	calls.finds++;
-	return fake_limit_repository.ops->find(
-		&fake_limit_repository, session, rows, count, now_us);
+	return faulty_limit_repository.ops->find(
+		&faulty_limit_repository, session, rows, count, now_us);
 }
 
 static const struct cache_session_ops counting_session_ops = {
@@ -433,17 +432,17 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_CONFIGURE, 1, 200), 3);
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 1, 200), 3);
 	memset(&calls, 0, sizeof(calls));
-	commits = fake_store_commits(fixture.fake);
+	commits = faulty_store_commits(fixture.store);
 	publishes = fake_bus.publishes;
 
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 4, 200), 12);
 	check_calls(&(struct calls){.takes = 1, .locks = 1, .puts = 1, .settles = 1});
-	assert_int_equal(fake_store_commits(fixture.fake) - commits, 2);
+	assert_int_equal(faulty_store_commits(fixture.store) - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 5, 429), 15);
 	check_calls(&(struct calls){.takes = 1});
-	assert_int_equal(fake_store_commits(fixture.fake) - commits, 2);
+	assert_int_equal(faulty_store_commits(fixture.store) - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 	fixture.lane.cache = counted_session;
 	fixture_close(&fixture);
@@ -491,14 +490,14 @@ static void run_storm(uint64_t seed, bool across_windows)
 	fake_bus.dice = &dice;
 	for (int round = 0; round < 6; round++) {
 		if (dice_below(&dice, 2))
-			fake_store_fail_at(fixture.fake, 1 + (int)dice_below(&dice, 10),
+			faulty_store_fail_at(fixture.store, 1 + (int)dice_below(&dice, 10),
 				faults[dice_below(&dice, 4)]);
-		fake_store_commit_survives(fixture.fake, dice_below(&dice, 2));
+		faulty_store_commit_survives(fixture.store, dice_below(&dice, 2));
 		admitted += send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
 		send_keyed(&fixture, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
-		fake_store_fail_at(fixture.fake, 0, STATUS_OK);
+		faulty_store_fail_at(fixture.store, 0, STATUS_OK);
 		if (across_windows && dice_below(&dice, 2))
-			fake_store_set_time(fixture.fake, now_us += MINUTE_US);
+			faulty_store_set_time(fixture.store, now_us += MINUTE_US);
 	}
 	admitted += keyed_ok[0] + keyed_ok[1];
 	assert_true(admitted <= fake_bus.on_bus);

@@ -1,10 +1,10 @@
-/* The pot service on a fake store, driven step by step on one thread. */
+/* The pot service on a faulty store, driven step by step on one thread. */
 #include "check.h"
 
 #include <coin.pb-c.h>
 #include <stdlib.h>
 
-#include "fake_store.h"
+#include "faulty_store.h"
 #include "flow/committer.h"
 #include "manual_clock.h"
 #include "services/pots/pot_batch.h"
@@ -13,7 +13,7 @@
 #define WAIT_US 20000
 
 struct fixture {
-	struct fake_store *fake;
+	struct faulty_store *store;
 	struct pots pots;
 	struct lane *lane;
 	struct loop *loop;
@@ -34,8 +34,8 @@ static void open_fixture(struct fixture *fixture)
 	struct committer_config config = {.batch_max = 64, .parked_max = 1000};
 
 	memset(fixture, 0, sizeof(*fixture));
-	fixture->fake = fake_store_new();
-	fixture->pots = (struct pots){.repository = &fake_pot_repository,
+	fixture->store = faulty_store_new();
+	fixture->pots = (struct pots){.repository = &faulty_pot_repository,
 		.lock_ttl_us = 10000000,
 		.lock_wait_us = WAIT_US,
 		.lock_retries = RETRIES};
@@ -44,8 +44,7 @@ static void open_fixture(struct fixture *fixture)
 	manual_clock_init(&fixture->clock);
 	service = pots_lane_service(&fixture->pots);
 	config.lane = fixture->lane;
-	config.session = fake_store_base(fixture->fake)
-				 ->ops->open_session(fake_store_base(fixture->fake), SESSION_WRITE);
+	config.session = faulty_store_open_session(fixture->store, SESSION_WRITE);
 	config.idempotency_ttl_us = 24 * 3600 * 1000000LL;
 	config.clock = &fixture->clock.base;
 	config.waiting = service.waiting;
@@ -62,7 +61,7 @@ static void close_fixture(struct fixture *fixture)
 	loop_stop(fixture->loop);
 	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
 	loop_free(fixture->loop);
-	fake_store_free(fixture->fake);
+	faulty_store_free(fixture->store);
 }
 
 static void on_answered(struct loop_task *task)
@@ -183,12 +182,12 @@ static void free_ask(struct ask *ask)
 static void assert_pot(
 	struct fixture *fixture, int32_t pot_id, int32_t bronze, int32_t silver, int32_t gold)
 {
-	struct fake_pot pot = fake_store_get_pot(fixture->fake, pot_id);
+	struct faulty_pot pot = faulty_store_get_pot(fixture->store, pot_id);
 
 	assert_int_equal(pot.coins.of[COIN_BRONZE], bronze);
 	assert_int_equal(pot.coins.of[COIN_SILVER], silver);
 	assert_int_equal(pot.coins.of[COIN_GOLD], gold);
-	assert_string_equal(pot.token, ""); /* nothing stays locked */
+	assert_false(pot.is_locked); /* nothing stays locked */
 }
 
 /* ---- batches ----------------------------------------------------------------------------- */
@@ -201,15 +200,15 @@ static void test_requests_for_one_pot_share_one_lock_and_one_transaction(void **
 
 	(void)unused;
 	open_fixture(&fixture);
-	first = fake_store_add_pot(fixture.fake, "first", 1000);
-	second = fake_store_add_pot(fixture.fake, "second", 1000);
+	first = faulty_store_add_pot(fixture.store, "first", 1000);
+	second = faulty_store_add_pot(fixture.store, "second", 1000);
 	for (int i = 0; i < 30; i++)
 		asks[i] = send_coins(&fixture, POT_ADD, i % 3 ? first : second,
 			(struct asked_coins){{1, 0, 2}}, NULL);
 	run(&fixture);
-	assert_int_equal(fake_store_commits(fixture.fake), 1);
-	assert_int_equal(fake_store_takes(fixture.fake), 2);
-	assert_int_equal(fake_store_kinds_written(fixture.fake), 4);
+	assert_int_equal(faulty_store_commits(fixture.store), 1);
+	assert_int_equal(faulty_store_takes(fixture.store), 2);
+	assert_int_equal(faulty_store_kinds_written(fixture.store), 4);
 	assert_pot(&fixture, first, 20, 0, 40);
 	assert_pot(&fixture, second, 10, 0, 20);
 	for (int i = 0; i < 30; i++) {
@@ -231,7 +230,7 @@ static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 
 	(void)unused;
 	open_fixture(&fixture);
-	pot_id = fake_store_add_pot(fixture.fake, "pot", 10);
+	pot_id = faulty_store_add_pot(fixture.store, "pot", 10);
 	asks[0] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{4, 4, 0}}, NULL);
 	asks[1] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{3, 0, 0}}, NULL);
 	asks[2] = send_coins(&fixture, POT_REMOVE, pot_id, (struct asked_coins){{9, 0, 1}}, NULL);
@@ -256,7 +255,7 @@ static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 	assert_slice(body_of(asks[6]), ""); /* an empty list */
 	assert_int_equal(status_of(asks[6]), 200);
 	assert_pot(&fixture, pot_id, 0, 0, 0);
-	assert_int_equal(fake_store_kinds_written(fixture.fake), 0); /* as it was before */
+	assert_int_equal(faulty_store_kinds_written(fixture.store), 0); /* as it was before */
 	for (int i = 0; i < 7; i++)
 		free_ask(asks[i]);
 	close_fixture(&fixture);
@@ -270,7 +269,7 @@ static void test_a_pot_that_is_not_there_is_not_found_and_the_rest_goes_on(void 
 
 	(void)unused;
 	open_fixture(&fixture);
-	pot_id = fake_store_add_pot(fixture.fake, "pot", 10);
+	pot_id = faulty_store_add_pot(fixture.store, "pot", 10);
 	missing = send_draw(&fixture, 77, 1, "key");
 	there = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{1, 1, 1}}, NULL);
 	run(&fixture);
@@ -297,11 +296,11 @@ static void test_of_many_who_want_one_name_the_first_gets_it(void **unused)
 
 	(void)unused;
 	open_fixture(&fixture);
-	fake_store_add_pot(fixture.fake, "old", 10);
+	faulty_store_add_pot(fixture.store, "old", 10);
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		asks[i] = send_create(&fixture, names[i], 10 + (int32_t)i);
 	run(&fixture);
-	assert_int_equal(fake_store_commits(fixture.fake), 1);
+	assert_int_equal(faulty_store_commits(fixture.store), 1);
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		assert_int_equal(status_of(asks[i]), expected[i]);
 	assert_slice(body_of(asks[0]), "{\"pot_id\":2,\"pot_name\":\"PPP\",\"max_coins\":10,"
@@ -332,7 +331,7 @@ static void test_a_repeated_draw_with_its_key_gives_the_same_coins(void **unused
 
 	(void)unused;
 	open_fixture(&fixture);
-	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000000);
+	pot_id = faulty_store_add_pot(fixture.store, "pot", 1000000);
 	fill(&fixture, pot_id, 1000);
 	first = send_draw(&fixture, pot_id, 500, "key");
 	together = send_draw(&fixture, pot_id, 500, "key");
@@ -345,7 +344,7 @@ static void test_a_repeated_draw_with_its_key_gives_the_same_coins(void **unused
 	assert_true(second->command.write.command.answer.replayed);
 	assert_slice(second->command.write.command.answer.content_type, "application/protobuf");
 	{
-		struct coins left = fake_store_get_pot(fixture.fake, pot_id).coins;
+		struct coins left = faulty_store_get_pot(fixture.store, pot_id).coins;
 
 		assert_int_equal(coins_total(&left), 2500);
 	}
@@ -365,35 +364,35 @@ static bool run_with_fault(int n, enum status fault, bool survives)
 	int32_t pot_id;
 
 	open_fixture(&fixture);
-	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000);
+	pot_id = faulty_store_add_pot(fixture.store, "pot", 1000);
 	fill(&fixture, pot_id, 100);
 	asks[0] = send_draw(&fixture, pot_id, 150, "key");
 	asks[1] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{0, 7, 0}}, NULL);
 	asks[2] = send_create(&fixture, "new", 10);
-	fake_store_commit_survives(fixture.fake, survives);
-	fake_store_fail_at(fixture.fake, n, fault);
+	faulty_store_commit_survives(fixture.store, survives);
+	faulty_store_fail_at(fixture.store, n, fault);
 	run(&fixture);
-	struck = fake_store_has_failed(fixture.fake);
-	left = fake_store_get_pot(fixture.fake, pot_id).coins;
+	struck = faulty_store_has_failed(fixture.store);
+	left = faulty_store_get_pot(fixture.store, pot_id).coins;
 	assert_int_equal(status_of(asks[0]), status_of(asks[1]));
 	assert_int_equal(status_of(asks[0]), status_of(asks[2]));
 	if (status_of(asks[0]) == 200) {
 		assert_int_equal(coins_total(&left), 157);
-		assert_true(fake_store_get_pot(fixture.fake, 2).row.exists);
+		assert_true(faulty_store_get_pot(fixture.store, 2).exists);
 	} else if (fault != STATUS_OUTCOME_UNKNOWN) {
 		assert_int_equal(coins_total(&left), 300);
-		assert_false(fake_store_get_pot(fixture.fake, 2).row.exists);
+		assert_false(faulty_store_get_pot(fixture.store, 2).exists);
 	}
 	if (fault == STATUS_RERUN || fault == STATUS_LOCK_BUSY || !struck)
 		assert_int_equal(status_of(asks[0]), 200);
-	assert_string_equal(fake_store_get_pot(fixture.fake, pot_id).token, "");
+	assert_false(faulty_store_get_pot(fixture.store, pot_id).is_locked);
 	for (int i = 0; i < 3; i++)
 		free_ask(asks[i]);
-	fake_store_fail_at(fixture.fake, 0, STATUS_OK);
+	faulty_store_fail_at(fixture.store, 0, STATUS_OK);
 	asks[0] = send_draw(&fixture, pot_id, 150, "key"); /* resolves what is unknown */
 	run(&fixture);
 	assert_int_equal(status_of(asks[0]), 200);
-	left = fake_store_get_pot(fixture.fake, pot_id).coins;
+	left = faulty_store_get_pot(fixture.store, pot_id).coins;
 	assert_true(coins_total(&left) == 157 || coins_total(&left) == 150);
 	free_ask(asks[0]);
 	close_fixture(&fixture);
@@ -430,9 +429,9 @@ static void test_a_locked_pot_is_waited_for_and_then_given_up_and_holds_up_nobod
 
 	(void)unused;
 	open_fixture(&fixture);
-	locked = fake_store_add_pot(fixture.fake, "locked", 1000);
-	open = fake_store_add_pot(fixture.fake, "open", 1000);
-	fake_store_lock_pot(fixture.fake, locked, FOREIGN, INT64_MAX);
+	locked = faulty_store_add_pot(fixture.store, "locked", 1000);
+	open = faulty_store_add_pot(fixture.store, "open", 1000);
+	faulty_store_lock_pot(fixture.store, locked, FOREIGN, INT64_MAX);
 	held = send_coins(&fixture, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
 	other = send_coins(&fixture, POT_ADD, open, (struct asked_coins){{1, 0, 0}}, NULL);
 	run(&fixture);
@@ -448,9 +447,8 @@ static void test_a_locked_pot_is_waited_for_and_then_given_up_and_holds_up_nobod
 	assert_int_equal(status_of(held), 409);
 	assert_contains(body_of(held), "\"aborted\"");
 	assert_contains(body_of(held), "\"POT_LOCKED\"");
-	assert_int_equal(fake_store_get_pot(fixture.fake, locked).coins.of[COIN_BRONZE], 0);
-	assert_string_equal(fake_store_get_pot(fixture.fake, locked).token, FOREIGN);
-	fake_store_lock_pot(fixture.fake, locked, "", 0);
+	assert_int_equal(faulty_store_get_pot(fixture.store, locked).coins.of[COIN_BRONZE], 0);
+	faulty_store_unlock_pot(fixture.store, locked, FOREIGN); /* it is still theirs */
 	later = send_coins(&fixture, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
 	run(&fixture); /* giving up was not remembered */
 	assert_int_equal(status_of(later), 200);
@@ -469,18 +467,18 @@ static void test_requests_that_wait_for_a_lock_go_through_together_once_it_expir
 
 	(void)unused;
 	open_fixture(&fixture);
-	pot_id = fake_store_add_pot(fixture.fake, "pot", 1000);
-	fake_store_lock_pot(fixture.fake, pot_id, FOREIGN, 2000000);
+	pot_id = faulty_store_add_pot(fixture.store, "pot", 1000);
+	faulty_store_lock_pot(fixture.store, pot_id, FOREIGN, 2000000);
 	for (int i = 0; i < 10; i++)
 		asks[i] = send_coins(
 			&fixture, POT_ADD, pot_id, (struct asked_coins){{1, 0, 0}}, NULL);
 	run(&fixture);
 	run_later(&fixture);
 	assert_int_equal(status_of(asks[0]), 0);
-	fake_store_set_time(fixture.fake, 2000000);
-	before = fake_store_takes(fixture.fake);
+	faulty_store_set_time(fixture.store, 2000000);
+	before = faulty_store_takes(fixture.store);
 	run_later(&fixture);
-	assert_int_equal(fake_store_takes(fixture.fake) - before, 1);
+	assert_int_equal(faulty_store_takes(fixture.store) - before, 1);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(status_of(asks[i]), 200);
 		free_ask(asks[i]);
@@ -515,11 +513,11 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	(void)unused;
 	open_fixture(&fixture);
 	arena_init(&arena, 4096);
-	fake_store_add_pot(fixture.fake, "one", 10);
-	fake_store_add_pot(fixture.fake, "two", 20);
-	fake_store_add_pot(fixture.fake, "six", 60);
+	faulty_store_add_pot(fixture.store, "one", 10);
+	faulty_store_add_pot(fixture.store, "two", 20);
+	faulty_store_add_pot(fixture.store, "six", 60);
 	fill(&fixture, 2, 3);
-	fake_store_lock_pot(fixture.fake, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
+	faulty_store_lock_pot(fixture.store, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
 	lookups[0] = look(&arena, LOOK_LIST, 2);
 	lookups[1] = look(&arena, LOOK_POT, 3);
 	lookups[2] = look(&arena, LOOK_COINS, 2);
@@ -536,9 +534,8 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	lookups[9].name = slice_make(memset(arena_alloc(&arena, 500), 'x', 500), 500);
 	for (size_t i = 0; i < COUNT_OF(lookups); i++)
 		reads[i] = &lookups[i].read;
-	session = fake_store_base(fixture.fake)
-			  ->ops->open_session(fake_store_base(fixture.fake), SESSION_READ);
-	assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch), STATUS_OK);
+	session = faulty_store_open_session(fixture.store, SESSION_READ);
+	assert_int_equal(pot_batch_look_up(&faulty_pot_repository, session, &batch), STATUS_OK);
 	assert_slice(lookups[0].read.command.answer.body,
 		"{\"total_pot_count\":3,\"request\":{\"page\":2,\"limit\":2},\"pots\":[{\"pot_id\":"
 		"3,\"pot_name\":\"six\",\"max_coins\":60,\"create_time\":\"1970-01-01T00:00:01Z\"}]"
@@ -557,8 +554,8 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	assert_slice(lookups[8].read.command.answer.body, "{\"coins\":[]}");
 	assert_contains(lookups[9].read.command.answer.body, "no pot has this name");
 	for (int n = 1; n <= 4; n++) {
-		fake_store_fail_at(fixture.fake, n, STATUS_STORE_UNAVAILABLE);
-		assert_int_equal(pot_batch_look_up(&fake_pot_repository, session, &batch),
+		faulty_store_fail_at(fixture.store, n, STATUS_STORE_UNAVAILABLE);
+		assert_int_equal(pot_batch_look_up(&faulty_pot_repository, session, &batch),
 			STATUS_STORE_UNAVAILABLE);
 	}
 	session_close(session);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "fake_store.h"
+#include "faulty_store.h"
 #include "flow/reader.h"
 
 #define READS 16
@@ -19,7 +19,7 @@ struct lookup {
 };
 
 struct fixture {
-	struct fake_store *fake;
+	struct faulty_store *store;
 	struct lane *lane;
 	struct loop *loop;
 	struct reader *reader;
@@ -75,13 +75,11 @@ static int set_up(void **state)
 	struct fixture *fixture = qp_calloc(1, sizeof(*fixture));
 	struct reader_config config = {
 		.batch_max = READS, .clock = &clock_system, .look_up = look_up, .service = fixture};
-	struct store *store;
 
-	fixture->fake = fake_store_new();
-	store = fake_store_base(fixture->fake);
+	fixture->store = faulty_store_new();
 	fixture->lane = config.lane = lane_new("test", 2 * READS, 1 << 20);
 	fixture->loop = loop_new(NULL, NULL);
-	config.session = store->ops->open_session(store, SESSION_READ);
+	config.session = faulty_store_open_session(fixture->store, SESSION_READ);
 	fixture->reader = reader_new(&config);
 	*state = fixture;
 	return 0;
@@ -96,7 +94,7 @@ static int tear_down(void **state)
 	loop_stop(fixture->loop);
 	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
 	loop_free(fixture->loop);
-	fake_store_free(fixture->fake);
+	faulty_store_free(fixture->store);
 	for (size_t i = 0; i < READS; i++)
 		arena_release(&fixture->lookups[i].arena);
 	free(fixture);

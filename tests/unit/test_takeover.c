@@ -7,16 +7,16 @@
 
 #include <uv.h>
 
-#include "fake_store.h"
+#include "faulty_store.h"
 #include "flow/committer.h"
 #include "services/gateway/gateway_batch.h"
 
 #define HOUR_US (3600 * 1000000LL)
-#define START_US 1000000 /* where the time of the fake store begins */
+#define START_US 1000000 /* where the time of the store begins */
 
 /* A service whose only effect is to be counted. */
 struct fixture {
-	struct fake_store *fake;
+	struct faulty_store *store;
 	struct session *session; /* the committer's */
 	struct lane *lane;
 	struct loop *loop;
@@ -74,9 +74,7 @@ static enum status settle(void *context, struct session *session, const struct w
 
 static struct session *open_session(struct fixture *fixture)
 {
-	struct store *store = fake_store_base(fixture->fake);
-
-	return store->ops->open_session(store, SESSION_WRITE);
+	return faulty_store_open_session(fixture->store, SESSION_WRITE);
 }
 
 static void set_up(struct fixture *fixture)
@@ -92,8 +90,7 @@ static void set_up(struct fixture *fixture)
 		.service = fixture,
 	};
 
-	*fixture = (struct fixture){.fake = fake_store_new(), .effect = EFFECT_DONE};
-	fake_store_set_time(fixture->fake, START_US);
+	*fixture = (struct fixture){.store = faulty_store_new(), .effect = EFFECT_DONE};
 	fixture->lane = config.lane = lane_new("test", 8, 1000);
 	fixture->session = config.session = open_session(fixture);
 	fixture->loop = loop_new(NULL, NULL);
@@ -107,7 +104,7 @@ static void tear_down(struct fixture *fixture)
 	loop_stop(fixture->loop);
 	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
 	loop_free(fixture->loop);
-	fake_store_free(fixture->fake);
+	faulty_store_free(fixture->store);
 }
 
 static void on_answered(struct loop_task *task)
@@ -148,7 +145,7 @@ static void take_over(struct fixture *fixture)
 		.scope = SLICE("scope"), .key = SLICE("key"), .owner = SLICE("other")};
 
 	key.answer = answer_json(200, slice_of("{}"));
-	fake_store_set_time(fixture->fake, START_US + IDEMPOTENCY_LEASE_US);
+	faulty_store_set_time(fixture->store, START_US + IDEMPOTENCY_LEASE_US);
 	assert_int_equal(other->ops->begin(other, TRANSACTION_WAIT), STATUS_OK);
 	assert_int_equal(other->ops->idempotency_claim(other, &key, 1), STATUS_OK);
 	assert_true(key.was_ours);
