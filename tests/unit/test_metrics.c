@@ -1,22 +1,7 @@
 /* What Prometheus reads: counters, histograms, and the text of the page. */
-#include "check.h"
+#include "arena_fixture.h"
 
 #include "base/metrics.h"
-
-static int set_up(void **state)
-{
-	static struct arena arena;
-
-	arena_init(&arena, 4096);
-	*state = &arena;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	arena_release(*state);
-	return 0;
-}
 
 static void a_counter_goes_up_and_down(void **state)
 {
@@ -153,7 +138,7 @@ static void the_page_is_every_collector_in_order(void **state)
 	assert_slice(buffer_slice(&page), "one\ntwo\n");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_arena_test(name)
 
 int main(void)
 {

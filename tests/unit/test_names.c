@@ -1,27 +1,12 @@
 /* Names that a route does not know: how they are refused, and which known name was probably meant.
  */
-#include "check.h"
+#include "arena_fixture.h"
 
 #include "base/nearest.h"
 #include "http/names.h"
 
 static const char *const known[] = {
 	"amount", "itemId", "initialValue", "stock_keeping_unit", "why", "itemIds[]", NULL};
-
-static int set_up(void **state)
-{
-	static struct arena arena;
-
-	arena_init(&arena, 1024);
-	*state = &arena;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	arena_release(*state);
-	return 0;
-}
 
 static void a_name_with_few_typing_errors_is_recognised(void **state)
 {
@@ -140,7 +125,7 @@ static void a_flood_of_long_names_makes_a_short_refusal(void **state)
 	assert_true(names_refuse(&unknown).body.len < 8192);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_arena_test(name)
 
 int main(void)
 {

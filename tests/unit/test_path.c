@@ -1,23 +1,8 @@
 /* Targets, queries and hosts: what is accepted and how it reads, and what is refused. */
-#include "check.h"
+#include "arena_fixture.h"
 
 #include "base/buffer.h"
 #include "http/path.h"
-
-static int set_up(void **state)
-{
-	static struct arena arena;
-
-	arena_init(&arena, 1024);
-	*state = &arena;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	arena_release(*state);
-	return 0;
-}
 
 /* ---- paths ------------------------------------------------------------------------------- */
 
@@ -320,7 +305,7 @@ static void a_host_loses_its_port_and_nothing_else(void **state)
 	assert_int_equal(host_without_port((struct slice){0}).len, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_arena_test(name)
 
 int main(void)
 {
