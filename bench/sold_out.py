@@ -8,17 +8,12 @@ Both counts have a minValue. Measures in alternating runs, without a key, on Pos
 the pairwise ratios refused / successful and their range. Exit status: 0 if every median is at least --at-least.
 """
 
-import argparse
 import http.client
 import json
-import os
-import statistics
 import sys
-import tempfile
-from contextlib import ExitStack
 
 import loads
-from compare import STORES, bench_of
+import paired
 from servers import Failed
 
 SOLD_OUT, STOCKED = "item-1", "item-21"  # wrk appends a 1 to the path
@@ -26,12 +21,8 @@ STOCK = 2**62
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = paired.parser(__doc__.splitlines()[0], at_least=0.4)
     parser.add_argument("program")
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=int, default=4)
-    parser.add_argument("--at-least", type=float, default=0.4)
-    parser.add_argument("--tmp", help="where the servers keep their data (a real disk)")
     return parser.parse_args()
 
 
@@ -54,32 +45,21 @@ def rate(counts, item, seconds):
     return result["requests"] / result["seconds"]
 
 
-def compare(counts, options):
-    ratios = []
-    for number in range(options.rounds):
-        order = (STOCKED, SOLD_OUT) if number % 2 == 0 else (SOLD_OUT, STOCKED)
-        measured = {item: rate(counts, item, options.seconds) for item in order}
-        ratios.append(measured[SOLD_OUT] / measured[STOCKED])
-        print(f"  {measured[STOCKED]:8.0f}/s  {measured[SOLD_OUT]:8.0f}/s  {ratios[-1]:.3f}", flush=True)
-    return ratios
+def compare(store, counts, options):
+    put(counts.quipu.port, SOLD_OUT, 0)
+    put(counts.quipu.port, STOCKED, STOCK)
+    print(f"{store}: successful, refused, ratio", flush=True)
+    return paired.compare(store, (STOCKED, SOLD_OUT), lambda item, _: rate(counts, item, options.seconds), options.rounds)
 
 
 def main():
     options = arguments()
-    worst = 1e9
-    with tempfile.TemporaryDirectory(dir=options.tmp) as root, ExitStack() as servers:
-        os.chmod(root, 0o755)  # PostgreSQL does not run as root
-        bench = bench_of(options.program, options, root, servers)
-        for store, kind in STORES.items():
-            with kind(bench) as counts:
-                put(counts.quipu.port, SOLD_OUT, 0)
-                put(counts.quipu.port, STOCKED, STOCK)
-                print(f"{store}: successful, refused, ratio", flush=True)
-                ratios = compare(counts, options)
-                median = statistics.median(ratios)
-                worst = min(worst, median)
-                print(f"{store}: {median:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
-    return 0 if worst >= options.at_least else 1
+    medians = []
+    with paired.benches([options.program], options) as (bench,):
+        for store in options.stores:
+            with paired.COUNTS[store](bench) as counts:
+                medians.append(compare(store, counts, options))
+    return 0 if min(medians) >= options.at_least else 1
 
 
 if __name__ == "__main__":
