@@ -43,7 +43,7 @@ static void make_world(void)
 	arena_init(&world.batch, 65536);
 	world.router = router_new();
 	world.store = faulty_store_new();
-	store = faulty_store_base(world.store);
+	store = &world.store->base;
 	world.session = faulty_store_open_session(world.store, SESSION_WRITE);
 	world.pot_id = faulty_store_add_pot(world.store, "PPP", MAX_COINS);
 	world.pots = (struct pots){.repository = &faulty_pot_repository, .lock_ttl_us = 1000000};

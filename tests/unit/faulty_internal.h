@@ -4,38 +4,18 @@
 
 #include <assert.h>
 
-#include "base/clock.h"
 #include "faulty_store.h"
 
-#define HELD_MAX 8
-#define TABLES_MAX 16
-
-/* What is planned and counted for one test. */
-struct faulty_plan {
-	struct slice held[HELD_MAX];
-	size_t held_count;
-	const char *poison;
-	bool survives;
-	int fail_at;
-	enum status fail_with;
-	bool has_failed;
-	size_t commits;
-	size_t takes;
-	size_t kinds_written;
-	int64_t now_us;
+/* The SQLite store under a faulty one; when that is freed, it is emptied and used again. */
+struct faulty_file {
+	struct store *store;
+	struct session *session;   /* for the test's own hands */
+	struct faulty_store *user; /* NULL if it waits for the next */
 };
 
-struct faulty_store {
-	struct store base;
-	struct store *inner;
-	struct session *own; /* of the inner store, for the test's own hands */
-	struct clock clock;
-	char *path;
-	struct sqlite3_stmt *empty[TABLES_MAX + 2]; /* delete all rows, in one transaction */
-	size_t open_sessions;
-	struct faulty_plan plan;
-	struct faulty_store *next_spare;
-};
+/* An empty store whose clock is `user`'s; and its end. */
+struct faulty_file *faulty_file_open(struct faulty_store *user);
+void faulty_file_close(struct faulty_file *file);
 
 struct faulty_session {
 	struct session base;
@@ -45,17 +25,18 @@ struct faulty_session {
 };
 
 /* Checked downcasts. */
-struct faulty_store *faulty_store_of(struct store *store);
+struct faulty_store *faulty_store_of(struct session *session);
 struct faulty_session *faulty_session_of(struct session *session);
 
-static inline struct faulty_plan *faulty_plan_of(struct session *session)
+/* The session and the repositories of the SQLite store. */
+static inline struct session *faulty_inner(struct session *session)
 {
-	return &faulty_store_of(session->store)->plan;
+	return faulty_session_of(session)->inner;
 }
 
-static inline const struct store_repositories *faulty_inner_repositories(struct session *session)
+static inline const struct store_repositories *faulty_repositories(struct session *session)
 {
-	return faulty_store_of(session->store)->inner->repositories;
+	return faulty_store_of(session)->file->store->repositories;
 }
 
 /* Every call of the port passes here, and fails if it is the one that shall. */
@@ -67,8 +48,7 @@ QP_MUST_CHECK enum status faulty_step(struct session *session);
 /* Rolls back and returns `status`. */
 QP_MUST_CHECK enum status faulty_refuse(struct session *session, enum status status);
 
-/* Ends a transaction of the inner session as planned for its COMMIT; `status` is what
- * faulty_pass() has returned for it. */
+/* Ends a transaction as planned for its COMMIT; `status` is what faulty_pass() returned for it. */
 QP_MUST_CHECK enum status faulty_end(struct session *session, enum status status);
 
 bool faulty_is_held(struct session *session, struct slice id);

@@ -10,7 +10,7 @@
 
 static const struct count_repository *counts_of(struct session *session)
 {
-	return faulty_inner_repositories(session)->counts;
+	return faulty_repositories(session)->counts;
 }
 
 static enum status add_unless_held(
@@ -25,7 +25,7 @@ static enum status add_unless_held(
 		if (faulty_is_held(session, item_id))
 			return faulty_refuse(session, STATUS_LOCK_BUSY);
 	}
-	return inner->ops->add(inner, faulty_session_of(session)->inner, additions, count);
+	return inner->ops->add(inner, faulty_inner(session), additions, count);
 }
 
 /* A fault strikes as at commit. */
@@ -49,7 +49,7 @@ static enum status count_add(const struct count_repository *repository, struct s
 	if (faulty_session_of(session)->mode == TRANSACTION_SINGLE)
 		return add_and_commit(session, additions, count);
 	status = faulty_step(session);
-	return status == STATUS_OK ? add_unless_held(session, additions, count) : status;
+	return status ? status : add_unless_held(session, additions, count);
 }
 
 static enum status count_lock(const struct count_repository *repository, struct session *session,
@@ -77,16 +77,15 @@ static enum status count_edit(const struct count_repository *repository, struct 
 	const struct count_edit *edits, size_t count, int64_t now_us)
 {
 	const struct count_repository *inner = counts_of(session);
-	const char *poison = faulty_plan_of(session)->poison;
+	const char *poison = faulty_store_of(session)->poison;
 	enum status status = faulty_step(session);
 
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		if (poison && slice_is(edits[i].item_id, poison))
 			return faulty_refuse(session, STATUS_POISON);
 	}
-	return status == STATUS_OK ? inner->ops->edit(inner, faulty_session_of(session)->inner,
-					     edits, count, now_us)
-				   : status;
+	return status ? status
+		      : inner->ops->edit(inner, faulty_inner(session), edits, count, now_us);
 }
 
 static enum status count_find(const struct count_repository *repository, struct session *session,
@@ -95,9 +94,7 @@ static enum status count_find(const struct count_repository *repository, struct 
 	const struct count_repository *inner = counts_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK
-		       ? inner->ops->find(inner, faulty_session_of(session)->inner, rows, count)
-		       : status;
+	return status ? status : inner->ops->find(inner, faulty_inner(session), rows, count);
 }
 
 static const struct count_repository_ops count_ops = {
@@ -113,7 +110,7 @@ const struct count_repository faulty_count_repository = {.ops = &count_ops};
 
 static const struct limit_repository *limits_of(struct session *session)
 {
-	return faulty_inner_repositories(session)->limits;
+	return faulty_repositories(session)->limits;
 }
 
 static enum status limit_lock(const struct limit_repository *repository, struct session *session,
@@ -143,8 +140,7 @@ static void check_exists(struct session *session, const struct limit_row *row)
 	struct limit_row stored = {.user_id = row->user_id};
 	int64_t now_us;
 
-	if (inner->ops->lock(inner, faulty_session_of(session)->inner, &stored, 1, &now_us) !=
-		STATUS_OK)
+	if (inner->ops->lock(inner, faulty_inner(session), &stored, 1, &now_us) != STATUS_OK)
 		abort();
 	assert(stored.exists == row->exists);
 }
@@ -157,9 +153,7 @@ static enum status limit_put(const struct limit_repository *repository, struct s
 
 	for (size_t i = 0; i < count && status == STATUS_OK; i++)
 		check_exists(session, &rows[i]);
-	return status == STATUS_OK
-		       ? inner->ops->put(inner, faulty_session_of(session)->inner, rows, count)
-		       : status;
+	return status ? status : inner->ops->put(inner, faulty_inner(session), rows, count);
 }
 
 static enum status limit_remove(const struct limit_repository *repository, struct session *session,
@@ -168,9 +162,7 @@ static enum status limit_remove(const struct limit_repository *repository, struc
 	const struct limit_repository *inner = limits_of(session);
 	enum status status = faulty_step(session);
 
-	return status == STATUS_OK ? inner->ops->remove(inner, faulty_session_of(session)->inner,
-					     user_ids, count)
-				   : status;
+	return status ? status : inner->ops->remove(inner, faulty_inner(session), user_ids, count);
 }
 
 static enum status limit_settle(const struct limit_repository *repository, struct session *session,
@@ -179,9 +171,8 @@ static enum status limit_settle(const struct limit_repository *repository, struc
 	const struct limit_repository *inner = limits_of(session);
 	enum status status = faulty_step(session);
 
-	return status == STATUS_OK ? inner->ops->settle(inner, faulty_session_of(session)->inner,
-					     settlements, count)
-				   : status;
+	return status ? status
+		      : inner->ops->settle(inner, faulty_inner(session), settlements, count);
 }
 
 static enum status limit_find(const struct limit_repository *repository, struct session *session,
@@ -190,9 +181,8 @@ static enum status limit_find(const struct limit_repository *repository, struct 
 	const struct limit_repository *inner = limits_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK ? inner->ops->find(inner, faulty_session_of(session)->inner,
-					     rows, count, now_us)
-				   : status;
+	return status ? status
+		      : inner->ops->find(inner, faulty_inner(session), rows, count, now_us);
 }
 
 static const struct limit_repository_ops limit_ops = {
@@ -209,7 +199,7 @@ const struct limit_repository faulty_limit_repository = {.ops = &limit_ops};
 
 static const struct pot_repository *pots_of(struct session *session)
 {
-	return faulty_inner_repositories(session)->pots;
+	return faulty_repositories(session)->pots;
 }
 
 static enum status pot_take(const struct pot_repository *repository, struct session *session,
@@ -219,11 +209,10 @@ static enum status pot_take(const struct pot_repository *repository, struct sess
 	enum status status = faulty_step(session);
 
 	if (status == STATUS_OK)
-		status = inner->ops->take(
-			inner, faulty_session_of(session)->inner, lock, pots, count);
+		status = inner->ops->take(inner, faulty_inner(session), lock, pots, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		assert(i == 0 || pots[i - 1].pot_id < pots[i].pot_id);
-		faulty_plan_of(session)->takes += pots[i].exists;
+		faulty_store_of(session)->takes += pots[i].exists;
 	}
 	return status;
 }
@@ -235,11 +224,10 @@ static enum status pot_put(const struct pot_repository *repository, struct sessi
 	enum status status = faulty_step(session);
 
 	if (status == STATUS_OK)
-		status = inner->ops->put(
-			inner, faulty_session_of(session)->inner, lock, changes, count);
+		status = inner->ops->put(inner, faulty_inner(session), lock, changes, count);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		for (size_t kind = 0; kind < COIN_KINDS; kind++)
-			faulty_plan_of(session)->kinds_written += changes[i].is_changed[kind];
+			faulty_store_of(session)->kinds_written += changes[i].is_changed[kind];
 	}
 	return status;
 }
@@ -252,9 +240,7 @@ static enum status pot_create(const struct pot_repository *repository, struct se
 
 	for (size_t i = 1; i < count; i++)
 		assert(slice_compare(pots[i - 1].name, pots[i].name) < 0);
-	return status == STATUS_OK
-		       ? inner->ops->create(inner, faulty_session_of(session)->inner, pots, count)
-		       : status;
+	return status ? status : inner->ops->create(inner, faulty_inner(session), pots, count);
 }
 
 static enum status pot_find(const struct pot_repository *repository, struct session *session,
@@ -263,9 +249,7 @@ static enum status pot_find(const struct pot_repository *repository, struct sess
 	const struct pot_repository *inner = pots_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK ? inner->ops->find(inner, faulty_session_of(session)->inner,
-					     arena, pots, count)
-				   : status;
+	return status ? status : inner->ops->find(inner, faulty_inner(session), arena, pots, count);
 }
 
 static enum status pot_find_names(const struct pot_repository *repository, struct session *session,
@@ -274,9 +258,8 @@ static enum status pot_find_names(const struct pot_repository *repository, struc
 	const struct pot_repository *inner = pots_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK ? inner->ops->find_names(inner,
-					     faulty_session_of(session)->inner, arena, pots, count)
-				   : status;
+	return status ? status
+		      : inner->ops->find_names(inner, faulty_inner(session), arena, pots, count);
 }
 
 static enum status pot_find_coins(const struct pot_repository *repository, struct session *session,
@@ -285,9 +268,7 @@ static enum status pot_find_coins(const struct pot_repository *repository, struc
 	const struct pot_repository *inner = pots_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK ? inner->ops->find_coins(
-					     inner, faulty_session_of(session)->inner, pots, count)
-				   : status;
+	return status ? status : inner->ops->find_coins(inner, faulty_inner(session), pots, count);
 }
 
 static enum status pot_list(const struct pot_repository *repository, struct session *session,
@@ -296,9 +277,8 @@ static enum status pot_list(const struct pot_repository *repository, struct sess
 	const struct pot_repository *inner = pots_of(session);
 	enum status status = faulty_pass(session);
 
-	return status == STATUS_OK ? inner->ops->list(inner, faulty_session_of(session)->inner,
-					     arena, pages, count, total)
-				   : status;
+	return status ? status
+		      : inner->ops->list(inner, faulty_inner(session), arena, pages, count, total);
 }
 
 static const struct pot_repository_ops pot_ops = {

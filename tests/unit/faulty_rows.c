@@ -15,51 +15,62 @@ static void must_work(enum status status)
 
 static struct session *begin(struct faulty_store *faulty)
 {
-	must_work(faulty->own->ops->begin(faulty->own, TRANSACTION_WAIT));
-	return faulty->own;
+	must_work(faulty->file->session->ops->begin(faulty->file->session, TRANSACTION_WAIT));
+	return faulty->file->session;
 }
 
 static void commit(struct faulty_store *faulty)
 {
-	must_work(faulty->own->ops->commit(faulty->own));
+	must_work(faulty->file->session->ops->commit(faulty->file->session));
 }
 
 /* ---- counts and limits ------------------------------------------------------------------- */
 
+void faulty_store_find(struct faulty_store *faulty, struct count_row *rows, size_t count)
+{
+	const struct count_repository *counts = faulty->file->store->repositories->counts;
+
+	must_work(counts->ops->find(counts, faulty->file->session, rows, count));
+}
+
 struct count_row faulty_store_get(struct faulty_store *faulty, struct slice item_id)
 {
-	const struct count_repository *counts = faulty->inner->repositories->counts;
 	struct count_row row = {.item_id = item_id};
 
-	must_work(counts->ops->find(counts, faulty->own, &row, 1));
+	faulty_store_find(faulty, &row, 1);
 	return row;
 }
 
-void faulty_store_add_bounded(
-	struct faulty_store *faulty, const char *item_id, int64_t value, struct count_bounds bounds)
+void faulty_store_insert(struct faulty_store *faulty, const struct count_row *rows, size_t count)
 {
-	const struct count_repository *counts = faulty->inner->repositories->counts;
-	const struct count_edit edit = {.item_id = slice_of(item_id),
-		.kind = COUNT_INSERT,
-		.value = value,
-		.bounds = bounds};
+	const struct count_repository *counts = faulty->file->store->repositories->counts;
+	struct session *session = begin(faulty);
 
-	must_work(counts->ops->edit(counts, begin(faulty), &edit, 1, faulty->plan.now_us));
+	for (size_t i = 0; i < count; i++) {
+		const struct count_edit edit = {.item_id = rows[i].item_id,
+			.kind = COUNT_INSERT,
+			.value = rows[i].value,
+			.bounds = rows[i].bounds};
+
+		must_work(counts->ops->edit(counts, session, &edit, 1, faulty->now_us));
+	}
 	commit(faulty);
 }
 
 void faulty_store_add_count(struct faulty_store *faulty, const char *item_id, int64_t value)
 {
-	faulty_store_add_bounded(faulty, item_id, value, (struct count_bounds){0});
+	const struct count_row row = {.item_id = slice_of(item_id), .value = value};
+
+	faulty_store_insert(faulty, &row, 1);
 }
 
 struct limit_row faulty_store_get_limit(struct faulty_store *faulty, struct slice user_id)
 {
-	const struct limit_repository *limits = faulty->inner->repositories->limits;
+	const struct limit_repository *limits = faulty->file->store->repositories->limits;
 	struct limit_row row = {.user_id = user_id};
 	int64_t now_us;
 
-	must_work(limits->ops->find(limits, faulty->own, &row, 1, &now_us));
+	must_work(limits->ops->find(limits, faulty->file->session, &row, 1, &now_us));
 	return row;
 }
 
@@ -67,15 +78,15 @@ struct limit_row faulty_store_get_limit(struct faulty_store *faulty, struct slic
 
 struct faulty_pot faulty_store_get_pot(struct faulty_store *faulty, int32_t pot_id)
 {
-	const struct pot_repository *pots = faulty->inner->repositories->pots;
+	const struct pot_repository *pots = faulty->file->store->repositories->pots;
 	struct pot_content content = {.pot_id = pot_id};
 	struct row_page page = {.after_number = pot_id - 1, .limit = 1};
 	struct pot_facts facts = {0};
 	struct arena arena;
 
 	arena_init(&arena, 512);
-	must_work(pots->ops->list_facts(pots, faulty->own, &arena, &page, &facts));
-	must_work(pots->ops->find_coins(pots, faulty->own, &content, 1));
+	must_work(pots->ops->list_facts(pots, faulty->file->session, &arena, &page, &facts));
+	must_work(pots->ops->find_coins(pots, faulty->file->session, &content, 1));
 	arena_release(&arena);
 	return (struct faulty_pot){
 		.exists = page.count == 1 && facts.pot_id == pot_id,
@@ -86,7 +97,7 @@ struct faulty_pot faulty_store_get_pot(struct faulty_store *faulty, int32_t pot_
 
 int32_t faulty_store_add_pot(struct faulty_store *faulty, const char *name, int32_t max_coins)
 {
-	const struct pot_repository *pots = faulty->inner->repositories->pots;
+	const struct pot_repository *pots = faulty->file->store->repositories->pots;
 	struct pot_row row = {.name = slice_of(name), .max_coins = max_coins};
 
 	must_work(pots->ops->create(pots, begin(faulty), &row, 1));
@@ -106,8 +117,8 @@ static struct pot_lock lock_of(const char *token, int64_t ttl_us)
 void faulty_store_lock_pot(
 	struct faulty_store *faulty, int32_t pot_id, const char *token, int64_t until_us)
 {
-	const struct pot_repository *pots = faulty->inner->repositories->pots;
-	struct pot_lock lock = lock_of(token, until_us - faulty->plan.now_us);
+	const struct pot_repository *pots = faulty->file->store->repositories->pots;
+	struct pot_lock lock = lock_of(token, until_us - faulty->now_us);
 	struct pot_content content = {.pot_id = pot_id};
 
 	must_work(pots->ops->take(pots, begin(faulty), &lock, &content, 1));
@@ -117,7 +128,7 @@ void faulty_store_lock_pot(
 
 void faulty_store_unlock_pot(struct faulty_store *faulty, int32_t pot_id, const char *token)
 {
-	const struct pot_repository *pots = faulty->inner->repositories->pots;
+	const struct pot_repository *pots = faulty->file->store->repositories->pots;
 	struct pot_lock lock = lock_of(token, 0);
 	const struct pot_change change = {.pot_id = pot_id};
 

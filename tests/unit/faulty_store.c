@@ -1,18 +1,8 @@
-/*
- * The store itself: faults, sessions, and the pool of files.
- *
- * Creating a file and its tables takes milliseconds, and the random tests want a new store for each
- * of thousands of cases. So a store that is freed is emptied and kept as a spare for the next one,
- * and the spares are removed when the program ends.
- */
+/* The store and its sessions: where faults strike. */
 #include "faulty_store.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "adapters/store/sqlite/sqlite_internal.h"
-#include "base/container.h"
 #include "faulty_internal.h"
 
 #define START_US 1000000
@@ -21,17 +11,17 @@
 
 enum status faulty_pass(struct session *session)
 {
-	struct faulty_plan *plan = faulty_plan_of(session);
+	struct faulty_store *faulty = faulty_store_of(session);
 
-	if (plan->fail_at == 0 || --plan->fail_at > 0)
+	if (faulty->fail_at == 0 || --faulty->fail_at > 0)
 		return STATUS_OK;
-	plan->has_failed = true;
-	return plan->fail_with;
+	faulty->has_failed = true;
+	return faulty->fail_with;
 }
 
 enum status faulty_refuse(struct session *session, enum status status)
 {
-	struct session *inner = faulty_session_of(session)->inner;
+	struct session *inner = faulty_inner(session);
 
 	inner->ops->rollback(inner);
 	return status;
@@ -48,9 +38,9 @@ enum status faulty_step(struct session *session)
 
 enum status faulty_end(struct session *session, enum status status)
 {
-	struct session *inner = faulty_session_of(session)->inner;
+	struct session *inner = faulty_inner(session);
 	bool is_made = status == STATUS_OK ||
-		       (status == STATUS_OUTCOME_UNKNOWN && faulty_plan_of(session)->survives);
+		       (status == STATUS_OUTCOME_UNKNOWN && faulty_store_of(session)->survives);
 
 	if (!is_made)
 		return faulty_refuse(session, status);
@@ -61,10 +51,10 @@ enum status faulty_end(struct session *session, enum status status)
 
 bool faulty_is_held(struct session *session, struct slice id)
 {
-	const struct faulty_plan *plan = faulty_plan_of(session);
+	const struct faulty_store *faulty = faulty_store_of(session);
 
-	for (size_t i = 0; i < plan->held_count; i++) {
-		if (slice_equal(plan->held[i], id))
+	for (size_t i = 0; i < faulty->held_count; i++) {
+		if (slice_equal(faulty->held[i], id))
 			return true;
 	}
 	return false;
@@ -87,8 +77,7 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 
 	session->mode = mode;
 	session->is_committed = false;
-	return status == STATUS_OK ? session->inner->ops->begin(session->inner, TRANSACTION_WAIT)
-				   : status;
+	return status ? status : session->inner->ops->begin(session->inner, TRANSACTION_WAIT);
 }
 
 static enum status commit(struct session *base)
@@ -98,13 +87,13 @@ static enum status commit(struct session *base)
 		session->is_committed ? STATUS_OK : faulty_end(base, faulty_pass(base));
 
 	session->is_committed = false;
-	faulty_plan_of(base)->commits += status == STATUS_OK;
+	faulty_store_of(base)->commits += status == STATUS_OK;
 	return status;
 }
 
 static void rollback(struct session *base)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 
 	inner->ops->rollback(inner);
 }
@@ -112,65 +101,62 @@ static void rollback(struct session *base)
 static enum status idempotency_find(
 	struct session *base, struct arena *arena, struct idempotency_record *records, size_t count)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_find(inner, arena, records, count)
-				   : status;
+	return status ? status : inner->ops->idempotency_find(inner, arena, records, count);
 }
 
 static enum status idempotency_put(struct session *base, const struct idempotency_record *records,
 	size_t count, int64_t ttl_us)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_put(inner, records, count, ttl_us)
-				   : status;
+	return status ? status : inner->ops->idempotency_put(inner, records, count, ttl_us);
 }
 
 static enum status idempotency_claim(
 	struct session *base, struct idempotency_record *records, size_t count)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_claim(inner, records, count) : status;
+	return status ? status : inner->ops->idempotency_claim(inner, records, count);
 }
 
 static enum status idempotency_finish(
 	struct session *base, struct idempotency_record *records, size_t count)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_finish(inner, records, count) : status;
+	return status ? status : inner->ops->idempotency_finish(inner, records, count);
 }
 
 static enum status idempotency_forget(
 	struct session *base, struct idempotency_record *records, size_t count)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_forget(inner, records, count) : status;
+	return status ? status : inner->ops->idempotency_forget(inner, records, count);
 }
 
 static enum status idempotency_release(
 	struct session *base, struct idempotency_record *records, size_t count)
 {
-	struct session *inner = faulty_session_of(base)->inner;
+	struct session *inner = faulty_inner(base);
 	enum status status = faulty_step(base);
 
-	return status == STATUS_OK ? inner->ops->idempotency_release(inner, records, count)
-				   : status;
+	return status ? status : inner->ops->idempotency_release(inner, records, count);
 }
 
 static void close_session(struct session *base)
 {
 	struct faulty_session *session = faulty_session_of(base);
 
-	faulty_store_of(base->store)->open_sessions--;
+	faulty_store_of(base)->open_sessions--;
 	session_close(session->inner);
 	free(session);
 }
@@ -192,10 +178,15 @@ static const struct session_ops session_ops = {
 
 static const struct store_ops store_ops;
 
-struct faulty_store *faulty_store_of(struct store *store)
+static struct faulty_store *of_store(struct store *store)
 {
 	assert(store->ops == &store_ops);
 	return (struct faulty_store *)store;
+}
+
+struct faulty_store *faulty_store_of(struct session *session)
+{
+	return of_store(session->store);
 }
 
 static bool start(struct store *base, char *why, size_t size)
@@ -205,26 +196,27 @@ static bool start(struct store *base, char *why, size_t size)
 
 static struct session *open_session(struct store *base, enum session_kind kind)
 {
-	struct faulty_store *faulty = faulty_store_of(base);
+	struct faulty_store *faulty = of_store(base);
+	struct store *inner = faulty->file->store;
 	struct faulty_session *session = qp_calloc(1, sizeof(*session));
 
 	session->base.ops = &session_ops;
 	session->base.store = base;
-	session->inner = faulty->inner->ops->open_session(faulty->inner, kind);
+	session->inner = inner->ops->open_session(inner, kind);
 	faulty->open_sessions++;
 	return &session->base;
 }
 
 static bool is_up(struct store *base)
 {
-	struct store *inner = faulty_store_of(base)->inner;
+	struct store *inner = of_store(base)->file->store;
 
 	return inner->ops->is_up(inner);
 }
 
 static void free_store(struct store *base)
 {
-	faulty_store_free(faulty_store_of(base));
+	faulty_store_free(of_store(base));
 }
 
 static const struct store_ops store_ops = {
@@ -234,116 +226,18 @@ static const struct store_ops store_ops = {
 	.free = free_store,
 };
 
-/* ---- files ------------------------------------------------------------------------------- */
-
-static struct faulty_store *spares;
-
-static int64_t wall_us(const struct clock *clock)
+struct faulty_store *faulty_store_new(void)
 {
-	return CONTAINER_OF(clock, const struct faulty_store, clock)->plan.now_us;
-}
-
-static int64_t steady_ns(const struct clock *clock)
-{
-	return wall_us(clock) * NS_PER_US;
-}
-
-/* In memory, if the machine has a place for such files. */
-static char *new_path(void)
-{
-	const char *parent = getenv("TMPDIR");
-	char folder[256], path[300];
-
-	if (!parent)
-		parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-	snprintf(folder, sizeof(folder), "%s/quipu-faulty-XXXXXX", parent);
-	if (!mkdtemp(folder))
-		abort();
-	snprintf(path, sizeof(path), "%s/store.db", folder);
-	return qp_strdup(path);
-}
-
-static void remove_file(char *path)
-{
-	unlink(path); /* the writer has left one file and no WAL */
-	*strrchr(path, '/') = '\0';
-	rmdir(path);
-}
-
-static void remove_spares(void)
-{
-	while (spares) {
-		struct faulty_store *faulty = spares;
-
-		spares = faulty->next_spare;
-		session_close(faulty->own);
-		for (size_t i = 0; i < TABLES_MAX + 2; i++)
-			sqlite3_finalize(faulty->empty[i]);
-		faulty->inner->ops->free(faulty->inner);
-		remove_file(faulty->path);
-		free(faulty->path);
-		free(faulty);
-	}
-}
-
-static sqlite3_stmt *prepare(struct faulty_store *faulty, const char *sql)
-{
-	sqlite3 *db = sqlite_store_of(faulty->inner)->writer.connection.db;
-	sqlite3_stmt *stmt;
-
-	if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
-		abort();
-	return stmt;
-}
-
-/* The newest tables first, because they refer to older ones. */
-static void prepare_empty(struct faulty_store *faulty)
-{
-	sqlite3_stmt *deletes = prepare(faulty,
-		"SELECT 'DELETE FROM ' || name FROM sqlite_schema "
-		"WHERE type = 'table' AND name <> 'schema_migrations' ORDER BY rowid DESC");
-	size_t count = 0;
-
-	faulty->empty[count++] = prepare(faulty, "BEGIN");
-	while (sqlite3_step(deletes) == SQLITE_ROW) {
-		assert(count <= TABLES_MAX);
-		faulty->empty[count++] =
-			prepare(faulty, (const char *)sqlite3_column_text(deletes, 0));
-	}
-	faulty->empty[count] = prepare(faulty, "COMMIT");
-	sqlite3_finalize(deletes);
-}
-
-static void empty(struct faulty_store *faulty)
-{
-	for (size_t i = 0; i < TABLES_MAX + 2 && faulty->empty[i]; i++) {
-		if (sqlite3_step(faulty->empty[i]) != SQLITE_DONE)
-			abort();
-		sqlite3_reset(faulty->empty[i]);
-	}
-}
-
-static struct faulty_store *create(void)
-{
-	static const char *const components[] = {"common", "counts", "gateway", "pots", NULL};
 	static const struct store_repositories repositories = {
 		.counts = &faulty_count_repository,
 		.limits = &faulty_limit_repository,
 		.pots = &faulty_pot_repository,
 	};
 	struct faulty_store *faulty = qp_calloc(1, sizeof(*faulty));
-	char why[256];
 
-	faulty->clock = (struct clock){.wall_us = wall_us, .steady_ns = steady_ns};
-	faulty->path = new_path();
-	faulty->inner = sqlite_store_new("faulty-store", faulty->path, components, &faulty->clock);
-	if (!faulty->inner->ops->start(faulty->inner, why, sizeof(why))) {
-		fprintf(stderr, "%s\n", why);
-		abort();
-	}
-	faulty->own = faulty->inner->ops->open_session(faulty->inner, SESSION_WRITE);
-	prepare_empty(faulty);
-	faulty->base = *faulty->inner;
+	faulty->now_us = START_US;
+	faulty->file = faulty_file_open(faulty);
+	faulty->base = *faulty->file->store;
 	faulty->base.ops = &store_ops;
 	faulty->base.repositories = &repositories;
 	faulty->base.engine = "faulty";
@@ -351,36 +245,14 @@ static struct faulty_store *create(void)
 	return faulty;
 }
 
-struct faulty_store *faulty_store_new(void)
-{
-	static bool is_registered;
-	struct faulty_store *faulty = spares;
-
-	if (!is_registered)
-		atexit(remove_spares);
-	is_registered = true;
-	if (faulty)
-		spares = faulty->next_spare;
-	else
-		faulty = create();
-	faulty->plan = (struct faulty_plan){.now_us = START_US};
-	return faulty;
-}
-
 void faulty_store_free(struct faulty_store *faulty)
 {
 	assert(faulty->open_sessions == 0);
-	empty(faulty);
-	faulty->next_spare = spares;
-	spares = faulty;
+	faulty_file_close(faulty->file);
+	free(faulty);
 }
 
-/* ---- what tests ask for ------------------------------------------------------------------ */
-
-struct store *faulty_store_base(struct faulty_store *faulty)
-{
-	return &faulty->base;
-}
+/* ---- what tests plan --------------------------------------------------------------------- */
 
 struct session *faulty_store_open_session(struct faulty_store *faulty, enum session_kind kind)
 {
@@ -389,58 +261,22 @@ struct session *faulty_store_open_session(struct faulty_store *faulty, enum sess
 
 void faulty_store_fail_at(struct faulty_store *faulty, int n, enum status status)
 {
-	faulty->plan.fail_at = n;
-	faulty->plan.fail_with = status;
-	faulty->plan.has_failed = false;
-}
-
-void faulty_store_commit_survives(struct faulty_store *faulty, bool survives)
-{
-	faulty->plan.survives = survives;
-}
-
-bool faulty_store_has_failed(const struct faulty_store *faulty)
-{
-	return faulty->plan.has_failed;
+	faulty->fail_at = n;
+	faulty->fail_with = status;
+	faulty->has_failed = false;
 }
 
 void faulty_store_hold(struct faulty_store *faulty, struct slice id, bool held)
 {
-	struct faulty_plan *plan = &faulty->plan;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < plan->held_count; i++) {
-		if (!slice_equal(plan->held[i], id))
-			plan->held[kept++] = plan->held[i];
+	for (size_t i = 0; i < faulty->held_count; i++) {
+		if (!slice_equal(faulty->held[i], id))
+			faulty->held[kept++] = faulty->held[i];
 	}
-	plan->held_count = kept;
+	faulty->held_count = kept;
 	if (!held)
 		return;
-	assert(kept < HELD_MAX);
-	plan->held[plan->held_count++] = id;
-}
-
-void faulty_store_poison(struct faulty_store *faulty, const char *item_id)
-{
-	faulty->plan.poison = item_id;
-}
-
-void faulty_store_set_time(struct faulty_store *faulty, int64_t now_us)
-{
-	faulty->plan.now_us = now_us;
-}
-
-size_t faulty_store_commits(const struct faulty_store *faulty)
-{
-	return faulty->plan.commits;
-}
-
-size_t faulty_store_takes(const struct faulty_store *faulty)
-{
-	return faulty->plan.takes;
-}
-
-size_t faulty_store_kinds_written(const struct faulty_store *faulty)
-{
-	return faulty->plan.kinds_written;
+	assert(kept < FAULTY_HELD_MAX);
+	faulty->held[faulty->held_count++] = id;
 }

@@ -15,55 +15,60 @@
 #include "ports/pot_repository.h"
 #include "ports/store.h"
 
-struct faulty_store;
+#define FAULTY_HELD_MAX 8
 
-/* An empty store whose time is 1000000 µs. It is started. */
+struct faulty_store {
+	struct store base;
+
+	/* Planned by the test. */
+	bool survives;      /* an OUTCOME_UNKNOWN that strikes at commit has been committed */
+	const char *poison; /* every edit of this count is refused as POISON */
+	int64_t now_us;     /* begins at 1000000 */
+
+	/* Counted. */
+	bool has_failed;      /* the planned fault has struck */
+	size_t commits;       /* that their callers were told of */
+	size_t takes;         /* of locks of pots */
+	size_t kinds_written; /* of coins */
+
+	/* Its own. */
+	int fail_at;
+	enum status fail_with;
+	struct slice held[FAULTY_HELD_MAX];
+	size_t held_count;
+	size_t open_sessions;
+	struct faulty_file *file;
+};
+
+/* An empty store, which is started. */
 struct faulty_store *faulty_store_new(void);
 
 /* After all sessions are closed. */
 void faulty_store_free(struct faulty_store *faulty);
-struct store *faulty_store_base(struct faulty_store *faulty);
+
 struct session *faulty_store_open_session(struct faulty_store *faulty, enum session_kind kind);
 
 extern const struct count_repository faulty_count_repository;
 extern const struct limit_repository faulty_limit_repository;
 extern const struct pot_repository faulty_pot_repository;
 
-/* ---- faults ------------------------------------------------------------------------------ */
-
 /* The `n`th call from now (1 = the next) fails with `status`, once. 0: none will. An
  * OUTCOME_UNKNOWN at another call than COMMIT is a RERUN. */
 void faulty_store_fail_at(struct faulty_store *faulty, int n, enum status status);
-
-/* An OUTCOME_UNKNOWN that strikes at commit: whether the change was made all the same. */
-void faulty_store_commit_survives(struct faulty_store *faulty, bool survives);
-
-/* Whether the planned fault has struck. */
-bool faulty_store_has_failed(const struct faulty_store *faulty);
 
 /* Another session holds the row of this count or limit: TRANSACTION_WAIT fails with LOCK_BUSY,
  * TRANSACTION_SKIP reports it busy. */
 void faulty_store_hold(struct faulty_store *faulty, struct slice id, bool held);
 
-/* Every edit of this count is refused as POISON. */
-void faulty_store_poison(struct faulty_store *faulty, const char *item_id);
-
-void faulty_store_set_time(struct faulty_store *faulty, int64_t now_us);
-
-/* Transactions that were committed, and that their caller was told of. */
-size_t faulty_store_commits(const struct faulty_store *faulty);
-
-/* How often locks of pots were taken, and how many kinds of coins were written. */
-size_t faulty_store_takes(const struct faulty_store *faulty);
-size_t faulty_store_kinds_written(const struct faulty_store *faulty);
-
 /* ---- rows: what is committed, untouched by faults. Outside a transaction. ---------------- */
 
-/* The stored count, with exists = false where there is none. */
+/* Looks counts up, all at once: exists = false where there is none. */
+void faulty_store_find(struct faulty_store *faulty, struct count_row *rows, size_t count);
 struct count_row faulty_store_get(struct faulty_store *faulty, struct slice item_id);
+
+/* Inserts counts, in one transaction; the second form inserts one without bounds. */
+void faulty_store_insert(struct faulty_store *faulty, const struct count_row *rows, size_t count);
 void faulty_store_add_count(struct faulty_store *faulty, const char *item_id, int64_t value);
-void faulty_store_add_bounded(struct faulty_store *faulty, const char *item_id, int64_t value,
-	struct count_bounds bounds);
 
 /* The stored limit, with exists = false where there is none. */
 struct limit_row faulty_store_get_limit(struct faulty_store *faulty, struct slice user_id);

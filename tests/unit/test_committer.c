@@ -47,7 +47,7 @@ static void test_everything_that_waits_shares_one_transaction(void **unused)
 	for (int i = 0; i < 40; i++)
 		commands[i] = submit(&fixture, i % 2 ? "a" : "b", plus_one, NULL);
 	count_fixture_step(&fixture);
-	assert_int_equal(faulty_store_commits(fixture.store), 1);
+	assert_int_equal(fixture.store->commits, 1);
 	assert_int_equal(value_of(&fixture, "a"), 20);
 	for (int i = 0; i < 40; i++) {
 		assert_int_equal(count_fixture_status(commands[i]), 200);
@@ -72,10 +72,10 @@ static bool run_with_fault(int n, enum status fault, bool survives, bool plain)
 	commands[1] = submit(&fixture, "a", plus_one, NULL);
 	commands[2] = submit(&fixture, "b", plain ? plus_one : reset, NULL);
 	commands[3] = submit(&fixture, "a", plus_one, "key");
-	faulty_store_commit_survives(fixture.store, survives);
+	fixture.store->survives = survives;
 	faulty_store_fail_at(fixture.store, n, fault);
 	count_fixture_step(&fixture);
-	struck = faulty_store_has_failed(fixture.store);
+	struck = fixture.store->has_failed;
 	status = count_fixture_status(commands[0]);
 	for (int i = 0; i < 4; i++)
 		all_same = all_same && count_fixture_status(commands[i]) == status;
@@ -124,7 +124,7 @@ static void retry_unknown(bool survives)
 
 	set_up(&fixture);
 	first = submit(&fixture, "a", plus_one, "key");
-	faulty_store_commit_survives(fixture.store, survives);
+	fixture.store->survives = survives;
 	faulty_store_fail_at(fixture.store, 5, STATUS_OUTCOME_UNKNOWN);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(first), 503);
@@ -179,7 +179,7 @@ static void test_a_key_counts_as_absent_once_it_has_expired(void **unused)
 	set_up(&fixture);
 	first = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
-	faulty_store_set_time(fixture.store, 1000000 + 24 * 3600 * 1000000LL);
+	fixture.store->now_us = 1000000 + 24 * 3600 * 1000000LL;
 	second = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(second), 200);
@@ -309,7 +309,7 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 
 	(void)unused;
 	set_up(&fixture);
-	faulty_store_poison(fixture.store, "bad");
+	fixture.store->poison = "bad";
 	for (int i = 0; i < 9; i++) {
 		struct count_change create = {.verb = COUNT_VERB_CREATE, .amount = 7};
 
@@ -391,7 +391,7 @@ static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **
 	releasing = fixture.store;
 	releases_in = 3; /* waiting for rows, skipping rows, and in the second half */
 	faulty_store_add_count(fixture.store, "bad", 7);
-	faulty_store_poison(fixture.store, "bad");
+	fixture.store->poison = "bad";
 	faulty_store_hold(fixture.store, slice_of("a"), true);
 	commands[0] = submit(&fixture, "a", reset, NULL);
 	commands[1] = submit(&fixture, "bad", reset, NULL);

@@ -294,16 +294,23 @@ static void make_plain(struct plan *plans, size_t count)
 static void set_up_counts(struct count_fixture *fixture, struct model *model, struct dice *dice)
 {
 	static const int64_t starts[] = {0, 5, INT64_MAX, INT64_MAX - 4, INT64_MIN, INT64_MIN + 4};
+	struct count_row rows[ITEMS];
+	size_t count = 0;
 
 	for (int i = 0; i < ITEMS; i++) {
+		struct count_row *row = &rows[count];
+
 		if (dice_below(dice, 5) == 0)
 			continue;
+		row->item_id = slice_of(items[i]);
+		row->value = starts[dice_below(dice, 6)];
+		row->bounds = random_bounds(dice, row->value);
 		model->counts[i].exists = true;
-		model->counts[i].value = starts[dice_below(dice, 6)];
-		model->counts[i].bounds = random_bounds(dice, model->counts[i].value);
-		faulty_store_add_bounded(
-			fixture->store, items[i], model->counts[i].value, model->counts[i].bounds);
+		model->counts[i].value = row->value;
+		model->counts[i].bounds = row->bounds;
+		count++;
 	}
+	faulty_store_insert(fixture->store, rows, count);
 }
 
 static void check_answer(
@@ -325,15 +332,18 @@ static void check_bound(const struct count_bound *bound, const struct count_boun
 
 static void check_counts(struct count_fixture *fixture, const struct model *model)
 {
-	for (int i = 0; i < ITEMS; i++) {
-		struct count_row row = faulty_store_get(fixture->store, slice_of(items[i]));
+	struct count_row rows[ITEMS];
 
-		assert_int_equal(row.exists, model->counts[i].exists);
-		if (!row.exists)
+	for (int i = 0; i < ITEMS; i++)
+		rows[i] = (struct count_row){.item_id = slice_of(items[i])};
+	faulty_store_find(fixture->store, rows, ITEMS);
+	for (int i = 0; i < ITEMS; i++) {
+		assert_int_equal(rows[i].exists, model->counts[i].exists);
+		if (!rows[i].exists)
 			continue;
-		assert_true(row.value == model->counts[i].value);
-		check_bound(&row.bounds.min, &model->counts[i].bounds.min);
-		check_bound(&row.bounds.max, &model->counts[i].bounds.max);
+		assert_true(rows[i].value == model->counts[i].value);
+		check_bound(&rows[i].bounds.min, &model->counts[i].bounds.min);
+		check_bound(&rows[i].bounds.max, &model->counts[i].bounds.max);
 	}
 }
 
@@ -424,8 +434,10 @@ static struct count_fixture_command *submit_addition(
 
 static void set_bounded(struct count_fixture *fixture, const char *item_id, int64_t value)
 {
-	faulty_store_add_bounded(
-		fixture->store, item_id, value, (struct count_bounds){.min = at(0)});
+	const struct count_row row = {
+		.item_id = slice_of(item_id), .value = value, .bounds = {.min = at(0)}};
+
+	faulty_store_insert(fixture->store, &row, 1);
 }
 
 static void test_of_a_fold_that_leaves_the_bounds_only_the_offenders_are_refused(void **unused)
@@ -476,7 +488,7 @@ static void test_a_batch_on_a_sold_out_count_is_refused_at_once(void **unused)
 		assert_int_equal(count_fixture_status(commands[i]), 409);
 		count_fixture_command_free(commands[i]);
 	}
-	assert_int_equal(faulty_store_commits(fixture.store), 2);
+	assert_int_equal(fixture.store->commits, 2);
 	count_fixture_close(&fixture);
 }
 

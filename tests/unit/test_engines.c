@@ -16,7 +16,7 @@ static const char *created_path; /* what the engine was given */
 static struct store *create_faulty(const struct store_plan *plan, const char *path)
 {
 	created_path = path;
-	return faulty_store_base(faulty_store_new());
+	return &faulty_store_new()->base;
 }
 
 const struct store_engine store_engines[] = {

@@ -262,7 +262,7 @@ static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
 	fixture_open(&fixture, false);
 	configure(&fixture);
 	assert_int_equal(send_many(&fixture, 6, 200), 5);
-	faulty_store_set_time(fixture.store, 1000000 + MINUTE_US);
+	fixture.store->now_us = 1000000 + MINUTE_US;
 	assert_int_equal(send_many(&fixture, 6, 200), 5);
 	assert_int_equal(row_of(&fixture).current_count, 5);
 	fixture_close(&fixture);
@@ -432,17 +432,17 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_CONFIGURE, 1, 200), 3);
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 1, 200), 3);
 	memset(&calls, 0, sizeof(calls));
-	commits = faulty_store_commits(fixture.store);
+	commits = fixture.store->commits;
 	publishes = fake_bus.publishes;
 
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 4, 200), 12);
 	check_calls(&(struct calls){.takes = 1, .locks = 1, .puts = 1, .settles = 1});
-	assert_int_equal(faulty_store_commits(fixture.store) - commits, 2);
+	assert_int_equal(fixture.store->commits - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 
 	assert_int_equal(ask_three_users(&fixture, GATEWAY_SEND, 5, 429), 15);
 	check_calls(&(struct calls){.takes = 1});
-	assert_int_equal(faulty_store_commits(fixture.store) - commits, 2);
+	assert_int_equal(fixture.store->commits - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 	fixture.lane.cache = counted_session;
 	fixture_close(&fixture);
@@ -492,12 +492,12 @@ static void run_storm(uint64_t seed, bool across_windows)
 		if (dice_below(&dice, 2))
 			faulty_store_fail_at(fixture.store, 1 + (int)dice_below(&dice, 10),
 				faults[dice_below(&dice, 4)]);
-		faulty_store_commit_survives(fixture.store, dice_below(&dice, 2));
+		fixture.store->survives = dice_below(&dice, 2);
 		admitted += send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
 		send_keyed(&fixture, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
 		faulty_store_fail_at(fixture.store, 0, STATUS_OK);
 		if (across_windows && dice_below(&dice, 2))
-			faulty_store_set_time(fixture.store, now_us += MINUTE_US);
+			fixture.store->now_us = now_us += MINUTE_US;
 	}
 	admitted += keyed_ok[0] + keyed_ok[1];
 	assert_true(admitted <= fake_bus.on_bus);

@@ -206,9 +206,9 @@ static void test_requests_for_one_pot_share_one_lock_and_one_transaction(void **
 		asks[i] = send_coins(&fixture, POT_ADD, i % 3 ? first : second,
 			(struct asked_coins){{1, 0, 2}}, NULL);
 	run(&fixture);
-	assert_int_equal(faulty_store_commits(fixture.store), 1);
-	assert_int_equal(faulty_store_takes(fixture.store), 2);
-	assert_int_equal(faulty_store_kinds_written(fixture.store), 4);
+	assert_int_equal(fixture.store->commits, 1);
+	assert_int_equal(fixture.store->takes, 2);
+	assert_int_equal(fixture.store->kinds_written, 4);
 	assert_pot(&fixture, first, 20, 0, 40);
 	assert_pot(&fixture, second, 10, 0, 20);
 	for (int i = 0; i < 30; i++) {
@@ -255,7 +255,7 @@ static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 	assert_slice(body_of(asks[6]), ""); /* an empty list */
 	assert_int_equal(status_of(asks[6]), 200);
 	assert_pot(&fixture, pot_id, 0, 0, 0);
-	assert_int_equal(faulty_store_kinds_written(fixture.store), 0); /* as it was before */
+	assert_int_equal(fixture.store->kinds_written, 0); /* as it was before */
 	for (int i = 0; i < 7; i++)
 		free_ask(asks[i]);
 	close_fixture(&fixture);
@@ -300,7 +300,7 @@ static void test_of_many_who_want_one_name_the_first_gets_it(void **unused)
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		asks[i] = send_create(&fixture, names[i], 10 + (int32_t)i);
 	run(&fixture);
-	assert_int_equal(faulty_store_commits(fixture.store), 1);
+	assert_int_equal(fixture.store->commits, 1);
 	for (size_t i = 0; i < COUNT_OF(names); i++)
 		assert_int_equal(status_of(asks[i]), expected[i]);
 	assert_slice(body_of(asks[0]), "{\"pot_id\":2,\"pot_name\":\"PPP\",\"max_coins\":10,"
@@ -369,10 +369,10 @@ static bool run_with_fault(int n, enum status fault, bool survives)
 	asks[0] = send_draw(&fixture, pot_id, 150, "key");
 	asks[1] = send_coins(&fixture, POT_ADD, pot_id, (struct asked_coins){{0, 7, 0}}, NULL);
 	asks[2] = send_create(&fixture, "new", 10);
-	faulty_store_commit_survives(fixture.store, survives);
+	fixture.store->survives = survives;
 	faulty_store_fail_at(fixture.store, n, fault);
 	run(&fixture);
-	struck = faulty_store_has_failed(fixture.store);
+	struck = fixture.store->has_failed;
 	left = faulty_store_get_pot(fixture.store, pot_id).coins;
 	assert_int_equal(status_of(asks[0]), status_of(asks[1]));
 	assert_int_equal(status_of(asks[0]), status_of(asks[2]));
@@ -475,10 +475,10 @@ static void test_requests_that_wait_for_a_lock_go_through_together_once_it_expir
 	run(&fixture);
 	run_later(&fixture);
 	assert_int_equal(status_of(asks[0]), 0);
-	faulty_store_set_time(fixture.store, 2000000);
-	before = faulty_store_takes(fixture.store);
+	fixture.store->now_us = 2000000;
+	before = fixture.store->takes;
 	run_later(&fixture);
-	assert_int_equal(faulty_store_takes(fixture.store) - before, 1);
+	assert_int_equal(fixture.store->takes - before, 1);
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(status_of(asks[i]), 200);
 		free_ask(asks[i]);

@@ -145,7 +145,7 @@ static void take_over(struct fixture *fixture)
 		.scope = SLICE("scope"), .key = SLICE("key"), .owner = SLICE("other")};
 
 	key.answer = answer_json(200, slice_of("{}"));
-	faulty_store_set_time(fixture->store, START_US + IDEMPOTENCY_LEASE_US);
+	fixture->store->now_us = START_US + IDEMPOTENCY_LEASE_US;
 	assert_int_equal(other->ops->begin(other, TRANSACTION_WAIT), STATUS_OK);
 	assert_int_equal(other->ops->idempotency_claim(other, &key, 1), STATUS_OK);
 	assert_true(key.was_ours);
