@@ -53,8 +53,8 @@ static void on_answered(struct loop_task *task)
 {
 	struct lookup *lookup = (struct lookup *)task;
 
+	lookup->answered = true; /* before the signature, which lets the reader go on */
 	command_sign(&lookup->read.command);
-	lookup->answered = true;
 }
 
 static void submit(struct fixture *fixture, struct lookup *lookup)
