@@ -327,6 +327,101 @@ static void the_wal_stays_short_whoever_reads(void **state)
 	assert_in_range(longest, 1, (FRAMES_MAX + FRAMES_MAX / 5) * FRAME_BYTES);
 }
 
+/* ---- memory ------------------------------------------------------------------------------ */
+
+#define ANSWERS 64
+#define ANSWER_BYTES 16384 /* so that ANSWERS of them are 1 MiB */
+
+static void begin(struct session *session)
+{
+	assert_int_equal(session->ops->begin(session, TRANSACTION_WAIT), STATUS_OK);
+}
+
+static void commit(struct session *session)
+{
+	assert_int_equal(session->ops->commit(session), STATUS_OK);
+}
+
+/* In a transaction: writes 1 MiB of answers under new keys. */
+static void put_answers(struct session *session, int number)
+{
+	static char body[ANSWER_BYTES];
+	struct idempotency_record records[ANSWERS];
+	char keys[ANSWERS][16];
+
+	for (int i = 0; i < ANSWERS; i++) {
+		snprintf(keys[i], sizeof(keys[i]), "%04d-%02d", number, i);
+		records[i] = (struct idempotency_record){
+			.scope = SLICE("scope"), .key = slice_of(keys[i])};
+		records[i].answer = answer_json(200, slice_make(body, sizeof(body)));
+	}
+	assert_int_equal(session->ops->idempotency_put(session, records, ANSWERS, 3600 * 1000000LL),
+		STATUS_OK);
+}
+
+/* Reads all of them back; returns how many there are. */
+static size_t read_answers(struct session *session)
+{
+	struct row_page page = {.limit = ANSWERS};
+	struct kept_answer answers[ANSWERS];
+	struct arena arena;
+	size_t count = 0;
+
+	arena_init(&arena, 4096);
+	do {
+		assert_int_equal(session->ops->idempotency_list(
+					 session, &arena, slice_of("scope"), &page, answers),
+			STATUS_OK);
+		count += page.count;
+		if (page.count > 0) {
+			page.after[0] = answers[page.count - 1].scope;
+			page.after[1] = answers[page.count - 1].key;
+		}
+	} while (page.count == ANSWERS);
+	arena_release(&arena);
+	return count;
+}
+
+/* A few pages more than the cache may have are in use at any time. */
+static void assert_cache_within(const struct sqlite_connection *connection, const char *limit_kib)
+{
+	int limit = atoi(limit_kib) * 1024;
+	int bytes, unused;
+
+	assert_int_equal(
+		sqlite3_db_status(connection->db, SQLITE_DBSTATUS_CACHE_USED, &bytes, &unused, 0),
+		SQLITE_OK);
+	print_message("%d of %d bytes\n", bytes, limit);
+	assert_in_range(bytes, limit / 2, limit + limit / 16);
+}
+
+static void page_caches_stay_within_their_limit_however_much_goes_through_them(void **state)
+{
+	struct place *place = *state;
+	struct session *reader;
+
+	open_place(place);
+	reader = place->store->ops->open_session(place->store, SESSION_READ);
+	for (int i = 0; i < 24; i++) {
+		begin(place->session);
+		put_answers(place->session, i);
+		commit(place->session);
+	}
+	assert_cache_within(
+		&sqlite_store_of(place->store)->writer.connection, SQLITE_WRITER_CACHE_KIB);
+
+	begin(place->session); /* more in one transaction than the cache can hold */
+	for (int i = 24; i < 48; i++)
+		put_answers(place->session, i);
+	assert_cache_within(
+		&sqlite_store_of(place->store)->writer.connection, SQLITE_WRITER_CACHE_KIB);
+	commit(place->session);
+
+	assert_int_equal(read_answers(reader), 48 * ANSWERS);
+	assert_cache_within(&sqlite_session_of(reader)->own, SQLITE_READER_CACHE_KIB);
+	session_close(reader);
+}
+
 /* ---- turns ------------------------------------------------------------------------------- */
 
 #define WAITERS 6
@@ -390,6 +485,7 @@ int main(void)
 		PLACE_TEST(another_program_that_reads_does_not_stop_writes),
 		PLACE_TEST(a_table_that_is_gone_is_poison),
 		PLACE_TEST(the_wal_stays_short_whoever_reads),
+		PLACE_TEST(page_caches_stay_within_their_limit_however_much_goes_through_them),
 		cmocka_unit_test(turns_are_given_in_the_order_of_arrival),
 	};
 

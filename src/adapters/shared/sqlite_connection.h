@@ -21,9 +21,16 @@
 #define SQLITE_BUSY_TIMEOUT_MS 2000
 
 /*
- * The pragmas of a connection that writes. The page cache holds what a whole batch touches, because
- * pages that overflow it are written twice.
+ * The page cache of a connection grows until it is full, and then stays. A process with all roles
+ * has ten connections that write (seven stores, three local buses) and about as many that read, so
+ * their caches end at 60 MB. With 16 MiB for each writer the process was twice as large and no
+ * faster, because what is not here is in the kernel's page cache. A transaction that changes more
+ * than fits writes the rest to the WAL before it commits.
  */
+#define SQLITE_WRITER_CACHE_KIB "4096"
+#define SQLITE_READER_CACHE_KIB "2048"
+
+/* The pragmas of a connection that writes. */
 #define SQLITE_WRITER_PRAGMAS                                                                      \
 	"PRAGMA synchronous = FULL;"                                                               \
 	"PRAGMA wal_autocheckpoint = 0;"                                                           \
@@ -31,7 +38,7 @@
 	"PRAGMA trusted_schema = OFF;"                                                             \
 	"PRAGMA cell_size_check = ON;"                                                             \
 	"PRAGMA mmap_size = 0;"                                                                    \
-	"PRAGMA cache_size = -16384;"
+	"PRAGMA cache_size = -" SQLITE_WRITER_CACHE_KIB ";"
 
 struct sqlite_connection {
 	sqlite3 *db;  /* NULL while it is not open */

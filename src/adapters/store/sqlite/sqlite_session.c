@@ -23,7 +23,8 @@ static const char reader_pragmas[] = "PRAGMA query_only = ON;"
 				     "PRAGMA wal_autocheckpoint = 0;"
 				     "PRAGMA trusted_schema = OFF;"
 				     "PRAGMA cell_size_check = ON;"
-				     "PRAGMA mmap_size = 0;";
+				     "PRAGMA mmap_size = 0;"
+				     "PRAGMA cache_size = -" SQLITE_READER_CACHE_KIB ";";
 
 static const struct session_ops session_ops;
 
