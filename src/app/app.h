@@ -8,6 +8,7 @@
  *   outbox     starts everything that an outbox needs
  *   files      reads the files of keys and certificate, at start and on SIGHUP
  *   serve      starts, runs until a signal, releases
+ *   announce   says what has started
  *   drain      waits for a signal, and stops serving step by step
  *   module_*   one or two services each: their routes, engines, lanes, workers and chores
  *
@@ -175,6 +176,11 @@ void app_reload_files(struct app *app);
 
 /* Reads the files as at start, and nothing else. Returns the exit status of the program. */
 int app_check_files(struct app *app);
+
+/* ---- announce.c ---- */
+
+/* Prints and logs the address, roles and engines of a server that has started. */
+void app_announce(const struct app *app);
 
 /* ---- drain.c ---- */
 

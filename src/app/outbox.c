@@ -16,6 +16,7 @@ static void start_relay(struct app *app, const struct app_outbox *outbox)
 	const struct settings *settings = &app->settings;
 	const struct relay_config config = {
 		.name = outbox->name,
+		.kind = outbox->kind,
 		.store = outbox->store,
 		.outbox = outbox->repository,
 		.announcement = outbox->announcement,

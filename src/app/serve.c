@@ -140,6 +140,8 @@ static bool open_server(struct app *app, char *why)
 	app->server = server_new(loop_count(settings), &limits, app->router, &app->admission);
 	if (app->tls)
 		server_use_tls(app->server, app->tls);
+	if (settings->access_log)
+		server_log_access(app->server);
 	return server_listen(app->server, settings->listen, why, OPTIONS_WHY_SIZE);
 }
 
@@ -296,9 +298,7 @@ int app_serve(struct app *app)
 		return refuse_start(why);
 	start_modules(app);
 	server_start(app->server);
-	printf("quipu listening on %s://%s\n", app->tls ? "https" : "http",
-		server_address(app->server));
-	fflush(stdout);
+	app_announce(app);
 	app_wait_for_stop(app, &signals);
 	app_drain(app, &signals);
 	release(app);

@@ -47,6 +47,14 @@ static void json_member(struct buffer *line, const char *name, struct slice valu
 	buffer_json_string(line, buffer_slice(&escaped));
 }
 
+static void json_number(struct buffer *line, const char *name, struct slice digits)
+{
+	buffer_char(line, ',');
+	buffer_json_string(line, slice_of(name));
+	buffer_char(line, ':');
+	buffer_add(line, digits);
+}
+
 static void write_json(struct buffer *line, enum log_level level, const char *part,
 	const struct log_field *fields, size_t field_count, struct slice message)
 {
@@ -57,7 +65,9 @@ static void write_json(struct buffer *line, enum log_level level, const char *pa
 	json_member(line, "part", slice_of(part));
 	json_member(line, "message", message);
 	for (size_t i = 0; i < field_count; i++) {
-		if (fields[i].value.len > 0)
+		if (fields[i].is_number)
+			json_number(line, fields[i].name, fields[i].value);
+		else if (fields[i].value.len > 0)
 			json_member(line, fields[i].name, fields[i].value);
 	}
 	buffer_text(line, "}\n");

@@ -15,6 +15,7 @@ enum log_format { LOG_TEXT, LOG_JSON };
 struct log_field {
 	const char *name;
 	struct slice value;
+	bool is_number; /* JSON has it without quotes */
 };
 
 /* Applies to the lines that follow. Any thread. */

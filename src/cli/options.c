@@ -186,6 +186,8 @@ static const struct option options[] = {
 		"lowest level to log: debug, info, warn or error"},
 	{"log-format", TYPE_TEXT, FIELD(log_format), "auto", 0, 0, "FORMAT",
 		"text, json, or auto: text on a terminal, json elsewhere"},
+	{"access-log", TYPE_FLAG, FIELD(access_log), "no", 0, 0, NULL,
+		"log a line for every answer, at level info"},
 	{"trace-store", TYPE_FLAG, FIELD(trace_store), "no", 0, 0, NULL,
 		"for debugging: log every call to a store, with its duration, row count and "
 		"result; "
@@ -551,16 +553,36 @@ bool options_read(struct settings *settings, struct operands *operands, int coun
 
 /* ---- printing ---------------------------------------------------------------------------- */
 
+static void print_value(FILE *out, size_t index)
+{
+	if (options[index].type == TYPE_URL)
+		secrets_print_url(out, values[index].text);
+	else
+		fputs(values[index].text, out);
+}
+
 void options_print(FILE *out)
 {
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		fprintf(out, "%s = ", options[i].name);
-		if (options[i].type == TYPE_URL)
-			secrets_print_url(out, values[i].text);
-		else
-			fputs(values[i].text, out);
+		print_value(out, i);
 		fprintf(out, "  ; %s\n", values[i].source);
 	}
+}
+
+void options_print_changed(FILE *out)
+{
+	const char *between = "";
+
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (strcmp(values[i].text, options[i].standard) == 0)
+			continue;
+		fprintf(out, "%s--%s ", between, options[i].name);
+		print_value(out, i);
+		fprintf(out, " (%s)", values[i].source);
+		between = ", ";
+	}
+	fputs(*between ? "\n" : "all at their defaults\n", out);
 }
 
 void options_help(FILE *out)

@@ -77,6 +77,7 @@ struct settings {
 	bool insecure;
 	bool trace_store;
 	bool core_dumps;
+	bool access_log;
 
 	bool print_config;
 	bool check_config;
@@ -114,6 +115,9 @@ const char *operands_flag(const struct operands *operands, const char *name);
 
 /* Prints one line per option: its value, with passwords hidden, and where it comes from. */
 void options_print(FILE *out);
+
+/* Prints the options that differ from their defaults, on one line, with passwords hidden. */
+void options_print_changed(FILE *out);
 
 /* Prints the help for all options. */
 void options_help(FILE *out);

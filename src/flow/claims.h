@@ -1,6 +1,7 @@
 /*
  * How a claim ends after an attempt: the rules that the relay of the outbox and the notification
- * worker share. Pure. ports/claim_repository.h has the states of a claim.
+ * worker share. Pure, but for claims_log_failed(). ports/claim_repository.h has the states of a
+ * claim.
  */
 #ifndef QUIPU_FLOW_CLAIMS_H
 #define QUIPU_FLOW_CLAIMS_H
@@ -27,5 +28,8 @@ int64_t claim_backoff_us(int32_t attempt, struct dice *dice);
 /* Sets how `claim` ends. Keeps `error` without copying it. */
 void claim_conclude(struct claim *claim, enum claim_try try, int32_t attempts_max,
 	struct dice *dice, struct slice error);
+
+/* Warns about each claim that has become a dead letter of `kind`, once that is committed. */
+void claims_log_failed(const char *kind, const struct claim *claims, size_t count);
 
 #endif

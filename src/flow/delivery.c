@@ -269,6 +269,7 @@ static bool record(struct delivery *delivery)
 		return false;
 	FAILPOINT("notify.recorded");
 	count_ends(delivery, count);
+	claims_log_failed(delivery->config.letter_kind, delivery->claims, count);
 	forget_known(delivery);
 	return true;
 }

@@ -22,7 +22,6 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "base/log.h"
 #include "base/metrics.h"
 #include "base/uuid.h"
 #include "flow/claims.h"
@@ -167,6 +166,7 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 	struct arena arena = worker->arenas[0];
 
 	count_ends(worker, worker->claims, worker->count);
+	claims_log_failed(worker->config->kind, worker->claims, worker->count);
 	worker->claims = worker->next_claims;
 	worker->next_claims = claims;
 	worker->arenas[0] = worker->arenas[1];
@@ -225,9 +225,6 @@ static size_t build_messages(struct relay_worker *worker)
 			continue;
 		}
 		conclude(worker, claim, TRY_REFUSED, "the row cannot be read as an event");
-		log_line(LOG_ERROR, "relay",
-			"outbox of %s: the event %.*s cannot be read; giving it up",
-			worker->config->name, (int)claim->id.len, claim->id.data);
 	}
 	return count;
 }

@@ -21,6 +21,7 @@
 #include "ports/outbox_repository.h"
 
 struct relay_config {
+	const char *kind;    /* of its dead letters, as operators call it */
 	const char *name;    /* label in metrics and logs: "entitlements" */
 	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;

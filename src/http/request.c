@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "http/access_log.h"
 #include "http/connection.h"
 #include "http/cors.h"
 #include "http/stream_internal.h"
@@ -72,8 +73,8 @@ static void log_request(const struct request *request, int64_t duration_ns)
 {
 	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
 	struct log_field fields[] = {
-		{"request_id", request->id},
-		{"traceparent", request->traceparent},
+		{.name = "request_id", .value = request->id},
+		{.name = "traceparent", .value = request->traceparent},
 	};
 
 	if (!log_enabled(level))
@@ -103,6 +104,8 @@ void request_finish(struct request *request)
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
 	log_request(request, duration_ns);
+	if (worker->logs_access)
+		access_log(request, duration_ns);
 }
 
 void request_drop(struct request *request)

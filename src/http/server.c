@@ -362,6 +362,12 @@ void server_use_tls(struct server *server, struct tls_context *tls)
 		server->workers[i].tls = tls;
 }
 
+void server_log_access(struct server *server)
+{
+	for (size_t i = 0; i < server->worker_count; i++)
+		server->workers[i].logs_access = true;
+}
+
 bool server_listen(struct server *server, const char *address, char *why, size_t size)
 {
 	int failed;

@@ -69,6 +69,9 @@ void server_use_clock(struct server *server, const struct clock *clock);
 struct tls_context;
 void server_use_tls(struct server *server, struct tls_context *tls);
 
+/* Logs every answer (access_log.h). Call it before server_start(). */
+void server_log_access(struct server *server);
+
 /*
  * Binds and listens on "host:port" or "[v6]:port". May block on a name lookup. On failure writes a
  * sentence for the user into `why` and returns false.

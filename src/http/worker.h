@@ -39,6 +39,7 @@ struct http_worker {
 	char date[32];                                        /* the Date header of `date_s` */
 	int64_t date_s;
 	bool draining;
+	bool logs_access;
 	size_t heartbeats_left; /* in this sweep */
 
 	struct tally connection_count; /* any thread may read the tallies */

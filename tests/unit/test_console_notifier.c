@@ -38,7 +38,7 @@ static void a_notice_is_one_line_with_control_characters_escaped(void **state)
 	char text[1024];
 
 	(void)state;
-	log_configure(LOG_INFO, LOG_TEXT);
+	log_configure(LOG_DEBUG, LOG_TEXT);
 	log_of_notice(&notice, text, sizeof(text));
 	assert_contains(slice_of(text),
 		" info  notify: notification sent notification_id=n-1 traceparent=00-a-b-01 "
@@ -51,13 +51,23 @@ static void a_notice_is_one_object_in_a_log_of_json(void **state)
 	char text[1024];
 
 	(void)state;
-	log_configure(LOG_INFO, LOG_JSON);
+	log_configure(LOG_DEBUG, LOG_JSON);
 	log_of_notice(&notice, text, sizeof(text));
 	assert_contains(slice_of(text), "\"part\":\"notify\"");
 	assert_contains(slice_of(text), "\"notification_id\":\"n-1\"");
 	assert_contains(
 		slice_of(text), "\"body\":\"{\\\"text\\\":\\\"a\\\\x0ab\\\\x1b[31m\xc3\xa4\\\"}\"");
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+static void the_body_is_shown_only_for_debugging(void **state)
+{
+	char text[1024];
+
+	(void)state;
+	log_configure(LOG_INFO, LOG_TEXT);
+	log_of_notice(&notice, text, sizeof(text));
+	assert_contains(slice_of(text), "notification_id=n-1 traceparent=00-a-b-01\n");
 }
 
 static void a_log_that_leaves_info_out_has_no_notices(void **state)
@@ -75,6 +85,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_notice_is_one_line_with_control_characters_escaped),
 		cmocka_unit_test(a_notice_is_one_object_in_a_log_of_json),
+		cmocka_unit_test(the_body_is_shown_only_for_debugging),
 		cmocka_unit_test(a_log_that_leaves_info_out_has_no_notices),
 	};
 

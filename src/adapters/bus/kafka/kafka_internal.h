@@ -91,7 +91,9 @@ struct kafka_bus {
 	pthread_t thread;
 	bool running;
 
-	_Atomic bool up; /* the cluster responds and the topics exist */
+	_Atomic bool up;       /* the cluster responds and the topics exist */
+	bool has_logged_state; /* since the start; for the watcher */
+	int64_t started_ns;
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 

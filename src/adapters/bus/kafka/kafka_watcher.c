@@ -22,6 +22,7 @@
 #define PROBE_DOWN_INTERVAL_MS 100
 #define CREATE_TIMEOUT_MS 10000
 #define LEADER_PAUSE_MS 10
+#define CONNECT_NS (2 * NS_PER_S)
 
 /* Twice Kafka's default, so that a dead letter, which adds headers to a message, still fits. */
 #define MESSAGE_BYTES_MAX "2097152"
@@ -30,8 +31,9 @@
 
 static void set_up(struct kafka_bus *bus, bool up, const char *reason)
 {
-	if (atomic_exchange(&bus->up, up) == up)
+	if (atomic_exchange(&bus->up, up) == up && bus->has_logged_state)
 		return;
+	bus->has_logged_state = true;
 	if (up)
 		log_line(LOG_INFO, "bus", "%s: Kafka at %s is reachable", bus->base.name,
 			bus->url.servers);
@@ -287,6 +289,13 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
+/* A cluster that is not there at the start is news, too, but connecting takes a moment. */
+static bool is_connecting(const struct kafka_bus *bus)
+{
+	return !bus->has_logged_state &&
+	       clock_steady_ns(&clock_system) - bus->started_ns < CONNECT_NS;
+}
+
 static void *watch(void *context)
 {
 	struct kafka_bus *bus = context;
@@ -294,9 +303,9 @@ static void *watch(void *context)
 	while (!atomic_load(&bus->stopping)) {
 		rd_kafka_resp_err_t err = probe(bus);
 
-		if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+		if (err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_connecting(bus))
 			set_up(bus, false, rd_kafka_err2str(err));
-		else if (has_topics(bus))
+		else if (err == RD_KAFKA_RESP_ERR_NO_ERROR && has_topics(bus))
 			set_up(bus, true, NULL);
 		destroy_retired(bus);
 		wait_for_news(
@@ -316,6 +325,7 @@ bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t size)
 	if (!kafka_client_open(&bus->watch, RD_KAFKA_PRODUCER, conf, why, size))
 		return false;
 	bus->news = rd_kafka_queue_get_main(bus->watch.rk);
+	bus->started_ns = clock_steady_ns(&clock_system);
 	if (pthread_create(&bus->thread, NULL, watch, bus) != 0) {
 		snprintf(why, size, "no thread could be started for %s", bus->base.name);
 		return false;

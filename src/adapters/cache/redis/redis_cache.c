@@ -84,8 +84,8 @@ static void enter(struct redis_cache *cache, enum redis_phase phase)
 /* The caller holds the lock. */
 static void log_away(struct redis_cache *cache, const char *why)
 {
-	const struct log_field fields[] = {
-		{"cache", slice_of(cache->base.name)}, {"reason", slice_of(why)}};
+	const struct log_field fields[] = {{.name = "cache", .value = slice_of(cache->base.name)},
+		{.name = "reason", .value = slice_of(why)}};
 
 	if (cache->has_logged_away)
 		return;
@@ -103,7 +103,7 @@ static void go_away(struct redis_cache *cache, const char *why)
 /* The caller holds the lock. */
 static void come_back(struct redis_cache *cache)
 {
-	const struct log_field fields[] = {{"cache", slice_of(cache->base.name)}};
+	const struct log_field fields[] = {{.name = "cache", .value = slice_of(cache->base.name)}};
 
 	assert(phase_of(cache) == REDIS_RETURNS && redis_drops_is_empty(cache->owed));
 	enter(cache, REDIS_IN_USE);

@@ -37,15 +37,16 @@ static size_t notifier_free_slots(struct notifier *base)
 static void notifier_send(struct notifier *base, const struct notice *notice)
 {
 	struct console_notifier *notifier = notifier_of(base);
+	/* The body says who bought what, so it is shown only for debugging. */
 	const struct log_field fields[] = {
-		{"notification_id", notice->id},
-		{"traceparent", notice->trace},
-		{"body", notice->body},
+		{.name = "notification_id", .value = notice->id},
+		{.name = "traceparent", .value = notice->trace},
+		{.name = "body", .value = notice->body},
 	};
 
 	assert(notifier->count < SLOTS);
-	log_line_with(LOG_INFO, "notify", fields, sizeof(fields) / sizeof(fields[0]),
-		"notification sent");
+	log_line_with(
+		LOG_INFO, "notify", fields, log_enabled(LOG_DEBUG) ? 3 : 2, "notification sent");
 	notifier->tags[notifier->count++] = notice->tag;
 }
 

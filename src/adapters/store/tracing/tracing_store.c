@@ -77,10 +77,10 @@ static void log_call(const struct trace *trace, const char *rows, const char *re
 	snprintf(us, sizeof(us), "%lld",
 		(long long)((clock_steady_ns(&clock_system) - trace->start_ns) / 1000));
 	const struct log_field fields[] = {
-		{"store", slice_of(trace->store)},
-		{"rows", slice_of(rows)},
-		{"us", slice_of(us)},
-		{"result", slice_of(result)},
+		{.name = "store", .value = slice_of(trace->store)},
+		{.name = "rows", .value = slice_of(rows)},
+		{.name = "us", .value = slice_of(us)},
+		{.name = "result", .value = slice_of(result)},
 	};
 
 	log_line_with(LOG_DEBUG, "store", fields, sizeof(fields) / sizeof(fields[0]), "%s.%s",

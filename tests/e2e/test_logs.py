@@ -1,0 +1,154 @@
+"""What the log tells: what started, which engine comes and goes, what was given up, and every answer if one asks for it."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+
+import pytest
+
+from harness import quipu
+from harness.entitlements import new_user
+from harness.http import render
+from harness.unread import SqliteUnread
+from harness.waiting import wait_until
+from harness.webhook import Webhook
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Folder:
+    """A data folder, for servers of any role."""
+
+    def __init__(self, path):
+        self._path = pathlib.Path(path) / "data"
+
+    def arguments(self):
+        return ["--data", str(self._path)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def lines_of(server, part):
+    """The lines that one part of the program has logged, as objects."""
+    lines = [json.loads(line) for line in server.log_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["part"] == part]
+
+
+def test_the_log_begins_with_what_runs(serve, folder, binary):
+    server = serve(folder, "--roles", "gateway,sender")
+    version = quipu.run(binary, "version").stdout.split()[1]
+    (line,) = [line for line in lines_of(server, "main") if line["message"] == "started"]
+    assert (line["version"], line["address"], line["roles"]) == (
+        version, f"http://127.0.0.1:{server.port}", "gateway, sender")
+    assert "gateway-bus local" in line["engines"] and "gateway-store sqlite" in line["engines"]
+
+
+AWAY = {
+    "kafka": ["--roles", "gateway", "--gateway-bus", "kafka://127.0.0.1:{port}"],
+    "nats": ["--roles", "entitlements", "--entitlements-bus", "nats://127.0.0.1:{port}"],
+    "rabbitmq": ["--roles", "dialogs", "--unread-bus", "amqp://127.0.0.1:{port}"],
+    "redis": ["--roles", "gateway,sender", "--cache", "redis://127.0.0.1:{port}"],
+    "postgres": ["--roles", "counts", "--store", "postgres://127.0.0.1:{port}/none"],
+}
+
+
+@pytest.mark.parametrize("engine", AWAY)
+def test_an_engine_that_is_not_there_is_warned_about_once(serve, folder, free_port, engine):
+    server = serve(folder, *(word.format(port=free_port) for word in AWAY[engine]), ready=False)
+    spelling = re.compile(engine, re.IGNORECASE)
+
+    def warnings():
+        lines = lines_of(server, "bus") + lines_of(server, "cache") + lines_of(server, "store")
+        return [line for line in lines if line["level"] == "warn" and spelling.search(line["message"])]
+
+    wait_until(warnings, f"the log warns about {engine}")
+    wait_until(lambda: server.ask("GET", "/readyz").json()["dependencies"], "it answers")
+    assert len(warnings()) == 1
+
+
+def test_a_dead_letter_is_a_warning_with_its_reason(serve, folder, entitlements_client):
+    with Webhook() as receiver:
+        server = serve(folder, "--roles", "entitlements,notifications", "--notify-channel", receiver.channel)
+        user = new_user()
+        receiver.behaviour = 410
+        entitlements_client(server).grant(user, headers={"traceparent": TRACE})
+        (line,) = wait_until(lambda: lines_of(server, "dlq"), "the log has the dead letter")
+    assert (line["level"], line["dead_letter_kind"], line["traceparent"]) == ("warn", "notification", TRACE)
+    assert "410" in line["reason"] and line["message"].startswith("given up after 1 attempt and")
+    letters = json.loads(server.ask("GET", "/operator/dlq/notification").body)["letters"]
+    assert line["dead_letter_id"] in json.dumps(letters)
+    assert user not in server.log_text()
+
+
+def test_users_and_purchases_are_not_in_the_log_unless_it_is_for_debugging(serve, folder, entitlements_client):
+    for level, shown in (("info", False), ("debug", True)):
+        server = serve(folder, "--roles", "entitlements,notifications", "--log-level", level)
+        client, user = entitlements_client(server), new_user()
+        client.grant(user)
+        client.wait_sent(user)
+        wait_until(lambda: [line for line in lines_of(server, "notify")], "the notification is logged")  # noqa: B023
+        assert (user in server.log_text()) == shown
+        server.stop()
+
+
+def access_lines(server, count):
+    return wait_until(lambda: len(lines := lines_of(server, "access")) >= count and lines, f"{count} answers are logged")
+
+
+def test_the_access_log_has_a_line_for_every_answer(serve, folder):
+    server = serve(folder, "--access-log", ready=False)
+    with server.connect() as connection:
+        created = connection.ask("POST", "/api/v1/internal/counts", {"itemId": "private-name"},
+                                 {"X-Request-Id": "mine", "traceparent": TRACE})
+        connection.ask("GET", "/api/v1/internal/counts/private-name")
+        connection.send(render("HEAD", "/healthz"))
+        connection.read_answer("HEAD")
+        connection.ask("GET", "/private-name?access_token=secret")
+    create, get, head, nothing = access_lines(server, 4)
+    assert {name: value for name, value in create.items() if name not in ("time", "duration_us")} == {
+        "level": "info", "part": "access", "message": "answered", "method": "POST", "route": "/api/v1/internal/counts",
+        "status": 201, "bytes": len(created.body), "client": "127.0.0.1", "request_id": "mine", "trace_id": TRACE[3:35]}
+    assert isinstance(create["duration_us"], int) and create["duration_us"] >= 0
+    assert (get["route"], get["status"]) == ("/api/v1/internal/counts/{itemId}", 200)
+    assert "trace_id" not in get and get["request_id"]
+    assert (head["method"], head["bytes"]) == ("HEAD", 0)
+    assert "route" not in nothing and nothing["status"] == 404
+    assert "private-name" not in server.log_text() and "secret" not in server.log_text()
+
+
+def test_the_access_log_has_streams_when_they_begin(serve, tmp_path):
+    server = serve(SqliteUnread(tmp_path), "--access-log", ready=False)
+    with server.connect() as connection:
+        connection.send(render("GET", "/counters/user/bob/stream"))
+        (line,) = access_lines(server, 1)
+    assert (line["route"], line["status"]) == ("/counters/user/{userId}/stream", 200)
+
+
+def test_on_a_terminal_four_lines_say_where_the_data_is_and_what_runs(binary, tmp_path):
+    """The process sees a terminal; its options come from a flag and the environment, one of them with a password."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [binary, "serve", "--listen", "127.0.0.1:0", "--data", tmp_path / "data", "--roles", "counts"],
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
+        env=quipu.environment({"QUIPU_CACHE": "redis://:secret@127.0.0.1:1"}),
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"\n") < 4:
+            shown += os.read(ours, 4096)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    os.close(ours)
+    address, data, roles, options = shown.decode().splitlines()
+    assert re.fullmatch(r"quipu listening on http://127.0.0.1:\d+", address)
+    assert data == f"  data     {(tmp_path / 'data').resolve()} (counts-store sqlite)"
+    assert roles == "  roles    counts"
+    assert "--roles counts (flag)" in options and "--cache redis://" in options and "(environment)" in options
+    assert "--store" not in options and "secret" not in options
