@@ -20,6 +20,7 @@
 #include "cli/health_command.h"
 #include "cli/manual.h"
 #include "cli/report.h"
+#include "cli/variables.h"
 #include "cli/verify_command.h"
 
 #define UP_POLL_NS (20 * NS_PER_MS)
@@ -45,6 +46,15 @@ static void hide_memory(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
+static int check_files(struct app *app)
+{
+	int code = app_check_files(app);
+
+	if (code == EXIT_SUCCESS)
+		puts("ok");
+	return code;
+}
+
 static int run_serve(struct app *app)
 {
 	if (app->settings.print_config)
@@ -52,7 +62,8 @@ static int run_serve(struct app *app)
 	if (app->settings.print_config && !app->settings.check_config)
 		return EXIT_SUCCESS;
 	configure_log(&app->settings);
-	return app->settings.check_config ? app_check_files(app) : app_serve(app);
+	variables_warn();
+	return app->settings.check_config ? check_files(app) : app_serve(app);
 }
 
 static bool stores_are_up(const struct app *app)
@@ -72,6 +83,7 @@ static int run_migrate(struct app *app)
 	int64_t until_ns = clock_steady_ns(&clock_system) + app->settings.deadline_us * NS_PER_US;
 
 	configure_log(&app->settings);
+	variables_warn();
 	if (!app_open_stores(app, why))
 		return report_failure(EXIT_FAILURE, "%s", why);
 	while (!stores_are_up(app)) {
@@ -145,6 +157,16 @@ static const struct command_entry *find_command(const char *name)
 	return NULL;
 }
 
+/* Whether --help is among the arguments of the command. */
+static bool wants_help(int argc, char **argv)
+{
+	for (int i = 2; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+			return true;
+	}
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	static struct app app = {.data_lock = -1};
@@ -155,7 +177,9 @@ int main(int argc, char **argv)
 
 	if (!command)
 		return report_failure(
-			EXIT_USAGE, "there is no command \"%s\"; see quipu help", name);
+			EXIT_USAGE, "there is no command \"%s\"%s", name, manual_guess(name));
+	if (wants_help(argc, argv))
+		return manual_help(command->name);
 	umask(077); /* what the program creates is its own user's */
 	arena_init(&app.arena, 64 * 1024);
 	operands.flags = command->flags;

@@ -74,6 +74,22 @@ bool cache_is_shared(const struct app *app)
 	       (app_plays(app, ROLE_COUNTERS) && is_shared(app, app->settings.counters_store));
 }
 
+/* Whether a host follows scheme:// and, if there is one, user:password@. */
+static bool url_has_host(const char *url)
+{
+	const char *start = strstr(url, "://");
+	const char *end, *at;
+
+	if (!start)
+		return false;
+	start += 3;
+	end = start + strcspn(start, "/?");
+	at = memrchr(start, '@', (size_t)(end - start));
+	if (at)
+		start = at + 1;
+	return start < end && *start != ':' && *start != ',';
+}
+
 static bool check_cache(const struct app *app, char *why)
 {
 	const char *cache = app->settings.cache;
@@ -93,6 +109,9 @@ static bool check_cache(const struct app *app, char *why)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cache must be none, memory, auto or a redis:// URL; this one is none "
 			"of them");
+	else if (url_is_redis(cache) && !url_has_host(cache))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--cache has no host after redis://; write host or host:port");
 	else
 		return true;
 	return false;
@@ -115,6 +134,9 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this one is "
 			"none of them",
 			bus->option);
+	else if (!engine->has_file && !url_has_host(bus->url))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--%s has no host after ://; write host or host:port", bus->option);
 	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"on --%s local: the roles %s must run in one process", bus->option,

@@ -42,8 +42,9 @@ static void log_certificate(const struct app *app, const char *event)
 	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
 
 	if (left_s > 0)
-		log_line(LOG_INFO, "main", "%s: the certificate %s is good for %lld days", event,
-			app->settings.tls_cert, (long long)(left_s / DAY_S));
+		log_line(LOG_INFO, "main", "%s: the certificate %s is good for %lld day%s", event,
+			app->settings.tls_cert, (long long)(left_s / DAY_S),
+			left_s / DAY_S == 1 ? "" : "s");
 	else
 		log_line(LOG_ERROR, "main", "%s: the certificate %s has expired", event,
 			app->settings.tls_cert);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/slice.h"
+#include "base/nearest.h"
+#include "cli/option_groups.h"
 #include "cli/report.h"
 
 /* When the prose of the man page last changed; options and commands are generated. */
@@ -31,7 +32,7 @@ static const struct usage usages[] = {
 		false},
 	{"routes", "", "", "list all routes with method, path, access and role", false},
 	{"version", "", "", "print the version", false},
-	{"help", "", "", "print this help", false},
+	{"help", "", "[COMMAND]", "print this help, or that of one command, as --help does", false},
 	{"help", "man", "", "print the man page", false},
 	{"help", "bash", "", "print the completion for bash", false},
 	{"help", "configuration", "", "print docs/CONFIGURATION.md", false},
@@ -98,10 +99,71 @@ static void write_help(FILE *out)
 		snprintf(flag, sizeof(flag), "--%s %s", specials[i].name, specials[i].value);
 		fprintf(out, "  %-28s %s\n", flag, specials[i].help);
 	}
-	fputs("\nOptions; each can also be set as QUIPU_NAME in the environment or as a line of "
-	      "the file:\n\n",
+	fputs("\nEach of the following options can also be set as QUIPU_NAME in the environment or "
+	      "as a "
+	      "line of the file.\n",
 		out);
-	options_help(out);
+	for (size_t i = 0; i < OPTION_GROUPS; i++) {
+		fputs("\n", out);
+		options_help(out, i);
+	}
+}
+
+/* Commands that call a server use the last group of options and no other. */
+static void help_options_of(FILE *out, const struct usage *usage)
+{
+	size_t i = usage->asks_server ? OPTION_GROUPS - 1 : 0;
+	size_t end = usage->asks_server ? OPTION_GROUPS : OPTION_GROUPS - 1;
+
+	for (; i < end; i++) {
+		fputs("\n", out);
+		options_help(out, i);
+	}
+}
+
+static bool has_options(const struct usage *usage)
+{
+	return usage->asks_server || strcmp(usage->arguments, "[options]") == 0;
+}
+
+/* Returns false if there is no such command. */
+static bool write_command_help(FILE *out, const char *command)
+{
+	const struct usage *last = NULL;
+
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		char line[128];
+
+		if (strcmp(usages[i].command, command) != 0)
+			continue;
+		write_usage(line, sizeof(line), &usages[i]);
+		fprintf(out, "  %-*s %s\n", COMMAND_WIDTH, line, usages[i].help);
+		last = &usages[i];
+	}
+	if (last && has_options(last))
+		help_options_of(out, last);
+	return last != NULL;
+}
+
+int manual_help(const char *command)
+{
+	if (write_command_help(stdout, command))
+		return EXIT_SUCCESS;
+	return report_failure(
+		EXIT_USAGE, "there is no command \"%s\"%s", command, manual_guess(command));
+}
+
+const char *manual_guess(const char *word)
+{
+	static char text[64];
+	const char *names[USAGE_COUNT + 1] = {NULL};
+	const char *nearest;
+
+	for (size_t i = 0; i < USAGE_COUNT; i++)
+		names[i] = usages[i].command;
+	nearest = nearest_name(slice_of(word), names);
+	snprintf(text, sizeof(text), "; did you mean %s?", nearest ? nearest : "");
+	return nearest ? text : "; see quipu help";
 }
 
 /* ---- the man page ------------------------------------------------------------------------ */
@@ -166,6 +228,17 @@ static void man_option(FILE *out, const struct option_facts *option)
 	fprintf(out, "Variable: \\fB%s\\fR.\n", option->variable);
 }
 
+static void man_group(FILE *out, size_t group)
+{
+	fprintf(out, ".SS %s\n", option_group_title(group));
+	for (size_t i = 0; i < options_count(); i++) {
+		struct option_facts option = options_at(i);
+
+		if (option_is_in_group(option.name, group))
+			man_option(out, &option);
+	}
+}
+
 static void man_options(FILE *out)
 {
 	for (size_t i = 0; i < SPECIAL_COUNT; i++) {
@@ -173,11 +246,8 @@ static void man_options(FILE *out)
 		man_text(out, specials[i].help);
 		fputs(".\n", out);
 	}
-	for (size_t i = 0; i < options_count(); i++) {
-		struct option_facts option = options_at(i);
-
-		man_option(out, &option);
-	}
+	for (size_t i = 0; i < OPTION_GROUPS; i++)
+		man_group(out, i);
 }
 
 static void write_man(FILE *out)
@@ -348,6 +418,19 @@ static void configuration_row(FILE *out, const struct option_facts *option)
 	fputs(" |\n", out);
 }
 
+static void configuration_group(FILE *out, size_t group)
+{
+	fprintf(out,
+		"\n## %s\n\n| option | variable | default | meaning |\n| --- | --- | --- | --- |\n",
+		option_group_title(group));
+	for (size_t i = 0; i < options_count(); i++) {
+		struct option_facts option = options_at(i);
+
+		if (option_is_in_group(option.name, group))
+			configuration_row(out, &option);
+	}
+}
+
 static void write_configuration(FILE *out)
 {
 	fputs("# Configuration\n\n"
@@ -363,24 +446,25 @@ static void write_configuration(FILE *out)
 	      "`QUIPU_CONFIG` names |\n\n"
 	      "- `quipu serve --print-config` shows all values and where they come from, with "
 	      "passwords hidden. `--check-config` only checks the\n"
-	      "  options, and reads the files of keys and certificate as `serve` does.\n"
+	      "  options, reads the files of keys and certificate as `serve` does, and prints "
+	      "`ok`.\n"
 	      "- Passwords are part of URLs. Set such URLs in the file or the environment, because "
 	      "everyone on the machine can see flags.\n"
 	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A yes-or-no "
 	      "option is set by its flag alone; elsewhere write\n"
 	      "  `yes` or `no`.\n"
-	      "- A line of the file has at most 197 bytes and must not begin with white space; `;` "
-	      "and `#` begin a comment.\n"
+	      "- A line of the file has at most 4096 bytes. A line that begins with `#` or `;` is "
+	      "a "
+	      "comment, and so is what follows ` ;`.\n"
+	      "- A variable `QUIPU_...` that does not exist is a warning in the log, with the one "
+	      "you "
+	      "may have meant.\n"
 	      "- If an option is wrong or does not fit the others, the server does not start: it "
 	      "prints the reason and exits with status 2. If a\n"
-	      "  file of keys or the certificate cannot be used, the status is 1.\n\n"
-	      "| option | variable | default | meaning |\n| --- | --- | --- | --- |\n",
+	      "  file of keys or the certificate cannot be used, the status is 1.\n",
 		out);
-	for (size_t i = 0; i < options_count(); i++) {
-		struct option_facts option = options_at(i);
-
-		configuration_row(out, &option);
-	}
+	for (size_t i = 0; i < OPTION_GROUPS; i++)
+		configuration_group(out, i);
 }
 
 /* ---- which page -------------------------------------------------------------------------- */
@@ -405,5 +489,7 @@ int manual_run(const struct settings *settings, const struct operands *operands)
 			return EXIT_SUCCESS;
 		}
 	}
-	return report_failure(EXIT_USAGE, "usage: quipu help [man|bash|configuration]");
+	if (operands->word_count == 1)
+		return manual_help(name);
+	return report_failure(EXIT_USAGE, "usage: quipu help [COMMAND|man|bash|configuration]");
 }

@@ -2,7 +2,7 @@
  * The pages of quipu help. All of them are generated from the option table (cli/options) and one
  * list of commands, so that no page can describe an option that does not exist, or miss one:
  *
- *   quipu help                help for the terminal
+ *   quipu help [COMMAND]      help for the terminal
  *   quipu help man            the man page, quipu(1)
  *   quipu help bash           completion for bash
  *   quipu help configuration  docs/CONFIGURATION.md
@@ -13,6 +13,13 @@
 #define QUIPU_CLI_MANUAL_H
 
 #include "cli/options.h"
+
+/* Prints the help of one command. Returns the exit status: 0, or 2 if there is no such command. */
+int manual_help(const char *command);
+
+/* Returns "; did you mean …?" in a static buffer, or where to look if no command resembles `word`.
+ */
+const char *manual_guess(const char *word);
 
 /* Returns the exit status: 0, or 2 if there is no such page. */
 int manual_run(const struct settings *settings, const struct operands *operands);

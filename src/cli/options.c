@@ -10,13 +10,15 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <ini.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/nearest.h"
 #include "base/text.h"
+#include "cli/config_file.h"
+#include "cli/option_groups.h"
 #include "cli/secrets.h"
 
 enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
@@ -32,9 +34,7 @@ struct option {
 	const char *help;
 };
 
-/* Debian's libinih reads lines into a buffer of 200 bytes. */
-#define INI_LINE_MAX 197
-
+#define SHOWN_MAX 100 /* of a wrong name */
 #define FIELD(field) offsetof(struct settings, field)
 #define HOUR_US (3600LL * 1000000)
 #define LEAST_TIME_US 1000
@@ -201,7 +201,7 @@ static struct {
 	const char *source;
 } values[OPTION_COUNT];
 
-/* Copies of the values in the file; inih's own are valid only while it reads. */
+/* Copies of the values in the file. */
 static char *file_texts[OPTION_COUNT];
 
 /* Returns the index of the option, or OPTION_COUNT if there is none of that name. */
@@ -218,6 +218,21 @@ static void set_value(size_t index, const char *text, const char *source)
 {
 	values[index].text = text;
 	values[index].source = source;
+}
+
+/* Returns "; did you mean …?" in a static buffer, or where to look if no option resembles `name`.
+ */
+static const char *did_you_mean(struct slice name, const char *prefix)
+{
+	static char text[96];
+	const char *names[OPTION_COUNT + 1] = {NULL};
+	const char *nearest;
+
+	for (size_t i = 0; i < OPTION_COUNT; i++)
+		names[i] = options[i].name;
+	nearest = nearest_name(name, names);
+	snprintf(text, sizeof(text), "; did you mean %s%s?", prefix, nearest ? nearest : "");
+	return nearest ? text : "; see quipu help";
 }
 
 /* ---- sources ----------------------------------------------------------------------------- */
@@ -252,75 +267,35 @@ static void read_environment(void)
 struct file_reading {
 	const char *path;
 	char *why;
-	bool failed;
 };
 
-static int on_file_line(void *context, const char *section, const char *name, const char *text)
+static bool take_file_line(void *context, struct slice name, struct slice text)
 {
 	struct file_reading *reading = context;
-	size_t index = find_option(slice_of(name));
+	size_t index = find_option(name);
 
-	(void)section;
-	if (reading->failed)
-		return 0;
 	if (index < OPTION_COUNT && strcmp(values[index].source, "file") != 0) {
 		free(file_texts[index]);
-		file_texts[index] = qp_strdup(text);
+		file_texts[index] = qp_calloc(1, text.len + 1);
+		memcpy(file_texts[index], text.data, text.len);
 		set_value(index, file_texts[index], "file");
-		return 1;
+		return true;
 	}
-	/* inih treats a line that begins with white space as a continuation of the one before. */
-	snprintf(reading->why, OPTIONS_WHY_SIZE,
-		index < OPTION_COUNT ? "%s: \"%s\" is given twice, or the line after it begins "
-				       "with white space"
-				     : "%s: there is no option \"%s\"",
-		reading->path, name);
-	reading->failed = true;
-	return 0;
-}
-
-/* Returns the number of the first line that inih would cut in two, or 0 if there is none. */
-static int find_long_line(const char *path)
-{
-	FILE *file = fopen(path, "re");
-	int line = 1, long_line = 0;
-	size_t len = 0;
-	int c;
-
-	while (file && long_line == 0 && (c = getc(file)) != EOF) {
-		len = c == '\n' ? 0 : len + 1;
-		if (len > INI_LINE_MAX)
-			long_line = line;
-		line += c == '\n';
+	if (index < OPTION_COUNT) {
+		snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: \"%.*s\" is given twice",
+			reading->path, (int)name.len, name.data);
+		return false;
 	}
-	if (file)
-		fclose(file);
-	return long_line;
+	snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: there is no option \"%.*s\"%s", reading->path,
+		(int)name.len, name.data, did_you_mean(name, ""));
+	return false;
 }
 
 static bool read_file(const char *path, char *why)
 {
 	struct file_reading reading = {.path = path, .why = why};
-	int line;
 
-	if (!path || !*path)
-		return true;
-	line = find_long_line(path);
-	if (line > 0) {
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"%s: line %d is longer than %d bytes; set that option with a flag or in "
-			"the environment",
-			path, line, INI_LINE_MAX);
-		return false;
-	}
-	line = ini_parse(path, on_file_line, &reading);
-	if (line == 0 || reading.failed)
-		return line == 0;
-	if (line < 0)
-		snprintf(why, OPTIONS_WHY_SIZE, "cannot read the configuration file %s", path);
-	else
-		snprintf(why, OPTIONS_WHY_SIZE, "%s: line %d is not \"name = value\"", path, line);
-	return false;
+	return !path || !*path || config_file_read(path, take_file_line, &reading, why);
 }
 
 struct flags {
@@ -410,8 +385,9 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 		return used_text && !joined ? 2 : 1;
 	value = find_flag(flags, name, &needs_value);
 	if (!value) {
-		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s; see quipu help",
-			(int)name.len, name.data);
+		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s%s",
+			name.len < SHOWN_MAX ? (int)name.len : SHOWN_MAX, name.data,
+			did_you_mean(name, "--"));
 		return 0;
 	}
 	if (!needs_value && !joined) {
@@ -585,18 +561,26 @@ void options_print_changed(FILE *out)
 	fputs(*between ? "\n" : "all at their defaults\n", out);
 }
 
-void options_help(FILE *out)
+static void help_option(FILE *out, const struct option *option)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		char flag[64];
+	char flag[64];
 
-		snprintf(flag, sizeof(flag), "--%s %s", options[i].name,
-			options[i].value_name ? options[i].value_name : "");
-		fprintf(out, "  %-28s %s%s%s%s\n", flag, options[i].help,
-			*options[i].standard ? " [" : "", options[i].standard,
-			*options[i].standard ? "]" : "");
+	snprintf(flag, sizeof(flag), "--%s %s", option->name,
+		option->value_name ? option->value_name : "");
+	fprintf(out, "  %-28s %s%s%s%s\n", flag, option->help, *option->standard ? " [" : "",
+		option->standard, *option->standard ? "]" : "");
+}
+
+void options_help(FILE *out, size_t group)
+{
+	fprintf(out, "%s:\n\n", option_group_title(group));
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (option_is_in_group(options[i].name, group))
+			help_option(out, &options[i]);
 	}
 }
+
+/* ---- facts for the manual ---------------------------------------------------------------- */
 
 /* Writes 90000000 as "90s": in the largest unit that needs no fraction. */
 static void write_duration(char *out, size_t size, int64_t value_us)

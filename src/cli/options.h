@@ -119,8 +119,8 @@ void options_print(FILE *out);
 /* Prints the options that differ from their defaults, on one line, with passwords hidden. */
 void options_print_changed(FILE *out);
 
-/* Prints the help for all options. */
-void options_help(FILE *out);
+/* Prints the help for the options of a group (cli/option_groups.h), below its heading. */
+void options_help(FILE *out, size_t group);
 
 #define OPTION_FACT_SIZE 64
 

@@ -202,11 +202,12 @@ static void conclude_unread(const struct verify *verify)
 	const char *prefix = verify->is_one_of_many ? UNREAD ": " : "";
 
 	if (verify->differences == 0)
-		printf("%s%lld users, all counters are right%s\n", prefix, verify->checked,
-			verify->repaired > 0 ? " now" : "");
+		printf("%s%lld user%s, all counters are right%s\n", prefix, verify->checked,
+			verify->checked == 1 ? "" : "s", verify->repaired > 0 ? " now" : "");
 	else
-		printf("%s%lld users, %lld counters differ%s\n", prefix, verify->checked,
-			verify->differences,
+		printf("%s%lld user%s, %lld counter%s%s\n", prefix, verify->checked,
+			verify->checked == 1 ? "" : "s", verify->differences,
+			verify->differences == 1 ? " differs" : "s differ",
 			verify->is_silent ? ", and cannot be repaired"
 					  : "; some may only have events in transit");
 }

@@ -157,7 +157,7 @@ def test_the_commands_of_the_dialogs_page_work(serve, sqlite_store, binary):
     for arguments in shown[1:]:
         def is_right(arguments=arguments):
             done = run(binary, *arguments, "--server", f"http://127.0.0.1:{server.port}")
-            return done.returncode == 0 and done.stdout == "1 users, all counters are right\n"
+            return done.returncode == 0 and done.stdout == "1 user, all counters are right\n"
         wait_until(is_right, "all counters are right")
 
 

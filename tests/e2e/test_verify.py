@@ -51,7 +51,7 @@ def test_after_traffic_everything_is_right(binary, serve, store, traffic):
     assert told.returncode == 0, told
     lines = told.stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == SERVICES
-    assert all(line.endswith(("checked, all right", "users, all counters are right")) for line in lines), lines
+    assert all(line.endswith(("checked, all right", ", all counters are right")) for line in lines), lines
     assert "counts: 25 checked, all right" in lines  # 5 counts, 15 changes and 5 creations under keys
 
 

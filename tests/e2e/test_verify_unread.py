@@ -92,7 +92,7 @@ def test_what_cannot_be_repaired_is_told(binary, serve, sqlite_store):
     damage(sqlite_store, ["UPDATE counters SET count = 7 WHERE user_id = 'bob'"])
     told = verify(binary, serve(sqlite_store, *ROLES), "--repair")
     assert told.returncode == 1
-    assert told.stdout.splitlines()[-1] == "1 users, 1 counters differ, and cannot be repaired"
+    assert told.stdout.splitlines()[-1] == "1 user, 1 counter differs, and cannot be repaired"
 
 
 def test_it_pages_through_any_number_of_users(binary, serve, sqlite_store):

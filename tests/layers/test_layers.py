@@ -41,7 +41,6 @@ MAY_SEE = {
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
     "jansson.h": {"base", "admin", "app"},
-    "ini.h": {"cli"},
     "openssl/bio.h": {"access"},
     "openssl/crypto.h": {"access"},
     "openssl/ecdsa.h": {"access"},

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/option_groups.h"
 #include "cli/options.h"
 
 #define ARGUMENTS_MAX 8
@@ -306,6 +307,44 @@ static void a_wrong_file_is_refused_with_the_place(void **state)
 	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "line 3 is not");
 	write_file(fixture, "lanes = many\n");
 	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "--lanes must be a number");
+	write_file(fixture, "lanes = 3\nlanes = 4\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "\"lanes\" is given twice");
+	write_file(fixture, "= 3\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "line 1 is not");
+}
+
+static void a_wrong_name_is_refused_with_the_one_that_was_meant(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_refused(fixture, ARGUMENTS("--bach-max=1"), "did you mean --batch-max?");
+	assert_refused(fixture, ARGUMENTS("--colour=1"), "there is no option --colour; see");
+	write_file(fixture, "max_conections = 3\n");
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path),
+		"no option \"max_conections\"; did you mean max-connections?");
+}
+
+/* Writes a line of `len` bytes that sets --data. */
+static void write_long_line(struct fixture *fixture, size_t len)
+{
+	static char text[8192];
+
+	assert_true(len + 2 < sizeof(text));
+	memset(text, 'd', len);
+	memcpy(text, "data = ", 7);
+	memcpy(text + len, "\n", 2);
+	write_file(fixture, text);
+}
+
+static void a_line_of_the_file_may_have_4096_bytes(void **state)
+{
+	struct fixture *fixture = *state;
+
+	write_long_line(fixture, 4096);
+	assert_read(fixture, ARGUMENTS("--config", fixture->path));
+	assert_int_equal(strlen(fixture->settings.data), 4096 - 7);
+	write_long_line(fixture, 4097);
+	assert_refused(fixture, ARGUMENTS("--config", fixture->path), "longer than 4096 bytes");
 }
 
 static void a_reason_of_any_length_is_cut_and_ended(void **state)
@@ -510,9 +549,15 @@ static void a_secret_is_not_taken_from_a_flag(void **state)
 	assert_read(fixture, ARGUMENTS("--store", "postgres://user:@host/db?password="));
 }
 
+static void print_all_groups(FILE *out)
+{
+	for (size_t i = 0; i < OPTION_GROUPS; i++)
+		options_help(out, i);
+}
+
 static void the_help_names_every_option_with_its_default(void **state)
 {
-	char *text = shown(options_help);
+	char *text = shown(print_all_groups);
 
 	(void)state;
 	assert_non_null(strstr(text, "--listen HOST:PORT"));
@@ -544,6 +589,8 @@ int main(void)
 		TEST(a_wrong_flag_is_refused),
 		TEST(a_wrong_variable_is_refused),
 		TEST(a_wrong_file_is_refused_with_the_place),
+		TEST(a_wrong_name_is_refused_with_the_one_that_was_meant),
+		TEST(a_line_of_the_file_may_have_4096_bytes),
 		TEST(a_reason_of_any_length_is_cut_and_ended),
 		TEST(words_and_flags_of_a_command_stand_among_the_options),
 		TEST(a_flag_of_a_command_has_a_value_and_no_variable),

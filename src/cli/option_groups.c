@@ -1,0 +1,57 @@
+#include "cli/option_groups.h"
+
+#include <string.h>
+
+#include "base/slice.h"
+
+#define OTHERS 5
+
+/* Names that end with - stand for all that begin so. */
+static const struct {
+	const char *title;
+	const char *names; /* separated by spaces */
+} groups[OPTION_GROUPS] = {
+	{"What runs, and where", "listen roles data"},
+	{"Stores, buses and cache",
+		"store counts-store gateway-store entitlements-store notifications-store "
+		"pots-store "
+		"dialogs-store counters-store gateway-bus entitlements-bus unread-bus "
+		"masstransit-namespace cache"},
+	{"Who may call", "api-keys jwt- allowed-hosts cors-origins tls- insecure"},
+	{"Services",
+		"gateway-window-unit pots-lock- outbox- notify- audit-keep-months idempotency-ttl"},
+	{"Log and debugging", "log-level log-format access-log trace-store core-dumps"},
+	{"Limits and times", ""},
+	{"Commands that call a running server", "server api-key-file ca-file"},
+};
+
+static bool is_listed(const char *name, size_t group)
+{
+	struct slice rest = slice_of(groups[group].names);
+
+	while (rest.data && rest.len > 0) {
+		struct slice listed = slice_cut(&rest, ' ');
+		bool is_prefix = listed.data[listed.len - 1] == '-';
+
+		if (is_prefix ? strncmp(name, listed.data, listed.len) == 0
+			      : slice_is(listed, name))
+			return true;
+	}
+	return false;
+}
+
+const char *option_group_title(size_t group)
+{
+	return groups[group].title;
+}
+
+bool option_is_in_group(const char *name, size_t group)
+{
+	if (group != OTHERS)
+		return is_listed(name, group);
+	for (size_t i = 0; i < OPTION_GROUPS; i++) {
+		if (is_listed(name, i))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,8 @@
+/* The variables of the environment. cli/options reads those of the options. Main thread. */
+#ifndef QUIPU_CLI_VARIABLES_H
+#define QUIPU_CLI_VARIABLES_H
+
+/* Logs a warning for each variable QUIPU_… that no part of the program reads. */
+void variables_warn(void);
+
+#endif

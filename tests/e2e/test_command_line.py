@@ -1,0 +1,94 @@
+"""The command line helps: help for every command, guesses for what was mistyped, and a check of the configuration."""
+
+import json
+import re
+
+import pytest
+
+from harness import quipu
+
+COMMANDS = ["serve", "migrate", "keys", "routes", "version", "help", "health", "dlq", "verify", "outbox"]
+
+
+@pytest.fixture
+def run(binary, tmp_path):
+    def with_data(*words, env=None):
+        return quipu.run(binary, *words, env={"QUIPU_DATA": str(tmp_path / "data"), **(env or {})})
+
+    return with_data
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_in_three_spellings(run, command):
+    texts = [run("help", command), run(command, "--help"), run(command, "-h")]
+    assert [done.returncode for done in texts] == [0, 0, 0]
+    assert len({done.stdout for done in texts}) == 1
+    assert all(line.startswith(f"  quipu {command}") for line in texts[0].stdout.split("\n\n")[0].splitlines())
+
+
+def test_the_help_of_a_command_has_the_options_it_uses(run):
+    assert "--server URL" in run("help", "dlq").stdout and "--batch-max" not in run("help", "dlq").stdout
+    assert "--batch-max" in run("help", "serve").stdout and "--server URL" not in run("help", "serve").stdout
+    assert "--" not in run("help", "version").stdout
+
+
+def test_help_wins_over_everything_else_on_the_line(run):
+    done = run("dlq", "discard", "--nonsense", "--help")
+    assert (done.returncode, done.stdout) == (0, run("help", "dlq").stdout)
+
+
+def test_every_option_is_in_one_group(run):
+    text = run("help").stdout
+    options = re.findall(r"^  --([a-z-]+)", text, re.MULTILINE)
+    settings = re.findall(r"^([a-z-]+) = ", run("serve", "--print-config").stdout, re.MULTILINE)
+    assert len(settings) > 50
+    assert sorted(set(options) - {"config", "print-config", "check-config"}) == sorted(settings)
+    assert len(options) == len(set(options))
+    groups = re.findall(r"^([A-Z][A-Za-z, ]+):$", text, re.MULTILINE)
+    assert {"Stores, buses and cache", "Who may call", "Limits and times"} <= set(groups)
+
+
+@pytest.mark.parametrize("words, guess", [
+    (["servee"], "did you mean serve?"), (["veryfy", "unread"], "did you mean verify?"),
+    (["help", "dql"], "did you mean dlq?"), (["sing"], "see quipu help"),
+    (["serve", "--drian-delay", "5s"], "did you mean --drain-delay?"),
+    (["serve", "--max_connections=5"], "did you mean --max-connections?"),
+    (["serve", "--sing"], "see quipu help"),
+])
+def test_what_was_mistyped_is_refused_with_a_guess(run, words, guess):
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert guess in done.stderr
+
+
+def test_an_unknown_variable_is_a_warning_with_a_guess(run):
+    done = run("serve", "--check-config", env={"QUIPU_BACH_MAX": "5", "QUIPU_SONG": "la"})
+    assert (done.returncode, done.stdout) == (0, "ok\n")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {line["level"] for line in lines} == {"warn"}
+    assert sorted(line["message"] for line in lines) == [
+        "the variable QUIPU_BACH_MAX is not known and has no effect; did you mean QUIPU_BATCH_MAX?",
+        "the variable QUIPU_SONG is not known and has no effect"]
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_no_warning(run):
+    env = {"QUIPU_SERVICE_HOST": "10.0.0.1", "QUIPU_SERVICE_PORT_HTTP": "80", "QUIPU_PORT": "tcp://10.0.0.1:80",
+           "QUIPU_PORT_80_TCP_ADDR": "10.0.0.1", "QUIPU_COUNTS_SERVICE_HOST": "10.0.0.2"}
+    assert run("serve", "--check-config", env=env).stderr == ""
+
+
+def test_check_config_says_ok_when_all_is_well(run):
+    done = run("serve", "--check-config")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+@pytest.mark.parametrize("option, url", [
+    ("gateway-bus", "kafka://"), ("gateway-bus", "kafka://:9092"), ("gateway-bus", "kafka:///topic"),
+    ("entitlements-bus", "nats://"), ("unread-bus", "amqp://"), ("unread-bus", "amqp://user:word@/"),
+    ("cache", "redis://"), ("cache", "redis://:word@:6379"),
+])
+def test_a_url_without_a_host_is_refused(run, option, url):
+    variable = "QUIPU_" + option.upper().replace("-", "_")
+    done = run("serve", "--check-config", env={variable: url})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--{option} has no host" in done.stderr
