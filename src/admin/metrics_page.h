@@ -8,7 +8,8 @@
 /* Adds /metrics, which runs every collector of `metrics`. `metrics` outlives the router. */
 void metrics_page_add_route(struct metrics *metrics, struct router *router);
 
-/* A metrics collector (context: not used) for the resident memory of the process. */
+/* A metrics collector (context: the wall time of the start in us, as an int64_t) for the process
+ * and its version. */
 void process_collect(void *context, struct buffer *page);
 
 #endif

@@ -63,6 +63,7 @@ struct app {
 	unsigned roles; /* of enum role */
 	struct health health;
 	struct metrics metrics;
+	int64_t started_us; /* wall time */
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
 	size_t document_count;

@@ -230,7 +230,8 @@ static void start_modules(struct app *app)
 	while ((module = module_next(app, module)))
 		module->start(app);
 	metrics_add(metrics, health_collect, &app->health);
-	metrics_add(metrics, process_collect, NULL);
+	app->started_us = clock_wall_us(&clock_system);
+	metrics_add(metrics, process_collect, &app->started_us);
 	for (size_t i = 0; i < app->health.store_count; i++) {
 		struct chore chore = chore_idempotency(app->health.stores[i]);
 

@@ -96,6 +96,11 @@ static void allow_origin(struct buffer *headers, struct slice origins, struct sl
 	buffer_text(headers, "Access-Control-Expose-Headers: " EXPOSED "\r\n");
 }
 
+bool cors_depends_on_origin(struct slice origins)
+{
+	return origins.len > 0 && !allows_any(origins);
+}
+
 void cors_sign(struct slice origins, struct request *request)
 {
 	struct slice origin = request_header(request, "Origin");
@@ -105,8 +110,6 @@ void cors_sign(struct slice origins, struct request *request)
 		return;
 	headers = buffer_make(&request->arena, request->answer.headers.len + origin.len + 320);
 	buffer_add(&headers, request->answer.headers);
-	if (!allows_any(origins))
-		buffer_text(&headers, "Vary: Origin\r\n");
 	if (allows_any(origins) || is_listed(origins, origin))
 		allow_origin(&headers, origins, origin);
 	request->answer.headers = buffer_slice(&headers);

@@ -27,6 +27,9 @@ bool cors_preflight_is_safe(const struct request *request);
  */
 struct answer cors_preflight(struct slice origins, struct request *request, struct slice allow);
 
+/* Whether answers differ from origin to origin, which Vary must then say. */
+bool cors_depends_on_origin(struct slice origins);
+
 /* Adds to the request's answer, whatever it is, the headers by which a browser shows it to pages of
  * the listed origins. */
 void cors_sign(struct slice origins, struct request *request);

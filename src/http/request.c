@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "http/access_log.h"
 #include "http/connection.h"
-#include "http/cors.h"
+#include "http/negotiation.h"
 #include "http/stream_internal.h"
 
 #define POOL_MAX 1024
@@ -100,7 +100,7 @@ void request_finish(struct request *request)
 	router_apply_style(worker->router, request);
 	if (request->stream)
 		stream_begin(request->stream);
-	cors_sign(worker->admission->cors_origins, request);
+	negotiation_finish(request);
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
 	log_request(request, duration_ns);

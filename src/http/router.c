@@ -217,7 +217,8 @@ static void entry_labels(const struct route_entry *entry, char *labels, size_t s
 		labels, size, "route=\"%s\",method=\"%s\"", entry->route.path, entry->route.method);
 }
 
-static const char unmatched_labels[] = "route=\"\",method=\"\"";
+/* Requests that no route took: unknown paths and methods, preflights, and what is not HTTP. */
+static const char unmatched_labels[] = "route=\"unmatched\",method=\"any\"";
 
 void router_collect(void *context, struct buffer *page)
 {

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 
 #include "base/container.h"
+#include "http/compressor.h"
+#include "http/negotiation.h"
 #include "http/response.h"
 #include "http/server_internal.h"
 #include "http/stream_internal.h"
@@ -179,6 +181,7 @@ static void sweep(uv_timer_t *timer)
 	struct connection *next;
 
 	worker->heartbeats_left = HEARTBEATS_PER_SWEEP;
+	worker->compress_left = COMPRESS_PER_SWEEP;
 	for (struct connection *c = worker->connections; c; c = next) {
 		next = c->next;
 		connection_check_deadlines(c, now);
@@ -205,6 +208,7 @@ void worker_init(struct http_worker *worker, const struct worker_config *config)
 	worker->router = config->router;
 	worker->admission = config->admission;
 	worker->client_bytes_max = config->client_bytes_max;
+	worker->compress_left = COMPRESS_PER_SWEEP;
 	dice_init(&worker->dice);
 	worker->loop = loop_new(pump_dirty, worker);
 	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
@@ -238,6 +242,8 @@ void worker_release(struct http_worker *worker)
 {
 	assert(!worker->connections);
 	loop_free(worker->loop);
+	if (worker->compressor)
+		compressor_free(worker->compressor);
 	while (worker->pool) {
 		struct request *request = worker->pool;
 

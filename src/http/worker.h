@@ -14,6 +14,8 @@
 
 #define READ_BUFFER_SIZE (16 * 1024)
 
+struct compressor;
+
 struct http_worker {
 	struct server *server;
 	const struct clock *clock;
@@ -40,7 +42,9 @@ struct http_worker {
 	int64_t date_s;
 	bool draining;
 	bool logs_access;
-	size_t heartbeats_left; /* in this sweep */
+	size_t heartbeats_left;        /* in this sweep */
+	size_t compress_left;          /* bytes, in this sweep */
+	struct compressor *compressor; /* NULL until something is compressed */
 
 	struct tally connection_count; /* any thread may read the tallies */
 	struct tally in_flight;

@@ -2,9 +2,11 @@
 
 import json
 import re
+import time
 
 from harness.counts import action, increase_request, new_id, record
 from harness.http import ask_all
+from harness.quipu import run
 from harness.waiting import wait_until
 
 LABEL = r'[a-z_]+="(?:\\.|[^"\\])*"'
@@ -50,6 +52,24 @@ def test_metrics_are_in_the_text_format_and_complete(shared_server, counts, open
     sampled = {re.split("[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
     for name, kind in METRICS.items():
         assert (name + "_count" if kind == "histogram" else name) in sampled
+
+
+def test_metrics_describe_the_process_and_its_version(shared_server, binary):
+    version = run(binary, "version").stdout.split()[1]
+    before = shared_server.metrics()
+    assert before[f'quipu_build_info{{version="{version}"}}'] == 1
+    assert abs(time.time() - before["process_start_time_seconds"]) < 24 * 3600
+    assert before["process_virtual_memory_bytes"] > before["process_resident_memory_bytes"] > 1_000_000
+    assert 3 < before.get("process_open_fds", 4) < before["process_max_fds"]
+    after = shared_server.metrics()
+    assert after["process_cpu_seconds_total"] >= before["process_cpu_seconds_total"] > 0
+
+
+def test_requests_that_no_route_takes_are_counted(shared_server):
+    name = 'quipu_http_requests_total{route="unmatched",method="any",code="404"}'
+    before = shared_server.metrics().get(name, 0)
+    assert shared_server.ask("GET", "/nothing").status == 404
+    assert shared_server.metrics()[name] == before + 1
 
 
 def test_histograms_are_cumulative_and_end_at_infinity(shared_server, counts):

@@ -93,7 +93,7 @@ def test_check_config_takes_good_files_and_listens_nowhere(run, files, tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run("serve", "--check-config", "--listen", address, "--data", data, *flat(files))
-    assert (done.returncode, done.stdout) == (0, ""), done
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done
     assert f"the certificate {files['--tls-cert']} is good for" in done.stderr
     assert not data.exists()
 

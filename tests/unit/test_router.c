@@ -168,7 +168,7 @@ static void answers_are_counted_by_route_and_code(void **state)
 				     "code=\"200\"} 2\n"));
 	assert_non_null(strstr(page, "method=\"GET\",code=\"503\"} 1\n"));
 	assert_non_null(strstr(page, "method=\"GET\",code=\"other\"} 1\n"));
-	assert_non_null(strstr(page, "{route=\"\",method=\"\",code=\"404\"} 1\n"));
+	assert_non_null(strstr(page, "{route=\"unmatched\",method=\"any\",code=\"404\"} 1\n"));
 	assert_non_null(strstr(page, "quipu_http_request_duration_seconds_count{"
 				     "route=\"/things\",method=\"GET\"} 4\n"));
 	assert_null(strstr(page, "code=\"201\""));
