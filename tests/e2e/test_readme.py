@@ -8,6 +8,8 @@ import shlex
 import sqlite3
 import subprocess
 
+import pytest
+
 from harness.quipu import run
 from harness.waiting import HANG_S, wait_until
 
@@ -41,9 +43,8 @@ def run_curls(server, shown):
     return answers
 
 
-def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
+def follow_readme(server):
     shown = [c for c in commands() if c.startswith("curl ")]
-    server = serve(sqlite_store, "--roles", "all")
     answers = run_curls(server, shown)
     assert len(shown) == 12
     assert answers[1] == {"itemId": "visits", "value": 1}
@@ -59,16 +60,21 @@ def test_the_curl_lines_of_the_readme_work_in_their_order(serve, sqlite_store):
     wait_until(lambda: run_curls(server, shown[11:])[0]["count"] == 1, "the message is counted")
 
 
-def test_the_examples_of_pots_work_in_their_order(serve, sqlite_store):
-    server = serve(sqlite_store, "--roles", "pots")
+def follow_pots(server):
+    """The page's pot has the id 1; ours has the one that creating it returns."""
     text = (ROOT / "docs" / "POTS.md").read_text(encoding="utf-8")
     shown = re.findall(r"```sh\n(curl .*?)```\n+```json\n(.*?)```", text.replace("\\\n", " "), re.DOTALL)
-    assert len(shown) >= 6
+    assert len(shown) >= 6 and "\nPOT=1\n" in text
+    pot = None
     for command, answer in shown:
+        assert (pot is None) == ("$POT" not in command)
+        command = command.replace("'$POT'", str(pot))
         done = subprocess.run(
             ["bash", "-c", command.replace(ADDRESS, f"127.0.0.1:{server.port}").replace("curl", "curl -sS", 1)],
             capture_output=True, text=True, timeout=HANG_S, check=True)
         told, expected = json.loads(done.stdout), json.loads(answer)
+        pot = pot or told["pot_id"]
+        expected = json.loads(re.sub(r"(\"pot_id\":|the pot )1\b", rf"\g<1>{pot}", answer))
         for changing in ("create_time", "coins") if "\"count\":3}" in command else ("create_time",):
             assert (changing in told) == (changing in expected)
             told.pop(changing, None), expected.pop(changing, None)
@@ -91,8 +97,7 @@ def examples(page):
     return re.findall(r"```sh\n(curl [^`]*)```\n+```json\n(.*?)```", page_text(page), re.DOTALL)
 
 
-def test_the_examples_of_counts_work_in_their_order(serve, sqlite_store):
-    server = serve(sqlite_store, "--roles", "counts")
+def follow_counts(server):
     shown = examples("docs/COUNTS.md")
     assert [command.strip() for command, _ in shown] == commands("docs/COUNTS.md") and len(shown) == 14
     for command, expected in shown:
@@ -100,9 +105,8 @@ def test_the_examples_of_counts_work_in_their_order(serve, sqlite_store):
         assert same_but_for_ids_and_times(json.dumps(told), expected, {}), (command, told)
 
 
-def test_the_examples_of_dialogs_work_in_their_order(serve, sqlite_store):
+def follow_dialogs(server):
     """Counters follow soon, so a GET may be asked again."""
-    server = serve(sqlite_store, "--roles", "dialogs,counters")
     shown = examples("docs/DIALOGS.md")
     assert len(shown) == 10
     ids = {}
@@ -172,8 +176,7 @@ def test_the_envelope_of_the_dialogs_page_is_what_is_published(serve, sqlite_sto
     assert json.loads(told)["message"]["messageId"] == sent["messageId"]
 
 
-def test_the_commands_of_the_entitlements_page_work_in_their_order(serve, sqlite_store, binary):
-    server = serve(sqlite_store, "--roles", "entitlements,notifications")
+def follow_entitlements(server, binary):
     shown = commands("docs/ENTITLEMENTS.md")
     curls = [c for c in shown if c.startswith("curl ")]
     granted, revoked, held, looked_at, _ = run_curls(server, curls)
@@ -194,14 +197,30 @@ def test_the_commands_of_the_entitlements_page_work_in_their_order(serve, sqlite
         assert done.returncode in wanted, (arguments, done.stderr)
 
 
-def test_the_curl_lines_of_the_gateways_page_work_in_their_order(serve, sqlite_store):
+def follow_gateway(server):
     shown = commands("docs/GATEWAY.md")
-    limit, first, looked, keyed, taken = run_curls(serve(sqlite_store, "--roles", "all"), shown)
+    limit, first, looked, keyed, taken = run_curls(server, shown)
     assert (limit["rateLimit"], limit["currentCount"]) == (5, 0)
     assert (first["status"], first["remaining"]) == ("QUEUED", 4)
     assert (looked["userId"], looked["currentCount"]) == ("1001", 1)
     assert (keyed["status"], keyed["remaining"]) == ("QUEUED", 3)
     assert (taken["allowed"], taken["remaining"]) == (True, 2)
+
+
+def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, binary):
+    """As somebody reads them: the README, then the pages of the services in the order of the folder."""
+    server = serve(sqlite_store, "--roles", "all")
+    follow_readme(server)
+    follow_counts(server)
+    follow_dialogs(server)
+    follow_entitlements(server, binary)
+    follow_gateway(server)
+    follow_pots(server)
+
+
+@pytest.mark.parametrize("follow", [follow_counts, follow_dialogs, follow_gateway, follow_pots])
+def test_a_page_works_on_its_own(serve, sqlite_store, follow):
+    follow(serve(sqlite_store, "--roles", "all"))
 
 
 def test_the_gateways_page_tells_the_codes_of_its_api_and_no_others():
