@@ -117,7 +117,10 @@ static struct notifier *open_notifier(const struct app *app, char *why)
 
 static bool open_others(struct app *app, char *why)
 {
+	static const struct bus_group notifications = {.name = NOTIFICATIONS_GROUP};
 	static const struct bus_channel channel = {
+		.groups = &notifications,
+		.group_count = 1,
 		.name = ENTITLEMENTS_CHANNEL,
 		.partitions = ENTITLEMENTS_PARTITIONS,
 		.stream = ENTITLEMENTS_STREAM,

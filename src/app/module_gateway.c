@@ -52,8 +52,11 @@ static bool open_stores(struct app *app, char *why)
 
 static bool open_others(struct app *app, char *why)
 {
-	static const struct bus_channel channels[] = {
-		{.name = GATEWAY_CHANNEL, .partitions = GATEWAY_PARTITIONS},
+	static const struct bus_group senders = {.name = GATEWAY_GROUP};
+	static const struct bus_channel channels[] = {{.name = GATEWAY_CHANNEL,
+							      .partitions = GATEWAY_PARTITIONS,
+							      .groups = &senders,
+							      .group_count = 1},
 		{.name = GATEWAY_DLQ_CHANNEL, .partitions = 1}};
 	struct gateway_module *module = app->gateway;
 	struct bus_plan plan = {

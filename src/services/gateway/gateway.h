@@ -26,6 +26,7 @@
 #include "services/gateway/limit_rules.h"
 
 #define GATEWAY_CHANNEL "sms-outbound"
+#define GATEWAY_GROUP "sender-service"
 #define GATEWAY_DLQ_CHANNEL "sms-outbound.dlq"
 #define GATEWAY_PARTITIONS 4
 

@@ -23,7 +23,6 @@
 #include "base/text.h"
 #include "services/gateway/gateway.h"
 
-#define GROUP "sender-service"
 #define FETCH_MAX 256
 #define PRINTED_MAX (4 * FETCH_MAX)
 #define FETCH_NS (1 * NS_PER_S)
@@ -341,7 +340,8 @@ struct sender *sender_start(const struct sender_config *config)
 	int failed;
 
 	sender->config = *config;
-	sender->consumer = config->bus->ops->open_consumer(config->bus, GATEWAY_CHANNEL, GROUP);
+	sender->consumer =
+		config->bus->ops->open_consumer(config->bus, GATEWAY_CHANNEL, GATEWAY_GROUP);
 	sender->dead_letters = config->bus->ops->open_producer(config->bus);
 	sender->session = config->store->ops->open_session(config->store, SESSION_WRITE);
 	arena_init(&sender->arena, 64 * 1024);
