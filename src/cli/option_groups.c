@@ -18,8 +18,9 @@ static const struct {
 		"dialogs-store counters-store gateway-bus entitlements-bus unread-bus "
 		"masstransit-namespace cache"},
 	{"Who may call", "api-keys jwt- allowed-hosts cors-origins tls- insecure"},
-	{"Services", "gateway-window-unit gateway-default-limit pots-lock- outbox- notify- "
-		     "audit-keep-months idempotency-ttl"},
+	{"Services",
+		"gateway-window-unit gateway-default-limit pots-lock- outbox- notify- webhook- "
+		"audit-keep-months idempotency-ttl"},
 	{"Log and debugging", "log-level log-format access-log trace-store core-dumps"},
 	{"Limits and times", ""},
 	{"Commands that call a running server", "server api-key-file ca-file"},

@@ -44,6 +44,7 @@ def test_every_option_is_in_one_group(run):
     assert len(settings) > 50
     assert sorted(set(options) - {"config", "print-config", "check-config"}) == sorted(settings)
     assert len(options) == len(set(options))
+    assert "[127.0.0.1:8080]" in text and "[1024]" in text  # the defaults
     groups = re.findall(r"^([A-Z][A-Za-z, ]+):$", text, re.MULTILINE)
     assert {"Stores, buses and cache", "Who may call", "Limits and times"} <= set(groups)
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/option_groups.h"
 #include "cli/options.h"
 
 #define ARGUMENTS_MAX 8
@@ -549,25 +548,6 @@ static void a_secret_is_not_taken_from_a_flag(void **state)
 	assert_read(fixture, ARGUMENTS("--store", "postgres://user:@host/db?password="));
 }
 
-static void print_all_groups(FILE *out)
-{
-	for (size_t i = 0; i < OPTION_GROUPS; i++)
-		options_help(out, i);
-}
-
-static void the_help_names_every_option_with_its_default(void **state)
-{
-	char *text = shown(print_all_groups);
-
-	(void)state;
-	assert_non_null(strstr(text, "--listen HOST:PORT"));
-	assert_non_null(strstr(text, "[127.0.0.1:8080]"));
-	assert_non_null(strstr(text, "--batch-max N"));
-	assert_non_null(strstr(text, "[1024]"));
-	assert_non_null(strstr(text, "--insecure"));
-	free(text);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -599,7 +579,6 @@ int main(void)
 		TEST(what_is_shown_can_be_read_back_as_a_file),
 		TEST(passwords_are_never_shown),
 		TEST(a_secret_is_not_taken_from_a_flag),
-		TEST(the_help_names_every_option_with_its_default),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
