@@ -77,7 +77,8 @@ static const struct option options[] = {
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
 		"where to send notifications: log, or webhook:URL (http or https)"},
 	{"webhook-secret-file", TYPE_TEXT, FIELD(webhook_secret_file), "", 0, 0, "FILE",
-		"secrets that sign webhooks, one or two lines whsec_… as Standard Webhooks has it; "
+		"secrets that sign webhooks, one or two lines whsec_... as Standard Webhooks has "
+		"it; "
 		"read again on SIGHUP"},
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},

@@ -103,12 +103,12 @@ def test_the_man_page_renders_without_a_warning(installed, program, arguments):
 
 
 def commands_of(binary):
-    return set(re.findall(r"^  quipu ([a-z]+)", run(binary, "help").stdout, re.MULTILINE))
+    return set(re.findall(r"^  quipu ([a-z-]+)", run(binary, "help").stdout, re.MULTILINE))
 
 
 def test_the_help_lists_the_commands_that_there_are(binary):
     table = (ROOT / "src/main.c").read_text(encoding="utf-8").split("struct command_entry commands[] = {")[1].split("};")[0]
-    assert commands_of(binary) == set(re.findall(r'\{"([a-z]+)", ', table))
+    assert commands_of(binary) == set(re.findall(r'\{"([a-z-]+)", ', table))
 
 
 def test_an_unknown_page_of_the_help_is_refused(binary):
