@@ -122,6 +122,7 @@ static bool open_server(struct app *app, char *why)
 	const struct settings *settings = &app->settings;
 	struct server_limits limits = {
 		.connections_max = connections_max((size_t)settings->max_connections),
+		.exchanges_max = (size_t)settings->h2_streams,
 		.client_bytes_max = (size_t)settings->client_bytes,
 		.head_timeout_ns = settings->head_timeout_us * NS_PER_US,
 		.body_timeout_ns = settings->body_timeout_us * NS_PER_US,

@@ -122,6 +122,9 @@ static const struct option options[] = {
 	{"max-connections", TYPE_INT, FIELD(max_connections), "16384", 1, 1000000, "N",
 		"maximum number of client connections; a further one replaces the connection that "
 		"has waited longest for its client, or is refused with 503 OVERLOADED"},
+	{"h2-streams", TYPE_INT, FIELD(h2_streams), "256", 1, 65536, "N",
+		"maximum number of requests and event streams at once on one connection of HTTP/2; "
+		"further ones are reset with REFUSED_STREAM"},
 	{"client-bytes", TYPE_INT, FIELD(client_bytes), "268435456", 1048576, INT64_MAX / 2, "N",
 		"maximum memory for requests that clients are sending and answers that they have "
 		"not read, in bytes"},

@@ -50,6 +50,7 @@ struct settings {
 	int64_t lane_depth;
 	int64_t lane_bytes;
 	int64_t max_connections;
+	int64_t h2_streams;
 	int64_t client_bytes;
 	int64_t deadline_us;
 	int64_t head_timeout_us;

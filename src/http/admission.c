@@ -80,10 +80,15 @@ static void check_protocol(struct request *request, int http_major, int http_min
 	size_t hosts = request_header_count(request, "Host");
 	struct slice expect = request_header(request, "Expect");
 
-	if (http_major != 1 || http_minor > 1)
-		refuse(request, STATUS_BAD_REQUEST, "the server speaks only HTTP/1.0 and HTTP/1.1");
-	else if (hosts > 1 || (hosts == 0 && http_minor == 1))
-		refuse(request, STATUS_BAD_REQUEST, "exactly one Host header is required");
+	bool is_old = http_major == 1 && http_minor == 0;
+
+	if (!request->exchange && (http_major != 1 || http_minor > 1))
+		refuse(request, STATUS_BAD_REQUEST,
+			"a request line may name only HTTP/1.0 or HTTP/1.1");
+	else if (hosts > 1 || (hosts == 0 && !is_old))
+		refuse(request, STATUS_BAD_REQUEST,
+			request->exchange ? "exactly one :authority is required"
+					  : "exactly one Host header is required");
 	else if (expect.data && !slice_is_nocase(expect, "100-continue"))
 		refuse(request, STATUS_EXPECTATION_FAILED,
 			"the only supported expectation is 100-continue");

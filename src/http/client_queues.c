@@ -82,8 +82,9 @@ static struct connection *longest_holding_much(
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count)
 {
-	struct connection *much = longer(longest_holding_much(queues, CLIENT_SENDS),
-		longest_holding_much(queues, CLIENT_READS));
+	struct connection *much = longer(longest_holding_much(queues, CLIENT_HOLDS),
+		longer(longest_holding_much(queues, CLIENT_SENDS),
+			longest_holding_much(queues, CLIENT_READS)));
 
 	if (much)
 		return much;
@@ -94,6 +95,6 @@ struct connection *client_queues_longest_holding(
 
 struct connection *client_queues_longest(const struct client_queues *queues)
 {
-	return longer(longest(queues, CLIENT_IDLE),
+	return longer(longer(longest(queues, CLIENT_IDLE), longest(queues, CLIENT_HOLDS)),
 		longer(longest(queues, CLIENT_SENDS), longest(queues, CLIENT_READS)));
 }

@@ -1,8 +1,9 @@
 /*
  * Keeps track of the clients that one loop waits for. A connection whose client has to act next is
- * in one of three queues, ordered by when the wait began:
+ * in one of four queues, ordered by when the wait began:
  *
  *   idle    the client may send a request, or close
+ *   holds   the same, but what its protocol keeps for it occupies memory (HTTP/2)
  *   sends   the client has to send the rest of a request
  *   reads   the client has to read its answers
  *
@@ -21,7 +22,14 @@
 
 struct connection;
 
-enum client_state { CLIENT_SERVED, CLIENT_IDLE, CLIENT_SENDS, CLIENT_READS, CLIENT_STATES };
+enum client_state {
+	CLIENT_SERVED,
+	CLIENT_IDLE,
+	CLIENT_HOLDS,
+	CLIENT_SENDS,
+	CLIENT_READS,
+	CLIENT_STATES
+};
 
 /* Embedded in a connection. A zeroed one belongs to a connection that is being served and whose
  * client occupies no memory. */
@@ -54,10 +62,10 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
 struct connection *client_queues_longest(const struct client_queues *queues);
 
 /*
- * The same among connections that occupy memory: those whose clients send or read. Connections that
- * hold more than a short request come first, because closing the others frees next to nothing. The
- * others follow only if they are many: if the `connection_count` connections hold more than that on
- * average, it is held by some that are being served, and their turn comes soon.
+ * The same among connections that occupy memory: those whose clients send, read or hold.
+ * Connections that hold more than a short request come first, because closing the others frees next
+ * to nothing. The others follow only if they are many: if the `connection_count` connections hold
+ * more than that on average, it is held by some that are being served, and their turn comes soon.
  */
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count);

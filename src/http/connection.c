@@ -18,9 +18,9 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "http/protocol.h"
+#include "http/http2.h"
 
-#define PUMP_ROUNDS_MAX 32 /* each reads at most one request */
+#define PUMP_ROUND_WORK 2
 #define PUMP_BYTES_MAX (32 * 1024)
 #define WRITE_BACKLOG_MAX (256 * 1024)
 #define UNSENT_MAX (128 * 1024)
@@ -174,16 +174,17 @@ static void note_turn(struct connection *connection)
 
 void connection_pump(struct connection *connection)
 {
-	size_t rounds = 0;
 	bool moved;
 
 	if (connection->is_pumping || connection->is_closed || connection->is_resting)
 		return;
 	connection->is_pumping = true;
 	connection->pump_bytes = 0;
+	connection->pump_work = 0;
 	do {
+		connection->pump_work += PUMP_ROUND_WORK;
 		moved = connection->protocol->advance(connection);
-	} while (moved && !connection->is_closed && ++rounds < PUMP_ROUNDS_MAX &&
+	} while (moved && !connection->is_closed && connection->pump_work < PUMP_WORK_MAX &&
 		 connection->pump_bytes < PUMP_BYTES_MAX);
 	connection->is_pumping = false;
 	if (connection->is_closed)
@@ -274,6 +275,48 @@ static void discard(struct connection *connection, size_t len)
 		connection_close(connection);
 }
 
+/* Puts the bytes that were taken for the beginning of the preface back in front of the input. */
+static void restore_preface(struct connection *connection, struct slice *input)
+{
+	char *together = connection->worker->plain_buffer;
+
+	if (connection->preface_seen == 0)
+		return;
+	memmove(together + connection->preface_seen, input->data, input->len);
+	memcpy(together, HTTP2_PREFACE, connection->preface_seen);
+	*input = slice_make(together, input->len + connection->preface_seen);
+}
+
+/*
+ * Finds out from the client's first bytes what it speaks: HTTP/2 begins with a preface that is no
+ * request of HTTP/1.1. With TLS the handshake has told already, and the preface must follow.
+ * Removes the preface from the input. Returns false if more input is needed, or the connection was
+ * closed.
+ */
+static bool decide_protocol(struct connection *connection, struct slice *input)
+{
+	const size_t whole = sizeof(HTTP2_PREFACE) - 1;
+	size_t len = whole - connection->preface_seen;
+	bool may_be = !connection->tls || tls_session_chose_http2(connection->tls);
+
+	if (len > input->len)
+		len = input->len;
+	if (may_be && memcmp(input->data, HTTP2_PREFACE + connection->preface_seen, len) == 0) {
+		connection->preface_seen += len;
+		*input = slice_make(input->data + len, input->len - len);
+		if (connection->preface_seen < whole)
+			return false;
+		http2_begin(connection);
+	} else if (connection->tls && may_be) {
+		connection_close(connection);
+		return false;
+	} else {
+		restore_preface(connection, input);
+	}
+	connection->is_undecided = false;
+	return true;
+}
+
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 {
 	struct connection *connection = stream->data;
@@ -293,6 +336,8 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 			connection_close(connection);
 		return;
 	}
+	if (connection->is_undecided && input.len > 0 && !decide_protocol(connection, &input))
+		return;
 	assert(connection->input.len == 0);
 	connection->input = input;
 	connection_pump(connection);
@@ -314,6 +359,8 @@ static void on_closed(uv_handle_t *handle)
 
 	if (connection->tls)
 		tls_session_free(connection->tls);
+	if (connection->http2)
+		http2_free(connection->http2);
 	free(connection->kept);
 	free(connection);
 }
@@ -348,6 +395,8 @@ void connection_close(struct connection *connection)
 	worker_remove(worker, connection);
 	client_queues_note(&worker->client_queues, connection, CLIENT_SERVED, 0, 0);
 	tally_add(&worker->connection_count, -1);
+	if (connection->http2)
+		tally_add(&worker->http2_connections, -1);
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
 
@@ -400,6 +449,7 @@ void connection_open(struct http_worker *worker, int fd)
 	const int unsent_max = UNSENT_MAX;
 
 	connection->worker = worker;
+	connection->is_undecided = true;
 	connection->address = address_of(fd);
 	connection->accepted_ns = connection->active_ns = now_ns(worker);
 	http1_init(connection);

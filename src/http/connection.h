@@ -1,9 +1,11 @@
 /*
  * One client connection: its socket, TLS, what waits to be written, and its place among those that
- * the loop serves. What it speaks is its protocol's business (protocol.h, http1.h). Private to
- * http/, and everything is for the thread of its loop. A connection goes through these states:
+ * the loop serves. What it speaks is its protocol's business (protocol.h, http1.h, http2.h).
+ * Private to http/, and everything is for the thread of its loop. A connection goes through these
+ * states:
  *
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
+ *   undecided  nothing has arrived, or only some of the preface of HTTP/2
  *   speaking   bytes go to the protocol, which reads, serves and answers requests
  *   lingering  the last answer is sent and our side is shut down; input is thrown away until the
  *              client closes too, so that it can read the answer instead of getting a reset
@@ -16,6 +18,10 @@
 #include "http/protocol.h"
 #include "http/worker.h"
 
+/* A turn of a connection ends with this much work: a round of HTTP/1.1, which reads at most one
+ * request, is two; a frame of HTTP/2 is one, and a request one more. */
+#define PUMP_WORK_MAX 64
+
 struct connection {
 	uv_tcp_t tcp;
 	struct http_worker *worker;
@@ -25,6 +31,7 @@ struct connection {
 	struct connection *next_dirty;
 	const struct protocol *protocol;
 	struct http1 http1;
+	struct http2 *http2;     /* NULL unless it speaks HTTP/2 */
 	struct tls_session *tls; /* NULL for plain HTTP */
 	uint64_t address;        /* a hash of the client's address, without the port */
 
@@ -32,11 +39,14 @@ struct connection {
 	char *kept;           /* owned copy of input that had to wait */
 	size_t write_backlog; /* bytes that libuv has taken and not written yet */
 	size_t pump_bytes;    /* written in this turn of its loop */
+	size_t pump_work;     /* done in this turn of its loop */
+	size_t preface_seen;  /* bytes of the preface of HTTP/2, which tells the protocol */
 	size_t queued_bytes;  /* memory of the requests that have started */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
 	int64_t active_ns; /* when an answer was last written, or the client last read */
 	struct client_place place;
+	bool is_undecided; /* the client has not shown yet what it speaks */
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;
@@ -107,6 +117,15 @@ void request_drop(struct request *request);
 
 /* Returns a request to the pool. It must not be in a lane. */
 void request_free(struct request *request);
+
+/* Counts the memory of the request for its connection. Call it when that takes the request on. */
+void request_charge(struct request *request);
+
+/* Counts what the request has grown since then. */
+void request_count_bytes(struct request *request);
+
+/* Submits the command of a request that the protocol has deferred. */
+void request_submit_now(struct request *request);
 
 /* Returns how much memory the request occupies. */
 size_t request_bytes(const struct request *request);

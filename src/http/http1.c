@@ -28,8 +28,7 @@ static void enqueue(struct connection *connection, struct request *request)
 		http1->first = request;
 	http1->last = request;
 	http1->queued++;
-	request->queued_bytes = request_bytes(request);
-	connection->queued_bytes += request->queued_bytes;
+	request_charge(request);
 }
 
 static bool may_start(const struct connection *connection, const struct request *request)
@@ -247,6 +246,14 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
+/* Nothing else starts on this connection until the answer is there. */
+static bool defers(struct connection *connection, struct request *request)
+{
+	(void)connection;
+	(void)request;
+	return false;
+}
+
 static void stream_prepared(struct connection *connection, struct request *request)
 {
 	assert(connection->http1.last == request && !connection->http1.held);
@@ -254,8 +261,10 @@ static void stream_prepared(struct connection *connection, struct request *reque
 	connection->last_request_seen = true;
 }
 
-static void stream_began(struct connection *connection, struct stream *stream)
+static void stream_began(
+	struct connection *connection, struct request *request, struct stream *stream)
 {
+	(void)request;
 	connection->http1.stream = stream;
 	connection_favour_new_values(connection);
 }
@@ -283,6 +292,7 @@ const struct protocol protocol_http1 = {
 	.turn = turn,
 	.check = check,
 	.answered = answered,
+	.defers = defers,
 	.drain = drain,
 	.drop = drop,
 	.stream_prepared = stream_prepared,

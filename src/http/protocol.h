@@ -59,6 +59,10 @@ struct protocol {
 	 * the connection is pumped before the loop sleeps. */
 	void (*answered)(struct connection *connection, struct request *request);
 
+	/* A large answer is about to be looked up for `request`. Returns true if that has to wait;
+	 * request_submit_now() then does it. Never writes. */
+	bool (*defers)(struct connection *connection, struct request *request);
+
 	/* The server drains: ends the streams. May write and close. */
 	void (*drain)(struct connection *connection);
 
@@ -71,7 +75,8 @@ struct protocol {
 	void (*stream_prepared)(struct connection *connection, struct request *request);
 
 	/* The head of the stream is about to be written: from now on the connection carries it. */
-	void (*stream_began)(struct connection *connection, struct stream *stream);
+	void (*stream_began)(
+		struct connection *connection, struct request *request, struct stream *stream);
 
 	/* A stream that the connection carries has a new value, or is ending. Never writes. */
 	void (*stream_changed)(struct connection *connection, struct stream *stream);
@@ -81,5 +86,6 @@ struct protocol {
 };
 
 extern const struct protocol protocol_http1;
+extern const struct protocol protocol_http2;
 
 #endif

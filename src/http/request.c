@@ -75,11 +75,12 @@ static void log_request(const struct request *request, int64_t duration_ns)
 	struct log_field fields[] = {
 		{.name = "request_id", .value = request->id},
 		{.name = "traceparent", .value = request->traceparent},
+		{.name = "protocol", .value = slice_of(request->connection->protocol->name)},
 	};
 
 	if (!log_enabled(level))
 		return;
-	log_line_with(level, "http", fields, 2, "%.*s %.*s %d in %lld us", (int)request->method.len,
+	log_line_with(level, "http", fields, 3, "%.*s %.*s %d in %lld us", (int)request->method.len,
 		request->method.data,
 		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
 		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
@@ -101,6 +102,7 @@ void request_finish(struct request *request)
 	if (request->stream)
 		stream_begin(request->stream);
 	negotiation_finish(request);
+	tally_add(request->exchange ? &worker->http2_answers : &worker->http1_answers, 1);
 	router_count_answer(
 		worker->router, request->route, request->answer.http_status, duration_ns);
 	log_request(request, duration_ns);
@@ -148,13 +150,18 @@ bool request_has_json(const struct request *request)
 	return !type.data || slice_is_nocase(slice_trim(slice_cut(&rest, ';')), "application/json");
 }
 
-/* Counts the memory of the answer, too, if the request is in its connection's queue. */
-static void count_bytes(struct request *request)
+void request_charge(struct request *request)
+{
+	request->queued_bytes = request_bytes(request);
+	request->connection->queued_bytes += request->queued_bytes;
+}
+
+void request_count_bytes(struct request *request)
 {
 	size_t bytes = request_bytes(request);
 
 	if (request->queued_bytes == 0)
-		return;
+		return; /* it is not charged yet */
 	request->connection->queued_bytes += bytes - request->queued_bytes;
 	request->queued_bytes = bytes;
 }
@@ -169,7 +176,7 @@ void request_answer(struct request *request, struct answer answer)
 	request->is_large = false;
 	if (!request->connection)
 		return;
-	count_bytes(request);
+	request_count_bytes(request);
 	request->connection->protocol->answered(request->connection, request);
 }
 
@@ -183,6 +190,8 @@ static void on_command_answered(struct loop_task *task)
 	request->command = NULL;
 	if (!request->connection)
 		request_free(request);
+	else if (request->is_abandoned)
+		request->connection->protocol->answered(request->connection, request);
 	else if (request->answered)
 		request->answered(request, command);
 	else
@@ -213,11 +222,22 @@ static bool has_memory(const struct request *request)
 	return !request->is_large || !worker_is_full(request->worker);
 }
 
+void request_submit_now(struct request *request)
+{
+	struct lane *lane = request->lane;
+
+	request->lane = NULL;
+	if (!has_memory(request) || lane_submit(lane, request->command) != STATUS_OK)
+		refuse_overloaded(request);
+}
+
 void request_submit(struct request *request, struct lane *lane, struct command *command)
 {
 	set_command(request, command);
-	if (!has_memory(request) || lane_submit(lane, command) != STATUS_OK)
-		refuse_overloaded(request);
+	request->lane = lane;
+	if (!request->is_large ||
+		!request->connection->protocol->defers(request->connection, request))
+		request_submit_now(request);
 }
 
 bool request_expect(struct request *request, struct command *command)

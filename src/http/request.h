@@ -17,6 +17,7 @@
 #define REQUEST_PARAMS_MAX 4
 
 struct connection;
+struct exchange;
 struct http_worker;
 struct route;
 struct stream;
@@ -31,6 +32,7 @@ struct request {
 	struct http_worker *worker;
 	struct connection *connection; /* NULL if the client is gone */
 	struct request *next;          /* on the same connection, or in the pool */
+	struct exchange *exchange;     /* in HTTP/2; otherwise NULL */
 
 	struct slice method;
 	struct slice target;
@@ -51,6 +53,7 @@ struct request {
 	int64_t deadline_ns;
 	size_t queued_bytes;     /* the memory that its connection counts for it */
 	struct command *command; /* in a lane, or NULL */
+	struct lane *lane;       /* where the command goes, if it has to wait before that */
 	void (*answered)(struct request *request, struct command *command); /* or NULL */
 	struct answer answer;  /* http_status is 0 until it is answered */
 	struct stream *stream; /* the stream that answers it, or NULL */
@@ -60,6 +63,7 @@ struct request {
 	bool head_only;
 	bool is_guess; /* its token was refused; the connection ends, so each guess needs another */
 	bool keep_alive;
+	bool is_abandoned; /* the client of HTTP/2 has reset it while its command is in a lane */
 };
 
 /*

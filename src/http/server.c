@@ -498,6 +498,19 @@ static void collect_streams(const struct server *server, struct buffer *page)
 		sum_workers(server, offsetof(struct http_worker, events_skipped)));
 }
 
+static void collect_protocols(const struct server *server, struct buffer *page)
+{
+	metrics_family(page, "quipu_http_answers_total", "counter", "Answers by protocol.");
+	metrics_sample(page, "quipu_http_answers_total", "protocol=\"HTTP/1.1\"",
+		sum_workers(server, offsetof(struct http_worker, http1_answers)));
+	metrics_sample(page, "quipu_http_answers_total", "protocol=\"HTTP/2\"",
+		sum_workers(server, offsetof(struct http_worker, http2_answers)));
+	metrics_family(page, "quipu_http2_connections", "gauge",
+		"Open client connections that speak HTTP/2.");
+	metrics_sample(page, "quipu_http2_connections", "",
+		sum_workers(server, offsetof(struct http_worker, http2_connections)));
+}
+
 static void collect_ended(const struct server *server, struct buffer *page)
 {
 	static const char name[] = "quipu_http_connections_ended_total";
@@ -509,6 +522,8 @@ static void collect_ended(const struct server *server, struct buffer *page)
 		sum_workers(server, offsetof(struct http_worker, ended_for_room)));
 	metrics_sample(page, name, "for=\"memory\"",
 		sum_workers(server, offsetof(struct http_worker, ended_for_memory)));
+	metrics_sample(page, name, "for=\"flood\"",
+		sum_workers(server, offsetof(struct http_worker, ended_for_flood)));
 }
 
 void server_collect(void *context, struct buffer *page)
@@ -524,6 +539,7 @@ void server_collect(void *context, struct buffer *page)
 		"Connections refused over --max-connections because no open one could be closed.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		tally_read(&server->refused_connections));
+	collect_protocols(server, page);
 	collect_ended(server, page);
 	collect_streams(server, page);
 }

@@ -14,7 +14,7 @@
  *   |  worker         its connections, whose turn it is, limits, the sweep    |
  *   |    | connection_pump()                                                  |
  *   |  connection     socket -> tls -> protocol                               |
- *   |  http1          -> parser: bytes become a request                       |
+ *   |  http1, http2   -> parser, nghttp2: bytes become a request              |
  *   |    |            parser -> admission: may the request go on?             |
  *   |    |            admission -> router, guard: its route, its caller       |
  *   |    | route->handle()                                                    |
@@ -22,7 +22,7 @@
  *   |    |                                                                    |       |
  *   |    | worker_mark_dirty() <---- command_list_deliver(), loop_post() --- committer, reader
  *   |    v                                                                    |
- *   |  http1_output   response renders the answer                             |
+ *   |  http1_output, http2_output    response renders the answer              |
  *   |    |            -> connection_output -> tls -> socket                   |
  *   |    ^ http1_write_event()                                                |
  *   |  stream         an answer that goes on; keeps only the newest value     |
@@ -39,6 +39,7 @@
 
 struct server_limits {
 	size_t connections_max;
+	size_t exchanges_max; /* requests and event streams at once on one connection of HTTP/2 */
 	size_t client_bytes_max; /* memory for requests and for answers that clients have not read,
 				  * over all connections */
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and

@@ -114,7 +114,7 @@ void stream_begin(struct stream *stream)
 	request->stream = NULL;
 	stream->request = NULL;
 	stream->connection = request->connection;
-	stream->connection->protocol->stream_began(stream->connection, stream);
+	stream->connection->protocol->stream_began(stream->connection, request, stream);
 }
 
 static void note_change(struct stream *stream)

@@ -72,6 +72,17 @@ struct stream_event *stream_event_new(int64_t id, struct slice data)
 	return event;
 }
 
+struct stream_event *stream_event_of(struct slice bytes)
+{
+	struct stream_event *event = qp_malloc(sizeof(*event) + bytes.len);
+
+	atomic_init(&event->holders, 1);
+	event->id = -1;
+	event->len = 0;
+	append(event, bytes);
+	return event;
+}
+
 struct stream_event *stream_event_hold(struct stream_event *event)
 {
 	atomic_fetch_add_explicit(&event->holders, 1, memory_order_relaxed);

@@ -23,6 +23,9 @@ struct stream_event {
  */
 struct stream_event *stream_event_new(int64_t id, struct slice data);
 
+/* Returns an event whose bytes are a copy of `bytes`, to be sent as they are. Any thread. */
+struct stream_event *stream_event_of(struct slice bytes);
+
 /* Adds a reference and returns the event. Any thread. */
 struct stream_event *stream_event_hold(struct stream_event *event);
 

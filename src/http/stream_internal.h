@@ -6,6 +6,7 @@
 #define QUIPU_HTTP_STREAM_INTERNAL_H
 
 #include "http/connection.h"
+#include "http/exchange.h"
 #include "http/stream.h"
 
 #define STREAM_HEARTBEAT ": keep-alive\n\n"
@@ -21,6 +22,7 @@ struct stream {
 	struct stream_event *waiting;  /* the newest value, unless it was written */
 	int64_t last_id;               /* the highest offered, or known to the client, or -1 */
 	struct caller caller;          /* without its name, which is in the request's arena */
+	struct exchange exchange;      /* that carries it in HTTP/2 */
 	bool is_ending;
 };
 

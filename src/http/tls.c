@@ -174,11 +174,11 @@ static int64_t end_of_chain(SSL_CTX *ctx)
 
 /* ---- the context ------------------------------------------------------------------------- */
 
-/* Fails the handshake if the client offers protocols and HTTP/1.1 is not among them. */
+/* Fails the handshake if the client offers protocols and none of ours is among them. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
 	const unsigned char *offered, unsigned offered_len, void *context)
 {
-	static const unsigned char ours[] = "\x08http/1.1";
+	static const unsigned char ours[] = "\x02h2\x08http/1.1"; /* the best first */
 	unsigned char *found;
 
 	(void)ssl;
@@ -398,6 +398,15 @@ void tls_session_free(struct tls_session *session)
 enum tls_state tls_session_state(const struct tls_session *session)
 {
 	return session->state;
+}
+
+bool tls_session_chose_http2(const struct tls_session *session)
+{
+	const unsigned char *chosen;
+	unsigned len;
+
+	SSL_get0_alpn_selected(session->ssl, &chosen, &len);
+	return len == 2 && memcmp(chosen, "h2", 2) == 0;
 }
 
 /* A TLS record never begins with a letter, and an HTTP request always does. */

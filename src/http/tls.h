@@ -59,6 +59,9 @@ void tls_session_free(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
 
+/* Whether client and server have agreed on HTTP/2. */
+bool tls_session_chose_http2(const struct tls_session *session);
+
 /* How much longer the plain text of one call can be than its input: the rest of a record whose
  * beginning came with earlier calls. */
 #define TLS_RECORD_MAX (16 * 1024)

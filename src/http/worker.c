@@ -14,6 +14,7 @@
 #include "base/container.h"
 #include "http/compressor.h"
 #include "http/negotiation.h"
+#include "http/http2.h"
 #include "http/response.h"
 #include "http/server_internal.h"
 #include "http/stream_internal.h"
@@ -154,7 +155,8 @@ bool worker_make_room(struct http_worker *worker)
 	/* If a request has arrived there, it is the loop that has not read it yet. After that,
 	 * another has waited longest. */
 	if (!longest ||
-		(longest->place.state == CLIENT_IDLE && connection_has_unread_input(longest)))
+		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
+			connection_has_unread_input(longest)))
 		return false;
 	connection_close(longest);
 	tally_add(&worker->ended_for_room, 1);
@@ -209,6 +211,7 @@ void worker_init(struct http_worker *worker, const struct worker_config *config)
 	worker->admission = config->admission;
 	worker->client_bytes_max = config->client_bytes_max;
 	worker->compress_left = COMPRESS_PER_SWEEP;
+	worker->http2 = http2_shared_new();
 	dice_init(&worker->dice);
 	worker->loop = loop_new(pump_dirty, worker);
 	uv_timer_init(loop_uv(worker->loop), &worker->sweep);
@@ -244,6 +247,7 @@ void worker_release(struct http_worker *worker)
 	loop_free(worker->loop);
 	if (worker->compressor)
 		compressor_free(worker->compressor);
+	http2_shared_free(worker->http2);
 	while (worker->pool) {
 		struct request *request = worker->pool;
 

@@ -35,6 +35,7 @@ struct http_worker {
 	struct request *pool;           /* requests to use again */
 	size_t pool_count;
 	struct client_queues client_queues;
+	struct http2_shared *http2;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
 	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* the input, decrypted */
@@ -53,6 +54,10 @@ struct http_worker {
 	struct tally events_skipped;
 	struct tally ended_for_room;
 	struct tally ended_for_memory;
+	struct tally ended_for_flood;
+	struct tally http2_connections;
+	struct tally http1_answers;
+	struct tally http2_answers;
 };
 
 struct worker_config {

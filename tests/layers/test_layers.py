@@ -40,6 +40,7 @@ MAY_SEE = {
     "amqp_tcp_socket.h": {"adapters/bus/rabbitmq"},
     "uv.h": {"runtime"},
     "llhttp.h": {"http"},
+    "nghttp2/nghttp2.h": {"http"},
     "zlib.h": {"http"},
     "jansson.h": {"base", "admin", "app"},
     "openssl/bio.h": {"access"},

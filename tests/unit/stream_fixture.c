@@ -286,6 +286,7 @@ static struct router *make_router(struct stream_fixture *fixture)
 static struct server_limits limits_of(int64_t others_ns, int64_t heartbeat_ns, int64_t stall_ns)
 {
 	return (struct server_limits){
+		.exchanges_max = 256,
 		.connections_max = 20000,
 		.client_bytes_max = 64 * 1024 * 1024,
 		.head_timeout_ns = others_ns,

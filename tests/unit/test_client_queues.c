@@ -73,6 +73,18 @@ static void many_short_requests_give_way_too(void **state)
 	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[0]);
 }
 
+static void an_idle_client_whose_tables_take_memory_gives_way_in_its_turn(void **state)
+{
+	(void)state;
+	note(0, CLIENT_HOLDS, 10, MUCH);
+	note(1, CLIENT_READS, 20, MUCH);
+	note(2, CLIENT_IDLE, 5, 0);
+	assert_ptr_equal(client_queues_longest(&queues), &clients[2]);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[0]);
+	note(0, CLIENT_HOLDS, 30, MUCH);
+	assert_ptr_equal(client_queues_longest_holding(&queues, COUNT_OF(clients)), &clients[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -82,6 +94,8 @@ int main(void)
 			for_memory_those_who_hold_much_are_closed_before_a_short_request, set_up),
 		cmocka_unit_test_setup(a_short_request_stays_while_others_hold_the_memory, set_up),
 		cmocka_unit_test_setup(many_short_requests_give_way_too, set_up),
+		cmocka_unit_test_setup(
+			an_idle_client_whose_tables_take_memory_gives_way_in_its_turn, set_up),
 	};
 
 	return cmocka_run_group_tests_name("client_queues", tests, NULL, NULL);

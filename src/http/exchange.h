@@ -1,0 +1,72 @@
+/*
+ * One stream of HTTP/2: a request and its answer. (In this program, "stream" alone is an event
+ * stream; see stream.h.) An exchange is in exactly one list of its connection, by its state:
+ *
+ *   state       event                                    next
+ *   receiving   the client has sent everything           serving
+ *   receiving   refused before that                      answered
+ *   serving     request_answer(), or its stream starts   answered
+ *   serving     large, and another large one is served   waiting
+ *   waiting     that one is done                         serving
+ *   answered    the next pump submits it to nghttp2      sending, or streaming
+ *   sending     its last frame is in the output          sent, and freed after the write
+ *   streaming   its event stream ends                    gone
+ *   serving     the client resets it                     serving until its command is back
+ *   any other   the client resets it                     gone
+ *
+ * It lives in the arena of its request; that of an event stream, which outlives its request, is a
+ * member of the stream. Private to http/.
+ */
+#ifndef QUIPU_HTTP_EXCHANGE_H
+#define QUIPU_HTTP_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/slice.h"
+
+struct request;
+struct stream;
+struct stream_event;
+
+enum exchange_state {
+	EXCHANGE_RECEIVING,
+	EXCHANGE_SERVING,
+	EXCHANGE_WAITING,
+	EXCHANGE_ANSWERED,
+	EXCHANGE_SENDING,
+	EXCHANGE_STREAMING,
+	EXCHANGE_SENT,
+	EXCHANGE_STATES
+};
+
+struct exchange {
+	struct exchange *before;
+	struct exchange *next;
+	int32_t id; /* of the stream of HTTP/2 */
+	enum exchange_state state;
+	int64_t since_ns;        /* when the client, or the answer to it, last got further */
+	struct request *request; /* NULL for an event stream */
+	struct stream *stream;   /* NULL for a request */
+
+	size_t header_bytes; /* while receiving */
+	size_t body_max;
+	size_t body_bytes;
+	struct buffer body;
+	bool has_head;
+	bool has_all; /* the client has sent everything */
+	bool is_reset;
+
+	struct slice rest;          /* of what is being sent */
+	struct stream_event *event; /* to which `rest` belongs, or NULL */
+};
+
+/* The exchanges of one state, in the order in which they got there. */
+struct exchange_list {
+	struct exchange *first;
+	struct exchange *last;
+	size_t count;
+};
+
+#endif

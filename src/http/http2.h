@@ -1,0 +1,129 @@
+/*
+ * What a connection keeps while it speaks HTTP/2. nghttp2 does the framing, HPACK and flow control;
+ * this module turns its streams into requests and answers into its streams, and bounds what a
+ * client can take. Private to http/, for the thread of the loop.
+ *
+ * HTTP/2 has no order of requests: every request starts as soon as it is complete. The frames of
+ * everything that one wake-up answers leave with one write.
+ *
+ * What a client can take, and what bounds it:
+ *
+ *   requests at once           --h2-streams, counted until their commands are back from the lanes:
+ * a client that resets its requests cannot have more of them memory of requests --client-bytes, as
+ * in HTTP/1.1; bodies are counted as they arrive memory of nghttp2          --client-bytes, counted
+ * exactly (http2_memory.h) large answers              one is looked up at a time; the others wait
+ *   header fields              as in HTTP/1.1: 64, and 16 KiB
+ *   frames that carry nothing  a budget, which requests and answers refill; see http2_spend()
+ *   time to send               --head-timeout and --body-timeout for each request
+ *   time to read               --idle-timeout for each answer, --stream-stall for event streams
+ *   a turn on the loop         a number of requests and frames, then the others have theirs
+ */
+#ifndef QUIPU_HTTP_HTTP2_H
+#define QUIPU_HTTP_HTTP2_H
+
+#include "http/connection.h"
+#include "http/exchange.h"
+#include "http/http2_memory.h"
+
+/* With which a client begins. */
+#define HTTP2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+#define HTTP2_OUTPUT_SIZE (64 * 1024)
+#define HTTP2_PARTS_MAX 64
+
+/* What the HTTP/2 connections of one worker share. */
+struct http2_shared {
+	nghttp2_session_callbacks *callbacks;
+	nghttp2_option *option;
+	struct http2_pool pool;
+	char output[HTTP2_OUTPUT_SIZE]; /* frames that are written together */
+};
+
+/* The parts of one write; some are in http2_shared.output, long bodies are in their requests. */
+struct http2_parts {
+	uv_buf_t of[HTTP2_PARTS_MAX];
+	size_t count;
+	size_t used; /* of http2_shared.output */
+	bool has_answers;
+};
+
+struct http2 {
+	struct connection *connection;
+	nghttp2_session *session;
+	struct http2_memory memory;
+	struct exchange_list of[EXCHANGE_STATES];
+	struct exchange *large;    /* the one whose large answer is looked up or sent, or NULL */
+	struct http2_parts *parts; /* while frames are being collected */
+	int64_t budget;            /* of frames that carry nothing; see http2_spend() */
+	size_t sweeps_draining;
+	int32_t last_id;   /* the highest that the client has used for a request */
+	int32_t before_id; /* the one before */
+	bool has_seen;     /* nghttp2 has reported something of the last piece of input */
+	bool has_reset;    /* we have reset a stream, and the client may not know yet */
+	bool is_ending;    /* no further request is accepted */
+	bool is_flooded;
+};
+
+struct http2_shared *http2_shared_new(void);
+void http2_shared_free(struct http2_shared *shared);
+
+/* Makes a connection speak HTTP/2, whose preface has arrived. */
+void http2_begin(struct connection *connection);
+
+/* Frees what the connection keeps, once it is closed. */
+void http2_free(struct http2 *http2);
+
+/* ---- lists of exchanges ---- */
+
+/* Puts the exchange into `state`, and notes the time. */
+void http2_move(struct http2 *http2, struct exchange *exchange, enum exchange_state state);
+
+/* Takes the exchange out of its list and frees its request, or detaches its event stream. */
+void http2_drop(struct http2 *http2, struct exchange *exchange);
+
+/* Returns how many requests of the client exist. */
+size_t http2_requests(const struct http2 *http2);
+
+/*
+ * Frames that carry no request and no part of an answer (settings, pings, resets, tiny or empty
+ * data …) cost something of a budget; complete requests, answers that get through and time refill
+ * it. A connection without budget is ended with ENHANCE_YOUR_CALM.
+ */
+void http2_spend(struct http2 *http2, int64_t cost);
+void http2_earn(struct http2 *http2, int64_t credit);
+
+/* Lets nghttp2 ask for data of all event streams. Never writes. */
+void http2_resume_streams(struct http2 *http2);
+
+/* protocol.check; http2_check.c */
+void http2_check(struct connection *connection, int64_t now_ns);
+
+/* Lets the requests under way finish and accepts no others. */
+void http2_end_gently(struct http2 *http2);
+
+/* ---- http2_input.c: nghttp2's callbacks for what the client sends ---- */
+
+void http2_set_input_callbacks(nghttp2_session_callbacks *callbacks);
+
+/* Answers a request that is not complete; the client need not send the rest. */
+void http2_refuse(
+	struct http2 *http2, struct exchange *exchange, enum status status, const char *why);
+
+/* ---- http2_output.c ---- */
+
+void http2_set_output_callbacks(nghttp2_session_callbacks *callbacks);
+
+/* Submits what is answered and writes all frames that may be sent now. Returns whether it wrote.
+ * May close the connection. */
+bool http2_write(struct http2 *http2);
+
+/* Sends a heartbeat on an event stream that is quiet. */
+void http2_send_heartbeat(struct http2 *http2, struct stream *stream);
+
+/* Lets nghttp2 ask for data of the event stream. Never writes. */
+void http2_resume(struct http2 *http2, struct stream *stream);
+
+/* The answer of `exchange` becomes the head of `stream`, which takes the exchange over. */
+void http2_begin_stream(struct http2 *http2, struct exchange *exchange, struct stream *stream);
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * What is looked at with each sweep of an HTTP/2 connection: requests that do not arrive, answers
+ * and streams that are not read, and a drain. A deadline ends the one exchange that it belongs to;
+ * only a head that does not arrive ends the connection, because nothing can be read behind it.
+ */
+#include "http/http2.h"
+#include "http/stream_internal.h"
+
+#define BUDGET_PER_SWEEP 10
+
+static void check_drain(struct http2 *http2)
+{
+	if (!http2->connection->worker->draining)
+		return;
+	http2_resume_streams(http2); /* they end, after their newest value */
+	if (http2->sweeps_draining == 0)
+		protocol_http2.drain(http2->connection);
+	else if (http2->sweeps_draining++ > 1)
+		http2_end_gently(http2);
+}
+
+static void check_receiving(struct http2 *http2, int64_t now)
+{
+	const struct server_limits *limits = http2->connection->worker->limits;
+	struct exchange *next;
+
+	for (struct exchange *e = http2->of[EXCHANGE_RECEIVING].first; e; e = next) {
+		next = e->next;
+		if (!e->has_head && now - e->since_ns > limits->head_timeout_ns)
+			/* Nothing else can be read before the rest of this head. */
+			nghttp2_session_terminate_session(
+				http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
+		if (e->has_head && now - e->since_ns > limits->body_timeout_ns)
+			http2_refuse(http2, e, STATUS_REQUEST_TIMEOUT,
+				"the body of the request did not arrive in time");
+	}
+}
+
+static void reset(struct http2 *http2, const struct exchange *exchange)
+{
+	nghttp2_submit_rst_stream(http2->session, NGHTTP2_FLAG_NONE, exchange->id, NGHTTP2_CANCEL);
+}
+
+static void check_sending(struct http2 *http2, int64_t now)
+{
+	int64_t most = http2->connection->worker->limits->idle_timeout_ns;
+
+	for (struct exchange *e = http2->of[EXCHANGE_SENDING].first; e; e = e->next) {
+		if (now - e->since_ns <= most)
+			return; /* and so are those behind it */
+		reset(http2, e);
+	}
+}
+
+static void check_stream(struct http2 *http2, struct exchange *exchange, int64_t now)
+{
+	struct http_worker *worker = http2->connection->worker;
+	struct stream *stream = exchange->stream;
+	bool waits = exchange->rest.len > 0 || stream->waiting || stream->is_ending;
+	int64_t quiet_ns = now - exchange->since_ns;
+
+	if (waits) {
+		if (quiet_ns > worker->limits->stream_stall_ns)
+			reset(http2, exchange);
+	} else if (stream_has_lost_caller(stream)) {
+		stream_close(stream);
+	} else if (quiet_ns >= worker->limits->heartbeat_ns && worker->heartbeats_left > 0) {
+		worker->heartbeats_left--;
+		http2_send_heartbeat(http2, stream);
+	}
+}
+
+static int64_t quiet_max(const struct http2 *http2)
+{
+	const struct server_limits *limits = http2->connection->worker->limits;
+
+	return http2->of[EXCHANGE_STREAMING].count > 0 ? limits->stream_stall_ns
+						       : limits->idle_timeout_ns;
+}
+
+void http2_check(struct connection *connection, int64_t now)
+{
+	struct http2 *http2 = connection->http2;
+	int64_t quiet_ns = now - connection->active_ns;
+	bool waits_for_us = connection->input.len > 0;
+
+	http2_earn(http2, BUDGET_PER_SWEEP);
+	if (connection->write_backlog > 0) {
+		if (quiet_ns > quiet_max(http2))
+			connection_close(connection);
+		return;
+	}
+	if (!waits_for_us)
+		check_receiving(http2, now);
+	check_sending(http2, now);
+	for (struct exchange *e = http2->of[EXCHANGE_STREAMING].first; e; e = e->next)
+		check_stream(http2, e, now);
+	check_drain(http2);
+	if (!waits_for_us && http2_requests(http2) == 0 &&
+		quiet_ns > connection->worker->limits->idle_timeout_ns)
+		http2_end_gently(http2);
+	if (nghttp2_session_want_write(http2->session) || http2->of[EXCHANGE_ANSWERED].count > 0)
+		worker_mark_dirty(connection->worker, connection);
+}

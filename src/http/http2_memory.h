@@ -1,0 +1,35 @@
+/*
+ * Memory for nghttp2. Every byte that a session holds (HPACK tables, frames, streams) is counted
+ * for its connection, and so is charged to --client-bytes. Small blocks are kept for the next use,
+ * one pool per loop: nghttp2 allocates several for each request, and none of them should cost a
+ * malloc(). For the thread of the loop.
+ */
+#ifndef QUIPU_HTTP_HTTP2_MEMORY_H
+#define QUIPU_HTTP_HTTP2_MEMORY_H
+
+#include <nghttp2/nghttp2.h>
+#include <stddef.h>
+
+#define POOL_UNIT 64
+#define POOL_CLASSES 16
+
+struct http2_block;
+
+/* All zero means: empty. */
+struct http2_pool {
+	struct http2_block *free[POOL_CLASSES];
+	size_t count[POOL_CLASSES];
+};
+
+/* What one session has allocated. */
+struct http2_memory {
+	struct http2_pool *pool;
+	size_t bytes;
+};
+
+/* Returns functions that allocate for `memory`, which must outlive the session. */
+nghttp2_mem http2_memory_functions(struct http2_memory *memory);
+
+void http2_pool_release(struct http2_pool *pool);
+
+#endif
