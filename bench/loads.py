@@ -89,6 +89,19 @@ def wrk_pots(label, port, pots, coins, how, seconds, connections):
     return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, encoding="protobuf", **result)
 
 
+def h2load(label, port, paths, root, seconds, more=()):
+    """8 connections with 64 requests at once on each; `per_s` counts answers of success alone."""
+    targets = os.path.join(root, f"h2load-{len(paths)}")
+    with open(targets, "w") as f:
+        f.writelines(f"http://127.0.0.1:{port}{path}\n" for path in paths)
+    command = [find_program("h2load"), "-D", str(seconds), "-c", "8", "-m", "64", "-t", "2", "-i", targets, *more]
+    output = run_batch_job(command, seconds + 30)
+    found = re.search(r"status codes: (\d+) 2xx", output)
+    if not found:
+        raise Failed(f"h2load printed no status codes: {output[-200:]}")
+    return record(tool="h2load", label=label, paths=len(paths), per_s=int(found.group(1)) / seconds)
+
+
 def pgbench(label, postgres, database, script, clients, seconds):
     arguments = [find_postgres_program("pgbench"), "-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres"]
     arguments += ["-n", "-M", "prepared", "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds)]

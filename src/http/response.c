@@ -12,9 +12,13 @@ static void add(struct response_fields *fields, const char *name, struct slice v
 
 static struct slice length_text(struct response_fields *fields, size_t len)
 {
-	int written = snprintf(fields->length, sizeof(fields->length), "%zu", len);
+	char *end = fields->length + sizeof(fields->length);
+	char *at = end;
 
-	return slice_make(fields->length, (size_t)written);
+	do
+		*--at = (char)('0' + len % 10);
+	while ((len /= 10) > 0);
+	return slice_make(at, (size_t)(end - at));
 }
 
 void response_fields(

@@ -121,17 +121,21 @@ def test_requests_that_were_reset_count_until_they_are_back_from_their_lane(serv
     with Http2(server.port) as connection, contextlib.closing(
             sqlite3.connect(sqlite_store.file(), isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
+        first = connection.request("POST", action(item, "increase"), {"amount": 1})
+        wait_until(lambda: server.metric("quipu_http_requests_in_flight") == 2 and server.metric("quipu_lane_depth") == 0,
+                   "the committer has taken the first and waits")
         several = []
         for _ in range(40):
             request = connection.frames_of("POST", action(item, "increase"), {"amount": 1})
             several += [*request, frames.RstStreamFrame(request[0].stream_id, CANCEL)]
         connection.send(*several)
-        connection.read_until(lambda: len(connection.resets) == 32)
+        connection.read_until(lambda: len(connection.resets) == 33)
         assert server.metric("quipu_http_requests_in_flight") == 8 + 1  # and the one that asks for it
         with pytest.raises(Reset) as refused:
             connection.ask("GET", "/healthz")
         assert refused.value.code == REFUSED_STREAM
         other.execute("ROLLBACK")
+        assert connection.answer(first).status == 200
         wait_until(lambda: server.metric("quipu_http_requests_in_flight") == 1, "all are back")
         assert connection.ask("GET", "/healthz").status == 200
 

@@ -67,7 +67,7 @@ def value(server, item):
 def test_tls_1_2_and_1_3_are_spoken(server, certificate, version):
     tls = certificate.trust()
     tls.minimum_version = tls.maximum_version = version
-    tls.set_alpn_protocols(["h2", "http/1.1"])
+    tls.set_alpn_protocols(["http/1.1"])
     with Connection(server.port, tls=tls) as connection:
         assert connection.socket.version() == version.name.replace("_", ".")
         assert connection.socket.selected_alpn_protocol() == "http/1.1"

@@ -194,12 +194,12 @@ static void a_client_that_speaks_another_protocol_only_is_refused(void **state)
 
 	(void)state;
 	talk_begin(&talk, context, 0, ALL_AT_ONCE);
-	SSL_set_alpn_protos(talk.client, (const unsigned char *)"\x02h2", 3);
+	SSL_set_alpn_protos(talk.client, (const unsigned char *)"\x02h3", 3);
 	assert_int_equal(talk_shake_hands(&talk), TLS_BROKEN);
 	talk_end(&talk);
 }
 
-static void http_1_1_is_chosen_among_several_protocols(void **state)
+static void http_2_is_chosen_if_the_client_offers_it(void **state)
 {
 	const unsigned char *chosen;
 	struct talk talk;
@@ -210,7 +210,18 @@ static void http_1_1_is_chosen_among_several_protocols(void **state)
 	SSL_set_alpn_protos(talk.client, (const unsigned char *)"\x02h2\x08http/1.1", 12);
 	assert_int_equal(talk_shake_hands(&talk), TLS_OPEN);
 	SSL_get0_alpn_selected(talk.client, &chosen, &len);
-	assert_slice(slice_make(chosen, len), "http/1.1");
+	assert_slice(slice_make(chosen, len), "h2");
+	assert_true(tls_session_chose_http2(talk.session));
+	talk_end(&talk);
+}
+
+static void without_an_offer_http_1_1_is_spoken(void **state)
+{
+	struct talk talk;
+
+	(void)state;
+	begin_open(&talk, 0, ALL_AT_ONCE);
+	assert_false(tls_session_chose_http2(talk.session));
 	talk_end(&talk);
 }
 
@@ -440,7 +451,8 @@ int main(void)
 		TEST(a_client_can_ask_for_new_keys),
 		TEST(old_versions_are_refused_with_an_alert),
 		TEST(a_client_that_speaks_another_protocol_only_is_refused),
-		TEST(http_1_1_is_chosen_among_several_protocols),
+		TEST(http_2_is_chosen_if_the_client_offers_it),
+		TEST(without_an_offer_http_1_1_is_spoken),
 		TEST(nobody_renegotiates),
 		TEST(garbage_is_broken_whatever_it_is),
 		TEST(http_in_the_clear_is_noticed_at_its_first_byte),
