@@ -204,7 +204,7 @@ bool host_is_loopback(struct slice host)
 
 	if (slice_is_nocase(name, "localhost") || slice_is(name, "[::1]"))
 		return true;
-	if (name.len >= sizeof(text))
+	if (name.len == 0 || name.len >= sizeof(text))
 		return false;
 	memcpy(text, name.data, name.len);
 	text[name.len] = '\0';
