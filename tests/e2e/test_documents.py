@@ -31,7 +31,7 @@ def test_the_configuration_page_tells_every_option_its_variable_and_its_default(
     told = {row[0].strip("`").split()[0].removeprefix("--"): row for row in rows(page("CONFIGURATION.md"))
             if row[0].startswith("`--")}
     shown = run(binary, "serve", "--print-config").stdout
-    settings = dict(re.findall(r"^([a-z-]+) = (.*?)  ; default$", shown, re.MULTILINE))
+    settings = dict(re.findall(r"^([a-z0-9-]+) = (.*?)  ; default$", shown, re.MULTILINE))
     assert told.keys() == settings.keys() and len(told) > 30
     for name, value in settings.items():
         assert told[name][1] == f"`QUIPU_{name.upper().replace('-', '_')}`"
