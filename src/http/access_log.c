@@ -49,6 +49,7 @@ void access_log(const struct request *request, int64_t duration_ns)
 		{"status", write_number(status, request->answer.http_status), true},
 		{"duration_us", write_number(duration, duration_ns / NS_PER_US), true},
 		{"bytes", write_number(bytes, sent), true},
+		{.name = "protocol", .value = slice_of(request->connection->protocol->name)},
 		{.name = "client", .value = write_client(request->connection, client)},
 		{.name = "request_id", .value = request->id},
 		{.name = "trace_id", .value = trace_id(request->traceparent)},

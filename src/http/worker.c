@@ -13,8 +13,8 @@
 
 #include "base/container.h"
 #include "http/compressor.h"
-#include "http/negotiation.h"
 #include "http/http2.h"
+#include "http/negotiation.h"
 #include "http/response.h"
 #include "http/server_internal.h"
 #include "http/stream_internal.h"

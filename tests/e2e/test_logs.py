@@ -114,7 +114,8 @@ def test_the_access_log_has_a_line_for_every_answer(serve, folder):
     create, get, head, nothing = access_lines(server, 4)
     assert {name: value for name, value in create.items() if name not in ("time", "duration_us")} == {
         "level": "info", "part": "access", "message": "answered", "method": "POST", "route": "/api/v1/internal/counts",
-        "status": 201, "bytes": len(created.body), "client": "127.0.0.1", "request_id": "mine", "trace_id": TRACE[3:35]}
+        "status": 201, "bytes": len(created.body), "protocol": "HTTP/1.1", "client": "127.0.0.1",
+        "request_id": "mine", "trace_id": TRACE[3:35]}
     assert isinstance(create["duration_us"], int) and create["duration_us"] >= 0
     assert (get["route"], get["status"]) == ("/api/v1/internal/counts/{itemId}", 200)
     assert "trace_id" not in get and get["request_id"]
