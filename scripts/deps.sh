@@ -5,7 +5,8 @@ set -euo pipefail
 
 build="gcc libc6-dev make meson ninja-build pkg-config python3 libuv1-dev node-llhttp libnghttp2-dev
 	libjansson-dev libpq-dev libsqlite3-dev libssl-dev zlib1g-dev libhiredis-dev librdkafka-dev
-	librabbitmq-dev libnats-dev libprotobuf-c-dev protobuf-c-compiler libprotobuf-dev libcurl4-openssl-dev"
+	librabbitmq-dev libnats-dev libprotobuf-c-dev protobuf-c-compiler libprotobuf-dev libcurl4-openssl-dev
+	libjs-dygraphs"
 test="$build ccache clang clang-format libclang-rt-14-dev libcmocka-dev curl postgresql strace gcovr maven openjdk-17-jre-headless
 	redis-server python3-pytest python3-pytest-xdist python3-psycopg2 python3-redis python3-kafka python3-requests python3-jsonschema
 	python3-yaml python3-jwt python3-cryptography docker-compose sqlite3 mandoc prometheus nghttp2-client python3-h2

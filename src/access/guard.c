@@ -178,11 +178,13 @@ struct check {
 	struct slice shown; /* the key or token, {NULL, 0} if there is none */
 	struct caller *caller;
 	const char **why;
+	bool is_dry; /* nobody is refused, so nothing is counted */
 };
 
 static enum status refuse(struct check *check, enum refusal refusal, const char *sentence)
 {
-	tally_add(&check->guard->refused[refusal], 1);
+	if (!check->is_dry)
+		tally_add(&check->guard->refused[refusal], 1);
 	*check->why = sentence;
 	return refusal == REFUSED_SCOPE ? STATUS_FORBIDDEN : STATUS_UNAUTHENTICATED;
 }
@@ -309,6 +311,33 @@ enum status guard_check(struct guard *guard, struct arena *arena,
 	if (status != STATUS_OK)
 		*caller = (struct caller){.kind = CALLER_ANYONE};
 	return status;
+}
+
+bool guard_would_open(struct guard *guard, struct arena *arena,
+	const struct access_question *question, struct slice *name)
+{
+	struct caller caller = {0};
+	const char *why;
+	struct check check = {.guard = guard,
+		.arena = arena,
+		.question = question,
+		.shown = shown_by(question),
+		.caller = &caller,
+		.why = &why,
+		.is_dry = true};
+	enum status status;
+
+	*name = (struct slice){0};
+	if (!guard || question->access == ACCESS_PUBLIC)
+		return true;
+	if (access_shows_token(question))
+		return false;
+	pthread_rwlock_rdlock(&guard->lock);
+	status = decide(&check);
+	pthread_rwlock_unlock(&guard->lock);
+	if (status == STATUS_OK)
+		*name = caller.name;
+	return status == STATUS_OK;
 }
 
 /* ---- metrics ----------------------------------------------------------------------------- */

@@ -60,6 +60,13 @@ bool access_shows_token(const struct access_question *question);
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
+/*
+ * Whether guard_check() would let in a caller with this API key, without counting a refusal. Sets
+ * `*name` to the key's id if it does, else to {NULL, 0}. Tokens open nothing here. Any thread.
+ */
+bool guard_would_open(struct guard *guard, struct arena *arena,
+	const struct access_question *question, struct slice *name);
+
 /* A metrics collector (context: the guard): refusals by reason, number of keys, last read. */
 void guard_collect(void *guard, struct buffer *page);
 

@@ -37,13 +37,16 @@ static void write_address(const struct app *app, struct buffer *out)
 	buffer_format(out, "%s://%s", app->tls ? "https" : "http", server_address(app->server));
 }
 
-static void print_for_people(const struct app *app, struct slice roles, struct slice engines)
+static void print_for_people(
+	const struct app *app, struct slice address, struct slice roles, struct slice engines)
 {
 	char *data = realpath(app->settings.data, NULL);
 
 	printf("  data     %s (%.*s)\n", data ? data : "on servers only", (int)engines.len,
 		engines.data);
 	printf("  roles    %.*s\n", (int)roles.len, roles.data);
+	if (app->console)
+		printf("  console  %.*s/console\n", (int)address.len, address.data);
 	fputs("  options  ", stdout);
 	options_print_changed(stdout);
 	free(data);
@@ -63,7 +66,8 @@ void app_announce(const struct app *app)
 	write_engines(app, &engines);
 	printf("quipu listening on %.*s\n", (int)address.len, address.data);
 	if (isatty(STDOUT_FILENO))
-		print_for_people(app, buffer_slice(&roles), buffer_slice(&engines));
+		print_for_people(
+			app, buffer_slice(&address), buffer_slice(&roles), buffer_slice(&engines));
 	fflush(stdout);
 	if (!isatty(STDERR_FILENO)) {
 		const struct log_field fields[] = {

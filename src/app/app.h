@@ -21,6 +21,7 @@
 
 #include "access/guard.h"
 #include "access/roles.h"
+#include "admin/console.h"
 #include "admin/dead_letters.h"
 #include "admin/erase.h"
 #include "admin/health.h"
@@ -98,6 +99,7 @@ struct app {
 	struct dead_letter_kinds dead_letters;
 	struct erasers erasers;
 	struct verifiers verifiers;
+	struct console *console; /* NULL with --console off */
 	struct pots_module *pots;
 	struct unread_module *unread;
 };

@@ -21,11 +21,12 @@
 
 #define FILES_FOR_OTHERS 256
 
-extern const char embedded_common[];
 /* Roles whose services keep data of persons. */
 #define ROLES_WITH_PERSONS                                                                         \
 	(ROLE_GATEWAY | ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_COUNTERS)
 
+extern const char embedded_common[];
+extern const char embedded_console[];
 extern const char embedded_erase[];
 extern const char embedded_operator[];
 extern const char embedded_verify[];
@@ -47,6 +48,19 @@ const struct module *module_next(const struct app *app, const struct module *bef
 		is_past = is_past || modules[i] == before;
 	}
 	return NULL;
+}
+
+static void add_console(struct app *app)
+{
+	struct console_config config = {
+		.metrics = &app->metrics,
+		.router = app->router,
+		.guard = &app->guard,
+		.roles = app->settings.roles,
+	};
+
+	app->console = console_new(&config, app->router);
+	app->documents[app->document_count++] = embedded_console;
 }
 
 void app_add_routes(struct app *app)
@@ -72,6 +86,8 @@ void app_add_routes(struct app *app)
 		verify_add_routes(&app->verifiers, app->router);
 		app->documents[app->document_count++] = embedded_verify;
 	}
+	if (slice_is(slice_of(app->settings.console), "on"))
+		add_console(app);
 	app->openapi = openapi_join(app->documents, app->document_count);
 }
 
@@ -239,6 +255,8 @@ static void start_modules(struct app *app)
 		app_add_chore(app, &chore);
 	}
 	app->janitor = janitor_start(app->chores, app->chore_count);
+	if (app->console)
+		console_start(app->console);
 }
 
 /* Every connection needs a file descriptor, so allow as many as the system permits. */
@@ -267,7 +285,11 @@ static void block_signals(sigset_t *signals)
 
 static void release(struct app *app)
 {
+	if (app->console)
+		console_stop(app->console);
 	server_free(app->server);
+	if (app->console)
+		console_free(app->console);
 	for (size_t i = 0; i < app->lanes_count; i++)
 		lane_set_free(app->lanes[i]);
 	for (size_t i = 0; i < app->worker_count; i++)

@@ -47,6 +47,8 @@ const char *status_reason(int http_status)
 		return "Created";
 	case 204:
 		return "No Content";
+	case 302:
+		return "Found";
 	}
 	for (size_t i = 0; i < STATUS_COUNT; i++) {
 		if (rows[i].http == http_status)

@@ -11,7 +11,7 @@ static const struct {
 	const char *title;
 	const char *names; /* separated by spaces */
 } groups[OPTION_GROUPS] = {
-	{"What runs, and where", "listen roles data"},
+	{"What runs, and where", "listen roles data console"},
 	{"Stores, buses and cache",
 		"store counts-store gateway-store entitlements-store notifications-store "
 		"pots-store "

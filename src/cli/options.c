@@ -192,6 +192,8 @@ static const struct option options[] = {
 		"text, json, or auto: text on a terminal, json elsewhere"},
 	{"access-log", TYPE_FLAG, FIELD(access_log), "no", 0, 0, NULL,
 		"log a line for every answer, at level info"},
+	{"console", TYPE_TEXT, FIELD(console), "on", 0, 0, "WORD",
+		"on serves the console at /console, off leaves it out"},
 	{"trace-store", TYPE_FLAG, FIELD(trace_store), "no", 0, 0, NULL,
 		"for debugging: log every call to a store, with its duration, row count and "
 		"result; "
@@ -485,6 +487,7 @@ static bool store_value(struct settings *settings, size_t index, char *why)
 static bool check_words(const struct settings *settings, char *why)
 {
 	struct slice format = slice_of(settings->log_format);
+	struct slice console = slice_of(settings->console);
 	enum log_level level;
 
 	if (!log_level_parse(slice_of(settings->log_level), &level)) {
@@ -493,11 +496,18 @@ static bool check_words(const struct settings *settings, char *why)
 			settings->log_level);
 		return false;
 	}
-	if (slice_is(format, "auto") || slice_is(format, "text") || slice_is(format, "json"))
-		return true;
-	snprintf(why, OPTIONS_WHY_SIZE, "--log-format must be text, json or auto, not \"%s\"",
-		settings->log_format);
-	return false;
+	if (!slice_is(format, "auto") && !slice_is(format, "text") && !slice_is(format, "json")) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--log-format must be text, json or auto, not \"%s\"",
+			settings->log_format);
+		return false;
+	}
+	if (!slice_is(console, "on") && !slice_is(console, "off")) {
+		snprintf(why, OPTIONS_WHY_SIZE, "--console must be on or off, not \"%s\"",
+			settings->console);
+		return false;
+	}
+	return true;
 }
 
 const char *operands_flag(const struct operands *operands, const char *name)

@@ -77,6 +77,7 @@ struct settings {
 	int64_t jwt_leeway_us;
 	bool insecure;
 	bool trace_store;
+	const char *console; /* "on" or "off" */
 	bool core_dumps;
 	bool access_log;
 

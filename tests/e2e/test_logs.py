@@ -132,7 +132,7 @@ def test_the_access_log_has_streams_when_they_begin(serve, tmp_path):
     assert (line["route"], line["status"]) == ("/counters/user/{userId}/stream", 200)
 
 
-def test_on_a_terminal_four_lines_say_where_the_data_is_and_what_runs(binary, tmp_path):
+def test_on_a_terminal_some_lines_say_where_the_data_is_and_what_runs(binary, tmp_path):
     """The process sees a terminal; its options come from a flag and the environment, one of them with a password."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -142,14 +142,15 @@ def test_on_a_terminal_four_lines_say_where_the_data_is_and_what_runs(binary, tm
     ) as process:
         os.close(theirs)
         shown = b""
-        while shown.count(b"\n") < 4:
+        while shown.count(b"\n") < 5:
             shown += os.read(ours, 4096)
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0
     os.close(ours)
-    address, data, roles, options = shown.decode().splitlines()
+    address, data, roles, console, options = shown.decode().splitlines()
     assert re.fullmatch(r"quipu listening on http://127.0.0.1:\d+", address)
     assert data == f"  data     {(tmp_path / 'data').resolve()} (counts-store sqlite)"
     assert roles == "  roles    counts"
+    assert console == f"  console  {address.removeprefix('quipu listening on ')}/console"
     assert "--roles counts (flag)" in options and "--cache redis://" in options and "(environment)" in options
     assert "--store" not in options and "secret" not in options

@@ -9,13 +9,14 @@ from harness.problems import assert_bad_request, assert_problem
 
 FAR = "zzzzzzzzzzzzzzzzzzzzzzzz"  # resembles no name, so the refusal lists all of them
 PROBES = ("/healthz", "/readyz", "/metrics")
+PAGES = ("/", "/console", "/console/{file}")  # like probes, they ignore the query
 
 
 def operations(openapi):
     """Every route of our own: (method, template, operation)."""
     for route in sorted(openapi.routes()):
         method, template = route.split(" ")
-        if not template.startswith("/twirp/") and template not in PROBES:
+        if not template.startswith("/twirp/") and template not in PROBES + PAGES:
             item = openapi.document["paths"][template]
             yield method, template, {**item[method.lower()], "path": item.get("parameters", [])}
 

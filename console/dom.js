@@ -1,0 +1,133 @@
+// Elements, text and times. Whatever users have typed reaches the page only through text nodes and properties, never as
+// markup: nothing in the console assigns innerHTML.
+
+/** Creates an element. Properties that begin with "on" are listeners; children are elements, strings or null. */
+export function el(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name in element && name !== "list") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function replace(parent, ...children) {
+  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+/** A labelled input: `field("Prefix", {value: "a"})`. Returns the label; the input is its `control`. */
+export function field(label, properties = {}) {
+  const { options, ...rest } = properties;
+  const control = options
+    ? el("select", rest, options.map((option) => el("option", { value: option }, option)))
+    : el("input", { type: "text", autocomplete: "off", spellcheck: false, ...rest });
+  const element = el("label", { class: "field" }, el("span", {}, label), control);
+  element.input = control;
+  return element;
+}
+
+export function button(label, onclick, properties = {}) {
+  return el("button", { type: "button", onclick, ...properties }, label);
+}
+
+/** A time in the reader's zone, with UTC on hover. */
+export function time(text) {
+  if (!text) return el("span", { class: "quiet" }, "–");
+  const date = new Date(text);
+  if (Number.isNaN(date.getTime())) return el("span", {}, String(text));
+  return el("time", { dateTime: text, title: `${date.toISOString()} (UTC)` }, date.toLocaleString(undefined, {
+    year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  }));
+}
+
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+
+export const number = (value) => whole.format(value);
+export const rate = (value) => (value >= 100 ? whole.format(value) : short.format(value));
+export const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many ?? `${one}s`}`;
+
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds >= 120) return `${short.format(seconds / 60)} min`;
+  if (seconds >= 1) return `${short.format(seconds)} s`;
+  if (seconds >= 0.001) return `${short.format(seconds * 1000)} ms`;
+  return `${short.format(seconds * 1e6)} µs`;
+}
+
+export function bytes(count) {
+  const units = ["B", "KB", "MB", "GB"];
+  let unit = 0;
+  while (count >= 1000 && unit < units.length - 1) {
+    count /= 1000;
+    unit++;
+  }
+  return `${short.format(count)} ${units[unit]}`;
+}
+
+/** A bar for `used` of `limit`, with the figures as its text. */
+export function bar(used, limit, text) {
+  const share = limit > 0 ? Math.min(1, Math.max(0, used / limit)) : 0;
+  const meter = el("meter", { min: 0, max: 1, value: share, "aria-label": text, title: text });
+  meter.classList.toggle("full", share >= 1);
+  return el("span", { class: "bar" }, meter, el("span", {}, text));
+}
+
+/** A table. Columns: {name, value(row) for sorting, show(row) for the cell, numeric}. Rows stay in order until sorted. */
+export function table(caption, columns, rows, empty) {
+  const body = el("tbody");
+  let sorted = null;
+  let descending = false;
+  const fill = () => {
+    const order = [...rows];
+    if (sorted) {
+      order.sort((a, b) => (sorted.value(a) > sorted.value(b)) - (sorted.value(a) < sorted.value(b)));
+      if (descending) order.reverse();
+    }
+    replace(body, order.length === 0
+      ? el("tr", {}, el("td", { colSpan: columns.length, class: "quiet" }, empty))
+      : order.map((row) => el("tr", {}, columns.map((column) => cell(column, row)))));
+  };
+  const cell = (column, row) => el("td", { class: column.numeric ? "numeric" : "" },
+    column.show ? column.show(row) : String(column.value(row)));
+  const heads = columns.map((column) => {
+    const head = el("th", { scope: "col", class: column.numeric ? "numeric" : "" });
+    if (!column.value || column.fixed) {
+      head.append(column.name || el("span", { class: "hidden" }, "Actions"));
+      return head;
+    }
+    head.append(button(column.name, () => {
+      descending = sorted === column ? !descending : Boolean(column.numeric);
+      sorted = column;
+      for (const other of heads) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      fill();
+    }, { class: "sort" }));
+    return head;
+  });
+  fill();
+  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, heads)), body));
+}
+
+/** Loads a list in pages: `load(cursor)` returns {rows, next}; `show(rows)` draws them all. */
+export function pager(load, show) {
+  const list = el("div");
+  const more = button("Load more", () => next(), { hidden: true });
+  const element = el("div", {}, list, more);
+  let rows = [];
+  let cursor = null;
+  async function next() {
+    const page = await load(cursor);
+    if (!page) return;
+    rows = rows.concat(page.rows);
+    cursor = page.next;
+    more.hidden = !cursor;
+    replace(list, show(rows));
+  }
+  return { element, start: async () => { rows = []; cursor = null; await next(); } };
+}

@@ -1,0 +1,60 @@
+// Small plots that move, drawn by dygraphs. Without the library, pages keep their figures and have no plots.
+
+import { el } from "./dom.js";
+
+// The library's legend writes inline styles, which the Content-Security-Policy of these pages refuses. The value under the
+// pointer is written below the plot instead.
+if (window.Dygraph) {
+  window.Dygraph.PLUGINS = window.Dygraph.PLUGINS.filter((plugin) => plugin !== window.Dygraph.Plugins.Legend);
+}
+
+const colors = () => ["--line-1", "--line-2", "--line-3", "--line-4"].map(
+  (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+
+/**
+ * A plot: `lines` are the names, update(rows) gets [[Date, value, ...], ...]. The description is for screen readers, who
+ * get the figures from the text beside it.
+ */
+export function plot(description, lines, { format = (value) => String(value), seconds = 120 } = {}) {
+  const canvas = el("div", { class: "plot", role: "img", "aria-label": description });
+  const pointed = el("p", { class: "pointed quiet", "aria-hidden": "true" });
+  let graph = null;
+  return {
+    element: el("div", {}, canvas, pointed),
+    update(rows) {
+      if (!window.Dygraph || rows.length < 2 || !canvas.isConnected) return;
+      const newest = rows.at(-1)[0].getTime();
+      const dateWindow = [Math.min(newest - seconds * 1000, rows[0][0].getTime()), newest];
+      if (graph) {
+        graph.updateOptions({ file: rows, dateWindow });
+        return;
+      }
+      graph = new window.Dygraph(canvas, rows, {
+        labels: ["time", ...lines],
+        dateWindow,
+        colors: colors(),
+        strokeWidth: 1.6,
+        fillGraph: lines.length === 1,
+        fillAlpha: 0.12,
+        includeZero: true,
+        drawPoints: false,
+        connectSeparatedPoints: false,
+        drawGrid: false,
+        axisLabelFontSize: 11,
+        highlightCallback: (_, at, points) => {
+          pointed.textContent = [new Date(at).toLocaleTimeString(),
+            ...points.map((point) => `${point.name} ${format(point.yval)}`)].join(" · ");
+        },
+        unhighlightCallback: () => { pointed.textContent = ""; },
+        interactionModel: {},
+        axes: {
+          x: { axisLabelWidth: 60, pixelsPerLabel: 80 },
+          y: { axisLabelFormatter: format, valueFormatter: format, axisLabelWidth: 52, pixelsPerLabel: 24 },
+        },
+      });
+    },
+    end() {
+      if (graph) graph.destroy();
+    },
+  };
+}

@@ -1,0 +1,22 @@
+/*
+ * What the console shows every second: a page of metrics, condensed to JSON.
+ *
+ *   {"version":"0.2.0","at":"2026-11-16T15:50:00.120Z","roles":["counts"],
+ *    "requests":{"counts":{"2xx":120311,"4xx":12},"program":{"2xx":7}},
+ *    "histograms":{"commit":{"sum":1.25,"count":812,"buckets":[[0.001,700],[0.0025,812]]},…},
+ *    "samples":[["quipu_lane_depth","lane=\"counts-0\"",3],…]}
+ *
+ * Requests are summed by role and class of status; the three histograms over all lanes and routes.
+ * All other samples are passed on as they are, unless they are 0. The page computes rates and
+ * percentiles from the difference of two snapshots, so nothing here remembers the last one.
+ */
+#ifndef QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
+#define QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
+
+#include "base/buffer.h"
+#include "http/router.h"
+
+/* Appends the members "requests", "histograms" and "samples" to an object. Any thread. */
+void console_snapshot_write(struct buffer *json, struct slice page, const struct router *router);
+
+#endif

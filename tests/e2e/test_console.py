@@ -1,0 +1,217 @@
+"""The console: what it serves to whom, and in a real browser what an operator sees and does with it."""
+
+import contextlib
+import re
+
+import pytest
+
+from harness.browser import Browser
+from harness.counts import action
+from harness.http import EventStream
+from harness.keys import KeyFile
+from harness.problems import assert_problem
+from harness.unread import new_user
+
+STREAM = "/operator/console/stream"
+POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+PLANTED = "<img src=x onerror=\"window.planted = true\">"
+
+
+# ---- what is served
+
+
+def test_the_root_leads_to_the_console_and_the_console_to_nothing_outside(all_roles_server):
+    answer = all_roles_server.ask("GET", "/")
+    assert (answer.status, answer.header("location")) == (302, "/console")
+    page = all_roles_server.ask("GET", "/console")
+    assert page.status == 200
+    assert page.header("content-type") == "text/html; charset=utf-8"
+    assert page.header("content-security-policy") == POLICY
+    files = re.findall(r'(?:src|href)="(/console/[^"]+)"', page.body.decode())
+    assert len(files) >= 5
+    assert not re.search(r"<script>|<style>|\son\w+=|style=", page.body.decode())
+
+
+def test_every_file_is_there_with_its_type_and_all_of_them_are_small(all_roles_server):
+    types = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml",
+             "txt": "text/plain; charset=utf-8"}
+    wanted, seen, size = {"app.js", "dygraph.min.js", "dygraph.min.css", "style.css", "quipu.svg", "licenses.txt"}, {}, 0
+    while wanted:
+        name = wanted.pop()
+        answer = all_roles_server.ask("GET", f"/console/{name}")
+        assert (answer.status, answer.header("content-type")) == (200, types[name.rsplit(".", 1)[1]]), name
+        assert answer.header("content-security-policy") == POLICY
+        seen[name] = True
+        size += len(answer.body)
+        if name.endswith(".js") and name != "dygraph.min.js":
+            text = answer.body.decode()
+            assert "innerHTML" not in text.replace("assigns innerHTML", "")
+            wanted |= set(re.findall(r'from "\./([^"]+)"', text)) - seen.keys()
+    assert size < 400_000
+    assert_problem(all_roles_server.ask("GET", "/console/none.js"), 404, "ROUTE_NOT_FOUND")
+    assert_problem(all_roles_server.ask("GET", "/console/..%2fmain.c"), 400, "BAD_REQUEST")
+
+
+def test_off_means_that_nothing_of_it_is_there(serve, sqlite_store):
+    server = serve(sqlite_store, "--console", "off")
+    for path in ("/", "/console", "/console/app.js", "/operator/console/access", "/operator/console/stream"):
+        assert_problem(server.ask("GET", path), 404, "ROUTE_NOT_FOUND")
+
+
+# ---- what the caller may do
+
+
+@pytest.fixture
+def keys(binary, tmp_path):
+    return KeyFile(binary, tmp_path / "api-keys")
+
+
+def access(server, headers=None):
+    return server.ask("GET", "/operator/console/access", headers=headers).json()
+
+
+def test_a_key_is_told_exactly_the_routes_it_opens(serve, sqlite_store, keys):
+    everything, some = keys.new("ops", "admin"), keys.new("clerk", "internal:counts")
+    server = serve(sqlite_store, "--api-keys", keys.path)
+    assert access(server, everything.headers)["caller"] == "ops"
+    clerk = access(server, some.headers)
+    assert clerk["caller"] == "clerk"
+    assert "DELETE /api/v1/internal/counts/{itemId}" in clerk["routes"]
+    assert "GET /operator/console/stream" not in clerk["routes"]
+    for headers in (None, {"Authorization": "Bearer qk_nobody_00"}, {"Authorization": "Bearer not.a.token"}):
+        told = access(server, headers)
+        assert (told["checked"], told["caller"]) == (True, None)
+        assert "GET /healthz" in told["routes"]
+        assert not [route for route in told["routes"] if "/api/" in route]
+    assert "quipu_access_refused_total{reason=\"scope\"} 0" in server.ask("GET", "/metrics", headers=everything.headers).body.decode()
+    assert_problem(server.ask("GET", "/operator/console/stream"), 401, "UNAUTHENTICATED")
+    assert_problem(server.ask("GET", "/operator/console/stream", headers=some.headers), 403, "FORBIDDEN")
+
+
+# ---- snapshots
+
+
+def test_a_snapshot_tells_what_was_done(serve, client, sqlite_store):
+    server = serve(sqlite_store)
+    counts = client(server)
+    item = counts.new_item()
+    for _ in range(5):
+        assert counts.increase(item).status == 200
+    assert server.ask("POST", action("nothing", "increase")).status == 404
+    with EventStream(server.port, STREAM) as stream:
+        _, snapshot = stream.next()
+    assert snapshot["requests"]["counts"] == {"2xx": 6, "4xx": 1}
+    assert snapshot["histograms"]["batch"]["sum"] >= 6
+    assert snapshot["histograms"]["commit"]["count"] == snapshot["histograms"]["batch"]["count"]
+    up = [sample for sample in snapshot["samples"] if sample[0] == "quipu_dependency_up"]
+    assert ["quipu_dependency_up", 'dependency="counts-store",engine="sqlite"', 1] in up
+
+
+def test_ten_viewers_get_the_same_snapshot_every_second(serve, sqlite_store):
+    server = serve(sqlite_store)
+    with contextlib.ExitStack() as streams:
+        viewers = [streams.enter_context(EventStream(server.port, STREAM)) for _ in range(10)]
+        seen = [dict(viewer.next() for _ in range(3)) for viewer in viewers]
+    together = set.intersection(*(set(snapshots) for snapshots in seen))
+    assert together, "viewers that watch at the same time see the same snapshots"
+    for version in together:
+        assert all(snapshots[version] == seen[0][version] for snapshots in seen)
+
+
+# ---- in a real browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    return Browser(tmp_path_factory.mktemp("console"))
+
+
+@pytest.fixture
+def tell(browser, all_roles_server):
+    """Plays a story with the console of a server that has every role."""
+    def play(story, server=all_roles_server, **arguments):
+        return browser.run("console.js", story=story, server=f"http://127.0.0.1:{server.port}", **arguments)
+    return play
+
+
+in_a_browser = pytest.mark.full  # Chromium takes a second for each story
+
+
+@in_a_browser
+def test_every_page_opens_and_can_be_read_by_everybody(tell):
+    assert tell("pages") == []
+
+
+@in_a_browser
+def test_the_overview_is_alive(tell, all_roles_server):
+    answer = all_roles_server.ask("POST", "/api/v1/internal/counts", {"itemId": f"seen-{new_user()}"})
+    assert answer.status == 201
+    seen = tell("overview")
+    assert any(row.split() == ["counts-store", "sqlite", "up"] for row in seen["engines"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", seen["version"])
+
+
+@in_a_browser
+def test_a_count_is_created_changed_and_deleted(tell, all_roles_server):
+    item, big = f"it's-{new_user()}", str(2**63 - 1)
+    lines = tell("counts", item=item, big=big)
+    assert "'Idempotency-Key: " in lines["increase"]
+    assert f"-d '{{\"itemId\":\"{item}\",\"initialValue\":0}}'".replace("it's", "it'\\''s") in lines["create"]
+    assert all_roles_server.ask("GET", f"/api/v1/internal/counts/{item}").json()["currentValue"] == 0
+    assert tell("deleteCount", item=item)
+    assert all_roles_server.ask("GET", f"/api/v1/internal/counts/{item}").status == 404
+
+
+@in_a_browser
+def test_a_limit_is_set_and_deleted(tell, all_roles_server):
+    user = new_user()
+    seen = tell("limits", user=user)
+    assert "0 of 7" in seen["shown"]
+    assert all_roles_server.ask("GET", f"/api/config/{user}").status == 404
+
+
+@in_a_browser
+def test_an_entitlement_is_granted_and_revoked(tell, all_roles_server):
+    user = new_user()
+    assert tell("entitlements", user=user)
+    listed = all_roles_server.ask("GET", f"/v1/users/{user}/entitlements").json()["entitlements"]
+    assert [(row["stock_keeping_unit"], row["status"], row["version"]) for row in listed] == [("item1", "REVOKED", 2)]
+
+
+@in_a_browser
+def test_coins_are_added_and_drawn(tell):
+    assert tell("pots", name=f"pot{new_user()[-8:]}")
+
+
+@in_a_browser
+def test_a_message_moves_the_badge_of_the_other(tell):
+    assert tell("dialogs", one=new_user(), other=new_user())
+
+
+@in_a_browser
+def test_a_service_is_verified(tell):
+    assert "0 differences" in tell("verify", service="counts")
+
+
+@in_a_browser
+def test_the_page_asks_for_a_key_keeps_it_to_itself_and_offers_what_it_opens(tell, serve, sqlite_store, keys):
+    keys.new("ops", "admin")
+    clerk = keys.new("clerk", "internal:counts")
+    server = serve(sqlite_store, "--roles", "all", "--api-keys", keys.path)
+    seen = tell("key", server=server, key=clerk.shown, mayFail=["401", "403"])
+    assert seen["offered"] == ["Overview", "Counts"]
+    assert clerk.shown not in seen["stored"]
+
+
+@in_a_browser
+def test_markup_in_names_and_messages_stays_text(tell, serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "all")
+    user, other = f"{PLANTED}a", f"{PLANTED}b"
+    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": PLANTED}).status == 201
+    assert server.ask("POST", "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 1}).status == 200
+    grant = {"user_id": user, "stock_keeping_unit": PLANTED, "reason": PLANTED, "purchase_id": PLANTED}
+    assert server.ask("POST", "/v1/entitlements/grants", grant, {"Idempotency-Key": "k"}).status == 200
+    sent = server.ask("POST", "/dialogs/send", {"receiverId": other, "text": PLANTED}, {"X-User-Id": "plain"})
+    assert sent.status == 200
+    seen = tell("planted", server=server, user="plain", other=other)
+    assert seen == {"ran": False, "images": 1}
