@@ -301,7 +301,7 @@ static bool decide_protocol(struct connection *connection, struct slice *input)
 
 	if (len > input->len)
 		len = input->len;
-	if (may_be && memcmp(input->data, HTTP2_PREFACE + connection->preface_seen, len) == 0) {
+	if (may_be && memcmp(input->data, &HTTP2_PREFACE[connection->preface_seen], len) == 0) {
 		connection->preface_seen += len;
 		*input = slice_make(input->data + len, input->len - len);
 		if (connection->preface_seen < whole)
