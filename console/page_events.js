@@ -5,6 +5,8 @@ import { button, el, number, pager, plural, rate, replace, table, time } from ".
 import { live } from "./live.js";
 
 const KINDS = "/operator/dlq";
+const KIND_ROLES = { outbox: "entitlements", notification: "notifications", poison: "notifications",
+  "dialog-outbox": "dialogs" };
 const ALL_AT_ONCE = 100;
 
 // ---- outboxes and deliveries
@@ -81,9 +83,7 @@ function deadLetters(kind) {
   const list = pager(async (cursor) => {
     const answer = await get(cursor || `${KINDS}/${kind}?limit=100`);
     if (!answer) return null;
-    const rows = answer.body.letters;
-    const last = rows.at(-1);
-    return { rows, next: nextPage(answer) || (rows.length === 100 ? `${KINDS}/${kind}?limit=100&after=${last.id}` : null) };
+    return { rows: answer.body.letters, next: nextPage(answer) };
   }, (rows) => {
     loaded = rows;
     return table(`Dead letters: ${kind}`, [
@@ -141,6 +141,12 @@ function deadLetters(kind) {
     })), progress), place, list.element);
 }
 
+/** The kinds that a role of this process keeps. */
+function kinds() {
+  const roles = live.now?.roles ?? "all";
+  return Object.keys(KIND_ROLES).filter((kind) => roles === "all" || roles.split(/\s*,\s*/).includes(KIND_ROLES[kind]));
+}
+
 function render(main) {
   const outboxes = el("div");
   const notifications = el("div");
@@ -151,9 +157,7 @@ function render(main) {
       el("section", {}, el("h2", {}, "Outboxes"), outboxes),
       el("section", {}, el("h2", {}, "Notifications"), notifications)),
     el("h2", {}, "Dead letters"), letters);
-  if (may("GET", KINDS)) {
-    get(KINDS).then((answer) => answer && replace(letters, answer.body.kinds.map(({ kind }) => deadLetters(kind))));
-  }
+  replace(letters, kinds().map(deadLetters));
   return live.watch(() => drawFlow(outboxes, notifications, speed));
 }
 

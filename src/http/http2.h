@@ -8,10 +8,11 @@
  *
  * What a client can take, and what bounds it:
  *
- *   requests at once           --h2-streams, counted until their commands are back from the lanes:
- * a client that resets its requests cannot have more of them memory of requests --client-bytes, as
- * in HTTP/1.1; bodies are counted as they arrive memory of nghttp2          --client-bytes, counted
- * exactly (http2_memory.h) large answers              one is looked up at a time; the others wait
+ *   requests at once           --h2-streams, counted until their commands are back from the
+ *                              lanes: a client that resets its requests cannot have more of them
+ *   memory of requests         --client-bytes, as in HTTP/1.1; bodies count as they arrive
+ *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
+ *   large answers              one is looked up at a time; the others wait
  *   header fields              as in HTTP/1.1: 64, and 16 KiB
  *   frames that carry nothing  a budget, which requests and answers refill; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request

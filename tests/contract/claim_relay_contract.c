@@ -72,6 +72,7 @@ static bool address(struct arena *arena, const struct claim *row, struct bus_mes
 static struct relay *start(struct fixture *fixture, size_t takes)
 {
 	struct relay_config config = {
+		.kind = "outbox",
 		.name = "slow",
 		.store = fixture->engine->store,
 		.outbox = fixture->subject->is_of_dialogs ? fixture->engine->dialog_outbox
