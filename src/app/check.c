@@ -74,7 +74,7 @@ bool cache_is_shared(const struct app *app)
 	       (app_plays(app, ROLE_COUNTERS) && is_shared(app, app->settings.counters_store));
 }
 
-/* Whether a host follows scheme:// and, if there is one, user:password@. */
+/* Whether the URL has a host after scheme:// and the optional user:password@. */
 static bool url_has_host(const char *url)
 {
 	const char *start = strstr(url, "://");

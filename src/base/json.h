@@ -1,8 +1,8 @@
 /*
  * Parses JSON strictly, on top of jansson. To write JSON, see buffer.h. Any thread.
  *
- * A number is never a reason to refuse the text around it: one that int64 or a double cannot hold
- * becomes a real (see JSON_HUGE), so it is no integer, and whoever reads that member says so.
+ * No number makes the whole text invalid. One that int64 or a double cannot hold becomes a real
+ * (see JSON_HUGE), and the code that wants an integer there reports the error.
  */
 #ifndef QUIPU_BASE_JSON_H
 #define QUIPU_BASE_JSON_H

@@ -74,7 +74,8 @@ struct committer *committer_new(const struct committer_config *config)
 
 /* ---- one transaction --------------------------------------------------------------------- */
 
-/* Lets writes decide for themselves if they can, then the service decides the rest. */
+/* First the writes that have a decide() of their own use it; then the service decides the others.
+ */
 static enum status decide_open(struct committer *committer, const struct write_batch *batch)
 {
 	struct session *session = committer->config.session;
@@ -212,7 +213,7 @@ static bool may_settle_again(enum status status)
 	       status == STATUS_STORE_UNAVAILABLE;
 }
 
-/* Halves a second transaction that fails, like a first one, so that a bad row fails alone. */
+/* A batch that cannot be settled is halved until a bad row fails alone. */
 static void settle_effects(struct committer *committer, struct write **writes, size_t count)
 {
 	enum status status = STATUS_RERUN;

@@ -275,7 +275,7 @@ static void discard(struct connection *connection, size_t len)
 		connection_close(connection);
 }
 
-/* Puts the bytes that were taken for the beginning of the preface back in front of the input. */
+/* Puts back, in front of the input, the bytes that looked like a preface and were none. */
 static void restore_preface(struct connection *connection, struct slice *input)
 {
 	char *together = connection->worker->plain_buffer;

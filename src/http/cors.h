@@ -18,7 +18,7 @@ bool cors_origin_is_valid(struct slice origin);
 /* Whether the request asks, before the real one, if that may be sent. */
 bool cors_is_preflight(const struct request *request);
 
-/* Whether the request of this preflight would only read. */
+/* Whether the request that this preflight announces would only read. */
 bool cors_preflight_is_safe(const struct request *request);
 
 /*

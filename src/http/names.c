@@ -5,7 +5,7 @@
 #include "base/nearest.h"
 #include "base/text.h"
 
-/* Of an unknown name; no known one is as long. */
+/* How much of an unknown name is shown. Every known name is shorter. */
 #define SHOWN_BYTES_MAX 64
 
 const char *const names_any[] = {NULL};

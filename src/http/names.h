@@ -9,7 +9,7 @@
 
 #include "ports/answer.h"
 
-/* As a route's parameters: the query is not even parsed. Probes add parameters of their own. */
+/* For routes that ignore the query and do not parse it: probes add parameters of their own. */
 extern const char *const names_any[];
 
 /* The unknown names of one request. */

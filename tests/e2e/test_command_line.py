@@ -39,8 +39,8 @@ def test_help_wins_over_everything_else_on_the_line(run):
 
 def test_every_option_is_in_one_group(run):
     text = run("help").stdout
-    options = re.findall(r"^  --([a-z-]+)", text, re.MULTILINE)
-    settings = re.findall(r"^([a-z-]+) = ", run("serve", "--print-config").stdout, re.MULTILINE)
+    options = re.findall(r"^  --([a-z0-9-]+)", text, re.MULTILINE)
+    settings = re.findall(r"^([a-z0-9-]+) = ", run("serve", "--print-config").stdout, re.MULTILINE)
     assert len(settings) > 50
     assert sorted(set(options) - {"config", "print-config", "check-config"}) == sorted(settings)
     assert len(options) == len(set(options))

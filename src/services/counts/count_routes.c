@@ -220,7 +220,8 @@ static void refuse_commas(struct input *input)
 			"part of an id as %2C");
 }
 
-/* Looks up the counts of itemIds=a&itemIds[]=b, each once. All parameters are ids. */
+/* Looks up the counts that a query such as itemIds=a&itemIds[]=b names. It may name a count more
+ * than once, and has no other parameters. */
 static void get_by_id(struct counts *counts, struct input *input, size_t asked)
 {
 	struct arena *arena = &input->request->arena;

@@ -1,6 +1,6 @@
 /*
- * Connects the lanes of notifications. They carry only lookups and actions of operators, which
- * decide for themselves, so the service has no decide() and no look_up() of its own.
+ * Connects the lanes of notifications. They carry only lookups and actions of operators. Each of
+ * these commands brings its own look_up() or decide(), so the service needs none.
  */
 #include "services/entitlements/notifications.h"
 

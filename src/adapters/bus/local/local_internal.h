@@ -43,7 +43,8 @@ QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 /* Does nothing if the file is not open. */
 void local_file_close(struct local_file *file);
 
-/* Call before each use: reopens the file if it is in doubt, and checkpoints if one is due. */
+/* Call it before each use. Reopens the file if an error has left its state unknown, and runs a
+ * checkpoint if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
 /* Rolls back an open transaction, and notes whether `rc` leaves the file in doubt. */

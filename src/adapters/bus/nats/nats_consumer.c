@@ -23,7 +23,8 @@
 #define RETRY_NS (50 * NS_PER_MS)
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
-/* How often a waiting fetch looks for reports of messages that the server gave up. */
+/* How often a waiting fetch looks for reports of messages that the server no
+ * longer delivers. */
 #define REPORTS_NS NS_PER_S
 
 #define AGAIN_FIRST_NS NS_PER_S

@@ -1,4 +1,5 @@
-/* The server's side of a consumer: creating it, and reading messages that the server gave up. */
+/* The server's side of a consumer: creating it, and reading messages that the server has tried to
+ * deliver too often. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
@@ -83,7 +84,7 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	return ready;
 }
 
-/* ---- messages that the server gave up ---------------------------------------------------- */
+/* ---- messages that the server no longer delivers ----------------------------------------- */
 
 natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct nats_link *link)
 {

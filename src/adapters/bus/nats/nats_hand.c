@@ -89,7 +89,7 @@ void nats_hand_release(struct nats_hand *hand)
 	free(hand->late);
 }
 
-/* ---- messages that the server gave up ---------------------------------------------------- */
+/* ---- messages that the server no longer delivers ----------------------------------------- */
 
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns)

@@ -15,7 +15,7 @@
  * and, in nats_consuming.h:
  *
  *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
- *   durable    creates the server's side of a consumer, reads messages that the server gave up
+ *   durable    creates the server's side of a consumer, reads messages that it no longer delivers
  *   hand       the messages that a consumer holds and has not settled
  *   consumer, bus: the port's functions
  *

@@ -292,8 +292,8 @@ struct rabbitmq_delivery {
 void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery);
 
 /*
- * Converts a message; `arena` holds what does not point into it. Returns false if AMQP cannot carry
- * the message or its channel was not declared.
+ * Converts a message. The letter points into the message where it can; the rest is in `arena`.
+ * Returns false if AMQP cannot carry the message, or if the message's channel was not declared.
  */
 QP_MUST_CHECK bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message);

@@ -36,8 +36,8 @@
 #define REDIS_PROBE_MS 200
 
 /*
- * The most words that a command can have: for a script EVALSHA, the script's SHA, the number of
- * names, and the names and arguments of each entry.
+ * The most words that a command can have. The longest calls a script: EVALSHA, the script's SHA,
+ * the number of names, and then the names and arguments of each entry.
  */
 #define REDIS_ENTRIES_MAX 128
 #define REDIS_ENTRY_WORDS_MAX 6
