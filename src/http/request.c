@@ -235,7 +235,7 @@ void request_submit(struct request *request, struct lane *lane, struct command *
 {
 	set_command(request, command);
 	request->lane = lane;
-	if (!request->is_large ||
+	if (!request->is_large || !request->connection ||
 		!request->connection->protocol->defers(request->connection, request))
 		request_submit_now(request);
 }

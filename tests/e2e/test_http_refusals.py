@@ -13,7 +13,7 @@ from harness.problems import assert_bad_request, assert_problem
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/api", "/api/v1/counts/a", "/api/v1/counts/a/explode", "/api/v1/counts/a/increase/x", "/API/V1/counts"],
+    ["/api", "/api/v1/counts/a", "/api/v1/counts/a/explode", "/api/v1/counts/a/increase/x", "/API/V1/counts"],
 )
 def test_an_unknown_path_is_404(http_server, path):
     for method in ("GET", "POST"):

@@ -122,7 +122,8 @@ def test_every_documented_route_is_answered_by_the_server(all_roles_server, open
     """Not only listed: no documented operation falls through to ROUTE_NOT_FOUND or 405."""
     for route in sorted(openapi.routes()):
         method, template = route.split(" ")
-        answer = ask_for_head_of_streams(all_roles_server, method, re.sub(r"\{\w+\}", "no-such-thing", template))
+        path = template.replace("{file}", "app.js")  # a file that is not there is no route
+        answer = ask_for_head_of_streams(all_roles_server, method, re.sub(r"\{\w+\}", "no-such-thing", path))
         openapi.check_answer(method, template, answer)
         if answer.status >= 400:
             assert json.loads(answer.body)["code"] not in ("ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED"), route
