@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-image mutants bench coverage docs image install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-image mutants bench coverage docs screenshots image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -53,6 +53,11 @@ bench: build
 coverage:
 	@scripts/deps.sh test
 	@tests/run.py coverage
+
+# Renews the pictures of docs/CONSOLE.md and README.md.
+screenshots: build
+	@scripts/deps.sh full
+	@scripts/screenshots.py $(BUILD)/quipu docs/images
 
 # Generates the page of options from the program's own table.
 docs: build

@@ -19,7 +19,8 @@ function integerOf(input) {
 function detail(id, onChange, onDeleted) {
   const value = el("p", { class: "figure" }, "–");
   const note = el("p", { class: "quiet" });
-  const graph = plot(`The count ${id} over the last minutes`, ["value"], { format: number });
+  const graph = plot(`The count ${id} over the last minutes`, ["value"],
+    { format: number, seconds: 60, fromZero: false });
   const amount = field("Amount", { value: "1", inputMode: "numeric", class: "short" });
   const target = field("Value", { inputMode: "numeric", class: "short" });
   const history = [];

@@ -39,8 +39,8 @@ function drawFlow(outboxes, notifications, speed) {
     pending: "quipu_outbox_pending", oldest: "quipu_outbox_oldest_seconds", published: "quipu_outbox_published_total",
     retried: "quipu_outbox_retried_total", failed: "quipu_outbox_failed", lost: "quipu_outbox_lost_claims_total",
   }), "No outbox has sent anything yet."));
-  replace(notifications, numbers("Notifications by status", "Status", { count: "Notifications" },
-    byLabel("status", { count: "quipu_notifications" }), "There are no notifications yet."));
+  replace(notifications, numbers("Notifications by state", "State", { count: "Notifications" },
+    byLabel("state", { count: "quipu_notifications" }), "There are no notifications yet."));
   speed.textContent = `${rate(live.latest?.published || 0)} events published per second`;
 }
 
@@ -153,9 +153,8 @@ function render(main) {
   const speed = el("p", { class: "quiet" });
   const letters = el("div", { class: "stack" });
   main.append(speed,
-    el("div", { class: "columns" },
-      el("section", {}, el("h2", {}, "Outboxes"), outboxes),
-      el("section", {}, el("h2", {}, "Notifications"), notifications)),
+    el("section", {}, el("h2", {}, "Outboxes"), outboxes),
+    el("section", {}, el("h2", {}, "Notifications"), notifications),
     el("h2", {}, "Dead letters"), letters);
   replace(letters, kinds().map(deadLetters));
   return live.watch(() => drawFlow(outboxes, notifications, speed));

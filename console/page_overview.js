@@ -30,7 +30,7 @@ function render(main) {
     commit: plot("Duration of commits over two minutes", ["99 % below", "half below"], { format: duration }),
     connections: plot("Connections over two minutes", ["connections"], { format: number }),
     memory: plot("Resident memory over two minutes", ["memory"], { format: bytes }),
-    outbox: plot("Events waiting in outboxes over two minutes", ["waiting"], { format: number }),
+    outbox: plot("Events waiting in outboxes over two minutes", ["waiting"], { format: rate }),
   };
   const titles = {
     requests: "Requests", combining: "Combining", commit: "Commits", connections: "Connections", memory: "Memory",

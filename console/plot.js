@@ -15,7 +15,7 @@ const colors = () => ["--line-1", "--line-2", "--line-3", "--line-4"].map(
  * A plot: `lines` are the names, update(rows) gets [[Date, value, ...], ...]. The description is for screen readers, who
  * get the figures from the text beside it.
  */
-export function plot(description, lines, { format = (value) => String(value), seconds = 120 } = {}) {
+export function plot(description, lines, { format = (value) => String(value), seconds = 120, fromZero = true } = {}) {
   const canvas = el("div", { class: "plot", role: "img", "aria-label": description });
   const pointed = el("p", { class: "pointed quiet", "aria-hidden": "true" });
   let graph = null;
@@ -34,9 +34,9 @@ export function plot(description, lines, { format = (value) => String(value), se
         dateWindow,
         colors: colors(),
         strokeWidth: 1.6,
-        fillGraph: lines.length === 1,
+        fillGraph: lines.length === 1 && fromZero,
         fillAlpha: 0.12,
-        includeZero: true,
+        includeZero: fromZero,
         drawPoints: false,
         connectSeparatedPoints: false,
         drawGrid: false,
