@@ -206,12 +206,12 @@ def test_the_page_asks_for_a_key_keeps_it_to_itself_and_offers_what_it_opens(tel
 @in_a_browser
 def test_markup_in_names_and_messages_stays_text(tell, serve, sqlite_store):
     server = serve(sqlite_store, "--roles", "all")
-    user, other = f"{PLANTED}a", f"{PLANTED}b"
+    holder, other = f"{PLANTED}a", f"{PLANTED}b"
     assert server.ask("POST", "/api/v1/internal/counts", {"itemId": PLANTED}).status == 201
-    assert server.ask("POST", "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 1}).status == 200
-    grant = {"user_id": user, "stock_keeping_unit": PLANTED, "reason": PLANTED, "purchase_id": PLANTED}
+    assert server.ask("POST", "/api/config", {"userId": holder, "rateLimit": 5, "timeWindow": 1}).status == 200
+    grant = {"user_id": holder, "stock_keeping_unit": PLANTED, "reason": PLANTED, "purchase_id": PLANTED}
     assert server.ask("POST", "/v1/entitlements/grants", grant, {"Idempotency-Key": "k"}).status == 200
     sent = server.ask("POST", "/dialogs/send", {"receiverId": other, "text": PLANTED}, {"X-User-Id": "plain"})
     assert sent.status == 200
-    seen = tell("planted", server=server, user="plain", other=other)
+    seen = tell("planted", server=server, holder=holder, user="plain", other=other)
     assert seen == {"ran": False, "images": 1}

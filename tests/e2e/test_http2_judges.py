@@ -17,6 +17,11 @@ KNOWN = {
     ("3.5", "Sends invalid connection preface"): "the port also speaks HTTP/1.1, which answers 400 and closes",
     ("5.1", "closed: Sends a DATA frame after sending RST_STREAM frame"): "nghttp2 ignores data of closed streams",
     ("5.1", "closed: Sends a DATA frame"): "nghttp2 ignores data of closed streams",
+    # These two send data after the end of their request. If the answer is complete before the data arrives, the stream is
+    # closed, and again nghttp2 ignores it.
+    ("5.1", "half closed (remote): Sends a DATA frame"): "nghttp2 ignores data of closed streams",
+    ("6.1", 'Sends a DATA frame on the stream that is not in "open" or "half-closed (local)" state'):
+        "nghttp2 ignores data of closed streams",
     ("5.3.1", "Sends PRIORITY frame that depend on itself"): "RFC 9113 has no priorities any more, and they are ignored",
 }
 

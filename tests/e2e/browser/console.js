@@ -174,14 +174,15 @@ const stories = {
   },
 
   /** Returns what the markup that somebody has planted in names and messages has done. */
-  async planted(page, { user, other }) {
+  async planted(page, { holder, user, other }) {
     await open(page, "Counts");
     await page.getByRole("region", { name: "Counts" }).getByRole("button").first().waitFor();
     await page.getByRole("region", { name: "Counts" }).locator("td button").first().click();
     await open(page, "Entitlements");
-    await page.getByLabel("User").fill(user);
+    await page.getByLabel("User").fill(holder);
     await page.getByRole("button", { name: "Show" }).click();
     await page.getByRole("region").locator("td button").first().click();
+    await page.locator(".timeline li").first().waitFor();
     await open(page, "Limits");
     await page.getByRole("region", { name: "Limits" }).locator("td").first().waitFor();
     await open(page, "Dialogs");
