@@ -5,8 +5,6 @@ import { button, el, number, pager, plural, rate, replace, table, time } from ".
 import { live } from "./live.js";
 
 const KINDS = "/operator/dlq";
-const KIND_ROLES = { outbox: "entitlements", notification: "notifications", poison: "notifications",
-  "dialog-outbox": "dialogs" };
 const ALL_AT_ONCE = 100;
 
 // ---- outboxes and deliveries
@@ -76,7 +74,7 @@ function showLetter(letter, place) {
 
 const path = (letter, verb = "") => `${KINDS}/${letter.kind}/${encodeURIComponent(letter.id)}${verb}`;
 
-function deadLetters(kind) {
+function deadLetters({ kind, waiting }) {
   const place = el("div");
   const progress = el("p", { class: "quiet", role: "status" });
   let loaded = [];
@@ -135,16 +133,10 @@ function deadLetters(kind) {
     list.start();
   }
   list.start();
-  return el("section", {}, el("div", { class: "row" }, el("h2", {}, kind),
+  return el("section", {}, el("div", { class: "row" }, el("h2", {}, `${kind} (${number(waiting)})`),
     may("POST", `${KINDS}/{kind}/{id}/replay`) && button("Replay all", () => replayAll().catch((error) => {
       progress.textContent = error.message;
     })), progress), place, list.element);
-}
-
-/** The kinds that a role of this process keeps. */
-function kinds() {
-  const roles = live.now?.roles ?? "all";
-  return Object.keys(KIND_ROLES).filter((kind) => roles === "all" || roles.split(/\s*,\s*/).includes(KIND_ROLES[kind]));
 }
 
 function render(main) {
@@ -156,7 +148,7 @@ function render(main) {
     el("section", {}, el("h2", {}, "Outboxes"), outboxes),
     el("section", {}, el("h2", {}, "Notifications"), notifications),
     el("h2", {}, "Dead letters"), letters);
-  replace(letters, kinds().map(deadLetters));
+  get(KINDS).then((answer) => answer && replace(letters, answer.body.kinds.map(deadLetters)));
   return live.watch(() => drawFlow(outboxes, notifications, speed));
 }
 

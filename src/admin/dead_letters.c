@@ -201,6 +201,90 @@ static void get_letter(void *context, struct request *request)
 	submit_read(&input, lookup->kind->lanes, &lookup->read);
 }
 
+/* ---- kinds ------------------------------------------------------------------------------- */
+
+/* Counts the letters of one kind after the other, each in the lanes of its service. */
+struct kind_count {
+	struct read read;
+	const struct dead_letter_kinds *kinds;
+	size_t index;     /* of the kind that is being counted */
+	int64_t *waiting; /* of each kind */
+};
+
+static const struct command_type kind_count_type = {"kind_count", false};
+
+static struct kind_count *kind_count_of(struct command *command)
+{
+	command_assert_type(command, &kind_count_type);
+	return (struct kind_count *)command;
+}
+
+static enum status count_kind(struct read *read, struct session *session, struct arena *arena)
+{
+	struct kind_count *count = kind_count_of(&read->command);
+	const struct dead_letter_kind *kind = &count->kinds->items[count->index];
+	enum status status = kind->dead->ops->depth(
+		kind->dead, session, slice_of(kind->letter_kind), &count->waiting[count->index]);
+
+	(void)arena;
+	if (status == STATUS_OK)
+		read->command.answer = answer_empty();
+	return status;
+}
+
+static struct answer answer_kinds(struct arena *arena, const struct kind_count *count)
+{
+	struct buffer body = buffer_make(arena, 512);
+
+	buffer_text(&body, "{\"kinds\":[");
+	for (size_t i = 0; i < count->kinds->count; i++) {
+		buffer_text(&body, i == 0 ? "{" : ",{");
+		buffer_member(&body, "kind", slice_of(count->kinds->items[i].name));
+		buffer_member_int(&body, "waiting", count->waiting[i]);
+		buffer_char(&body, '}');
+	}
+	buffer_text(&body, "]}");
+	return answer_json(200, buffer_slice(&body));
+}
+
+static void submit_count(struct request *request, const struct kind_count *before, size_t index);
+
+static void on_kind_counted(struct request *request, struct command *command)
+{
+	const struct kind_count *count = kind_count_of(command);
+
+	if (command->answer.http_status >= 400)
+		request_answer(request, command->answer);
+	else if (count->index + 1 < count->kinds->count)
+		submit_count(request, count, count->index + 1);
+	else
+		request_answer(request, answer_kinds(&request->arena, count));
+}
+
+static void submit_count(struct request *request, const struct kind_count *before, size_t index)
+{
+	struct kind_count *count = arena_new(&request->arena, struct kind_count);
+
+	count->read.command.type = &kind_count_type;
+	count->read.look_up = count_kind;
+	count->kinds = before->kinds;
+	count->waiting = before->waiting;
+	count->index = index;
+	request_submit_then(request, lane_set_reader(count->kinds->items[index].lanes),
+		&count->read.command, on_kind_counted);
+}
+
+static void get_kinds(void *context, struct request *request)
+{
+	struct kind_count none = {.kinds = context};
+
+	none.waiting = arena_array(&request->arena, int64_t, DEAD_LETTER_KINDS_MAX);
+	if (none.kinds->count == 0)
+		request_answer(request, answer_kinds(&request->arena, &none));
+	else
+		submit_count(request, &none, 0);
+}
+
 /* ---- actions ----------------------------------------------------------------------------- */
 
 /* A replay or discard of one letter, whose id is the key, or a resend of an outbox's events. */
@@ -383,6 +467,7 @@ static const char *const resend_members[] = {"since", NULL};
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router)
 {
 	const struct route routes[] = {
+		{"GET", "/operator/dlq", ACCESS_ADMIN, get_kinds, kinds, 0, NULL, NULL},
 		{"GET", "/operator/dlq/{kind}", ACCESS_ADMIN, get_letters, kinds, 0, NULL,
 			list_parameters},
 		{"GET", "/operator/dlq/{kind}/{id}", ACCESS_ADMIN, get_letter, kinds, 0, NULL,

@@ -336,7 +336,7 @@ static void look(struct delivery *delivery)
 	if (delivery->config.claims->ops->count(
 		    delivery->config.claims, delivery->session, &stats) != STATUS_OK ||
 		delivery->config.dead->ops->depth(
-			delivery->config.dead, delivery->session, &dead) != STATUS_OK)
+			delivery->config.dead, delivery->session, slice_of(""), &dead) != STATUS_OK)
 		return;
 	atomic_store(&delivery->pending.value, stats.pending);
 	atomic_store(&delivery->processing.value, stats.busy);

@@ -70,9 +70,10 @@ struct dead_letter_repository_ops {
 		struct session *session, const struct dead_letter_resolution *resolution,
 		bool *found);
 
-	/* Outside a transaction: counts the unresolved letters of all kinds. */
+	/* Outside a transaction: counts the unresolved letters of `kind`, or of all kinds if it is
+	 * empty. */
 	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,
-		struct session *session, int64_t *count);
+		struct session *session, struct slice kind, int64_t *count);
 };
 
 /* The head of each adapter's own repository. */

@@ -82,8 +82,8 @@ static int64_t depth(struct fixture *fixture)
 {
 	int64_t count = -1;
 
-	assert_int_equal(fixture->engine->outbox->dead->ops->depth(
-				 fixture->engine->outbox->dead, fixture->engine->session, &count),
+	assert_int_equal(fixture->engine->outbox->dead->ops->depth(fixture->engine->outbox->dead,
+				 fixture->engine->session, slice_of("outbox"), &count),
 		STATUS_OK);
 	return count;
 }

@@ -286,7 +286,7 @@ static void letters_are_listed_by_kind_and_id_page_by_page(void **state)
 	size_t count, ours = 0;
 	int64_t depth = 0, depth_before = 0;
 
-	assert_int_equal(dead->ops->depth(dead, session, &depth_before), STATUS_OK);
+	assert_int_equal(dead->ops->depth(dead, session, slice_of(""), &depth_before), STATUS_OK);
 	for (int i = 0; i < 6; i++) {
 		char name[8];
 
@@ -307,7 +307,7 @@ static void letters_are_listed_by_kind_and_id_page_by_page(void **state)
 		}
 	} while (count == 2);
 	assert_int_equal(ours, 5);
-	assert_int_equal(dead->ops->depth(dead, session, &depth), STATUS_OK);
+	assert_int_equal(dead->ops->depth(dead, session, slice_of(""), &depth), STATUS_OK);
 	assert_true(depth == depth_before + 6);
 }
 

@@ -203,6 +203,20 @@ def test_what_is_not_there_is_told_and_nothing_recorded(client, stack, run, kind
     assert stack.count("operator_actions") == before
 
 
+def test_every_kind_is_listed_with_how_many_wait(client, server, stack, receiver):
+    def waiting():
+        return {row["kind"]: row["waiting"] for row in server.ask("GET", "/operator/dlq").json()["kinds"]}
+
+    before = waiting()
+    assert before.keys() == {"outbox", "notification", "poison"}
+    failed_event(client, stack)
+    failed_notification(client, stack, receiver)
+    poison(stack, b"one")
+    poison(stack, b"another")
+    assert waiting() == {"outbox": before["outbox"] + 1, "notification": before["notification"] + 1,
+                         "poison": before["poison"] + 2}
+
+
 def test_the_list_is_paged(client, stack, run):
     ids = sorted(poison(stack, f"page {number}".encode()) for number in range(5))
     found, target = [], "/operator/dlq/poison?limit=2"

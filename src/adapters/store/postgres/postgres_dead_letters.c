@@ -121,11 +121,12 @@ static enum status find(const struct dead_letter_repository *repository, struct 
 	return STATUS_OK;
 }
 
-static enum status depth(
-	const struct dead_letter_repository *repository, struct session *base, int64_t *count)
+static enum status depth(const struct dead_letter_repository *repository, struct session *base,
+	struct slice kind, int64_t *count)
 {
 	struct pg_session *session = pg_session_of(base);
-	enum status status = pg_run(session, &letters_of(repository)->depth, NULL, 0);
+	const struct pg_param params[] = {pg_param_text(kind)};
+	enum status status = pg_run(session, &letters_of(repository)->depth, params, 1);
 
 	if (status == STATUS_OK)
 		*count = pg_int8(session->results[0], 0, 0);

@@ -214,7 +214,7 @@ static const struct pg_dead_letters dead = {
 	.depth = {"quipu_notification_dlq_depth",
 		"SELECT count(*) "
 		"FROM notification_dlq "
-		"WHERE resolved_at IS NULL"},
+		"WHERE resolved_at IS NULL AND ($1::text = '' OR kind = $1::text)"},
 };
 
 /* ---- the inbox --------------------------------------------------------------------------- */

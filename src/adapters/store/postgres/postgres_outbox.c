@@ -59,10 +59,10 @@
 #define DEAD_FIND_SQL(table) DEAD_SQL("payload", table) "= $2::text::uuid"
 
 /* clang-format off */
-#define DEPTH_SQL(table)         \
-	"SELECT count(*) "       \
-	"FROM " table " "        \
-	"WHERE stage = 'FAILED'"
+#define DEPTH_SQL(table)                                        \
+	"SELECT count(*) "                                      \
+	"FROM " table " "                                       \
+	"WHERE stage = 'FAILED' AND $1::text IN ('', 'outbox')"
 /* clang-format on */
 
 static const struct outbox_repository_ops ops;

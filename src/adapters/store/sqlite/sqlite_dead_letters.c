@@ -119,24 +119,25 @@ static enum status find(const struct dead_letter_repository *repository, struct 
 	return status;
 }
 
-static enum status read_depth(struct sqlite_session *session, const char *sql, int64_t *count)
+static enum status read_depth(
+	struct sqlite_session *session, const char *sql, struct slice kind, int64_t *count)
 {
 	struct sqlite_query query = sqlite_query_open(session, sql);
 
-	sqlite_query_start(&query, NULL, 0);
+	sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(kind)));
 	if (sqlite_query_next(&query))
 		*count = sqlite_query_int(&query, 0);
 	return sqlite_query_close(&query);
 }
 
-static enum status depth(
-	const struct dead_letter_repository *repository, struct session *base, int64_t *count)
+static enum status depth(const struct dead_letter_repository *repository, struct session *base,
+	struct slice kind, int64_t *count)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 	enum status status = sqlite_snapshot_begin(session);
 
 	if (status == STATUS_OK)
-		status = read_depth(session, letters_of(repository)->depth, count);
+		status = read_depth(session, letters_of(repository)->depth, kind, count);
 	if (status == STATUS_OK)
 		status = sqlite_snapshot_end(session);
 	return status;

@@ -170,7 +170,9 @@ static const struct sqlite_dead_letters dead = {
 		"      SELECT 1 "
 		"      FROM notifications "
 		"      WHERE notification_id = ?2 AND status = 'PENDING'))",
-	.depth = "SELECT count(*) FROM notification_dlq WHERE resolved_at IS NULL",
+	.depth = "SELECT count(*) "
+		 "FROM notification_dlq "
+		 "WHERE resolved_at IS NULL AND (?1 = '' OR kind = ?1)",
 };
 
 /* ---- the inbox --------------------------------------------------------------------------- */

@@ -106,7 +106,9 @@ static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 				.list = DEAD_SQL("x''", table) "> ?2 ORDER BY event_id LIMIT ?3",  \
 				.find = DEAD_SQL("payload", table) "= ?2",                         \
 				.row = RESOLVE_SQL(table),                                         \
-				.depth = "SELECT count(*) FROM " table " WHERE status = 'FAILED'", \
+				.depth = "SELECT count(*) "                                        \
+					 "FROM " table " "                                         \
+					 "WHERE status = 'FAILED' AND ?1 IN ('', 'outbox')",       \
 			},                                                                         \
 		.put = PUT_SQL(table), .resend = RESEND_SQL(table),                                \
 	}

@@ -154,12 +154,12 @@ static enum status dead_letter_resolve(const struct dead_letter_repository *repo
 	return trace_end(&trace, status);
 }
 
-static enum status dead_letter_depth(
-	const struct dead_letter_repository *repository, struct session *session, int64_t *count)
+static enum status dead_letter_depth(const struct dead_letter_repository *repository,
+	struct session *session, struct slice kind, int64_t *count)
 {
 	const struct tracing_dead_letters *tracing = dead_letters_of(repository);
 	struct trace trace = trace_begin(session, tracing->group, "depth");
-	enum status status = tracing->inner->ops->depth(tracing->inner, trace.session, count);
+	enum status status = tracing->inner->ops->depth(tracing->inner, trace.session, kind, count);
 
 	return trace_end(&trace, status);
 }
