@@ -1,7 +1,7 @@
 /*
  * What the console shows every second: a page of metrics, condensed to JSON.
  *
- *   {"version":"0.2.0","at":"2026-11-16T15:50:00.120Z","roles":["counts"],
+ *   {"version":"0.2.0","at":"2026-11-16T15:50:00.120Z","roles":"counts",
  *    "requests":{"counts":{"2xx":120311,"4xx":12},"program":{"2xx":7}},
  *    "histograms":{"commit":{"sum":1.25,"count":812,"buckets":[[0.001,700],[0.0025,812]]},…},
  *    "samples":[["quipu_lane_depth","lane=\"counts-0\"",3],…]}

@@ -55,8 +55,7 @@ struct relay_worker {
 	size_t count;
 	bool is_tried;      /* the batch was published, or cannot be */
 	int64_t claimed_ns; /* just before the claim: the lease lasts at least lease_us from here */
-	bool was_away; /* the bus took nothing and the batch was returned; reset by the next pause
-			*/
+	bool was_away; /* the bus took nothing, and the batch was returned; until the next pause */
 	size_t size;   /* of the next batch: as much as the bus confirms in time */
 	int64_t probed_ns; /* when a row was last claimed as a probe */
 	struct bus_message *messages;

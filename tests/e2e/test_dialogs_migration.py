@@ -1,39 +1,13 @@
 """Dialogs of a version without conversations: a database made by its migrations gets those of its messages."""
 
-import contextlib
-import pathlib
-import sqlite3
-
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from harness.old_schema import OldSchema
+
 ROLES = ("--roles", "dialogs,counters")
-OLD_SCHEMA = [("common", 1, "base"), ("common", 2, "operator_actions"), ("dialogs", 1, "messages")]
+OLD = OldSchema("dialogs.db", [("common", 1, "base"), ("common", 2, "operator_actions"), ("dialogs", 1, "messages")])
 MANY = 200_000
 PAIRS = 20_000
-
-
-def run_all(store, statements):
-    if store.name == "postgres":
-        for statement in statements:
-            store.database.query(statement)
-        return
-    store.data.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(sqlite3.connect(store.data / "dialogs.db")) as file, file:
-        for statement in statements:
-            file.executescript(statement)
-
-
-def make_old_schema(store):
-    time = "timestamptz DEFAULT now()" if store.name == "postgres" else "INTEGER DEFAULT 0"
-    scripts = [ROOT / f"sql/{store.name}/{component}/{version:04}_{name}.sql" for component, version, name in OLD_SCHEMA]
-    run_all(store, [
-        *(script.read_text(encoding="utf-8") for script in scripts),
-        "CREATE TABLE schema_migrations (component text NOT NULL, version integer NOT NULL, name text NOT NULL, "
-        f"applied_at {time} NOT NULL, PRIMARY KEY (component, version))",
-        *(f"INSERT INTO schema_migrations (component, version, name) VALUES ('{component}', {version}, '{name}')"
-          for component, version, name in OLD_SCHEMA),
-    ])
 
 
 def old_message(store, number, sender, receiver, is_read=False):
@@ -62,8 +36,8 @@ def shown(answer):
 
 
 def test_existing_messages_are_listed_as_conversations(serve, store, unread_client):
-    make_old_schema(store)
-    run_all(store, [
+    OLD.make(store)
+    OLD.run(store, [
         old_message(store, 1, "ann", "bob", is_read=True),
         old_message(store, 2, "ann", "bob"),
         old_message(store, 3, "eve", "bob"),
@@ -80,8 +54,8 @@ def test_existing_messages_are_listed_as_conversations(serve, store, unread_clie
 
 def test_many_existing_messages_are_no_obstacle(serve, store, unread_client):
     """A migration whose work grew faster than the messages would not end before the deadline that ends a hang."""
-    make_old_schema(store)
-    run_all(store, [many_old_messages(store)])
+    OLD.make(store)
+    OLD.run(store, [many_old_messages(store)])
     client = unread_client(serve(store, *ROLES))
     page = shown(client.conversations("bot", limit=1000))
     assert len(page) == 1000 and len({other for other, _, _ in page}) == 1000
@@ -91,4 +65,4 @@ def test_many_existing_messages_are_no_obstacle(serve, store, unread_client):
 def test_a_process_of_the_old_version_cannot_write_beside_the_new_one(serve, postgres_store):
     serve(postgres_store, *ROLES)
     with pytest.raises(Exception, match="null value in column \"in_conversation\""):
-        run_all(postgres_store, [old_message(postgres_store, 1, "ann", "bob")])
+        OLD.run(postgres_store, [old_message(postgres_store, 1, "ann", "bob")])

@@ -1,43 +1,17 @@
 """Entitlements of a version without sources: a database made by its migrations gets the sources that its audit tells of."""
 
-import contextlib
 import itertools
-import pathlib
-import sqlite3
 
 import pytest
 
+from harness.old_schema import OldSchema
 from harness.problems import assert_problem
 from harness.verify import from_now, verified
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = ("--roles", "entitlements,notifications")
-OLD_SCHEMA = [("common", 1, "base"), ("common", 2, "operator_actions"), ("entitlements", 1, "entitlements")]
+OLD = OldSchema("entitlements.db", [("common", 1, "base"), ("common", 2, "operator_actions"), ("entitlements", 1, "entitlements")])
 DAY_S = 24 * 3600
 _events = (f"00000000-0000-4000-8000-{number:012}" for number in itertools.count(1))
-
-
-def run_all(store, statements):
-    if store.name == "postgres":
-        for statement in statements:
-            store.database.query(statement)
-        return
-    store.data.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(sqlite3.connect(store.data / "entitlements.db")) as file, file:
-        for statement in statements:
-            file.executescript(statement)
-
-
-def make_old_schema(store):
-    time = "timestamptz DEFAULT now()" if store.name == "postgres" else "INTEGER DEFAULT 0"
-    scripts = [ROOT / f"sql/{store.name}/{component}/{version:04}_{name}.sql" for component, version, name in OLD_SCHEMA]
-    run_all(store, [
-        *(script.read_text(encoding="utf-8") for script in scripts),
-        "CREATE TABLE schema_migrations (component text NOT NULL, version integer NOT NULL, name text NOT NULL, "
-        f"applied_at {time} NOT NULL, PRIMARY KEY (component, version))",
-        *(f"INSERT INTO schema_migrations (component, version, name) VALUES ('{component}', {version}, '{name}')"
-          for component, version, name in OLD_SCHEMA),
-    ])
 
 
 def old_entitlement(store, user, *lines):
@@ -75,8 +49,8 @@ def old_months(store):
 @pytest.fixture
 def migrated(serve, store, entitlements_client):
     """A client of the new version, on what the old one has left behind."""
-    make_old_schema(store)
-    run_all(store, [
+    OLD.make(store)
+    OLD.run(store, [
         *old_months(store),
         *old_entitlement(store, "bought", ("p_1", 30)),
         *old_entitlement(store, "again", ("p_1", 32), ("p_1", 31), ("p_2", 30)),
@@ -155,4 +129,4 @@ def test_where_the_audit_is_gone_the_refund_of_any_purchase_ends_it(binary, migr
 def test_a_process_of_the_old_version_cannot_write_beside_the_new_one(serve, postgres_store):
     serve(postgres_store, *ROLES)
     with pytest.raises(Exception, match="null value in column \"step\""):
-        run_all(postgres_store, old_entitlement(postgres_store, "new", ("p_1", 0)))
+        OLD.run(postgres_store, old_entitlement(postgres_store, "new", ("p_1", 0)))

@@ -193,19 +193,6 @@ const stories = {
     return page.evaluate(() => ({ ran: window.planted === true, images: document.images.length }));
   },
 
-  /** Watches while an engine goes and comes back. */
-  async alarm(page, { down, back, name }) {
-    await connected(page);
-    await page.getByText("Engines").waitFor();
-    await fetch(down);
-    const alarm = page.locator("#alarm");
-    await alarm.getByText(`${name}`, { exact: false }).waitFor();
-    const text = await alarm.innerText();
-    await fetch(back);
-    await alarm.locator("p").waitFor({ state: "detached" });
-    return text;
-  },
-
   async screenshots(page, { folder }) {
     await connected(page);
     for (const name of ["Overview", "Counts", "Events", "Dialogs"]) {
