@@ -2,7 +2,7 @@
  * What only a webhook does: the request as the receiver sees it, and receivers that refuse, hang,
  * lie and never end.
  */
-#include "notifier_fixture.h"
+#include "webhook_fixture.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -17,78 +17,9 @@
 #include "private_server.h"
 #include "waiting.h"
 
-/* Slots enough for every fault at once. Time without an end, so that a receiver that answers is
- * never too late, and time so short that a test can wait for its end. */
+/* Time so short that a test can wait for its end. */
 #define HASTY_MS 1000
-static const struct webhook_limits patient = {.slots = 16, .total_ns = NEVER_MS * NS_PER_MS};
 static const struct webhook_limits hasty = {.slots = 16, .total_ns = HASTY_MS * NS_PER_MS};
-
-static int setup(void **state)
-{
-	struct notifier_fixture *fixture = qp_calloc(1, sizeof(*fixture));
-
-	fixture->server = hook_server_start(false);
-	fixture->notifier = notifier_fixture_webhook(fixture->server, &patient);
-	*state = fixture;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct notifier_fixture *fixture = *state;
-
-	if (fixture->notifier)
-		fixture->notifier->ops->free(fixture->notifier);
-	hook_server_stop(fixture->server);
-	free(fixture);
-	return 0;
-}
-
-/* Sends one notice and waits for its result. */
-static const struct notice_result *try(struct notifier_fixture *fixture, const char *id)
-{
-	fixture->result_count = 0;
-	notifier_fixture_send(fixture, id, 1);
-	notifier_fixture_gather(fixture, 1);
-	return notifier_fixture_result(fixture, 1);
-}
-
-static void assert_fate(
-	struct notifier_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
-{
-	const struct notice_result *result = try(fixture, id);
-
-	if (result->fate != fate || strcmp(result->error, error) != 0)
-		fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
-}
-
-/* Puts a notifier with other limits in the place of the fixture's own. */
-static void limit_to(struct notifier_fixture *fixture, const struct webhook_limits *limits)
-{
-	fixture->notifier->ops->free(fixture->notifier);
-	fixture->notifier = notifier_fixture_webhook(fixture->server, limits);
-}
-
-/* Puts a hasty notifier to another URL in the place of the fixture's own. */
-static void go_to(
-	struct notifier_fixture *fixture, const char *url, const struct webhook_limits *limits)
-{
-	char why[256];
-
-	fixture->notifier->ops->free(fixture->notifier);
-	fixture->notifier = webhook_notifier_new(url, limits, why, sizeof(why));
-	assert_non_null(fixture->notifier);
-}
-
-static void assert_header(
-	const struct hook_request *request, const char *name, const char *expected)
-{
-	char value[256] = "";
-	bool found = hook_request_header(request, name, value, sizeof(value));
-
-	if (found != (expected != NULL) || (expected && strcmp(value, expected) != 0))
-		fail_msg("%s: \"%s\" in\n%s", name, value, request->head);
-}
 
 /* ---- the URL ----------------------------------------------------------------------------- */
 
@@ -155,12 +86,13 @@ static void the_request_is_a_post_of_json_with_key_and_trace(void **state)
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(strncmp(request.head, "POST /hook?from=quipu HTTP/1.1\r\n", 32), 0);
-	assert_header(&request, "Content-Type", "application/json");
-	assert_header(&request, "Idempotency-Key", "200.e58ed763-928c-4155-bee9-fdbaaadc15f3");
-	assert_header(&request, "traceparent", trace);
-	assert_header(&request, "User-Agent", "quipu/" QUIPU_VERSION);
-	assert_header(&request, "Expect", NULL);
-	assert_header(&request, "Authorization", NULL);
+	webhook_assert_header(&request, "Content-Type", "application/json");
+	webhook_assert_header(
+		&request, "Idempotency-Key", "200.e58ed763-928c-4155-bee9-fdbaaadc15f3");
+	webhook_assert_header(&request, "traceparent", trace);
+	webhook_assert_header(&request, "User-Agent", "quipu/" QUIPU_VERSION);
+	webhook_assert_header(&request, "Expect", NULL);
+	webhook_assert_header(&request, "Authorization", NULL);
 	assert_string_equal(request.body, "{\"text\":\"h\xc3\xa4llo\"}");
 }
 
@@ -176,7 +108,7 @@ static void a_large_body_is_not_announced_first(void **state)
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
 	assert_int_equal(request.body_len, sizeof(body));
-	assert_header(&request, "Expect", NULL);
+	webhook_assert_header(&request, "Expect", NULL);
 }
 
 static void every_try_has_the_same_key(void **state)
@@ -186,10 +118,10 @@ static void every_try_has_the_same_key(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		struct hook_request request;
 
-		assert_fate(fixture, "500.the-id", NOTICE_FAILED, "HTTP 500");
+		webhook_assert_fate(fixture, "500.the-id", NOTICE_FAILED, "HTTP 500");
 		request = hook_server_request(fixture->server, i);
-		assert_header(&request, "Idempotency-Key", "500.the-id");
-		assert_header(&request, "traceparent", NULL);
+		webhook_assert_header(&request, "Idempotency-Key", "500.the-id");
+		webhook_assert_header(&request, "traceparent", NULL);
 		assert_string_equal(request.body, "{\"user_id\":\"u\"}");
 	}
 }
@@ -202,10 +134,10 @@ static void the_trace_of_one_notice_does_not_stay_for_the_next(void **state)
 
 	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
-	try(fixture, "200.b");
+	webhook_try(fixture, "200.b");
 	request = hook_server_request(fixture->server, 1);
-	assert_header(&request, "traceparent", NULL);
-	assert_header(&request, "Idempotency-Key", "200.b");
+	webhook_assert_header(&request, "traceparent", NULL);
+	webhook_assert_header(&request, "Idempotency-Key", "200.b");
 }
 
 static void nothing_can_be_smuggled_into_the_head(void **state)
@@ -217,13 +149,13 @@ static void nothing_can_be_smuggled_into_the_head(void **state)
 	fixture->notifier->ops->send(fixture->notifier, &notice);
 	notifier_fixture_gather(fixture, 1);
 	request = hook_server_request(fixture->server, 0);
-	assert_header(&request, "X-Evil", NULL);
-	assert_header(&request, "traceparent", NULL);
-	assert_fate(
+	webhook_assert_header(&request, "X-Evil", NULL);
+	webhook_assert_header(&request, "traceparent", NULL);
+	webhook_assert_fate(
 		fixture, "200.a\r\nX-Evil: 1", NOTICE_REFUSED, "its id cannot be sent in a header");
-	assert_fate(fixture, "", NOTICE_REFUSED, "its id cannot be sent in a header");
+	webhook_assert_fate(fixture, "", NOTICE_REFUSED, "its id cannot be sent in a header");
 	assert_int_equal(hook_server_count(fixture->server), 1);
-	assert_fate(fixture, "200.b", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "200.b", NOTICE_SENT, "");
 }
 
 static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
@@ -234,10 +166,10 @@ static void credentials_of_the_url_are_sent_and_nowhere_else(void **state)
 
 	snprintf(url, sizeof(url), "http://us%%40er:pass@127.0.0.1:%d/hook#part",
 		hook_server_port(fixture->server));
-	go_to(fixture, url, &patient);
-	assert_fate(fixture, "401.a", NOTICE_REFUSED, "HTTP 401");
+	webhook_go_to(fixture, url, &webhook_patient);
+	webhook_assert_fate(fixture, "401.a", NOTICE_REFUSED, "HTTP 401");
 	request = hook_server_request(fixture->server, 0);
-	assert_header(&request, "Authorization", "Basic dXNAZXI6cGFzcw==");
+	webhook_assert_header(&request, "Authorization", "Basic dXNAZXI6cGFzcw==");
 	assert_int_equal(strncmp(request.head, "POST /hook HTTP/1.1\r\n", 21), 0);
 }
 
@@ -247,7 +179,7 @@ static void proxies_of_the_environment_are_not_used(void **state)
 
 	setenv("http_proxy", "http://127.0.0.1:1", 1);
 	setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
-	assert_fate(fixture, "200.a", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
 	unsetenv("http_proxy");
 	unsetenv("ALL_PROXY");
 }
@@ -286,14 +218,14 @@ static void the_status_decides(void **state)
 	};
 
 	for (size_t i = 0; i < COUNT_OF(cases); i++)
-		assert_fate(*state, cases[i].id, cases[i].fate, cases[i].error);
+		webhook_assert_fate(*state, cases[i].id, cases[i].fate, cases[i].error);
 }
 
 static void a_redirect_is_not_followed(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	assert_fate(fixture, "moved.a", NOTICE_FAILED, "HTTP 302");
+	webhook_assert_fate(fixture, "moved.a", NOTICE_FAILED, "HTTP 302");
 	assert_int_equal(hook_server_count(fixture->server), 1);
 }
 
@@ -301,8 +233,8 @@ static void what_comes_before_the_answer_is_not_the_answer(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	assert_fate(fixture, "early.a", NOTICE_SENT, "");
-	assert_fate(
+	webhook_assert_fate(fixture, "early.a", NOTICE_SENT, "");
+	webhook_assert_fate(
 		fixture, "earlycut.a", NOTICE_FAILED, "the connection was lost before the answer");
 }
 
@@ -313,7 +245,7 @@ static void a_connection_is_used_again(void **state)
 	struct notifier_fixture *fixture = *state;
 
 	for (size_t i = 0; i < 5; i++) {
-		try(fixture, i % 2 ? "500.a" : "full.a");
+		webhook_try(fixture, i % 2 ? "500.a" : "full.a");
 		assert_int_equal(hook_server_request(fixture->server, i).connection, 1);
 	}
 }
@@ -323,16 +255,16 @@ static void a_connection_that_was_closed_meanwhile_is_made_anew(void **state)
 	struct notifier_fixture *fixture = *state;
 
 	for (int i = 0; i < 5; i++)
-		assert_fate(fixture, "close.a", NOTICE_FAILED,
+		webhook_assert_fate(fixture, "close.a", NOTICE_FAILED,
 			"the connection was lost before the answer");
-	assert_fate(fixture, "200.a", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
 }
 
 static void a_hanging_notice_does_not_hold_up_the_others(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	for (uint64_t i = 0; i < patient.slots - 1; i++)
+	for (uint64_t i = 0; i < webhook_patient.slots - 1; i++)
 		notifier_fixture_send(fixture, "hang.a", i);
 	for (uint64_t i = 100; i < 120; i++) {
 		notifier_fixture_send(fixture, "200.a", i);
@@ -351,7 +283,7 @@ static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **stat
 	static const struct webhook_limits in_time = {.slots = 16, .total_ns = 3 * NS_PER_S};
 	struct notifier_fixture *fixture = *state;
 
-	limit_to(fixture, &in_time);
+	webhook_limit_to(fixture, &in_time);
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
 		notifier_fixture_send(fixture, ids[i], i);
 	notifier_fixture_gather(fixture, COUNT_OF(ids));
@@ -366,14 +298,14 @@ static void without_a_complete_head_there_is_no_answer(void **state)
 	static const char lost[] = "the connection was lost before the answer";
 	struct notifier_fixture *fixture = *state;
 
-	assert_fate(fixture, "close.a", NOTICE_FAILED, lost);
-	assert_fate(fixture, "cuthead.a", NOTICE_FAILED, lost);
-	assert_int_equal(try(fixture, "garbage.a")->fate, NOTICE_FAILED);
-	assert_int_equal(try(fixture, "headers.a")->fate, NOTICE_FAILED);
-	assert_fate(fixture, "200.a", NOTICE_SENT, "");
-	limit_to(fixture, &hasty);
-	assert_fate(fixture, "hang.a", NOTICE_FAILED, "no answer within 1 s");
-	assert_fate(fixture, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
+	webhook_assert_fate(fixture, "close.a", NOTICE_FAILED, lost);
+	webhook_assert_fate(fixture, "cuthead.a", NOTICE_FAILED, lost);
+	assert_int_equal(webhook_try(fixture, "garbage.a")->fate, NOTICE_FAILED);
+	assert_int_equal(webhook_try(fixture, "headers.a")->fate, NOTICE_FAILED);
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
+	webhook_limit_to(fixture, &hasty);
+	webhook_assert_fate(fixture, "hang.a", NOTICE_FAILED, "no answer within 1 s");
+	webhook_assert_fate(fixture, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
 }
 
 static void once_the_head_is_complete_the_status_stands(void **state)
@@ -381,12 +313,13 @@ static void once_the_head_is_complete_the_status_stands(void **state)
 	struct notifier_fixture *fixture = *state;
 	int64_t began_ms;
 
-	assert_fate(fixture, "cutbody.a", NOTICE_SENT, "");
-	assert_fate(fixture, "over.a", NOTICE_SENT, "");
-	assert_fate(fixture, "endless.a", NOTICE_SENT, ""); /* though it would go on for ever */
-	limit_to(fixture, &hasty);
+	webhook_assert_fate(fixture, "cutbody.a", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "over.a", NOTICE_SENT, "");
+	webhook_assert_fate(
+		fixture, "endless.a", NOTICE_SENT, ""); /* though it would go on for ever */
+	webhook_limit_to(fixture, &hasty);
 	began_ms = steady_ms();
-	assert_fate(fixture, "dribble.a", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "dribble.a", NOTICE_SENT, "");
 	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
 }
 
@@ -399,9 +332,9 @@ static void a_refused_connection_is_told_as_such(void **state)
 	int holder;
 
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", private_port(&holder));
-	go_to(fixture, url, &patient);
+	webhook_go_to(fixture, url, &webhook_patient);
 	for (int i = 0; i < 3; i++)
-		assert_fate(fixture, "200.a", NOTICE_FAILED, "connection refused");
+		webhook_assert_fate(fixture, "200.a", NOTICE_FAILED, "connection refused");
 	close(holder);
 }
 
@@ -418,8 +351,8 @@ static void a_connection_that_is_not_answered_is_given_up(void **state)
 	assert_int_equal(listen(fd, 0), 0);
 	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof(address)), 0);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d/", port);
-	go_to(fixture, url, &hasty);
-	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	webhook_go_to(fixture, url, &hasty);
+	webhook_assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	close(first);
 	close(fd);
 }
@@ -431,8 +364,8 @@ static void a_certificate_that_is_not_trusted_is_refused(void **state)
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(server));
-	go_to(fixture, url, &patient);
-	assert_fate(fixture, "200.a", NOTICE_FAILED, "the certificate is not trusted");
+	webhook_go_to(fixture, url, &webhook_patient);
+	webhook_assert_fate(fixture, "200.a", NOTICE_FAILED, "the certificate is not trusted");
 	hook_server_stop(server);
 }
 
@@ -442,8 +375,8 @@ static void a_receiver_without_tls_is_no_receiver_of_https(void **state)
 	char url[64];
 
 	snprintf(url, sizeof(url), "https://127.0.0.1:%d/", hook_server_port(fixture->server));
-	go_to(fixture, url, &patient);
-	assert_int_equal(try(fixture, "200.a")->fate, NOTICE_FAILED);
+	webhook_go_to(fixture, url, &webhook_patient);
+	assert_int_equal(webhook_try(fixture, "200.a")->fate, NOTICE_FAILED);
 	assert_string_not_equal(notifier_fixture_result(fixture, 1)->error, "");
 	assert_null(strstr(notifier_fixture_result(fixture, 1)->error, "127.0.0.1"));
 	assert_int_equal(hook_server_count(fixture->server), 0);
@@ -474,8 +407,8 @@ static void an_unknown_name_is_told_as_such(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	go_to(fixture, "http://nobody.test/", &patient);
-	assert_fate(fixture, "200.a", NOTICE_FAILED, "the name of the host is not known");
+	webhook_go_to(fixture, "http://nobody.test/", &webhook_patient);
+	webhook_assert_fate(fixture, "200.a", NOTICE_FAILED, "the name of the host is not known");
 }
 
 /* The libcurl of Debian 12 waits for the name server after all, unless told not to. */
@@ -485,8 +418,8 @@ static void a_name_server_that_hangs_costs_no_more_than_the_time(void **state)
 	int64_t began_ms = steady_ms();
 
 	atomic_store(&name_server_answers, false);
-	go_to(fixture, "http://slow.test/", &hasty);
-	assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
+	webhook_go_to(fixture, "http://slow.test/", &hasty);
+	webhook_assert_fate(fixture, "200.a", NOTICE_FAILED, "no connection within 1 s");
 	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
 	notifier_fixture_send(fixture, "200.b", 2);
 	notifier_fixture_wait(fixture, 50);
@@ -504,11 +437,11 @@ static void free_cuts_off_what_is_on_its_way_at_once(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	for (uint64_t i = 0; i < patient.slots; i++)
+	for (uint64_t i = 0; i < webhook_patient.slots; i++)
 		notifier_fixture_send(fixture, i % 2 ? "hang.a" : "dribble.a", i);
 	notifier_fixture_wait(fixture, 50);
 	notifier_fixture_wait(fixture, 50);
-	hook_server_wait(fixture->server, patient.slots);
+	hook_server_wait(fixture->server, webhook_patient.slots);
 	fixture->notifier->ops->free(fixture->notifier); /* none of them would ever end by itself */
 	fixture->notifier = NULL;
 }
@@ -524,7 +457,7 @@ static void a_notice_that_was_never_waited_for_is_freed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, webhook_setup, webhook_teardown)
 		TEST(a_url_that_cannot_be_used_is_refused_without_showing_it),
 		TEST(the_standard_limits_are_64_slots_and_10_seconds),
 		TEST(the_request_is_a_post_of_json_with_key_and_trace),

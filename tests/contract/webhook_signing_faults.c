@@ -1,5 +1,5 @@
 /* What a webhook signs, where it may not go, and when it comes again. */
-#include "notifier_fixture.h"
+#include "webhook_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,76 +7,6 @@
 
 #include "base/arena.h"
 #include "waiting.h"
-
-/* Time without an end, so that a receiver that answers is never too late. */
-static const struct webhook_limits patient = {.slots = 16, .total_ns = NEVER_MS * NS_PER_MS};
-
-static int setup(void **state)
-{
-	struct notifier_fixture *fixture = qp_calloc(1, sizeof(*fixture));
-
-	fixture->server = hook_server_start(false);
-	fixture->notifier = notifier_fixture_webhook(fixture->server, &patient);
-	*state = fixture;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct notifier_fixture *fixture = *state;
-
-	if (fixture->notifier)
-		fixture->notifier->ops->free(fixture->notifier);
-	hook_server_stop(fixture->server);
-	free(fixture);
-	return 0;
-}
-
-/* Sends one notice and waits for its result. */
-static const struct notice_result *try(struct notifier_fixture *fixture, const char *id)
-{
-	fixture->result_count = 0;
-	notifier_fixture_send(fixture, id, 1);
-	notifier_fixture_gather(fixture, 1);
-	return notifier_fixture_result(fixture, 1);
-}
-
-static void assert_fate(
-	struct notifier_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
-{
-	const struct notice_result *result = try(fixture, id);
-
-	if (result->fate != fate || strcmp(result->error, error) != 0)
-		fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
-}
-
-/* Puts a notifier with other limits in the place of the fixture's own. */
-static void limit_to(struct notifier_fixture *fixture, const struct webhook_limits *limits)
-{
-	fixture->notifier->ops->free(fixture->notifier);
-	fixture->notifier = notifier_fixture_webhook(fixture->server, limits);
-}
-
-/* Puts a notifier to another URL in the place of the fixture's own. */
-static void go_to(
-	struct notifier_fixture *fixture, const char *url, const struct webhook_limits *limits)
-{
-	char why[256];
-
-	fixture->notifier->ops->free(fixture->notifier);
-	fixture->notifier = webhook_notifier_new(url, limits, why, sizeof(why));
-	assert_non_null(fixture->notifier);
-}
-
-static void assert_header(
-	const struct hook_request *request, const char *name, const char *expected)
-{
-	char value[256] = "";
-	bool found = hook_request_header(request, name, value, sizeof(value));
-
-	if (found != (expected != NULL) || (expected && strcmp(value, expected) != 0))
-		fail_msg("%s: \"%s\" in\n%s", name, value, request->head);
-}
 
 /* ---- signatures -------------------------------------------------------------------------- */
 
@@ -125,15 +55,15 @@ static void a_signature_is_that_of_the_specifications_example(void **state)
 static void every_request_has_an_id_a_time_and_one_signature_for_each_secret(void **state)
 {
 	struct notifier_fixture *fixture = *state;
-	struct webhook_limits signing = patient;
+	struct webhook_limits signing = webhook_patient;
 	char why[256], signature[256] = "", stamp[64] = "";
 	struct hook_request request;
 
 	signing.secrets = open_secrets(SECRET "\n" OTHER_SECRET "\n", why, sizeof(why));
-	limit_to(fixture, &signing);
-	assert_fate(fixture, "200.a", NOTICE_SENT, "");
+	webhook_limit_to(fixture, &signing);
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
 	request = hook_server_request(fixture->server, 0);
-	assert_header(&request, "webhook-id", "200.a");
+	webhook_assert_header(&request, "webhook-id", "200.a");
 	assert_true(hook_request_header(&request, "webhook-timestamp", stamp, sizeof(stamp)));
 	assert_true(atoll(stamp) > 1767855000);
 	assert_true(
@@ -150,10 +80,10 @@ static void without_secrets_nothing_is_signed(void **state)
 	struct notifier_fixture *fixture = *state;
 	struct hook_request request;
 
-	assert_fate(fixture, "200.a", NOTICE_SENT, "");
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
 	request = hook_server_request(fixture->server, 0);
-	assert_header(&request, "webhook-id", "200.a");
-	assert_header(&request, "webhook-signature", NULL);
+	webhook_assert_header(&request, "webhook-id", "200.a");
+	webhook_assert_header(&request, "webhook-signature", NULL);
 }
 
 static void a_file_of_secrets_that_cannot_be_used_is_refused_without_showing_it(void **state)
@@ -217,8 +147,8 @@ static void a_link_local_address_is_never_connected_to(void **state)
 	struct notifier_fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT_OF(urls); i++) {
-		go_to(fixture, urls[i], &patient);
-		assert_fate(fixture, "200.a", NOTICE_FAILED,
+		webhook_go_to(fixture, urls[i], &webhook_patient);
+		webhook_assert_fate(fixture, "200.a", NOTICE_FAILED,
 			"the host has a link-local address, which webhooks may not use");
 	}
 	assert_int_equal(hook_server_count(fixture->server), 0);
@@ -228,25 +158,25 @@ static void only_a_notice_without_a_connection_has_not_reached_the_receiver(void
 {
 	struct notifier_fixture *fixture = *state;
 
-	assert_false(try(fixture, "500.a")->is_unreachable);
-	assert_false(try(fixture, "close.a")->is_unreachable);
-	go_to(fixture, "http://127.0.0.1:1/", &patient);
-	assert_true(try(fixture, "200.a")->is_unreachable);
-	go_to(fixture, "http://169.254.1.1/", &patient);
-	assert_true(try(fixture, "200.a")->is_unreachable);
+	assert_false(webhook_try(fixture, "500.a")->is_unreachable);
+	assert_false(webhook_try(fixture, "close.a")->is_unreachable);
+	webhook_go_to(fixture, "http://127.0.0.1:1/", &webhook_patient);
+	assert_true(webhook_try(fixture, "200.a")->is_unreachable);
+	webhook_go_to(fixture, "http://169.254.1.1/", &webhook_patient);
+	assert_true(webhook_try(fixture, "200.a")->is_unreachable);
 }
 
 static void retry_after_is_passed_on_up_to_a_day(void **state)
 {
 	struct notifier_fixture *fixture = *state;
 
-	assert_true(try(fixture, "later.a")->retry_after_us == 7 * 1000000LL);
-	assert_true(try(fixture, "never.a")->retry_after_us == 24 * 3600 * 1000000LL);
-	assert_true(try(fixture, "503.a")->retry_after_us == 0);
-	assert_true(try(fixture, "200.a")->retry_after_us == 0);
+	assert_true(webhook_try(fixture, "later.a")->retry_after_us == 7 * 1000000LL);
+	assert_true(webhook_try(fixture, "never.a")->retry_after_us == 24 * 3600 * 1000000LL);
+	assert_true(webhook_try(fixture, "503.a")->retry_after_us == 0);
+	assert_true(webhook_try(fixture, "200.a")->retry_after_us == 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, webhook_setup, webhook_teardown)
 
 int main(void)
 {
