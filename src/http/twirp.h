@@ -21,8 +21,8 @@
 #ifndef QUIPU_HTTP_TWIRP_H
 #define QUIPU_HTTP_TWIRP_H
 
-#include "http/proto_message.h"
 #include "http/router.h"
+#include "protobuf/proto_message.h"
 
 #define TWIRP_BODY_MAX (1024 * 1024)
 

@@ -13,12 +13,13 @@ MAY_INCLUDE = {
     "runtime": {"base", "runtime", "ports/answer.h"},
     "access": {"base", "access"},
     "ports": {"base", "ports"},
-    "http": {"base", "access", "runtime", "http", "ports/answer.h"},
+    "protobuf": {"base", "protobuf"},
+    "http": {"base", "access", "runtime", "protobuf", "http", "ports/answer.h"},
     "flow": {"base", "ports", "runtime", "flow"},
     "events": {"base", "ports", "events"},
     "inbound": {"base", "access", "ports", "runtime", "flow", "http", "inbound"},
     "admin": {"base", "access", "ports", "runtime", "flow", "http", "inbound", "admin"},
-    "services": {"base", "access", "ports", "runtime", "flow", "events", "http", "inbound", "admin"},
+    "services": {"base", "access", "ports", "runtime", "flow", "events", "protobuf", "http", "inbound", "admin"},
     "adapters": {"base", "ports", "adapters/shared"},
     "cli": {"base", "access", "cli"},
 }
@@ -51,7 +52,7 @@ MAY_SEE = {
     "openssl/hmac.h": {"access"},
     "openssl/pem.h": {"access"},
     "openssl/ssl.h": {"http"},
-    "protobuf-c/protobuf-c.h": {"http"},
+    "protobuf-c/protobuf-c.h": {"protobuf"},
 }
 
 # Headers of ours that expose a client library, and the only folders that may include them.

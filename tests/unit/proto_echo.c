@@ -1,14 +1,14 @@
 /*
- * For tests that compare http/proto_message.h with another implementation: reads lines "json HEX"
- * or "binary HEX", each a message of every_type.proto, and writes for each "ok JSON_HEX BINARY_HEX"
- * or "no PLACE".
+ * For tests that compare protobuf/proto_message.h with another implementation: reads lines "json
+ * HEX" or "binary HEX", each a message of every_type.proto, and writes for each "ok JSON_HEX
+ * BINARY_HEX" or "no PLACE".
  */
 #include <every_type.pb-c.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "http/proto_message.h"
+#include "protobuf/proto_message.h"
 
 static struct slice from_hex(struct arena *arena, const char *hex)
 {

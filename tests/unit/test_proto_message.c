@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "base/buffer.h"
-#include "http/proto_message.h"
+#include "protobuf/proto_message.h"
 
 static struct arena arena;
 

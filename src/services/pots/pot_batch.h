@@ -9,7 +9,7 @@
 
 #include "flow/reader.h"
 #include "flow/write.h"
-#include "http/proto_message.h"
+#include "protobuf/proto_message.h"
 #include "services/pots/pot_rules.h"
 #include "services/pots/pots.h"
 

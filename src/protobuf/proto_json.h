@@ -1,9 +1,9 @@
 /* The JSON encoding of proto_message.h, and private to it. */
-#ifndef QUIPU_HTTP_PROTO_JSON_H
-#define QUIPU_HTTP_PROTO_JSON_H
+#ifndef QUIPU_PROTOBUF_PROTO_JSON_H
+#define QUIPU_PROTOBUF_PROTO_JSON_H
 
 #include "base/buffer.h"
-#include "http/proto_message.h"
+#include "protobuf/proto_message.h"
 
 QP_MUST_CHECK ProtobufCMessage *proto_json_read(const ProtobufCMessageDescriptor *descriptor,
 	struct slice text, struct arena *arena, struct proto_error *error);

@@ -4,14 +4,14 @@
  * before protobuf-c unpacks the message. Messages are allocated from an arena and never freed one
  * by one.
  */
-#include "http/proto_message.h"
+#include "protobuf/proto_message.h"
 
 #include <assert.h>
 #include <google/protobuf/timestamp.pb-c.h>
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "http/proto_json.h"
+#include "protobuf/proto_json.h"
 
 #define NESTING_MAX 16
 

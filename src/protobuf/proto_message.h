@@ -5,8 +5,8 @@
  * well-known types other than Timestamp. proto_check() finds the harmful ones at start. All
  * functions are pure; any thread.
  */
-#ifndef QUIPU_HTTP_PROTO_MESSAGE_H
-#define QUIPU_HTTP_PROTO_MESSAGE_H
+#ifndef QUIPU_PROTOBUF_PROTO_MESSAGE_H
+#define QUIPU_PROTOBUF_PROTO_MESSAGE_H
 
 #include <protobuf-c/protobuf-c.h>
 

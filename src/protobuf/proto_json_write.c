@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "http/proto_json.h"
+#include "protobuf/proto_json.h"
 
 static void write_enum(
 	struct buffer *out, const ProtobufCEnumDescriptor *descriptor, int32_t number)

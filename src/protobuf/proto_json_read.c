@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "http/proto_json.h"
+#include "protobuf/proto_json.h"
 
 #define NAME_MAX_BYTES 128
 
