@@ -33,7 +33,7 @@ test:
 # Adds the rest: threads under TSan, long fault tests, attacks, images, coverage.
 test-full:
 	@scripts/deps.sh test full image
-	@tests/run.py full
+	@tests/run.py full --tree build-coverage
 
 # Builds the images and runs the program inside them.
 test-image:
@@ -49,10 +49,10 @@ bench: build
 	@scripts/deps.sh bench
 	@bench/bench.py
 
-# Fails if the tests run less of src/ than tests/runner/coverage.py requires.
+# make test, on a build that counts which lines run. Fails below the minimums in tests/runner/coverage.py.
 coverage:
 	@scripts/deps.sh test
-	@tests/run.py coverage
+	@tests/run.py quick --tree build-coverage
 
 # Renews the pictures of docs/CONSOLE.md and README.md.
 screenshots: build

@@ -4,11 +4,13 @@
 tests/run.py [SET | JOB…] [--list] [--tree TREE] [--build TARGET] [--jobs N]
 
     quick (the default)          make test: every promise once
-    rest                         what make test-full adds: TSan, faults, attacks, images, coverage
-    full, coverage               both; coverage alone
+    rest                         what make test-full adds: TSan, faults, attacks, images
+    full                         both
     unit, contract/claim, …      the jobs whose names begin so; --list shows them
     contract/claim/postgres:TEST one test of a cmocka program; TEST may end with *
     tests/e2e/test_x.py::test_y  one test, as pytest names it
+
+With --tree build-coverage, quick and full end with the lines of src/ that they ran, and fail below the minimums.
 """
 
 import argparse
@@ -37,7 +39,7 @@ def arguments_of(words):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("chosen", nargs="*", default=["quick"], help=argparse.SUPPRESS)
     parser.add_argument("--list", action="store_true", help="print the names of the jobs, run nothing")
-    parser.add_argument("--tree", default=plan.ASAN, choices=plan.TREES, help="the build for tests named by tests/…")
+    parser.add_argument("--tree", default=plan.ASAN, choices=plan.TREES, help="the build to test, except under TSan")
     parser.add_argument("--build", default="", metavar="TARGET", help="build only this for tests named by tests/…")
     parser.add_argument("--jobs", type=int, default=SLOTS, help="how many at once")
     return parser.parse_args(words)
@@ -46,13 +48,13 @@ def arguments_of(words):
 def jobs_of(word, arguments):
     """The jobs that one word of the command line stands for."""
     if word in plan.SETS:
-        return plan.SETS[word]()
+        return plan.SETS[word](arguments.tree)
     if word.startswith("tests/"):
         job = plan.pytest(word, "e2e", [word], arguments.tree)
         job.target = arguments.build
         return [job]
     name, _, test = word.partition(":")
-    jobs = [job for job in plan.SETS["full"]() if job.name == name or job.name.startswith(name + "/")]
+    jobs = [job for job in plan.SETS["full"](arguments.tree) if job.name == name or job.name.startswith(name + "/")]
     if not jobs:
         sys.exit(f"tests/run.py: there is no job {name}; --list shows all")
     for job in jobs:
@@ -77,10 +79,11 @@ def main(words):
         print("\n".join(job.name for job in jobs))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    return run(jobs, arguments.jobs)
+    is_measured = arguments.tree == plan.COVERAGE and bool({"quick", "full"} & set(arguments.chosen))
+    return run(jobs, arguments.jobs, is_measured)
 
 
-def run(jobs, slots):
+def run(jobs, slots, is_measured):
     times = times_of_last_run()
     order = list(plan.TREES)
     jobs.sort(key=lambda job: (order.index(job.tree) if job.tree else 0, -times.get(job.name, job.slots * 10)))
@@ -88,8 +91,7 @@ def run(jobs, slots):
     progress = Progress(jobs, times)
     servers = Servers(sorted({name for job in jobs for name in job.needs}))
     execution = Execution(jobs, slots, servers, progress)
-    measured = any(job.tree == plan.COVERAGE for job in jobs)
-    if measured:
+    if is_measured:
         coverage.forget()
     interrupted = False
     try:
@@ -101,7 +103,7 @@ def run(jobs, slots):
         shutil.rmtree(scratch, ignore_errors=True)
         progress.end()
     remember_times(times, execution.seconds)
-    cases = execution.cases + (coverage.report() if measured and not interrupted else [])
+    cases = execution.cases + (coverage.report() if is_measured and not interrupted else [])
     report.print_failures(cases)
     report.print_table(cases)
     report.print_times(execution.seconds, cases, 8)

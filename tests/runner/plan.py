@@ -1,7 +1,8 @@
 """Every job that a run may have: what it runs, on which build, with which servers.
 
 `quick` is make test: every promise once. `rest` is what make test-full adds: threads under TSan, long faults, attacks,
-images, coverage.
+images. Both can run on build-coverage in place of build-asan: the same build that also counts the lines it runs, so that
+measuring costs no second run.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ FAST_BUILD = ["-Ddebug=false", "-Dc_args=-g1", "-Doptimization=1"]
 TREES = {
     ASAN: ["-Db_sanitize=address,undefined", *FAST_BUILD],
     TSAN: ["-Db_sanitize=thread", *FAST_BUILD],
-    COVERAGE: ["-Db_coverage=true", "-Ddebug=false", "-Doptimization=0"],
+    COVERAGE: ["-Db_coverage=true", "-Db_sanitize=address,undefined", *FAST_BUILD],
 }
 TSAN_OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 second_deadlock_stack=1"}
 E2E_WORKERS = 4  # most tests wait most of the time: for servers, commits, leases
@@ -157,8 +158,8 @@ def e2e_files():
 
 
 def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
-    return pytest(kind if kind != "coverage" else "coverage/e2e", kind,
-                  ["-n", str(workers), "--dist", "loadfile", "-m", marked, *e2e_files()], tree, slots=workers)
+    return pytest(kind, kind, ["-n", str(workers), "--dist", "loadfile", "-m", marked, *e2e_files()], tree,
+                  slots=workers)
 
 
 def targets(jobs, tree):
@@ -175,25 +176,20 @@ def tsan():
                       {**TSAN_OPTIONS, **FULL_EFFORT}, slots=2)])
 
 
-def quick():
+def quick(tree=ASAN):
     layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
-    return [e2e(), *contract(), *traced(), *unit(), *fuzz(), layers]
+    return [e2e(tree), *contract(tree), *traced(tree), *unit(tree), *fuzz(tree), layers]
 
 
-def coverage():
-    return [e2e(COVERAGE, "coverage"), *contract(COVERAGE, "coverage"), *traced(COVERAGE, "coverage"),
-            *unit(COVERAGE, "coverage")]
-
-
-def random():
+def random(tree):
     """Tests with random cases, with many times the cases that make test has."""
-    return unit(ASAN, "random", RANDOM_UNIT, FULL_EFFORT)
+    return unit(tree, "random", RANDOM_UNIT, FULL_EFFORT)
 
 
-def rest():
-    alone = e2e(kind="e2e-full", marked="full", workers=1)
+def rest(tree=ASAN):
+    alone = e2e(tree, kind="e2e-full", marked="full", workers=1)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
-    return [alone, image, *faults(), *random(), *tsan(), *coverage()]
+    return [alone, image, *faults(tree), *random(tree), *tsan()]
 
 
-SETS = {"quick": quick, "rest": rest, "full": lambda: quick() + rest(), "coverage": coverage}
+SETS = {"quick": quick, "rest": rest, "full": lambda tree: quick(tree) + rest(tree)}

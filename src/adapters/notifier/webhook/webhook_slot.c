@@ -61,20 +61,24 @@ static bool is_link_local_v4(const unsigned char address[4])
  * asks from this machine; fd00:ec2::254 is Amazon's on IPv6. The address is checked after the name
  * was resolved, so that no name leads there.
  */
-static bool is_forbidden(const struct sockaddr *address)
+static bool is_forbidden(const struct curl_sockaddr *resolved)
 {
 	static const unsigned char metadata_v6[16] = {
 		0xfd, 0, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54};
 	static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-	const unsigned char *v6;
+	union {
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} address;
+	const unsigned char *v6 = address.v6.sin6_addr.s6_addr;
 
-	if (address->sa_family == AF_INET)
-		return is_link_local_v4(
-			(const unsigned char *)&((const struct sockaddr_in *)(const void *)address)
-				->sin_addr);
-	if (address->sa_family != AF_INET6)
+	if (resolved->addrlen > sizeof(address))
 		return true;
-	v6 = ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr.s6_addr;
+	memcpy(&address, &resolved->addr, resolved->addrlen);
+	if (resolved->family == AF_INET)
+		return is_link_local_v4((const unsigned char *)&address.v4.sin_addr);
+	if (resolved->family != AF_INET6)
+		return true;
 	if (memcmp(v6, mapped, sizeof(mapped)) == 0)
 		return is_link_local_v4(v6 + sizeof(mapped));
 	return (v6[0] == 0xfe && (v6[1] & 0xc0) == 0x80) ||
@@ -86,7 +90,7 @@ static curl_socket_t open_socket(void *context, curlsocktype purpose, struct cur
 	struct webhook_slot *slot = context;
 
 	(void)purpose;
-	if (!is_forbidden(&address->addr))
+	if (!is_forbidden(address))
 		return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 	slot->is_forbidden = true;
 	return CURL_SOCKET_BAD;
