@@ -178,7 +178,8 @@ def tsan():
 
 def quick(tree=ASAN):
     layers = pytest("layers", "layers", ["tests/layers"], NO_TREE)
-    return [e2e(tree), *contract(tree), *traced(tree), *unit(tree), *fuzz(tree), layers]
+    judges = pytest("prove-checks", "prove-checks", ["tests/prove/tests"], NO_TREE)
+    return [e2e(tree), *contract(tree), *traced(tree), *unit(tree), *fuzz(tree), layers, judges]
 
 
 def random(tree):

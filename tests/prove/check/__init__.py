@@ -1,0 +1,24 @@
+"""The judge of a proof: reads the log of the load, the tables and the topics, and says what contradicts what.
+
+It shares no code with the server and believes only what clients were told. Each service has a module with a model of
+its own; each yields invariants, and an invariant that does not hold has findings with the lines of the log that show it.
+"""
+
+from . import answers, counts, dialogs, entitlements, gateway, pots, verify
+from .log import Log
+from .tables import Tables
+
+MODELS = {"counts": counts, "gateway": gateway, "entitlements": entitlements, "pots": pots, "dialogs": dialogs}
+
+
+def run(log_dir, cluster):
+    """All invariants of the roles that have a log, as a list of Invariant."""
+    invariants = []
+    with Tables(cluster) as tables:
+        for role, model in MODELS.items():
+            log = Log(log_dir, role)
+            if log.exists:
+                invariants += [answers.check_statuses(log), answers.check_repeats(log)]
+                invariants += model.check(log, tables, cluster)
+        invariants += verify.check(cluster)
+    return invariants

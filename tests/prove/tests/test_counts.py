@@ -1,0 +1,186 @@
+"""Counts: what no order explains is found, and what one explains is not."""
+
+import pytest
+
+LINEAR = "every acknowledged value has its place in one order"
+SUMS = "the table has what was acknowledged, no more and no less"
+SEEN = "every value that was read was the value at that time"
+TRANSFERS = "transfers leave the sum as it was"
+
+
+@pytest.fixture
+def item(story):
+    """One item; `item.add(5, 105)` is an increase by 5 that was answered 105."""
+    return Item(story)
+
+
+class Item:
+    def __init__(self, story, name="s1m0", initial=100, low="-", high="-"):
+        self.story, self.name = story, name
+        story.tell("counts", "create", name, initial, low, high, status=201)
+
+    def add(self, amount, value, **more):
+        verb = "increase" if amount > 0 else "decrease"
+        return self.story.tell("counts", verb, self.name, abs(amount), answer={"itemId": self.name, "value": value}, **more)
+
+    def reset(self, **more):
+        return self.story.tell("counts", "reset", self.name, answer={"itemId": self.name, "value": 0}, **more)
+
+    def get(self, value, **more):
+        return self.story.tell("counts", "get", self.name, answer={"itemId": self.name, "currentValue": value}, key=False,
+                               **more)
+
+    def ends(self, value):
+        self.story.row("counts", "count_values", item_id=self.name, current_value=value, last_updated_at=0)
+        return self.story.judge("counts")
+
+
+def test_a_history_that_one_order_explains_is_fine(item):
+    item.add(7, 112, at=20, until=90)
+    item.add(5, 105, at=21, until=80)
+    item.add(-40, 72, at=100, until=110)
+    item.get(112, at=95, until=99)
+    assert item.ends(72) == {}
+
+
+def test_an_update_that_was_lost_is_found(item):
+    item.add(5, 105)
+    item.add(7, 107)
+    assert LINEAR in item.ends(107)
+
+
+def test_a_value_that_was_answered_twice_is_found(item):
+    item.add(5, 105)
+    item.add(5, 105)
+    assert LINEAR in item.ends(105)
+
+
+def test_a_value_that_nothing_leads_to_is_found(item):
+    item.add(5, 105)
+    item.add(7, 113)
+    assert LINEAR in item.ends(113)
+
+
+def test_an_acknowledged_change_that_is_gone_from_the_table_is_found(item):
+    item.add(5, 105)
+    item.add(7, 112)
+    assert SUMS in item.ends(105)
+
+
+def test_a_change_that_was_refused_and_happened_is_found(item):
+    item.add(5, 105)
+    item.story.tell("counts", "increase", item.name, 7, status=503, answer={"code": "STORE_UNAVAILABLE"})
+    assert SUMS in item.ends(112)
+
+
+def test_a_change_that_happened_twice_is_found(item):
+    item.add(5, 105, doubtful=True)
+    assert SUMS in item.ends(110)
+
+
+def test_an_order_that_real_time_forbids_is_found(item):
+    item.add(5, 112, at=20, until=30)
+    item.add(7, 107, at=40, until=50)
+    assert LINEAR in item.ends(112)
+
+
+def test_an_unknown_change_may_or_may_not_have_happened(item):
+    item.add(5, 105)
+    item.story.tell("counts", "increase", item.name, 1000, status=None)
+    item.add(7, 1112)
+    item.story.tell("counts", "increase", item.name, 50, status=None)
+    assert item.ends(1112) == {}
+
+
+def test_an_item_that_is_not_in_the_table_is_found(item):
+    item.story.database("counts")
+    assert SUMS in item.story.judge("counts")
+
+
+def test_a_stale_read_is_found(item):
+    item.add(5, 105, at=20, until=30)
+    item.get(100, at=40, until=50)
+    assert SEEN in item.ends(105)
+
+
+def test_a_value_that_never_was_is_found_when_it_is_read(item):
+    item.add(5, 105)
+    item.get(103)
+    assert SEEN in item.ends(105)
+
+
+def test_a_refusal_without_reason_is_found(story):
+    item = Item(story, "s1b0", low=0, high=200)
+    problem = {"code": "COUNT_OUT_OF_BOUNDS", "value": 100}
+    story.tell("counts", "increase", item.name, 50, status=409, answer=problem)
+    assert SEEN in item.ends(100)
+
+
+def test_a_refusal_with_reason_is_fine(story):
+    item = Item(story, "s1b0", low=0, high=200)
+    problem = {"code": "COUNT_OUT_OF_BOUNDS", "value": 100}
+    story.tell("counts", "increase", item.name, 101, status=409, answer=problem)
+    assert item.ends(100) == {}
+
+
+@pytest.fixture
+def reset_item(story):
+    return Item(story, "s1r0", initial=0)
+
+
+def test_resets_begin_a_history_anew(reset_item):
+    reset_item.add(5, 5)
+    reset_item.add(7, 12)
+    reset_item.reset()
+    reset_item.add(9, 9)
+    assert reset_item.ends(9) == {}
+
+
+def test_a_reset_that_did_nothing_is_found(reset_item):
+    reset_item.add(5, 5, at=10, until=20)
+    reset_item.reset(at=30, until=40)
+    reset_item.add(7, 12, at=50, until=60)
+    assert LINEAR in reset_item.ends(12)
+
+
+def test_two_histories_from_zero_need_a_reset_between_them(reset_item):
+    reset_item.add(5, 5)
+    reset_item.add(7, 7)
+    assert LINEAR in reset_item.ends(7)
+
+
+def test_a_reset_that_was_forgotten_in_the_table_is_found(reset_item):
+    reset_item.add(5, 5)
+    reset_item.reset()
+    reset_item.add(9, 9)
+    assert SUMS in reset_item.ends(14)
+
+
+def test_a_batch_is_many_changes(item):
+    item.story.tell("counts", "batch", f"increase:{item.name}:5,decrease:{item.name}:2",
+                    answer={"results": [{"itemId": item.name, "value": 105}, {"itemId": item.name, "value": 103}]})
+    assert item.ends(103) == {}
+
+
+def test_half_a_transfer_is_found(story):
+    names = ["s1t0", "s1t1"]
+    for name in names:
+        story.tell("counts", "create", name, 100, 0, "-", status=201)
+    story.tell("counts", "atomic", "increase:s1t0:10,decrease:s1t1:10",
+               answer={"results": [{"itemId": "s1t0", "value": 110}, {"itemId": "s1t1", "value": 90}]})
+    story.row("counts", "count_values", item_id="s1t0", current_value=110, last_updated_at=0)
+    story.row("counts", "count_values", item_id="s1t1", current_value=100, last_updated_at=0)
+    found = story.judge("counts")
+    assert TRANSFERS in found and SUMS in found
+
+
+def test_another_answer_under_the_same_key_is_found(item):
+    number = item.add(5, 105)
+    item.story.repeat("counts", number, {"itemId": item.name, "value": 106})
+    assert "the same key gets the same answer" in item.ends(105)
+
+
+@pytest.mark.parametrize("status, answer", [(500, {}), (400, {}), (404, {}), (409, {"code": "IDEMPOTENCY_KEY_CONFLICT"})])
+def test_answers_that_make_no_sense_are_found(item, status, answer):
+    item.story.tell("counts", "increase", item.name, 5, status=status, answer=answer)
+    assert "no answer that a client should not get" in item.ends(100)
