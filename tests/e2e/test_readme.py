@@ -207,10 +207,16 @@ def follow_gateway(server):
     assert (taken["allowed"], taken["remaining"]) == (True, 2)
 
 
+def follow_clients(server):
+    _, first, again = run_curls(server, commands("docs/CLIENTS.md"))
+    assert first == again == {"itemId": "orders", "value": 1}
+
+
 def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, binary):
     """As somebody reads them: the README, then the pages of the services in the order of the folder."""
     server = serve(sqlite_store, "--roles", "all")
     follow_readme(server)
+    follow_clients(server)
     follow_counts(server)
     follow_dialogs(server)
     follow_entitlements(server, binary)
@@ -218,7 +224,7 @@ def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, bin
     follow_pots(server)
 
 
-@pytest.mark.parametrize("follow", [follow_counts, follow_dialogs, follow_gateway, follow_pots])
+@pytest.mark.parametrize("follow", [follow_clients, follow_counts, follow_dialogs, follow_gateway, follow_pots])
 def test_a_page_works_on_its_own(serve, sqlite_store, follow):
     follow(serve(sqlite_store, "--roles", "all"))
 

@@ -1,0 +1,3 @@
+module example.org/quipu-client
+
+go 1.19
