@@ -36,10 +36,10 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}{way_listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}{ways}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{way_protocols}
 log.dirs={data}
 num.partitions=1
 offsets.topic.num.partitions=4
@@ -108,21 +108,27 @@ class _Real(Server):
     name = "kafka"
     is_real = True
 
-    def __init__(self, folder, session_ms):
+    def __init__(self, folder, session_ms, ways):
         if not shutil.which("java"):
             raise Unavailable("Java is not installed")
         self._classpath = f"{fetch_jars()}/*"
         super().__init__(folder)
         self.port = self.new_port()
         self.address = f"127.0.0.1:{self.port}"
-        self._write_files(session_ms)
+        self.data = self.directory / "data"
+        self.way_ports = [self.new_port() for _ in ways]
+        self._write_files(session_ms, ways)
         self._format()
 
-    def _write_files(self, session_ms):
+    def _write_files(self, session_ms, ways):
+        def listed(form, values):
+            return "".join(f",{form.format(number, value)}" for number, value in enumerate(values))
+
         self._properties = self.directory / "server.properties"
         self._properties.write_text(
-            PROPERTIES.format(broker=self.port, controller=self.new_port(), data=self.directory / "data",
-                              session_ms=session_ms))
+            PROPERTIES.format(broker=self.port, controller=self.new_port(), data=self.data, session_ms=session_ms,
+                              ways=listed("WAY{}://127.0.0.1:{}", ways), way_protocols=listed("WAY{}:PLAINTEXT", ways),
+                              way_listeners=listed("WAY{}://127.0.0.1:{}", self.way_ports)))
         self._log4j = self.directory / "log4j.properties"
         self._log4j.write_text(LOG4J.format(log=self.log))
 
@@ -211,13 +217,16 @@ class Kafka:
     With real=True there is no mock instead: Unavailable is raised. With real=False it is always the mock, which
     also has tell("slow 500"). close() is for the end: it removes the data; stop() and start() keep it. The data is
     below `folder`, or where temporary files are kept.
+
+    Kafka tells its clients where to connect. `ways` are ports of proxies: a client that comes in by one of them is sent
+    there again. Each leads to the port of the same place in `way_ports`. Only a real Kafka has them.
     """
 
-    def __init__(self, real=None, folder=None, session_ms=SHORT_SESSION_MS):
+    def __init__(self, real=None, folder=None, session_ms=SHORT_SESSION_MS, ways=()):
         self._server = None
         if real is not False:
             try:
-                self._server = _Real(folder, session_ms)
+                self._server = _Real(folder, session_ms, ways)
             except Unavailable as reason:
                 if real:
                     raise
