@@ -157,6 +157,7 @@ struct load {
 	uint32_t waiting_count;
 	uint32_t repeat_count; /* operations that are known and wait to be repeated */
 	uint32_t open_count;   /* operations that are not known yet */
+	uint32_t open_of[ROLES];
 
 	struct log_file logs[ROLES];
 	uint64_t acked[ROLES];

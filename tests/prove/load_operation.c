@@ -181,6 +181,7 @@ static void operation_known(struct load *load, struct operation *o, const struct
 	log_answer(load, o, '<', response);
 	load->acked[o->role] += response->status < 500;
 	load->open_count--;
+	load->open_of[o->role]--;
 	o->known = true;
 	if (response->status < 500 && plays[o->role]->answered)
 		plays[o->role]->answered(load, o, response);
@@ -206,6 +207,7 @@ static void operation_give_up(struct load *load, struct operation *o)
 	log_line(load, o->role, "! %" PRIu64, o->id);
 	load->unknown++;
 	load->open_count--;
+	load->open_of[o->role]--;
 }
 
 static void operation_unknown(struct load *load, struct operation *o, const char *why)
@@ -297,7 +299,10 @@ void operations_give_up(struct load *load)
 
 /* -- new operations -- */
 
-/* Roles that have nothing to do at the moment are passed over. */
+/*
+ * Roles that have nothing to do at the moment are passed over, and so are those that have their
+ * share of operations outstanding: while one engine is away, the others still get their load.
+ */
 static bool fill_by_share(struct load *load, struct operation *o)
 {
 	uint32_t total = 0;
@@ -314,7 +319,8 @@ static bool fill_by_share(struct load *load, struct operation *o)
 			continue;
 		}
 		o->role = (enum role)role;
-		return plays[role]->next(load, o);
+		return load->open_of[role] < OPERATIONS_WAITING_MAX / ROLES &&
+		       plays[role]->next(load, o);
 	}
 	return false;
 }
@@ -347,6 +353,7 @@ static struct operation *operation_start(struct load *load)
 		return NULL;
 	load->next_id++;
 	load->open_count++;
+	load->open_of[o->role]++;
 	TAILQ_REMOVE(&load->free, o, link);
 	o->state = OPERATION_READY;
 	return o;
