@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-image mutants bench coverage docs screenshots image install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-image mutants prove bench coverage docs screenshots image install uninstall format check-format fuzz clean
 
 all: build
 
@@ -44,6 +44,11 @@ test-image:
 mutants:
 	@scripts/deps.sh test
 	@tests/mutants/run.py
+
+# Breaks everything under load and then checks every answer; ARGS="--minutes 3 --seed 7 --only gateway --store sqlite".
+prove: build
+	@scripts/deps.sh test
+	@tests/prove/prove.py --build $(BUILD) $(ARGS)
 
 bench: build
 	@scripts/deps.sh bench
@@ -96,4 +101,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-soak build-mutants build-times.json
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-soak build-mutants build-prove build-times.json

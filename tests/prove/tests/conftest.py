@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
+PROVE = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(PROVE), str(PROVE.parent), str(PROVE.parent / "e2e")]
 
-from tests.story import Story  # noqa: E402  (the folder is named above)
+from tests.story import Story  # noqa: E402  (the folders are named above)
 
 
 @pytest.fixture

@@ -1,0 +1,136 @@
+"""How long users wait once an engine is back: to the first success, and until everything that waited has left.
+
+Measured at the end of a run, under the full load, one engine after another and nothing else broken: the engine is killed,
+comes back, and the clock starts when it accepts connections. The first success is what a client saw (the load's log), or
+the first event that reached the broker; the outboxes are empty when nothing waits that was there when the engine came
+back. On SQLite the same is measured for Quipu itself.
+"""
+
+import contextlib
+import dataclasses
+import re
+
+import psycopg2
+
+from cluster import now_us
+from fault import until
+from faults import KINDS
+from harness.http import ConnectionLost
+from settle import first_published_us, open_events
+
+DOWN_S = 3.0
+SUCCESS_MAX_S, EMPTY_MAX_S = 2.0, 30.0
+GIVEN_UP_S = 60.0
+
+# What needs the engine: the kind of operation in the log of a role, or the outbox whose events go there.
+OPERATIONS = {"postgres": ("counts", "increase"), "quipu-1": ("counts", "increase"), "kafka": ("gateway", "send")}
+EVENTS = {"nats": "entitlements", "rabbitmq": "dialogs"}
+
+
+@dataclasses.dataclass
+class Recovery:
+    engine: str
+    success_s: float | None = None  # None: not within GIVEN_UP_S
+    empty_s: float | None = None
+    has_outbox: bool = True
+
+    def problems(self):
+        if self.success_s is None or self.success_s > SUCCESS_MAX_S:
+            yield f"{self.engine}: the first success came after {_seconds(self.success_s)}, not {SUCCESS_MAX_S:g} s"
+        if self.has_outbox and (self.empty_s is None or self.empty_s > EMPTY_MAX_S):
+            yield f"{self.engine}: the outboxes were empty after {_seconds(self.empty_s)}, not {EMPTY_MAX_S:g} s"
+
+    def line(self):
+        empty = f", {_seconds(self.empty_s)} to empty outboxes" if self.has_outbox else ""
+        return f"{self.engine}: {_seconds(self.success_s)} to the first success{empty}"
+
+
+def _seconds(value):
+    return f"more than {GIVEN_UP_S:g} s" if value is None else f"{value:.2f} s"
+
+
+class FollowedLog:
+    """The log of a role, from now on."""
+
+    def __init__(self, folder, role, kind):
+        self._path = folder / f"{role}.log"
+        self._position = self._path.stat().st_size if self._path.exists() else 0
+        self._kind = kind
+        self._operations = set()  # of the kind, as far as they were sent since
+        self._rest = b""
+
+    def first_success_us(self, since_us):
+        """When the first operation of the kind succeeded since then; None: none has, up to now."""
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            data = file.read()
+        self._position += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            fields = line.decode(errors="replace").split(" ")
+            if len(fields) > 5 and fields[1] == ">" and fields[5] == self._kind:
+                self._operations.add(fields[2])
+            elif len(fields) > 3 and fields[1] == "<" and fields[2] in self._operations and re.match("2..", fields[3]) \
+                    and int(fields[0]) >= since_us:
+                return int(fields[0])
+        return None
+
+
+class Measurement:
+    def __init__(self, cluster, place, conductor, folder):
+        self._cluster = cluster
+        self._place = place
+        self._conductor = conductor
+        self._folder = folder
+
+    def run(self):
+        """One Recovery for each engine that the chosen services need."""
+        targets = list(self._cluster.engines) or ["quipu-1"]
+        return [self._measure(target) for target in targets if self._can_measure(target)]
+
+    def _can_measure(self, target):
+        operation = OPERATIONS.get(target)
+        return operation is None or operation[0] in self._cluster.services
+
+    def _measure(self, target):
+        kind = KINDS["quipu-kill" if target.startswith("quipu") else f"{target}-kill"]
+        success = self._success_of(target)
+        happened = self._conductor.perform(kind(self._cluster, target, 0.5), DOWN_S)
+        healed_us = happened.healed_us
+        has_outbox = target not in ("redis", "kafka") and bool({"entitlements", "dialogs"} & set(self._cluster.services))
+        recovery = Recovery(target, has_outbox=has_outbox)
+        recovery.success_s = self._wait(lambda: success(healed_us), healed_us)
+        if has_outbox:
+            recovery.empty_s = self._wait(lambda: self._emptied_us(healed_us), healed_us)
+        return recovery
+
+    def _success_of(self, target):
+        """A function of the time since when; it returns when the first success was, or None."""
+        if target in OPERATIONS:
+            return FollowedLog(self._folder, *OPERATIONS[target]).first_success_us
+        if target in EVENTS:
+            return lambda since_us: first_published_us(self._place, EVENTS[target], since_us)
+        return lambda _since_us: self._cache_is_up_us()
+
+    def _cache_is_up_us(self):
+        for node in self._cluster.nodes:
+            states = self._cluster.ask(node, "GET", "/readyz").json()["dependencies"]
+            if any(state["name"] == "cache" and state["status"] != "up" for state in states):
+                return None
+        return now_us()
+
+    def _emptied_us(self, healed_us):
+        return now_us() if open_events(self._place, self._cluster.services, healed_us) == 0 else None
+
+    @staticmethod
+    def _wait(moment, healed_us):
+        """Seconds from the healing to the moment; None: it did not come."""
+        found = None
+
+        def came():
+            nonlocal found
+            with contextlib.suppress(psycopg2.Error, OSError, ConnectionLost):
+                found = moment()
+            return found is not None
+
+        return (found - healed_us) / 1e6 if until(came, GIVEN_UP_S) else None

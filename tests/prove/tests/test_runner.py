@@ -1,0 +1,195 @@
+"""The parts of a proof that decide what it is worth: that its faults are planned, happen and are told truthfully."""
+
+import errno
+import os
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+import report
+from check.result import Finding, Invariant
+from conductor import Conductor, Happened
+from disk import Disk, compile_preload
+from engine_faults import truncate
+from fault import Fault, FaultFailed
+from faults import KINDS
+from part import Result, Settings
+from recovery import FollowedLog, Recovery
+from schedule import Schedule, Shape
+
+POSTGRES = Shape("postgres", 3, ("postgres", "redis", "kafka", "nats", "rabbitmq"), has_paths=True, has_clock=True)
+SQLITE = Shape("sqlite", 1, (), has_paths=True, has_clock=False)
+
+
+# ---- the schedule ----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_schedule():
+    assert Schedule(7, 540, POSTGRES).faults == Schedule(7, 540, POSTGRES).faults
+    assert Schedule(7, 540, POSTGRES).faults != Schedule(8, 540, POSTGRES).faults
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_default_run_has_150_faults_of_every_kind_that_is_possible(seed):
+    faults = Schedule(seed, 540, POSTGRES).faults + Schedule(seed, 102, SQLITE).faults
+    assert len(faults) >= 150
+    assert {fault.kind for fault in faults} == set(KINDS) - {"quipu-upgrade"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_faults_of_one_target_never_overlap_and_those_of_several_do(seed):
+    faults = Schedule(seed, 540, POSTGRES).faults
+    together = [(one, other) for one in faults for other in faults
+                if one is not other and one.at_s <= other.at_s < one.end_s]
+    assert together
+    assert all(one.target != other.target for one, other in together)
+
+
+def test_a_rolling_upgrade_replaces_every_process_once():
+    shape = Shape("postgres", 3, ("postgres",), has_paths=False, has_clock=False, has_previous=True)
+    upgrades = [fault.target for fault in Schedule(7, 300, shape).faults if fault.kind == "quipu-upgrade"]
+    assert upgrades == ["quipu-1", "quipu-2", "quipu-3"]
+
+
+def test_only_the_chosen_kinds_happen():
+    assert {fault.kind for fault in Schedule(7, 300, POSTGRES, ["redis-flush"]).faults} == {"redis-flush"}
+    assert not Schedule(7, 300, POSTGRES, []).faults
+
+
+# ---- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="disk")
+def disk_fixture(tmp_path):
+    disk = Disk(compile_preload(tmp_path), tmp_path / "orders")
+    yield disk
+    disk.close()
+
+
+def write_under(disk, path, code):
+    """Runs Python code on the file `f` with the disk below it; returns its errno, 0 for success."""
+    program = f"import os\nf = open({str(path)!r}, 'r+b', buffering=0)\ntry:\n    {code}\nexcept OSError as e:\n    os._exit(e.errno)"
+    return subprocess.run([sys.executable, "-c", program], env={**os.environ, **disk.environment()}, check=False).returncode
+
+
+def test_a_full_disk_refuses_to_make_files_longer_and_nothing_else(disk, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345678")
+    disk.fill()
+    assert write_under(disk, path, "os.pwrite(f.fileno(), b'abc', 0)") == 0
+    assert write_under(disk, path, "os.pwrite(f.fileno(), b'abc', 6)") == errno.ENOSPC
+    assert write_under(disk, path, "f.seek(0, 2); f.write(b'x')") == errno.ENOSPC
+    assert write_under(disk, path, "os.posix_fallocate(f.fileno(), 0, 100)") == errno.ENOSPC
+    assert path.read_bytes() == b"abc45678"
+    assert disk.refused == 3
+    disk.heal()
+    assert write_under(disk, path, "f.seek(0, 2); f.write(b'x')") == 0
+
+
+def test_a_slow_disk_makes_every_sync_wait(disk, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    disk.slow(50_000)
+    began = time.monotonic()
+    assert write_under(disk, path, "os.fsync(f.fileno()); os.fdatasync(f.fileno())") == 0
+    assert time.monotonic() - began >= 0.1
+    assert disk.slowed == 2
+
+
+def batch(offset, records, size):
+    """A record batch as Kafka stores it, as far as anyone looks at it here."""
+    body = bytearray(size - 12)
+    struct.pack_into(">i", body, 57 - 12, records)
+    return struct.pack(">qi", offset, len(body)) + bytes(body)
+
+
+def test_kafka_forgets_whole_batches_behind_a_position(tmp_path):
+    log = tmp_path / "0.log"
+    log.write_bytes(batch(0, 3, 100) + batch(3, 2, 150) + batch(5, 7, 120))
+    assert truncate(log, 370) == 0
+    assert truncate(log, 101) == 7
+    assert log.stat().st_size == 250
+
+
+class Cluster:
+    nodes = ()
+
+
+class NothingPlanned:
+    faults = ()
+
+
+def conducted(tmp_path, kind):
+    conductor = Conductor(Cluster(), NothingPlanned(), tmp_path)
+    conductor.perform(kind(Cluster(), "redis", 0.5), 0)
+    conductor.close()
+    return conductor
+
+
+def test_a_fault_that_does_not_happen_is_a_failure_of_the_run_and_not_counted(tmp_path):
+    class Nothing(Fault):
+        name = "nothing"
+
+        def inject(self):
+            raise FaultFailed("it had no effect")
+
+        def heal(self):
+            pass
+
+    conductor = conducted(tmp_path, Nothing)
+    assert conductor.failures == ["it had no effect"]
+    assert not conductor.happened
+
+
+def test_a_fault_that_happened_is_told_with_its_times(tmp_path):
+    class Something(Fault):
+        name = "something"
+
+        def inject(self):
+            return "broken"
+
+        def heal(self):
+            return "mended"
+
+    conductor = conducted(tmp_path, Something)
+    [happened] = conductor.happened
+    assert happened.detail == "broken; mended"
+    assert happened.injected_us <= happened.healed_us
+    assert (tmp_path / "faults.jsonl").read_text().count("\n") == 2
+
+
+# ---- recovery and report ---------------------------------------------------------------------------------------------
+
+
+def test_the_first_success_is_that_of_an_operation_that_was_sent_after_the_fault_began(tmp_path):
+    log = tmp_path / "gateway.log"
+    log.write_text("1 > 1 0 k-1 send u m1\n")
+    early, late = FollowedLog(tmp_path, "gateway", "send"), FollowedLog(tmp_path, "gateway", "send")
+    with log.open("a", encoding="ascii") as file:
+        file.write("20 < 1 200 {}\n21 > 2 0 k-2 take u 1\n22 < 2 200 {}\n23 > 3 0 k-3 send u m3\n24 < 3 503 {}\n")
+        file.write("25 > 4 0 k-4 send u m4\n26 < 4 200 {}\n27 > 5 0 k-5 send u m5\n30 < 5 2")
+    assert early.first_success_us(10) == 26
+    assert late.first_success_us(28) is None
+    with log.open("a", encoding="ascii") as file:
+        file.write("00 {}\n")
+    assert late.first_success_us(28) == 30
+
+
+def test_a_slow_recovery_is_a_finding():
+    assert not list(Recovery("nats", 1.9, 29.0).problems())
+    assert len(list(Recovery("nats", 2.1, None).problems())) == 2
+    assert len(list(Recovery("kafka", None, None, has_outbox=False).problems())) == 1
+
+
+def test_the_report_shows_what_happened_and_escapes_it():
+    seconds = [{"t": second * 1_000_000, "phase": "running", "acked": {"counts": 100 * second},
+                "errors": {"lost": second}, "waiting": 0, "unknown": 0} for second in range(1, 9)]
+    result = Result("sqlite", 7, seconds=seconds, faults=[Happened("quipu-kill", "quipu-1", 2_000_000, 3_000_000, "pid <1>")],
+                    invariants=[Invariant("all is well", 800), Invariant("nothing <b>", 5, [Finding("lost 4711")])])
+    page = report.page([result], Settings("quipu", "load", 7, ["counts"]))
+    assert "A promise is broken" in page and "lost 4711" in page and "800" in page
+    assert "pid &lt;1&gt;" in page and "nothing &lt;b&gt;" in page
+    assert "<script" not in page and "http" not in page
