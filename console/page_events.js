@@ -139,6 +139,25 @@ function deadLetters({ kind, waiting }) {
     })), progress), place, list.element);
 }
 
+// ---- what was done
+
+const ACTIONS = "/operator/actions";
+
+function actions() {
+  const list = pager(async (cursor) => {
+    const answer = await get(cursor || `${ACTIONS}?limit=20`);
+    return answer && { rows: answer.body.actions, next: nextPage(answer) };
+  }, (rows) => table("What was done", [
+    { name: "When", value: (row) => row.at, show: (row) => time(row.at) },
+    { name: "Who", value: (row) => row.who ?? "", show: (row) => row.who ?? "not recorded" },
+    { name: "What", value: (row) => row.action },
+    { name: "On", value: (row) => row.target },
+    { name: "Detail", value: (row) => row.detail },
+  ], rows, "Nobody has replayed, discarded, resent or erased anything yet."));
+  list.start();
+  return el("section", {}, el("h2", {}, "What was done"), list.element);
+}
+
 function render(main) {
   const outboxes = el("div");
   const notifications = el("div");
@@ -147,7 +166,8 @@ function render(main) {
   main.append(speed,
     el("section", {}, el("h2", {}, "Outboxes"), outboxes),
     el("section", {}, el("h2", {}, "Notifications"), notifications),
-    el("h2", {}, "Dead letters"), letters);
+    el("h2", {}, "Dead letters"), letters,
+    ...(may("GET", ACTIONS) ? [actions()] : []));
   get(KINDS).then((answer) => answer && replace(letters, answer.body.kinds.map(deadLetters)));
   return live.watch(() => drawFlow(outboxes, notifications, speed));
 }

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 
+#include "admin/actions.h"
 #include "base/text.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
@@ -293,6 +294,7 @@ struct operator_action {
 	const struct dead_letter_kind *kind;
 	enum dead_letter_action action;
 	struct slice why;
+	struct slice who;
 	int64_t since_us; /* resend: events published since then */
 };
 
@@ -354,6 +356,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 		.name = {slice_of(kind->letter_kind), write->command.key},
 		.action = action->action,
 		.why = action->why,
+		.who = action->who,
 	};
 	bool found = false;
 	enum status status = STATUS_OK;
@@ -377,6 +380,7 @@ static struct operator_action *new_action(
 	struct operator_action *action = arena_new(&request->arena, struct operator_action);
 
 	action->write.command.type = &operator_action_type;
+	action->who = action_who(request);
 	action->kind = find_kind(kinds, request);
 	return action->kind ? action : NULL;
 }
@@ -430,7 +434,7 @@ static enum status decide_resend(struct write *write, struct session *session, s
 	struct buffer body = buffer_make(write->command.arena, 32);
 	size_t count = 0;
 	enum status status = action->kind->outbox->ops->resend(
-		action->kind->outbox, session, action->since_us, &count);
+		action->kind->outbox, session, action->since_us, action->who, &count);
 
 	(void)arena;
 	if (status != STATUS_OK)

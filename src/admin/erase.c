@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "admin/actions.h"
 #include "base/digest.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
@@ -20,6 +21,7 @@ void erase_add(struct erasers *erasers, const struct eraser *eraser, struct lane
 struct erase_command {
 	struct write write; /* its key is the person's id */
 	const struct eraser *eraser;
+	struct slice who;
 	bool dry_run;
 };
 
@@ -71,6 +73,7 @@ static enum status decide(struct write *write, struct session *session, struct a
 	struct erasure erasure = {
 		.user_id = write->command.key,
 		.pseudonym = pseudonym_of(arena, write->command.key),
+		.who = command->who,
 		.limit = STEP_ROWS,
 	};
 	enum status status = command->dry_run ? eraser->ops->count(eraser, session, &erasure)
@@ -122,6 +125,7 @@ static void post_step(void *context, struct request *request)
 	command->write.command.key = input_id(&input, "userId");
 	command->write.decide = decide;
 	command->eraser = erasers->items[at];
+	command->who = action_who(request);
 	command->dry_run = read_dry_run(&input);
 	submit_write(&input, erasers->lanes[at], &command->write);
 }

@@ -21,6 +21,7 @@
 
 #include "access/guard.h"
 #include "access/roles.h"
+#include "admin/actions.h"
 #include "admin/console.h"
 #include "admin/dead_letters.h"
 #include "admin/erase.h"
@@ -98,6 +99,7 @@ struct app {
 	struct entitlements_module *entitlements;
 	struct dead_letter_kinds dead_letters;
 	struct erasers erasers;
+	struct action_sources action_sources;
 	struct verifiers verifiers;
 	struct console *console; /* NULL with --console off */
 	struct pots_module *pots;

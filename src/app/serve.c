@@ -25,6 +25,7 @@
 #define ROLES_WITH_PERSONS                                                                         \
 	(ROLE_GATEWAY | ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_COUNTERS)
 
+extern const char embedded_actions[];
 extern const char embedded_common[];
 extern const char embedded_console[];
 extern const char embedded_erase[];
@@ -81,6 +82,9 @@ void app_add_routes(struct app *app)
 	if (app_plays(app, ROLES_WITH_PERSONS)) {
 		erase_add_routes(&app->erasers, app->router);
 		app->documents[app->document_count++] = embedded_erase;
+		app->action_sources = (struct action_sources){&app->dead_letters, &app->erasers};
+		actions_add_route(&app->action_sources, app->router);
+		app->documents[app->document_count++] = embedded_actions;
 	}
 	if (app->verifiers.count > 0) {
 		verify_add_routes(&app->verifiers, app->router);

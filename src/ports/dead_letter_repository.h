@@ -39,6 +39,7 @@ struct dead_letter_resolution {
 	struct dead_letter_name name;
 	enum dead_letter_action action;
 	struct slice why; /* recorded with the action; may be empty */
+	struct slice who; /* recorded with the action: the id of the operator's key, or empty */
 };
 
 struct dead_letter_repository;

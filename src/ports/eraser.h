@@ -19,7 +19,8 @@
 struct erasure {
 	struct slice user_id;
 	struct slice pseudonym;
-	size_t limit; /* the most rows that it changes */
+	struct slice who; /* recorded with each step: the id of the operator's key, or empty */
+	size_t limit;     /* the most rows that it changes */
 
 	/* Set by count() or erase(). */
 	int64_t rows[ERASER_PLACES_MAX]; /* by place */

@@ -27,10 +27,10 @@ struct outbox_repository_ops {
 
 	/*
 	 * In a transaction: makes events PENDING again that were published at `since_us` or later,
-	 * returns how many, and records the action in operator_actions.
+	 * returns how many, and records in operator_actions that `who` did it.
 	 */
 	QP_MUST_CHECK enum status (*resend)(const struct outbox_repository *repository,
-		struct session *session, int64_t since_us, size_t *count);
+		struct session *session, int64_t since_us, struct slice who, size_t *count);
 };
 
 /* The head of each adapter's own repository. */

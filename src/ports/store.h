@@ -108,6 +108,16 @@ struct kept_answer {
 	struct slice note;
 };
 
+/* What an operator did: a row of operator_actions. */
+struct operator_record {
+	int64_t id; /* unique in its database */
+	int64_t at_us;
+	struct slice who;    /* the id of the API key; empty if none was checked */
+	struct slice action; /* "replay", "discard", "resend", "erase" */
+	struct slice target; /* "entitlement_outbox_events/7d44…" */
+	struct slice detail;
+};
+
 /* Shorter than the usual deadline of a request, so that a retry can outwait it. */
 #define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
@@ -161,6 +171,11 @@ struct session_ops {
 	/* In a transaction of its own: deletes up to `limit` expired keys and returns how many. */
 	QP_MUST_CHECK enum status (*idempotency_sweep)(
 		struct session *session, size_t limit, size_t *deleted);
+
+	/* Outside a transaction: a page of what operators did, newest first: the records whose time
+	 * and id are less than the page's `after_number` and `after_minor`. */
+	QP_MUST_CHECK enum status (*list_actions)(struct session *session, struct arena *arena,
+		struct row_page *page, struct operator_record *records);
 
 	void (*close)(struct session *session);
 };

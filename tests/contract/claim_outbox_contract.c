@@ -31,8 +31,8 @@ static size_t resend(struct fixture *fixture, int64_t since_us)
 	size_t count = 77;
 
 	engine_begin(session);
-	assert_int_equal(fixture->engine->outbox->ops->resend(
-				 fixture->engine->outbox, session, since_us, &count),
+	assert_int_equal(fixture->engine->outbox->ops->resend(fixture->engine->outbox, session,
+				 since_us, slice_of("ops"), &count),
 		STATUS_OK);
 	engine_commit(session);
 	return count;
@@ -62,11 +62,46 @@ static void what_was_published_since_then_is_sent_again(void **state)
 			    fixture->subject->table) >= 1);
 }
 
+/* Lists up to `limit` records before this time and id; returns how many there were. */
+static size_t list_actions(struct fixture *fixture, int64_t before_us, int64_t before_id,
+	size_t limit, struct operator_record *records)
+{
+	struct session *session = fixture->engine->session;
+	struct row_page page = {
+		.after_number = before_us, .after_minor = before_id, .limit = limit};
+
+	assert_int_equal(
+		session->ops->list_actions(session, &fixture->engine->arena, &page, records),
+		STATUS_OK);
+	return page.count;
+}
+
+static void actions_are_listed_newest_first_with_who_did_them(void **state)
+{
+	struct fixture *fixture = *state;
+	struct operator_record records[2], next[1];
+	int64_t start_us = claim_fixture_now_us(fixture);
+
+	resend(fixture, start_us);
+	resend(fixture, start_us + SECOND_US);
+	resend(fixture, start_us + 2 * SECOND_US);
+	assert_int_equal(list_actions(fixture, INT64_C(253402300799999999), 0, 2, records), 2);
+	assert_true(records[0].at_us > records[1].at_us ||
+		    (records[0].at_us == records[1].at_us && records[0].id > records[1].id));
+	assert_true(records[0].at_us >= start_us);
+	assert_true(slice_is(records[0].who, "ops"));
+	assert_true(slice_is(records[0].action, "resend"));
+	assert_true(slice_is(records[0].target, fixture->subject->table));
+	assert_int_equal(list_actions(fixture, records[0].at_us, records[0].id, 1, next), 1);
+	assert_true(next[0].id == records[1].id);
+	assert_int_equal(list_actions(fixture, 0, 0, 1, next), 0);
+}
+
 static bool resolve(
 	struct fixture *fixture, const char *kind, struct slice id, enum dead_letter_action action)
 {
 	const struct dead_letter_resolution resolution = {
-		{slice_of(kind), id}, action, slice_of("wrong item")};
+		{slice_of(kind), id}, action, slice_of("wrong item"), slice_of("night shift")};
 	struct session *session = fixture->engine->session;
 	bool found = false;
 
@@ -104,7 +139,7 @@ static void a_failed_event_is_reopened_and_counts_from_the_start(void **state)
 	assert_int_equal(fixture->claim[0].attempt_count, 0);
 	assert_int_equal(engine_count(fixture->engine,
 				 "operator_actions WHERE action = 'replay' AND target = "
-				 "'%s/%s' AND detail = 'wrong item'",
+				 "'%s/%s' AND detail = 'wrong item' AND who = 'night shift'",
 				 fixture->subject->table, id.data),
 		1);
 }
@@ -136,7 +171,7 @@ static void a_resolution_that_is_rolled_back_leaves_no_record(void **state)
 	struct session *session = fixture->engine->session;
 	struct slice id = claim_fixture_put_one(fixture);
 	const struct dead_letter_resolution resolution = {
-		{slice_of("outbox"), id}, DEAD_LETTER_DISCARD, slice_of("")};
+		{slice_of("outbox"), id}, DEAD_LETTER_DISCARD, slice_of(""), slice_of("")};
 	bool found;
 
 	claim_fixture_claim_and_end(fixture, CLAIM_FAILED);
@@ -231,6 +266,7 @@ int claim_outbox_tests(const struct subject *subject, const char *name)
 	const struct CMUnitTest tests[] = {
 		ON(subject, an_event_is_there_when_its_transaction_commits),
 		ON(subject, what_was_published_since_then_is_sent_again),
+		ON(subject, actions_are_listed_newest_first_with_who_did_them),
 		ON(subject, a_failed_event_is_reopened_and_counts_from_the_start),
 		ON(subject, a_failed_event_is_discarded_for_good),
 		ON(subject, a_resolution_that_is_rolled_back_leaves_no_record),

@@ -207,7 +207,7 @@ static bool resolve(
 	struct engine *engine, const char *kind, struct slice id, enum dead_letter_action action)
 {
 	const struct dead_letter_resolution resolution = {
-		{slice_of(kind), id}, action, slice_of("why not")};
+		{slice_of(kind), id}, action, slice_of("why not"), slice_of("ops")};
 	bool found = false;
 
 	engine_begin(engine->session);

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import threading
 
@@ -10,6 +11,8 @@ from engines.process import with_us
 from .plan import ROOT, TREES
 
 COMMON = ["-Dtests=true", "-Dtest_build=true", "-Dwerror=true", "-Db_lundef=false"]
+# A hundred programs are linked, which gold does four times as fast.
+LINKER = {"CC_LD": "gold"} if shutil.which("ld.gold") else {}
 STEP = re.compile(r"^\[(\d+)/(\d+)\] ")
 
 
@@ -51,11 +54,11 @@ class Builds:
     def _build(self, tree, targets):
         self._progress.building(f"setting up {tree}")
         if not (ROOT / tree / "build.ninja").exists():
-            self._run(["meson", "setup", tree, *COMMON, *TREES[tree]], tree)
+            self._run(["meson", "setup", tree, *COMMON, *TREES[tree]], tree, LINKER)
         self._run(["ninja", "-C", tree, *targets], tree)
 
-    def _run(self, command, tree):
-        env = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    def _run(self, command, tree, more=None):
+        env = {**os.environ, "NINJA_STATUS": "[%f/%t] ", **(more or {})}
         lines = []
         with subprocess.Popen(with_us(command), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace") as self._process:

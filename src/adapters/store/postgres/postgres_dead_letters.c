@@ -8,23 +8,6 @@
 
 #include <assert.h>
 
-/* clang-format off */
-static const struct pg_statement record_statement = {
-	"quipu_actions_record",
-	"INSERT INTO operator_actions (at, action, target, detail) "
-	"VALUES (quipu_now(), $1::text, $2::text, $3::text)",
-};
-/* clang-format on */
-
-enum status pg_record_action(
-	struct session *base, const char *action, struct slice target, struct slice detail)
-{
-	const struct pg_param params[] = {
-		pg_param_text(slice_of(action)), pg_param_text(target), pg_param_text(detail)};
-
-	return pg_run(pg_session_of(base), &record_statement, params, 3);
-}
-
 static const struct pg_dead_letters *letters_of(const struct dead_letter_repository *repository)
 {
 	assert(repository->ops == &pg_dead_letters_ops);
@@ -181,8 +164,12 @@ static enum status resolve(const struct dead_letter_repository *repository, stru
 		return status;
 	if (replay)
 		pg_claim_from(base, view->reopens, 0);
-	return pg_record_action(
-		base, replay ? "replay" : "discard", name_of(session, view, id), resolution->why);
+	return pg_record_action(session, &(struct operator_record){
+						 .who = resolution->who,
+						 .action = slice_of(replay ? "replay" : "discard"),
+						 .target = name_of(session, view, id),
+						 .detail = resolution->why,
+					 });
 }
 
 const struct dead_letter_repository_ops pg_dead_letters_ops = {

@@ -39,8 +39,4 @@ struct pg_dead_letters {
 
 extern const struct dead_letter_repository_ops pg_dead_letters_ops;
 
-/* In a transaction: records what an operator did. */
-QP_MUST_CHECK enum status pg_record_action(
-	struct session *session, const char *action, struct slice target, struct slice detail);
-
 #endif

@@ -95,8 +95,13 @@ static enum status erase(
 		if (status != STATUS_OK)
 			return status;
 		if (erasure->rows[i] > 0)
-			return pg_record_action(session, "erase", erasure->pseudonym,
-				erase_detail(&pg->arena, base, erasure));
+			return pg_record_action(
+				pg, &(struct operator_record){
+					    .who = erasure->who,
+					    .action = slice_of("erase"),
+					    .target = erasure->pseudonym,
+					    .detail = erase_detail(&pg->arena, base, erasure),
+				    });
 	}
 	return STATUS_OK;
 }

@@ -284,6 +284,13 @@ enum status pg_keys_release(
 enum status pg_keys_list(struct session *session, struct arena *arena, struct slice prefix,
 	struct row_page *page, struct kept_answer *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
+
+/* Those of postgres_actions.c. In a transaction: records what an operator did, now. */
+QP_MUST_CHECK enum status pg_record_action(
+	struct pg_session *session, const struct operator_record *record);
+enum status pg_list_actions(struct session *session, struct arena *arena, struct row_page *page,
+	struct operator_record *records);
+
 struct session *pg_session_open(struct store *store, enum session_kind kind);
 
 #endif

@@ -127,19 +127,24 @@ static enum status reopen(
 	return status;
 }
 
-static enum status record_resend(
-	struct session *base, const struct pg_outbox *outbox, int64_t since_us, size_t count)
+static enum status record_resend(struct session *base, const struct pg_outbox *outbox,
+	int64_t since_us, struct slice who, size_t count)
 {
-	struct buffer detail = buffer_make(&pg_session_of(base)->arena, 80);
+	struct pg_session *session = pg_session_of(base);
+	struct buffer detail = buffer_make(&session->arena, 80);
 
 	buffer_format(&detail, "%zu published since ", count);
 	buffer_time(&detail, since_us);
-	return pg_record_action(
-		base, "resend", slice_of(outbox->dead.target), buffer_slice(&detail));
+	return pg_record_action(session, &(struct operator_record){
+						 .who = who,
+						 .action = slice_of("resend"),
+						 .target = slice_of(outbox->dead.target),
+						 .detail = buffer_slice(&detail),
+					 });
 }
 
 static enum status resend(const struct outbox_repository *repository, struct session *base,
-	int64_t since_us, size_t *count)
+	int64_t since_us, struct slice who, size_t *count)
 {
 	const struct pg_outbox *outbox = outbox_of(repository);
 	int64_t from_us = since_us;
@@ -154,7 +159,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 	} while (reopened == RESEND_CHUNK);
 	pg_claim_from(base, &outbox->claims, 0);
 	*count = sum;
-	return record_resend(base, outbox, since_us, sum);
+	return record_resend(base, outbox, since_us, who, sum);
 }
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};

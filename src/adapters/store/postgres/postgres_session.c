@@ -561,6 +561,7 @@ static const struct session_ops session_ops = {
 	.idempotency_forget = pg_keys_forget,
 	.idempotency_release = pg_keys_release,
 	.idempotency_list = pg_keys_list,
+	.list_actions = pg_list_actions,
 	.idempotency_sweep = pg_keys_sweep,
 	.close = close_session,
 };

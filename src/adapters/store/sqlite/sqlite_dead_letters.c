@@ -10,23 +10,6 @@
 
 #define TARGET_SIZE 128 /* the name of a table and a UUID */
 
-/* clang-format off */
-static const char record_sql[] =
-	"INSERT INTO operator_actions (at, action, target, detail) "
-	"VALUES (?1, ?2, ?3, ?4)";
-/* clang-format on */
-
-enum status sqlite_record_action(struct sqlite_session *session, const char *action,
-	struct slice target, struct slice detail)
-{
-	struct sqlite_query query = sqlite_query_open(session, record_sql);
-
-	sqlite_query_change_one(&query,
-		SQLITE_VALUES(sqlite_int(sqlite_now_us(session)), sqlite_text(slice_of(action)),
-			sqlite_text(target), sqlite_text(detail)));
-	return sqlite_query_close(&query);
-}
-
 static const struct sqlite_dead_letters *letters_of(const struct dead_letter_repository *repository)
 {
 	assert(repository->ops == &sqlite_dead_letters_ops);
@@ -152,8 +135,13 @@ static enum status record(struct sqlite_session *session, const struct sqlite_de
 
 	snprintf(target, sizeof(target), "%s/%.*s", view->target, (int)id.len, id.data);
 	return sqlite_record_action(session,
-		resolution->action == DEAD_LETTER_REPLAY ? "replay" : "discard", slice_of(target),
-		resolution->why);
+		&(struct operator_record){
+			.who = resolution->who,
+			.action = slice_of(
+				resolution->action == DEAD_LETTER_REPLAY ? "replay" : "discard"),
+			.target = slice_of(target),
+			.detail = resolution->why,
+		});
 }
 
 static enum status change(struct sqlite_session *session, const char *sql,

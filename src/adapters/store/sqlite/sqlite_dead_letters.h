@@ -1,6 +1,5 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in SQLite, as views on the tables that hold them,
- * and the record of what operators did.
+ * Dead letters (ports/dead_letter_repository.h) in SQLite, as views on the tables that hold them.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
@@ -34,9 +33,5 @@ struct sqlite_dead_letters {
 };
 
 extern const struct dead_letter_repository_ops sqlite_dead_letters_ops;
-
-/* In a transaction: records what an operator did. */
-QP_MUST_CHECK enum status sqlite_record_action(struct sqlite_session *session, const char *action,
-	struct slice target, struct slice detail);
 
 #endif

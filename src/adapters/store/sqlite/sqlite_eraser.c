@@ -106,8 +106,13 @@ static enum status erase_some(const struct sqlite_eraser *eraser, struct sqlite_
 		if (status != STATUS_OK)
 			return status;
 		if (erasure->rows[i] > 0)
-			return sqlite_record_action(session, "erase", erasure->pseudonym,
-				erase_detail(arena, &eraser->base, erasure));
+			return sqlite_record_action(session,
+				&(struct operator_record){
+					.who = erasure->who,
+					.action = slice_of("erase"),
+					.target = erasure->pseudonym,
+					.detail = erase_detail(arena, &eraser->base, erasure),
+				});
 	}
 	return STATUS_OK;
 }

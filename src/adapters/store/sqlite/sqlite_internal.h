@@ -141,6 +141,12 @@ enum status sqlite_keys_list(struct session *session, struct arena *arena, struc
 	struct row_page *page, struct kept_answer *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
+/* Those of sqlite_actions.c. In a transaction: records what an operator did, now. */
+QP_MUST_CHECK enum status sqlite_record_action(
+	struct sqlite_session *session, const struct operator_record *record);
+enum status sqlite_list_actions(struct session *session, struct arena *arena, struct row_page *page,
+	struct operator_record *records);
+
 /* Returns the time to store, and to compare stored times with. */
 int64_t sqlite_now_us(const struct sqlite_session *session);
 

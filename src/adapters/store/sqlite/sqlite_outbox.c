@@ -59,7 +59,7 @@ static enum status put(const struct outbox_repository *repository, struct sessio
 }
 
 static enum status record_resend(struct sqlite_session *session, const struct sqlite_outbox *outbox,
-	int64_t since_us, int count)
+	int64_t since_us, struct slice who, int count)
 {
 	struct arena arena;
 	struct buffer detail;
@@ -69,14 +69,18 @@ static enum status record_resend(struct sqlite_session *session, const struct sq
 	detail = buffer_make(&arena, DETAIL_ARENA_SIZE);
 	buffer_format(&detail, "%d published since ", count);
 	buffer_time(&detail, since_us);
-	status = sqlite_record_action(
-		session, "resend", slice_of(outbox->dead.target), buffer_slice(&detail));
+	status = sqlite_record_action(session, &(struct operator_record){
+						       .who = who,
+						       .action = slice_of("resend"),
+						       .target = slice_of(outbox->dead.target),
+						       .detail = buffer_slice(&detail),
+					       });
 	arena_release(&arena);
 	return status;
 }
 
 static enum status resend(const struct outbox_repository *repository, struct session *base,
-	int64_t since_us, size_t *count)
+	int64_t since_us, struct slice who, size_t *count)
 {
 	const struct sqlite_outbox *outbox = outbox_of(repository);
 	struct sqlite_session *session = sqlite_session_of(base);
@@ -85,7 +89,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 	enum status status = sqlite_query_close(&query);
 
 	if (status == STATUS_OK)
-		status = record_resend(session, outbox, since_us, reopened);
+		status = record_resend(session, outbox, since_us, who, reopened);
 	if (status == STATUS_OK)
 		*count = (size_t)reopened;
 	return status;

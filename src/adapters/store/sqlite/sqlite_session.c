@@ -245,6 +245,7 @@ static const struct session_ops session_ops = {
 	.idempotency_forget = sqlite_keys_forget,
 	.idempotency_release = sqlite_keys_release,
 	.idempotency_list = sqlite_keys_list,
+	.list_actions = sqlite_list_actions,
 	.idempotency_sweep = sqlite_keys_sweep,
 	.close = close_session,
 };

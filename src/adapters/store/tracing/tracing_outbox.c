@@ -22,12 +22,12 @@ static enum status outbox_put(const struct outbox_repository *repository, struct
 }
 
 static enum status outbox_resend(const struct outbox_repository *repository,
-	struct session *session, int64_t since_us, size_t *count)
+	struct session *session, int64_t since_us, struct slice who, size_t *count)
 {
 	const struct tracing_outbox *tracing = outbox_of(repository);
 	struct trace trace = trace_begin(session, tracing->group, "resend");
 	enum status status =
-		tracing->inner->ops->resend(tracing->inner, trace.session, since_us, count);
+		tracing->inner->ops->resend(tracing->inner, trace.session, since_us, who, count);
 
 	return trace_end_counted(&trace, status, count);
 }

@@ -130,6 +130,15 @@ static enum status idempotency_sweep(struct session *session, size_t limit, size
 	return trace_end_counted(&trace, status, deleted);
 }
 
+static enum status list_actions(struct session *session, struct arena *arena, struct row_page *page,
+	struct operator_record *records)
+{
+	struct trace trace = trace_begin(session, "session", "list_actions");
+	enum status status = trace.session->ops->list_actions(trace.session, arena, page, records);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
 static void close_session(struct session *session)
 {
 	struct trace trace = trace_begin(session, "session", "close");
@@ -151,5 +160,6 @@ static const struct session_ops session_ops = {
 	.idempotency_release = idempotency_release,
 	.idempotency_list = idempotency_list,
 	.idempotency_sweep = idempotency_sweep,
+	.list_actions = list_actions,
 	.close = close_session,
 };
