@@ -31,6 +31,10 @@ class Cluster:
     def is_sqlite(self):
         return not self.store_url.startswith("postgres")
 
-    def forgot(self, engine, at_us):
-        """Whether an engine may have forgotten what it confirmed at this time."""
-        return any(f.engine == engine and f.since_us <= at_us <= f.until_us for f in self.forgotten)
+    def forgot(self, engine, since_us, until_us):
+        """Whether an engine may have forgotten what it confirmed between these times."""
+        return any(f.engine == engine and f.since_us <= until_us and since_us <= f.until_us for f in self.forgotten)
+
+    def forgot_before(self, engine, at_us):
+        """Whether an engine has forgotten something by this time."""
+        return any(f.engine == engine and f.since_us <= at_us for f in self.forgotten)

@@ -75,6 +75,18 @@ def test_what_kafka_was_made_to_forget_is_outside_the_promise(user):
     assert user.judge("gateway") == {}
 
 
+def test_a_message_in_the_place_of_one_that_kafka_forgot_may_stay_unsent(user):
+    user.cluster.forgotten.append(Forgotten("kafka", 0, 10))
+    send(user, sent=False)
+    assert user.judge("gateway") == {}
+
+
+def test_a_message_that_was_never_sent_before_kafka_forgot_is_found(user):
+    send(user, sent=False)
+    user.cluster.forgotten.append(Forgotten("kafka", 1000, 2000))
+    assert SENT in user.judge("gateway")
+
+
 def test_two_messages_of_one_send_are_found(user):
     number = send(user)
     user.publish(number, USER, START, message="another")
