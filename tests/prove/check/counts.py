@@ -131,11 +131,19 @@ def explain(item):
     """The changes in the order in which they happened, as blocks between resets. Raises Contradiction."""
     if item.resets or item.unknown_resets:
         return _explain_blocks(item)
+    _check_bounds(item)
     order, last = _follow(item, item.initial, _by_start(item.changes), list(item.unknown))
     inverted = first_inversion(order)
     if inverted:
         raise Contradiction("a change was answered before another began, and yet came after it", *inverted)
     return [order], {last}
+
+
+def _check_bounds(item):
+    low, high = item.bounds
+    for change in item.changes:
+        if (low is not None and change.value < low) or (high is not None and change.value > high):
+            raise Contradiction(f"a change led to {change.value}, beyond the bounds {low} and {high}", change)
 
 
 def _by_start(changes):

@@ -116,6 +116,13 @@ def test_a_refusal_without_reason_is_found(story):
     assert SEEN in item.ends(100)
 
 
+def test_a_value_beyond_the_bounds_is_found(story):
+    item = Item(story, "s1b0", low=0, high=200)
+    item.add(150, 250)
+    item.add(-150, 100)
+    assert LINEAR in item.ends(100)
+
+
 def test_a_refusal_with_reason_is_fine(story):
     item = Item(story, "s1b0", low=0, high=200)
     problem = {"code": "COUNT_OUT_OF_BOUNDS", "value": 100}
