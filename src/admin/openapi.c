@@ -40,6 +40,7 @@ struct slice openapi_join(const char *const *documents, size_t count)
 		join_documents(all, document);
 		json_decref(document);
 	}
+	json_object_set_new(json_object_get(all, "info"), "version", json_string(QUIPU_VERSION));
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);
 	assert(text);

@@ -7,8 +7,9 @@
 
 /*
  * Joins OpenAPI documents: their `paths`, their `tags` and the members of their `components`. The
- * first document supplies everything else. The caller frees the text of the result with free(). A
- * document that is not JSON aborts, because documents are embedded in the binary.
+ * first document supplies everything else, except for the version, which is the program's. The
+ * caller frees the text of the result with free(). A document that is not JSON aborts, because
+ * documents are embedded in the binary.
  */
 struct slice openapi_join(const char *const *documents, size_t count);
 

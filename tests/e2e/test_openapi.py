@@ -5,6 +5,7 @@ import re
 
 from harness.http import Connection, render
 from harness.openapi import METHODS
+from harness.quipu import run
 from harness.routes import list_routes, names
 
 
@@ -127,3 +128,8 @@ def test_every_documented_route_is_answered_by_the_server(all_roles_server, open
         openapi.check_answer(method, template, answer)
         if answer.status >= 400:
             assert json.loads(answer.body)["code"] not in ("ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED"), route
+
+
+def test_the_document_has_the_version_of_the_program(serve, sqlite_store, binary):
+    answer = serve(sqlite_store).ask("GET", "/openapi.json")
+    assert f"quipu {answer.json()['info']['version']}\n" == run(binary, "version").stdout
