@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cli/api_key_command.h"
 #include "cli/dead_letter_command.h"
+#include "cli/demo_command.h"
 #include "cli/erase_command.h"
 #include "cli/health_command.h"
 #include "cli/manual.h"
@@ -133,6 +134,7 @@ struct command_entry {
 static const struct command_entry commands[] = {
 	{"serve", run_serve, NULL, NULL},
 	{"migrate", run_migrate, NULL, NULL},
+	{"demo", NULL, demo_run, demo_flags},
 	{"routes", run_routes, NULL, NULL},
 	{"health", NULL, health_run, NULL},
 	{"dlq", NULL, dlq_run, dlq_flags},

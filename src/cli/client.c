@@ -27,7 +27,7 @@ struct client {
 	CURL *easy;
 	char *origin;               /* http://user:password@host:port */
 	char *shown;                /* http://host:port */
-	struct curl_slist *headers; /* with the key, for every request; NULL without a key */
+	struct curl_slist *headers; /* for every request, with the key if there is one */
 	const char *ca_file;
 	char detail[CURL_ERROR_SIZE]; /* libcurl's text for the last failure */
 
@@ -259,6 +259,12 @@ void client_trust_anyone(struct client *client)
 	client->headers = NULL;
 	curl_easy_setopt(client->easy, CURLOPT_SSL_VERIFYPEER, 0L);
 	curl_easy_setopt(client->easy, CURLOPT_SSL_VERIFYHOST, 0L);
+}
+
+void client_add_header(struct client *client, const char *line)
+{
+	client->headers = curl_slist_append(client->headers, line);
+	assert(client->headers);
 }
 
 void client_close(struct client *client)

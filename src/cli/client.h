@@ -42,6 +42,9 @@ void client_close(struct client *client);
 /* From now on accepts every certificate and sends no key: for requests that need no secrecy. */
 void client_trust_anyone(struct client *client);
 
+/* From now on sends this line with every request, e.g. "X-User-Id: alice". */
+void client_add_header(struct client *client, const char *line);
+
 /* Returns the server's address for messages, without user and password. */
 const char *client_server(const struct client *client);
 

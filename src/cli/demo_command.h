@@ -1,0 +1,19 @@
+/*
+ * quipu demo [--seconds N] starts a server with every service on a temporary folder, plays traffic
+ * against it and says where its console is. Ctrl-C ends the server and removes the folder. Nothing
+ * else of the machine is touched: of the options only --listen applies, and the server gets no
+ * QUIPU_ variable. Main thread.
+ */
+#ifndef QUIPU_CLI_DEMO_COMMAND_H
+#define QUIPU_CLI_DEMO_COMMAND_H
+
+#include "cli/options.h"
+
+/* The command's own flags, for options_read(). */
+extern const char *const demo_flags[];
+
+/* Returns the exit status: 0, 1 if the server did not start or ended by itself, or 2 for wrong
+ * arguments. */
+int demo_run(const struct settings *settings, const struct operands *operands);
+
+#endif
