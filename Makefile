@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-image mutants prove bench coverage docs screenshots image install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
 
 all: build
 
@@ -30,9 +30,9 @@ test:
 	@scripts/deps.sh test
 	@tests/run.py quick
 
-# Adds the rest: threads under TSan, long fault tests, attacks, images, coverage.
+# Adds the rest: threads under TSan, long fault tests, attacks, images, packages, coverage.
 test-full:
-	@scripts/deps.sh test full image
+	@scripts/deps.sh test full image deb
 	@tests/run.py full --tree build-coverage
 
 # Builds the images and runs the program inside them.
@@ -72,6 +72,16 @@ docs: build
 image:
 	@scripts/image.sh
 
+# Builds a Debian package in build-deb/.
+deb:
+	@scripts/deps.sh build deb
+	@scripts/deb.sh build-deb
+
+# Builds sources, package, image, bill of materials and checksums of the last commit in dist/.
+release:
+	@scripts/deps.sh build deb image
+	@scripts/release.sh dist
+
 # Installs the result of make build. Builds only if there is none, so that root need not build.
 install: $(BUILD)/quipu
 	@install -d $(addprefix $(DESTDIR),$(BINDIR) $(UNITDIR) $(MANDIR) $(COMPLETIONDIR))
@@ -101,4 +111,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-soak build-mutants build-prove build-times.json
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-deb build-package build-soak build-mutants build-prove build-times.json dist

@@ -31,8 +31,9 @@ find_engine() {
 
 engine=${ENGINE:-$(find_engine)}
 options=${OPTIONS:-}
-case $engine in
+case "$engine $options" in
 *docker*) ;;
+*--format*) ;;
 *) options="--format docker --layers $options" ;; # the OCI format has no health checks
 esac
 

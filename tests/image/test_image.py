@@ -15,30 +15,24 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tarfile
 import time
 import urllib.request
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from package.clean_root import debootstrap, must, run  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build-image"
-SUITE = "bookworm"
 BASE = "localhost/quipu-test-base"
 USER = 10001
 TOOLS = ["cc", "gcc", "clang", "ld", "as", "make", "meson", "ninja", "python3", "curl", "wget"]
 ISOLATION = ["--isolation", "chroot", "--network", "host"]
 BUILDAH = ["buildah", "--root", str(KEPT / "storage"), "--runroot", str(KEPT / "run")]
-
-
-def run(*command, timeout=1800, **more):
-    return subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=timeout, check=False, **more)
-
-
-def must(*command, **more):
-    done = run(*command, **more)
-    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout.strip()
 
 
 def buildah(*arguments, **more):
@@ -58,22 +52,12 @@ def needs():
 # ---- the base image
 
 
-def mirror():
-    """Where apt of this machine gets its packages from."""
-    uris = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Codename: {SUITE}")
-    return (uris.stdout.split() or ["http://deb.debian.org/debian"])[0]
-
-
 def import_debootstrap():
-    folder = KEPT / "debootstrap"
-    shutil.rmtree(folder, ignore_errors=True)
-    must("debootstrap", "--variant=minbase", SUITE, folder, mirror())
-    must("tar", "-C", folder, "-cf", KEPT / "base.tar", ".")
+    debootstrap(KEPT / "base.tar")
     container = buildah("from", "scratch")
     buildah("add", "-q", container, KEPT / "base.tar", "/")
     buildah("commit", "-q", "--rm", container, BASE)
     (KEPT / "base.tar").unlink()
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -133,6 +117,16 @@ def test_it_runs_as_nobody_checks_its_health_and_keeps_data_in_a_volume(images):
         assert (found["Entrypoint"], found["Cmd"]) == (["quipu"], ["serve"])
         assert found["Volumes"] == {"/var/lib/quipu": {}} and found["StopSignal"] == "SIGTERM"
         assert found["ExposedPorts"] == {"8080/tcp": {}}
+
+
+def test_an_archive_for_a_release_has_the_same_bytes_when_it_is_built_again(base, tmp_path):
+    environment = {**os.environ, "ENGINE": " ".join(BUILDAH), "SOURCE_DATE_EPOCH": "1700000000",
+                   "OPTIONS": " ".join([*ISOLATION, "--build-arg", f"BASE={base}"])}
+    for name in ("first", "second"):
+        must(ROOT / "scripts/oci_archive.sh", tmp_path / name, env=environment)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    with tarfile.open(tmp_path / "first") as archive:
+        assert {"./oci-layout", "./index.json"} <= set(archive.getnames())
 
 
 # ---- what is in them

@@ -1,7 +1,7 @@
 """Every job that a run may have: what it runs, on which build, with which servers.
 
 `quick` is make test: every promise once. `rest` is what make test-full adds: threads under TSan, long faults, attacks,
-images. Both can run on build-coverage in place of build-asan: the same build that also counts the lines it runs, so that
+images, packages. Both can run on build-coverage in place of build-asan: the same build that also counts the lines it runs, so that
 measuring costs no second run.
 """
 
@@ -190,7 +190,8 @@ def random(tree):
 def rest(tree=ASAN):
     alone = e2e(tree, kind="e2e-full", marked="full", workers=1)
     image = pytest("image", "image", ["tests/image"], NO_TREE)
-    return [alone, image, *faults(tree), *random(tree), *tsan()]
+    package = pytest("package", "package", ["tests/package"], NO_TREE)
+    return [alone, image, package, *faults(tree), *random(tree), *tsan()]
 
 
 SETS = {"quick": quick, "rest": rest, "full": lambda tree: quick(tree) + rest(tree)}

@@ -1,0 +1,102 @@
+"""`make release`: complete, the same bytes whenever and wherever the same commit is built, and refused for anything else.
+
+The image has its own test in tests/image, where a base for it can be had.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from package.clean_root import ROOT, must, run  # noqa: E402
+
+CCACHE = "/usr/lib/ccache"
+VERSION = must(ROOT / "scripts/version.sh")
+VALIDATE = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+print(JsonStrictValidator(SchemaVersion.V1_5).validate_str(sys.stdin.read()))
+"""
+
+
+def clone(folder):
+    must("git", "clone", "-q", "--shared", ROOT, folder)
+    return folder
+
+
+def release(tree, out, **environment):
+    must(tree / "scripts/release.sh", out, env={**os.environ, "WITHOUT_IMAGE": "yes", **environment})
+    return out
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    if not shutil.which("dh"):
+        pytest.skip("debhelper is not installed")
+    folder = tmp_path_factory.mktemp("first")
+    return release(clone(folder / "tree"), folder / "dist", PATH=f"{CCACHE}:{os.environ['PATH']}")
+
+
+def names_below(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_it_is_complete_and_its_sums_are_right(first):
+    arch = must("dpkg", "--print-architecture")
+    files = {f"quipu-{VERSION}.tar.gz", f"quipu_{VERSION}-1_{arch}.deb", f"quipu-{VERSION}-{arch}.cdx.json"}
+    assert names_below(first) == files | {"SHA256SUMS"}
+    must("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=first)
+    assert len((first / "SHA256SUMS").read_text().splitlines()) == len(files)
+
+
+def test_a_second_build_elsewhere_without_a_cache_has_the_same_bytes(first, tmp_path):
+    elsewhere = clone(tmp_path / "another" / "place")
+    second = release(elsewhere, tmp_path / "dist", CCACHE_DISABLE="1", TZ="Asia/Kathmandu", LC_ALL="C.UTF-8")
+    digests = [{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+               for folder in (first, second)]
+    assert digests[0] == digests[1]
+
+
+def test_the_sources_are_those_of_the_commit_and_have_its_version(first, tmp_path):
+    must("tar", "-xf", first / f"quipu-{VERSION}.tar.gz", "-C", tmp_path)
+    tree = tmp_path / f"quipu-{VERSION}"
+    tracked = set(must("git", "ls-tree", "-r", "--name-only", "HEAD", cwd=ROOT).splitlines())
+    assert {str(path.relative_to(tree)) for path in tree.rglob("*") if not path.is_dir()} == tracked
+    assert must(tree / "scripts/version.sh") == VERSION
+
+
+def test_the_bill_of_materials_names_every_library_that_the_package_needs(first):
+    (path,) = first.glob("*.cdx.json")
+    named = {entry["name"] for entry in json.loads(path.read_text())["components"]}
+    (package,) = first.glob("*.deb")
+    needed = set(re.findall(r"(?:^|, )([a-z0-9.+-]+)", must("dpkg-deb", "-f", package, "Depends")))
+    assert needed - {"adduser", "debconf"} <= named and {"node-llhttp", "libjs-dygraphs"} <= named
+
+
+def test_the_bill_of_materials_is_valid(first, tmp_path):
+    """As the schema says that comes with the public `cyclonedx-python-lib`."""
+    (path,) = first.glob("*.cdx.json")
+    wanted = "cyclonedx-python-lib[json-validation]"
+    done = run(sys.executable, "-m", "pip", "install", "--quiet", "--target", tmp_path, wanted, timeout=300)
+    if done.returncode != 0:
+        pytest.skip(f"pip cannot install {wanted}: {done.stderr.strip().splitlines()[-1]}")
+    done = subprocess.run([sys.executable, "-c", VALIDATE], input=path.read_text(), capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stdout + done.stderr
+
+
+def test_changes_that_are_not_committed_are_not_released(tmp_path):
+    tree = clone(tmp_path / "tree")
+    (tree / "README.md").write_text("changed")
+    done = run(tree / "scripts/release.sh", tmp_path / "dist")
+    assert done.returncode == 1 and "not committed" in done.stderr
+    assert not (tmp_path / "dist").exists()
