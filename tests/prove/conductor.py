@@ -16,6 +16,8 @@ from cluster import now_us
 from fault import FaultFailed, Violation
 from faults import KINDS
 
+CLOSE_S = 20.0
+
 
 @dataclasses.dataclass
 class Happened:
@@ -126,8 +128,9 @@ class Conductor:
         return any(thread.is_alive() for thread in self._threads[:-1])
 
     def close(self):
-        """Ends early what is still to come; what holds is healed."""
+        """Ends early what is still to come; what holds is healed, as far as that is quick."""
         self._ended.set()
+        deadline = time.monotonic() + CLOSE_S
         for thread in self._threads:
-            thread.join(timeout=30)
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
         self._file.close()

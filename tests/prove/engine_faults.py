@@ -20,6 +20,7 @@ from cluster import LEASE_S, now_us
 from engines.process import is_stopped
 from fault import EngineFault, FaultFailed, round_trip_s, until
 from harness import quipu
+from harness.kafka import TOPIC, kafka
 
 ANSWERS_S = 60.0
 RESEND_S = 60.0
@@ -206,6 +207,28 @@ class KafkaKilled(EngineKilled):
     engine_name = "kafka"
     rest_s = 6.0
 
+    def heal(self):
+        start_kafka(self)
+
+
+def start_kafka(fault):
+    """Kafka accepts connections a while before it leads its partitions; until then it takes messages from nobody."""
+    fault.engine.start()
+    fault.expect(until(lambda: _leads(fault.engine.address), ANSWERS_S), "it does not lead its partitions any more")
+
+
+def _leads(address):
+    try:
+        consumer = kafka.KafkaConsumer(bootstrap_servers=address)
+    except kafka.errors.KafkaError:
+        return False
+    with contextlib.closing(consumer):
+        partitions = [kafka.TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC) or ()]
+        try:
+            return not partitions or bool(consumer.end_offsets(partitions))
+        except kafka.errors.KafkaError:
+            return False
+
 
 class KafkaStopped(EngineStopped):
     name = "kafka-stop"
@@ -339,23 +362,27 @@ class KafkaForgets(EngineFault):
     rest_s = 6.0
     weight = 1
     prepare_s = 8.0
-    topic = "sms-outbound"
 
     def prepare(self):
         """What Kafka confirms from now on lies behind these positions: it confirms what it has written."""
         self._since_us = now_us()
-        self._ends = {log: log.stat().st_size for log in last_segments(self.engine.data, self.topic)}
+        self._ends = {log: log.stat().st_size for log in last_segments(self.engine.data, TOPIC)}
 
     def inject(self):
+        self.expect(until(self._has_grown, ANSWERS_S), "nothing is published")
         self.engine.kill()
         until_us = now_us()
-        cut = sum(truncate(log, end) for log, end in self._ends.items())
-        self.expect(cut > 0, "nothing was published meanwhile")
-        self.forgotten = [Forgotten("kafka", self._since_us, until_us)]
-        return f"{cut} messages of the last {(until_us - self._since_us) / 1e6:.0f} s"
+        places = {int(log.parent.name.rpartition("-")[2]): truncate(log, end) for log, end in self._ends.items()}
+        gone = sum(map(len, places.values()))
+        self.expect(gone > 0, "nothing is gone")
+        self.forgotten = [Forgotten("kafka", self._since_us, until_us, places)]
+        return f"{gone} messages of the last {(until_us - self._since_us) / 1e6:.0f} s"
+
+    def _has_grown(self):
+        return any(log.stat().st_size > end for log, end in self._ends.items())
 
     def heal(self):
-        self.engine.start()
+        start_kafka(self)
 
 
 def last_segments(data, topic):
@@ -364,23 +391,23 @@ def last_segments(data, topic):
         yield max(partition.glob("*.log"))
 
 
-# The head of a record batch, version 2: base offset, length of what follows, and, further on, the number of records.
+# The head of a record batch, version 2: base offset and length of what follows; further on, the last offset minus the base.
 BATCH_HEAD = struct.Struct(">qi")
-BATCH_COUNT, BATCH_SIZE = 57, 61
+BATCH_LAST, BATCH_SIZE = 23, 61
 
 
 def truncate(log, end):
-    """Cuts a segment at the first batch that begins there or behind; returns how many records are gone."""
+    """Cuts a segment at the first batch that begins there or behind; returns the offsets that are gone, as a range."""
     data = log.read_bytes()
-    position, keep, gone = 0, None, 0
+    position, keep, gone = 0, None, range(0)
     while position + BATCH_SIZE <= len(data):
-        _, length = BATCH_HEAD.unpack_from(data, position)
+        base, length = BATCH_HEAD.unpack_from(data, position)
         if length <= 0:
             break  # preallocated, not written yet
         if keep is None and position >= end:
-            keep = position
+            keep, gone = position, range(base, base)
         if keep is not None:
-            gone += struct.unpack_from(">i", data, position + BATCH_COUNT)[0]
+            gone = range(gone.start, base + struct.unpack_from(">i", data, position + BATCH_LAST)[0] + 1)
         position += BATCH_HEAD.size + length
     if keep is not None:
         os.truncate(log, keep)

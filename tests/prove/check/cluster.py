@@ -5,11 +5,15 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Forgotten:
-    """What an engine was made to forget: everything that it confirmed in this interval may be gone."""
+    """What an engine was made to forget: everything that it confirmed in this interval may be gone.
+
+    `places`, of Kafka, are {partition: range of offsets} that lost their message and may have got another one since.
+    """
 
     engine: str
     since_us: int
     until_us: int
+    places: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -35,6 +39,6 @@ class Cluster:
         """Whether an engine may have forgotten what it confirmed between these times."""
         return any(f.engine == engine and f.since_us <= until_us and since_us <= f.until_us for f in self.forgotten)
 
-    def forgot_before(self, engine, at_us):
-        """Whether an engine has forgotten something by this time."""
-        return any(f.engine == engine and f.since_us <= at_us for f in self.forgotten)
+    def took_a_place(self, partition, offset):
+        """Whether a message lies where Kafka forgot another one."""
+        return any(offset in f.places.get(partition, ()) for f in self.forgotten)

@@ -175,8 +175,9 @@ def _check_sender(log, topic, tables, cluster):
     if tables.has("gateway", "outbound_messages"):
         sent |= {str(row[0]) for row in tables.rows("gateway", "SELECT message_id FROM outbound_messages")}
     invariant.covered = len(sends)
-    missing = [operation_of(log, sends[number]) for number in sends.keys() - sent]
-    unexplained = [operation for operation in missing if not cluster.forgot_before("kafka", operation.answered)]
+    missing = sends.keys() - sent
+    elsewhere = {send.id for send in topic if send.id in missing and not cluster.took_a_place(send.partition, send.offset)}
+    unexplained = [operation_of(log, sends[number]) for number in sorted(elsewhere)]
     if unexplained:
         invariant.findings.append(Finding(f"{len(unexplained)} messages were never sent, such as that of {unexplained[0]}",
                                           log.lines_of(unexplained[0])))

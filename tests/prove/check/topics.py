@@ -18,12 +18,13 @@ HANG_S = 60
 class Send:
     """A message to a user, as the gateway published it."""
 
-    __slots__ = ("id", "user", "text", "window_us")
+    __slots__ = ("id", "user", "text", "window_us", "partition", "offset")
 
-    def __init__(self, value, headers):
+    def __init__(self, value, headers, partition=0, offset=0):
         event = json.loads(value)
         self.id, self.user, self.text = event["messageId"], str(event["userId"]), event["message"]
         self.window_us = microseconds(headers["window-start"])
+        self.partition, self.offset = partition, offset
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -59,7 +60,8 @@ def _read_kafka(address):
             assert fetched, f"{SENDS} ends at {ends}, and nothing more came"
             for records in fetched.values():
                 for record in records:
-                    yield Send(record.value, {name: value.decode() for name, value in record.headers})
+                    headers = {name: value.decode() for name, value in record.headers}
+                    yield Send(record.value, headers, record.partition, record.offset)
 
 
 # ---- the local bus ---------------------------------------------------------------------------------------------------
