@@ -24,7 +24,7 @@ class Result:
 
     store: str
     seed: int
-    began_us: int = 0
+    engines: list = dataclasses.field(default_factory=list)  # names; none: files of SQLite
     seconds: list = dataclasses.field(default_factory=list)  # the load's own, see README.md
     faults: list = dataclasses.field(default_factory=list)  # Happened
     invariants: list = dataclasses.field(default_factory=list)
@@ -84,6 +84,7 @@ class Part:
             cluster = self._new_cluster()
             closing.callback(cluster.close)
             self.result.notes += cluster.notes
+            self.result.engines = list(cluster.engines)
             self.result.directory = cluster.directory
             folder = cluster.directory / "log"
             folder.mkdir()
@@ -109,7 +110,6 @@ class Part:
         self.load = Load(self._settings.load, cluster, self._settings.seed, folder, self._settings.rate)
         closing.callback(self.load.close)
         self.load.wait_running()
-        self.result.began_us = self.load.seconds[-1]["t"]
         self.conductor = Conductor(cluster, self.schedule, folder).start()
         closing.callback(self.conductor.close)
         self._disturb(self._seconds - measured_s)

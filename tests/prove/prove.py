@@ -51,6 +51,17 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def again(arguments, seed):
+    """What to type for the same load and the same faults."""
+    chosen = [f"--seed {seed}", f"--minutes {arguments.minutes:g}"]
+    chosen += [f"--{name} {','.join(value)}" for name, value in (("only", arguments.only), ("faults", arguments.faults)) if value]
+    chosen += [f"--store {arguments.store}"] if arguments.store != "both" else []
+    chosen += [f"--rate {arguments.rate}"] if arguments.rate else []
+    chosen += [f"--previous {arguments.previous}"] if arguments.previous else []
+    chosen += ["--no-recovery"] if arguments.no_recovery else []
+    return f'make prove ARGS="{" ".join(chosen)}"'
+
+
 def _list_of(known):
     def parse(text):
         names = text.split(",")
@@ -191,10 +202,10 @@ def main():
         return 2
     results[0].notes[:0] = notes
     print_summary(results, settings)
-    report.write(arguments.report, results, settings)
+    report.write(arguments.report, results, again(arguments, settings.seed))
     print(f"report: {arguments.report}")
     if any(result.is_violated for result in results):
-        print(f"VIOLATED. Again with: make prove ARGS=\"--seed {settings.seed} --minutes {arguments.minutes:g}\"")
+        print(f"VIOLATED. Again with: {again(arguments, settings.seed)}")
         return 1
     if any(result.failures for result in results):
         print("Nothing is violated, but the run was not as planned, so it proves less than it should.")

@@ -21,19 +21,21 @@ POINTS_MAX = 580
 ROLES = ["counts", "gateway", "entitlements", "pots", "dialogs", "counters"]
 ERRORS = {"refused": "503, nothing changed", "lost": "connection lost", "timeout": "no answer in time",
           "connect": "no connection", "unknown": "outcome unknown", "bad": "an answer that no client should get"}
+NAMES = {"postgres": "PostgreSQL", "redis": "Redis", "kafka": "Kafka", "nats": "NATS", "rabbitmq": "RabbitMQ"}
 TARGETS = ["quipu-1", "quipu-2", "quipu-3", "postgres", "redis", "kafka", "nats", "rabbitmq", "network"]
 
 
-def write(path, results, settings):
-    pathlib.Path(path).write_text(page(results, settings), encoding="utf-8")
+def write(path, results, again):
+    """`again` is the command for the same run."""
+    pathlib.Path(path).write_text(page(results, again), encoding="utf-8")
 
 
-def page(results, settings):
+def page(results, again):
     violated = any(result.is_violated for result in results)
     planned = not any(result.failures for result in results)
     verdict, mood = ("A promise is broken", "bad") if violated else ("Everything holds", "good") if planned else \
         ("Nothing is broken, but the run was not as planned", "fair")
-    body = [f'<header class="{mood}"><h1>{verdict}</h1>{_figures(results)}{_machine(settings)}</header>']
+    body = [f'<header class="{mood}"><h1>{verdict}</h1>{_figures(results)}{_machine(again)}</header>']
     body += [_part(result) for result in results]
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Quipu: {verdict}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>'
@@ -51,15 +53,15 @@ def _figures(results):
         + "</dl>"
 
 
-def _machine(settings):
+def _machine(again):
     now = datetime.datetime.now(datetime.timezone.utc)
     return (f"<p>{now:%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, {platform.machine()}. Again with "
-            f'<code>make prove ARGS="--seed {settings.seed}"</code></p>')
+            f"<code>{html.escape(again)}</code></p>")
 
 
 def _part(result):
-    title = {"postgres": "Three processes on PostgreSQL, Redis, Kafka, NATS and RabbitMQ",
-             "sqlite": "One process on SQLite"}[result.store]
+    title = "Three processes on " + ", ".join(NAMES[name] for name in result.engines) if result.engines else \
+        "One process on SQLite"
     roles = ", ".join(f"{role} {count:,}" for role, count in result.acknowledged.items())
     return (f"<section><h2>{title}</h2><p>{result.operations:,} operations acknowledged: {html.escape(roles)}.</p>"
             f"{_chart(result)}{_failures(result)}<h3>Invariants</h3>{_invariants(result)}{_recoveries(result)}"

@@ -16,7 +16,7 @@ from disk import Disk, compile_preload
 from engine_faults import truncate
 from fault import Fault, FaultFailed
 from faults import KINDS
-from part import Result, Settings
+from part import Result
 from recovery import FollowedLog, Recovery
 from schedule import Schedule, Shape
 
@@ -189,7 +189,7 @@ def test_the_report_shows_what_happened_and_escapes_it():
                 "errors": {"lost": second}, "waiting": 0, "unknown": 0} for second in range(1, 9)]
     result = Result("sqlite", 7, seconds=seconds, faults=[Happened("quipu-kill", "quipu-1", 2_000_000, 3_000_000, "pid <1>")],
                     invariants=[Invariant("all is well", 800), Invariant("nothing <b>", 5, [Finding("lost 4711")])])
-    page = report.page([result], Settings("quipu", "load", 7, ["counts"]))
+    page = report.page([result], 'make prove ARGS="--seed 7"')
     assert "A promise is broken" in page and "lost 4711" in page and "800" in page
     assert "pid &lt;1&gt;" in page and "nothing &lt;b&gt;" in page
     assert "<script" not in page and "http" not in page
