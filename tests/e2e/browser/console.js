@@ -48,7 +48,10 @@ const stories = {
     await connected(page);
     const engines = page.getByRole("region", { name: "Engines" });
     await page.getByText(/\d+ requests? in \d+ commits?/).waitFor();
-    return { engines: await engines.locator("tbody tr").allInnerTexts(), version: await page.locator("#version").innerText() };
+    // The table is made anew every second, so its cells are read in one go, even if it is no longer the one shown.
+    const rows = await engines.evaluate((region) =>
+      [...region.querySelectorAll("tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent)));
+    return { engines: rows, version: await page.locator("#version").innerText() };
   },
 
   async counts(page, { item, big }) {
