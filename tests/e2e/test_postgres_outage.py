@@ -43,6 +43,28 @@ DOWN = (503, "unavailable", [{"name": "counts-store", "engine": "postgres", "sta
 UP = (200, "ready", [{"name": "counts-store", "engine": "postgres", "status": "up"}])
 
 
+def test_a_process_that_nobody_uses_notices_by_itself(serve, own_postgres, store):
+    server = serve(store)
+    assert dependency(server) == UP
+    own_postgres.stop("immediate")
+    wait_until(lambda: dependency(server) == DOWN, "/readyz names the store that is down")
+    own_postgres.start()
+    wait_until(lambda: dependency(server) == UP, "it is found again")
+
+
+def test_a_connection_that_the_server_closes_alone_is_no_outage(serve, client, own_postgres, store):
+    server = serve(store)
+    counts = client(server)
+    item = counts.new_item()
+    for _ in range(3):
+        store.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                             " WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        wait_until(lambda: len(store.database.query("SELECT 1 FROM pg_stat_activity WHERE datname = current_database()")) > 1,
+                   "the process connects again")
+    assert dependency(server) == UP
+    assert counts.get(item).status == 200
+
+
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 @KEYED
 def test_postgres_stopped_under_load_is_a_503_and_recovery_loses_nothing(

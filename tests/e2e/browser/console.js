@@ -54,6 +54,48 @@ const stories = {
     return { engines: rows, version: await page.locator("#version").innerText() };
   },
 
+  /** PostgreSQL is stopped and started while the page is open. Returns what it says each time. */
+  async outage(page, { levers }) {
+    const row = async (state) => {
+      const cell = page.getByRole("region", { name: "Engines" }).getByRole("cell", { name: state, exact: true });
+      await cell.first().waitFor();
+      return cell.first().evaluate((one) => [...one.parentElement.cells].map((other) => other.textContent));
+    };
+    await connected(page);
+    await row("up");
+    await fetch(`${levers}/stop`, { method: "POST" });
+    await page.locator("#alarm p").first().waitFor();
+    const alarm = await page.locator("#alarm p").first().textContent();
+    const down = await row("down");
+    await fetch(`${levers}/start`, { method: "POST" });
+    const up = await row("up");
+    await page.locator("#alarm p").first().waitFor({ state: "detached" });
+    return { alarm, down, up };
+  },
+
+  /** Pages through the dead letters of a kind and replays them all. */
+  async letters(page, { kind }) {
+    await open(page, "Events");
+    const list = page.locator("section", { has: page.getByRole("heading", { level: 2, name: `${kind} (` }) }).last();
+    const letters = list.getByRole("region", { name: `Dead letters: ${kind}` }).locator("tbody tr");
+    const rows = [];
+    for (const wanted of [100, 200]) {
+      await letters.nth(wanted - 1).waitFor();
+      rows.push(await letters.count());
+      if (wanted === 100) await list.getByRole("button", { name: "Load more" }).click();
+    }
+    const heading = await list.getByRole("heading", { level: 2 }).innerText();
+    await confirm(page, list, "Replay all", "Replay all");
+    const progress = list.getByText(/^Done: /);
+    await progress.waitFor();
+    const end = await progress.innerText();
+    await page.reload();
+    const actions = page.getByRole("region", { name: "What was done" }).locator("tbody tr");
+    await actions.first().waitFor();
+    const done = await actions.first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
+    return { rows, heading, progress: end, done };
+  },
+
   async counts(page, { item, big }) {
     const lines = {};
     await open(page, "Counts");

@@ -3,7 +3,8 @@
  *
  * Only the watcher thread decides that the server is back; a session that cannot connect puts the
  * store down and wakes it. So an outage costs one connection attempt at a time, and requests are
- * refused without one.
+ * refused without one. The watcher keeps its own connection open while the store is up, because a
+ * store that nobody uses at the moment would not be missed otherwise.
  *
  * Invariants: is_up is true only after all migrations have been applied; the waker is created once,
  * by the first listener or announcement, and lives until the store is freed.
@@ -26,6 +27,7 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
+#define LOOK_MS 500 /* between two looks at the watcher's connection */
 #define LANES_DEFAULT 2
 #define FLOORS_MAX 4 /* tables with claims; a store has one or two */
 
@@ -171,15 +173,30 @@ struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
 	return floor;
 }
 
-static bool try_to_bring_up(struct pg_store *store, bool *migrated, char *why, size_t size)
-{
-	PGconn *connection = pg_connect(store, SESSION_WRITE, why, size);
-	bool ok = connection != NULL;
+/* What the watcher thread knows. */
+struct watch {
+	struct pg_store *store;
+	PGconn *connection; /* NULL while the store is down */
+	bool migrated;
+};
 
-	if (ok && !*migrated)
-		ok = *migrated = pg_migrate(connection, store->components, why, size);
-	PQfinish(connection);
-	return ok;
+static void drop_connection(struct watch *watch)
+{
+	PQfinish(watch->connection);
+	watch->connection = NULL;
+}
+
+static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
+{
+	struct pg_store *store = watch->store;
+
+	drop_connection(watch);
+	watch->connection = pg_connect(store, SESSION_WRITE, why, size);
+	if (!watch->connection || watch->migrated)
+		return watch->connection != NULL;
+	watch->migrated = pg_migrate(watch->connection, store->components, why, size);
+	drop_connection(watch); /* and with it the lock of migrations */
+	return watch->migrated && try_to_bring_up(watch, why, size);
 }
 
 /* Call with the lock held. Returns early when something changes. */
@@ -199,8 +216,9 @@ static void log_failure(struct pg_store *store, char *last, size_t size, const c
 
 /* Call with the lock held. Retries until the store is up or stopping, and unlocks while it tries.
  */
-static void bring_up(struct pg_store *store, bool *migrated)
+static void bring_up(struct watch *watch)
 {
+	struct pg_store *store = watch->store;
 	char why[512], last[512] = "";
 	int retry_ms = RETRY_FIRST_MS;
 
@@ -208,7 +226,7 @@ static void bring_up(struct pg_store *store, bool *migrated)
 		bool ok;
 
 		pthread_mutex_unlock(&store->lock);
-		ok = try_to_bring_up(store, migrated, why, sizeof(why));
+		ok = try_to_bring_up(watch, why, sizeof(why));
 		if (ok) {
 			atomic_store(&store->is_up, true);
 			log_line(LOG_INFO, "store", "%s: PostgreSQL is up", store->base.name);
@@ -222,19 +240,39 @@ static void bring_up(struct pg_store *store, bool *migrated)
 	}
 }
 
-static void *watch(void *argument)
+/*
+ * Looks whether the server has closed the watcher's connection. Only if no other can be made either
+ * is the store lost: the server may close connections that were idle for long.
+ */
+static void look(struct watch *watch)
+{
+	char why[512];
+
+	if (PQconsumeInput(watch->connection) == 1 && PQstatus(watch->connection) == CONNECTION_OK)
+		return;
+	if (!try_to_bring_up(watch, why, sizeof(why)))
+		pg_store_lost(watch->store, why);
+}
+
+static void *run_watcher(void *argument)
 {
 	struct pg_store *store = argument;
-	bool migrated = false;
+	struct watch watch = {.store = store};
 
 	pthread_setname_np(pthread_self(), "pg-watcher");
 	pthread_mutex_lock(&store->lock);
 	while (!store->stopping) {
-		bring_up(store, &migrated);
+		bring_up(&watch);
 		if (!store->stopping && atomic_load(&store->is_up))
-			pthread_cond_wait(&store->changed, &store->lock);
+			pause_for(store, LOOK_MS);
+		if (!store->stopping && atomic_load(&store->is_up)) {
+			pthread_mutex_unlock(&store->lock);
+			look(&watch);
+			pthread_mutex_lock(&store->lock);
+		}
 	}
 	pthread_mutex_unlock(&store->lock);
+	drop_connection(&watch);
 	return NULL;
 }
 
@@ -289,7 +327,7 @@ static bool start(struct store *base, char *why, size_t size)
 		return false;
 	}
 	PQconninfoFree(parsed);
-	failed = pthread_create(&store->watcher, NULL, watch, store);
+	failed = pthread_create(&store->watcher, NULL, run_watcher, store);
 	assert(!failed);
 	store->has_watcher = true;
 	return true;
