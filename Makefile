@@ -15,7 +15,7 @@ all: build
 
 run: build
 	@echo "Try, in another terminal:"
-	@echo "  curl -X POST http://$(ADDRESS)/api/v1/internal/counts -H 'Content-Type: application/json' -d '{\"itemId\":\"visits\"}'"
+	@echo "  curl -X POST http://$(ADDRESS)/api/v1/internal/counts -H 'Idempotency-Key: create-visits' -H 'Content-Type: application/json' -d '{\"itemId\":\"visits\"}'"
 	@echo "  curl -X POST http://$(ADDRESS)/api/v1/counts/visits/increase"
 	@echo "  curl http://$(ADDRESS)/api/v1/internal/counts/visits"
 	@exec $(BUILD)/quipu serve --listen $(ADDRESS)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from engines import process
-from harness import compose
+from harness import compose, readme
 from harness.quipu import environment, run
 from harness.waiting import HANG_S, wait_until
 
@@ -45,12 +45,12 @@ def test_docker_compose_understands_the_file():
 def test_every_role_of_the_program_is_a_service_and_an_image(document, known_roles):
     message = "a new role needs a service in docker-compose.yml and a word in scripts/image.sh"
     services = compose.roles(document)
-    assert list(services) == known_roles, message
+    assert list(services) == ["all", *known_roles], message
     script = (ROOT / "scripts/image.sh").read_text(encoding="utf-8")
     assert re.search(r'^roles="(.*)"$', script, re.MULTILINE).group(1).split() == ["all", *known_roles], message
     for role, service in services.items():
-        assert document["services"][role] is service
-        assert service["image"] == ("count-processing-service" if role == "counts" else f"quipu-{role}")
+        assert document["services"][compose.name_of(role)] is service
+        assert service["image"] == compose.image_of(role)
         assert service["build"]["dockerfile"] == "deploy/Containerfile" and service["build"]["context"] == "."
 
 
@@ -146,6 +146,12 @@ def needs(composition, *roles):
             pytest.skip(f"{role} does not run: {composition.missing[role]}")
 
 
+def use_all(composition):
+    """Every command of the README, with nothing but a key."""
+    needs(composition, "all")
+    readme.follow(composition.services["all"], {"Authorization": f"Bearer {compose.demo_key()}"})
+
+
 def use_counts(composition):
     assert ask(composition, "counts", "/api/v1/internal/counts", {"itemId": "a", "initialValue": 4})["currentValue"] == 4
     assert ask(composition, "counts", "/api/v1/counts/a/increase", {"amount": 3}) == {"itemId": "a", "value": 7}
@@ -160,8 +166,9 @@ def use_sender(composition):
     needs(composition, "gateway")
     ask(composition, "gateway", "/api/config", {"userId": 8, "rateLimit": 5, "timeWindow": 60})
     ask(composition, "gateway", "/api/send", {"userId": 8, "message": "for the sender"})
-    output = composition.services["sender"].output
-    wait_until(lambda: "SMS SENT userId=8 message=for the sender" in output.read_text(), "the sender has it")
+    senders = [composition.services[name].output for name in ("sender", "all") if name in composition.services]
+    wait_until(lambda: any("SMS SENT userId=8 message=for the sender" in output.read_text() for output in senders),
+               "one of the processes that send has it")
 
 
 def grant(composition, user):

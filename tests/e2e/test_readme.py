@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from harness import readme
 from harness.quipu import run
 from harness.waiting import HANG_S, wait_until
 
@@ -41,23 +42,6 @@ def run_curls(server, shown):
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         answers.append(json.loads(done.stdout))
     return answers
-
-
-def follow_readme(server):
-    shown = [c for c in commands() if c.startswith("curl ")]
-    answers = run_curls(server, shown)
-    assert len(shown) == 12
-    assert answers[1] == {"itemId": "visits", "value": 1}
-    assert answers[2] == {"itemId": "visits", "value": -2}
-    assert answers[3]["currentValue"] == -2
-    assert answers[4]["rateLimit"] == 5
-    assert answers[5]["status"] == "QUEUED" and answers[5]["remaining"] == 4
-    assert answers[6]["pot_id"] == 1 and answers[6]["pot_name"] == "savings"
-    assert answers[7]["coins"] == [{"kind": "BRONZE", "count": 20}, {"kind": "GOLD", "count": 5}]
-    assert sum(entry["count"] for entry in answers[8]["coins"]) == 3
-    assert (answers[9]["stock_keeping_unit"], answers[9]["status"], answers[9]["version"]) == ("item1", "ACTIVE", 1)
-    assert answers[10]["status"] == "Message sent"
-    wait_until(lambda: run_curls(server, shown[11:])[0]["count"] == 1, "the message is counted")
 
 
 def follow_pots(server):
@@ -215,7 +199,7 @@ def follow_clients(server):
 def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, binary):
     """As somebody reads them: the README, then the pages of the services in the order of the folder."""
     server = serve(sqlite_store, "--roles", "all")
-    follow_readme(server)
+    readme.follow(server)
     follow_clients(server)
     follow_counts(server)
     follow_dialogs(server)
@@ -241,19 +225,56 @@ def test_the_gateways_page_tells_the_codes_of_its_api_and_no_others():
 
 
 def test_the_make_targets_of_the_readme_exist():
-    targets = [c.split()[1] for c in commands() if c.startswith("make ")]
-    assert targets == ["run", "test", "image", "install"]
+    targets = re.findall(r"\bmake ([a-z-]+)", "\n".join(commands()))
+    assert targets == ["build", "run"]
     for target in targets:
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 
-def test_the_quipu_commands_of_the_readme_are_accepted(binary):
-    shown = [c.split()[1:] for c in commands() if c.startswith("build/quipu ")]
-    assert shown
-    for arguments in shown:
-        done = run(binary, *arguments, "--check-config")
+def test_the_commands_of_the_readme_work_in_any_order_and_again(serve, sqlite_store):
+    """Each block on its own, in three orders, one after another on one server."""
+    server = serve(sqlite_store, "--roles", "all")
+    blocks = readme.blocks()
+    for order in (blocks, blocks[::-1], blocks[2:] + blocks[:2]):
+        for block in order:
+            readme.run(server, block)
+    assert run_curls(server, ["curl http://127.0.0.1:8080/api/v1/internal/counts/visits"])[0]["currentValue"] == 1
+
+
+def test_the_figures_of_the_readme_are_those_of_the_measurements():
+    shown = re.findall(r"^\| [^|]+ \| ([\d,]+/s) \| ([\d,]+/s) \| \*\*(\S+)\*\* \|$", page_text("README.md"), re.MULTILINE)
+    assert len(shown) == 5
+    measured = [line for line in page_text("docs/PERFORMANCE.md").splitlines() if line.startswith("|")]
+    for figures in shown:
+        assert [line for line in measured if all(figure in line for figure in figures)], f"{figures} were measured nowhere"
+
+
+def test_every_file_that_the_readme_names_is_there():
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page_text("README.md"))
+    assert len(links) > 20
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_the_commands_of_the_page_on_installing_are_accepted(binary):
+    shown = commands("docs/INSTALL.md")
+    (serve,) = [shlex.split(command)[1:] for command in shown if command.startswith("quipu serve ")]
+    done = run(binary, *serve, "--check-config")
+    assert done.returncode == 0, done.stderr
+    targets = [command.removeprefix("sudo ").split()[1] for command in shown if re.match(r"(sudo )?make ", command)]
+    assert targets == ["deb", "build", "install", "image", "release"]
+    for target in targets:
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+    (keys,) = [command for command in shown if command.startswith("quipu keys ")]
+    assert run(binary, *shlex.split(keys.split("|")[0])[1:]).returncode == 0
+
+
+def test_the_commands_of_the_readme_that_start_the_program_are_known(binary):
+    started = re.findall(r"\bbuild/quipu ([a-z-]+)", "\n".join(commands()))
+    assert started == ["demo"]
+    assert run(binary, "help", *started).returncode == 0
 
 
 def test_make_run_shows_three_curl_lines_that_work(serve, sqlite_store):

@@ -26,8 +26,17 @@ def load():
 
 
 def roles(document):
-    """{role: its service}, of all services that are built here."""
+    """{role: its service}, of all services that are built here; `all` is the one that plays every role."""
     return {service["build"]["args"]["ROLE"]: service for service in document["services"].values() if "build" in service}
+
+
+def name_of(role):
+    """What the service of a role is called."""
+    return "quipu" if role == "all" else role
+
+
+def image_of(role):
+    return {"all": "quipu", "counts": "count-processing-service"}.get(role, f"quipu-{role}")
 
 
 def engines(document):
