@@ -94,7 +94,8 @@ static bool migrate_component(PGconn *connection, const char *component, char *w
 	}
 	if (applied > known) {
 		snprintf(why, size,
-			"the schema of %s is version %d, newer than this program knows (%d)",
+			"the schema of %s is version %d, newer than this program knows (%d); run "
+			"the newer version, or restore a backup from before the upgrade",
 			component, applied, known);
 		return false;
 	}
