@@ -171,6 +171,10 @@ static bool check_channel(const struct settings *settings, char *why)
 	if (strcmp(channel, "log") != 0 && !url_has_scheme(channel, "webhook:"))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--notify-channel must be log or webhook:URL; this one is neither");
+	else if (strcmp(settings->sms_channel, "console") != 0 &&
+		 !url_has_scheme(settings->sms_channel, "webhook:"))
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--sms-channel must be console or webhook:URL; this one is neither");
 	else if (settings->notify_lease_us <= settings->notify_timeout_us)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--notify-lease must be longer than --notify-timeout, or two processes "

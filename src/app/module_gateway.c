@@ -1,8 +1,12 @@
 /* The module of gateway and sender, which share a store and a bus; the gateway also uses the cache.
  */
 #include <assert.h>
+#include <string.h>
 
+#include "adapters/notifier/sms/sms_console.h"
+#include "adapters/notifier/webhook/webhook_notifier.h"
 #include "app/app.h"
+#include "base/clock.h"
 #include "services/gateway/gateway.h"
 #include "services/gateway/limit_verify.h"
 #include "services/gateway/sender.h"
@@ -10,6 +14,7 @@
 /* A window started at most one window before its last send, so such rows were idle for ten. */
 #define DEFAULT_IDLE_WINDOWS 11
 
+#define SMS_ATTEMPTS_MAX 10
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
 extern const char embedded_gateway[];
@@ -17,7 +22,10 @@ extern const char embedded_gateway[];
 struct gateway_module {
 	struct gateway service;
 	struct verifier verifier;
-	struct sender_config sender;
+	struct sender sender;
+	struct bus *bus;
+	struct notifier *notifier;
+	struct delivery *delivery;
 };
 
 static void add_routes(struct app *app)
@@ -45,9 +53,25 @@ static bool open_stores(struct app *app, char *why)
 	module->sender.store = app_open_store(app, &plan, why);
 	if (!module->sender.store)
 		return false;
-	module->sender.repository = module->sender.store->repositories->sent;
+	module->sender.repository = module->sender.store->repositories->outbound;
+	module->sender.sent = module->sender.store->repositories->sent;
 	module->service.repository = module->sender.store->repositories->limits;
 	return true;
+}
+
+static struct notifier *open_notifier(const struct app *app, char *why)
+{
+	const struct settings *settings = &app->settings;
+	struct webhook_limits limits = {
+		.slots = (size_t)settings->sms_parallel,
+		.total_ns = settings->notify_timeout_us * NS_PER_US,
+		.secrets = app->webhook_secrets,
+	};
+
+	if (strcmp(settings->sms_channel, "console") == 0)
+		return sms_console_new();
+	return webhook_notifier_new(
+		settings->sms_channel + strlen("webhook:"), &limits, why, OPTIONS_WHY_SIZE);
 }
 
 static bool open_others(struct app *app, char *why)
@@ -67,9 +91,14 @@ static bool open_others(struct app *app, char *why)
 		.channel_count = sizeof(channels) / sizeof(channels[0]),
 	};
 
-	module->service.bus = module->sender.bus = app_open_bus(app, &plan, why);
+	module->service.bus = module->bus = app_open_bus(app, &plan, why);
 	if (!module->service.bus)
 		return false;
+	if (app_plays(app, ROLE_SENDER)) {
+		module->notifier = open_notifier(app, why);
+		if (!module->notifier)
+			return false;
+	}
 	if (app_plays(app, ROLE_GATEWAY) && !app_open_cache(app, why))
 		return false;
 	module->service.cache = app->cache;
@@ -128,20 +157,132 @@ static void start_gateway(struct app *app)
 	metrics_add(&app->metrics, gateway_collect, service);
 }
 
+static enum status sweep_outbound(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct outbound_repository *repository = context;
+
+	return repository->claims->ops->sweep(
+		repository->claims, session, SENT_KEPT_US, limit, deleted);
+}
+
+static void add_sender_chores(struct app *app)
+{
+	const struct sender *sender = &app->gateway->sender;
+	struct chore sent = {
+		.what = "old sent messages",
+		.store = sender->store,
+		.sweep = sweep_sent,
+		.context = sender->sent,
+	};
+	struct chore outbound = {
+		.what = "old outbound messages",
+		.store = sender->store,
+		.sweep = sweep_outbound,
+		.context = sender->repository,
+	};
+
+	app_add_chore(app, &sent);
+	app_add_chore(app, &outbound);
+}
+
+static bool describe_message(struct arena *arena, struct slice payload, struct buffer *members)
+{
+	(void)arena;
+	buffer_text(members, ",\"message\":");
+	buffer_add(members, payload);
+	return true;
+}
+
+static void add_sender_letters(struct app *app)
+{
+	const struct sender *sender = &app->gateway->sender;
+	struct dead_letter_kind kind = {
+		.name = "sms",
+		.letter_kind = "sms",
+		.dead = sender->repository->dead,
+		.lanes = sender->lanes,
+		.describe = describe_message,
+	};
+
+	dead_letters_add_kind(&app->dead_letters, &kind);
+}
+
+static void start_sender_intake(struct app *app)
+{
+	struct gateway_module *module = app->gateway;
+	struct intake_config config = {
+		.name = "sender",
+		.bus = module->bus,
+		.channel = GATEWAY_CHANNEL,
+		.group = SENDER_GROUP,
+		.store = module->sender.store,
+		.apply = sender_apply,
+		.put_aside = sender_put_aside,
+		.committed = sender_committed,
+		.context = &module->sender,
+	};
+
+	module->sender.dead_letters = module->bus->ops->open_producer(module->bus);
+	app_start_intake(app, &config);
+}
+
+static void start_sender_delivery(struct app *app)
+{
+	struct gateway_module *module = app->gateway;
+	struct delivery_config config = {
+		.name = "sender",
+		.store = module->sender.store,
+		.claims = module->sender.repository->claims,
+		.dead = module->sender.repository->dead,
+		.letter_kind = "sms",
+		.announcement = SENDER_ANNOUNCEMENT,
+		.notifier = module->notifier,
+		.poll_us = app->settings.outbox_poll_us,
+		.lease_us = app->settings.notify_lease_us,
+		.attempts_max = SMS_ATTEMPTS_MAX,
+		.write_body = sender_write_body,
+	};
+
+	module->delivery = delivery_start(&config);
+}
+
+static void stop_notifier(void *thing)
+{
+	struct notifier *notifier = thing;
+
+	notifier->ops->free(notifier);
+}
+
+static void close_producer(void *thing)
+{
+	struct producer *producer = thing;
+
+	producer->ops->close(producer);
+}
+
+static void collect_sender(void *context, struct buffer *page)
+{
+	const struct gateway_module *module = context;
+	struct delivery_counts counts = delivery_counts(module->delivery);
+
+	sender_collect(&module->sender, &counts, page);
+}
+
 static void start_sender(struct app *app)
 {
 	struct gateway_module *module = app->gateway;
-	struct chore chore = {
-		.what = "old sent messages",
-		.store = module->sender.store,
-		.sweep = sweep_sent,
-		.context = module->sender.repository,
-	};
-	struct sender *sender = sender_start(&module->sender);
+	struct lane_service lanes = sender_lane_service(&module->sender);
 
-	app_add_worker(app, sender_stop, sender);
-	app_add_chore(app, &chore);
-	metrics_add(&app->metrics, sender_collect, sender);
+	start_sender_delivery(app);
+	start_sender_intake(app);
+	module->sender.lanes = app_start_lanes(app, &lanes, module->sender.store);
+	add_sender_letters(app);
+	app_add_worker(app, delivery_stop, module->delivery);
+	app_add_worker(app, stop_notifier, module->notifier);
+	app_add_worker(app, close_producer, module->sender.dead_letters);
+	add_sender_chores(app);
+	metrics_add(&app->metrics, collect_sender, module);
 }
 
 static void start(struct app *app)

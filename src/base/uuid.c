@@ -84,6 +84,15 @@ static bool has_form(struct slice text)
 	return true;
 }
 
+bool uuid_is_canonical(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (isupper((unsigned char)text.data[i]))
+			return false;
+	}
+	return has_form(text);
+}
+
 struct slice uuid_lower(struct arena *arena, struct slice text)
 {
 	char *lower;

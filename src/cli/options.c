@@ -76,6 +76,11 @@ static const struct option options[] = {
 		"attempts to publish an event before it becomes a dead letter"},
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
 		"where to send notifications: log, or webhook:URL (http or https)"},
+	{"sms-channel", TYPE_URL, FIELD(sms_channel), "console", 0, 0, "CHANNEL",
+		"where the sender sends messages: console (a line on standard output) or "
+		"webhook:URL"},
+	{"sms-parallel", TYPE_INT, FIELD(sms_parallel), "64", 1, 1024, "N",
+		"messages that are on their way to the webhook at the same time"},
 	{"webhook-secret-file", TYPE_TEXT, FIELD(webhook_secret_file), "", 0, 0, "FILE",
 		"secrets that sign webhooks, one or two lines whsec_... as Standard Webhooks has "
 		"it; "

@@ -25,6 +25,8 @@ struct settings {
 	const char *entitlements_bus;
 	const char *notify_channel;
 	const char *webhook_secret_file;
+	const char *sms_channel;
+	int64_t sms_parallel;
 	const char *pots_store;
 	const char *dialogs_store;
 	const char *counters_store;

@@ -152,6 +152,9 @@ static bool take(struct intake *intake, size_t count)
 	}
 	if (apply(intake, intake->items, count) != STATUS_OK)
 		return false;
+	if (intake->config.put_aside &&
+		!intake->config.put_aside(intake->config.context, intake->items, count))
+		return false;
 	report_poison(intake, count);
 	return intake->consumer->ops->ack(intake->consumer, count) == STATUS_OK;
 }

@@ -53,6 +53,13 @@ struct intake_config {
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
 
+	/*
+	 * Optional. Called after COMMIT and before the acknowledgement with a whole fetch, to put
+	 * its poison items aside outside the store. Returns false if the fetch has to be delivered
+	 * again.
+	 */
+	bool (*put_aside)(void *context, const struct intake_item *items, size_t count);
+
 	/* Called after each COMMIT, before the acknowledgement. On the intake's thread. */
 	void (*committed)(void *context);
 	void *context;

@@ -194,6 +194,7 @@ struct store_repositories {
 	const struct count_repository *counts;
 	const struct limit_repository *limits;
 	const struct sent_repository *sent;
+	const struct outbound_repository *outbound;
 	const struct entitlement_repository *entitlements;
 	const struct outbox_repository *entitlement_outbox;
 	const struct notification_repository *notifications;

@@ -1,65 +1,22 @@
 /*
- * One thread repeats: fetch, print, record, acknowledge. Printing comes before recording, so a
- * crash repeats a message and never loses one. Ids of messages that were printed but not yet
- * recorded are kept in memory, so that an outage of the store repeats nothing.
- *
- * Invariant: a fetch is acknowledged only after all of its good messages are recorded and all
- * others are on the dead letter channel.
+ * Reads events of the bus and stores them as rows to be sent. Only userId and message are required,
+ * because other programs may write to the channel too.
  */
 #include "services/gateway/sender.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "base/clock.h"
-#include "base/failpoint.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/metrics.h"
 #include "base/text.h"
+#include "base/trace.h"
+#include "base/uuid.h"
 #include "services/gateway/gateway.h"
 
-#define FETCH_MAX 256
-#define PRINTED_MAX (4 * FETCH_MAX)
-#define FETCH_NS (1 * NS_PER_S)
 #define DLQ_TIMEOUT_NS (5 * NS_PER_S)
-#define RETRY_NS (100 * NS_PER_MS)
-#define SHOWN_BYTES 64
-
-/* One message of a fetch. */
-struct sms {
-	struct slice id;      /* recognises repeats: messageId, or the position on the bus */
-	struct slice user_id; /* a number or string of the event, as text */
-	struct slice text;
-	bool is_good;
-};
-
-struct sender {
-	struct sender_config config;
-	struct consumer *consumer;
-	struct producer *dead_letters;
-	struct session *session;
-	struct arena arena; /* of the current fetch */
-
-	/*
-	 * Ids of messages that were printed but not recorded. While the store is away the same
-	 * messages are fetched again and must not be printed again. Empty after every success.
-	 */
-	struct arena printed_arena;
-	struct slice printed[PRINTED_MAX];
-	size_t printed_count;
-
-	pthread_t thread;
-	atomic_bool stopping;
-
-	struct tally sent;
-	struct tally repeated;
-	struct tally malformed;
-};
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
@@ -91,291 +48,252 @@ static json_t *user_of(const json_t *event)
 	return user ? user : json_object_get(event, "user_id");
 }
 
-/* Only userId and message are required. A message without an id is recognised by its position. */
-static void read_sms(struct arena *arena, const struct bus_delivery *delivery, struct sms *sms)
+/* Returns the traceparent of a message, or an empty slice if it has none that is valid. */
+static struct slice trace_of(const struct bus_delivery *delivery)
+{
+	for (size_t i = 0; i < delivery->header_count; i++) {
+		if (slice_is_nocase(delivery->headers[i].name, "traceparent") &&
+			trace_is_valid(delivery->headers[i].value))
+			return delivery->headers[i].value;
+	}
+	return (struct slice){0};
+}
+
+/* The gateway's ids are UUIDs; those of other programs may be anything. */
+static struct slice row_id(struct arena *arena, struct slice message_id)
+{
+	struct buffer name = buffer_make(arena, message_id.len + 16);
+	char *id = arena_alloc(arena, UUID_SIZE);
+
+	if (uuid_is_canonical(message_id))
+		return message_id;
+	buffer_text(&name, GATEWAY_CHANNEL);
+	buffer_char(&name, '\0');
+	buffer_add(&name, message_id);
+	uuid_of_name(buffer_slice(&name), id);
+	return slice_of(id);
+}
+
+static struct slice write_payload(
+	struct arena *arena, const struct outbound_message *message, struct slice text)
+{
+	struct buffer body = buffer_make(arena, 160 + text.len);
+
+	buffer_char(&body, '{');
+	buffer_member(&body, "messageId", message->message_id);
+	buffer_member(&body, "userId", message->user_id);
+	buffer_member(&body, "message", text);
+	buffer_member_time(&body, "createdAt", message->created_us);
+	buffer_char(&body, '}');
+	return buffer_slice(&body);
+}
+
+/* Returns why the event cannot be used, or NULL. A message without an id is recognised by its
+ * position. */
+static const char *read_event(struct arena *arena, const struct bus_delivery *delivery,
+	const json_t *event, struct outbound_message *message)
+{
+	const json_t *text = json_object_get(event, "message");
+	const json_t *created = json_object_get(event, "createdAt");
+
+	message->user_id = id_text(arena, user_of(event));
+	message->message_id = id_text(arena, json_object_get(event, "messageId"));
+	if (is_blank_id(message->user_id))
+		return "it has no userId";
+	if (!json_is_string(text) || !id_text(arena, text).data)
+		return "it has no message";
+	if (is_blank_id(message->message_id))
+		message->message_id = arena_copy(arena, delivery->position);
+	message->id = row_id(arena, message->message_id);
+	message->trace = trace_of(delivery);
+	if (!json_is_string(created) ||
+		!text_to_time_us(slice_of(json_string_value(created)), &message->created_us))
+		message->created_us = clock_wall_us(&clock_system);
+	message->payload = write_payload(arena, message, id_text(arena, text));
+	return NULL;
+}
+
+static const char *read_delivery(
+	struct arena *arena, const struct bus_delivery *delivery, struct outbound_message *message)
 {
 	char why[JSON_WHY_SIZE];
 	json_t *event = json_parse_event(delivery->value, why);
-	json_t *text = json_object_get(event, "message");
+	const char *wrong =
+		event ? read_event(arena, delivery, event, message) : "it is not a JSON object";
 
-	sms->user_id = id_text(arena, user_of(event));
-	sms->id = id_text(arena, json_object_get(event, "messageId"));
-	if (json_is_string(text))
-		sms->text = id_text(arena, text);
-	if (is_blank_id(sms->id))
-		sms->id = arena_copy(arena, delivery->position);
-	sms->is_good = event && !is_blank_id(sms->user_id) && sms->text.data;
 	json_decref(event);
+	return wrong;
 }
 
-/* ---- sending ----------------------------------------------------------------------------- */
+/* ---- applying ---------------------------------------------------------------------------- */
 
-static int compare_records(const void *a, const void *b)
+static int compare_sent(const void *a, const void *b)
 {
 	return slice_compare(((const struct sent_message *)a)->message_id,
 		((const struct sent_message *)b)->message_id);
 }
 
-/* Returns records for the ids of the good messages, sorted and without repetition. */
-static struct sent_message *make_records(
-	struct arena *arena, const struct sms *all, size_t count, size_t *record_count)
+/* Looks up which messages an earlier version has sent; the result is sorted by id. */
+static enum status find_sent(const struct sender *sender, struct session *session,
+	struct sent_message *sent, size_t *count)
 {
-	struct sent_message *records = arena_array(arena, struct sent_message, count);
-	size_t total = 0, kept = 0;
+	size_t kept = 0;
+
+	qsort(sent, *count, sizeof(*sent), compare_sent);
+	for (size_t i = 0; i < *count; i++) {
+		if (kept == 0 || compare_sent(&sent[kept - 1], &sent[i]) != 0)
+			sent[kept++] = sent[i];
+	}
+	*count = kept;
+	return kept == 0 ? STATUS_OK : sender->sent->ops->find(sender->sent, session, sent, kept);
+}
+
+/* Keeps the messages that were not sent before. Returns how many. */
+static size_t keep_unsent(struct outbound_message *messages, size_t count,
+	const struct sent_message *sent, size_t sent_count)
+{
+	size_t kept = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (all[i].is_good)
-			records[total++].message_id = all[i].id;
+		struct sent_message wanted = {.message_id = messages[i].message_id};
+		const struct sent_message *found =
+			bsearch(&wanted, sent, sent_count, sizeof(*sent), compare_sent);
+
+		assert(found);
+		if (!found->known)
+			messages[kept++] = messages[i];
 	}
-	qsort(records, total, sizeof(*records), compare_records);
-	for (size_t i = 0; i < total; i++) {
-		if (kept == 0 || compare_records(&records[kept - 1], &records[i]) != 0)
-			records[kept++] = records[i];
-	}
-	*record_count = kept;
-	return records;
+	return kept;
 }
 
-static void print_sms(struct buffer *page, const struct sms *sms)
+enum status sender_apply(
+	void *context, struct session *session, const struct intake_batch *batch, size_t *repeated)
 {
-	buffer_text(page, "SMS SENT userId=");
-	text_escape_log(page, sms->user_id);
-	buffer_text(page, " message=");
-	text_escape_log(page, sms->text);
-	buffer_char(page, '\n');
-}
-
-static bool write_all(struct slice text)
-{
-	while (text.len > 0) {
-		ssize_t written = write(STDOUT_FILENO, text.data, text.len);
-
-		if (written <= 0)
-			return false;
-		text = slice_make(text.data + written, text.len - (size_t)written);
-	}
-	return true;
-}
-
-static bool was_printed(const struct sender *sender, struct slice id)
-{
-	for (size_t i = 0; i < sender->printed_count; i++) {
-		if (slice_equal(sender->printed[i], id))
-			return true;
-	}
-	return false;
-}
-
-static bool is_known(const struct sent_message *records, size_t count, struct slice id)
-{
-	struct sent_message wanted = {.message_id = id};
-	const struct sent_message *record =
-		bsearch(&wanted, records, count, sizeof(*records), compare_records);
-
-	assert(record);
-	return record->known;
-}
-
-static void forget_printed(struct sender *sender)
-{
-	sender->printed_count = 0;
-	arena_reset(&sender->printed_arena);
-}
-
-/* Prints messages that were not sent before, in order. Returns false if standard output fails. */
-static bool send_new(struct sender *sender, const struct sms *all, size_t count,
-	const struct sent_message *records, size_t record_count)
-{
-	struct buffer page = buffer_make(&sender->arena, 128 * count);
-
-	/* After several failures with different messages, which the bus may deliver in between, the
-	 * oldest are forgotten: they may be printed again, as after a crash. */
-	if (sender->printed_count + count > PRINTED_MAX)
-		forget_printed(sender);
-	for (size_t i = 0; i < count; i++) {
-		const struct sms *sms = &all[i];
-
-		if (!sms->is_good)
-			continue;
-		if (is_known(records, record_count, sms->id) || was_printed(sender, sms->id)) {
-			tally_add(&sender->repeated, 1);
-			continue;
-		}
-		sender->printed[sender->printed_count++] =
-			arena_copy(&sender->printed_arena, sms->id);
-		print_sms(&page, sms);
-		tally_add(&sender->sent, 1);
-	}
-	return write_all(buffer_slice(&page));
-}
-
-/* Sends the good messages of a fetch and records them. */
-static enum status send_batch(struct sender *sender, struct sms *all, size_t count)
-{
-	struct session *session = sender->session;
-	size_t record_count;
-	struct sent_message *records = make_records(&sender->arena, all, count, &record_count);
+	struct sender *sender = context;
+	struct outbound_message *messages =
+		arena_array(batch->arena, struct outbound_message, batch->count);
+	struct sent_message *sent = arena_array(batch->arena, struct sent_message, batch->count);
+	size_t good = 0, sent_count, kept, fresh = 0;
 	enum status status;
 
-	if (record_count == 0)
-		return STATUS_OK;
-	status = session->ops->begin(session, TRANSACTION_WAIT);
-	if (status == STATUS_OK)
-		status = sender->config.repository->ops->find(
-			sender->config.repository, session, records, record_count);
+	for (size_t i = 0; i < batch->count; i++) {
+		struct intake_item *item = &batch->items[i];
+
+		if (!item->poison)
+			item->poison = read_delivery(batch->arena, item->delivery, &messages[good]);
+		if (!item->poison)
+			sent[good].message_id = messages[good].message_id, good++;
+	}
+	sent_count = good;
+	status = find_sent(sender, session, sent, &sent_count);
 	if (status != STATUS_OK)
 		return status;
-	if (!send_new(sender, all, count, records, record_count)) {
-		session->ops->rollback(session);
-		forget_printed(sender);
-		return STATUS_STORE_UNAVAILABLE; /* standard output failed: the fetch is retried */
-	}
-	FAILPOINT("sender.printed");
-	status = sender->config.repository->ops->put(
-		sender->config.repository, session, records, record_count);
+	kept = keep_unsent(messages, good, sent, sent_count);
+	if (kept > 0)
+		status = sender->repository->ops->put(sender->repository, session, messages, kept);
+	for (size_t i = 0; i < kept && status == STATUS_OK; i++)
+		fresh += messages[i].is_new;
+	*repeated = good - fresh;
 	if (status == STATUS_OK)
-		status = session->ops->commit(session);
-	if (status == STATUS_OK)
-		forget_printed(sender);
+		tally_add(&sender->repeated, (int64_t)*repeated);
 	return status;
+}
+
+void sender_committed(void *context)
+{
+	struct store *store = ((struct sender *)context)->store;
+
+	store->ops->announce(store, SENDER_ANNOUNCEMENT);
 }
 
 /* ---- dead letters ------------------------------------------------------------------------ */
 
-static void log_malformed(const struct bus_delivery *delivery)
+/* Copies the messages that cannot be used to the dead letter channel. Returns false if the bus has
+ * not confirmed all of them. */
+bool sender_put_aside(void *context, const struct intake_item *items, size_t count)
 {
-	size_t shown = delivery->value.len < SHOWN_BYTES ? delivery->value.len : SHOWN_BYTES;
-
-	log_line(LOG_ERROR, "sender", "malformed message at %.*s, %zu bytes, begins: %.*s",
-		(int)delivery->position.len, delivery->position.data, delivery->value.len,
-		(int)shown, delivery->value.data);
-}
-
-/* Copies the malformed messages to the dead letter channel. Returns false if the bus has not
- * confirmed all of them. */
-static bool bury_malformed(struct sender *sender, const struct bus_delivery *deliveries,
-	const struct sms *all, size_t count)
-{
-	struct bus_message *letters = arena_array(&sender->arena, struct bus_message, count);
+	struct sender *sender = context;
+	struct bus_message *letters = qp_calloc(count, sizeof(*letters));
 	size_t letter_count = 0;
+	bool is_done = true;
 
 	for (size_t i = 0; i < count; i++) {
 		struct bus_message *letter = &letters[letter_count];
 
-		if (all[i].is_good)
+		if (!items[i].poison)
 			continue;
 		letter->channel = slice_of(GATEWAY_DLQ_CHANNEL);
-		letter->key = deliveries[i].key;
-		letter->id = arena_copy(&sender->arena, deliveries[i].position);
+		letter->key = items[i].delivery->key;
+		letter->id = items[i].delivery->position;
 		bus_message_add_header(letter, "position", letter->id);
-		letter->value = deliveries[i].value;
+		letter->value = items[i].delivery->value;
 		letter_count++;
 	}
-	if (letter_count == 0)
-		return true;
-	if (sender->dead_letters->ops->publish(sender->dead_letters, letters, letter_count,
-		    clock_steady_ns(&clock_system) + DLQ_TIMEOUT_NS) != STATUS_OK)
-		return false;
-	for (size_t i = 0; i < letter_count; i++) {
-		if (letters[i].fate != BUS_CONFIRMED)
-			return false;
-	}
-	for (size_t i = 0; i < count; i++) {
-		if (!all[i].is_good)
-			log_malformed(&deliveries[i]);
-	}
-	tally_add(&sender->malformed, (int64_t)letter_count);
-	return true;
+	if (letter_count > 0)
+		is_done = sender->dead_letters->ops->publish(sender->dead_letters, letters,
+				  letter_count,
+				  clock_steady_ns(&clock_system) + DLQ_TIMEOUT_NS) == STATUS_OK;
+	for (size_t i = 0; i < letter_count && is_done; i++)
+		is_done = letters[i].fate == BUS_CONFIRMED;
+	if (is_done)
+		tally_add(&sender->malformed, (int64_t)letter_count);
+	free(letters);
+	return is_done;
 }
 
-/* ---- the thread -------------------------------------------------------------------------- */
+/* ---- sending ----------------------------------------------------------------------------- */
 
-/* Returns false if the fetch has to be delivered again. */
-static bool handle(struct sender *sender, const struct bus_delivery *deliveries, size_t count)
+const char *sender_write_body(struct arena *arena, const struct claim *claim, struct slice *body)
 {
-	struct sms *all = arena_array(&sender->arena, struct sms, count);
-
-	for (size_t i = 0; i < count; i++)
-		read_sms(&sender->arena, &deliveries[i], &all[i]);
-	return send_batch(sender, all, count) == STATUS_OK &&
-	       bury_malformed(sender, deliveries, all, count) &&
-	       sender->consumer->ops->ack(sender->consumer, count) == STATUS_OK;
-}
-
-static void pause_before_retry(void)
-{
-	struct timespec pause = {.tv_nsec = RETRY_NS};
-
-	nanosleep(&pause, NULL);
-}
-
-static void *sender_main(void *argument)
-{
-	struct sender *sender = argument;
-	struct bus_delivery *deliveries = qp_calloc(FETCH_MAX, sizeof(*deliveries));
-
-	pthread_setname_np(pthread_self(), "sender");
-	while (!atomic_load(&sender->stopping)) {
-		int64_t until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
-		size_t count = 0;
-
-		arena_reset(&sender->arena);
-		if (sender->consumer->ops->fetch(sender->consumer, deliveries, FETCH_MAX, &count,
-			    until_ns) != STATUS_OK) {
-			pause_before_retry();
-			continue;
-		}
-		if (count > 0 && !handle(sender, deliveries, count)) {
-			sender->consumer->ops->again(sender->consumer);
-			pause_before_retry();
-		}
-	}
-	free(deliveries);
+	(void)arena;
+	*body = claim->payload;
 	return NULL;
 }
 
-struct sender *sender_start(const struct sender_config *config)
+struct lane_service sender_lane_service(struct sender *sender)
 {
-	struct sender *sender = qp_calloc(1, sizeof(*sender));
-	int failed;
-
-	sender->config = *config;
-	sender->consumer =
-		config->bus->ops->open_consumer(config->bus, GATEWAY_CHANNEL, GATEWAY_GROUP);
-	sender->dead_letters = config->bus->ops->open_producer(config->bus);
-	sender->session = config->store->ops->open_session(config->store, SESSION_WRITE);
-	arena_init(&sender->arena, 64 * 1024);
-	arena_init(&sender->printed_arena, 16 * 1024);
-	failed = pthread_create(&sender->thread, NULL, sender_main, sender);
-	assert(!failed);
-	return sender;
+	return (struct lane_service){
+		.name = "sender",
+		.context = sender,
+		.committed = sender_committed,
+	};
 }
 
-void sender_stop(void *context)
-{
-	struct sender *sender = context;
+/* ---- metrics ----------------------------------------------------------------------------- */
 
-	atomic_store(&sender->stopping, true);
-	sender->consumer->ops->wake(sender->consumer);
-	pthread_join(sender->thread, NULL);
-	sender->consumer->ops->close(sender->consumer);
-	sender->dead_letters->ops->close(sender->dead_letters);
-	session_close(sender->session);
-	arena_release(&sender->arena);
-	arena_release(&sender->printed_arena);
-	free(sender);
+static void write_one(
+	struct buffer *page, const char *name, const char *type, const char *help, int64_t value)
+{
+	metrics_family(page, name, type, help);
+	metrics_sample(page, name, "", value);
 }
 
-void sender_collect(void *context, struct buffer *page)
+static void write_states(const struct delivery_counts *counts, struct buffer *page)
 {
-	const struct sender *sender = context;
+	const char *name = "quipu_sender_messages";
 
-	metrics_family(page, "quipu_sender_sent_total", "counter", "Messages sent.");
-	metrics_sample(page, "quipu_sender_sent_total", "", tally_read(&sender->sent));
-	metrics_family(page, "quipu_sender_repeated_total", "counter",
-		"Messages that were delivered again and not sent again.");
-	metrics_sample(page, "quipu_sender_repeated_total", "", tally_read(&sender->repeated));
-	metrics_family(page, "quipu_sender_malformed_total", "counter",
-		"Messages that could not be read and went to the dead letters.");
-	metrics_sample(page, "quipu_sender_malformed_total", "", tally_read(&sender->malformed));
+	metrics_family(page, name, "gauge",
+		"Messages that are not sent, by state, counted every few seconds.");
+	metrics_sample(page, name, "state=\"QUEUED\"", counts->pending);
+	metrics_sample(page, name, "state=\"SENDING\"", counts->busy);
+	metrics_sample(page, name, "state=\"FAILED\"", counts->failed);
+}
+
+void sender_collect(
+	const struct sender *sender, const struct delivery_counts *counts, struct buffer *page)
+{
+	write_states(counts, page);
+	write_one(page, "quipu_sender_oldest_seconds", "gauge",
+		"Age of the oldest message that is not sent.", counts->oldest_us / 1000000);
+	write_one(page, "quipu_sender_sent_total", "counter", "Messages sent.", counts->sent);
+	write_one(page, "quipu_sender_retried_total", "counter",
+		"Attempts to send that failed and will be repeated.", counts->retried);
+	write_one(page, "quipu_sender_given_up_total", "counter",
+		"Messages that were refused or failed too often.", counts->given_up);
+	write_one(page, "quipu_sender_repeated_total", "counter",
+		"Messages that were delivered again and not sent again.",
+		tally_read(&sender->repeated));
+	write_one(page, "quipu_sender_malformed_total", "counter",
+		"Messages that could not be read and went to the dead letters.",
+		tally_read(&sender->malformed));
 }

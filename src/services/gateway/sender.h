@@ -1,33 +1,49 @@
 /*
- * The sender: seed 001, Sender_Service. Role `sender`. Takes messages from the bus, "sends" each by
- * printing SMS SENT on standard output, records it, and acknowledges. A message that the bus
- * delivers again is not sent again; only a crash between printing and recording can repeat one.
+ * The sender: seed 001, Sender_Service. Role `sender`. Turns messages of the bus into rows of
+ * outbound_messages, which flow/delivery sends through a notifier: the console, or a webhook.
  *
- * A message that cannot be read is logged, copied to the dead letter channel, and skipped.
+ * A row also tells a repeated event apart; events that an earlier version has sent are in
+ * sent_messages. A message that cannot be read is copied to the dead letter channel, logged, and
+ * skipped. Nothing is printed or sent inside a transaction.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_SENDER_H
 #define QUIPU_SERVICES_GATEWAY_SENDER_H
 
 #include "base/metrics.h"
-#include "ports/bus.h"
+#include "flow/delivery.h"
+#include "flow/intake.h"
+#include "flow/lane_set.h"
+#include "ports/outbound_repository.h"
 #include "ports/sent_repository.h"
-#include "ports/store.h"
 
-struct sender_config {
-	struct bus *bus; /* nothing here is owned */
-	struct store *store;
-	const struct sent_repository *repository;
+#define SENDER_GROUP "sender-service"
+#define SENDER_ANNOUNCEMENT "outbound" /* announces committed messages */
+
+struct sender {
+	struct store *store; /* nothing here is owned */
+	const struct outbound_repository *repository;
+	const struct sent_repository *sent;
+	struct producer *dead_letters;
+	struct lane_set *lanes;
+
+	struct tally repeated;
+	struct tally malformed;
 };
 
-struct sender;
+/* Returns the callbacks for its lanes, which carry only actions of operators. */
+struct lane_service sender_lane_service(struct sender *sender);
 
-/* Starts a thread. */
-struct sender *sender_start(const struct sender_config *config);
+/* See flow/intake.h; the context is the struct sender. */
+enum status sender_apply(
+	void *sender, struct session *session, const struct intake_batch *batch, size_t *repeated);
+void sender_committed(void *sender);
+bool sender_put_aside(void *sender, const struct intake_item *items, size_t count);
 
-/* Ends the thread after its current batch and frees the sender. */
-void sender_stop(void *sender);
+/* See flow/delivery.h. */
+const char *sender_write_body(struct arena *arena, const struct claim *claim, struct slice *body);
 
-/* A metrics collector (context: the sender). */
-void sender_collect(void *sender, struct buffer *page);
+/* Writes the metrics of the sender and of its delivery. */
+void sender_collect(
+	const struct sender *sender, const struct delivery_counts *counts, struct buffer *page);
 
 #endif

@@ -15,6 +15,7 @@
 #include "ports/notification_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/sent_repository.h"
 
 /* A table of events; see ports/outbox_repository.h. */
@@ -36,5 +37,6 @@ extern const struct pg_outbox postgres_entitlement_outbox; /* outbox_events */
 extern const struct pg_outbox postgres_dialog_outbox;      /* dialog_outbox_events */
 extern const struct pot_repository postgres_pot_repository;
 extern const struct sent_repository postgres_sent_repository;
+extern const struct outbound_repository postgres_outbound_repository;
 
 #endif

@@ -360,6 +360,7 @@ static const struct store_repositories repositories = {
 	.counts = &postgres_count_repository,
 	.limits = &postgres_limit_repository,
 	.sent = &postgres_sent_repository,
+	.outbound = &postgres_outbound_repository,
 	.entitlements = &postgres_entitlement_repository,
 	.entitlement_outbox = &postgres_entitlement_outbox.base,
 	.notifications = &postgres_notification_repository,

@@ -15,6 +15,7 @@
 #include "ports/notification_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/sent_repository.h"
 
 /* A table of events; see ports/outbox_repository.h. */
@@ -36,5 +37,6 @@ extern const struct sqlite_outbox sqlite_entitlement_outbox; /* outbox_events */
 extern const struct sqlite_outbox sqlite_dialog_outbox;      /* dialog_outbox_events */
 extern const struct pot_repository sqlite_pot_repository;
 extern const struct sent_repository sqlite_sent_repository;
+extern const struct outbound_repository sqlite_outbound_repository;
 
 #endif

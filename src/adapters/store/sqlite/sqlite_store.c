@@ -52,6 +52,7 @@ static const struct store_repositories repositories = {
 	.counts = &sqlite_count_repository,
 	.limits = &sqlite_limit_repository,
 	.sent = &sqlite_sent_repository,
+	.outbound = &sqlite_outbound_repository,
 	.entitlements = &sqlite_entitlement_repository,
 	.entitlement_outbox = &sqlite_entitlement_outbox.base,
 	.notifications = &sqlite_notification_repository,

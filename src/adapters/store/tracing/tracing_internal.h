@@ -19,6 +19,7 @@
 #include "ports/limit_repository.h"
 #include "ports/message_repository.h"
 #include "ports/notification_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
@@ -141,6 +142,13 @@ struct tracing_notifications {
 	struct tracing_inbox inbox;
 };
 
+struct tracing_outbound {
+	struct outbound_repository base;
+	const struct outbound_repository *inner;
+	struct tracing_claims claims;
+	struct tracing_dead_letters dead;
+};
+
 /* How lines name an outbox and what is inside it. Static strings. */
 struct tracing_outbox_groups {
 	const char *outbox;
@@ -156,6 +164,8 @@ const struct count_repository *tracing_counts_init(
 	struct tracing_counts *tracing, const struct count_repository *inner);
 const struct limit_repository *tracing_limits_init(
 	struct tracing_limits *tracing, const struct limit_repository *inner);
+const struct outbound_repository *tracing_outbound_init(
+	struct tracing_outbound *tracing, const struct outbound_repository *inner);
 const struct sent_repository *tracing_sent_init(
 	struct tracing_sent *tracing, const struct sent_repository *inner);
 const struct entitlement_repository *tracing_entitlements_init(

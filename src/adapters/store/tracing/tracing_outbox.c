@@ -118,3 +118,52 @@ const struct notification_repository *tracing_notifications_init(
 	tracing->inner = inner;
 	return &tracing->base;
 }
+
+/* ---- outbound messages -------------------------------------------------------------------- */
+
+static const struct outbound_repository_ops outbound_ops;
+
+static const struct outbound_repository *outbound_of(const struct outbound_repository *repository)
+{
+	assert(repository->ops == &outbound_ops);
+	return ((const struct tracing_outbound *)repository)->inner;
+}
+
+static enum status outbound_put(const struct outbound_repository *repository,
+	struct session *session, struct outbound_message *messages, size_t count)
+{
+	const struct outbound_repository *inner = outbound_of(repository);
+	struct trace trace = trace_begin(session, "outbound", "put");
+	enum status status = inner->ops->put(inner, trace.session, messages, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
+static enum status outbound_find(const struct outbound_repository *repository,
+	struct session *session, struct arena *arena, struct outbound_message *message)
+{
+	const struct outbound_repository *inner = outbound_of(repository);
+	struct trace trace = trace_begin(session, "outbound", "find");
+	enum status status = inner->ops->find(inner, trace.session, arena, message);
+
+	return trace_end_rows(&trace, status, message->exists);
+}
+
+static const struct outbound_repository_ops outbound_ops = {
+	.put = outbound_put,
+	.find = outbound_find,
+};
+
+const struct outbound_repository *tracing_outbound_init(
+	struct tracing_outbound *tracing, const struct outbound_repository *inner)
+{
+	if (!inner)
+		return NULL;
+	tracing->base = (struct outbound_repository){
+		.ops = &outbound_ops,
+		.claims = tracing_claims_init(&tracing->claims, inner->claims, "outbound.claims"),
+		.dead = tracing_dead_letters_init(&tracing->dead, inner->dead, "outbound.dead"),
+	};
+	tracing->inner = inner;
+	return &tracing->base;
+}

@@ -20,6 +20,7 @@ struct tracing_store {
 	struct tracing_counts counts;
 	struct tracing_limits limits;
 	struct tracing_sent sent;
+	struct tracing_outbound outbound;
 	struct tracing_entitlements entitlements;
 	struct tracing_outbox entitlement_outbox;
 	struct tracing_notifications notifications;
@@ -215,6 +216,7 @@ static void wrap_repositories(
 		.counts = tracing_counts_init(&store->counts, repositories->counts),
 		.limits = tracing_limits_init(&store->limits, repositories->limits),
 		.sent = tracing_sent_init(&store->sent, repositories->sent),
+		.outbound = tracing_outbound_init(&store->outbound, repositories->outbound),
 		.entitlements =
 			tracing_entitlements_init(&store->entitlements, repositories->entitlements),
 		.entitlement_outbox = tracing_outbox_init(&store->entitlement_outbox,

@@ -1,0 +1,186 @@
+/* Lines gather while notices are handed over and are written together by the next wait(), so that a
+ * batch costs one system call. */
+#include "adapters/notifier/sms/sms_console.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/steady.h"
+#include "base/text.h"
+
+#define SLOTS 256
+
+struct sms_console {
+	struct notifier base;
+	struct notice_result results[SLOTS]; /* of notices that wait() has not returned yet */
+	size_t count;
+	struct arena arena; /* of the lines */
+	struct buffer page; /* lines that are not written yet */
+
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t changed;
+	bool woken;
+};
+
+static const struct notifier_ops notifier_ops;
+
+static struct sms_console *console_of(struct notifier *notifier)
+{
+	assert(notifier->ops == &notifier_ops);
+	return (struct sms_console *)notifier;
+}
+
+static size_t console_free_slots(struct notifier *base)
+{
+	return SLOTS - console_of(base)->count;
+}
+
+static struct slice member(const json_t *event, const char *name)
+{
+	const json_t *value = json_object_get(event, name);
+
+	return slice_make(json_string_value(value), json_string_length(value));
+}
+
+static void add_line(struct buffer *page, const json_t *event)
+{
+	buffer_text(page, "SMS SENT userId=");
+	text_escape_log(page, member(event, "userId"));
+	buffer_text(page, " message=");
+	text_escape_log(page, member(event, "message"));
+	buffer_char(page, '\n');
+}
+
+static void console_send(struct notifier *base, const struct notice *notice)
+{
+	struct sms_console *console = console_of(base);
+	char why[JSON_WHY_SIZE];
+	json_t *event = json_parse_event(notice->body, why);
+	struct notice_result *result = &console->results[console->count++];
+
+	assert(console->count <= SLOTS);
+	*result = (struct notice_result){.tag = notice->tag, .fate = NOTICE_SENT};
+	if (event) {
+		add_line(&console->page, event);
+	} else {
+		result->fate = NOTICE_REFUSED;
+		snprintf(result->error, sizeof(result->error), "its body cannot be read");
+	}
+	json_decref(event);
+}
+
+static bool write_all(struct slice text)
+{
+	while (text.len > 0) {
+		ssize_t written = write(STDOUT_FILENO, text.data, text.len);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written <= 0)
+			return false;
+		text = slice_make(text.data + written, text.len - (size_t)written);
+	}
+	return true;
+}
+
+static void fail_all(struct sms_console *console)
+{
+	for (size_t i = 0; i < console->count; i++) {
+		struct notice_result *result = &console->results[i];
+
+		if (result->fate != NOTICE_SENT)
+			continue;
+		result->fate = NOTICE_FAILED;
+		result->is_unreachable = true;
+		snprintf(result->error, sizeof(result->error),
+			"standard output cannot be written: %s", strerror(errno));
+	}
+}
+
+static void flush(struct sms_console *console)
+{
+	if (!write_all(buffer_slice(&console->page)))
+		fail_all(console);
+	arena_reset(&console->arena);
+	console->page = buffer_make(&console->arena, 4096);
+}
+
+/* Returns immediately if there are results to return. */
+static void wait_until_woken(struct sms_console *console, int64_t until_ns)
+{
+	bool in_time = true;
+
+	pthread_mutex_lock(&console->lock);
+	while (console->count == 0 && !console->woken && in_time)
+		in_time = steady_wait_until(&console->changed, &console->lock, until_ns);
+	console->woken = false;
+	pthread_mutex_unlock(&console->lock);
+}
+
+static size_t console_wait(
+	struct notifier *base, struct notice_result *results, size_t max, int64_t until_ns)
+{
+	struct sms_console *console = console_of(base);
+	size_t count;
+
+	assert(max >= SLOTS);
+	if (console->count > 0)
+		flush(console);
+	wait_until_woken(console, until_ns);
+	count = console->count;
+	memcpy(results, console->results, count * sizeof(*results));
+	console->count = 0;
+	return count;
+}
+
+static void console_wake(struct notifier *base)
+{
+	struct sms_console *console = console_of(base);
+
+	pthread_mutex_lock(&console->lock);
+	console->woken = true;
+	pthread_cond_signal(&console->changed);
+	pthread_mutex_unlock(&console->lock);
+}
+
+static void console_free(struct notifier *base)
+{
+	struct sms_console *console = console_of(base);
+
+	pthread_cond_destroy(&console->changed);
+	pthread_mutex_destroy(&console->lock);
+	arena_release(&console->arena);
+	free(console);
+}
+
+static const struct notifier_ops notifier_ops = {
+	.free_slots = console_free_slots,
+	.send = console_send,
+	.wait = console_wait,
+	.wake = console_wake,
+	.free = console_free,
+};
+
+struct notifier *sms_console_new(void)
+{
+	struct sms_console *console = qp_calloc(1, sizeof(*console));
+
+	console->base.ops = &notifier_ops;
+	console->base.engine = "console";
+	console->base.slots = SLOTS;
+	console->base.longest_ns = NS_PER_S;
+	arena_init(&console->arena, 64 * 1024);
+	console->page = buffer_make(&console->arena, 4096);
+	pthread_mutex_init(&console->lock, NULL);
+	steady_cond_init(&console->changed);
+	return &console->base;
+}

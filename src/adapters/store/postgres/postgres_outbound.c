@@ -1,0 +1,181 @@
+/*
+ * Messages on their way to a provider, in PostgreSQL, with their dead letters (outbound_dlq).
+ *
+ * Invariant: a FAILED message has an unresolved letter of the same id. Both are written in one
+ * transaction.
+ */
+#include "adapters/store/postgres/postgres_repositories.h"
+
+#define OCCURRED_US PG_TO_US("occurred_at")
+#define CREATED_US PG_TO_US("created_at")
+#define SENT_US PG_TO_US("sent_at")
+
+/* clang-format off */
+/* Claims come in the order of created_at, so the messages of a batch get one time each. */
+static const struct pg_statement put_statement = {
+	"quipu_outbound_put",
+	"INSERT INTO outbound_messages (id, message_id, aggregate_key, trace_id, payload, "
+	"    occurred_at, created_at) "
+	"SELECT id::uuid, message_id, user_id, trace, payload, " PG_FROM_US("occurred_us") ", "
+	"    (SELECT quipu_now()) + n * interval '1 microsecond' "
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::int8[]) "
+	"    WITH ORDINALITY AS w(id, message_id, user_id, trace, payload, occurred_us, n) "
+	"ON CONFLICT (id) DO NOTHING "
+	"RETURNING id::text",
+};
+
+static const struct pg_statement find_statement = {
+	"quipu_outbound_find",
+	"SELECT message_id, aggregate_key, " OCCURRED_US ", status, coalesce(last_error, ''), "
+	"    attempt_count, " CREATED_US ", coalesce(" SENT_US ", 0) "
+	"FROM outbound_messages "
+	"WHERE id = $1::text::uuid",
+};
+/* clang-format on */
+
+static const struct pg_claims claims =
+	PG_CLAIMS("outbound_messages", "id", "occurred_at", "SENDING", "SENT", "sent_at",
+		"'SENT', 'FAILED', 'DISCARDED'", "coalesce(sent_at, created_at)");
+
+static const Oid put_types[] = {
+	PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_TEXT, PG_OID_BYTEA, PG_OID_INT8};
+
+static void add_message(struct pg_array *columns, const void *element)
+{
+	const struct outbound_message *message = element;
+
+	pg_array_text(&columns[0], message->id);
+	pg_array_text(&columns[1], message->message_id);
+	pg_array_text(&columns[2], message->user_id);
+	pg_array_text(&columns[3], message->trace);
+	pg_array_text(&columns[4], message->payload);
+	pg_array_int8(&columns[5], message->created_us);
+}
+
+static const struct pg_shape put_shape = {
+	.types = put_types,
+	.column_count = sizeof(put_types) / sizeof(put_types[0]),
+	.row_size = sizeof(struct outbound_message),
+	.add = add_message,
+};
+
+/* The statement returns the ids that are new, in the order in which they were sent. */
+static enum status put(const struct outbound_repository *repository, struct session *base,
+	struct outbound_message *messages, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	enum status status;
+	int row = 0;
+
+	pg_queue_all(session, &put_statement, &put_shape, messages, count);
+	status = pg_flush(session);
+	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+		messages[i].is_new =
+			row < PQntuples(session->results[0]) &&
+			slice_equal(pg_slice(session->results[0], row, 0), messages[i].id);
+		row += messages[i].is_new;
+	}
+	return status;
+}
+
+static void fill_message(
+	struct outbound_message *message, struct arena *arena, const PGresult *result)
+{
+	message->exists = true;
+	message->message_id = pg_keep(arena, result, 0, 0);
+	message->user_id = pg_keep(arena, result, 0, 1);
+	message->created_us = pg_int8(result, 0, 2);
+	message->status = pg_keep(arena, result, 0, 3);
+	message->error = pg_keep(arena, result, 0, 4);
+	message->attempt_count = pg_int4(result, 0, 5);
+	message->taken_us = pg_int8(result, 0, 6);
+	message->sent_us = pg_int8(result, 0, 7);
+}
+
+static enum status find(const struct outbound_repository *repository, struct session *base,
+	struct arena *arena, struct outbound_message *message)
+{
+	struct pg_session *session = pg_session_of(base);
+	const struct pg_param id = pg_param_text(message->id);
+	enum status status;
+
+	message->exists = false;
+	if (!pg_is_uuid(message->id))
+		return STATUS_OK;
+	status = pg_run(session, &find_statement, &id, 1);
+	if (status == STATUS_OK && PQntuples(session->results[0]) == 1)
+		fill_message(message, arena, session->results[0]);
+	return status;
+}
+
+/* ---- dead letters ------------------------------------------------------------------------ */
+
+/* clang-format off */
+#define PUT_LETTERS_SQL(condition)                                                             \
+	"INSERT INTO outbound_dlq AS d (id, kind, event_type, aggregate_key, position, "       \
+	"    last_error, payload, attempt_count, created_at) "                                 \
+	"SELECT DISTINCT ON (w.id) w.id::uuid, w.kind, w.type, w.key, w.position, w.error, "   \
+	"    w.payload, w.attempt_count, (SELECT quipu_now()) "                                \
+	"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], " \
+	"    $7::bytea[], $8::int4[]) "                                                        \
+	"    AS w(id, kind, type, key, position, error, payload, attempt_count) "              \
+	"WHERE w.kind " condition " 'poison' "                                                 \
+	"ORDER BY w.id "                                                                       \
+	"ON CONFLICT (id) "
+
+#define WAITING_SQL(payload)                                                       \
+	"SELECT id::text, kind, event_type, aggregate_key, position, last_error, " \
+	"    attempt_count, " CREATED_US ", " payload " "                          \
+	"FROM outbound_dlq "                                                       \
+	"WHERE resolved_at IS NULL AND kind = $1::text AND id "
+
+static const struct pg_dead_letters dead = {
+	.base = {.ops = &pg_dead_letters_ops},
+	.target = "outbound_dlq",
+	.reopens = &claims,
+	/* A message that was replayed and fails again reopens its letter. */
+	.put = {"quipu_outbound_dlq_put",
+		PUT_LETTERS_SQL("<>")
+		"DO UPDATE SET last_error = excluded.last_error, "
+		"    attempt_count = excluded.attempt_count, created_at = excluded.created_at, "
+		"    resolved_at = NULL, resolution = NULL "
+		"WHERE d.resolved_at IS NOT NULL"},
+	.put_poison = {"quipu_outbound_dlq_put_poison", PUT_LETTERS_SQL("=") "DO NOTHING"},
+	.list = {"quipu_outbound_dlq_list",
+		WAITING_SQL("''::bytea") "> $2::text::uuid ORDER BY id LIMIT $3::int8"},
+	.find = {"quipu_outbound_dlq_find", WAITING_SQL("payload") "= $2::text::uuid"},
+	.row = {"quipu_outbound_dlq_row",
+		"UPDATE outbound_messages "
+		"SET status = $3::text, next_retry_at = NULL, "
+		"    attempt_count = CASE $3::text WHEN 'PENDING' THEN 0 ELSE attempt_count END "
+		"WHERE stage = 'FAILED' AND id = $2::text::uuid "
+		"  AND EXISTS ("
+		"    SELECT 1 "
+		"    FROM outbound_dlq d "
+		"    WHERE d.resolved_at IS NULL AND d.kind = $1::text AND d.id = $2::text::uuid)"},
+	/* A message that has been swept can no longer be replayed. */
+	.letter = {"quipu_outbound_dlq_letter",
+		"UPDATE outbound_dlq "
+		"SET resolved_at = quipu_now(), "
+		"    resolution = CASE $3::text WHEN 'PENDING' THEN 'REPLAYED' ELSE $3::text END "
+		"WHERE resolved_at IS NULL AND kind = $1::text AND id = $2::text::uuid "
+		"  AND ($3::text = 'DISCARDED' "
+		"    OR EXISTS ("
+		"      SELECT 1 "
+		"      FROM outbound_messages m "
+		"      WHERE m.id = $2::text::uuid AND m.status = 'PENDING')) "
+		"RETURNING 1"},
+	.depth = {"quipu_outbound_dlq_depth",
+		"SELECT count(*) "
+		"FROM outbound_dlq "
+		"WHERE resolved_at IS NULL"},
+};
+/* clang-format on */
+
+static const struct outbound_repository_ops ops = {.put = put, .find = find};
+
+const struct outbound_repository postgres_outbound_repository = {
+	.ops = &ops,
+	.claims = &claims.base,
+	.dead = &dead.base,
+};

@@ -1,0 +1,51 @@
+/*
+ * Messages of the gateway on their way to a provider (outbound_messages): one row for each message
+ * of the bus, which also tells a repeated event apart. Functions block and return what
+ * ports/store.h lists.
+ */
+#ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
+#define QUIPU_PORTS_OUTBOUND_REPOSITORY_H
+
+#include "ports/claim_repository.h"
+#include "ports/dead_letter_repository.h"
+
+struct outbound_message {
+	struct slice id;         /* UUID: the message's id, or derived from it */
+	struct slice message_id; /* as the event has it, or its position on the bus */
+	struct slice user_id;
+	struct slice trace;
+	int64_t created_us;   /* of the event */
+	struct slice payload; /* what is sent, as JSON; find() leaves it empty */
+
+	bool is_new; /* set by put(): it was not known */
+
+	/* Only find() sets these. */
+	bool exists;
+	struct slice status; /* PENDING, SENDING, SENT, FAILED, DISCARDED */
+	struct slice error;
+	int32_t attempt_count;
+	int64_t taken_us; /* when the sender took it from the bus */
+	int64_t sent_us;  /* 0 until it is sent */
+};
+
+struct outbound_repository;
+
+struct outbound_repository_ops {
+	/* In a transaction: stores the messages that are not known, PENDING, due at once, to be
+	 * claimed in this order. Ids may repeat; then the first is new. */
+	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
+		struct session *session, struct outbound_message *messages, size_t count);
+
+	/* Outside a transaction: looks one message up by its id, in memory of `arena`. */
+	QP_MUST_CHECK enum status (*find)(const struct outbound_repository *repository,
+		struct session *session, struct arena *arena, struct outbound_message *message);
+};
+
+/* The head of each adapter's own repository. */
+struct outbound_repository {
+	const struct outbound_repository_ops *ops;
+	const struct claim_repository *claims; /* a claim's key is the user's id */
+	const struct dead_letter_repository *dead;
+};
+
+#endif
