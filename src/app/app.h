@@ -42,7 +42,7 @@
 
 #define APP_LANES_MAX 8
 #define APP_BUSES_MAX 4
-#define APP_WORKERS_MAX 24
+#define APP_WORKERS_MAX 32
 #define APP_DOCUMENTS_MAX 16
 #define APP_RELAYS_MAX 4
 #define APP_INTAKES_MAX 4

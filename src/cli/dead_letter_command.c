@@ -27,7 +27,7 @@
 const char *const dlq_flags[] = {"limit", "why", NULL};
 const char *const outbox_flags[] = {"since", NULL};
 
-static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison"};
+static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison", "sms"};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -111,7 +111,7 @@ static struct letter_name *read_names(struct call *call)
 			continue;
 		report_failure(EXIT_USAGE,
 			"\"%s\" is not a dead letter; write it as quipu dlq list shows it: "
-			"outbox/ID, dialog-outbox/ID, notification/ID or poison/ID",
+			"outbox/ID, dialog-outbox/ID, notification/ID, poison/ID or sms/ID",
 			call->words[i]);
 		return NULL;
 	}

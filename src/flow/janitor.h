@@ -7,7 +7,7 @@
 
 #include "ports/store.h"
 
-#define JANITOR_CHORES_MAX 16
+#define JANITOR_CHORES_MAX 32
 
 /* One kind of row to delete. */
 struct chore {

@@ -244,7 +244,7 @@ def test_kill_9_of_the_sender_between_printing_and_recording_loses_nothing_and_r
     gateway.send(user, first)
     wait_until(lambda: stack.recorded() >= 1, "it is recorded")
     server.stop()
-    crashed = serve(stack, env={"QUIPU_FAILPOINTS": "sender.printed=kill"})
+    crashed = serve(stack, env={"QUIPU_FAILPOINTS": "notify.sent=kill"})
     with contextlib.suppress(ConnectionLost):  # the sender may be faster than the answer
         gateway_client(crashed).send(user, last)
     crashed.wait_exit()

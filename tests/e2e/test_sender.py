@@ -169,7 +169,7 @@ def test_kill_9_between_printing_and_recording_loses_nothing_and_repeats_only_th
         assert gateway.send(user).status == 200
     wait_until(lambda: stack.recorded() == 5, "they are recorded")
     server.stop()
-    crashed = serve(stack, env={"QUIPU_FAILPOINTS": "sender.printed=kill"})
+    crashed = serve(stack, env={"QUIPU_FAILPOINTS": "notify.sent=kill"})
     with contextlib.suppress(ConnectionLost):  # the sender may be faster than the answer
         gateway_client(crashed).send(user, last)
     crashed.expect_to_be_killed()
@@ -219,7 +219,7 @@ def test_a_store_that_fails_between_printing_and_recording_repeats_nothing(serve
     serve(stack).stop()
     text = new_text()
     stack.put_into_queue([event(text, messageId="m-1")])
-    server = serve(stack, ready=False, env={"QUIPU_FAILPOINTS": "sender.printed=stop"})
+    server = serve(stack, ready=False, env={"QUIPU_FAILPOINTS": "notify.sent=stop"})
     wait_until(server.stopped, "it is printed and not recorded")
     own_postgres.stop()
     own_postgres.start()

@@ -82,7 +82,7 @@ class SqliteStack(GatewayStack):
         return rows[0] if rows else None
 
     def recorded(self):
-        return self._query("SELECT count(*) FROM sent_messages")[0][0]
+        return self._query("SELECT count(*) FROM outbound_messages WHERE status = 'SENT'")[0][0]
 
 
 class PostgresStack(GatewayStack):
@@ -106,4 +106,4 @@ class PostgresStack(GatewayStack):
         return (*numbers, (refreshed - _EPOCH) // datetime.timedelta(microseconds=1))
 
     def recorded(self):
-        return self.database.query("SELECT count(*) FROM sent_messages")[0][0]
+        return self.database.query("SELECT count(*) FROM outbound_messages WHERE status = 'SENT'")[0][0]
