@@ -75,7 +75,7 @@ void app_add_routes(struct app *app)
 	app->documents[app->document_count++] = embedded_common;
 	while ((module = module_next(app, module)))
 		module->add_routes(app);
-	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS)) {
+	if (app_plays(app, ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_SENDER)) {
 		dead_letters_add_routes(&app->dead_letters, app->router);
 		app->documents[app->document_count++] = embedded_operator;
 	}
