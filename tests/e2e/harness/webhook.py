@@ -28,7 +28,8 @@ class _Handler(Handler):
 class Webhook:
     """Behaviours: a status, "hang" (no answer until the end), "close" (the connection, without an answer)."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, user="user_id"):
+        self._user = user  # the member that names the user
         self._lock = threading.Lock()
         self.behaviour = 200
         self.of_user = {}  # user_id -> behaviour
@@ -51,13 +52,13 @@ class Webhook:
         body = json.loads(text)
         with self._lock:
             self.received.append((body, headers))
-            self._texts.append((body["user_id"], text, {name.lower(): value for name, value in headers.items()}))
-            return self.of_user.get(body["user_id"], self.behaviour)
+            self._texts.append((body[self._user], text, {name.lower(): value for name, value in headers.items()}))
+            return self.of_user.get(body[self._user], self.behaviour)
 
     def of(self, user):
         """What came for a user."""
         with self._lock:
-            return [(body, headers) for body, headers in self.received if body["user_id"] == user]
+            return [(body, headers) for body, headers in self.received if body[self._user] == user]
 
     def raw_of(self, user):
         """What came for a user, byte for byte."""

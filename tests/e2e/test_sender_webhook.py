@@ -1,0 +1,104 @@
+"""The sender behind a webhook: what a provider gets, what is tried again, and what is given up."""
+
+import pytest
+
+from harness.gateway import new_text
+from harness.gateway_stacks import SqliteStack
+from harness.http import ConnectionLost
+from harness.quipu import run
+from harness.waiting import wait_until
+from harness.webhook import Webhook
+
+SHORT = ("--notify-timeout", "1s", "--notify-lease", "2s", "--outbox-poll", "20ms")
+on_both_stores = pytest.mark.parametrize("stack", ["sqlite-memory", "postgres-none"], indirect=True)
+
+
+@pytest.fixture
+def provider():
+    with Webhook(user="userId") as running:
+        yield running
+
+
+def texts(provider, user):
+    return [body["message"] for body, _ in provider.of(user)]
+
+
+@on_both_stores
+def test_a_message_is_posted_once_under_its_own_id(serve, gateway_client, stack, provider):
+    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user, text = gateway.new_user(), new_text()
+    sent = gateway.send(user, text).json()
+    wait_until(lambda: stack.recorded() == 1, "it is recorded")
+    ((body, headers),) = provider.of(user)
+    assert body.keys() == {"messageId", "userId", "message", "createdAt"}
+    assert (body["message"], body["messageId"]) == (text, sent["messageId"])
+    assert headers["Idempotency-Key"] == headers["webhook-id"] == sent["messageId"]
+
+
+@on_both_stores
+def test_messages_of_a_user_wait_for_a_provider_that_is_away_and_no_attempt_counts(
+        serve, gateway_client, stack, free_port):
+    server = serve(stack, *SHORT, "--sms-channel", f"webhook:http://127.0.0.1:{free_port}/hook")
+    gateway = gateway_client(server)
+    user = gateway.new_user(100)
+    wanted = [new_text() for _ in range(12)]
+    for text in wanted:
+        assert gateway.send(user, text).status == 200
+    wait_until(lambda: "the receiver cannot be reached" in server.log_text(), "the breaker is open")
+    with Webhook(free_port, user="userId") as provider:
+        wait_until(lambda: stack.recorded() == 12, "all are sent")
+        assert sorted(texts(provider, user)) == sorted(wanted)
+
+
+@on_both_stores
+def test_what_the_provider_refuses_is_a_dead_letter_that_can_be_replayed(serve, gateway_client, stack, provider, binary):
+    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user = gateway.new_user()
+    provider.of_user[user] = 422
+    message_id = gateway.send(user).json()["messageId"]
+    address = ("--server", f"http://127.0.0.1:{server.port}")
+    wait_until(lambda: message_id in run(binary, "dlq", "list", *address).stdout, "it is given up")
+    provider.of_user[user] = 200
+    done = run(binary, "dlq", "replay", f"sms/{message_id}", *address)
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: stack.recorded() == 1, "it is sent")
+    assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 1
+
+
+@on_both_stores
+@pytest.mark.parametrize("point", ["notify.claimed", "notify.sent", "notify.recorded"])
+def test_after_kill_9_a_message_is_sent_under_the_same_id(serve, gateway_client, stack, provider, point):
+    crashed = serve(stack, *SHORT, "--sms-channel", provider.channel, env={"QUIPU_FAILPOINTS": f"{point}=kill"})
+    gateway = gateway_client(crashed)
+    user = gateway.new_user()
+    try:
+        gateway.send(user)
+    except ConnectionLost:
+        pass
+    crashed.expect_to_be_killed()
+    serve(stack, *SHORT, "--sms-channel", provider.channel)
+    wait_until(lambda: stack.recorded() == 1, "it is sent")
+    assert len(provider.of(user)) == (2 if point == "notify.sent" else 1)
+    assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 1
+
+
+def test_one_that_hangs_delays_only_itself(serve, gateway_client, tmp_path, provider):
+    stack = SqliteStack(tmp_path, "none")
+    server = serve(stack, "--notify-timeout", "20m", "--notify-lease", "1h", "--sms-channel", provider.channel,
+                   "--sms-parallel", "2")
+    gateway = gateway_client(server)
+    slow, user = gateway.new_user(), gateway.new_user(100)
+    provider.of_user[slow] = "hang"
+    gateway.send(slow)
+    wait_until(lambda: provider.of(slow), "one hangs")
+    for _ in range(20):
+        gateway.send(user)
+    wait_until(lambda: stack.recorded() == 20, "the others are sent")
+    provider.ended.set()
+
+
+def test_a_channel_that_is_none_is_refused_at_the_start(binary, tmp_path):
+    done = run(binary, "serve", "--check-config", "--sms-channel", "mail", cwd=tmp_path)
+    assert done.returncode != 0 and "--sms-channel must be console or webhook:URL" in done.stderr
