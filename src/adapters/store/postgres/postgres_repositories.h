@@ -13,9 +13,9 @@
 #include "ports/limit_repository.h"
 #include "ports/message_repository.h"
 #include "ports/notification_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
-#include "ports/outbound_repository.h"
 #include "ports/sent_repository.h"
 
 /* A table of events; see ports/outbox_repository.h. */
