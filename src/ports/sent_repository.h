@@ -1,7 +1,8 @@
 /*
- * The messages that the sender has sent (sent_messages), so that a message that is delivered again
- * is not sent again. Ids in arrays are unique and sorted by bytes. Functions block and return what
- * ports/store.h lists.
+ * Messages that must not be sent if they are delivered again and that have no row in
+ * outbound_messages (sent_messages): they were sent by versions that had no such rows, or their
+ * user has been erased. Ids in arrays are unique and sorted by bytes. Functions block and return
+ * what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_SENT_REPOSITORY_H
 #define QUIPU_PORTS_SENT_REPOSITORY_H
@@ -10,7 +11,7 @@
 
 struct sent_message {
 	struct slice message_id;
-	bool known; /* set by find(): it has been sent */
+	bool known; /* set by find() */
 };
 
 struct sent_repository;
@@ -19,11 +20,6 @@ struct sent_repository_ops {
 	/* In a transaction: looks messages up. */
 	QP_MUST_CHECK enum status (*find)(const struct sent_repository *repository,
 		struct session *session, struct sent_message *messages, size_t count);
-
-	/* In a transaction: records the messages that are not `known`. Leaves recorded ones as they
-	 * are. */
-	QP_MUST_CHECK enum status (*put)(const struct sent_repository *repository,
-		struct session *session, const struct sent_message *messages, size_t count);
 
 	/* In a transaction of its own: deletes up to `limit` messages sent longer than `age_us`
 	 * ago. */

@@ -170,6 +170,7 @@ int engine_setup(void **state)
 	engine->sent = engine->store->repositories->sent;
 	engine->entitlements = engine->store->repositories->entitlements;
 	engine->notifications = engine->store->repositories->notifications;
+	engine->outbound = engine->store->repositories->outbound;
 	engine->outbox = engine->store->repositories->entitlement_outbox;
 	engine->dialog_outbox = engine->store->repositories->dialog_outbox;
 	engine->messages = engine->store->repositories->messages;

@@ -24,6 +24,7 @@
 #include "ports/limit_repository.h"
 #include "ports/message_repository.h"
 #include "ports/notification_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/outbox_repository.h"
 #include "ports/pot_repository.h"
 #include "ports/sent_repository.h"
@@ -42,6 +43,7 @@ struct engine {
 	const struct message_repository *messages;
 	const struct counter_repository *counters;
 	const struct notification_repository *notifications;
+	const struct outbound_repository *outbound;
 	const struct pot_repository *pots;
 	struct session *session; /* a write session, for tests that need only one */
 	struct arena arena;      /* until the test ends */

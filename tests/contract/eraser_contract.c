@@ -371,6 +371,56 @@ static void a_limit_goes_and_others_keep_theirs(void **state)
 	assert_false(rows[1].exists);
 }
 
+static void write_to(struct engine *engine, const char *user, const char *text)
+{
+	struct outbound_message message = {
+		.id = engine_uuid(engine, text),
+		.message_id = engine_name(engine, text),
+		.user_id = engine_name(engine, user),
+		.payload = slice_of("{\"message\":\"something private\"}"),
+		.created_us = 1767855000123456LL,
+	};
+	const struct dead_letter letter = {
+		.id = message.id,
+		.kind = slice_of("sms"),
+		.type = slice_of("sms"),
+		.key = message.user_id,
+		.error = slice_of("HTTP 400"),
+		.payload = message.payload,
+		.attempt_count = 1,
+	};
+
+	engine_begin(engine->session);
+	assert_int_equal(engine->outbound->ops->put(engine->outbound, engine->session, &message, 1),
+		STATUS_OK);
+	assert_int_equal(engine->outbound->dead->ops->put(
+				 engine->outbound->dead, engine->session, &letter, 1),
+		STATUS_OK);
+	engine_commit(engine->session);
+}
+
+static void messages_to_a_user_go_with_their_dead_letters_and_a_repeated_event_stays_known(
+	void **state)
+{
+	struct engine *engine = *state;
+	const struct eraser *eraser = engine->limits->eraser;
+	struct sent_message again[] = {{.message_id = engine_name(engine, "a")},
+		{.message_id = engine_name(engine, "b")}, {.message_id = engine_name(engine, "c")}};
+
+	write_to(engine, "eve", "a");
+	write_to(engine, "eve", "b");
+	write_to(engine, "bob", "c");
+	assert_int_equal(count(engine, eraser, "eve"), 4);
+	assert_int_equal(erase(engine, eraser, "eve", 1), 4);
+	assert_int_equal(count(engine, eraser, "bob"), 2);
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->sent->ops->find(engine->sent, engine->session, again, 3), STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	assert_true(again[0].known && again[1].known);
+	assert_false(again[2].known);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -380,6 +430,8 @@ int main(void)
 		ENGINE_TEST(entitlements_go_with_their_sources_history_and_events),
 		ENGINE_TEST(notifications_and_dead_letters_go_and_a_repeated_event_stays_known),
 		ENGINE_TEST(a_limit_goes_and_others_keep_theirs),
+		ENGINE_TEST(
+			messages_to_a_user_go_with_their_dead_letters_and_a_repeated_event_stays_known),
 	};
 
 	return cmocka_run_group_tests_name("erasers", tests, NULL, NULL);

@@ -73,8 +73,9 @@ def live(client, server, person, others):
         post(client, "/v1/entitlements/grants", {"user_id": user, "stock_keeping_unit": "item1", "reason": "purchase",
                                                   "purchase_id": f"p-{user}"}, key=new_key())
         post(client, "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 60})
-        post(client, "/api/send", {"userId": user, "message": "hello"})
+        post(client, "/api/send", {"userId": user, "message": SECRET if user == person else "hello"})
     wait_until(lambda: all(inbox(server, user) for user in (person, *others)), "everybody is notified")
+    wait_until(lambda: server.metric("quipu_sender_sent_total") == 1 + len(others), "every message is sent")
     settle(server)
 
 
@@ -103,7 +104,7 @@ def test_a_person_goes_and_the_numbers_of_everybody_else_stay(binary, serve, sto
 
     counted = told(erase(binary, server, person, "--dry-run"))
     assert counted == {
-        "gateway": {"limits": 1},
+        "gateway": {"messages": 1, "limits": 1},
         "entitlements": {"events": 1, "sources": 1, "audit lines": 1, "entitlements": 1},
         "notifications": {"notifications": 1},
         "dialogs": {"messages received": 3, "messages sent": 10, "conversations": 3},

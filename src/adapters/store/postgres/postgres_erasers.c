@@ -188,14 +188,32 @@ const struct pg_eraser postgres_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
+/* A message that goes stays known by its id alone: its event may be delivered again. */
 const struct pg_eraser postgres_limits_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
 		.service = "gateway",
-		.places = {"limits"},
-		.place_count = 1,
+		.places = {"messages", "dead letters", "limits"},
+		.place_count = 3,
 	},
 	.places = {
+		{{{"quipu_erase_outbound_count",
+			"SELECT count(*) FROM outbound_messages WHERE aggregate_key = $1::text"}, "u"},
+		 {{{"quipu_erase_outbound",
+			"WITH gone AS ("
+			"  DELETE FROM outbound_messages "
+			"  WHERE " SOME("outbound_messages", "aggregate_key = $1::text")
+			"  RETURNING message_id), "
+			"known AS ("
+			"  INSERT INTO sent_messages (message_id, sent_at) "
+			"  SELECT message_id, quipu_now() FROM gone "
+			"  ON CONFLICT (message_id) DO NOTHING) "
+			"SELECT 1 FROM gone"}, "ul"}}},
+		{{{"quipu_erase_outbound_letters_count",
+			"SELECT count(*) FROM outbound_dlq WHERE aggregate_key = $1::text"}, "u"},
+		 {{{"quipu_erase_outbound_letters",
+			"DELETE FROM outbound_dlq WHERE " SOME("outbound_dlq", "aggregate_key = $1::text")
+			"RETURNING 1"}, "ul"}}},
 		{{{"quipu_erase_limits_count",
 			"SELECT count(*) FROM rate_limit_store WHERE user_id = $1::text"}, "u"},
 		 {{{"quipu_erase_limits",

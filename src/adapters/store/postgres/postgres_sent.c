@@ -11,14 +11,6 @@ static const struct pg_statement find_statement = {
 	"JOIN sent_messages s ON s.message_id = w.message_id",
 };
 
-static const struct pg_statement put_statement = {
-	"quipu_sent_put",
-	"INSERT INTO sent_messages (message_id, sent_at) "
-	"SELECT message_id, (SELECT quipu_now()) "
-	"FROM unnest($1::text[]) AS w(message_id) "
-	"ON CONFLICT (message_id) DO NOTHING",
-};
-
 static const struct pg_statement sweep_statement = {
 	"quipu_sent_sweep",
 	"DELETE FROM sent_messages "
@@ -30,21 +22,6 @@ static const struct pg_statement sweep_statement = {
 	"RETURNING 1",
 };
 /* clang-format on */
-
-static const Oid put_types[] = {PG_OID_TEXT};
-
-static void add_message(struct pg_array *columns, const void *element)
-{
-	pg_array_text(&columns[0], ((const struct sent_message *)element)->message_id);
-}
-
-static const struct pg_shape put_shape = {
-	.types = put_types,
-	.column_count = 1,
-	.row_size = sizeof(struct sent_message),
-	.exists_at = offsetof(struct sent_message, known),
-	.add = add_message,
-};
 
 static enum status find(const struct sent_repository *repository, struct session *base,
 	struct sent_message *messages, size_t count)
@@ -60,21 +37,12 @@ static enum status find(const struct sent_repository *repository, struct session
 	return STATUS_OK;
 }
 
-static enum status put(const struct sent_repository *repository, struct session *base,
-	const struct sent_message *messages, size_t count)
-{
-	struct pg_session *session = pg_session_of(base);
-	size_t unknown = pg_queue_some(session, &put_statement, &put_shape, false, messages, count);
-
-	return unknown > 0 ? pg_flush(session) : STATUS_OK;
-}
-
 static enum status sweep(const struct sent_repository *repository, struct session *base,
 	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
 }
 
-static const struct sent_repository_ops ops = {.find = find, .put = put, .sweep = sweep};
+static const struct sent_repository_ops ops = {.find = find, .sweep = sweep};
 
 const struct sent_repository postgres_sent_repository = {.ops = &ops};

@@ -140,14 +140,27 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
+/* The same rows in both statements of a step. */
+#define SOME_OUTBOUND                                                                      \
+	"rowid IN (SELECT rowid FROM outbound_messages "                                   \
+	"  WHERE aggregate_key = ?1 ORDER BY rowid LIMIT ?2)"
+
+/* A message that goes stays known by its id alone: its event may be delivered again. */
 const struct sqlite_eraser sqlite_limits_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
 		.service = "gateway",
-		.places = {"limits"},
-		.place_count = 1,
+		.places = {"messages", "dead letters", "limits"},
+		.place_count = 3,
 	},
 	.places = {
+		{{"SELECT count(*) FROM outbound_messages WHERE aggregate_key = ?1", "u"},
+		 {{"INSERT INTO sent_messages (message_id, sent_at) "
+		   "SELECT message_id, ?3 FROM outbound_messages WHERE " SOME_OUTBOUND " "
+		   "ON CONFLICT (message_id) DO NOTHING", "ult"},
+		  {"DELETE FROM outbound_messages WHERE " SOME_OUTBOUND, "ul"}}},
+		{{"SELECT count(*) FROM outbound_dlq WHERE aggregate_key = ?1", "u"},
+		 {{"DELETE FROM outbound_dlq WHERE " SOME("outbound_dlq", "aggregate_key = ?1"), "ul"}}},
 		{{"SELECT count(*) FROM rate_limit_store WHERE user_id = ?1", "u"},
 		 {{"DELETE FROM rate_limit_store WHERE user_id = ?1", "u"}}},
 	},

@@ -6,11 +6,6 @@
 static const char find_sql[] = "SELECT 1 FROM sent_messages WHERE message_id = ?1";
 
 /* clang-format off */
-static const char put_sql[] =
-	"INSERT INTO sent_messages (message_id, sent_at) "
-	"VALUES (?1, ?2) "
-	"ON CONFLICT (message_id) DO NOTHING";
-
 static const char sweep_sql[] =
 	"DELETE FROM sent_messages "
 	"WHERE message_id IN ("
@@ -31,28 +26,12 @@ static enum status find(const struct sent_repository *repository, struct session
 	return sqlite_query_close(&query);
 }
 
-static enum status put(const struct sent_repository *repository, struct session *base,
-	const struct sent_message *messages, size_t count)
-{
-	struct sqlite_session *session = sqlite_session_of(base);
-	struct sqlite_query query = sqlite_query_open(session, put_sql);
-	int64_t now_us = sqlite_now_us(session);
-
-	for (size_t i = 0; i < count; i++) {
-		if (!messages[i].known)
-			sqlite_query_change(
-				&query, SQLITE_VALUES(sqlite_text(messages[i].message_id),
-						sqlite_int(now_us)));
-	}
-	return sqlite_query_close(&query);
-}
-
 static enum status sweep(const struct sent_repository *repository, struct session *base,
 	int64_t age_us, size_t limit, size_t *deleted)
 {
 	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
-static const struct sent_repository_ops ops = {.find = find, .put = put, .sweep = sweep};
+static const struct sent_repository_ops ops = {.find = find, .sweep = sweep};
 
 const struct sent_repository sqlite_sent_repository = {.ops = &ops};

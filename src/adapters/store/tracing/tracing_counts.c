@@ -200,16 +200,6 @@ static enum status sent_find(const struct sent_repository *repository, struct se
 	return trace_end_rows(&trace, status, count);
 }
 
-static enum status sent_put(const struct sent_repository *repository, struct session *session,
-	const struct sent_message *messages, size_t count)
-{
-	const struct sent_repository *inner = sent_of(repository);
-	struct trace trace = trace_begin(session, "sent", "put");
-	enum status status = inner->ops->put(inner, trace.session, messages, count);
-
-	return trace_end_rows(&trace, status, count);
-}
-
 static enum status sent_sweep(const struct sent_repository *repository, struct session *session,
 	int64_t age_us, size_t limit, size_t *deleted)
 {
@@ -222,7 +212,6 @@ static enum status sent_sweep(const struct sent_repository *repository, struct s
 
 static const struct sent_repository_ops sent_ops = {
 	.find = sent_find,
-	.put = sent_put,
 	.sweep = sent_sweep,
 };
 
