@@ -20,7 +20,7 @@ static void a_pending_row_that_is_due_is_claimed(void **state)
 	assert_true(claim_fixture_row_is(fixture, id, "status = 'PENDING' AND claim_epoch = 0"));
 	assert_int_equal(claim_fixture_claim(fixture, "me", LEASE_US), 1);
 	assert_true(slice_equal(got->id, id));
-	assert_true(slice_is(got->type, "EntitlementGranted"));
+	assert_true(slice_is(got->type, fixture->subject->type));
 	assert_true(slice_is(got->key, "u_123:item1"));
 	assert_true(slice_starts_with(got->trace, "00-0af7"));
 	assert_true(slice_equal(got->payload, slice_make("\x00\xff\x80", 3)));
@@ -356,8 +356,8 @@ static int claim_tests(const struct subject *subject, const char *name)
 
 int main(void)
 {
-	static const struct subject *const subjects[] = {
-		&claims_of_outbox, &claims_of_dialog_outbox, &claims_of_notifications};
+	static const struct subject *const subjects[] = {&claims_of_outbox,
+		&claims_of_dialog_outbox, &claims_of_notifications, &claims_of_outbound};
 	int failed = 0;
 
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++) {

@@ -37,9 +37,9 @@ enum status claim_fixture_outbox_put(struct engine *engine, struct session *sess
 #define OUTBOX(name, dialogs)                                                                      \
 	{                                                                                          \
 		.table = name, .id = "event_id", .busy = "IN_FLIGHT", .done = "PUBLISHED",         \
-		.done_at = "published_at", .claims = outbox_claims,                                \
+		.done_at = "published_at", .type = "EntitlementGranted", .claims = outbox_claims,  \
 		.put = claim_fixture_outbox_put, .keep_sql = KEEP_SQL(name),                       \
-		.is_of_dialogs = dialogs,                                                          \
+		.is_of_dialogs = dialogs, .is_outbox = true,                                       \
 	}
 
 const struct subject claims_of_outbox = OUTBOX("outbox_events", false);
@@ -79,6 +79,7 @@ const struct subject claims_of_notifications = {
 	.busy = "PROCESSING",
 	.done = "SENT",
 	.done_at = "sent_at",
+	.type = "EntitlementGranted",
 	.claims = notification_claims,
 	.put = notification_put,
 	.keep_sql = "INSERT INTO notifications (notification_id, event_id, event_type, user_id, "
@@ -86,6 +87,44 @@ const struct subject claims_of_notifications = {
 		    "status, created_at, sent_at) SELECT gen_random_uuid(), 'x', 'x', 'x', 'x', 1, "
 		    "'x', '', '', clock_timestamp(), 'SENT', clock_timestamp(), clock_timestamp() "
 		    "FROM generate_series(1, 20000)",
+};
+
+static const struct claim_repository *outbound_claims(const struct engine *engine)
+{
+	return engine->outbound->claims;
+}
+
+static enum status outbound_put(struct engine *engine, struct session *session,
+	const struct slice *ids, size_t count, int64_t time_us)
+{
+	struct outbound_message messages[CLAIMS_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		messages[i] = (struct outbound_message){
+			.id = ids[i],
+			.message_id = ids[i],
+			.user_id = slice_of("u_123:item1"),
+			.trace =
+				slice_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+			.payload = slice_make("\x00\xff\x80", 3),
+			.created_us = time_us + (int64_t)i,
+		};
+	return engine->outbound->ops->put(engine->outbound, session, messages, count);
+}
+
+const struct subject claims_of_outbound = {
+	.table = "outbound_messages",
+	.id = "id",
+	.busy = "SENDING",
+	.done = "SENT",
+	.done_at = "sent_at",
+	.type = "sms",
+	.claims = outbound_claims,
+	.put = outbound_put,
+	.keep_sql = "INSERT INTO outbound_messages (id, message_id, aggregate_key, trace_id, "
+		    "payload, occurred_at, status, created_at, sent_at) SELECT gen_random_uuid(), "
+		    "'x', 'x', '', '', clock_timestamp(), 'SENT', clock_timestamp(), "
+		    "clock_timestamp() FROM generate_series(1, 20000)",
 };
 
 /* ---- a fixture for each test --------------------------------------------------------------- */

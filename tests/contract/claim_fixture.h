@@ -19,12 +19,14 @@ struct subject {
 	const char *busy;
 	const char *done;
 	const char *done_at;
+	const char *type; /* of every row */
 	const struct claim_repository *(*claims)(const struct engine *engine);
 	/* In a transaction: new rows, with these ids, made at `time_us` and so on. */
 	enum status (*put)(struct engine *engine, struct session *session, const struct slice *ids,
 		size_t count, int64_t time_us);
 	const char *keep_sql; /* for PostgreSQL: makes CLAIMS_KEPT rows that are done */
 	bool is_of_dialogs;   /* an outbox: that of dialogs */
+	bool is_outbox;       /* keeps what was given up for its operator */
 };
 
 struct fixture {
@@ -40,6 +42,7 @@ struct fixture {
 extern const struct subject claims_of_outbox;
 extern const struct subject claims_of_dialog_outbox;
 extern const struct subject claims_of_notifications;
+extern const struct subject claims_of_outbound;
 
 /* cmocka's: *state is a struct subject before, and a struct fixture after. */
 int claim_fixture_setup(void **state);

@@ -39,6 +39,7 @@ CONTRACTS = {
     "eraser": ("sqlite", "postgres"),
     "message_repository": ("sqlite", "postgres"),
     "notification_repository": ("sqlite", "postgres"),
+    "outbound_repository": ("sqlite", "postgres"),
     "pot_repository": ("sqlite", "postgres"),
     "verify": ("sqlite", "postgres"),
     "cache": ("memory", "redis"),
@@ -58,7 +59,7 @@ SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
           "entitlement_repository", "gateway_repository", "message_repository", "notification_repository",
-          "pot_repository", "verify", "conversation", "eraser"]
+          "outbound_repository", "pot_repository", "verify", "conversation", "eraser"]
 
 # Tests whose point is several threads; the rest would only be slower under TSan.
 TSAN_UNIT = ["lane", "loop", "command", "stream", "hub", "tls", "token_cache"]

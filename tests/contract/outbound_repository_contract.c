@@ -1,0 +1,296 @@
+/*
+ * What ports/outbound_repository.h promises, on one engine, with its dead letters; what it claims
+ * like others is in claim_contract.c.
+ */
+#include "engine.h"
+
+#define SECOND_US 1000000LL
+#define START_US 1767855000123456LL
+
+static struct outbound_message message_of(struct engine *engine, const char *name)
+{
+	return (struct outbound_message){
+		.id = engine_uuid(engine, name),
+		.message_id = engine_name(engine, name),
+		.user_id = engine_name(engine, "user"),
+		.trace = slice_of("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+		.created_us = START_US,
+		.payload = slice_of("{\"message\":\"Hello!\"}"),
+	};
+}
+
+static void put(struct engine *engine, struct outbound_message *messages, size_t count)
+{
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->outbound->ops->put(engine->outbound, engine->session, messages, count),
+		STATUS_OK);
+	engine_commit(engine->session);
+}
+
+static struct slice put_one(struct engine *engine, const char *name)
+{
+	struct outbound_message message = message_of(engine, name);
+
+	put(engine, &message, 1);
+	assert_true(message.is_new);
+	return message.id;
+}
+
+static struct outbound_message find(struct engine *engine, struct slice id)
+{
+	struct outbound_message message = {.id = id, .exists = true};
+
+	assert_int_equal(engine->outbound->ops->find(engine->outbound,
+				 engine_session(engine, SESSION_READ), &engine->arena, &message),
+		STATUS_OK);
+	return message;
+}
+
+/* ---- rows -------------------------------------------------------------------------------- */
+
+static void what_is_put_is_found(void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message got = find(engine, put_one(engine, "a"));
+
+	assert_true(got.exists);
+	assert_true(slice_equal(got.message_id, engine_name(engine, "a")));
+	assert_true(slice_equal(got.user_id, engine_name(engine, "user")));
+	assert_true(slice_is(got.status, "PENDING"));
+	assert_true(got.created_us == START_US);
+	assert_int_equal(got.attempt_count, 0);
+	assert_int_equal(got.error.len, 0);
+	assert_true(got.sent_us == 0);
+	assert_false(find(engine, engine_uuid(engine, "b")).exists);
+	assert_false(find(engine, slice_of("no uuid")).exists);
+}
+
+static void a_message_is_new_once(void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message messages[4] = {message_of(engine, "a"), message_of(engine, "b"),
+		message_of(engine, "c"), message_of(engine, "d")};
+
+	put_one(engine, "b");
+	put_one(engine, "d");
+	messages[1].is_new = messages[3].is_new = true;
+	messages[1].payload = slice_of("another");
+	put(engine, messages, 4);
+	assert_true(messages[0].is_new);
+	assert_false(messages[1].is_new);
+	assert_true(messages[2].is_new);
+	assert_false(messages[3].is_new);
+	assert_int_equal(engine_count(engine, "outbound_messages WHERE id = '%s' AND payload <> %s",
+				 messages[1].id.data,
+				 engine_is_a_server() ? "'another'" : "CAST('another' AS BLOB)"),
+		1);
+}
+
+static void a_rolled_back_put_leaves_nothing(void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message message = message_of(engine, "a");
+
+	engine_begin(engine->session);
+	assert_int_equal(engine->outbound->ops->put(engine->outbound, engine->session, &message, 1),
+		STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	assert_false(find(engine, message.id).exists);
+}
+
+/* ---- sending ----------------------------------------------------------------------------- */
+
+/* Claims everything that is due and ends the one with this id; all others are returned. */
+static void end(struct engine *engine, struct slice id, enum claim_end how)
+{
+	const struct claim_repository *claims = engine->outbound->claims;
+	struct claim_terms terms = {
+		.owner = slice_of("me"), .lease_us = 30 * SECOND_US, .max = 100};
+	struct claim got[100];
+	size_t count;
+
+	engine_begin(engine->session);
+	assert_int_equal(
+		claims->ops->claim(claims, engine->session, &engine->arena, &terms, got, &count),
+		STATUS_OK);
+	for (size_t i = 0; i < count; i++) {
+		got[i].end = slice_equal(got[i].id, id) ? how : CLAIM_RETURNED;
+		got[i].error = slice_of("no route to host");
+		got[i].delay_us = SECOND_US;
+	}
+	assert_int_equal(
+		claims->ops->end(claims, engine->session, terms.owner, got, count), STATUS_OK);
+	engine_commit(engine->session);
+}
+
+static void a_claim_carries_the_user_and_what_is_sent(void **state)
+{
+	struct engine *engine = *state;
+	const struct claim_repository *claims = engine->outbound->claims;
+	struct claim_terms terms = {
+		.owner = slice_of("me"), .lease_us = 30 * SECOND_US, .max = 100};
+	struct claim got[100];
+	size_t count, ours = 0;
+	struct slice id = put_one(engine, "a");
+
+	engine_begin(engine->session);
+	assert_int_equal(
+		claims->ops->claim(claims, engine->session, &engine->arena, &terms, got, &count),
+		STATUS_OK);
+	engine->session->ops->rollback(engine->session);
+	for (size_t i = 0; i < count; i++) {
+		if (!slice_equal(got[i].id, id))
+			continue;
+		ours++;
+		assert_true(slice_is(got[i].type, "sms"));
+		assert_true(slice_equal(got[i].key, engine_name(engine, "user")));
+		assert_true(slice_is(got[i].payload, "{\"message\":\"Hello!\"}"));
+		assert_true(slice_starts_with(got[i].trace, "00-0af7"));
+	}
+	assert_int_equal(ours, 1);
+}
+
+static void find_shows_what_became_of_it(void **state)
+{
+	struct engine *engine = *state;
+	struct slice sent = put_one(engine, "a"), retried = put_one(engine, "b");
+	struct outbound_message got;
+
+	end(engine, sent, CLAIM_DONE);
+	got = find(engine, sent);
+	assert_true(slice_is(got.status, "SENT"));
+	assert_true(got.sent_us >= got.taken_us && got.taken_us > START_US);
+	assert_int_equal(got.error.len, 0);
+	end(engine, retried, CLAIM_RETRY);
+	got = find(engine, retried);
+	assert_true(slice_is(got.status, "PENDING"));
+	assert_int_equal(got.attempt_count, 1);
+	assert_true(slice_is(got.error, "no route to host"));
+	assert_true(got.sent_us == 0);
+}
+
+/* ---- dead letters ------------------------------------------------------------------------ */
+
+static void put_letter(struct engine *engine, struct slice id, const char *error)
+{
+	const struct dead_letter letter = {
+		.id = id,
+		.kind = slice_of("sms"),
+		.type = slice_of("sms"),
+		.key = engine_name(engine, "user"),
+		.error = slice_of(error),
+		.payload = slice_of("{\"message\":\"Hello!\"}"),
+		.attempt_count = 10,
+	};
+
+	engine_begin(engine->session);
+	assert_int_equal(engine->outbound->dead->ops->put(
+				 engine->outbound->dead, engine->session, &letter, 1),
+		STATUS_OK);
+	engine_commit(engine->session);
+}
+
+/* A message that has failed, with its letter. */
+static struct slice give_up(struct engine *engine, const char *name)
+{
+	struct slice id = put_one(engine, name);
+
+	end(engine, id, CLAIM_FAILED);
+	put_letter(engine, id, "no route to host");
+	return id;
+}
+
+static bool find_letter(struct engine *engine, struct slice id, struct dead_letter *got)
+{
+	const struct dead_letter_name name = {slice_of("sms"), id};
+	bool found = false;
+
+	assert_int_equal(engine->outbound->dead->ops->find(engine->outbound->dead, engine->session,
+				 &engine->arena, &name, got, &found),
+		STATUS_OK);
+	return found;
+}
+
+static bool resolve(struct engine *engine, struct slice id, enum dead_letter_action action)
+{
+	const struct dead_letter_resolution resolution = {
+		{slice_of("sms"), id}, action, slice_of("why not")};
+	bool found = false;
+
+	engine_begin(engine->session);
+	assert_int_equal(engine->outbound->dead->ops->resolve(
+				 engine->outbound->dead, engine->session, &resolution, &found),
+		STATUS_OK);
+	engine_commit(engine->session);
+	return found;
+}
+
+static void a_replayed_message_is_pending_and_can_be_given_up_again(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = give_up(engine, "a");
+	struct outbound_message message;
+	struct dead_letter got;
+
+	assert_true(find_letter(engine, id, &got));
+	assert_true(slice_is(got.error, "no route to host"));
+	assert_true(slice_is(got.payload, "{\"message\":\"Hello!\"}"));
+	message = find(engine, id);
+	assert_true(slice_is(message.status, "FAILED"));
+	assert_int_equal(message.attempt_count, 1);
+	assert_true(resolve(engine, id, DEAD_LETTER_REPLAY));
+	assert_false(resolve(engine, id, DEAD_LETTER_REPLAY));
+	assert_false(find_letter(engine, id, &got));
+	message = find(engine, id);
+	assert_true(slice_is(message.status, "PENDING"));
+	assert_int_equal(message.attempt_count, 0);
+	end(engine, id, CLAIM_FAILED);
+	put_letter(engine, id, "still no route");
+	assert_true(find_letter(engine, id, &got));
+	assert_true(slice_is(got.error, "still no route"));
+}
+
+static void a_discarded_message_is_let_go(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = give_up(engine, "a");
+	struct dead_letter got;
+
+	assert_true(resolve(engine, id, DEAD_LETTER_DISCARD));
+	assert_true(slice_is(find(engine, id).status, "DISCARDED"));
+	assert_false(find_letter(engine, id, &got));
+	assert_false(resolve(engine, id, DEAD_LETTER_REPLAY));
+	assert_false(resolve(engine, slice_of("no uuid"), DEAD_LETTER_DISCARD));
+}
+
+static void a_message_that_was_swept_can_be_discarded_but_not_replayed(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = give_up(engine, "a");
+	size_t deleted = 0;
+
+	assert_int_equal(engine->outbound->claims->ops->sweep(engine->outbound->claims,
+				 engine->session, -SECOND_US, 1000, &deleted),
+		STATUS_OK);
+	assert_true(deleted >= 1);
+	assert_false(find(engine, id).exists);
+	assert_false(resolve(engine, id, DEAD_LETTER_REPLAY));
+	assert_true(resolve(engine, id, DEAD_LETTER_DISCARD));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ENGINE_TEST(what_is_put_is_found),
+		ENGINE_TEST(a_message_is_new_once),
+		ENGINE_TEST(a_rolled_back_put_leaves_nothing),
+		ENGINE_TEST(a_claim_carries_the_user_and_what_is_sent),
+		ENGINE_TEST(find_shows_what_became_of_it),
+		ENGINE_TEST(a_replayed_message_is_pending_and_can_be_given_up_again),
+		ENGINE_TEST(a_discarded_message_is_let_go),
+		ENGINE_TEST(a_message_that_was_swept_can_be_discarded_but_not_replayed),
+	};
+
+	return cmocka_run_group_tests_name("outbound messages", tests, NULL, NULL);
+}
