@@ -29,7 +29,7 @@ function numbers(caption, first, columns, rows, empty) {
   ], rows, empty);
 }
 
-function drawFlow(outboxes, notifications, speed) {
+function drawFlow(outboxes, notifications, messages, speed) {
   replace(outboxes, numbers("Outboxes", "Outbox", {
     pending: "Waiting", oldest: "Oldest (s)", published: "Published", retried: "Retried", failed: "Given up",
     lost: "Claims lost",
@@ -39,6 +39,8 @@ function drawFlow(outboxes, notifications, speed) {
   }), "No outbox has sent anything yet."));
   replace(notifications, numbers("Notifications by state", "State", { count: "Notifications" },
     byLabel("state", { count: "quipu_notifications" }), "There are no notifications yet."));
+  replace(messages, numbers("Messages by state", "State", { count: "Messages" },
+    byLabel("state", { count: "quipu_sender_messages" }), "There are no messages yet."));
   speed.textContent = `${rate(live.latest?.published || 0)} events published per second`;
 }
 
@@ -161,15 +163,17 @@ function actions() {
 function render(main) {
   const outboxes = el("div");
   const notifications = el("div");
+  const messages = el("div");
   const speed = el("p", { class: "quiet" });
   const letters = el("div", { class: "stack" });
   main.append(speed,
     el("section", {}, el("h2", {}, "Outboxes"), outboxes),
     el("section", {}, el("h2", {}, "Notifications"), notifications),
+    el("section", {}, el("h2", {}, "Messages"), messages),
     el("h2", {}, "Dead letters"), letters,
     ...(may("GET", ACTIONS) ? [actions()] : []));
   get(KINDS).then((answer) => answer && replace(letters, answer.body.kinds.map(deadLetters)));
-  return live.watch(() => drawFlow(outboxes, notifications, speed));
+  return live.watch(() => drawFlow(outboxes, notifications, messages, speed));
 }
 
 export const events = { name: "events", title: "Events", offered: () => may("GET", `${KINDS}/{kind}`), render };

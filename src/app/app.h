@@ -40,12 +40,12 @@
 #include "ports/bus.h"
 #include "ports/cache.h"
 
-#define APP_LANES_MAX 8
+#define APP_LANES_MAX 12
 #define APP_BUSES_MAX 4
 #define APP_WORKERS_MAX 32
 #define APP_DOCUMENTS_MAX 16
 #define APP_RELAYS_MAX 4
-#define APP_INTAKES_MAX 4
+#define APP_INTAKES_MAX 8
 
 struct webhook_secrets;
 struct counts_module;

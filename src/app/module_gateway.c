@@ -215,11 +215,11 @@ static void start_sender_intake(struct app *app)
 		.name = "sender",
 		.bus = module->bus,
 		.channel = GATEWAY_CHANNEL,
-		.group = SENDER_GROUP,
+		.group = GATEWAY_GROUP,
 		.store = module->sender.store,
 		.apply = sender_apply,
 		.put_aside = sender_put_aside,
-		.committed = sender_committed,
+		.committed = sender_taken,
 		.context = &module->sender,
 	};
 

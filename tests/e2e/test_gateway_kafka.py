@@ -244,12 +244,13 @@ def test_kill_9_of_the_sender_between_printing_and_recording_loses_nothing_and_r
     gateway.send(user, first)
     wait_until(lambda: stack.recorded() >= 1, "it is recorded")
     server.stop()
-    crashed = serve(stack, env={"QUIPU_FAILPOINTS": "notify.sent=kill"})
+    short = ("--notify-timeout", "1s", "--notify-lease", "2s")
+    crashed = serve(stack, *short, env={"QUIPU_FAILPOINTS": "notify.sent=kill"})
     with contextlib.suppress(ConnectionLost):  # the sender may be faster than the answer
         gateway_client(crashed).send(user, last)
     crashed.wait_exit()
     crashed.expect_to_be_killed()
-    again = serve(stack)
+    again = serve(stack, *short)
     wait_printed(last, again)
     assert texts_sent(server, crashed, again).count(first) == 1
     assert texts_sent(crashed).count(last) == texts_sent(again).count(last) == 1

@@ -1,20 +1,16 @@
 """The limit of everybody (--gateway-default-limit), shadow mode, and rows of the version before both."""
 
-import contextlib
-import pathlib
-import sqlite3
-
 import pytest
 
 from harness.gateway import CONFIG, limits_told, new_user
 from harness.gateway_stacks import on_each_engine
 from harness.http import ask_at_once, render
+from harness.old_schema import OldSchema
 from harness.quipu import run
 from harness.problems import assert_bad_request, assert_problem
 from harness.verify import verified
 from harness.waiting import wait_until
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEFAULT = ("--gateway-default-limit", "3/60m")
 
 
@@ -145,31 +141,16 @@ def test_verify_exempts_users_in_shadow_mode_from_the_rule_over_limit(binary, ga
 # ---- the version before
 
 
-def make_old_schema(stack):
-    parts = [("common", 1, "base"), ("common", 2, "operator_actions"), ("gateway", 1, "rate_limit_store")]
-    now = "now()" if stack.engine == "postgres" else "strftime('%s', 'now') * 1000000"
-    kind = "timestamptz DEFAULT now()" if stack.engine == "postgres" else "INTEGER DEFAULT 0"
-    statements = [(ROOT / f"sql/{stack.engine}/{part}/{number:04}_{name}.sql").read_text(encoding="utf-8")
-                  for part, number, name in parts]
-    statements += ["CREATE TABLE schema_migrations (component text NOT NULL, version integer NOT NULL, name text NOT NULL, "
-                   f"applied_at {kind} NOT NULL, PRIMARY KEY (component, version))"]
-    statements += [f"INSERT INTO schema_migrations (component, version, name) VALUES ('{part}', {number}, '{name}')"
-                   for part, number, name in parts]
-    statements += ["INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, last_refresh_time, "
-                   f"reserved_count) VALUES ('old', 3, 60, 1, {now}, 2)"]
-    if stack.engine == "postgres":
-        for statement in statements:
-            stack.database.query(statement)
-        return
-    stack.data.mkdir(parents=True)
-    with contextlib.closing(sqlite3.connect(stack.data / "gateway.db")) as file, file:
-        for statement in statements:
-            file.executescript(statement)
+OLD = OldSchema("gateway.db", [("common", 1, "base"), ("common", 2, "operator_actions"),
+                               ("gateway", 1, "rate_limit_store")])
 
 
 @on_each_engine
 def test_limits_of_the_version_before_go_on_as_they_were(serve, gateway_client, stack):
-    make_old_schema(stack)
+    now = "now()" if stack.engine == "postgres" else "strftime('%s', 'now') * 1000000"
+    OLD.make(stack)
+    OLD.run(stack, ["INSERT INTO rate_limit_store (user_id, rate_limit, time_window, current_count, last_refresh_time, "
+                    f"reserved_count) VALUES ('old', 3, 60, 1, {now}, 2)"])
     gateway = gateway_client(serve(stack, *DEFAULT))
     assert gateway.look("old").json()["currentCount"] == 1
     assert gateway.forecast("old").json()["mode"] == "enforce"

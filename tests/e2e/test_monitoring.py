@@ -44,6 +44,7 @@ FIRING = {
     "QuipuCountersLate": 'quipu_outbox_oldest_seconds{outbox="dialogs"} 31+60x20',
     "QuipuCountersStopped": 'quipu_outbox_published_total{outbox="dialogs"} 0+1x20',
     "QuipuNotificationsStuck": "quipu_notifications_oldest_seconds 601+60x20",
+    "QuipuMessagesStuck": "quipu_sender_oldest_seconds 601+60x20",
     "QuipuDeadLetters": "quipu_dead_letters 1x20",
     "QuipuUnreadableMessages": "quipu_sender_malformed_total 0+1x20",
 }

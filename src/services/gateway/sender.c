@@ -148,20 +148,21 @@ static enum status find_sent(const struct sender *sender, struct session *sessio
 	return kept == 0 ? STATUS_OK : sender->sent->ops->find(sender->sent, session, sent, kept);
 }
 
-/* Keeps the messages that were not sent before. Returns how many. */
+/* Keeps the first message of each id that was not sent before. Returns how many. */
 static size_t keep_unsent(struct outbound_message *messages, size_t count,
-	const struct sent_message *sent, size_t sent_count)
+	struct sent_message *sent, size_t sent_count)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		struct sent_message wanted = {.message_id = messages[i].message_id};
-		const struct sent_message *found =
+		struct sent_message *found =
 			bsearch(&wanted, sent, sent_count, sizeof(*sent), compare_sent);
 
 		assert(found);
 		if (!found->known)
 			messages[kept++] = messages[i];
+		found->known = true;
 	}
 	return kept;
 }
@@ -194,16 +195,23 @@ enum status sender_apply(
 	for (size_t i = 0; i < kept && status == STATUS_OK; i++)
 		fresh += messages[i].is_new;
 	*repeated = good - fresh;
-	if (status == STATUS_OK)
-		tally_add(&sender->repeated, (int64_t)*repeated);
+	sender->repeated_now = *repeated;
 	return status;
 }
 
-void sender_committed(void *context)
+static void announce(void *context)
 {
 	struct store *store = ((struct sender *)context)->store;
 
 	store->ops->announce(store, SENDER_ANNOUNCEMENT);
+}
+
+void sender_taken(void *context)
+{
+	struct sender *sender = context;
+
+	tally_add(&sender->repeated, (int64_t)sender->repeated_now);
+	announce(sender);
 }
 
 /* ---- dead letters ------------------------------------------------------------------------ */
@@ -255,7 +263,7 @@ struct lane_service sender_lane_service(struct sender *sender)
 	return (struct lane_service){
 		.name = "sender",
 		.context = sender,
-		.committed = sender_committed,
+		.committed = announce,
 	};
 }
 
@@ -285,6 +293,8 @@ void sender_collect(
 	write_states(counts, page);
 	write_one(page, "quipu_sender_oldest_seconds", "gauge",
 		"Age of the oldest message that is not sent.", counts->oldest_us / 1000000);
+	write_one(page, "quipu_sender_dead_letters", "gauge",
+		"Messages that were given up and wait for an operator.", counts->dead);
 	write_one(page, "quipu_sender_sent_total", "counter", "Messages sent.", counts->sent);
 	write_one(page, "quipu_sender_retried_total", "counter",
 		"Attempts to send that failed and will be repeated.", counts->retried);

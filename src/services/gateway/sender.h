@@ -16,7 +16,6 @@
 #include "ports/outbound_repository.h"
 #include "ports/sent_repository.h"
 
-#define SENDER_GROUP "sender-service"
 #define SENDER_ANNOUNCEMENT "outbound" /* announces committed messages */
 
 struct sender {
@@ -26,6 +25,7 @@ struct sender {
 	struct producer *dead_letters;
 	struct lane_set *lanes;
 
+	size_t repeated_now; /* in the transaction that is not committed yet; the intake's */
 	struct tally repeated;
 	struct tally malformed;
 };
@@ -36,7 +36,7 @@ struct lane_service sender_lane_service(struct sender *sender);
 /* See flow/intake.h; the context is the struct sender. */
 enum status sender_apply(
 	void *sender, struct session *session, const struct intake_batch *batch, size_t *repeated);
-void sender_committed(void *sender);
+void sender_taken(void *sender);
 bool sender_put_aside(void *sender, const struct intake_item *items, size_t count);
 
 /* See flow/delivery.h. */

@@ -31,6 +31,11 @@ class GatewayStack:
         self.data = self.directory / f"gateway-data-{next(_folders)}"
         self.cache = cache  # as --cache spells it
 
+    @property
+    def name(self):
+        """As stores have it."""
+        return self.engine
+
     def arguments(self):
         return ["--roles", "gateway,sender", "--cache", self.cache, "--data", str(self.data), *self.store_arguments()]
 
