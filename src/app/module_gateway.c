@@ -14,7 +14,6 @@
 /* A window started at most one window before its last send, so such rows were idle for ten. */
 #define DEFAULT_IDLE_WINDOWS 11
 
-#define SMS_ATTEMPTS_MAX 10
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)
 
 extern const char embedded_gateway[];
@@ -56,6 +55,7 @@ static bool open_stores(struct app *app, char *why)
 	module->sender.repository = module->sender.store->repositories->outbound;
 	module->sender.sent = module->sender.store->repositories->sent;
 	module->service.repository = module->sender.store->repositories->limits;
+	module->service.messages = module->sender.repository;
 	return true;
 }
 
@@ -125,6 +125,34 @@ static enum status sweep_defaults(
 	return gateway->repository->ops->sweep(gateway->repository, session, &idle, limit, deleted);
 }
 
+static enum status sweep_queued(
+	const void *context, struct session *session, size_t limit, size_t *deleted)
+{
+	const struct outbound_repository *repository = context;
+
+	return repository->ops->sweep_queued(repository, session, SENT_KEPT_US, limit, deleted);
+}
+
+static void add_gateway_chores(struct app *app)
+{
+	const struct gateway *service = &app->gateway->service;
+	struct chore idle = {
+		.what = "idle limits of the default",
+		.store = app->gateway->sender.store,
+		.sweep = sweep_defaults,
+		.context = service,
+	};
+	struct chore queued = {
+		.what = "old queued messages",
+		.store = app->gateway->sender.store,
+		.sweep = sweep_queued,
+		.context = service->messages,
+	};
+
+	app_add_chore(app, &idle);
+	app_add_chore(app, &queued);
+}
+
 static void close_reader_cache(void *context)
 {
 	struct gateway *gateway = context;
@@ -137,12 +165,6 @@ static void start_gateway(struct app *app)
 {
 	struct gateway *service = &app->gateway->service;
 	struct lane_service lanes = gateway_lane_service(service);
-	struct chore idle = {
-		.what = "idle limits of the default",
-		.store = app->gateway->sender.store,
-		.sweep = sweep_defaults,
-		.context = service,
-	};
 	bool is_read = gateway_default_limit(&app->settings, &service->standard);
 
 	assert(is_read); /* app_check() has refused any other */
@@ -153,7 +175,7 @@ static void start_gateway(struct app *app)
 	service->lanes = app_start_lanes(app, &lanes, app->gateway->sender.store);
 	erase_add(&app->erasers, service->repository->eraser, service->lanes);
 	app_add_worker(app, close_reader_cache, service);
-	app_add_chore(app, &idle);
+	add_gateway_chores(app);
 	metrics_add(&app->metrics, gateway_collect, service);
 }
 
@@ -240,7 +262,7 @@ static void start_sender_delivery(struct app *app)
 		.notifier = module->notifier,
 		.poll_us = app->settings.outbox_poll_us,
 		.lease_us = app->settings.notify_lease_us,
-		.attempts_max = SMS_ATTEMPTS_MAX,
+		.attempts_max = SENDER_ATTEMPTS_MAX,
 		.write_body = sender_write_body,
 	};
 

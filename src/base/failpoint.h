@@ -4,8 +4,9 @@
  * sends SIGKILL to the process itself, `stop` sends SIGSTOP; @N acts on the Nth pass, and without
  * it the first pass counts. In release builds FAILPOINT() compiles to nothing.
  *
- * Where two mechanisms have the same effect, a test of one can switch the other off:
- * QUIPU_FAILPOINTS=counters.look=off. In release builds IS_SWITCHED_OFF() is false.
+ * Where two mechanisms have the same effect, a test of one can switch the other off; and what a
+ * thread would do at once can be kept from happening: QUIPU_FAILPOINTS=counters.look=off. In
+ * release builds IS_SWITCHED_OFF() is false.
  *
  * Any thread. An @N that is not a number aborts the process.
  */

@@ -185,6 +185,10 @@ static void *intake_main(void *argument)
 		int64_t until_ns = clock_steady_ns(&clock_system) + FETCH_NS;
 		size_t count = 0;
 
+		if (IS_SWITCHED_OFF("intake.fetch")) {
+			bell_wait(&intake->bell, FETCH_NS);
+			continue;
+		}
 		if (intake->consumer->ops->fetch(intake->consumer, intake->deliveries, FETCH_MAX,
 			    &count, until_ns) != STATUS_OK) {
 			bell_wait(&intake->bell, RETRY_NS);

@@ -1,6 +1,7 @@
 /*
- * Messages of the gateway on their way to a provider (outbound_messages): one row for each message
- * of the bus, which also tells a repeated event apart. Functions block and return what
+ * Messages of the gateway on their way to a provider: what it has published and the sender has not
+ * taken yet (queued_messages), and one row for each message that the sender has taken from the bus
+ * (outbound_messages), which also tells a repeated event apart. Functions block and return what
  * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
@@ -21,24 +22,34 @@ struct outbound_message {
 
 	/* Only find() sets these. */
 	bool exists;
-	struct slice status; /* PENDING, SENDING, SENT, FAILED, DISCARDED */
+	struct slice status; /* QUEUED, PENDING, SENDING, SENT, FAILED, DISCARDED */
 	struct slice error;
 	int32_t attempt_count;
-	int64_t taken_us; /* when the sender took it from the bus */
+	int64_t taken_us; /* when the sender took it from the bus; 0 while it is QUEUED */
 	int64_t sent_us;  /* 0 until it is sent */
 };
 
 struct outbound_repository;
 
 struct outbound_repository_ops {
-	/* In a transaction: stores the messages that are not known, PENDING, due at once, to be
-	 * claimed in this order. Ids may repeat; then the first is new. */
+	/* In a transaction: notes messages that were published, by id, user_id and created_us, as
+	 * QUEUED. Leaves those that are known as they are. */
+	QP_MUST_CHECK enum status (*note)(const struct outbound_repository *repository,
+		struct session *session, const struct outbound_message *messages, size_t count);
+
+	/* In a transaction: stores the messages that are not known, or QUEUED, as PENDING, due at
+	 * once, to be claimed in this order. Ids are unique. */
 	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 
 	/* Outside a transaction: looks one message up by its id, in memory of `arena`. */
 	QP_MUST_CHECK enum status (*find)(const struct outbound_repository *repository,
 		struct session *session, struct arena *arena, struct outbound_message *message);
+
+	/* In a transaction of its own: deletes up to `limit` messages that have been QUEUED for
+	 * longer than `age_us`, or that were noted after the sender had taken them. */
+	QP_MUST_CHECK enum status (*sweep_queued)(const struct outbound_repository *repository,
+		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };
 
 /* The head of each adapter's own repository. */

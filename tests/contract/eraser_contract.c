@@ -399,25 +399,39 @@ static void write_to(struct engine *engine, const char *user, const char *text)
 	engine_commit(engine->session);
 }
 
+static void note_for(struct engine *engine, const char *user, const char *text)
+{
+	const struct outbound_message message = {
+		.id = engine_uuid(engine, text), .user_id = engine_name(engine, user)};
+
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->outbound->ops->note(engine->outbound, engine->session, &message, 1),
+		STATUS_OK);
+	engine_commit(engine->session);
+}
+
 static void messages_to_a_user_go_with_their_dead_letters_and_a_repeated_event_stays_known(
 	void **state)
 {
 	struct engine *engine = *state;
 	const struct eraser *eraser = engine->limits->eraser;
 	struct sent_message again[] = {{.message_id = engine_name(engine, "a")},
-		{.message_id = engine_name(engine, "b")}, {.message_id = engine_name(engine, "c")}};
+		{.message_id = engine_name(engine, "b")}, {.message_id = engine_name(engine, "c")},
+		{.message_id = engine_uuid(engine, "d")}};
 
 	write_to(engine, "eve", "a");
 	write_to(engine, "eve", "b");
 	write_to(engine, "bob", "c");
-	assert_int_equal(count(engine, eraser, "eve"), 4);
-	assert_int_equal(erase(engine, eraser, "eve", 1), 4);
+	note_for(engine, "eve", "d");
+	assert_int_equal(count(engine, eraser, "eve"), 5);
+	assert_int_equal(erase(engine, eraser, "eve", 1), 5);
 	assert_int_equal(count(engine, eraser, "bob"), 2);
 	engine_begin(engine->session);
 	assert_int_equal(
-		engine->sent->ops->find(engine->sent, engine->session, again, 3), STATUS_OK);
+		engine->sent->ops->find(engine->sent, engine->session, again, 4), STATUS_OK);
 	engine->session->ops->rollback(engine->session);
-	assert_true(again[0].known && again[1].known);
+	assert_true(again[0].known && again[1].known && again[3].known);
 	assert_false(again[2].known);
 }
 

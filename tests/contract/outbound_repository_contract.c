@@ -191,6 +191,17 @@ static void put_letter(struct engine *engine, struct slice id, const char *error
 	engine_commit(engine->session);
 }
 
+static int64_t depth(struct engine *engine, const char *kind)
+{
+	const struct dead_letter_repository *dead = engine->outbound->dead;
+	int64_t count = -1;
+
+	assert_int_equal(dead->ops->depth(dead, engine_session(engine, SESSION_READ),
+				 slice_of(kind), &count),
+		STATUS_OK);
+	return count;
+}
+
 /* A message that has failed, with its letter. */
 static struct slice give_up(struct engine *engine, const char *name)
 {
@@ -279,6 +290,101 @@ static void a_message_that_was_swept_can_be_discarded_but_not_replayed(void **st
 	assert_true(resolve(engine, id, DEAD_LETTER_DISCARD));
 }
 
+static void letters_that_wait_are_counted(void **state)
+{
+	struct engine *engine = *state;
+	int64_t before = depth(engine, "sms");
+	struct slice id = give_up(engine, "a");
+
+	give_up(engine, "b");
+	assert_true(depth(engine, "sms") == before + 2);
+	assert_true(depth(engine, "") == before + 2);
+	assert_true(depth(engine, "poison") == 0);
+	assert_true(resolve(engine, id, DEAD_LETTER_DISCARD));
+	assert_true(depth(engine, "sms") == before + 1);
+}
+
+/* ---- what is only published -------------------------------------------------------------- */
+
+static void note(struct engine *engine, struct slice id)
+{
+	const struct outbound_message message = {
+		.id = id, .user_id = engine_name(engine, "user"), .created_us = START_US};
+
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->outbound->ops->note(engine->outbound, engine->session, &message, 1),
+		STATUS_OK);
+	engine_commit(engine->session);
+}
+
+static size_t sweep_queued(struct engine *engine, int64_t age_us)
+{
+	size_t deleted = 77;
+
+	assert_int_equal(engine->outbound->ops->sweep_queued(
+				 engine->outbound, engine->session, age_us, 1000, &deleted),
+		STATUS_OK);
+	return deleted;
+}
+
+static void a_published_message_is_queued_until_the_sender_takes_it(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = engine_uuid(engine, "a");
+	struct outbound_message got;
+
+	note(engine, id);
+	note(engine, id); /* once more is harmless */
+	got = find(engine, id);
+	assert_true(got.exists && slice_is(got.status, "QUEUED"));
+	assert_true(slice_equal(got.user_id, engine_name(engine, "user")));
+	assert_true(got.created_us == START_US);
+	assert_true(got.taken_us == 0 && got.sent_us == 0);
+	assert_int_equal(got.error.len, 0);
+	put_one(engine, "a");
+	assert_true(slice_is(find(engine, id).status, "PENDING"));
+	assert_int_equal(engine_count(engine, "queued_messages WHERE id = '%s'", id.data), 0);
+}
+
+static void a_message_that_the_sender_took_first_is_not_queued_again(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = put_one(engine, "a");
+
+	end(engine, id, CLAIM_DONE);
+	note(engine, id);
+	assert_true(slice_is(find(engine, id).status, "SENT"));
+	assert_int_equal(engine_count(engine, "queued_messages WHERE id = '%s'", id.data), 0);
+}
+
+/* Between two sessions of PostgreSQL, neither of which sees the other's row. */
+static void a_message_that_is_queued_and_taken_at_once_is_shown_as_taken_and_swept(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = put_one(engine, "a");
+
+	if (!engine_is_a_server())
+		return;
+	engine_execute(
+		engine, "INSERT INTO queued_messages VALUES ('%s', 'user', quipu_now())", id.data);
+	assert_true(slice_is(find(engine, id).status, "PENDING"));
+	assert_true(sweep_queued(engine, 3600 * SECOND_US) >= 1);
+	assert_int_equal(engine_count(engine, "queued_messages WHERE id = '%s'", id.data), 0);
+}
+
+static void a_message_that_nobody_takes_is_forgotten_after_its_time(void **state)
+{
+	struct engine *engine = *state;
+	struct slice id = engine_uuid(engine, "a");
+
+	note(engine, id);
+	sweep_queued(engine, 100LL * 365 * 24 * 3600 * SECOND_US);
+	assert_true(find(engine, id).exists);
+	assert_true(sweep_queued(engine, -SECOND_US) >= 1);
+	assert_false(find(engine, id).exists);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +396,11 @@ int main(void)
 		ENGINE_TEST(a_replayed_message_is_pending_and_can_be_given_up_again),
 		ENGINE_TEST(a_discarded_message_is_let_go),
 		ENGINE_TEST(a_message_that_was_swept_can_be_discarded_but_not_replayed),
+		ENGINE_TEST(letters_that_wait_are_counted),
+		ENGINE_TEST(a_published_message_is_queued_until_the_sender_takes_it),
+		ENGINE_TEST(a_message_that_the_sender_took_first_is_not_queued_again),
+		ENGINE_TEST(a_message_that_is_queued_and_taken_at_once_is_shown_as_taken_and_swept),
+		ENGINE_TEST(a_message_that_nobody_takes_is_forgotten_after_its_time),
 	};
 
 	return cmocka_run_group_tests_name("outbound messages", tests, NULL, NULL);

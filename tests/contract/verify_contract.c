@@ -191,7 +191,7 @@ static void keys_of_the_asked_scopes_are_listed_and_no_others(void **state)
 static void limits_are_listed_with_what_is_in_the_table(void **state)
 {
 	struct engine *engine = *state;
-	struct gateway gateway = {.repository = engine->limits};
+	struct gateway gateway = {.repository = engine->limits, .messages = engine->outbound};
 	struct verifier verifier = limits_verifier(&gateway);
 	struct limit_row rows[3];
 	struct walk walk;

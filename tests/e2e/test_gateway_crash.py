@@ -3,7 +3,7 @@
 import pytest
 
 from harness.gateway import new_text, texts_sent
-from harness.gateway_stacks import on_each_engine
+from harness.gateway_stacks import on_each_engine, SHORT_LEASE
 from harness.http import ConnectionLost
 from harness.sends import Sends
 from harness.waiting import wait_until
@@ -13,11 +13,13 @@ POINTS = ["commit.before=kill", "commit.after=kill", "gateway.reserved=kill", "g
           "bus.commit.before=kill@2", "bus.commit.after=kill@2"]
 
 
-def wait_sent(gateway, server):
-    """Returns when everything that was queued before is printed: the queue keeps its order."""
+def wait_sent(stack, gateway, *servers):
+    """Returns when everything that was queued before is printed: the queue keeps its order, and what a killed sender had
+    claimed follows after its lease."""
     marker = new_text()
     assert gateway.send(gateway.new_user(1), marker).status == 200
-    wait_until(lambda: marker in texts_sent(server), "a message that was queued last is printed")
+    wait_until(lambda: marker in texts_sent(*servers), "a message that was queued last is printed")
+    wait_until(lambda: stack.unsent() == 0, "nothing is left")
 
 
 def assert_exact(limit, rounds, printed):
@@ -34,7 +36,7 @@ def assert_exact(limit, rounds, printed):
 
 @on_each_engine
 def test_after_kill_9_under_load_every_200_is_sent_and_never_more_than_the_limit(serve, gateway_client, stack):
-    limit, rounds, servers = 100, [], [serve(stack)]
+    limit, rounds, servers = 100, [], [serve(stack, *SHORT_LEASE)]
     user = gateway_client(servers[0]).new_user(limit)
     for _ in range(2):
         with Sends(user, servers[-1], threads=6) as sends:
@@ -42,11 +44,11 @@ def test_after_kill_9_under_load_every_200_is_sent_and_never_more_than_the_limit
             servers[-1].kill()
             sends.join()
         rounds.append(sends)
-        servers.append(serve(stack))
+        servers.append(serve(stack, *SHORT_LEASE))
     with Sends(user, servers[-1], threads=4, refusals=5) as sends:
         sends.finish()
     rounds.append(sends)
-    wait_sent(gateway_client(servers[-1]), servers[-1])
+    wait_sent(stack, gateway_client(servers[-1]), servers[-1])
     assert_exact(limit, rounds, texts_sent(*servers))
     # a slot that is used up belongs to a send that was answered with 200 or not at all
     assert sum(len(sends.admitted) + len(sends.unknown) for sends in rounds) >= limit
@@ -60,16 +62,16 @@ def test_after_kill_9_at_a_failpoint_no_send_is_admitted_beyond_the_limit(serve,
     server = serve(stack)
     user, lost = gateway_client(server).new_user(3), new_text()
     server.stop()
-    crashed = serve(stack, env={"QUIPU_FAILPOINTS": point})
+    crashed = serve(stack, *SHORT_LEASE, env={"QUIPU_FAILPOINTS": point})
     crashed.wait_all_up()  # Redis too, which has to count what is lost
     with pytest.raises(ConnectionLost):
         gateway_client(crashed).send(user, lost)
     crashed.expect_to_be_killed()
-    server = serve(stack)
+    server = serve(stack, *SHORT_LEASE)
     server.wait_all_up()
     gateway = gateway_client(server)
     admitted = gateway.use_up(user)
-    wait_sent(gateway, server)
+    wait_sent(stack, gateway, server)
     sent = set(texts_sent(crashed, server))
     assert set(admitted) <= sent
     assert len(sent & {*admitted, lost}) <= 3
@@ -80,7 +82,7 @@ def test_after_kill_9_at_a_failpoint_no_send_is_admitted_beyond_the_limit(serve,
 
 def test_one_of_two_processes_is_killed_and_the_other_goes_on(serve, gateway_client, redis_stack):
     limit = 300
-    doomed, other = serve(redis_stack), serve(redis_stack.beside())
+    doomed, other = serve(redis_stack, *SHORT_LEASE), serve(redis_stack.beside(), *SHORT_LEASE)
     user = gateway_client(other).new_user(limit)
     with Sends(user, doomed, threads=3) as first, Sends(user, other, threads=3, refusals=10) as second:
         first.wait_under_way(30)
@@ -89,9 +91,9 @@ def test_one_of_two_processes_is_killed_and_the_other_goes_on(serve, gateway_cli
         second.finish()
     assert not second.failed and second.unknown == []
     assert limit - len(first.unknown) <= len(first.admitted) + len(second.admitted) <= limit
-    restarted = serve(redis_stack)  # its queue is where it was
-    wait_sent(gateway_client(restarted), restarted)
-    wait_sent(gateway_client(other), other)
+    restarted = serve(redis_stack, *SHORT_LEASE)  # its queue is where it was
+    for server in (restarted, other):
+        wait_sent(redis_stack, gateway_client(server), restarted, other)
     assert_exact(limit, [first, second], texts_sent(doomed, other, restarted))
 
 

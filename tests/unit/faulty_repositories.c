@@ -195,6 +195,21 @@ static const struct limit_repository_ops limit_ops = {
 
 const struct limit_repository faulty_limit_repository = {.ops = &limit_ops};
 
+/* ---- messages of the gateway ------------------------------------------------------------- */
+
+static enum status outbound_note(const struct outbound_repository *repository,
+	struct session *session, const struct outbound_message *messages, size_t count)
+{
+	const struct outbound_repository *inner = faulty_repositories(session)->outbound;
+	enum status status = faulty_step(session);
+
+	return status ? status : inner->ops->note(inner, faulty_inner(session), messages, count);
+}
+
+static const struct outbound_repository_ops outbound_ops = {.note = outbound_note};
+
+const struct outbound_repository faulty_outbound_repository = {.ops = &outbound_ops};
+
 /* ---- pots -------------------------------------------------------------------------------- */
 
 static const struct pot_repository *pots_of(struct session *session)

@@ -12,6 +12,7 @@
 
 #include "ports/count_repository.h"
 #include "ports/limit_repository.h"
+#include "ports/outbound_repository.h"
 #include "ports/pot_repository.h"
 #include "ports/store.h"
 
@@ -50,6 +51,7 @@ struct session *faulty_store_open_session(struct faulty_store *faulty, enum sess
 
 extern const struct count_repository faulty_count_repository;
 extern const struct limit_repository faulty_limit_repository;
+extern const struct outbound_repository faulty_outbound_repository; /* note() only */
 extern const struct pot_repository faulty_pot_repository;
 
 /* The `n`th call from now (1 = the next) fails with `status`, once. 0: none will. An

@@ -60,6 +60,7 @@ static void fixture_open(struct gateway_fixture *fixture, bool cached)
 	fake_bus.is_up = true;
 	fixture->store = faulty_store_new();
 	fixture->gateway.repository = &faulty_limit_repository;
+	fixture->gateway.messages = &faulty_outbound_repository;
 	fixture->gateway.bus = &fake_bus.base;
 	fixture->gateway.window_unit_us = MINUTE_US;
 	fixture->lane.gateway = &fixture->gateway;

@@ -8,6 +8,7 @@
  *   gateway_cache    the cache in front of it: refuses without the store, never admits by itself
  *   gateway_answers  what the gateway answers
  *   gateway_events   messages on the bus
+ *   gateway_messages what became of a message
  *   gateway_lanes    connects lanes and batches
  *   gateway_routes   HTTP to commands
  *   limit_verify     checks the tables for `quipu verify`
@@ -23,6 +24,7 @@
 #include "ports/bus.h"
 #include "ports/cache.h"
 #include "ports/limit_repository.h"
+#include "ports/outbound_repository.h"
 #include "services/gateway/limit_rules.h"
 
 #define GATEWAY_CHANNEL "sms-outbound"
@@ -32,6 +34,7 @@
 
 struct gateway {
 	const struct limit_repository *repository;
+	const struct outbound_repository *messages;
 	struct bus *bus;
 	struct cache *cache;                /* NULL if none is configured */
 	struct cache_session *reader_cache; /* the reader's; NULL if there is no cache */

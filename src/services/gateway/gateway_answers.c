@@ -100,6 +100,8 @@ struct answer gateway_answer_queued(
 {
 	struct arena *arena = command->write.command.arena;
 	struct buffer body = buffer_make(arena, 192);
+	struct buffer location = buffer_make(arena, 64);
+	struct answer answer;
 
 	buffer_format(&body,
 		"{\"status\":\"QUEUED\",\"messageId\":\"%s\",\"userId\":", command->message_id);
@@ -107,7 +109,10 @@ struct answer gateway_answer_queued(
 	buffer_member_int(&body, "remaining", limit->remaining);
 	buffer_member_time(&body, "resetAt", limit->reset_us);
 	buffer_char(&body, '}');
-	return with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
+	answer = with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
+	buffer_format(&location, "/api/messages/%s", command->message_id);
+	answer.location = buffer_slice(&location);
+	return answer;
 }
 
 struct answer gateway_answer_taken(
@@ -147,4 +152,49 @@ struct answer gateway_answer_forecast(
 	buffer_member(&body, "mode", slice_of(is_shadow ? "shadow" : "enforce"));
 	buffer_char(&body, '}');
 	return with_limit_headers(answer_json(200, buffer_slice(&body)), arena, limit);
+}
+
+/* ---- messages ---------------------------------------------------------------------------- */
+
+/* A message that waits for its first or next attempt is queued, wherever it waits. */
+static struct slice state_of(const struct outbound_message *message)
+{
+	return slice_is(message->status, "PENDING") ? slice_of("QUEUED") : message->status;
+}
+
+/* The row counts only attempts that have failed. */
+static int64_t attempts_of(const struct outbound_message *message)
+{
+	return message->attempt_count + (message->sent_us != 0);
+}
+
+struct answer gateway_answer_message(struct arena *arena, const struct outbound_message *message)
+{
+	struct buffer body = buffer_make(arena, 256);
+
+	buffer_char(&body, '{');
+	buffer_member(&body, "messageId", message->id);
+	buffer_member(&body, "userId", message->user_id);
+	buffer_member(&body, "state", state_of(message));
+	buffer_member_int(&body, "attempts", attempts_of(message));
+	buffer_member_time(&body, "createdAt", message->created_us);
+	if (message->sent_us != 0)
+		buffer_member_time(&body, "sentAt", message->sent_us);
+	else
+		buffer_text(&body, ",\"sentAt\":null");
+	if (message->error.len > 0)
+		buffer_member(&body, "lastError", message->error);
+	else
+		buffer_text(&body, ",\"lastError\":null");
+	buffer_char(&body, '}');
+	return answer_json(200, buffer_slice(&body));
+}
+
+struct answer gateway_answer_no_message(struct arena *arena, struct slice id)
+{
+	return answer_problem(arena, STATUS_MESSAGE_NOT_FOUND,
+		"no message \"%.*s\" is known: its id was never given out, or it ended more than "
+		"30 "
+		"days ago",
+		(int)id.len, id.data);
 }

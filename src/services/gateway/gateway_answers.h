@@ -27,9 +27,15 @@ struct answer gateway_answer_list(struct arena *arena, const struct limit_row *r
 /* 404 for a user without a configuration. */
 struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id);
 
-/* 200 for a message that has reserved a slot, with the RateLimit headers. */
+/* 200 for a message that has reserved a slot, with the RateLimit headers and Location. */
 struct answer gateway_answer_queued(
 	const struct gateway_command *command, const struct limit_view *limit);
+
+/* 200 with what became of a message. */
+struct answer gateway_answer_message(struct arena *arena, const struct outbound_message *message);
+
+/* 404 for a message that is not known. */
+struct answer gateway_answer_no_message(struct arena *arena, struct slice id);
 
 /* 200 for a take, with the RateLimit headers. */
 struct answer gateway_answer_taken(

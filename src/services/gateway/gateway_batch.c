@@ -17,6 +17,7 @@
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/gateway_cache.h"
 #include "services/gateway/gateway_events.h"
+#include "services/gateway/gateway_messages.h"
 
 /* Well within IDEMPOTENCY_LEASE_US, so that others rarely take a pending Idempotency-Key over from
  * an owner that still works on it. */
@@ -184,6 +185,7 @@ enum status gateway_batch_settle(
 	struct limit_settlement *all =
 		arena_array(batch->arena, struct limit_settlement, batch->count);
 	size_t count = 0;
+	enum status status;
 
 	for (size_t i = 0; i < batch->count; i++) {
 		const struct gateway_command *command = gateway_command_of(batch->writes[i]);
@@ -199,6 +201,7 @@ enum status gateway_batch_settle(
 	}
 	if (count == 0)
 		return STATUS_OK;
-	return lane->gateway->repository->ops->settle(
+	status = lane->gateway->repository->ops->settle(
 		lane->gateway->repository, session, all, merge(all, count));
+	return status == STATUS_OK ? gateway_messages_note(lane, session, batch) : status;
 }

@@ -41,7 +41,8 @@ struct gateway_command {
 	struct slice message; /* SEND */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
-	bool cached; /* the cache granted `amount` in the window below */
+	int64_t created_us; /* of the event */
+	bool cached;        /* the cache granted `amount` in the window below */
 
 	/* Start of the window in which the cache granted the slot; decide() replaces it with the
 	 * window in which the row reserved the slot. */

@@ -31,7 +31,7 @@ static struct slice write_event(struct arena *arena, const struct gateway_comman
 	buffer_format(&value, "{\"messageId\":\"%s\",\"userId\":", command->message_id);
 	gateway_write_user_id(&value, &command->user);
 	buffer_member(&value, "message", command->message);
-	buffer_member_time(&value, "createdAt", clock_wall_us(&clock_system));
+	buffer_member_time(&value, "createdAt", command->created_us);
 	buffer_char(&value, '}');
 	return buffer_slice(&value);
 }
@@ -50,6 +50,7 @@ void gateway_event_address(
 	struct arena *arena, struct gateway_command *command, struct bus_message *message)
 {
 	gateway_event_name(command);
+	command->created_us = clock_wall_us(&clock_system);
 	message->channel = slice_of(GATEWAY_CHANNEL);
 	message->key = command->user.text;
 	message->id = slice_of(command->message_id);

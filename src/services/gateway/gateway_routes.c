@@ -3,6 +3,7 @@
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/gateway/gateway_batch.h"
+#include "services/gateway/gateway_messages.h"
 #include "services/gateway/limit_rules.h"
 
 #define LIST_LIMIT 100
@@ -153,6 +154,18 @@ static void remove_config(void *context, struct request *request)
 	submit_write(&input, gateway->lanes, &command->write);
 }
 
+static void show_message(void *context, struct request *request)
+{
+	struct gateway_message *message = gateway_message_new(&request->arena);
+	struct input input;
+
+	input_init(&input, request);
+	input_check_id(&input, "messageId", request->params[0]);
+	message->gateway = context;
+	message->id = request->params[0];
+	submit_read(&input, message->gateway->lanes, &message->read);
+}
+
 static const char *const list_parameters[] = {"after", "limit", NULL};
 static const char *const config_members[] = {
 	"userId", "user_id", "rateLimit", "rate_limit", "timeWindow", "time_window", "mode", NULL};
@@ -176,6 +189,8 @@ void gateway_add_routes(struct gateway *gateway, struct router *router)
 			take_members, NULL},
 		{"GET", "/api/limits/{userId}", ACCESS_EXTERNAL, show_limit, gateway, 0, NULL,
 			NULL},
+		{"GET", "/api/messages/{messageId}", ACCESS_EXTERNAL, show_message, gateway, 0,
+			NULL, NULL},
 	};
 
 	router_add_all(router, "gateway", routes, sizeof(routes) / sizeof(routes[0]));

@@ -1,7 +1,9 @@
 #include "services/gateway/limit_verify.h"
 
+#include "admin/verify_claims.h"
 #include "admin/verify_idempotency.h"
 #include "services/gateway/limit_rules.h"
+#include "services/gateway/sender.h"
 
 static void check_counts(struct verify_page *page, const struct limit_row *row)
 {
@@ -49,6 +51,20 @@ static enum status look_at_limits(
 	return STATUS_OK;
 }
 
+static enum status look_at_messages(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	static const struct verify_claims words = {
+		.busy = "SENDING",
+		.done = "SENT",
+		.done_at = "sent_at",
+		.attempts_max = SENDER_ATTEMPTS_MAX,
+	};
+	const struct gateway *gateway = context;
+
+	return verify_claims_look(&words, gateway->messages->claims, session, page);
+}
+
 static enum status look_at_configs(
 	const void *context, struct session *session, struct verify_page *page)
 {
@@ -92,6 +108,7 @@ struct verifier limits_verifier(const struct gateway *gateway)
 		{"removals", look_at_removals},
 		{"sends", look_at_sends},
 		{"takes", look_at_takes},
+		{"messages", look_at_messages},
 	};
 
 	return (struct verifier){

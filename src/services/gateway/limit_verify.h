@@ -1,7 +1,8 @@
 /*
- * Checks limits for `quipu verify` (admin/verify.h). The rules hold at every commit, not only at
- * rest: a slot is reserved before it is used, and a new configuration begins a new window.
- * Differences, besides those of admin/verify_idempotency.h:
+ * Checks limits and messages for `quipu verify` (admin/verify.h). The rules hold at every commit,
+ * not only at rest: a slot is reserved before it is used, and a new configuration begins a new
+ * window. Differences, besides those of admin/verify_idempotency.h and, for messages that the
+ * sender has taken, admin/verify_claims.h:
  *
  *   config           rate_limit is below 1, or time_window is not from 1 to 525600
  *   negative         current_count or reserved_count is negative

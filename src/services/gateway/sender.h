@@ -17,6 +17,7 @@
 #include "ports/sent_repository.h"
 
 #define SENDER_ANNOUNCEMENT "outbound" /* announces committed messages */
+#define SENDER_ATTEMPTS_MAX 10
 
 struct sender {
 	struct store *store; /* nothing here is owned */

@@ -20,6 +20,9 @@ on_each_engine = pytest.mark.parametrize(
     "stack", ["sqlite-memory", "postgres-redis", *(pytest.param(name, marks=pytest.mark.full)
                                                    for name in ("sqlite-none", "postgres-none"))], indirect=True)
 
+# What a killed sender had claimed is free again after this time.
+SHORT_LEASE = ("--notify-timeout", "1s", "--notify-lease", "2s")
+
 COLUMNS = "rate_limit, time_window, current_count, reserved_count, last_refresh_time"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _folders = itertools.count(1)
@@ -46,6 +49,14 @@ class GatewayStack:
 
     def count(self, user):
         return self.row(user)["current_count"]
+
+    def recorded(self):
+        """How many messages are sent."""
+        return self._messages("'SENT'")
+
+    def unsent(self):
+        """How many messages were taken from the queue and are not sent."""
+        return self._messages("'PENDING', 'SENDING'")
 
     @contextlib.contextmanager
     def queue(self):
@@ -86,8 +97,8 @@ class SqliteStack(GatewayStack):
         rows = self._query(f"SELECT {COLUMNS} FROM rate_limit_store WHERE user_id = ?", (user,))
         return rows[0] if rows else None
 
-    def recorded(self):
-        return self._query("SELECT count(*) FROM outbound_messages WHERE status = 'SENT'")[0][0]
+    def _messages(self, states):
+        return self._query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]
 
 
 class PostgresStack(GatewayStack):
@@ -110,5 +121,5 @@ class PostgresStack(GatewayStack):
         *numbers, refreshed = rows[0]
         return (*numbers, (refreshed - _EPOCH) // datetime.timedelta(microseconds=1))
 
-    def recorded(self):
-        return self.database.query("SELECT count(*) FROM outbound_messages WHERE status = 'SENT'")[0][0]
+    def _messages(self, states):
+        return self.database.query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]

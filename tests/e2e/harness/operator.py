@@ -11,7 +11,7 @@ import pytest
 from . import quipu
 from .receivers import Handler, Receiver, running
 
-KINDS = ["outbox", "dialog-outbox", "notification", "poison"]
+KINDS = ["outbox", "dialog-outbox", "notification", "poison", "sms"]
 
 
 def letter(kind, number, **more):

@@ -193,10 +193,22 @@ const struct pg_eraser postgres_limits_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
 		.service = "gateway",
-		.places = {"messages", "dead letters", "limits"},
-		.place_count = 3,
+		.places = {"queued messages", "messages", "dead letters", "limits"},
+		.place_count = 4,
 	},
 	.places = {
+		{{{"quipu_erase_queued_count",
+			"SELECT count(*) FROM queued_messages WHERE user_id = $1::text"}, "u"},
+		 {{{"quipu_erase_queued",
+			"WITH gone AS ("
+			"  DELETE FROM queued_messages "
+			"  WHERE " SOME("queued_messages", "user_id = $1::text")
+			"  RETURNING id::text), "
+			"known AS ("
+			"  INSERT INTO sent_messages (message_id, sent_at) "
+			"  SELECT id, quipu_now() FROM gone "
+			"  ON CONFLICT (message_id) DO NOTHING) "
+			"SELECT 1 FROM gone"}, "ul"}}},
 		{{{"quipu_erase_outbound_count",
 			"SELECT count(*) FROM outbound_messages WHERE aggregate_key = $1::text"}, "u"},
 		 {{{"quipu_erase_outbound",

@@ -24,12 +24,48 @@ static const struct pg_statement put_statement = {
 	"RETURNING id::text",
 };
 
+/* = ANY (ARRAY[…]) leaves the planner only look-ups; see PG_CLAIM_IS_OURS. */
+static const struct pg_statement note_statement = {
+	"quipu_outbound_note",
+	"INSERT INTO queued_messages (id, user_id, created_at) "
+	"SELECT id::uuid, user_id, " PG_FROM_US("created_us") " "
+	"FROM unnest($1::text[], $2::text[], $3::int8[]) AS w(id, user_id, created_us) "
+	"WHERE NOT EXISTS ("
+	"  SELECT 1 "
+	"  FROM outbound_messages o "
+	"  WHERE o.id = ANY (ARRAY[w.id::uuid])) "
+	"ON CONFLICT (id) DO NOTHING",
+};
+
+static const struct pg_statement unqueue_statement = {
+	"quipu_outbound_unqueue",
+	"DELETE FROM queued_messages WHERE id = ANY ($1::text[]::uuid[])",
+};
+
 static const struct pg_statement find_statement = {
 	"quipu_outbound_find",
 	"SELECT message_id, aggregate_key, " OCCURRED_US ", status, coalesce(last_error, ''), "
-	"    attempt_count, " CREATED_US ", coalesce(" SENT_US ", 0) "
+	"    attempt_count, " CREATED_US ", coalesce(" SENT_US ", 0), 1 AS place "
 	"FROM outbound_messages "
-	"WHERE id = $1::text::uuid",
+	"WHERE id = $1::text::uuid "
+	"UNION ALL "
+	"SELECT id::text, user_id, " CREATED_US ", 'QUEUED', '', 0, 0::int8, 0::int8, 2 "
+	"FROM queued_messages "
+	"WHERE id = $1::text::uuid "
+	"ORDER BY place",
+};
+
+/* A message that was noted while the sender took it stays noted: neither sees the other's row. */
+static const struct pg_statement sweep_statement = {
+	"quipu_outbound_sweep_queued",
+	"DELETE FROM queued_messages "
+	"WHERE id = ANY (ARRAY("
+	"    SELECT q.id "
+	"    FROM queued_messages q "
+	"    WHERE q.created_at < (SELECT quipu_now()) - $1::int8 * interval '1 microsecond' "
+	"      OR EXISTS (SELECT 1 FROM outbound_messages o WHERE o.id = q.id) "
+	"    LIMIT $2::int8 FOR UPDATE OF q SKIP LOCKED)) "
+	"RETURNING 1",
 };
 /* clang-format on */
 
@@ -59,15 +95,44 @@ static const struct pg_shape put_shape = {
 	.add = add_message,
 };
 
-/* The statement returns the ids that are new, in the order in which they were sent. */
+static const Oid note_types[] = {PG_OID_TEXT, PG_OID_TEXT, PG_OID_INT8};
+
+static void add_note(struct pg_array *columns, const void *element)
+{
+	const struct outbound_message *message = element;
+
+	pg_array_text(&columns[0], message->id);
+	pg_array_text(&columns[1], message->user_id);
+	pg_array_int8(&columns[2], message->created_us);
+}
+
+static const struct pg_shape note_shape = {
+	.types = note_types,
+	.column_count = sizeof(note_types) / sizeof(note_types[0]),
+	.row_size = sizeof(struct outbound_message),
+	.add = add_note,
+};
+
+static enum status note(const struct outbound_repository *repository, struct session *base,
+	const struct outbound_message *messages, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+
+	pg_queue_all(session, &note_statement, &note_shape, messages, count);
+	return pg_flush(session);
+}
+
+/* The first statement returns the ids that are new, in the order in which they were sent. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {
 	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &messages->id, sizeof(*messages), count);
 	enum status status;
 	int row = 0;
 
 	pg_queue_all(session, &put_statement, &put_shape, messages, count);
+	pg_queue(session, &unqueue_statement, &ids, 1);
 	status = pg_flush(session);
 	for (size_t i = 0; i < count && status == STATUS_OK; i++) {
 		messages[i].is_new =
@@ -103,9 +168,15 @@ static enum status find(const struct outbound_repository *repository, struct ses
 	if (!pg_is_uuid(message->id))
 		return STATUS_OK;
 	status = pg_run(session, &find_statement, &id, 1);
-	if (status == STATUS_OK && PQntuples(session->results[0]) == 1)
+	if (status == STATUS_OK && PQntuples(session->results[0]) > 0)
 		fill_message(message, arena, session->results[0]);
 	return status;
+}
+
+static enum status sweep_queued(const struct outbound_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
+{
+	return pg_sweep(base, &sweep_statement, age_us, limit, deleted);
 }
 
 /* ---- dead letters ------------------------------------------------------------------------ */
@@ -168,11 +239,12 @@ static const struct pg_dead_letters dead = {
 	.depth = {"quipu_outbound_dlq_depth",
 		"SELECT count(*) "
 		"FROM outbound_dlq "
-		"WHERE resolved_at IS NULL"},
+		"WHERE resolved_at IS NULL AND ($1::text = '' OR kind = $1::text)"},
 };
 /* clang-format on */
 
-static const struct outbound_repository_ops ops = {.put = put, .find = find};
+static const struct outbound_repository_ops ops = {
+	.note = note, .put = put, .find = find, .sweep_queued = sweep_queued};
 
 const struct outbound_repository postgres_outbound_repository = {
 	.ops = &ops,

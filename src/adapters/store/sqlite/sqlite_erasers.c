@@ -141,6 +141,8 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 /* ---- the gateway ------------------------------------------------------------------------- */
 
 /* The same rows in both statements of a step. */
+#define SOME_QUEUED                                                                        \
+	"id IN (SELECT id FROM queued_messages WHERE user_id = ?1 ORDER BY id LIMIT ?2)"
 #define SOME_OUTBOUND                                                                      \
 	"rowid IN (SELECT rowid FROM outbound_messages "                                   \
 	"  WHERE aggregate_key = ?1 ORDER BY rowid LIMIT ?2)"
@@ -150,10 +152,15 @@ const struct sqlite_eraser sqlite_limits_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
 		.service = "gateway",
-		.places = {"messages", "dead letters", "limits"},
-		.place_count = 3,
+		.places = {"queued messages", "messages", "dead letters", "limits"},
+		.place_count = 4,
 	},
 	.places = {
+		{{"SELECT count(*) FROM queued_messages WHERE user_id = ?1", "u"},
+		 {{"INSERT INTO sent_messages (message_id, sent_at) "
+		   "SELECT id, ?3 FROM queued_messages WHERE " SOME_QUEUED " "
+		   "ON CONFLICT (message_id) DO NOTHING", "ult"},
+		  {"DELETE FROM queued_messages WHERE " SOME_QUEUED, "ul"}}},
 		{{"SELECT count(*) FROM outbound_messages WHERE aggregate_key = ?1", "u"},
 		 {{"INSERT INTO sent_messages (message_id, sent_at) "
 		   "SELECT message_id, ?3 FROM outbound_messages WHERE " SOME_OUTBOUND " "

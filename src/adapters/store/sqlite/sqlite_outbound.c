@@ -13,16 +13,56 @@ static const char put_sql[] =
 	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
 	"ON CONFLICT (id) DO NOTHING";
 
+static const char note_sql[] =
+	"INSERT INTO queued_messages (id, user_id, created_at) "
+	"SELECT ?1, ?2, ?3 "
+	"WHERE NOT EXISTS (SELECT 1 FROM outbound_messages WHERE id = ?1) "
+	"ON CONFLICT (id) DO NOTHING";
+
+static const char unqueue_sql[] = "DELETE FROM queued_messages WHERE id = ?1";
+
 static const char find_sql[] =
 	"SELECT message_id, aggregate_key, occurred_at, status, coalesce(last_error, ''), "
 	"    attempt_count, created_at, coalesce(sent_at, 0) "
 	"FROM outbound_messages "
+	"WHERE id = ?1 "
+	"UNION ALL "
+	"SELECT id, user_id, created_at, 'QUEUED', '', 0, 0, 0 "
+	"FROM queued_messages "
 	"WHERE id = ?1";
+
+static const char sweep_sql[] =
+	"DELETE FROM queued_messages "
+	"WHERE id IN (SELECT id FROM queued_messages WHERE created_at < ?1 LIMIT ?2)";
 /* clang-format on */
 
 static const struct sqlite_claims claims =
 	SQLITE_CLAIMS("outbound_messages", "id", "occurred_at", "SENDING", "SENT", "sent_at",
 		"status IN ('SENT', 'FAILED', 'DISCARDED')", "coalesce(sent_at, created_at)");
+
+static enum status note(const struct outbound_repository *repository, struct session *base,
+	const struct outbound_message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), note_sql);
+
+	for (size_t i = 0; i < count; i++)
+		sqlite_query_change(&query,
+			SQLITE_VALUES(sqlite_text(messages[i].id), sqlite_text(messages[i].user_id),
+				sqlite_int(messages[i].created_us)));
+	return sqlite_query_close(&query);
+}
+
+static enum status unqueue(
+	struct sqlite_session *session, const struct outbound_message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(session, unqueue_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		if (messages[i].is_new)
+			sqlite_query_change(&query, SQLITE_VALUES(sqlite_text(messages[i].id)));
+	}
+	return sqlite_query_close(&query);
+}
 
 /* Claims come in the order of created_at, so the messages of a batch get one time each. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
@@ -31,6 +71,7 @@ static enum status put(const struct outbound_repository *repository, struct sess
 	struct sqlite_session *session = sqlite_session_of(base);
 	struct sqlite_query query = sqlite_query_open(session, put_sql);
 	int64_t now_us = sqlite_now_us(session);
+	enum status status;
 
 	for (size_t i = 0; i < count; i++) {
 		struct outbound_message *message = &messages[i];
@@ -44,7 +85,8 @@ static enum status put(const struct outbound_repository *repository, struct sess
 					sqlite_int(message->created_us),
 					sqlite_int(now_us + (int64_t)i))) == 1;
 	}
-	return sqlite_query_close(&query);
+	status = sqlite_query_close(&query);
+	return status == STATUS_OK ? unqueue(session, messages, count) : status;
 }
 
 static void fill_message(
@@ -77,6 +119,12 @@ static enum status find(const struct outbound_repository *repository, struct ses
 		fill_message(message, arena, &query);
 	status = sqlite_query_close(&query);
 	return status == STATUS_OK ? sqlite_snapshot_end(session) : status;
+}
+
+static enum status sweep_queued(const struct outbound_repository *repository, struct session *base,
+	int64_t age_us, size_t limit, size_t *deleted)
+{
+	return sqlite_sweep_age(base, sweep_sql, age_us, limit, deleted);
 }
 
 /* ---- dead letters ------------------------------------------------------------------------ */
@@ -123,11 +171,14 @@ static const struct sqlite_dead_letters dead = {
 		"      SELECT 1 "
 		"      FROM outbound_messages m "
 		"      WHERE m.id = ?2 AND m.status = 'PENDING'))",
-	.depth = "SELECT count(*) FROM outbound_dlq WHERE resolved_at IS NULL",
+	.depth = "SELECT count(*) "
+		 "FROM outbound_dlq "
+		 "WHERE resolved_at IS NULL AND (?1 = '' OR kind = ?1)",
 };
 /* clang-format on */
 
-static const struct outbound_repository_ops ops = {.put = put, .find = find};
+static const struct outbound_repository_ops ops = {
+	.note = note, .put = put, .find = find, .sweep_queued = sweep_queued};
 
 const struct outbound_repository sqlite_outbound_repository = {
 	.ops = &ops,

@@ -129,6 +129,16 @@ static const struct outbound_repository *outbound_of(const struct outbound_repos
 	return ((const struct tracing_outbound *)repository)->inner;
 }
 
+static enum status outbound_note(const struct outbound_repository *repository,
+	struct session *session, const struct outbound_message *messages, size_t count)
+{
+	const struct outbound_repository *inner = outbound_of(repository);
+	struct trace trace = trace_begin(session, "outbound", "note");
+	enum status status = inner->ops->note(inner, trace.session, messages, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
 static enum status outbound_put(const struct outbound_repository *repository,
 	struct session *session, struct outbound_message *messages, size_t count)
 {
@@ -149,9 +159,21 @@ static enum status outbound_find(const struct outbound_repository *repository,
 	return trace_end_rows(&trace, status, message->exists);
 }
 
+static enum status outbound_sweep_queued(const struct outbound_repository *repository,
+	struct session *session, int64_t age_us, size_t limit, size_t *deleted)
+{
+	const struct outbound_repository *inner = outbound_of(repository);
+	struct trace trace = trace_begin(session, "outbound", "sweep_queued");
+	enum status status = inner->ops->sweep_queued(inner, trace.session, age_us, limit, deleted);
+
+	return trace_end_rows(&trace, status, *deleted);
+}
+
 static const struct outbound_repository_ops outbound_ops = {
+	.note = outbound_note,
 	.put = outbound_put,
 	.find = outbound_find,
+	.sweep_queued = outbound_sweep_queued,
 };
 
 const struct outbound_repository *tracing_outbound_init(
