@@ -51,7 +51,7 @@ struct delivery {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	struct claim *claims;     /* of one transaction; room for all slots */
+	struct claim *claims;     /* of one transaction: results, then new ones; 2 * slots */
 	struct notice_result *results;
 	struct arena arena;    /* of one transaction */
 	int64_t look_again_ns; /* when to claim again at the latest */
@@ -135,46 +135,14 @@ static void begin_sending(struct delivery *delivery, const struct claim *claim)
 	send_claimed(delivery, slot);
 }
 
-static size_t used_slots(const struct delivery *delivery)
+/* Returns how many rows are on their way. */
+static size_t busy_slots(const struct delivery *delivery)
 {
-	size_t used = 0;
+	size_t busy = 0;
 
 	for (size_t i = 0; i < slots_of(delivery); i++)
-		used += delivery->sendings[i].is_used;
-	return used;
-}
-
-/* Claims a row for every free slot. Returns false if the store does not answer. */
-static bool claim_more(struct delivery *delivery)
-{
-	struct session *session = delivery->session;
-	struct claim_terms terms = {
-		.owner = slice_of(delivery->owner),
-		.lease_us = delivery->config.lease_us,
-		.max = delivery->is_open ? 1 : slots_of(delivery) - used_slots(delivery),
-	};
-	size_t count = 0;
-	enum status status;
-
-	atomic_store(&delivery->woken, false);
-	arena_reset(&delivery->arena);
-	status = session->ops->begin(session, TRANSACTION_WAIT);
-	if (status == STATUS_OK)
-		status = delivery->config.claims->ops->claim(delivery->config.claims, session,
-			&delivery->arena, &terms, delivery->claims, &count);
-	if (status == STATUS_OK)
-		status = session->ops->commit(session);
-	if (status != STATUS_OK)
-		return false;
-	if (count > 0)
-		FAILPOINT("notify.claimed");
-	for (size_t i = 0; i < count; i++)
-		begin_sending(delivery, &delivery->claims[i]);
-	if (count == terms.max && !delivery->is_open)
-		atomic_store(&delivery->woken, true); /* there may be more */
-	delivery->look_again_ns =
-		now_ns() + (delivery->is_open ? PROBE_NS : delivery->config.poll_us * NS_PER_US);
-	return true;
+		busy += delivery->sendings[i].is_used && !delivery->sendings[i].is_known;
+	return busy;
 }
 
 /* ---- recording --------------------------------------------------------------------------- */
@@ -246,31 +214,87 @@ static void forget_known(struct delivery *delivery)
 	}
 }
 
-/* Records how rows ended. Returns false, and keeps them, if the store does not answer. */
-static bool record(struct delivery *delivery)
+/* ---- transactions ------------------------------------------------------------------------ */
+
+/* In a transaction: records how the first `known` of delivery->claims ended. */
+static enum status end_known(struct delivery *delivery, size_t known)
 {
-	struct session *session = delivery->session;
-	size_t count = known_claims(delivery);
 	enum status status;
 
-	if (count == 0)
+	if (known == 0)
+		return STATUS_OK;
+	status = delivery->config.claims->ops->end(delivery->config.claims, delivery->session,
+		slice_of(delivery->owner), delivery->claims, known);
+	return status == STATUS_OK ? bury_failed(delivery, known) : status;
+}
+
+/* In a transaction: claims up to `max` rows, behind the known ones. */
+static enum status claim_more(struct delivery *delivery, size_t known, size_t max, size_t *count)
+{
+	const struct claim_terms terms = {
+		.owner = slice_of(delivery->owner),
+		.lease_us = delivery->config.lease_us,
+		.max = max,
+	};
+
+	*count = 0;
+	if (max == 0)
+		return STATUS_OK;
+	atomic_store(&delivery->woken, false);
+	return delivery->config.claims->ops->claim(delivery->config.claims, delivery->session,
+		&delivery->arena, &terms, delivery->claims + known, count);
+}
+
+static void finish_known(struct delivery *delivery, size_t known)
+{
+	if (known == 0)
+		return;
+	FAILPOINT("notify.recorded");
+	count_ends(delivery, known);
+	claims_log_failed(delivery->config.letter_kind, delivery->claims, known);
+	forget_known(delivery);
+}
+
+static void send_all(struct delivery *delivery, const struct claim *claims, size_t count)
+{
+	if (count > 0)
+		FAILPOINT("notify.claimed");
+	for (size_t i = 0; i < count; i++)
+		begin_sending(delivery, &claims[i]);
+}
+
+/*
+ * Records how rows ended and claims up to `max` others, in one transaction, so that a round costs
+ * one commit. Returns false, and keeps the results, if the store does not answer.
+ */
+static bool exchange(struct delivery *delivery, size_t max)
+{
+	struct session *session = delivery->session;
+	size_t known = known_claims(delivery), count = 0;
+	enum status status;
+
+	if (known == 0 && max == 0)
 		return true;
-	FAILPOINT("notify.sent");
+	if (known > 0)
+		FAILPOINT("notify.sent");
 	arena_reset(&delivery->arena);
 	status = session->ops->begin(session, TRANSACTION_WAIT);
 	if (status == STATUS_OK)
-		status = delivery->config.claims->ops->end(delivery->config.claims, session,
-			slice_of(delivery->owner), delivery->claims, count);
+		status = end_known(delivery, known);
 	if (status == STATUS_OK)
-		status = bury_failed(delivery, count);
+		status = claim_more(delivery, known, max, &count);
 	if (status == STATUS_OK)
 		status = session->ops->commit(session);
 	if (status != STATUS_OK)
 		return false;
-	FAILPOINT("notify.recorded");
-	count_ends(delivery, count);
-	claims_log_failed(delivery->config.letter_kind, delivery->claims, count);
-	forget_known(delivery);
+	finish_known(delivery, known);
+	send_all(delivery, delivery->claims + known, count);
+	if (max == 0)
+		return true;
+	if (count == max && !delivery->is_open)
+		atomic_store(&delivery->woken, true); /* there may be more */
+	delivery->look_again_ns =
+		now_ns() + (delivery->is_open ? PROBE_NS : delivery->config.poll_us * NS_PER_US);
 	return true;
 }
 
@@ -345,26 +369,28 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-static bool is_time_to_claim(const struct delivery *delivery)
+/* Returns how many rows to claim now: one for each slot that is free or becomes free with the
+ * results, or one alone while the breaker is open. */
+static size_t wanted_rows(const struct delivery *delivery)
 {
+	size_t busy = busy_slots(delivery);
 	bool is_due = now_ns() >= delivery->look_again_ns;
 
 	if (delivery->is_open)
-		return is_due && used_slots(delivery) == 0;
-	return used_slots(delivery) < slots_of(delivery) &&
-	       (is_due || atomic_load(&delivery->woken));
+		return is_due && busy == 0 ? 1 : 0;
+	return is_due || atomic_load(&delivery->woken) ? slots_of(delivery) - busy : 0;
 }
 
-/* One round: record, claim, wait for results. Pauses if the store does not answer. */
+/* One round: record and claim, then wait for results. Pauses if the store does not answer. */
 static void step(struct delivery *delivery)
 {
-	bool answers = record(delivery) && (!is_time_to_claim(delivery) || claim_more(delivery));
+	bool answers = exchange(delivery, wanted_rows(delivery));
 
 	if (answers)
 		look(delivery);
 	else
 		delivery->look_again_ns = now_ns() + RETRY_NS;
-	if (answers && is_time_to_claim(delivery))
+	if (answers && wanted_rows(delivery) > 0)
 		take_results(delivery, 0);
 	else
 		take_results(delivery, delivery->look_again_ns);
@@ -399,7 +425,7 @@ struct delivery *delivery_start(const struct delivery_config *config)
 	delivery->config = *config;
 	delivery->session = store->ops->open_session(store, SESSION_WRITE);
 	delivery->sendings = qp_calloc(slots, sizeof(*delivery->sendings));
-	delivery->claims = qp_calloc(slots, sizeof(*delivery->claims));
+	delivery->claims = qp_calloc(2 * slots, sizeof(*delivery->claims));
 	delivery->results = qp_calloc(slots, sizeof(*delivery->results));
 	for (size_t i = 0; i < slots; i++)
 		arena_init(&delivery->sendings[i].arena, 2048);
@@ -423,7 +449,7 @@ static void give_back(struct delivery *delivery)
 			sending->is_known = true;
 		}
 	}
-	record(delivery); /* if this fails, others take over when the leases run out */
+	exchange(delivery, 0); /* if this fails, others take over when the leases run out */
 }
 
 void delivery_stop(void *context)

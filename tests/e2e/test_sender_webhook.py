@@ -3,7 +3,7 @@
 import pytest
 
 from harness.gateway import new_text
-from harness.gateway_stacks import SqliteStack
+from harness.gateway_stacks import PostgresStack, SqliteStack
 from harness.http import ConnectionLost
 from harness.quipu import run
 from harness.waiting import wait_until
@@ -82,6 +82,49 @@ def test_after_kill_9_a_message_is_sent_under_the_same_id(serve, gateway_client,
     wait_until(lambda: stack.recorded() == 1, "it is sent")
     assert len(provider.of(user)) == (2 if point == "notify.sent" else 1)
     assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 1
+
+
+@on_both_stores
+def test_a_provider_that_answers_too_late_gets_the_message_again_under_the_same_id(serve, gateway_client, stack, provider):
+    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user = gateway.new_user()
+    provider.of_user[user] = "hang"
+    location = gateway.send(user).header("location")
+    wait_until(lambda: gateway.ask("GET", location).json()["lastError"] == "no answer within 1 s", "the time is over")
+    provider.of_user[user] = 200
+    wait_until(lambda: stack.recorded() == 1, "it is sent")
+    assert len(provider.of(user)) > 1
+    assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 1
+
+
+@pytest.mark.parametrize("stack", ["postgres-none"], indirect=True)
+def test_two_senders_share_the_messages_and_send_each_once(serve, gateway_client, stack, provider):
+    options = (*SHORT, "--sms-channel", provider.channel)
+    first, second = serve(stack, *options), serve(stack.beside(), *options)
+    user = gateway_client(first).new_user(200)
+    for number in range(100):
+        gateway_client((first, second)[number % 2]).send(user)
+    wait_until(lambda: stack.recorded() == 100, "all are sent")
+    ids = [headers["webhook-id"] for _, headers in provider.of(user)]
+    assert len(ids) == len(set(ids)) == 100
+
+
+def test_a_store_that_goes_away_delays_messages_and_loses_none(serve, gateway_client, own_postgres, tmp_path, provider):
+    stack = PostgresStack(tmp_path, "none", own_postgres.create_database())
+    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user = gateway.new_user(100)
+    provider.of_user[user] = 500
+    for _ in range(10):
+        assert gateway.send(user).status == 200
+    wait_until(lambda: len({headers["webhook-id"] for _, headers in provider.of(user)}) == 10, "each was tried")
+    own_postgres.stop()
+    wait_until(lambda: server.ask("GET", "/readyz").status == 503, "the store is down")
+    provider.of_user[user] = 200
+    own_postgres.start()
+    wait_until(lambda: stack.recorded() == 10, "all are sent")
+    assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 10
 
 
 def test_one_that_hangs_delays_only_itself(serve, gateway_client, tmp_path, provider):
