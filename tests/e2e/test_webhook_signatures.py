@@ -4,13 +4,9 @@ It is not among Debian's packages, so where PyPI cannot be reached this is skipp
 """
 
 import base64
-import contextlib
 import json
 import os
-import pathlib
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -20,6 +16,7 @@ import pytest
 
 from harness import quipu
 from harness.entitlements import new_user
+from harness.shown_receiver import shown_receiver
 from harness.waiting import HANG_S, wait_until
 from harness.webhook import Webhook
 
@@ -140,38 +137,9 @@ def test_neither_user_info_nor_query_of_the_url_is_logged(serve, nats_stack, ent
 # ---- the receivers on the page
 
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/SECURITY.md"
-
-
-@contextlib.contextmanager
-def shown_receiver(language, secret, port, folder):
-    """The receiver as the page shows it, listening; yields the file with what it prints."""
-    section = PAGE.read_text(encoding="utf-8").split("## Signed webhooks")[1]
-    code = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL).group(1)
-    program = [sys.executable, "-c", code] if language == "python" else ["node", "-e", code]
-    printed = folder / "printed"
-    with printed.open("wb") as output:
-        process = subprocess.Popen(program, stdout=output, stderr=output,
-                                   env={**os.environ, "WEBHOOK_SECRET": secret, "PORT": str(port)})
-
-    def listens():
-        assert process.poll() is None, printed.read_text(encoding="utf-8")
-        with contextlib.closing(socket.socket()) as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        wait_until(listens, "the receiver listens")
-        yield printed
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.parametrize("language", ["python", "js"])
 def test_the_receivers_on_the_page_accept_our_webhooks_and_no_others(serve, nats_stack, entitlements_client, secrets, language,
                                                                     free_port, tmp_path):
-    if language == "js" and shutil.which("node") is None:
-        pytest.skip("node is not installed")
     secret, user = new_secret(), new_user()
     with shown_receiver(language, secret, free_port, tmp_path) as printed:
         server = serve(nats_stack, "--notify-channel", f"webhook:http://127.0.0.1:{free_port}/", "--outbox-poll", "20ms",
