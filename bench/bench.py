@@ -25,9 +25,11 @@ import time
 from contextlib import ExitStack
 
 import cases
+import delivery_cases
 import entitlement_cases
 import gateway_cases
 import http2_cases
+import limit_cases
 import loads
 import pot_cases
 import unread_cases
@@ -38,7 +40,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
 CASES = {
     **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
-    **http2_cases.CASES,
+    **http2_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
 }
 
 
