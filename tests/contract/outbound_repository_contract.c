@@ -226,7 +226,7 @@ static bool find_letter(struct engine *engine, struct slice id, struct dead_lett
 static bool resolve(struct engine *engine, struct slice id, enum dead_letter_action action)
 {
 	const struct dead_letter_resolution resolution = {
-		{slice_of("sms"), id}, action, slice_of("why not")};
+		{slice_of("sms"), id}, action, slice_of("why not"), slice_of("ops")};
 	bool found = false;
 
 	engine_begin(engine->session);
