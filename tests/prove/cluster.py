@@ -64,7 +64,7 @@ class Node(Quipu):
         super().__init__(binary, self._arguments, directory, environment)
         self.number = number
         self.host, self.port = "127.0.0.1", self._port_holder.number
-        self.clock = None  # a Clock, if this process has one of its own
+        self.clock = None  # a Clock, if that of this process can be shifted
         self.may_be_down = False  # while a fault says so
 
     def use(self, binary):
@@ -112,7 +112,11 @@ class Node(Quipu):
 
 
 class Clock:
-    """The wall clock of one process, shifted by libfaketime, which reads a file. Its steady clock goes on as it was."""
+    """The wall clock of one process, shifted by libfaketime, which reads a file. Its steady clock goes on as it was.
+
+    libfaketime disturbs more than the clock, even without a shift: publishing to RabbitMQ breaks off again and again. So
+    a process has it only as long as its clock is wrong.
+    """
 
     def __init__(self, path):
         self._path = pathlib.Path(path)
@@ -120,8 +124,8 @@ class Clock:
 
     @property
     def environment(self):
-        return {"FAKETIME_TIMESTAMP_FILE": str(self._path), "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_CACHE_DURATION": "1"}
+        return {"LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._path), "FAKETIME_CACHE_DURATION": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
 
     def set(self, seconds):
         """Writes beside and renames: the process never reads half a line."""
@@ -247,10 +251,8 @@ class PostgresCluster(Cluster):
                                        ("nats", "--entitlements-bus", "nats"), ("rabbitmq", "--unread-bus", "amqp")):
             if engine in urls:
                 arguments += [option, f"{scheme}://{urls[engine]}"]
-        clock = self._new_clock() if number == NODES else None
-        environment = {**clock.environment, "LD_PRELOAD": str(FAKETIME)} if clock else {}
-        node = self._add_node(number, arguments, environment)
-        node.clock = clock
+        node = self._add_node(number, arguments, {})
+        node.clock = self._new_clock() if number == NODES else None
         node.begin()
 
     def _new_clock(self):

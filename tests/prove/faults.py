@@ -60,6 +60,13 @@ class QuipuStopped(NodeFault):
         self.expect(until(lambda: not self.node.stopped(), 5), "the process is still stopped")
 
 
+def end_in_order(node):
+    """SIGTERM. Another exit status than 0 is a violation."""
+    status = node.stop_in_order()
+    if status != 0:
+        raise Violation(f"SIGTERM ended quipu-{node.number} with status {status}: {node.log_tail(2000)}")
+
+
 class QuipuRestarted(NodeFault):
     """SIGTERM, as a deployment does it."""
 
@@ -69,9 +76,7 @@ class QuipuRestarted(NodeFault):
 
     def inject(self):
         began = time.monotonic()
-        status = self.node.stop_in_order()
-        if status != 0:
-            raise Violation(f"SIGTERM ended quipu-{self.node.number} with status {status}: {self.node.log_tail(2000)}")
+        end_in_order(self.node)
         return f"drained in {time.monotonic() - began:.1f} s"
 
     def heal(self):
@@ -134,11 +139,20 @@ class ClockShifted(NodeFault):
 
     def inject(self):
         offset = self.direction * int(self.between(*self.shift_s))
+        self._without = self.node.environment
+        self._restart({**self._without, **self.node.clock.environment})
         self._set(offset)
         return f"{offset:+d} s"
 
     def heal(self):
+        """The clock jumps back while the process runs; then it goes on without libfaketime."""
         self._set(0)
+        self._restart(self._without)
+
+    def _restart(self, environment):
+        end_in_order(self.node)
+        self.node.environment = environment
+        start_again(self, self.node)
 
     def _set(self, offset):
         """The answers' Date shows the clock."""

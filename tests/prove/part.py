@@ -119,8 +119,7 @@ class Part:
             self.result.recoveries = Measurement(cluster, place, self.conductor, folder).run()
         self._say("waiting for unknown outcomes")
         self.load.stop()
-        self._say("waiting for events on their way")
-        left = wait_settled(cluster, place)
+        left = wait_settled(cluster, place, self._say)
         self.load.finish()
         self.result.seconds = self.load.seconds
         self._say("checking every answer")

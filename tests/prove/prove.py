@@ -79,14 +79,15 @@ class Progress:
     def __init__(self):
         self._is_terminal = sys.stdout.isatty()
         self._next = 0.0
-        self._doing = None
+        self._stage = None
 
     def show(self, part):
         now = time.monotonic()
-        if now < self._next and (self._is_terminal or part.doing == self._doing):
+        stage = part.doing.partition(" ")[0]
+        if now < self._next and (self._is_terminal or stage == self._stage):
             return
         self._next = now + (0.5 if self._is_terminal else LINE_EVERY_S)
-        self._doing = part.doing
+        self._stage = stage
         text = self._text(part)
         if self._is_terminal:
             print(f"\r\033[K{text[:os.get_terminal_size().columns - 1]}", end="", flush=True)

@@ -83,14 +83,15 @@ def on_its_way(cluster, place):
     return {what: number for what, number in found.items() if number}
 
 
-def wait_settled(cluster, place):
-    """Returns what is still on its way after a long time; normally nothing."""
+def wait_settled(cluster, place, say):
+    """Returns what is still on its way after a long time; normally nothing. `say` is told what it waits for."""
     left = {"nothing could be read": 1}
 
     def settled():
         nonlocal left
         with contextlib.suppress(psycopg2.Error, OSError):
             left = on_its_way(cluster, place)
+        say("waiting for " + (", ".join(f"{number:,} {what}" for what, number in left.items()) or "nothing more"))
         return not left
 
     until(settled, SETTLED_S, interval=0.5)
