@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-citus test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
 
 all: build
 
@@ -34,6 +34,11 @@ test:
 test-full:
 	@scripts/deps.sh test full image deb
 	@tests/run.py full --tree build-coverage
+
+# Runs the suites and stories of the store on a private Citus cluster. Citus is found by pg_config (or PG_CONFIG=…).
+test-citus:
+	@scripts/deps.sh test
+	@tests/run.py citus
 
 # Builds the images and runs the program inside them.
 test-image:

@@ -56,8 +56,9 @@ static int check_files(struct app *app)
 	return code;
 }
 
-static int run_serve(struct app *app)
+static int run_serve(struct app *app, const struct operands *operands)
 {
+	(void)operands;
 	if (app->settings.print_config)
 		options_print(stdout);
 	if (app->settings.print_config && !app->settings.check_config)
@@ -78,30 +79,52 @@ static bool stores_are_up(const struct app *app)
 
 /* Opening the stores brings their schema up to date. Waits up to --deadline for a database that is
  * not reachable yet. */
-static int run_migrate(struct app *app)
+static bool migrate(struct app *app, char *why)
 {
-	char why[OPTIONS_WHY_SIZE];
 	int64_t until_ns = clock_steady_ns(&clock_system) + app->settings.deadline_us * NS_PER_US;
 
-	configure_log(&app->settings);
-	variables_warn();
 	if (!app_open_stores(app, why))
-		return report_failure(EXIT_FAILURE, "%s", why);
+		return false;
 	while (!stores_are_up(app)) {
 		struct timespec pause = {.tv_nsec = UP_POLL_NS};
 
-		if (clock_steady_ns(&clock_system) > until_ns)
-			return report_failure(EXIT_FAILURE,
+		if (clock_steady_ns(&clock_system) > until_ns) {
+			snprintf(why, OPTIONS_WHY_SIZE,
 				"a store cannot be reached or migrated; the log above says why");
+			return false;
+		}
 		nanosleep(&pause, NULL);
 	}
+	return true;
+}
+
+static const char *const migrate_flags[] = {OWN_SWITCH "distribute", OWN_SWITCH "dry-run", NULL};
+
+static int run_migrate(struct app *app, const struct operands *operands)
+{
+	bool dry_run = operands_flag(operands, "dry-run");
+	bool distribute = operands_flag(operands, "distribute");
+	char why[OPTIONS_WHY_SIZE];
+
+	if (operands->word_count > 0)
+		return report_failure(
+			EXIT_USAGE, "%s: migrate takes options only", operands->words[0]);
+	if (dry_run && !distribute)
+		return report_failure(EXIT_USAGE, "--dry-run is for migrate --distribute");
+	configure_log(&app->settings);
+	variables_warn();
+	if (!migrate(app, why) || (distribute && !app_distribute_stores(app, dry_run, why)))
+		return report_failure(EXIT_FAILURE, "%s", why);
 	app_close(app);
-	puts("the schema is up to date");
+	if (!dry_run)
+		puts(distribute ? "the schema is up to date and distributed"
+				: "the schema is up to date");
 	return EXIT_SUCCESS;
 }
 
-static int run_routes(struct app *app)
+static int run_routes(struct app *app, const struct operands *operands)
 {
+	(void)operands;
 	app_add_routes(app);
 	for (size_t i = 0; i < router_count(app->router); i++) {
 		const struct route *route = router_at(app->router, i);
@@ -126,14 +149,14 @@ static const char *const no_flags[] = {NULL};
 struct command_entry {
 	const char *name;
 	/* One of these two. The first requires settings that fit together. */
-	int (*run_app)(struct app *app);
+	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
 	const char *const *flags; /* the command's own; NULL if it takes options only */
 };
 
 static const struct command_entry commands[] = {
 	{"serve", run_serve, NULL, NULL},
-	{"migrate", run_migrate, NULL, NULL},
+	{"migrate", run_migrate, NULL, migrate_flags},
 	{"demo", NULL, demo_run, demo_flags},
 	{"routes", run_routes, NULL, NULL},
 	{"health", NULL, health_run, NULL},
@@ -192,5 +215,6 @@ int main(int argc, char **argv)
 		return report_failure(EXIT_USAGE, "%s", why);
 	if (!app.settings.core_dumps)
 		hide_memory();
-	return command->run_app ? command->run_app(&app) : command->run(&app.settings, &operands);
+	return command->run_app ? command->run_app(&app, &operands)
+				: command->run(&app.settings, &operands);
 }

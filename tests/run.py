@@ -54,7 +54,8 @@ def jobs_of(word, arguments):
         job.target = arguments.build
         return [job]
     name, _, test = word.partition(":")
-    jobs = [job for job in plan.SETS["full"](arguments.tree) if job.name == name or job.name.startswith(name + "/")]
+    known = plan.SETS["full"](arguments.tree) + plan.citus(arguments.tree)
+    jobs = [job for job in known if job.name == name or job.name.startswith(name + "/")]
     if not jobs:
         sys.exit(f"tests/run.py: there is no job {name}; --list shows all")
     for job in jobs:

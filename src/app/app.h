@@ -64,6 +64,7 @@ struct app {
 	struct settings settings;
 	unsigned roles; /* of enum role */
 	struct health health;
+	const char *store_urls[HEALTH_STORES_MAX]; /* of health.stores */
 	struct metrics metrics;
 	int64_t started_us; /* wall time */
 	struct router *router;
@@ -145,6 +146,10 @@ QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 
 /* Opens the stores of all roles and nothing else, for `quipu migrate`. */
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
+
+/* Spreads the tables of all stores over the nodes of their clusters; see ports/store.h. Prints the
+ * statements. Stores on the same URL are one database, which is asked once. */
+QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, char *why);
 
 /* Frees everything that was opened. */
 void app_close(struct app *app);

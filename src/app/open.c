@@ -106,6 +106,7 @@ struct store *app_open_store(struct app *app, const struct store_plan *plan, cha
 	store = engine->create(plan, path);
 	if (app->settings.trace_store)
 		store = tracing_store_new(store);
+	app->store_urls[app->health.store_count] = plan->url;
 	health_add_store(&app->health, store);
 	return store->ops->start(store, why, OPTIONS_WHY_SIZE) ? store : NULL;
 }
@@ -178,6 +179,27 @@ bool app_open_stores(struct app *app, char *why)
 	app_add_routes(app); /* creates the modules' structs */
 	while ((module = module_next(app, module))) {
 		if (!module->open_stores(app, why))
+			return false;
+	}
+	return true;
+}
+
+static bool has_url_before(const struct app *app, size_t index)
+{
+	for (size_t i = 0; i < index; i++) {
+		if (strcmp(app->store_urls[i], app->store_urls[index]) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool app_distribute_stores(struct app *app, bool dry_run, char *why)
+{
+	for (size_t i = 0; i < app->health.store_count; i++) {
+		struct store *store = app->health.stores[i];
+
+		if (!has_url_before(app, i) &&
+			!store_distribute(store, dry_run, stdout, why, OPTIONS_WHY_SIZE))
 			return false;
 	}
 	return true;

@@ -28,6 +28,8 @@ struct usage {
 static const struct usage usages[] = {
 	{"serve", "", "[options]", "run the server", false},
 	{"migrate", "", "[options]", "bring the schema of the stores up to date and exit", false},
+	{"migrate", "", "--distribute [--dry-run]",
+		"also spread the tables over the nodes of a Citus cluster", false},
 	{"demo", "", "[--seconds N]",
 		"try every service on a temporary folder, with traffic and the console", false},
 	{"keys", "new", "ID [--scopes LIST]", "create an API key for the file of --api-keys",

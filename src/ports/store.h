@@ -21,6 +21,7 @@
 #define QUIPU_PORTS_STORE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -233,6 +234,15 @@ struct store_ops {
 	/* Once it returns, no listener is called with this context any more. */
 	void (*unlisten)(struct store *store, void *context);
 
+	/*
+	 * Spreads the tables over the nodes of a cluster, for `quipu migrate`. Prints the
+	 * statements to `out`, and executes them unless it is a dry run; prints nothing if
+	 * everything is spread already. The store must be up. Blocks, possibly for long. Returns
+	 * false with a reason in `why`. NULL if the engine knows no clusters.
+	 */
+	QP_MUST_CHECK bool (*distribute)(
+		struct store *store, bool dry_run, FILE *out, char *why, size_t size);
+
 	/* How often the engine failed with this status. A lost race does not count. Any thread. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 
@@ -249,6 +259,10 @@ struct store {
 	size_t lanes_default;
 	bool single_saves_a_trip; /* TRANSACTION_SINGLE commits in the round trip of its verb */
 };
+
+/* Calls distribute(), or fails if the engine knows no clusters. */
+QP_MUST_CHECK bool store_distribute(
+	struct store *store, bool dry_run, FILE *out, char *why, size_t size);
 
 static inline void session_close(struct session *session)
 {

@@ -167,10 +167,11 @@ static int64_t reads_of(struct fixture *fixture)
 		fixture->subject->table);
 }
 
-/* Backends of the database, apart from that which counts them. */
+/* Backends of the database, apart from that which counts them, and from those of a cluster's other
+ * nodes. */
 #define BACKENDS                                                                                   \
 	"pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' " \
-	"AND pid <> pg_backend_pid()"
+	"AND pid <> pg_backend_pid() AND application_name NOT LIKE 'citus_internal%%'"
 
 /* A backend has told what it has read when it is gone, which is soon after its connection. */
 static int64_t settled_reads_of(struct fixture *fixture)

@@ -122,10 +122,26 @@ struct store *engine_other_store(struct engine *engine)
 	return new_store(engine->other_path);
 }
 
+/* On a cluster, tables are spread over its nodes before the first test writes to them. */
+static void distribute(struct store *store)
+{
+	char why[512] = "";
+
+	if (getenv("QUIPU_CONTRACT_DISTRIBUTE") &&
+		!store_distribute(store, false, NULL, why, sizeof(why)))
+		fail_msg("%s", why);
+}
+
+bool engine_is_a_cluster(void)
+{
+	return getenv("QUIPU_CONTRACT_DISTRIBUTE") != NULL;
+}
+
 static void open_store(struct engine *engine)
 {
 	engine->store = new_store(engine->path);
 	engine_start(engine->store);
+	distribute(engine->store);
 	engine->session = engine_session(engine, SESSION_WRITE);
 }
 

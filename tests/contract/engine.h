@@ -1,7 +1,8 @@
 /*
  * The engine that the contract suites run on: the value of QUIPU_CONTRACT_STORE, "sqlite:" (also
  * the default) or a postgres:// URL. With QUIPU_CONTRACT_TRACE=1 the store is wrapped as
- * --trace-store does it, and every call is logged.
+ * --trace-store does it, and every call is logged. With QUIPU_CONTRACT_DISTRIBUTE=1 the database
+ * has Citus, and its tables are distributed.
  *
  * On SQLite each test has a file of its own. On PostgreSQL all tests of a run share the database
  * that tests/engines has created for it, as services share one in life; engine_name() keeps them
@@ -102,6 +103,10 @@ int64_t engine_count(struct engine *engine, const char *format, ...) QP_PRINTF(2
 
 /* PostgreSQL, at the other end of a connection. */
 bool engine_is_a_server(void);
+
+/* A PostgreSQL with Citus whose tables are on several nodes. It cannot skip locked rows: a batch
+ * that meets one waits for it, then fails with LOCK_BUSY. */
+bool engine_is_a_cluster(void);
 
 /* A statement past the ports. */
 void engine_execute(struct engine *engine, const char *format, ...) QP_PRINTF(2, 3);

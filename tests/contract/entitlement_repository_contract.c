@@ -251,6 +251,13 @@ static void a_row_that_another_session_holds_is_waited_for_or_skipped(void **sta
 				 engine->entitlements, engine->session, rows, 3, &now_us),
 		STATUS_LOCK_BUSY);
 	assert_int_equal(engine->session->ops->begin(engine->session, TRANSACTION_SKIP), STATUS_OK);
+	if (engine_is_a_cluster()) {
+		assert_int_equal(engine->entitlements->ops->lock(
+					 engine->entitlements, engine->session, rows, 3, &now_us),
+			STATUS_LOCK_BUSY);
+		other->ops->rollback(other);
+		return;
+	}
 	assert_int_equal(engine->entitlements->ops->lock(
 				 engine->entitlements, engine->session, rows, 3, &now_us),
 		STATUS_OK);

@@ -86,8 +86,7 @@ static void assert_nothing_told(const struct walk *walk, struct slice id)
 
 static const char *ahead(struct engine *engine)
 {
-	return engine_time_is_ours(engine) ? "9000000000000000"
-					   : "clock_timestamp() + interval '1 hour'";
+	return engine_time_is_ours(engine) ? "9000000000000000" : "now() + interval '1 hour'";
 }
 
 /* ---- counts and keys --------------------------------------------------------------------- */

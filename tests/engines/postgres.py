@@ -62,10 +62,16 @@ class Databases:
         connection.autocommit = True
         return connection
 
+    def execute(self, sql, database="postgres"):
+        with contextlib.closing(self.connect(database)) as connection:
+            connection.cursor().execute(sql)
+
+    def new_name(self):
+        return f"test_{os.getpid()}_{next(self._names)}"
+
     def create_database(self):
-        name = f"test_{os.getpid()}_{next(self._names)}"
-        with contextlib.closing(self.connect()) as connection:
-            connection.cursor().execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        name = self.new_name()
+        self.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
         return Database(self, name)
 
     def log_tail(self, size=4000):
@@ -86,9 +92,10 @@ class Postgres(Server, Databases):
     name = "postgres"
     user = "postgres" if os.geteuid() == 0 else None
 
-    def __init__(self, template=None, **settings):
-        """`template` is the data folder of a server that was never started: copying it is faster than initdb."""
-        self._programs = _programs()
+    def __init__(self, template=None, programs=None, **settings):
+        """`template` is the data folder of a server that was never started: copying it is faster than initdb.
+        `programs` is the folder of initdb and postgres, where it is not the usual one."""
+        self._programs = programs or _programs()
         Server.__init__(self)
         Databases.__init__(self, self.new_port(), self.log)
         self.output = self.errors = self.log
@@ -208,5 +215,4 @@ class Database:
         return "".join(record for record in records if re.match(rf"{RECORD_HEAD}{self.name} ", record))
 
     def drop(self):
-        with contextlib.closing(self.server.connect()) as connection:
-            connection.cursor().execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
+        self.server.execute(f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")

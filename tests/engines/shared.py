@@ -8,7 +8,7 @@ import contextlib
 import os
 import pathlib
 
-from . import kafka, postgres, rabbitmq
+from . import citus, kafka, postgres, rabbitmq
 
 FOLDER = "QUIPU_TEST_SERVERS"
 
@@ -18,6 +18,12 @@ def start_postgres(folder):
     template = server.save_template()
     server.start()
     _announce(folder, "postgres", server.describe(template))
+    return server
+
+
+def start_citus(folder):
+    server = citus.Citus().start()
+    _announce(folder, "citus", server.describe())
     return server
 
 
@@ -33,7 +39,7 @@ def start_kafka(folder):
     return server
 
 
-STARTERS = {"postgres": start_postgres, "rabbitmq": start_rabbitmq, "kafka": start_kafka}
+STARTERS = {"postgres": start_postgres, "citus": start_citus, "rabbitmq": start_rabbitmq, "kafka": start_kafka}
 
 
 def _announce(folder, name, description):
@@ -59,6 +65,11 @@ def _shared_or_own(name, attach, start):
 def databases():
     """A PostgreSQL to create databases in. Not to be stopped or frozen."""
     return _shared_or_own("postgres", postgres.attach, postgres.Postgres)
+
+
+def cluster():
+    """A Citus cluster to create databases in. Not to be stopped or frozen."""
+    return _shared_or_own("citus", citus.attach, citus.Citus)
 
 
 def own_postgres(**settings):

@@ -4,6 +4,7 @@
 with_server.py ENGINE COMMAND [ARGUMENT…]
 
     postgres    QUIPU_CONTRACT_STORE names a new database
+    citus       the same in a cluster; QUIPU_CONTRACT_DISTRIBUTE says that its tables are to be distributed
     redis       QUIPU_CONTRACT_CACHE, and QUIPU_CONTRACT_REDIS_PID for tests that freeze it
     nats        QUIPU_CONTRACT_BUS
     rabbitmq    QUIPU_CONTRACT_BUS names a new virtual host
@@ -39,6 +40,16 @@ def postgres_found():
 
 
 @contextlib.contextmanager
+def citus_found():
+    with shared.cluster() as server:
+        database = server.create_database()
+        try:
+            yield {"QUIPU_CONTRACT_STORE": database.url, "QUIPU_CONTRACT_DISTRIBUTE": "1"}
+        finally:
+            database.drop()
+
+
+@contextlib.contextmanager
 def redis_found():
     with redis.Redis() as server:
         yield {"QUIPU_CONTRACT_CACHE": server.url, "QUIPU_CONTRACT_REDIS_PID": str(server.pid)}
@@ -68,8 +79,8 @@ def mock_found():
         yield {"QUIPU_CONTRACT_BUS": server.url}
 
 
-ENGINES = {"postgres": postgres_found, "redis": redis_found, "nats": nats_found, "rabbitmq": rabbitmq_found,
-           "kafka": kafka_found, "kafka-mock": mock_found}
+ENGINES = {"postgres": postgres_found, "citus": citus_found, "redis": redis_found, "nats": nats_found,
+           "rabbitmq": rabbitmq_found, "kafka": kafka_found, "kafka-mock": mock_found}
 
 
 def main(arguments):

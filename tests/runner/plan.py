@@ -55,6 +55,13 @@ WITHOUT_SERVER = {
     "webhook": {"QUIPU_CONTRACT_CHANNEL": "webhook"},
 }
 SHARED = ("postgres", "rabbitmq", "kafka")  # started once per run
+CLUSTER = "citus"  # too, for make test-citus: the suites and stories of the store, on several nodes
+CITUS_E2E = ["acceptance", "concurrency", "counts_batch", "counts_bounds", "counts_list", "counts_routes", "crash",
+             "dialogs_conversations", "dialogs_idempotency", "dialogs_routes", "entitlements_audit",
+             "entitlements_batch", "entitlements_concurrency", "entitlements_crash", "entitlements_idempotency",
+             "entitlements_routes", "entitlements_sources", "gateway_concurrency", "gateway_idempotency",
+             "gateway_limits", "gateway_send", "idempotency", "pots_concurrency", "pots_routes", "verify",
+             "verify_unread", "erase_user", "citus", "citus_faults"]
 
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
@@ -106,7 +113,7 @@ def cmocka(name, kind, tree, program, engine="-", env=None):
     env = {**WITHOUT_SERVER.get(engine, {}), **(env or {})}
     if engine != "-" and engine not in WITHOUT_SERVER:
         command = with_server(engine, command)
-    needs = (engine,) if engine in SHARED else ()
+    needs = (engine,) if engine in (*SHARED, CLUSTER) else ()
     return Job(name, kind, "cmocka", command, tree, engine, env, needs, target=f"tests/{program}")
 
 
@@ -163,6 +170,17 @@ def e2e(tree=ASAN, kind="e2e", marked="not full", workers=E2E_WORKERS):
                   slots=workers)
 
 
+def citus(tree=ASAN):
+    """What make test-citus runs. Tests of the store's ports and stories of every service; a test of SQLite has nothing
+    to say here."""
+    ports = [(port, CLUSTER) for port, engines in CONTRACTS.items() if "postgres" in engines]
+    files = [f"tests/e2e/test_{name}.py" for name in CITUS_E2E]
+    stories = pytest("citus/e2e", "citus", ["-n", "2", "--dist", "loadfile", "-m", "not full", "-k",
+                                            "not sqlite", *files], tree, {"QUIPU_TEST_CITUS": "1"}, slots=2)
+    stories.needs = (*stories.needs, CLUSTER)
+    return [*contract(tree, "citus", ports), stories]
+
+
 def targets(jobs, tree):
     """What has to be built of a tree for these jobs; empty: all of it."""
     wanted = {job.target for job in jobs if job.tree == tree}
@@ -195,4 +213,4 @@ def rest(tree=ASAN):
     return [alone, image, package, *faults(tree), *random(tree), *tsan()]
 
 
-SETS = {"quick": quick, "rest": rest, "full": lambda tree: quick(tree) + rest(tree)}
+SETS = {"quick": quick, "rest": rest, "citus": citus, "full": lambda tree: quick(tree) + rest(tree)}

@@ -1,10 +1,9 @@
 /*
  * Counters of unread messages in PostgreSQL.
  *
- * Citus can run all of these statements on tables that are distributed by user_id
- * (docs/SCALING.md). That is why the rows of a batch and the time are CTEs, and why no statement
- * locks rows: lock() only reads, and put() changes only messages that are still unread and counts
- * them. A count that is too small means that another session was faster, and the batch runs again.
+ * No statement locks rows: lock() only reads, and put() changes only messages that are still unread
+ * and counts them. A count that is too small means that another session was faster, and the batch
+ * runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

@@ -251,8 +251,11 @@ static const struct pg_shape source_id_shape = {
 	.add = add_source_id,
 };
 
+/* A row without sources may be missing from the result. */
 static void fill_counts(struct entitlement_row *rows, size_t count, const PGresult *result)
 {
+	for (size_t i = 0; i < count; i++)
+		rows[i].source_count = rows[i].active_count = 0;
 	for (int i = 0; i < PQntuples(result); i++) {
 		struct entitlement_row *row = &rows[pg_place(result, i, count)];
 

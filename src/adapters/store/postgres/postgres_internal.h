@@ -18,7 +18,10 @@
 #define PG_PARAMS_MAX 12
 #define PG_QUEUE_MAX 6
 
-/* A static object. Each connection prepares it when it first uses it. */
+struct pg_dialect; /* postgres_dialect.h */
+
+/* A static object. Each connection prepares it when it first uses it, in the words of its dialect.
+ */
 struct pg_statement {
 	const char *name;
 	const char *sql;
@@ -33,7 +36,8 @@ struct pg_sent {
 struct pg_session {
 	struct session base;
 	enum session_kind kind;
-	PGconn *connection; /* NULL if not connected */
+	PGconn *connection;               /* NULL if not connected */
+	const struct pg_dialect *dialect; /* of the connection */
 	bool is_dead; /* the server closed it, was silent for too long, or sent something unreadable
 		       */
 	int64_t logged_ns;    /* when an error was last logged */
@@ -242,14 +246,19 @@ struct pg_store;
 
 struct pg_store *pg_store_of(struct store *store);
 
-/* Returns a new, configured connection, or NULL with the server's reason in `why`. Blocks. */
-PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size);
+/* Returns a new, configured connection and the dialect that it speaks, or NULL with the server's
+ * reason in `why`. Blocks. */
+PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
+	const struct pg_dialect **dialect, char *why, size_t size);
 
 /* Begins to connect without blocking, as PQconnectStart() does. */
 PGconn *pg_dial_start(const char *url);
 
-/* Applies missing migrations, under a lock that other processes wait for. Returns false with a
- * reason in `why`. */
+/* Waits until no other process changes the schema, and keeps others out until the connection is
+ * closed. Returns false with a reason in `why`. */
+bool pg_migration_lock(PGconn *connection, char *why, size_t size);
+
+/* Applies missing migrations, under that lock. Returns false with a reason in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
 /* A session could not connect: puts the store down until the watcher reaches the server. Any

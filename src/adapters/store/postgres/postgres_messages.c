@@ -1,11 +1,7 @@
 /*
- * Messages in PostgreSQL.
- *
- * Citus can run all of these statements on a table that is distributed by receiver_id
- * (docs/SCALING.md). That is why the rows of a batch are a CTE where they are joined with the
- * table, why no statement locks rows (Citus refuses FOR UPDATE across shards), and why each dialog
- * is a statement of its own: Citus refuses a LIMIT for each row of a batch. Several dialogs travel
- * in one round trip.
+ * Messages in PostgreSQL. No statement locks rows. Each dialog is a statement of its own, and
+ * several of them travel in one round trip, because a cluster refuses a LIMIT for each row of a
+ * batch.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

@@ -102,12 +102,17 @@ static bool migrate_component(PGconn *connection, const char *component, char *w
 	return true;
 }
 
+bool pg_migration_lock(PGconn *connection, char *why, size_t size)
+{
+	return execute(connection,
+		"SET lock_timeout = 0; SET statement_timeout = 0; "
+		"SELECT pg_advisory_lock(" MIGRATION_LOCK ")",
+		why, size);
+}
+
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size)
 {
-	bool ok = execute(connection,
-			  "SET lock_timeout = 0; SET statement_timeout = 0; "
-			  "SELECT pg_advisory_lock(" MIGRATION_LOCK ")",
-			  why, size) &&
+	bool ok = pg_migration_lock(connection, why, size) &&
 		  execute(connection,
 			  "CREATE TABLE IF NOT EXISTS schema_migrations (component text NOT NULL, "
 			  "version integer NOT NULL, name text NOT NULL, "
@@ -117,5 +122,5 @@ bool pg_migrate(PGconn *connection, const char *const *components, char *why, si
 
 	for (; ok && *components; components++)
 		ok = migrate_component(connection, *components, why, size);
-	return ok; /* closing the connection releases the lock */
+	return ok;
 }

@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "adapters/store/postgres/postgres_dialect.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -98,9 +99,12 @@ static enum status connect_if_needed(struct pg_session *session)
 		return STATUS_OK;
 	if (!store->ops->is_up(store))
 		return STATUS_STORE_UNAVAILABLE;
-	session->connection = pg_connect(pg_store, session->kind, why, sizeof(why));
-	if (session->connection && PQenterPipelineMode(session->connection))
+	session->connection =
+		pg_connect(pg_store, session->kind, &session->dialect, why, sizeof(why));
+	if (session->connection && PQenterPipelineMode(session->connection)) {
+		session->asked_ns = clock_steady_ns(&clock_system);
 		return STATUS_OK;
+	}
 	PQfinish(session->connection);
 	session->connection = NULL;
 	pg_store_lost(pg_store, why);
@@ -149,13 +153,14 @@ static bool state_is(const char *state, const char *const *wanted)
 }
 
 /* Whether the server closes the connection after this error: it shuts down, crashes, or an operator
- * terminated the session. */
-static bool is_farewell(const char *state)
+ * terminated the session. As an ERROR the same states are about another node of a cluster. */
+static bool is_farewell(const char *state, const PGresult *result)
 {
 	static const char *const farewells[] = {
 		"57P01", "57P02", "57P03", "57P05", "08", "25P03", NULL};
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-	return state_is(state, farewells);
+	return state_is(state, farewells) && (!severity || strcmp(severity, "ERROR") != 0);
 }
 
 static enum status translate(const char *state)
@@ -164,9 +169,9 @@ static enum status translate(const char *state)
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
 	/* Disk full, out of memory, read-only standby, missing tables or rights, cancelled by an
-	 * operator: the batch itself is fine. */
+	 * operator, a node of a cluster is away: the batch itself is fine. */
 	static const char *const away[] = {
-		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", NULL};
+		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};
 
 	if (state_is(state, by_chance))
 		return STATUS_RERUN;
@@ -197,7 +202,7 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 	/* Without a state the error is not the server's: the connection is lost, or libpq could not
 	 * read the answer. What the server did is unknown then. */
-	if (!state || is_farewell(state))
+	if (!state || is_farewell(state, result))
 		session->is_dead = true;
 	if (state)
 		session->is_refused = true;
@@ -240,7 +245,8 @@ static bool send_parse(struct pg_session *session, const struct pg_statement *st
 	if (is_prepared(session, statement))
 		return true;
 	note_sent(session, statement, NULL);
-	return PQsendPrepare(session->connection, statement->name, statement->sql, 0, NULL);
+	return PQsendPrepare(session->connection, statement->name,
+		pg_dialect_sql(session->dialect, statement), 0, NULL);
 }
 
 static bool send_statement(struct pg_session *session, const struct pg_statement *statement,
@@ -447,11 +453,8 @@ static enum status commit_lost(struct pg_session *session)
  */
 static bool is_surely_open(const struct pg_session *session)
 {
-	struct pollfd socket = {.events = POLLIN};
+	struct pollfd socket = {.fd = PQsocket(session->connection), .events = POLLIN};
 
-	if (!session->connection)
-		return true; /* pg_queue() opens a new one */
-	socket.fd = PQsocket(session->connection);
 	return clock_steady_ns(&clock_system) - session->asked_ns < IDLE_NS &&
 	       poll(&socket, 1, 0) == 0;
 }
@@ -481,10 +484,22 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	return STATUS_OK;
 }
 
+/* Whether the transaction may do without BEGIN. Connects first, because it depends on the dialect.
+ */
+static bool may_be_single(struct pg_session *session)
+{
+	if (session->mode != TRANSACTION_SINGLE || !session->must_begin)
+		return false;
+	if (session->failed == STATUS_OK)
+		session->failed = connect_if_needed(session);
+	return session->failed == STATUS_OK && session->dialect->commits_alone &&
+	       is_surely_open(session);
+}
+
 enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count)
 {
-	if (session->mode == TRANSACTION_SINGLE && session->must_begin && is_surely_open(session))
+	if (may_be_single(session))
 		return run_single(session, statement, params, param_count);
 	pg_queue(session, statement, params, param_count);
 	return pg_flush(session);

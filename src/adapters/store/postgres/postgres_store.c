@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "adapters/shared/listeners.h"
+#include "adapters/store/postgres/postgres_dialect.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "adapters/store/postgres/postgres_repositories.h"
 #include "adapters/store/postgres/postgres_waker.h"
@@ -63,15 +64,13 @@ struct pg_store *pg_store_of(struct store *store)
  * Committers rely on rows being locked in the order of the array that they send. So the planner may
  * only use nested loops over the array with an index lookup each, whatever its statistics say;
  * tests check the plans. Read sessions have the same settings, because their statements have the
- * same shape.
+ * same shape. The last statement tells the dialect, whose own settings follow.
  */
+#define AS_SET(name, value) "SET " name " = '" value "'; "
 static const char session_settings[] =
 	"SET synchronous_commit = on; SET client_min_messages = warning; SET timezone = 'UTC'; "
-	"SET lock_timeout = '100ms'; SET statement_timeout = '8s'; "
-	"SET idle_in_transaction_session_timeout = '20s'; "
-	"SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; "
-	"SET enable_bitmapscan = off; SET enable_material = off; SET enable_memoize = off; "
-	"SET jit = off; SET plan_cache_mode = force_generic_plan";
+	"SET statement_timeout = '8s'; SET idle_in_transaction_session_timeout = "
+	"'20s'; " PG_LOCK_SETTINGS(AS_SET) PG_DIALECT_QUERY;
 
 static bool execute(PGconn *connection, const char *sql)
 {
@@ -119,11 +118,24 @@ PGconn *pg_dial_start(const char *url)
 	return PQconnectStartParams(dial_names, DIAL_VALUES(url), 1);
 }
 
-PGconn *pg_connect(const struct pg_store *store, enum session_kind kind, char *why, size_t size)
+/* Sets what all sessions need. Returns the dialect that the server speaks, or NULL on failure. */
+static const struct pg_dialect *configure(PGconn *connection)
+{
+	PGresult *result = PQexec(connection, session_settings);
+	const struct pg_dialect *dialect = NULL;
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK)
+		dialect = pg_dialect_of(result);
+	PQclear(result);
+	return dialect && execute(connection, dialect->settings) ? dialect : NULL;
+}
+
+PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
+	const struct pg_dialect **dialect, char *why, size_t size)
 {
 	PGconn *connection = dial(store->url);
-	bool ok = PQstatus(connection) == CONNECTION_OK && execute(connection, session_settings) &&
-		  set_test_clock(connection);
+	bool ok = PQstatus(connection) == CONNECTION_OK &&
+		  (*dialect = configure(connection)) != NULL && set_test_clock(connection);
 
 	if (ok && kind == SESSION_READ)
 		ok = execute(connection, "SET default_transaction_read_only = on");
@@ -189,12 +201,15 @@ static void drop_connection(struct watch *watch)
 static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
 {
 	struct pg_store *store = watch->store;
+	const struct pg_dialect *dialect;
 
 	drop_connection(watch);
-	watch->connection = pg_connect(store, SESSION_WRITE, why, size);
+	watch->connection = pg_connect(store, SESSION_WRITE, &dialect, why, size);
 	if (!watch->connection || watch->migrated)
 		return watch->connection != NULL;
 	watch->migrated = pg_migrate(watch->connection, store->components, why, size);
+	if (watch->migrated && dialect == &pg_dialect_citus)
+		pg_distribute_check(watch->connection, store->base.name);
 	drop_connection(watch); /* and with it the lock of migrations */
 	return watch->migrated && try_to_bring_up(watch, why, size);
 }
@@ -333,6 +348,17 @@ static bool start(struct store *base, char *why, size_t size)
 	return true;
 }
 
+static bool distribute(struct store *base, bool dry_run, FILE *out, char *why, size_t size)
+{
+	const struct pg_dialect *dialect;
+	PGconn *connection = pg_connect(pg_store_of(base), SESSION_WRITE, &dialect, why, size);
+	bool ok = connection && pg_migration_lock(connection, why, size) &&
+		  pg_distribute(connection, dry_run, out, why, size);
+
+	PQfinish(connection);
+	return ok;
+}
+
 static int64_t error_count(struct store *base, enum status kind)
 {
 	return tally_read(&pg_store_of(base)->errors[kind]);
@@ -377,6 +403,7 @@ static const struct store_ops store_ops = {
 	.announce = announce,
 	.listen = listen_to,
 	.unlisten = unlisten,
+	.distribute = distribute,
 	.error_count = error_count,
 	.free = free_store,
 };

@@ -166,6 +166,16 @@ static void unlisten(struct store *base, void *context)
 	trace_end_void(&trace);
 }
 
+static bool distribute(struct store *base, bool dry_run, FILE *out, char *why, size_t size)
+{
+	struct store *inner = inner_of(base);
+	struct trace trace = trace_begin_store(base, "distribute");
+	bool done = store_distribute(inner, dry_run, out, why, size);
+
+	log_call(&trace, "", done ? "OK" : "FAILED");
+	return done;
+}
+
 static int64_t error_count(struct store *base, enum status kind)
 {
 	struct store *inner = inner_of(base);
@@ -191,6 +201,7 @@ static const struct store_ops store_ops = {
 	.announce = announce,
 	.listen = listen_to,
 	.unlisten = unlisten,
+	.distribute = distribute,
 	.error_count = error_count,
 	.free = free_store,
 };

@@ -1,0 +1,355 @@
+/*
+ * The statements that differ on Citus, by name. Each takes the same parameters as the statement it
+ * replaces and returns the same columns. They differ for these reasons:
+ *
+ *   SHARDS        Citus sends a statement to the shards that its conditions on the distribution
+ *                 column name. A join with the rows of a batch names none, and goes to all of them.
+ *   locks         FOR UPDATE works on one shard only. An UPDATE that changes nothing locks the same
+ *                 rows, in the same order. It cannot skip rows that others hold: it waits for them
+ *                 as long as lock_timeout allows, and the caller runs smaller batches.
+ *   sweeps        choose their rows without a lock, and delete those that have not changed since.
+ *   time          is read once, on the node that Quipu talks to, as a row of a CTE. In UPDATE and
+ *                 RETURNING only immutable functions may convert it: see FROM_US and TO_US.
+ *   LATERAL       a LIMIT for each row of a batch becomes row_number() or max().
+ *   ctid          means nothing across shards: rows are found by their keys.
+ *   joins         of tables that are not on the same shard go through a CTE.
+ *
+ * A statement that reads several nodes does not read them at the same moment: two rows of a list
+ * may differ in age by the time that the statement takes. Every row is exact, and so is every
+ * decision, because decisions are made on locked rows.
+ *
+ * Tables stay on the coordinator if their rows are claimed with SKIP LOCKED (outboxes,
+ * notifications, dead letters) or have unique names and foreign keys (pots). Their statements do
+ * not differ.
+ */
+#include "adapters/store/postgres/postgres_citus.h"
+
+#include <assert.h>
+
+/* clang-format off */
+/* ---- Idempotency-Keys, by key ------------------------------------------------------------- */
+
+#define OWNED_KEYS                                                                         \
+	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "                 \
+	"    AS w(scope, key, owner, n) "                                                  \
+	"WHERE k.scope = w.scope AND k.key = w.key AND k.owner = w.owner "                 \
+	CITUS_SHARDS("k.key", "$2")                                                              \
+	"RETURNING w.n"
+
+static_assert(IDEMPOTENCY_LEASE_US == 4000000, "quipu_keys_put has it too");
+
+static const struct pg_statement keys[] = {
+	/* A look-up of one key would run on the key's node as a whole, by the clock of that node, if
+	 * it did not mention a table that is here only. */
+	{"quipu_keys_find",
+		"WITH clock AS MATERIALIZED ("
+		"  SELECT quipu_now() AS now FROM schema_migrations LIMIT 1) "
+		"SELECT w.n, k.fingerprint, k.status, k.content_type, k.location, k.body, "
+		"    k.owner, k.note, k.lease_until <= " CITUS_NOW " "
+		"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(scope, key, n) "
+		"JOIN idempotency_keys k ON k.scope = w.scope AND k.key = w.key "
+		"WHERE k.expires_at > " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")},
+	/* The condition may neither read the time nor use a parameter: the lease tells it. */
+	{"quipu_keys_put",
+		"WITH " CITUS_CLOCK " "
+		"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, "
+		"    content_type, location, body, owner, note, lease_until, expires_at) "
+		"SELECT scope, key, fingerprint, status, content_type, location, body, "
+		"    owner, note, " CITUS_NOW " + $10::int8 * interval '1 microsecond', "
+		"    " CITUS_NOW " + $11::int8 * interval '1 microsecond' "
+		"FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int4[], "
+		"    $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[]) "
+		"    AS w(scope, key, fingerprint, status, content_type, location, body, "
+		"    owner, note) "
+		"ON CONFLICT (scope, key) "
+		"DO UPDATE SET fingerprint = excluded.fingerprint, "
+		"    status = excluded.status, content_type = excluded.content_type, "
+		"    location = excluded.location, body = excluded.body, "
+		"    owner = excluded.owner, note = excluded.note, "
+		"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
+		"WHERE timezone('UTC', k.expires_at) "
+		"    <= timezone('UTC', excluded.lease_until) - interval '4 seconds' "
+		"RETURNING 1"},
+	{"quipu_keys_claim",
+		"WITH " CITUS_CLOCK ", later AS MATERIALIZED ("
+		"  SELECT now + $9::int8 * interval '1 microsecond' AS until FROM clock) "
+		"UPDATE idempotency_keys AS k "
+		"SET owner = w.owner, note = w.note, status = w.status, "
+		"    content_type = w.content_type, location = w.location, body = w.body, "
+		"    lease_until = (SELECT until FROM later) "
+		"FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int4[], "
+		"    $6::text[], $7::text[], $8::bytea[]) WITH ORDINALITY "
+		"    AS w(scope, key, owner, note, status, content_type, location, body, n) "
+		"WHERE k.scope = w.scope AND k.key = w.key "
+		"  AND k.owner <> '' AND k.lease_until <= " CITUS_NOW " " CITUS_SHARDS("k.key", "$2")
+		"RETURNING w.n"},
+	{"quipu_keys_finish",
+		"UPDATE idempotency_keys AS k SET owner = '' " OWNED_KEYS},
+	{"quipu_keys_forget",
+		"DELETE FROM idempotency_keys AS k "
+		"USING unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "
+		"    AS w(scope, key, owner, n) "
+		"WHERE k.scope = w.scope AND k.key = w.key AND k.owner = w.owner "
+		CITUS_SHARDS("k.key", "$2")
+		"RETURNING w.n"},
+	{"quipu_keys_release",
+		"WITH " CITUS_CLOCK " "
+		"UPDATE idempotency_keys AS k SET lease_until = " CITUS_NOW " " OWNED_KEYS},
+	{"quipu_keys_sweep",
+		"WITH " CITUS_CLOCK ", chosen AS MATERIALIZED ("
+		"  SELECT scope, key, expires_at "
+		"  FROM idempotency_keys "
+		"  WHERE expires_at <= " CITUS_NOW " "
+		"  ORDER BY scope, key LIMIT $1::int8) "
+		"DELETE FROM idempotency_keys AS k "
+		"USING chosen c "
+		"WHERE k.scope = c.scope AND k.key = c.key "
+		"  AND k.expires_at = c.expires_at "
+		"RETURNING 1"},
+};
+
+/* ---- counts, by item_id -------------------------------------------------------------------- */
+
+#define COUNTS_FROM                                                                        \
+	"FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) "
+
+#define COUNTS_LOCK                                                                        \
+	"UPDATE count_values AS c SET current_value = c.current_value " COUNTS_FROM        \
+	"WHERE c.item_id = w.id " CITUS_SHARDS("c.item_id", "$1")                                \
+	"RETURNING w.n, c.current_value, " CITUS_TO_US("c.last_updated_at") ", "                 \
+	"    c.min_value, c.max_value"
+
+static const struct pg_statement counts[] = {
+	{"quipu_counts_add",
+		"WITH " CITUS_CLOCK " "
+		"UPDATE count_values AS c "
+		"SET current_value = c.current_value + a.sum, last_updated_at = " CITUS_NOW " "
+		"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) "
+		"    WITH ORDINALITY AS a(item_id, sum, lowest, highest, n) "
+		"WHERE c.item_id = a.item_id "
+		"  AND CASE WHEN c.current_value "
+		"        BETWEEN '-9223372036854775808'::int8 - a.lowest "
+		"            AND 9223372036854775807 - a.highest "
+		"      THEN (c.min_value IS NULL OR c.current_value + a.lowest >= c.min_value) "
+		"       AND (c.max_value IS NULL OR c.current_value + a.highest <= c.max_value) "
+		"      ELSE false END "
+		CITUS_SHARDS("c.item_id", "$1")
+		"RETURNING a.n, c.current_value"},
+	{"quipu_counts_find",
+		"SELECT w.n, c.current_value, " CITUS_TO_US("c.last_updated_at") ", "
+		"    c.min_value, c.max_value " COUNTS_FROM
+		"JOIN count_values c ON c.item_id = w.id " CITUS_SHARDS("c.item_id", "$1")},
+	{"quipu_counts_lock", COUNTS_LOCK},
+	{"quipu_counts_lock_free", COUNTS_LOCK},
+	{"quipu_counts_update",
+		"UPDATE count_values AS c "
+		"SET current_value = e.value, min_value = e.min, max_value = e.max, "
+		"    last_updated_at = " CITUS_FROM_US("$5::int8") " "
+		"FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[]) "
+		"    AS e(item_id, value, min, max) "
+		"WHERE c.item_id = e.item_id " CITUS_SHARDS("c.item_id", "$1")},
+};
+
+/* ---- limits, by user_id -------------------------------------------------------------------- */
+
+#define LIMITS_COLUMNS                                                                     \
+	"w.n, l.rate_limit, l.time_window, l.current_count, l.reserved_count, "            \
+	CITUS_TO_US("l.last_refresh_time") ", l.shadow, l.by_default "
+#define LIMITS_FROM                                                                        \
+	"FROM unnest($1::text[]) WITH ORDINALITY AS w(id, n) "
+#define LIMITS_LOCK                                                                        \
+	"UPDATE rate_limit_store AS l SET rate_limit = l.rate_limit " LIMITS_FROM          \
+	"WHERE l.user_id = w.id " CITUS_SHARDS("l.user_id", "$1")                                \
+	"RETURNING " LIMITS_COLUMNS
+
+static const struct pg_statement limits[] = {
+	{"quipu_limits_find",
+		"SELECT " LIMITS_COLUMNS LIMITS_FROM
+		"JOIN rate_limit_store l ON l.user_id = w.id " CITUS_SHARDS("l.user_id", "$1")},
+	{"quipu_limits_lock", LIMITS_LOCK},
+	{"quipu_limits_lock_free", LIMITS_LOCK},
+	{"quipu_limits_update",
+		"UPDATE rate_limit_store AS l "
+		"SET rate_limit = e.rate_limit, time_window = e.time_window, "
+		"    current_count = e.current_count, reserved_count = e.reserved_count, "
+		"    last_refresh_time = " CITUS_FROM_US("e.refresh_us") ", "
+		"    shadow = e.shadow <> 0, by_default = e.by_default <> 0 "
+		"FROM unnest($1::text[], $2::int4[], $3::int4[], $4::int4[], $5::int4[], "
+		"    $6::int8[], $7::int4[], $8::int4[]) AS e(user_id, rate_limit, "
+		"    time_window, current_count, reserved_count, refresh_us, shadow, "
+		"    by_default) "
+		"WHERE l.user_id = e.user_id " CITUS_SHARDS("l.user_id", "$1")},
+	{"quipu_limits_settle",
+		"UPDATE rate_limit_store AS l "
+		"SET current_count = l.current_count + e.confirmed, "
+		"    reserved_count = l.reserved_count - e.given_back "
+		"FROM unnest($1::text[], $2::int8[], $3::int4[], $4::int4[]) "
+		"    AS e(user_id, window_us, confirmed, given_back) "
+		"WHERE l.user_id = e.user_id "
+		"  AND l.last_refresh_time = " CITUS_FROM_US("e.window_us") " "
+		CITUS_SHARDS("l.user_id", "$1")},
+	{"quipu_limits_sweep",
+		"WITH " CITUS_CLOCK ", chosen AS MATERIALIZED ("
+		"  SELECT user_id, last_refresh_time, by_default "
+		"  FROM rate_limit_store "
+		"  WHERE by_default "
+		"    AND last_refresh_time < " CITUS_NOW " - $1::int8 * interval '1 microsecond' "
+		"    AND last_refresh_time "
+		"      < " CITUS_NOW " - time_window * $1::int8 * interval '1 microsecond' "
+		"  ORDER BY last_refresh_time LIMIT $2::int8) "
+		"DELETE FROM rate_limit_store AS l "
+		"USING chosen c "
+		"WHERE l.user_id = c.user_id AND l.by_default = c.by_default "
+		"  AND l.last_refresh_time = c.last_refresh_time "
+		"RETURNING 1"},
+};
+
+/* ---- messages, by receiver_id, and conversations, by user_id -------------------------------- */
+
+#define MARKS                                                                              \
+	"unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(receiver_id, id, n) "
+
+static const struct pg_statement messages[] = {
+	{"quipu_messages_mark",
+		"UPDATE messages AS m SET is_read = true FROM " MARKS
+		"WHERE m.receiver_id = w.receiver_id AND m.id = w.id AND NOT m.is_read "
+		CITUS_SHARDS("m.receiver_id", "$1")
+		"RETURNING w.n"},
+	{"quipu_messages_exist",
+		"SELECT w.n FROM " MARKS
+		"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id "
+		CITUS_SHARDS("m.receiver_id", "$1")},
+	{"quipu_conversations_end",
+		"WITH known AS MATERIALIZED ("
+		"  SELECT w.n "
+		"  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "
+		"      AS w(user_id, other_id, last_id, n) "
+		"  JOIN conversations f ON f.user_id = w.user_id "
+		"    AND f.other_id = w.other_id AND f.last_span >= left(w.last_id, 7) "
+		"  " CITUS_SHARDS("f.user_id", "$1") ") "
+		"INSERT INTO conversations AS c (user_id, other_id, last_span) "
+		"SELECT w.user_id, w.other_id, left(w.last_id, 7) "
+		"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY "
+		"    AS w(user_id, other_id, last_id, n) "
+		"WHERE w.n NOT IN (SELECT n FROM known) "
+		"ON CONFLICT (user_id, other_id) DO UPDATE "
+		"SET last_span = EXCLUDED.last_span "
+		"WHERE c.last_span < EXCLUDED.last_span"},
+	/* The last message of a conversation is in its span, in one of two directions. */
+	{"quipu_conversations_list",
+		"WITH near AS MATERIALIZED ("
+		"  SELECT other_id, last_span FROM conversations "
+		"  WHERE user_id = $1::text AND last_span = left($2::text, 7) "
+		"  UNION ALL "
+		"  (SELECT other_id, last_span FROM conversations "
+		"   WHERE user_id = $1::text AND last_span < left($2::text, 7) "
+		"   ORDER BY last_span DESC FETCH FIRST ($3::int8) ROWS WITH TIES)), "
+		"received AS MATERIALIZED ("
+		"  SELECT m.sender_id AS other_id, max(m.id) AS id "
+		"  FROM near n "
+		"  JOIN messages m ON m.sender_id = n.other_id AND m.id >= n.last_span "
+		"  WHERE m.receiver_id = $1::text "
+		"  GROUP BY m.sender_id), "
+		"sent AS MATERIALIZED ("
+		"  SELECT m.receiver_id AS other_id, max(m.id) AS id "
+		"  FROM near n "
+		"  JOIN messages m ON m.receiver_id = n.other_id AND m.id >= n.last_span "
+		"  WHERE m.sender_id = $1::text "
+		"  GROUP BY m.receiver_id), "
+		"page AS MATERIALIZED ("
+		"  SELECT * FROM ("
+		"    SELECT DISTINCT ON (other_id) other_id, receiver_id, id FROM ("
+		"      SELECT other_id, $1::text AS receiver_id, id FROM received "
+		"      UNION ALL SELECT other_id, other_id, id FROM sent) AS both_ways "
+		"    ORDER BY other_id, id DESC) AS newest "
+		"  WHERE id < $2::text "
+		"  ORDER BY id DESC LIMIT $3::int8), "
+		"found AS MATERIALIZED ("
+		"  SELECT m.receiver_id, m.id, m.sender_id, m.text, m.created_at, "
+		"    m.is_read, p.other_id "
+		"  FROM page p "
+		"  JOIN messages m ON m.receiver_id = p.receiver_id AND m.id = p.id), "
+		"unread AS MATERIALIZED ("
+		"  SELECT u.sender_id, count(*) AS unread_count "
+		"  FROM page p "
+		"  JOIN messages u ON u.sender_id = p.other_id "
+		"  WHERE u.receiver_id = $1::text AND NOT u.is_read "
+		"  GROUP BY u.sender_id) "
+		"SELECT s.receiver_id, s.id, s.sender_id, s.text, " CITUS_TO_US("s.created_at") ", "
+		"  s.is_read, s.other_id, coalesce(u.unread_count, 0) "
+		"FROM ("
+		"  SELECT f.*, sum(octet_length(f.text)) OVER (ORDER BY f.id DESC ROWS "
+		"      BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newer_text "
+		"  FROM found f) AS s "
+		"LEFT JOIN unread u ON u.sender_id = s.other_id "
+		"WHERE coalesce(s.newer_text, 0) <= $4::int8 "
+		"ORDER BY s.id DESC"},
+};
+
+/* ---- counters, by user_id -------------------------------------------------------------------- */
+
+static const struct pg_statement counters[] = {
+	{"quipu_counter_messages_find",
+		"SELECT w.n, m.state = 'read', " CITUS_TO_US("m.event_at") " "
+		"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY "
+		"    AS w(user_id, message_id, n) "
+		"JOIN counter_messages m ON m.user_id = w.user_id "
+		"  AND m.message_id = w.message_id " CITUS_SHARDS("m.user_id", "$1")},
+	{"quipu_counter_messages_update",
+		"UPDATE counter_messages AS m "
+		"SET state = w.state, event_at = " CITUS_FROM_US("w.event_us") " "
+		"FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[]) "
+		"    AS w(user_id, message_id, state, event_us) "
+		"WHERE m.user_id = w.user_id AND m.message_id = w.message_id "
+		"  AND m.state = 'unread' " CITUS_SHARDS("m.user_id", "$1")
+		"RETURNING 1"},
+	{"quipu_counters_add",
+		"WITH " CITUS_CLOCK " "
+		"UPDATE counters AS c "
+		"SET count = c.count + w.delta, version = c.version + 1, "
+		"    last_updated = " CITUS_NOW " "
+		"FROM unnest($1::text[], $2::int8[]) WITH ORDINALITY "
+		"    AS w(user_id, delta, n) "
+		"WHERE c.user_id = w.user_id AND c.type = 'UnreadMessages' "
+		CITUS_SHARDS("c.user_id", "$1")
+		"RETURNING w.n, c.count, c.version, " CITUS_TO_US("c.last_updated")},
+	{"quipu_counters_make",
+		"WITH " CITUS_CLOCK " "
+		"INSERT INTO counters AS c (user_id, type, count, last_updated, version) "
+		"SELECT w.user_id, 'UnreadMessages', w.delta, " CITUS_NOW ", 1 "
+		"FROM unnest($1::text[], $2::int8[]) AS w(user_id, delta) "
+		"ON CONFLICT (user_id, type) DO NOTHING "
+		"RETURNING c.user_id, c.count, c.version, " CITUS_TO_US("c.last_updated")},
+	{"quipu_counters_find",
+		"SELECT w.n, c.count, c.version, " CITUS_TO_US("c.last_updated") " "
+		"FROM unnest($1::text[]) WITH ORDINALITY AS w(user_id, n) "
+		"JOIN counters c ON c.user_id = w.user_id AND c.type = 'UnreadMessages' "
+		CITUS_SHARDS("c.user_id", "$1")},
+};
+
+/* clang-format on */
+
+static const struct pg_statements key_statements = PG_STATEMENTS(keys);
+static const struct pg_statements count_statements = PG_STATEMENTS(counts);
+static const struct pg_statements limit_statements = PG_STATEMENTS(limits);
+static const struct pg_statements message_statements = PG_STATEMENTS(messages);
+static const struct pg_statements counter_statements = PG_STATEMENTS(counters);
+
+static const struct pg_statements *const tables[] = {
+	&key_statements,
+	&count_statements,
+	&limit_statements,
+	&message_statements,
+	&counter_statements,
+	&pg_citus_entitlements,
+	&pg_citus_facts,
+	&pg_citus_erasers,
+	NULL,
+};
+
+const struct pg_dialect pg_dialect_citus = {
+	.name = "Citus",
+	.settings = "SET plan_cache_mode = force_custom_plan; "
+		    "SET citus.multi_shard_modify_mode = 'sequential'",
+	.tables = tables,
+};

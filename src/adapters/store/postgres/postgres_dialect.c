@@ -1,0 +1,44 @@
+/*
+ * Plans. On PostgreSQL, a prepared statement is planned once, for arrays of any size, and the
+ * planner settings of postgres_store.c determine the plan. Citus cannot plan a parameter whose
+ * value it does not know, because the value decides which nodes take part. So it plans every time.
+ *
+ * Locks. Citus changes the shards of a statement one after another, always in the same order, and
+ * within a shard rows are locked in the order of their ids, as on PostgreSQL. With the default,
+ * which changes shards at the same time, two batches could wait for each other in a circle.
+ */
+#include "adapters/store/postgres/postgres_dialect.h"
+
+static const struct pg_statements *const no_tables[] = {NULL};
+
+const struct pg_dialect pg_dialect_plain = {
+	.name = "PostgreSQL",
+	.settings = "SET plan_cache_mode = force_generic_plan",
+	.commits_alone = true,
+	.tables = no_tables,
+};
+
+const struct pg_dialect *pg_dialect_of(const PGresult *result)
+{
+	return PQntuples(result) > 0 ? &pg_dialect_citus : &pg_dialect_plain;
+}
+
+static const char *find_in(const struct pg_statements *table, const char *name)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		if (strcmp(table->all[i].name, name) == 0)
+			return table->all[i].sql;
+	}
+	return NULL;
+}
+
+const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_statement *statement)
+{
+	for (const struct pg_statements *const *table = dialect->tables; *table; table++) {
+		const char *sql = find_in(*table, statement->name);
+
+		if (sql)
+			return sql;
+	}
+	return statement->sql;
+}

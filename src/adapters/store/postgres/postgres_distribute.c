@@ -1,0 +1,232 @@
+/*
+ * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
+ *
+ * All of them share one group of shards. So everything that belongs to one user is on one node, a
+ * batch touches as few nodes as its keys do, and moving a shard moves all of it. Idempotency-Keys
+ * are spread by key: by user or item, one key that is used for two of them would be no conflict.
+ *
+ * Each step looks first whether it is needed. A run that was interrupted is continued by the next.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "adapters/store/postgres/postgres_dialect.h"
+#include "base/log.h"
+
+#define STATEMENT_MAX 1024
+
+/* What stays on one node is not here: tables whose rows are claimed with SKIP LOCKED, and pots. */
+static const struct {
+	const char *table;
+	const char *column;
+} placements[] = {
+	{"count_values", "item_id"},
+	{"rate_limit_store", "user_id"},
+	{"entitlements", "user_id"},
+	{"entitlement_sources", "user_id"},
+	{"entitlement_audit", "user_id"}, /* with its partitions, also those of later months */
+	{"messages", "receiver_id"},
+	{"conversations", "user_id"},
+	{"counters", "user_id"},
+	{"counter_messages", "user_id"},
+	{"idempotency_keys", "key"},
+};
+
+#define PLACEMENT_COUNT (sizeof(placements) / sizeof(placements[0]))
+
+static const struct {
+	const char *name;
+	const char *value;
+} node_settings[] = {
+#define AS_PAIR(name, value) {name, value},
+	PG_LOCK_SETTINGS(AS_PAIR)};
+
+#define NODE_SETTING_COUNT (sizeof(node_settings) / sizeof(node_settings[0]))
+
+struct distribution {
+	PGconn *connection;
+	bool dry_run;
+	FILE *out;
+	size_t step_count; /* what was, or in a dry run would be, done */
+	char *why;
+	size_t why_size;
+};
+
+static bool explain(struct distribution *distribution, const char *sql)
+{
+	snprintf(distribution->why, distribution->why_size, "%s: %s", sql,
+		PQerrorMessage(distribution->connection));
+	return false;
+}
+
+/* Returns the number in a query's only row, or -1 with the reason noted. A parameter replaces $1.
+ */
+static int64_t ask(struct distribution *distribution, const char *sql, const char *parameter)
+{
+	PGresult *result = PQexecParams(
+		distribution->connection, sql, parameter ? 1 : 0, NULL, &parameter, NULL, NULL, 0);
+	int64_t number = -1;
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
+		number = atoll(PQgetvalue(result, 0, 0));
+	else
+		explain(distribution, sql);
+	PQclear(result);
+	return number;
+}
+
+/* Prints a statement and, unless this is a dry run, executes it. */
+static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *format, ...)
+{
+	char sql[STATEMENT_MAX];
+	va_list arguments;
+	PGresult *result;
+	bool ok;
+
+	va_start(arguments, format);
+	vsnprintf(sql, sizeof(sql), format, arguments);
+	va_end(arguments);
+	distribution->step_count++;
+	if (distribution->out)
+		fprintf(distribution->out, "%s;\n", sql);
+	if (distribution->dry_run)
+		return true;
+	result = PQexec(distribution->connection, sql);
+	ok = PQresultStatus(result) == PGRES_COMMAND_OK ||
+	     PQresultStatus(result) == PGRES_TUPLES_OK;
+	PQclear(result);
+	return ok ? true : explain(distribution, sql);
+}
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+/* 0: there is no such table here, 1: it is on one node, 2: it is distributed */
+#define STATE_SQL                                                                                  \
+	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
+	"WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "        \
+	"THEN 2 ELSE 1 END"
+
+/* `beside` is a table that is distributed already, or NULL. The rows that the table had stay behind
+ * on the coordinator, where nothing sees them any more, until they are truncated. */
+static bool distribute_table(struct distribution *distribution, const char *table,
+	const char *column, const char *beside)
+{
+	return step(distribution,
+		       "SELECT create_distributed_table('%s', '%s', colocate_with => '%s')", table,
+		       column, beside ? beside : "default") &&
+	       step(distribution, "SELECT truncate_local_data_after_distributing_table('%s')",
+		       table);
+}
+
+static bool distribute_tables(struct distribution *distribution)
+{
+	const char *beside = NULL;
+
+	for (size_t i = 0; i < PLACEMENT_COUNT; i++) {
+		const char *table = placements[i].table;
+		int64_t state = ask(distribution, STATE_SQL, table);
+
+		if (state < 0 || (state == 1 && !distribute_table(distribution, table,
+							placements[i].column, beside)))
+			return false;
+		if (state > 0 && !beside)
+			beside = table;
+	}
+	return true;
+}
+
+/* ---- settings of the workers ------------------------------------------------------------- */
+
+#define AS_SHOWN(name, value) " || current_setting('" name "') || ' '"
+#define AS_EXPECTED(name, value) value " "
+
+/* How many workers do not have all of the settings. */
+#define UNSET_SQL                                                                                  \
+	"SELECT count(*) FROM run_command_on_workers($quipu$SELECT ''" PG_LOCK_SETTINGS(           \
+		AS_SHOWN) "$quipu$) WHERE result IS DISTINCT FROM '" PG_LOCK_SETTINGS(AS_EXPECTED) "'"
+
+/* Makes a setting one of this user in this database, on all workers. */
+static bool configure(struct distribution *distribution, const char *role, const char *database,
+	const char *name, const char *value)
+{
+	return step(distribution,
+		"SELECT run_command_on_workers($quipu$SET citus.enable_ddl_propagation = off; "
+		"ALTER ROLE %s IN DATABASE %s SET %s = '%s'$quipu$)",
+		role, database, name, value);
+}
+
+static bool configure_all(struct distribution *distribution)
+{
+	const char *sql = "SELECT quote_ident(current_user), quote_ident(current_database())";
+	PGresult *names = PQexec(distribution->connection, sql);
+	bool ok = PQresultStatus(names) == PGRES_TUPLES_OK || explain(distribution, sql);
+
+	for (size_t i = 0; ok && i < NODE_SETTING_COUNT; i++)
+		ok = configure(distribution, PQgetvalue(names, 0, 0), PQgetvalue(names, 0, 1),
+			node_settings[i].name, node_settings[i].value);
+	PQclear(names);
+	return ok;
+}
+
+/*
+ * Citus opens its own connections to the workers, as the same user, and does not pass the settings
+ * of a session on. run_command_on_workers() says only in its result that a worker has refused, so
+ * what was set is read again.
+ */
+static bool configure_workers(struct distribution *distribution)
+{
+	int64_t unset = ask(distribution, UNSET_SQL, NULL);
+
+	if (unset <= 0)
+		return unset == 0;
+	if (!configure_all(distribution))
+		return false;
+	if (distribution->dry_run || ask(distribution, UNSET_SQL, NULL) == 0)
+		return true;
+	snprintf(distribution->why, distribution->why_size,
+		"a worker does not accept the settings above; can the coordinator reach all of "
+		"them as this user?");
+	return false;
+}
+
+/* ---- entry points ------------------------------------------------------------------------ */
+
+bool pg_distribute(PGconn *connection, bool dry_run, FILE *out, char *why, size_t size)
+{
+	struct distribution distribution = {
+		.connection = connection,
+		.dry_run = dry_run,
+		.out = out,
+		.why = why,
+		.why_size = size,
+	};
+	int64_t has_citus = ask(
+		&distribution, "SELECT count(*) FROM pg_extension WHERE extname = 'citus'", NULL);
+
+	if (has_citus == 0)
+		snprintf(why, size,
+			"the database has no Citus; run CREATE EXTENSION citus on every node and "
+			"add the workers first (docs/SCALING.md)");
+	return has_citus > 0 && distribute_tables(&distribution) &&
+	       configure_workers(&distribution);
+}
+
+void pg_distribute_check(PGconn *connection, const char *store)
+{
+	char why[256];
+	struct distribution distribution = {
+		.connection = connection,
+		.dry_run = true,
+		.why = why,
+		.why_size = sizeof(why),
+	};
+
+	if (!distribute_tables(&distribution) || !configure_workers(&distribution))
+		log_line(LOG_WARN, "store", "%s: cannot tell how the tables are distributed: %s",
+			store, why);
+	else if (distribution.step_count > 0)
+		log_line(LOG_WARN, "store",
+			"%s: the database has Citus, but its tables or workers are not prepared "
+			"for it; run \"quipu migrate --distribute\" (--dry-run shows what it does)",
+			store);
+}

@@ -1,0 +1,19 @@
+"""Databases of a Citus cluster, as `quipu migrate --distribute` prepares them."""
+
+import subprocess
+import tempfile
+
+from engines.waiting import HANG_S
+
+
+def migrate(binary, database, *arguments):
+    """Runs `quipu migrate` with every role; returns the finished process."""
+    with tempfile.TemporaryDirectory() as data:
+        return subprocess.run([str(binary), "migrate", *arguments, "--roles", "all", "--store", database.url, "--data",
+                               data, "--deadline", "1m"], capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+def distribute(binary, database):
+    done = migrate(binary, database, "--distribute")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return database

@@ -1,0 +1,112 @@
+"""`quipu migrate --distribute`: the tables of every service on the nodes of a Citus cluster.
+
+The stories of the services on a cluster are those of the other files, which `make test-citus` runs there. Tests that
+need a cluster are skipped where pg_config finds no Citus.
+"""
+
+import pytest
+
+from engines import shared
+from harness.available import available
+from harness.citus import distribute, migrate
+from harness.stores import PostgresStore
+
+PLACED = {
+    "conversations": "user_id", "count_values": "item_id", "counter_messages": "user_id", "counters": "user_id",
+    "entitlement_audit": "user_id", "entitlement_sources": "user_id", "entitlements": "user_id",
+    "idempotency_keys": "key", "messages": "receiver_id", "rate_limit_store": "user_id",
+}
+PLACES = ("SELECT table_name::text, distribution_column FROM citus_tables "
+          "WHERE table_name::text !~ '^entitlement_audit_'")
+MONTHS = "SELECT count(*) FROM citus_tables WHERE table_name::text ~ '^entitlement_audit_y'"
+NOT_PREPARED = "not prepared for it; run \\\"quipu migrate --distribute\\\""
+
+
+@pytest.fixture
+def plain():
+    """A database of a PostgreSQL without Citus, also in make test-citus."""
+    with available(shared.databases) as server:
+        database = server.create_database()
+        yield database
+        database.drop()
+
+
+@pytest.fixture
+def bare(bare_cluster):
+    """A database of the cluster without tables."""
+    database = bare_cluster.create_database()
+    yield database
+    database.drop()
+
+
+def test_rows_from_before_are_there_after_the_tables_are_distributed(bare, serve, client, binary, tmp_path):
+    store = PostgresStore(bare, tmp_path)
+    server = serve(store)
+    counts = client(server)
+    items = [counts.new_item(initial) for initial in range(40)]
+    key = "the-key-of-a-request-before"
+    answer = counts.increase(items[0], key=key)
+    assert NOT_PREPARED in server.log_text()
+    server.stop()
+    distribute(binary, bare)
+    assert dict(bare.query(PLACES)) == PLACED
+    counts = client(serve(store))
+    assert [counts.value(item) for item in items] == [1, *range(1, 40)]
+    again = counts.increase(items[0], key=key)
+    assert (again.status, again.body, again.header("idempotent-replayed")) == (200, answer.body, "true")
+
+
+def test_a_distributed_database_is_said_to_be_nothing_special(bare, serve, binary, tmp_path):
+    distribute(binary, bare)
+    server = serve(PostgresStore(bare, tmp_path))
+    assert NOT_PREPARED not in server.log_text()
+
+
+def test_distributing_again_does_nothing_and_a_dry_run_never_does(bare, binary):
+    planned = migrate(binary, bare, "--distribute", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert bare.query(PLACES) == []
+    done = migrate(binary, bare, "--distribute")
+    assert done.stdout == planned.stdout + "the schema is up to date and distributed\n"
+    assert dict(bare.query(PLACES)) == PLACED
+    again = migrate(binary, bare, "--distribute")
+    assert (again.returncode, again.stdout) == (0, "the schema is up to date and distributed\n")
+
+
+def test_one_user_is_on_one_node_in_every_service(bare, binary):
+    distribute(binary, bare)
+    assert len(bare.query("SELECT DISTINCT colocation_id FROM citus_tables")) == 1
+
+
+def test_workers_lock_as_briefly_and_in_the_same_order_as_sessions_do(bare, binary):
+    distribute(binary, bare)
+    for node in bare.on_workers("SELECT current_setting('lock_timeout'), current_setting('enable_hashjoin'), "
+                                "current_setting('enable_seqscan')"):
+        assert node == [("100ms", "off", "off")]
+
+
+def test_later_months_of_the_audit_are_distributed_too(bare, binary):
+    distribute(binary, bare)
+    ((months,),) = bare.query(MONTHS)
+    bare.query("INSERT INTO entitlement_audit (occurred_at, user_id, stock_keeping_unit, action, version, step, reason) "
+               "SELECT '2031-05-03', 'user-' || n, 'unit', 'GRANTED', 1, 0, 'gift' FROM generate_series(1, 20) n")
+    bare.query("SELECT quipu_make_audit_month('2031-05-01')")
+    assert bare.query(MONTHS) == [(months + 1,)]
+    assert bare.query("SELECT count(*) FROM entitlement_audit_y2031m05") == [(20,)]
+    bare.query("SELECT quipu_drop_audit_months(-1000)")
+    assert bare.query(MONTHS) == [(0,)]
+
+
+def test_a_postgresql_without_citus_is_left_alone(plain, binary):
+    done = migrate(binary, plain, "--distribute")
+    assert done.returncode == 1
+    assert "the database has no Citus" in done.stderr
+
+
+def test_a_dry_run_of_anything_else_is_refused(plain, binary):
+    done = migrate(binary, plain, "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--dry-run is for migrate --distribute" in done.stderr
+    done = migrate(binary, plain, "distribute")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "migrate takes options only" in done.stderr
