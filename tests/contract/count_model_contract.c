@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
+#include "check.h"
 #include "engine.h"
 #include "one_count.h"
 
