@@ -33,7 +33,8 @@ def traffic():
 
 
 def settled(server, store):
-    """Everything was published, sent and counted."""
+    """Everything that five names of traffic lead to was published, sent and counted."""
+    wait_until(lambda: server.metric("quipu_sender_sent_total") == 15, "every message is sent")
     wait_until(lambda: server.metric("quipu_notifications_sent_total") > 0, "a notification is sent")
     wait_until(lambda: walk(server, "unread", 1000)[0] == [], "everything is counted")
     return store
@@ -303,10 +304,11 @@ def test_notifications_without_their_event_or_letter_are_named(binary, serve, st
 def test_people_read_sentences_and_programs_read_lines_of_json(binary, serve, sqlite_store, traffic):
     server = serve(sqlite_store, *ALL)
     traffic(server).limits("1001")
+    wait_until(lambda: server.metric("quipu_sender_sent_total") == 3, "every message is sent")
     server = restarted(serve, sqlite_store, ALL, "gateway.db", server, ["UPDATE rate_limit_store SET reserved_count = 7"])
     sentence = "1001: reserved_count 7 is more than rate_limit 3"
     told = verify(binary, server, "limits")
-    assert (told.returncode, told.stdout.splitlines()) == (1, [sentence, "limits: 4 checked, 1 differ"])
+    assert (told.returncode, told.stdout.splitlines()) == (1, [sentence, "limits: 7 checked, 1 differ"])
     told = verify(binary, server)
     assert told.returncode == 1
     assert f"limits: {sentence}" in told.stdout.splitlines()
@@ -314,7 +316,7 @@ def test_people_read_sentences_and_programs_read_lines_of_json(binary, serve, sq
     told = verify(binary, server, "limits", "--json")
     assert [json.loads(line) for line in told.stdout.splitlines()] == [
         {"service": "limits", "id": "1001", "what": "over-limit", "detail": sentence},
-        {"service": "limits", "checked": 4, "differences": 1},
+        {"service": "limits", "checked": 7, "differences": 1},
     ]
 
 
