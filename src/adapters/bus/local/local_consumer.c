@@ -118,6 +118,7 @@ static int read_one(struct fetch_work *work, int64_t offset)
 	delivery->channel = slice_of(consumer->group->channel->name);
 	delivery->position = position_of(consumer, offset);
 	delivery->handle = (uint64_t)offset;
+	delivery->time_us = 0; /* the file does not keep it */
 	return SQLITE_OK;
 }
 
