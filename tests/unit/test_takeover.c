@@ -205,6 +205,7 @@ static void who_loses_the_race_for_a_pending_key_undoes_everything_and_looks_aga
 /* ---- the gateway -------------------------------------------------------------------------- */
 
 static int32_t counted;
+static size_t noted;
 
 static enum status count_settlements(const struct limit_repository *repository,
 	struct session *session, const struct limit_settlement *settlements, size_t count)
@@ -215,11 +216,23 @@ static enum status count_settlements(const struct limit_repository *repository,
 	return STATUS_OK;
 }
 
+static enum status count_notes(const struct outbound_repository *repository,
+	struct session *session, const struct outbound_message *messages, size_t count)
+{
+	(void)repository;
+	(void)session;
+	(void)messages;
+	noted += count;
+	return STATUS_OK;
+}
+
 static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 {
+	static const struct outbound_repository_ops messages_ops = {.note = count_notes};
+	static const struct outbound_repository messages = {.ops = &messages_ops};
 	static const struct limit_repository_ops repository_ops = {.settle = count_settlements};
 	static const struct limit_repository repository = {.ops = &repository_ops};
-	struct gateway gateway = {.repository = &repository};
+	struct gateway gateway = {.repository = &repository, .messages = &messages};
 	struct gateway_lane lane = {.gateway = &gateway};
 	struct gateway_command sends[3] = {
 		{.write = {.command.type = &gateway_command_type, .effect = EFFECT_DONE},
@@ -243,8 +256,10 @@ static void the_gateway_counts_only_sends_whose_key_it_has_kept(void **state)
 	(void)state;
 	arena_init(&arena, 512);
 	counted = 0;
+	noted = 0;
 	assert_int_equal(gateway_batch_settle(&lane, NULL, &batch), STATUS_OK);
 	assert_int_equal(counted, 1);
+	assert_int_equal(noted, 1);
 	arena_release(&arena);
 }
 
