@@ -50,7 +50,8 @@ def test_calls_of_every_service_are_traced(serve, store):
     ask(server, "POST", "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "Pot 1", "max_coins": 100})
     ask(server, "POST", "/dialogs/send", {"receiverId": "ann", "text": "Hello!"}, X_User_Id="bob")
 
-    wait_for(server, "entitlement_outbox.claims.claim", "entitlement_outbox.claims.end", "sent.put",
+    wait_for(server, "entitlement_outbox.claims.claim", "entitlement_outbox.claims.end", "outbound.put",
+             "outbound.claims.end",
              "notifications.inbox.put", "notifications.put", "notifications.claims.end",
              "dialog_outbox.claims.end", "counters.put", "counters.add")
     for message in ("counts.edit", "counts.find", "limits.put", "limits.lock", "entitlements.put", "entitlements.find_sources",
