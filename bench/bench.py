@@ -72,14 +72,14 @@ def say(text):
 
 
 def raise_file_limit():
-    """The servers inherit it, and 10,000 connections need as many files on both ends."""
+    """Servers inherit the limit, and 10,000 connections need as many file descriptors on both ends."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def stop(number, frame):
-    """The first signal ends the run, in order; a second one would only leave servers behind."""
+    """The first signal ends the run in order; a second one would only leave servers behind."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -96,7 +96,7 @@ def warn_if_busy():
 
 def first_line(find, name, *arguments):
     try:
-        # wrk tells its version with exit status 1
+        # wrk prints its version with exit status 1
         done = subprocess.run([find(name), *arguments], capture_output=True, text=True, timeout=10)
         return (done.stdout or done.stderr).splitlines()[0].strip()
     except (Missing, OSError, IndexError, subprocess.TimeoutExpired):
@@ -104,7 +104,7 @@ def first_line(find, name, *arguments):
 
 
 def fsync_ms(folder, times=50):
-    """Median of writing and syncing a page: the price of one commit on this disk."""
+    """Returns the median time of writing and syncing a page: the price of one commit on this disk."""
     path = os.path.join(folder, "fsync")
     took = []
     with open(path, "wb", buffering=0) as f:
@@ -174,7 +174,7 @@ def write_results(path, machine, rows):
 
 
 def run_case(bench, name):
-    """The rows of one case. A case that fails is a failed row: the others still run."""
+    """Returns the rows of one case. If a case fails, it is a failed row, and the others still run."""
     say(f"{name} ...")
     try:
         return CASES[name](bench)
@@ -208,7 +208,7 @@ def main():
     raise_file_limit()
     SlowDisk.library = os.path.join(os.path.dirname(arguments.openloop), "slow_disk.so")
     root = tempfile.mkdtemp(prefix="quipu-bench-", dir=arguments.tmp)
-    os.chmod(root, 0o755)  # the user postgres goes through it
+    os.chmod(root, 0o755)  # the user postgres needs access to the folders below
     rows = []
     interrupted = False
     try:

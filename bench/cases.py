@@ -1,8 +1,8 @@
-"""What is measured: one function for each group of rows in the table, `CASES` names them.
+"""What is measured: one function for each group of rows in the table; `CASES` names them.
 
 A case starts the servers it needs, alternates between Quipu and its peer (the machine is never quite quiet, so neither
-gets all the good moments), keeps the best round of each, and checks that what was acknowledged is in the database.
-"""
+gets all the good moments), keeps the best round of each, and checks that everything acknowledged is in the
+database."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ ITEMS = 10_000
 INCREASE = ("POST", "/api/v1/counts/item-", "/increase")
 REDIS_INCREASE = ("GET", "/INCR/item-", "")
 
-# The seed's statement as it stands; the peer's items are named 1 to 10000 so that pgbench can fill in :id.
+# The seed's statement unchanged; the peer's items are named 1 to 10000 so that pgbench can fill in :id.
 SEED_UPDATE = (
     "UPDATE count_values SET current_value = current_value + 1, last_updated_at = NOW() "
     "WHERE item_id = :id RETURNING current_value;\n"
@@ -47,7 +47,8 @@ class Row:
 
 @dataclass
 class Bench:
-    """What all cases share: the settings, the temporary folder, and servers that are started when first asked for."""
+    """What all cases share: the settings, the temporary folder, and servers that are started when they are first
+    needed."""
 
     root: str
     quipu_program: str
@@ -72,7 +73,7 @@ class Bench:
 
 
 class PostgresCounts:
-    """A Quipu on a database of its own, with ITEMS items; looked into by SQL, behind the program's back."""
+    """A Quipu on a database of its own, with ITEMS items; SQL reads the database behind the program's back."""
 
     def __init__(self, bench, options=(), server=Postgres):
         self.postgres = bench.shared(server)
@@ -104,7 +105,7 @@ class PostgresCounts:
         return dict(self.postgres.run(self.database, "SELECT item_id, current_value FROM count_values"))
 
     def storage(self):
-        """Fill factor and the like, which the peer's table should have too."""
+        """Returns storage options such as the fill factor, which the peer's table should have, too."""
         rows = self.postgres.run(
             self.database, "SELECT array_to_string(reloptions, ',') FROM pg_class WHERE oid = 'count_values'::regclass"
         )
@@ -112,14 +113,14 @@ class PostgresCounts:
 
 
 class SlowDiskCounts(PostgresCounts):
-    """The same where a sync of the disk takes 1 ms."""
+    """The same on a disk whose sync takes 1 ms."""
 
     def __init__(self, bench, options=()):
         super().__init__(bench, options, SlowDiskPostgres)
 
 
 class SqliteCounts:
-    """A Quipu on its default store, with ITEMS items, made and read through its own API."""
+    """A Quipu on its default store, with ITEMS items, created and read through its own API."""
 
     def __init__(self, bench, options=()):
         self.quipu = Quipu(bench.root, bench.quipu_program, None, options)
@@ -187,11 +188,9 @@ def create_items(port, threads=32):
 
 
 def alternate(rounds, peers, quipu):
-    """
-    Best figure of the peer and of Quipu. `peers` maps a variant's name to the function that measures it: the first
-    round tries them all, the later ones only the best so far. Either side may be missing (None). Gives
-    (peer's best, its variant, Quipu's best).
-    """
+    """Returns (the peer's best figure, its variant, Quipu's best figure). `peers` maps a variant's name to the
+    function that measures it: the first round tries them all, later rounds only the best so far. Either side may be
+    missing (None)."""
     best = {}
     quipu_best = None
     for number in range(rounds):
@@ -220,10 +219,11 @@ class QuipuThroughput:
         self.resident_kib = max(self.resident_kib, memory.max_kib)
         self.check(result, before)
         self.bench.say(f"{self.label}: quipu {result['per_s']:,.0f}/s")
+        """Returns changes per second."""
         return result["per_s"]
 
     def check(self, result, before):
-        """Every answer is an increase; those in flight when wrk stops may or may not be."""
+        """Checks that every answer is an increase; requests in flight when wrk stops may or may not be."""
         if result["status_errors"] or result["socket_errors"]:
             self.problems.append(f"{result['status_errors']} refused, {result['socket_errors']} socket errors")
         deadline = time.monotonic() + 10
@@ -253,7 +253,7 @@ def throughput_row(row, peer, variant, quipu, floor, problems):
 
 
 def open_counts(stack, kind, bench, row, options=()):
-    """The counts, or None with the reason in the row: the peer is still worth measuring."""
+    """Returns the counts, or None with the reason in the row: the peer is still worth measuring."""
     try:
         return stack.enter_context(kind(bench, options))
     except Missing as e:
@@ -387,7 +387,7 @@ def combined_against_single(bench, name, what, kind):
 
 
 def books_problem(before, after, acks_path):
-    """Per item: acknowledged <= added in the database <= acknowledged + unknown. Says what is wrong, or nothing."""
+    """Returns what is wrong, or nothing. Per item: acknowledged <= added in the database <= acknowledged + unknown."""
     wrong = []
     with open(acks_path) as f:
         for line in f:
@@ -399,19 +399,19 @@ def books_problem(before, after, acks_path):
 
 
 def checked_openloop(bench, counts, label, seconds, options):
-    """A run of the generator over all items, and the check of its books: (result, largest memory in KiB, problem)."""
+    """Runs the generator over all items and checks its ledger. Returns (result, largest memory in KiB, problem)."""
     acks_path = os.path.join(bench.root, "acks")
     counts.tidy()
     before = counts.values()
     with loads.ResidentMemory(counts.quipu) as memory:
         options = {"items": ITEMS, "acks": acks_path, **options}
         result = loads.openloop(label, bench.openloop_program, counts.quipu.port, seconds, options)
-    time.sleep(1)  # what was given up as unknown may still be on its way into the database
+    time.sleep(1)  # requests that were given up as unknown may still be on their way into the database
     return result, memory.max_kib, books_problem(before, counts.values(), acks_path)
 
 
 def errors_of(result):
-    """Everything that is neither an acknowledgement nor a refusal for overload."""
+    """Returns everything that is neither an acknowledgement nor a refusal for overload."""
     kinds = ("unsent", "send_failed", "outcome_unknown", "lost", "other")
     return ", ".join(f"{result[kind]} {kind}" for kind in kinds if result[kind])
 
@@ -452,7 +452,7 @@ def measure_peak(bench, counts, name, connections):
 
 
 def measure_overload(bench, counts, name):
-    """The peak in closed loop, then three times as much in open loop; see `overload` for what it means."""
+    """Measures the peak in closed loop, then three times as much in open loop; `overload` explains what it means."""
     peaks = {str(n): lambda n=n: measure_peak(bench, counts, name, n) for n in (256, 1024)}
     peak, _, _ = alternate(bench.rounds, peaks, None)
     options = {"rate": 3 * peak, "poisson": True, "connections": bench.overload_connections, "warmup": 2}
@@ -471,7 +471,7 @@ def fill_goodput_row(row, peak, result, memory_kib, problem):
 
 
 def fill_refusal_row(row, result, judged):
-    """Both latencies are told; `judged` is the one that must hold."""
+    """Shows both latencies; `judged` is the one that must hold."""
     count, p99_ms = result["refused"]["count"], result[judged]["p99_ms"]
     row.values = {"p99_ms": result["refused"]["p99_ms"], "service_p99_ms": result["refused_service"]["p99_ms"]}
     row.ok = count > 0 and p99_ms <= 50

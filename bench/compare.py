@@ -5,7 +5,8 @@
     bench/compare.py BEFORE AFTER --rounds 8 --seconds 5 --loads send
 
 Measures increases of counts, without a key on one item and spread over 10,000, and with keys and bodies spread over
-10,000, and messages to 10,000 users (`send`), on PostgreSQL and SQLite. Prints the median of the pairwise ratios
+10,000, and messages to 10,000 users (`send`), on PostgreSQL and SQLite; and on PostgreSQL and Kafka sends of the
+gateway over 64 and 256 connections (`gateway-64`, `gateway-256`). Prints the median of the pairwise ratios
 AFTER / BEFORE and their range. Exit status: 0 if every median is at least --at-least.
 """
 
@@ -42,7 +43,7 @@ class SqliteDialogs:
         self.quipu.stop()
 
     def tidy(self):
-        """Events that wait to be published would take processors from the next run."""
+        """Waits, because events that wait to be published would take processors from the next run."""
         while self.quipu.metric("quipu_outbox_pending") > 0:
             time.sleep(0.1)
         self.rabbitmq.purge(self.host, *unread_cases.QUEUES)
@@ -61,7 +62,7 @@ def arguments():
 
 
 def rate(counts, load, number, seconds):
-    """Of the run with this number."""
+    """Returns the rate of the run with this number."""
     counts.tidy()
     if load == "keyed":
         return loads.wrk_keyed("compare", counts.quipu.port, LOADS[load], f"run-{number}-", seconds)["per_s"]

@@ -1,8 +1,8 @@
-"""What is measured of entitlements and notifications: see cases.py, whose ways these are.
+"""What is measured of entitlements and notifications, in the ways of cases.py.
 
-Every grant is a new entitlement with a new Idempotency-Key. Rounds end with the books: as many audit lines and events
-as answers of 200; wrk leaves at most one request a connection under way, which may be either.
-"""
+Every grant is a new entitlement with a new Idempotency-Key. Each round ends with a check of the tables: as many audit
+lines and events as answers of 200. wrk leaves at most one request per connection unanswered, which may be in the
+tables or not."""
 
 import itertools
 import threading
@@ -26,7 +26,7 @@ _prefixes = (f"b{number}-" for number in itertools.count(1))
 
 
 class PostgresEntitlements:
-    """A Quipu on a database of its own, looked into by SQL, behind the program's back. A NATS of its own, too."""
+    """A Quipu with a database and a NATS of its own; SQL reads the database behind the program's back."""
 
     def __init__(self, bench, *options, roles="entitlements"):
         self.bench = bench
@@ -69,12 +69,12 @@ class PostgresEntitlements:
         return self.value("SELECT count(*) FROM outbox_events WHERE stage = 'OPEN'")
 
     def oldest_s(self):
-        """Age of the oldest event that is not published."""
+        """Returns the age of the oldest event that is not published."""
         return float(self.value("SELECT coalesce(extract(epoch FROM quipu_now() - min(created_at)), 0) "
                                 "FROM outbox_events WHERE stage = 'OPEN'"))
 
     def wait_drained(self, limit_s=120):
-        """Seconds until the outbox is empty."""
+        """Returns the seconds until the outbox is empty."""
         start = time.monotonic()
         while self.open_events():
             if time.monotonic() - start > limit_s:
@@ -83,7 +83,7 @@ class PostgresEntitlements:
         return time.monotonic() - start
 
     def books_problem(self, before, least, unknown):
-        """Says what is wrong with the tables, or nothing."""
+        """Returns what is wrong with the tables, or nothing."""
         deadline = time.monotonic() + 10
         while True:
             added = self.granted() - before
@@ -96,7 +96,7 @@ class PostgresEntitlements:
 
 
 def open_entitlements(stack, row, make):
-    """What `make` makes, or None with the reason in the row."""
+    """Returns what `make` creates, or None with the reason in the row."""
     try:
         return stack.enter_context(make())
     except Missing as e:
@@ -108,7 +108,7 @@ def open_entitlements(stack, row, make):
 
 
 class GrantThroughput:
-    """Rounds of wrk; `problems` gathers whatever makes the figure worthless."""
+    """Rounds of wrk; `problems` collects everything that makes the figure worthless."""
 
     def __init__(self, bench, service, label):
         self.bench, self.service, self.label = bench, service, label
@@ -210,13 +210,13 @@ def entitlement_relay(bench):
 
 
 class RelayThroughput:
-    """Events that lie there all at once, and how many a second are published, by the database's own times."""
+    """Creates many events at once and measures how many per second are published, by the database's own times."""
 
     def __init__(self, bench, service, label):
         self.bench, self.service, self.label = bench, service, label
 
     def keep(self, count):
-        """As many events as published and not yet swept."""
+        """Creates that many events that are published and not swept yet."""
         self.service.run(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_key, trace_id, payload, status, created_at, "
             "published_at, claim_epoch, locked_by) SELECT gen_random_uuid(), event_type, aggregate_key, trace_id, payload, "
@@ -252,7 +252,7 @@ def entitlement_kept(bench):
         relays[0].keep(KEPT_ROWS)
         best = alternate(bench.rounds, {"none kept": relays[1].measure}, relays[0].measure)
         throughput_row(row, *best, KEPT_RATIOS[0], [])
-        # an empty outbox that is the slower one is as wrong as a full one
+        # it would be just as wrong if the empty outbox were the slower one
         row.at_least = "{:g}x to {:g}x".format(*KEPT_RATIOS)
         row.ok = KEPT_RATIOS[0] <= row.values["ratio"] <= KEPT_RATIOS[1]
         return [row]
@@ -262,7 +262,7 @@ def entitlement_kept(bench):
 
 
 def entitlement_sent(bench):
-    """By the database's own clock, and from the change's time, which is before its answer."""
+    """By the database's own clock, and from the time of the change, which is before its answer."""
     row = Row("entitlement-sent", f"from the grant to its SENT notification at {SENT_RATE} grants/s, PostgreSQL + NATS: p99")
     row.at_least = f"<= {SENT_LIMIT_MS} ms"
     with ExitStack() as stack:

@@ -1,8 +1,7 @@
-"""What is measured of the gateway: see cases.py, whose ways these are.
+"""What is measured of the gateway, in the ways of cases.py.
 
-Every round ends with the gateway's books: each answer of 200 is in `current_count`, and on Kafka there are as many
-messages as were counted. wrk leaves at most one request a connection under way, which may be either.
-"""
+Every round ends with a check of the tables: each answer of 200 is in `current_count`, and on Kafka there are as many
+messages as were counted. wrk leaves at most one request per connection unanswered, which may be counted or not."""
 
 import http.client
 import json
@@ -19,7 +18,7 @@ FEW_CONNECTIONS = 16
 NO_LIMIT = 2_147_483_647
 WINDOW_MIN = 525_600  # a year: no window ends during a measurement
 TOPIC = "sms-outbound"
-REDIS_PING = b"*1\r\n$4\r\nPING\r\n"  # a thread of the gateway's looks five times a second whether Redis is there
+REDIS_PING = b"*1\r\n$4\r\nPING\r\n"  # a thread of the gateway checks five times a second whether Redis answers
 SEND = ("POST", "/api/send", "", '{"userId":"user-', '","message":"Hello!"}')
 
 
@@ -27,10 +26,8 @@ SEND = ("POST", "/api/send", "", '{"userId":"user-', '","message":"Hello!"}')
 
 
 class PostgresGateway:
-    """
-    A Quipu on a database of its own, with USERS users; looked into by SQL, behind the program's back. On Kafka it is
-    the gateway alone, as in a real deployment; on `local:` the sender must be in the same process.
-    """
+    """A Quipu on a database of its own, with USERS users; SQL reads the database behind the program's back. On Kafka
+    it is the gateway alone, as in a real deployment; on `local:` the sender must be in the same process."""
 
     def __init__(self, bench, *options, bus=None, cache="none", limit=NO_LIMIT, store_port=None):
         self.postgres = bench.shared(Postgres)
@@ -66,17 +63,17 @@ class PostgresGateway:
         loads.settle()
 
     def use_up(self):
-        """From now on every send is refused."""
+        """Makes every send be refused from now on."""
         self.postgres.run(
             self.database, "UPDATE rate_limit_store SET current_count = rate_limit, reserved_count = rate_limit")
 
     def counted(self):
-        """Admitted and confirmed, as the database says."""
+        """Returns how many were admitted and confirmed, from the database."""
         rows = self.postgres.run(self.database, "SELECT sum(current_count), sum(reserved_count) FROM rate_limit_store")
         return tuple(int(value) for value in rows[0])
 
     def sent(self):
-        """Messages on the topic, of whatever gateway; None where it is not Kafka's."""
+        """Returns how many messages are on the topic, from any gateway; None if the bus is not Kafka."""
         return self.kafka.message_count(TOPIC) if self.kafka else None
 
 
@@ -93,12 +90,12 @@ class EmbeddedGateway(SqliteCounts):
         return self
 
     def tidy(self):
-        """The sender goes on after the load has ended, and would take processors from what is measured next."""
+        """Waits: the sender goes on after the load has ended, and would take processors from the next measurement."""
         self.sent_problem()
         super().tidy()
 
     def sent_problem(self, limit_s=120):
-        """Waits until the sender has sent all that was counted. Says what is wrong, or nothing."""
+        """Waits until the sender has sent everything that was counted. Returns what is wrong, or nothing."""
         deadline = time.monotonic() + limit_s
         while True:
             sent, (counted, _) = int(self.quipu.metric("quipu_sender_sent_total")), self.counted()
@@ -107,7 +104,7 @@ class EmbeddedGateway(SqliteCounts):
             time.sleep(0.2)
 
     def ask_users(self, ask):
-        """What `ask` (a connection, a user's number) returns for each user."""
+        """Returns what `ask` (a connection, a user's number) returns for each user."""
         connection = http.client.HTTPConnection("127.0.0.1", self.quipu.port, timeout=30)
         try:
             return [ask(connection, n) for n in range(1, USERS + 1)]
@@ -132,7 +129,7 @@ class EmbeddedGateway(SqliteCounts):
         return self.read(connection)["currentCount"]
 
     def counted(self):
-        """What is reserved is not in the API."""
+        """The API does not show what is reserved."""
         total = sum(self.ask_users(self.look))
         return total, total
 
@@ -141,14 +138,14 @@ class EmbeddedGateway(SqliteCounts):
 
 
 def empty_cache(bench):
-    """The Redis of the run, with nothing in it of the cases before."""
+    """Empties the Redis of the run, which may have entries of earlier cases."""
     redis = bench.shared(CacheRedis)
     redis.empty()
     return redis
 
 
 def open_gateway(stack, row, make):
-    """What `make` makes, or None with the reason in the row."""
+    """Returns what `make` creates, or None with the reason in the row."""
     try:
         return stack.enter_context(make())
     except Missing as e:
@@ -160,7 +157,7 @@ def open_gateway(stack, row, make):
 
 
 class SendThroughput:
-    """Rounds of wrk against one gateway; `problems` gathers whatever makes the figure worthless."""
+    """Rounds of wrk against one gateway; `problems` collects everything that makes the figure worthless."""
 
     def __init__(self, bench, gateway, label, users=USERS, connections=loads.WRK_CONNECTIONS):
         self.bench, self.gateway, self.label = bench, gateway, label
@@ -187,7 +184,8 @@ class SendThroughput:
         return result["per_s"]
 
     def check(self, result, before, on_topic):
-        """Every answer is a message that was counted; those in flight when wrk stops may or may not be."""
+        """Checks that every answer is a message that was counted; requests in flight when wrk stops may or may not
+        be."""
         if result["status_errors"] or result["socket_errors"]:
             self.problems.append(f"{result['status_errors']} refused, {result['socket_errors']} socket errors")
         least = result["requests"] - result["status_errors"]
@@ -239,7 +237,7 @@ def add_note(row, *texts):
 
 
 def compare(bench, row, peer, variant, quipu, floor):
-    """Alternates between two SendThroughputs and fills the row; tells the problems there were."""
+    """Alternates between two SendThroughputs and fills the row, including the problems that there were."""
     best = alternate(bench.rounds, {variant: peer.measure}, quipu.measure)
     throughput_row(row, *best, floor, quipu.problems + peer.problems)
     add_note(row, f"batches of {quipu.batch_size:.0f} / {peer.batch_size:.0f}" if quipu.batch_size else "")
@@ -247,7 +245,8 @@ def compare(bench, row, peer, variant, quipu, floor):
 
 
 def compare_on(kafka, bench, row, *sides):
-    """The same. The mock is slower than what is measured on it: its figures are shown, and only problems count."""
+    """The same. The mock is slower than what is measured on it, so its figures are only shown; only problems fail the
+    row."""
     problems = compare(bench, row, *sides)
     if not kafka.is_real:
         row.ok = False if problems else None
@@ -329,7 +328,7 @@ class CountThroughput:
         self.embedded.tidy()
         before = sum(self.embedded.values().values())
         result = loads.wrk("gateway-embedded counts", self.embedded.quipu.port, INCREASE, USERS, self.bench.seconds)
-        time.sleep(0.5)  # what was under way when wrk stopped
+        time.sleep(0.5)  # requests were in flight when wrk stopped
         added = sum(self.embedded.values().values()) - before
         if not result["requests"] <= added <= result["requests"] + loads.WRK_CONNECTIONS or result["status_errors"]:
             self.problems.append(f"{result['requests']} increases acknowledged but {added} in the database")
@@ -338,7 +337,7 @@ class CountThroughput:
 
 
 def gateway_embedded(bench):
-    """One `quipu serve` as it comes. The sender works beside the gateway, and takes its share of the processors."""
+    """Measures one `quipu serve` with its defaults. The sender runs beside the gateway and uses processors, too."""
     row = Row("gateway-embedded", f"admitted sends over {USERS:,} users, SQLite + memory + local / increases")
     with ExitStack() as stack:
         embedded = open_gateway(stack, row, lambda: EmbeddedGateway(bench))
@@ -357,11 +356,9 @@ def gateway_embedded(bench):
 
 
 def gateway_trips(bench):
-    """
-    What a batch of admitted sends costs on the wire once the cache knows its users: round trips to Redis, committed
-    transactions and round trips of PostgreSQL. Counted between the programs; the figures are not those of a full
-    speed run, since the wires are slow.
-    """
+    """Measures what a batch of admitted sends costs on the wire once the cache knows its users: round trips to Redis,
+    committed transactions and round trips of PostgreSQL. Proxies between the programs count them and are slow, so the
+    figures are not those of a run at full speed."""
     trips = Row("gateway-trips", "admitted sends: round trips to Redis a batch", at_least="<= 1.01")
     commits = Row("gateway-commits", "admitted sends: transactions of PostgreSQL a batch (reserve, settle)")
     commits.at_least = "<= 2.02"

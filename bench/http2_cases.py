@@ -1,4 +1,4 @@
-"""The cases of HTTP/2: h2load with 8 connections and 64 requests at once on each, in the same run as HTTP/1.1 and nghttpd.
+"""The cases of HTTP/2: h2load with 8 connections and 64 requests at once on each, in the same run as its peer.
 
 Both sides of a row alternate, and the best round of each counts, as in cases.py.
 """

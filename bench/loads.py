@@ -26,7 +26,8 @@ def record(**measurement):
 
 
 def run_to_end(arguments, limit_s, prefix=(), **more):
-    """Output of a program that must succeed; it is ended, by its id, where that takes too long or we are stopped."""
+    """Returns the output of a program that must succeed. If that takes too long or the bench is stopped, ends it by
+    its id."""
     process = subprocess.Popen(
         [*prefix, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         **more
@@ -45,10 +46,8 @@ def run_to_end(arguments, limit_s, prefix=(), **more):
 
 
 def run_batch_job(arguments, limit_s):
-    """
-    The same for loads of throughput: beside the servers that they measure, on the same processors, they would
-    interrupt them for every single answer.
-    """
+    """The same for loads of throughput, at a low priority: beside the servers that they measure, on the same
+    processors, they would interrupt them for every single answer."""
     return run_to_end(arguments, limit_s, (find_program("chrt"), "--batch", "0"))
 
 
@@ -60,7 +59,7 @@ def last_json(output):
 
 
 def run_wrk(port, script, arguments, seconds, connections):
-    """`per_s` counts answers of success alone."""
+    """`per_s` counts only successful answers."""
     command = [find_program("wrk"), f"-t{WRK_THREADS}", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s"]
     command += ["-s", os.path.join(HERE, script), f"http://127.0.0.1:{port}", "--", *map(str, arguments)]
     result = last_json(run_batch_job(command, seconds + 30))
@@ -113,7 +112,7 @@ def pgbench(label, postgres, database, script, clients, seconds):
 
 
 def openloop(label, program, port, seconds, options, run=run_to_end):
-    """With run_batch_job where its own latencies are not what is measured."""
+    """Use run_batch_job if the generator's own latencies are not what is measured."""
     if not os.access(program, os.X_OK):
         raise Missing(f"{program} is not built")
     arguments = [program, "--target", f"127.0.0.1:{port}", "--seconds", str(seconds)]
@@ -123,7 +122,7 @@ def openloop(label, program, port, seconds, options, run=run_to_end):
 
 
 class IdleConnections:
-    """Holds `count` connections, each of which has had one answer, while the `with` block runs."""
+    """Holds `count` connections, each of which has received one answer, while the `with` block runs."""
 
     def __init__(self, program, port, count):
         if not os.access(program, os.X_OK):
@@ -185,6 +184,6 @@ class ResidentMemory:
 
 
 def settle(seconds=0.5):
-    """What the last measurement left to be written, or to die down, should not fall into the next."""
+    """Waits, so that what the last measurement left behind does not fall into the next."""
     os.sync()
     time.sleep(seconds)

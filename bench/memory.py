@@ -23,7 +23,7 @@ from pot_cases import POTS, SqlitePots
 from servers import Quipu
 from unread_cases import SEND as MESSAGE
 
-CONNECTIONS = 16  # of each load
+CONNECTIONS = 16  # per load
 ROUND_S = 15
 
 
@@ -70,7 +70,7 @@ LOADS = (increases, coins, sends, messages, grants)
 
 
 def keep_loading(load, port, until, done):
-    """Adds to `done` how many requests succeeded."""
+    """Adds the number of successful requests to `done`."""
     number = 0
     while time.monotonic() < until:
         result = load(port, number, max(1, min(ROUND_S, int(until - time.monotonic()))))
@@ -79,7 +79,7 @@ def keep_loading(load, port, until, done):
 
 
 def measure(quipu, options):
-    """Prints the curve; returns its highest point, in MB."""
+    """Prints the curve and returns its highest point, in MB."""
     start, done, highest = time.monotonic(), {}, 0.0
     until = start + options.seconds
     threads = [threading.Thread(target=keep_loading, args=(load, quipu.port, until, done)) for load in LOADS]

@@ -1,5 +1,5 @@
-"""Measures two things in alternating runs, so that a busy machine slows both alike: what compare.py and sold_out.py
-share."""
+"""Measures two things in alternating runs, so that a busy machine slows both alike; shared by compare.py and
+sold_out.py."""
 
 import argparse
 import os

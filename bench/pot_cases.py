@@ -12,12 +12,12 @@ from servers import Failed, Missing, Postgres, Quipu, SlowDiskQuipu
 POTS = 1000
 CONNECTIONS = 128
 MAX_COINS = 2_147_483_647
-FILL = 1_000_000_000  # gold coins in every pot before: room for more, and enough to take out
+FILL = 1_000_000_000  # gold coins in every pot at the start: there is room for more, and enough to take out
 ROLES = ("--roles", "pots")
 
 
 class PostgresPots:
-    """A Quipu on a database of its own, with POTS pots; made and looked into by SQL, behind the program's back."""
+    """A Quipu on a database of its own, with POTS pots; SQL creates and reads them behind the program's back."""
 
     def __init__(self, bench, options=()):
         self.postgres = bench.shared(Postgres)
@@ -51,7 +51,7 @@ class PostgresPots:
 
 
 class SqlitePots:
-    """A Quipu on its default store, with POTS pots, made and read through its own API."""
+    """A Quipu on its default store, with POTS pots, created and read through its own API."""
 
     program = Quipu
 
@@ -94,13 +94,13 @@ class SqlitePots:
 
 
 class SlowDiskPots(SqlitePots):
-    """The same where a sync of the disk takes 1 ms."""
+    """The same on a disk whose sync takes 1 ms."""
 
     program = SlowDiskQuipu
 
 
 class PotThroughput:
-    """Rounds of wrk against one Quipu; `problems` gathers whatever makes the figure worthless."""
+    """Rounds of wrk against one Quipu; `problems` collects everything that makes the figure worthless."""
 
     def __init__(self, bench, store, label, pots, coins=1, how="kind"):
         self.bench, self.store, self.label = bench, store, label
@@ -116,7 +116,8 @@ class PotThroughput:
         return result["per_s"]
 
     def check(self, result, before):
-        """What went in less what came out is in the tables, but for what was in flight when wrk stopped."""
+        """Checks that what went in minus what came out is in the tables, except for requests in flight when wrk
+        stopped."""
         coins = self.load[1]
         if result["status_errors"] or result["socket_errors"]:
             self.problems.append(f"{result['status_errors']} refused, {result['socket_errors']} socket errors")
@@ -177,7 +178,8 @@ def pots_spread_slow_disk(bench):
 
 
 def pots_draw(bench):
-    """Adding as many coins as are drawn, by turns, so that the pots last; both on one server, by turns."""
+    """Alternates between adding coins and drawing as many, so that the pots last; both sides on one server, in
+    turns."""
     few, many = 10, 1_000_000
     row = Row("pots-draw", f"pots: RemoveCoins of {few} / of {many:,} coins at random, SQLite, {POTS:,} pots")
     with ExitStack() as stack:

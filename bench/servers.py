@@ -25,11 +25,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Missing(Exception):
-    """A program that the bench needs is not there: the rows that need it are skipped, with this as the reason."""
+    """A program that the bench needs is not installed: the rows that need it are skipped, with this as the reason."""
 
 
 class Failed(Exception):
-    """A program is there and did not do what it was asked."""
+    """A program is installed and did not do what it should."""
 
 
 def find_program(name):
@@ -54,7 +54,7 @@ def free_port():
 
 
 def wait_until(what, is_ready, process, log_path, limit_s=30.0):
-    """Polls `is_ready`; a process that ends, or takes longer than `limit_s`, is a failure that shows its log."""
+    """Polls `is_ready`. If the process ends, or takes longer than `limit_s`, fails and shows its log."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -77,7 +77,7 @@ def tail(path, lines=5):
 
 
 def http_get(port, path, timeout_s=5.0):
-    """Status and body of one GET."""
+    """Returns status and body of one GET."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
         connection.request("GET", path)
@@ -90,7 +90,7 @@ def http_get(port, path, timeout_s=5.0):
 
 
 class Server:
-    """A process with a folder, a port and a log. Subclasses start it and say how it is asked to stop."""
+    """A process with a folder, a port and a log. Subclasses start it and define how it is stopped."""
 
     name = "server"
     stop_signal = signal.SIGTERM
@@ -115,7 +115,7 @@ class Server:
         raise NotImplementedError
 
     def stop(self, limit_s=20.0):
-        """Ends the process; returns its exit status, or None where it had to be killed or never ran."""
+        """Ends the process. Returns its exit status, or None if it had to be killed or never ran."""
         if not self.process:
             return None
         process, self.process = self.process, None
@@ -141,7 +141,7 @@ class Server:
 
 
 class SlowDisk:
-    """What makes every sync of a server take 1 ms (see slow_disk.c)."""
+    """Makes every sync of a server take 1 ms (see slow_disk.c)."""
 
     sync_us = 1000
     library = None  # set by bench.py
@@ -156,7 +156,7 @@ class SlowDisk:
 
 
 class Postgres(Server):
-    """PostgreSQL with its defaults, but for memory and room for WAL that any real server would be given."""
+    """PostgreSQL with its defaults, except for memory and room for WAL that any real server would have."""
 
     name = "postgres"
     stop_signal = signal.SIGINT  # fast shutdown
@@ -172,7 +172,7 @@ class Postgres(Server):
         return dict(os.environ)
 
     def as_postgres(self):
-        """PostgreSQL refuses to run as root; its package has made a user for it."""
+        """PostgreSQL refuses to run as root; its package has created a user for it."""
         if os.geteuid() != 0:
             return {}
         shutil.chown(self.folder, "postgres", "postgres")
@@ -311,15 +311,13 @@ def load_of_tests(name):
 
 
 class Kafka:
-    """
-    A real broker with the settings of the tests, or librdkafka's mock cluster where none can be had: `is_real` says
-    which. Its messages are counted with python3-kafka.
-    """
+    """A real broker with the settings of the tests, or librdkafka's mock cluster if no broker is available; `is_real`
+    says which. Its messages are counted with python3-kafka."""
 
     def __init__(self, root):
         self.root = root
         try:
-            with warnings.catch_warnings():  # of the copy of six that python3-kafka brings along
+            with warnings.catch_warnings():  # from the copy of six that comes with python3-kafka
                 warnings.simplefilter("ignore")
                 import kafka
         except ImportError as e:
@@ -340,7 +338,7 @@ class Kafka:
         self.server.close()
 
     def message_count(self, topic):
-        """How many messages were ever put on the topic; 0 where it does not exist."""
+        """Returns how many messages were ever put on the topic; 0 if it does not exist."""
         consumer = self.client.KafkaConsumer(bootstrap_servers=self.server.address)
         with contextlib.closing(consumer):
             numbers = consumer.partitions_for_topic(topic) or ()
@@ -349,7 +347,7 @@ class Kafka:
 
 
 class Nats(Server):
-    """nats-server with JetStream, as it comes."""
+    """nats-server with JetStream and its defaults."""
 
     name = "nats"
 
@@ -367,7 +365,7 @@ class Nats(Server):
 
 
 class RabbitMQ:
-    """RabbitMQ as the tests start it, but with a scheduler for each processor, as it has by default."""
+    """RabbitMQ as the tests start it, but with a scheduler for each processor, which is its default."""
 
     def __init__(self, root):
         tests = load_of_tests("rabbitmq")
@@ -405,7 +403,7 @@ class RabbitMQ:
 
 
 class Quipu(Server):
-    """`quipu serve` with its defaults and what `options` adds; its port is the one it says it listens on."""
+    """`quipu serve` with its defaults and `options`; its port is the one that it prints."""
 
     name = "quipu"
 
@@ -431,7 +429,7 @@ class Quipu(Server):
         wait_until("quipu", self.is_ready, self.process, self.log_path)
 
     def read_output(self, output):
-        """Also keeps the pipe from filling up: a sender prints a line for each message."""
+        """Also keeps the pipe from filling up, because a sender prints a line for each message."""
         for line in output:
             found = re.match(rb"quipu listening on http://127\.0\.0\.1:(\d+)", line)
             if found:
@@ -442,7 +440,7 @@ class Quipu(Server):
         output.close()
 
     def metric(self, name, labels=""):
-        """The sum of a metric over all its samples in whose labels `labels` occurs."""
+        """Returns the sum of a metric over all its samples whose labels contain `labels`."""
         status, page = http_get(self.port, "/metrics")
         if status != 200:
             raise Failed(f"/metrics: {status}")
@@ -453,7 +451,7 @@ class Quipu(Server):
         return self.port is not None and http_get(self.port, "/readyz")[0] == 200
 
     def resident_kib(self):
-        """VmRSS, what the kernel says is in memory of this process now."""
+        """Returns VmRSS: how much memory this process uses now, according to the kernel."""
         with open(f"/proc/{self.process.pid}/status") as f:
             return int(re.search(r"VmRSS:\s+(\d+) kB", f.read()).group(1))
 

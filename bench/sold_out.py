@@ -37,7 +37,7 @@ def put(port, item, value):
 
 
 def rate(counts, item, seconds):
-    """Answers in a second, all of which must be refusals or none."""
+    """Returns the answers per second. Either all of them must be refusals, or none."""
     counts.tidy()
     result = loads.wrk("sold out", counts.quipu.port, ("POST", f"/api/v1/counts/{item[:-1]}", "/decrease"), 1, seconds)
     if result["status_errors"] != (result["requests"] if item == SOLD_OUT else 0):

@@ -1,8 +1,7 @@
-"""What is measured of dialogs and counters: see cases.py, whose ways these are.
+"""What is measured of dialogs and counters, in the ways of cases.py.
 
-All of it stands on PostgreSQL, RabbitMQ and Redis, as in a real deployment. Every round ends with the books: each
-answer of 200 is a message in the table, and where counters run, each user's count equals the unread messages.
-"""
+All of it runs on PostgreSQL, RabbitMQ and Redis, as in a real deployment. Every round ends with a check of the tables:
+each answer of 200 is a message in the table, and if counters run, each user's count equals the unread messages."""
 
 import bisect
 import re
@@ -28,7 +27,7 @@ EVENT = re.compile(rb'data: [^\n]*"count":(\d+)[^\n]*\n\n')
 
 
 class Unread:
-    """A Quipu on a database and a virtual host of its own; looked into by SQL, behind the program's back."""
+    """A Quipu with a database and a virtual host of its own; SQL reads the database behind the program's back."""
 
     def __init__(self, bench, roles, *options):
         self.postgres, self.rabbitmq = bench.shared(Postgres), bench.shared(RabbitMQ)
@@ -54,7 +53,7 @@ class Unread:
         return self.run("SELECT count(*) FROM messages")[0][0]
 
     def tidy(self):
-        """What the last round left on its way would take processors from this one."""
+        """Waits, because what the last round left behind would take processors from this one."""
         self.wait("the outbox is empty", lambda: not self.run(
             "SELECT 1 FROM dialog_outbox_events WHERE stage = 'OPEN' LIMIT 1"))
         if "counters" in self.roles:
@@ -72,7 +71,7 @@ class Unread:
             time.sleep(0.1)
 
     def counted_problem(self):
-        """Says which user's count is wrong, or nothing."""
+        """Returns which user's count is wrong, or nothing."""
         rows = self.run(
             "SELECT receiver_id, m.unread, c.count FROM (SELECT receiver_id, count(*) unread FROM messages "
             "WHERE NOT is_read GROUP BY 1) m LEFT JOIN counters c ON c.user_id = receiver_id "
@@ -84,7 +83,7 @@ class Unread:
 
 
 class SendThroughput:
-    """Rounds of wrk against one Quipu; `problems` gathers whatever makes the figure worthless."""
+    """Rounds of wrk against one Quipu; `problems` collects everything that makes the figure worthless."""
 
     def __init__(self, bench, unread, label):
         self.bench, self.unread, self.label = bench, unread, label
@@ -106,7 +105,7 @@ class SendThroughput:
         return result["per_s"]
 
     def check(self, result, before):
-        """Every answer is a message; those in flight when wrk stops may or may not be."""
+        """Checks that every answer is a message; requests in flight when wrk stops may or may not be."""
         if result["status_errors"] or result["socket_errors"]:
             self.problems.append(f"{result['status_errors']} refused, {result['socket_errors']} socket errors")
         least = result["requests"] - result["status_errors"]
@@ -204,7 +203,7 @@ class BadgeLoad:
         self.received[client] = self.received[client][end:]
 
     def run(self):
-        """Returns the latencies in ms, sorted; every message was seen."""
+        """Returns the latencies in ms, sorted. Every message was seen."""
         start, number = time.monotonic() + 0.1, 0
         give_up = start + self.total / BADGE_RATE + 20
         while len(self.latencies) < self.total:
@@ -244,7 +243,7 @@ def unread_badge(bench):
 
 
 class Lag:
-    """Samples how many messages were committed and how many events were taken in, while the `with` block runs."""
+    """Samples how many messages were committed and how many events were applied, while the `with` block runs."""
 
     def __init__(self, quipu, every_s=0.05):
         self.quipu, self.every_s = quipu, every_s
@@ -253,7 +252,7 @@ class Lag:
         self.thread = threading.Thread(target=self.work, daemon=True)
 
     def sample(self):
-        taken = self.quipu.metric("quipu_inbox_taken_total", QUEUES[0])  # first: it must not seem ahead
+        taken = self.quipu.metric("quipu_inbox_taken_total", QUEUES[0])  # read first, so that it cannot seem to be ahead
         sent = self.quipu.metric("quipu_batch_size_sum", 'lane="dialogs-write-')
         self.times.append(time.monotonic())
         self.taken.append(taken)
@@ -278,7 +277,7 @@ class Lag:
             time.sleep(self.every_s)
 
     def worst_s(self):
-        """The longest time between a number of messages having been sent and that number having been counted."""
+        """Returns the longest time from when a number of messages was sent until that number was counted."""
         worst = 0.0
         for at, taken in zip(self.times, self.taken):
             place = bisect.bisect_right(self.sent, taken)  # the first sample with more sent than are taken now

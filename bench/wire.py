@@ -1,4 +1,4 @@
-"""A wire between a client and its server that counts how often the client had to wait for an answer."""
+"""A proxy between a client and its server that counts how often the client had to wait for an answer."""
 
 import contextlib
 import selectors
@@ -9,14 +9,12 @@ from servers import free_port
 
 
 class Wire:
-    """
-    Carries connections to a server on this machine, on a port of its own. A turn is a round trip: the client says
-    something after the server has, or for the first time; not when all it says is `but`. `marks` counts how often the
-    server said `mark`.
+    """Carries connections to a server on this machine, on a port of its own. A turn is a round trip: the client sends
+    something after the server has, or for the first time; but not if all it sends is `but`. `marks` counts how often
+    the server sent `mark`.
 
-    What is written at once and too long for one packet may come in pieces and be answered in between, so there may be
-    fewer round trips than turns, never more.
-    """
+    Something that is written at once and is too long for one packet may come in pieces and be answered in between, so
+    there may be fewer round trips than turns, but never more."""
 
     def __init__(self, server_port, mark=None, but=None):
         self.server_port = server_port
@@ -66,7 +64,7 @@ class Wire:
                 last = ready.fileobj
 
     def count_marks(self, text):
-        """Returns the end of `text`, in which a mark may have begun."""
+        """Returns the end of `text`, which may be the beginning of a mark."""
         with self.lock:
             self.marks += text.count(self.mark)
         return text[len(text) - len(self.mark) + 1:] if len(text) >= len(self.mark) else text

@@ -1,7 +1,6 @@
 /*
- * The commands of the program. There are two kinds: those that assemble a server from the settings
- * (app/), and those that need only the settings and their own operands, most of them clients of a
- * running server (cli/).
+ * The commands of the program. Some assemble a server from the settings (app/). The others need
+ * only the settings and their own operands; most of these are clients of a running server (cli/).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +36,7 @@ static void configure_log(const struct settings *settings)
 		log_configure(level, json ? LOG_JSON : LOG_TEXT);
 }
 
-/* The memory of this process contains passwords, keys and data: keeps it out of core dumps, and
+/* The memory of this process holds passwords, keys and data. Keeps it out of core dumps and away
  * from other processes of the same user. */
 static void hide_memory(void)
 {
@@ -77,8 +76,8 @@ static bool stores_are_up(const struct app *app)
 	return true;
 }
 
-/* Opening the stores brings their schema up to date. Waits up to --deadline for a database that is
- * not reachable yet. */
+/* Opens the stores, which brings their schema up to date. Waits up to --deadline for a database
+ * that cannot be reached yet. */
 static bool migrate(struct app *app, char *why)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + app->settings.deadline_us * NS_PER_US;
@@ -148,10 +147,11 @@ static const char *const no_flags[] = {NULL};
 
 struct command_entry {
 	const char *name;
-	/* One of these two. The first requires settings that fit together. */
+	/* One of the next two is set. run_app() is called only if app_check() accepts the
+	 * settings. */
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
-	const char *const *flags; /* the command's own; NULL if it takes options only */
+	const char *const *flags; /* the command's own flags; NULL if it takes only options */
 };
 
 static const struct command_entry commands[] = {
@@ -182,7 +182,7 @@ static const struct command_entry *find_command(const char *name)
 	return NULL;
 }
 
-/* Whether --help is among the arguments of the command. */
+/* Returns whether --help is among the arguments of the command. */
 static bool wants_help(int argc, char **argv)
 {
 	for (int i = 2; i < argc; i++) {
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 			EXIT_USAGE, "there is no command \"%s\"%s", name, manual_guess(name));
 	if (wants_help(argc, argv))
 		return manual_help(command->name);
-	umask(077); /* what the program creates is its own user's */
+	umask(077); /* only the user who runs the program may read the files that it creates */
 	arena_init(&app.arena, 64 * 1024);
 	operands.flags = command->flags;
 	operands.words = arena_array(&app.arena, const char *, (size_t)argc);

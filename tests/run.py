@@ -6,6 +6,7 @@ tests/run.py [SET | JOB…] [--list] [--tree TREE] [--build TARGET] [--jobs N]
     quick (the default)          make test: every promise once
     rest                         what make test-full adds: TSan, faults, attacks, images
     full                         both
+    citus, ha                    make test-citus, make test-ha
     unit, contract/claim, …      the jobs whose names begin so; --list shows them
     contract/claim/postgres:TEST one test of a cmocka program; TEST may end with *
     tests/e2e/test_x.py::test_y  one test, as pytest names it
@@ -29,9 +30,9 @@ from runner.execute import Execution  # noqa: E402
 from runner.progress import Progress  # noqa: E402
 from runner.servers import Servers, use_scratch  # noqa: E402
 
-TIMES = "build-times.json"  # how long each job took the last time, to run the longest first
+TIMES = "build-times.json"  # how long each job took last time, in order to run the longest first
 INTERRUPTED = 130
-SLOTS = 6  # jobs at once, of which most wait most of the time
+SLOTS = 6  # how many jobs run at once; most of them wait most of the time
 
 
 def arguments_of(words):
@@ -46,7 +47,7 @@ def arguments_of(words):
 
 
 def jobs_of(word, arguments):
-    """The jobs that one word of the command line stands for."""
+    """Returns the jobs that one word of the command line stands for."""
     if word in plan.SETS:
         return plan.SETS[word](arguments.tree)
     if word.startswith("tests/"):

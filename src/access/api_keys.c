@@ -1,8 +1,8 @@
 /*
  * The file holds only the SHA-256 of each secret. A plain digest is enough because `quipu keys new`
- * draws secrets of 256 random bits: there is nothing to guess, and a slow password hash would cost
- * every request. A ring is read completely or not at all, so a typing error never leaves a server
- * with half of its keys.
+ * draws secrets of 256 random bits: they cannot be guessed, and a slow password hash would slow
+ * down every request. A file is used as a whole or not at all, so a typing error never leaves a
+ * server with half of its keys.
  */
 #include "access/api_keys.h"
 
@@ -47,8 +47,8 @@ struct key_ring {
 	struct arena arena; /* holds the keys and their texts */
 	struct api_key *keys;
 	size_t count;
-	size_t size;                       /* of `keys` */
-	unsigned char digest[SHA256_SIZE]; /* of all lines that hold keys, in order */
+	size_t size;                       /* how many entries `keys` has room for */
+	unsigned char digest[SHA256_SIZE]; /* SHA-256 of all lines that hold keys, in order */
 };
 
 /* ---- reading ----------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ static void write_unreadable(const struct reading *reading)
 		reading->file, strerror(errno));
 }
 
-/* Cuts the next word off `*rest`; returns an empty slice at the end. */
+/* Cuts the next word off `*rest`. Returns an empty slice at the end. */
 static struct slice next_word(struct slice *rest)
 {
 	size_t begin = 0, end;
@@ -112,7 +112,7 @@ static bool read_digest(struct slice hex, unsigned char digest[SHA256_SIZE])
 	return true;
 }
 
-/* "internal" or "internal:counts" */
+/* Reads "internal" or "internal:counts". */
 static bool read_scope(struct arena *arena, struct slice text, struct scope *scope)
 {
 	struct slice rest = text, name = slice_cut(&rest, ':');

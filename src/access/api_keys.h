@@ -5,9 +5,9 @@
  *   billing   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  external
  *   ops       60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752  admin
  *
- * Scopes are separated by commas. Of external, internal and admin, each includes those before it.
- * With a role ("internal:counts") a scope covers the routes of that role only. An id may have two
- * lines, so that a secret can be replaced while the old one still works. Clients send
+ * Scopes are separated by commas. In the order external, internal, admin, each scope includes those
+ * before it. With a role ("internal:counts") a scope covers only the routes of that role. An id may
+ * have two lines, so that a secret can be replaced while the old one still works. Clients send
  * qk_<id>_<secret>.
  *
  * A key ring never changes after it was read, so any thread may look up keys in it.
@@ -25,22 +25,22 @@ struct key_ring;
 struct api_key;
 
 /*
- * Reads a file; blocks. On failure returns NULL and writes the line and what is wrong with it, but
- * never a secret, to `why` (KEYS_WHY_SIZE bytes).
+ * Reads a file; blocks. On failure returns NULL and writes to `why` (KEYS_WHY_SIZE bytes) which
+ * line is wrong and how, but never a secret.
  */
 QP_MUST_CHECK struct key_ring *key_ring_read(const char *file, char *why);
 void key_ring_free(struct key_ring *ring);
 size_t key_ring_count(const struct key_ring *ring);
 
-/* Whether both have the same keys with the same scopes, in the same order. */
+/* Returns whether both have the same keys with the same scopes, in the same order. */
 bool key_ring_is_same(const struct key_ring *a, const struct key_ring *b);
 
 #define KEY_LINE_SIZE 512
 #define KEY_SHOWN_SIZE 160
 
 struct new_key {
-	char line[KEY_LINE_SIZE];   /* for the file, without a line break */
-	char shown[KEY_SHOWN_SIZE]; /* for the client; contains the secret */
+	char line[KEY_LINE_SIZE];   /* the line for the file, without a line break */
+	char shown[KEY_SHOWN_SIZE]; /* the key for the client; contains the secret */
 };
 
 /*
@@ -49,7 +49,7 @@ struct new_key {
  */
 QP_MUST_CHECK bool key_make(const char *id, const char *scopes, struct new_key *key, char *why);
 
-/* Whether `shown` looks like a key, valid or not. */
+/* Returns whether `shown` has the form of a key, whether or not it is known. */
 bool key_is_shown(struct slice shown);
 
 /*
@@ -58,11 +58,11 @@ bool key_is_shown(struct slice shown);
  */
 const struct api_key *key_ring_find(const struct key_ring *ring, struct slice shown);
 
-/* Lives as long as the ring. */
+/* Returns the key's id, which lives as long as the ring. */
 struct slice api_key_id(const struct api_key *key);
 
-/* Whether the key opens a route of `role` that requires `access` (external, internal or admin).
- * `role` is NULL for a route that belongs to no role. */
+/* Returns whether the key opens a route of `role` that requires `access` (external, internal or
+ * admin). `role` is NULL for a route that belongs to no role. */
 bool api_key_opens(const struct api_key *key, enum access access, const char *role);
 
 #endif

@@ -14,9 +14,9 @@ enum access {
 	ACCESS_INTERNAL,     /* a key with the scope internal or admin */
 	ACCESS_ADMIN,        /* a key with the scope admin */
 	ACCESS_PUBLIC,       /* no key or token */
-	ACCESS_USER,         /* a user's token; if tokens are not checked, a key with internal */
-	ACCESS_OWNER,        /* a token of the user in the path, or a key with internal */
-	ACCESS_OWNER_STREAM, /* the same; the token may also be ?access_token=, for EventSource */
+	ACCESS_USER,         /* a user's token, or an internal key if tokens are not checked */
+	ACCESS_OWNER,        /* a token of the user in the path, or an internal key */
+	ACCESS_OWNER_STREAM, /* the same; EventSource may also send the token as ?access_token= */
 };
 
 /* Returns the name for people and documents, e.g. "external". Static. */
@@ -32,7 +32,7 @@ struct caller {
 	enum caller_kind kind;
 	struct slice name;
 	int64_t ends_us;     /* wall time at which its token expires; 0 for never */
-	uint64_t generation; /* guard_generation() when the guard let it in */
+	uint64_t generation; /* guard_generation() when the guard admitted the caller */
 };
 
 #endif

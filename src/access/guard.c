@@ -1,7 +1,7 @@
 /*
- * A reload reads and parses the files first and takes the write lock only to swap pointers. Checks
- * hold the read lock while they use keys, so that a reload can free the old ones at once. The cache
- * of known tokens is replaced together with the key that its tokens were verified with.
+ * A reload reads and parses the files first and takes the write lock only to swap pointers. A check
+ * holds the read lock while it uses keys, so that a reload can free the old ones at once. The cache
+ * of known tokens is replaced together with the key that verified them.
  */
 #include "access/guard.h"
 
@@ -22,10 +22,11 @@ static const char *const refusal_names[REFUSALS] = {"nothing_shown", "key", "tok
 
 struct guard {
 	struct guard_config config;
-	pthread_rwlock_t lock;            /* guards the next four; readers hold it during use */
+	/* guards the next four; held for reading while keys are in use */
+	pthread_rwlock_t lock;
 	struct key_ring *keys;            /* NULL if no keys are checked */
 	struct token_checker *tokens;     /* NULL if no tokens are checked */
-	struct token_cache *known_tokens; /* those that `tokens` found valid */
+	struct token_cache *known_tokens; /* tokens that `tokens` has found valid */
 	int64_t read_us;                  /* wall time of the last successful read */
 	_Atomic uint64_t generation;
 	struct tally refused[REFUSALS];
@@ -44,7 +45,8 @@ static bool checks_tokens(const struct guard *guard)
 	return guard->config.tokens.key_file[0] != '\0';
 }
 
-/* By default, overlapping readers keep a writer out, and under load a reload would never finish. */
+/* Prefers writers. By default, overlapping readers keep a writer out, and under load a reload would
+ * never finish. */
 static void init_lock(pthread_rwlock_t *lock)
 {
 	pthread_rwlockattr_t kind;
@@ -148,8 +150,9 @@ uint64_t guard_generation(const struct guard *guard)
 /* ---- checking ---------------------------------------------------------------------------- */
 
 /*
- * Returns the key or token after "Bearer", or the token in the query; {NULL, 0} if there is none. A
- * key in the query is ignored: keys live long, and browsers and proxies keep URLs.
+ * Returns the key or token after "Bearer", or the token in the query, or {NULL, 0} if there is
+ * none. An API key in the query is ignored: keys are long-lived, and browsers and proxies store
+ * URLs.
  */
 static struct slice shown_by(const struct access_question *question)
 {
@@ -178,7 +181,7 @@ struct check {
 	struct slice shown; /* the key or token, {NULL, 0} if there is none */
 	struct caller *caller;
 	const char **why;
-	bool is_dry; /* nobody is refused, so nothing is counted */
+	bool is_dry; /* only finds out what would happen, so refusals are not counted */
 };
 
 static enum status refuse(struct check *check, enum refusal refusal, const char *sentence)
@@ -212,13 +215,14 @@ static enum status check_key(struct check *check, enum access access)
 	return STATUS_OK;
 }
 
-/* Whether the signature was verified before this fault was found, which is what costs time. */
+/* Returns whether the signature was verified before this fault was found. Only verifying costs
+ * time. */
 static bool was_verified(enum token_fault fault)
 {
 	return fault != TOKEN_GOOD && fault != TOKEN_MALFORMED && fault != TOKEN_OTHER_ALGORITHM;
 }
 
-/* Verifies the signature of a token only when it comes for the first time. */
+/* Checks a token. Verifies its signature only the first time that the token is seen. */
 static enum token_fault judge_token(struct check *check, struct token_claims *claims)
 {
 	struct guard *guard = check->guard;
@@ -261,7 +265,7 @@ static enum status check_token(struct check *check)
 	return STATUS_OK;
 }
 
-/* Accepts a token of the user in the path, or a key that may read every user. */
+/* Accepts a token of the user whose id is in the path, or a key that may read every user. */
 static enum status check_owner(struct check *check)
 {
 	const struct guard *guard = check->guard;

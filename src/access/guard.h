@@ -1,9 +1,9 @@
 /*
- * The guard decides who may call a route: by API keys if a key file is configured, by users' tokens
- * if a key for tokens is. A server with neither has no guard.
+ * The guard decides who may call a route: by API keys if a key file is configured, and by users'
+ * tokens if a key for tokens is configured. A server with neither has no guard.
  *
- * Any thread may call guard_check(), guard_generation() and guard_collect(); the rest is for the
- * main thread. Keys and tokens are never logged.
+ * Any thread may call guard_check(), guard_generation() and guard_collect(); the other functions
+ * are for the main thread. Keys and tokens are never logged.
  */
 #ifndef QUIPU_ACCESS_GUARD_H
 #define QUIPU_ACCESS_GUARD_H
@@ -30,39 +30,41 @@ QP_MUST_CHECK struct guard *guard_new(const struct guard_config *config, char *w
 void guard_free(struct guard *guard);
 
 /*
- * Reads the files again; blocks. Returns false if one of them cannot be used: `why` (GUARD_WHY_SIZE
- * bytes) names it, and its previous contents stay in force. The other file is still replaced.
+ * Reads the files again; blocks. If one of them cannot be used, returns false, names the file in
+ * `why` (GUARD_WHY_SIZE bytes) and keeps its previous contents. The other file is still replaced.
  */
 QP_MUST_CHECK bool guard_reload(struct guard *guard, char *why);
 
-/* Grows when a reload has changed the keys: a caller that was let in before may now be refused. */
+/* Returns a number that grows when a reload has changed the keys: a caller that was admitted before
+ * may be refused now. */
 uint64_t guard_generation(const struct guard *guard);
 
 /* What the route of a request requires, and what the request sent. */
 struct access_question {
 	enum access access;
-	const char *role;           /* of the route, or NULL */
-	struct slice user;          /* in the path, for ACCESS_OWNER */
-	struct slice authorization; /* the header, {NULL, 0} if absent */
+	const char *role;           /* the role of the route, or NULL */
+	struct slice user;          /* the user in the path, for ACCESS_OWNER */
+	struct slice authorization; /* the Authorization header, or {NULL, 0} if absent */
 	struct slice query_token;   /* {NULL, 0} if absent, or if the route does not accept it */
-	uint64_t address;           /* a hash of where the request comes from */
+	uint64_t address;           /* a hash of the client's network address */
 };
 
-/* Whether the request sent a token, valid or not, to a route that accepts users. */
+/* Returns whether the request sent a token, valid or not, to a route that accepts users. */
 bool access_shows_token(const struct access_question *question);
 
 /*
- * Returns OK and `*caller`, in memory of `arena`. Returns UNAUTHENTICATED, FORBIDDEN or
- * TOO_MANY_BAD_TOKENS with a static sentence for the client in `*why`, and `*caller` is anyone.
- * `guard` may be NULL: then everyone may call everything. Any thread; waits only for a reload that
- * swaps keys.
+ * If the caller may call the route, returns OK and sets `*caller`, in memory of `arena`. Otherwise
+ * returns UNAUTHENTICATED, FORBIDDEN or TOO_MANY_BAD_TOKENS, sets `*why` to a static sentence for
+ * the client, and `*caller` to an anonymous one. If `guard` is NULL, everyone may call everything.
+ * Any thread; waits only while a reload swaps keys.
  */
 QP_MUST_CHECK enum status guard_check(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct caller *caller, const char **why);
 
 /*
- * Whether guard_check() would let in a caller with this API key, without counting a refusal. Sets
- * `*name` to the key's id if it does, else to {NULL, 0}. Tokens open nothing here. Any thread.
+ * Returns whether guard_check() would admit a caller with this API key, without counting a refusal.
+ * Sets `*name` to the key's id if so, otherwise to {NULL, 0}. Users' tokens are not accepted here.
+ * Any thread.
  */
 bool guard_would_open(struct guard *guard, struct arena *arena,
 	const struct access_question *question, struct slice *name);

@@ -21,10 +21,11 @@ enum role {
 #define ROLE_COUNT 8
 #define ROLES_ALL ((1U << ROLE_COUNT) - 1)
 
-/* Returns the name, e.g. "counts", of the role whose bit is `index`, below ROLE_COUNT. Static. */
+/* Returns the name, e.g. "counts", of the role whose bit is `index`, which must be below
+ * ROLE_COUNT. Static. */
 const char *role_name(size_t index);
 
-/* Returns the bit of the role of that name, or 0 if there is no such role. */
+/* Returns the bit of the role with that name, or 0 if there is no such role. */
 unsigned role_find(struct slice name);
 
 #endif

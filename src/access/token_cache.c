@@ -10,7 +10,7 @@
 struct known_token {
 	unsigned char digest[SHA256_SIZE];
 	int64_t ends_us; /* 0 if the entry is free */
-	uint32_t used;   /* `uses` of the set when it was last used */
+	uint32_t used;   /* the set's `uses` when the entry was last used */
 	uint32_t name_len;
 	char name[TOKEN_SUBJECT_MAX]; /* the subject */
 };
@@ -119,7 +119,7 @@ void token_cache_put(struct token_cache *cache, const unsigned char digest[SHA25
 
 	assert(claims->subject.len > 0 && claims->subject.len <= TOKEN_SUBJECT_MAX);
 	pthread_mutex_lock(&cache->locks[index % LOCKS]);
-	token = find(set, digest); /* another thread may have verified it too */
+	token = find(set, digest); /* another thread may have verified the same token meanwhile */
 	if (!token)
 		token = find_place(set);
 	fill(token, digest, claims);

@@ -1,11 +1,12 @@
 /*
- * Remembers valid tokens, so that the signature of each is verified once and not with every
- * request: on a cached counter, verifying cost a quarter (HS256) to three quarters (ES256) of the
- * throughput. The cache keeps the SHA-256 of a token, its subject and its expiry, never the token.
+ * Remembers valid tokens, so that a token's signature is verified only once and not with every
+ * request. Without it, verification cost a quarter (HS256) to three quarters (ES256) of the
+ * throughput of cached reads. It keeps the SHA-256 of a token, its subject and its expiry, never
+ * the token.
  *
- * Memory is bounded: 16384 tokens, about 3 MB, of which pages that are not used are never touched.
- * A set that is full drops its least recently used token, which is verified again when it comes
- * back. Entries are valid for one key only: a new key requires a new cache.
+ * Memory is bounded: 16384 tokens, about 3 MB; pages that hold no token are never touched. A full
+ * set drops its least recently used token, which is verified again if it comes back. Entries are
+ * valid for one key only: a new key requires a new cache.
  *
  * Any thread may find and put.
  */
@@ -16,7 +17,8 @@
 #include "base/digest.h"
 
 /*
- * How many tokens fit into one set: those whose digests agree in the last 12 of the first 16 bits.
+ * How many tokens fit into one set. Tokens whose digests agree in the last 12 of the first 16 bits
+ * share a set.
  */
 #define TOKEN_CACHE_WAYS 4
 

@@ -27,7 +27,8 @@
 #include "base/text.h"
 
 #define SECRET_MIN 32
-#define SECRET_VALUES_MIN 8 /* different bytes; 32 random hexadecimal digits have more */
+/* how many different bytes a secret must have; 32 random hexadecimal digits have more */
+#define SECRET_VALUES_MIN 8
 #define SECRET_MAX 4096
 #define KEY_FILE_MAX (64 * 1024)
 #define RSA_BITS_MIN 2048
@@ -36,12 +37,12 @@
 
 struct token_checker {
 	const struct algorithm *algorithm;
-	struct slice secret; /* HS256; owned */
-	EVP_PKEY *key;       /* the others */
+	struct slice secret; /* for HS256; owned */
+	EVP_PKEY *key;       /* for RS256 and ES256 */
 	const char *issuer;
 	const char *audience;
 	int64_t leeway_us;
-	unsigned char digest[SHA256_SIZE]; /* of the key's file */
+	unsigned char digest[SHA256_SIZE]; /* SHA-256 of the key file */
 };
 
 struct algorithm {
@@ -64,7 +65,7 @@ static bool ends_with_line_break(struct slice text)
 	return text.len > 0 && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == '\r');
 }
 
-/* Whether the bytes are a public key or a certificate in DER. */
+/* Returns whether the bytes are a public key or a certificate in DER. */
 static bool is_public_der(struct slice file)
 {
 	const unsigned char *key = (const unsigned char *)file.data, *certificate = key;
@@ -78,7 +79,8 @@ static bool is_public_der(struct slice file)
 	return is;
 }
 
-/* Whether the bytes are few values, or a short text again and again, which can be guessed. */
+/* Returns whether the secret can be guessed: it consists of few different bytes, or repeats a short
+ * text. */
 static bool is_trivial(struct slice secret)
 {
 	bool seen[256] = {0};
@@ -105,7 +107,7 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 		return wrong(why, "this is a PEM file, not a secret for HS256; anyone who knows a "
 				  "public key could sign tokens with it");
 	while (ends_with_line_break(file))
-		file.len--; /* editors and echo add them */
+		file.len--; /* editors and echo add line breaks */
 	if (file.len < SECRET_MIN || file.len > SECRET_MAX)
 		return wrong(why, "a secret for HS256 must have 32 to 4096 bytes");
 	if (is_public_der(file))
@@ -130,13 +132,14 @@ static bool is_signed_hs256(
 			    (const unsigned char *)text.data, text.len, mac, &len) &&
 		    len == SHA256_SIZE && CRYPTO_memcmp(mac, signature.data, SHA256_SIZE) == 0;
 
-	OPENSSL_cleanse(mac, sizeof(mac)); /* it is the valid signature of a forged token */
+	OPENSSL_cleanse(mac, sizeof(mac)); /* anyone who reads it could forge this token */
 	return good;
 }
 
 /* ---- RS256 and ES256 --------------------------------------------------------------------- */
 
-/* Otherwise OpenSSL would prompt for a passphrase on the terminal and wait. */
+/* OpenSSL calls this for the passphrase of a key. Without it, OpenSSL would prompt on the terminal
+ * and wait. */
 static int know_no_passphrase(char *passphrase, int size, int is_writing, void *context)
 {
 	(void)passphrase, (void)size, (void)is_writing, (void)context;
@@ -192,11 +195,11 @@ static bool is_signed_by_key(
 			    (const unsigned char *)text.data, text.len) == 1;
 
 	EVP_MD_CTX_free(digest);
-	ERR_clear_error(); /* otherwise TLS on this thread would find it and fail */
+	ERR_clear_error(); /* otherwise TLS on this thread would find our error and fail */
 	return good;
 }
 
-/* Converts the two numbers of a JWS signature to the DER that OpenSSL requires. Returns the length,
+/* Converts the two numbers of a JWS signature to DER, which OpenSSL requires. Returns the length,
  * or 0 on failure. */
 static int es256_to_der(struct slice signature, unsigned char der[DER_MAX])
 {
@@ -329,7 +332,7 @@ const char *token_fault_text(enum token_fault fault)
 	return texts[fault];
 }
 
-/* Decodes a JSON object in base64url. Returns NULL if it is not one. */
+/* Decodes a JSON object in base64url. Returns NULL if `part` is not one. */
 static json_t *decode_object(struct arena *arena, struct slice part)
 {
 	char why[JSON_WHY_SIZE];
@@ -342,14 +345,14 @@ static enum token_fault check_header(const struct token_checker *checker, const 
 {
 	const char *algorithm = json_string_value(json_object_get(header, "alg"));
 
-	/* "crit" lists extensions that the receiver must support, and this one supports none. */
+	/* "crit" lists extensions that the receiver must support. We support none. */
 	if (!header || !algorithm || json_object_get(header, "crit"))
 		return TOKEN_MALFORMED;
 	return strcmp(algorithm, checker->algorithm->name) == 0 ? TOKEN_GOOD
 								: TOKEN_OTHER_ALGORITHM;
 }
 
-/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if it is not one. */
+/* Reads a NumericDate: seconds, perhaps with a fraction. Returns false if the claim is not one. */
 static bool read_date(const json_t *claims, const char *name, int64_t *date_us)
 {
 	const json_t *value = json_object_get(claims, name);
@@ -384,7 +387,7 @@ static bool json_is_text(const json_t *value, const char *text)
 	return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
-/* `audience` is a string or a list of strings. */
+/* Returns whether `name` is in `audience`, which is a string or a list of strings. */
 static bool is_for(const json_t *audience, const char *name)
 {
 	if (json_is_text(audience, name))
@@ -396,7 +399,7 @@ static bool is_for(const json_t *audience, const char *name)
 	return false;
 }
 
-/* The JSON parser has already checked that it is UTF-8. */
+/* The JSON parser has already checked that the subject is UTF-8. */
 static bool is_user_id(struct slice subject)
 {
 	return subject.len > 0 && subject.len <= TOKEN_SUBJECT_MAX && !text_has_control(subject);

@@ -22,7 +22,7 @@ struct token_config {
 	const char *algorithm; /* "HS256", "RS256" or "ES256" */
 	const char *issuer;    /* "" accepts any */
 	const char *audience;  /* "" accepts any */
-	int64_t leeway_us;     /* by which the clocks of issuer and server may differ */
+	int64_t leeway_us;     /* how much the clocks of issuer and server may differ */
 };
 
 struct token_checker;
@@ -36,7 +36,7 @@ bool token_algorithm_is_known(const char *name);
 QP_MUST_CHECK struct token_checker *token_checker_new(const struct token_config *config, char *why);
 void token_checker_free(struct token_checker *checker);
 
-/* Whether both check with the same key. */
+/* Returns whether both check with the same key. */
 bool token_checker_is_same(const struct token_checker *a, const struct token_checker *b);
 
 enum token_fault {
@@ -64,8 +64,9 @@ struct token_claims {
 };
 
 /*
- * Checks everything, in the order of the list above. Returns TOKEN_GOOD and `*claims`, in memory of
- * `arena`; or the first fault, and leaves `*claims` alone.
+ * Checks everything, in the order of the list above. If the token is good, returns TOKEN_GOOD and
+ * sets `*claims`, in memory of `arena`; otherwise returns the first fault and leaves `*claims`
+ * alone.
  */
 QP_MUST_CHECK enum token_fault token_check(const struct token_checker *checker, struct arena *arena,
 	struct slice token, int64_t now_us, struct token_claims *claims);

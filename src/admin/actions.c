@@ -1,7 +1,7 @@
 /*
- * One request asks the services one after the other and merges their pages at the end. A page is
- * cut between two records of different time and id, never between equal ones, so that its last
- * record is all that the next page needs to know.
+ * A request asks the services one after another and then merges their pages. A page never ends
+ * between two records with the same time and id, so the time and id of its last record are enough
+ * to find the next page.
  */
 #include "admin/actions.h"
 
@@ -22,12 +22,12 @@ struct slice action_who(const struct request *request)
 
 /* ---- the collection ---------------------------------------------------------------------- */
 
-/* What the services of one request have returned so far. In the arena of the request. */
+/* The records that the services have returned so far for one request. In the request's arena. */
 struct collection {
 	struct lane_set *lanes[SOURCES_MAX];
 	size_t lanes_count;
 	size_t limit;
-	int64_t before_us; /* records before this time and id */
+	int64_t before_us; /* only records before this time and id are wanted */
 	int64_t before_id;
 	struct operator_record *records;
 	size_t count;
@@ -55,7 +55,7 @@ static int compare_numbers(int64_t a, int64_t b)
 	return (a > b) - (a < b);
 }
 
-/* Newest first. */
+/* Compares records so that the newest comes first. */
 static int compare_places(const struct operator_record *a, const struct operator_record *b)
 {
 	int by_time = compare_numbers(b->at_us, a->at_us);
@@ -71,7 +71,7 @@ static int compare_records(const void *left, const void *right)
 	return by_place != 0 ? by_place : slice_compare(a->target, b->target);
 }
 
-/* Sorts the records and drops those that came from the same database twice. */
+/* Sorts the records and drops duplicates, which services with the same database return. */
 static void sort_records(struct collection *collection)
 {
 	struct operator_record *records = collection->records;
@@ -137,7 +137,7 @@ static struct answer answer_actions(struct request *request, struct collection *
 struct action_lookup {
 	struct read read;
 	struct collection *collection;
-	size_t index; /* of the lanes that it asks */
+	size_t index; /* of the lanes that it runs in */
 	struct operator_record *records;
 	size_t count;
 };
@@ -156,7 +156,8 @@ static enum status look_up(struct read *read, struct session *session, struct ar
 	struct row_page page = {
 		.after_number = lookup->collection->before_us,
 		.after_minor = lookup->collection->before_id,
-		.limit = lookup->collection->limit + 1, /* shows that there is a next page */
+		/* one extra record: if it is there, there is a next page */
+		.limit = lookup->collection->limit + 1,
 	};
 	enum status status =
 		session->ops->list_actions(session, read->command.arena, &page, lookup->records);
@@ -186,7 +187,7 @@ static void on_answered(struct request *request, struct command *command)
 		request_answer(request, answer_actions(request, collection));
 }
 
-/* Each service writes its page behind those of the services before it. */
+/* Asks one service. Its page is appended to the pages of the previous services. */
 static void ask(struct request *request, struct collection *collection, size_t index)
 {
 	struct action_lookup *lookup = arena_new(&request->arena, struct action_lookup);

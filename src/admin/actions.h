@@ -1,7 +1,7 @@
 /*
- * GET /operator/actions: what operators did, newest first, from every database in which this
- * process records it. Services may share a database or have one each, so each service is asked in
- * its own lanes, and what two of them return alike is one action.
+ * GET /operator/actions: the actions of operators, newest first, from every database in which this
+ * process records them. Services may share a database or have their own. Therefore every service is
+ * asked, in its own lanes, and an action that several of them return is shown once.
  */
 #ifndef QUIPU_ADMIN_ACTIONS_H
 #define QUIPU_ADMIN_ACTIONS_H
@@ -9,16 +9,16 @@
 #include "admin/dead_letters.h"
 #include "admin/erase.h"
 
-/* Who records actions. */
+/* The parts of the program that record actions. */
 struct action_sources {
 	const struct dead_letter_kinds *letters;
 	const struct erasers *erasers;
 };
 
-/* Adds the route. `sources` outlives the router. */
+/* Adds the route. `sources` must outlive the router. */
 void actions_add_route(struct action_sources *sources, struct router *router);
 
-/* Returns who is asking, for the record of an action: the id of the API key, or nothing. */
+/* Returns the id of the caller's API key, or an empty slice, for the record of an action. */
 struct slice action_who(const struct request *request);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * Everything a viewer costs is bounded: a snapshot is made once a second however many watch, the
- * hub keeps one for all of them, and a viewer who does not read skips snapshots (http/stream.h).
+ * The cost of viewers is bounded. However many there are, the server takes one snapshot per second,
+ * the hub keeps one copy for all of them, and a viewer who reads too slowly misses snapshots
+ * (http/stream.h).
  *
- * The files carry a strict Content-Security-Policy: only what this server serves is loaded, nothing
- * inline runs, and no other page may frame them. There are no cookies, so a foreign page cannot
- * make requests in the viewer's name.
+ * The files are served with a strict Content-Security-Policy: the browser loads only files from
+ * this server, runs no inline scripts, and lets no other page frame the console. There are no
+ * cookies, so a foreign page cannot make requests in the viewer's name.
  */
 #include "admin/console.h"
 
@@ -33,7 +34,7 @@ struct console {
 	struct bell bell;
 	pthread_t thread;
 	bool has_thread;
-	int64_t version; /* of the last snapshot */
+	int64_t version; /* the version of the last snapshot */
 };
 
 /* ---- files ------------------------------------------------------------------------------- */
@@ -90,8 +91,8 @@ static void get_root(void *context, struct request *request)
 
 /* ---- access ------------------------------------------------------------------------------ */
 
-/* Lists every route that the caller may call, so that the page offers nothing else. Also answers a
- * caller without a key, who may call the public ones. */
+/* Lists every route that the caller may call, so that the page offers only these. A caller without
+ * a key gets the public routes. */
 static void get_access(void *context, struct request *request)
 {
 	const struct console *console = context;
@@ -151,8 +152,8 @@ static void *console_main(void *argument)
 
 	pthread_setname_np(pthread_self(), "console");
 	arena_init(&arena, ARENA_SIZE);
-	/* Versions go on after a restart, so that a page that comes back with its last id hears
-	 * from this process at once. */
+	/* Versions are times, so they continue after a restart: a page that reconnects with its
+	 * last id receives the first snapshot of the new process. */
 	console->version = clock_wall_us(&clock_system);
 	while (!bell_is_stopping(&console->bell)) {
 		if (hub_wants(console->hub, KEY)) {
@@ -165,7 +166,7 @@ static void *console_main(void *argument)
 	return NULL;
 }
 
-/* The hub offers the last snapshot at once. Only the first viewer has to wake the thread. */
+/* The hub sends the last snapshot at once. Only the first viewer has to wake the thread. */
 static void get_stream(void *context, struct request *request)
 {
 	struct console *console = context;

@@ -1,14 +1,14 @@
 /*
- * The console: the pages of console/, served by the program itself, and what they need beyond the
- * public routes.
+ * The console: the pages of console/, served by the program itself, and the routes that they need
+ * beyond the public ones.
  *
- *   GET /                           leads to /console
+ *   GET /                           redirects to /console
  *   GET /console, /console/{file}   the pages, scripts and styles
- *   GET /operator/console/access    who the caller is, and which routes it may call
- *   GET /operator/console/stream    a snapshot a second, as an event stream
+ *   GET /operator/console/access    who the caller is, and which routes the caller may call
+ *   GET /operator/console/stream    a snapshot every second, as an event stream
  *
  * The page is a client like any other: it can do nothing that the caller's key cannot do with curl.
- * A thread of its own makes the snapshot, once for all viewers and only while there are any.
+ * A separate thread takes the snapshots, once for all viewers and only while there are any.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_H
 #define QUIPU_ADMIN_CONSOLE_H
@@ -19,11 +19,12 @@
 #include "http/router.h"
 
 struct console_config {
-	const struct metrics *metrics; /* all of these outlive the console */
+	const struct metrics *metrics; /* all of these must outlive the console */
 	const struct router *router;
-	struct guard *const *guard; /* points to where the guard will be; NULL there if nothing is
-				       checked */
-	const char *roles;          /* as --roles names them */
+	/* points to the guard, which is created later; the guard is NULL if callers are not
+	 * checked */
+	struct guard *const *guard;
+	const char *roles; /* as in --roles */
 };
 
 struct console;

@@ -1,7 +1,8 @@
 /*
- * Reads the text format of Prometheus instead of the counters themselves: every module already
- * writes its numbers there, and whatever is added later appears here without further work. A page
- * of 100 KB takes less than a millisecond, once a second and only while somebody watches.
+ * Parses the metrics page, which is in Prometheus's text format, instead of reading the tallies
+ * themselves: every module already writes its numbers there, and new numbers appear here without
+ * further work. Parsing a page of 100 KB takes less than a millisecond, once a second and only
+ * while somebody watches.
  */
 #include "admin/console_snapshot.h"
 
@@ -51,7 +52,7 @@ static bool read_sample(struct slice line, struct sample *sample)
 	return true;
 }
 
-/* Returns the value of a label, or {NULL, 0}. The labels read here need no escapes. */
+/* Returns the value of a label, or {NULL, 0}. The labels that are read here contain no escapes. */
 static struct slice label(const struct sample *sample, const char *name)
 {
 	size_t len = strlen(name);
@@ -137,10 +138,10 @@ static void write_requests(struct buffer *json, const struct requests *requests)
 
 /* ---- histograms -------------------------------------------------------------------------- */
 
-/* The series of one family, added up. */
+/* The sum over all series of one metric family. */
 struct total {
-	const char *name;   /* in the snapshot */
-	const char *family; /* on the page */
+	const char *name;   /* its name in the snapshot */
+	const char *family; /* its name on the metrics page */
 	double sum;
 	double count;
 	struct slice bounds[HISTOGRAM_BUCKETS + 1];
@@ -182,7 +183,7 @@ static void add_to_total(struct total *total, const struct sample *sample)
 		total->count += sample->value;
 }
 
-/* Buckets that hold nothing are left out: they are cumulative, so none is lost. */
+/* Leaves out empty buckets. Buckets are cumulative, so nothing is lost. */
 static void write_total(struct buffer *json, const struct total *total)
 {
 	double before = 0;
@@ -214,8 +215,8 @@ static bool is_bucket(struct slice name)
 	return name.len > len && memcmp(name.data + name.len - len, "_bucket", len) == 0;
 }
 
-/* Sums and counts of lanes are passed on beside their totals; those of routes would be too many. A
- * dependency that is down has the value 0, and that is what people look for. */
+/* Leaves out the buckets of histograms, and all histograms of routes, which would be too many. Also
+ * leaves out zeros, except for dependencies: 0 means that one is down. */
 static bool is_shown(const struct sample *sample)
 {
 	if (is_bucket(sample->name) ||

@@ -6,9 +6,10 @@
  *    "histograms":{"commit":{"sum":1.25,"count":812,"buckets":[[0.001,700],[0.0025,812]]},…},
  *    "samples":[["quipu_lane_depth","lane=\"counts-0\"",3],…]}
  *
- * Requests are summed by role and class of status; the three histograms over all lanes and routes.
- * All other samples are passed on as they are, unless they are 0. The page computes rates and
- * percentiles from the difference of two snapshots, so nothing here remembers the last one.
+ * Requests are summed by role and status class, and each of the three histograms over all lanes or
+ * routes. All other samples are passed on unchanged, unless they are 0. The console computes rates
+ * and percentiles from the difference between two snapshots, so the server need not remember the
+ * last one.
  */
 #ifndef QUIPU_ADMIN_CONSOLE_SNAPSHOT_H
 #define QUIPU_ADMIN_CONSOLE_SNAPSHOT_H

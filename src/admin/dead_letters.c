@@ -1,7 +1,7 @@
 /*
- * The routes are the same for all kinds of dead letters; struct dead_letter_kind holds what
- * differs. Lookups and actions carry their own look_up() and decide(), so they run in the lanes of
- * any service without that service knowing them.
+ * The routes are the same for all kinds of dead letters; struct dead_letter_kind describes how
+ * kinds differ. Lookups and actions have their own look_up() and decide(), so they can run in the
+ * lanes of a service that does not know them.
  */
 #include "admin/dead_letters.h"
 
@@ -13,7 +13,7 @@
 #include "inbound/submit.h"
 
 #define PAGE_LIMIT 100
-#define LETTER_BYTES_MAX (6 * 1024 * 1024) /* of one letter with its payload, in JSON */
+#define LETTER_BYTES_MAX (6 * 1024 * 1024) /* the longest JSON of one letter with its payload */
 #define WHY_BYTES_MAX 1024
 
 void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind)
@@ -22,7 +22,8 @@ void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_le
 	kinds->items[kinds->count++] = *kind;
 }
 
-/* Returns the kind that the path names. Returns NULL after answering that no role here keeps it. */
+/* Returns the kind in the path. If no role of this process has it, answers the request and returns
+ * NULL. */
 static const struct dead_letter_kind *find_kind(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -44,12 +45,12 @@ static const struct dead_letter_kind *find_kind(
 struct letter_lookup {
 	struct read read;
 	const struct dead_letter_kind *kind;
-	struct slice path; /* as sent, for the link to the next page */
+	struct slice path; /* the raw path, for the link to the next page */
 
-	struct slice after; /* a page of letters */
+	struct slice after; /* for a page of letters: the last id of the previous page */
 	size_t limit;
 
-	struct slice id; /* one letter */
+	struct slice id; /* for one letter: its id */
 };
 
 static const struct command_type letter_lookup_type = {"letter_lookup", false};
@@ -100,7 +101,8 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 	struct dead_letter_page page = {
 		.kind = slice_of(lookup->kind->letter_kind),
 		.after = lookup->after,
-		.limit = lookup->limit + 1, /* the extra letter shows that there is a next page */
+		/* one extra letter: if it is there, there is a next page */
+		.limit = lookup->limit + 1,
 	};
 	struct dead_letter *letters = arena_array(arena, struct dead_letter, page.limit);
 	size_t count = 0;
@@ -158,7 +160,7 @@ static enum status look_up_letter(struct read *read, struct session *session, st
 	return STATUS_OK;
 }
 
-/* Creates a lookup of the kind in the path. Returns NULL after refusing an unknown kind. */
+/* Creates a lookup for the kind in the path. Returns NULL after refusing an unknown kind. */
 static struct letter_lookup *new_lookup(const struct dead_letter_kinds *kinds, struct input *input)
 {
 	struct request *request = input->request;
@@ -204,12 +206,12 @@ static void get_letter(void *context, struct request *request)
 
 /* ---- kinds ------------------------------------------------------------------------------- */
 
-/* Counts the letters of one kind after the other, each in the lanes of its service. */
+/* Counts the letters of all kinds, one kind after another, each in the lanes of its service. */
 struct kind_count {
 	struct read read;
 	const struct dead_letter_kinds *kinds;
-	size_t index;     /* of the kind that is being counted */
-	int64_t *waiting; /* of each kind */
+	size_t index;     /* the kind that is being counted */
+	int64_t *waiting; /* the number of letters of each kind */
 };
 
 static const struct command_type kind_count_type = {"kind_count", false};
@@ -288,14 +290,14 @@ static void get_kinds(void *context, struct request *request)
 
 /* ---- actions ----------------------------------------------------------------------------- */
 
-/* A replay or discard of one letter, whose id is the key, or a resend of an outbox's events. */
+/* A replay or discard of one letter (the key is its id), or a resend of an outbox's events. */
 struct operator_action {
 	struct write write;
 	const struct dead_letter_kind *kind;
 	enum dead_letter_action action;
 	struct slice why;
 	struct slice who;
-	int64_t since_us; /* resend: events published since then */
+	int64_t since_us; /* for a resend: resend events published since this time */
 };
 
 static const struct command_type operator_action_type = {"operator_action", true};
@@ -320,8 +322,8 @@ static struct answer answer_resolved(const struct operator_action *action)
 }
 
 /*
- * Applies the payload of a letter again, if it can be read now. Otherwise answers the write: the
- * letter is not there, or still cannot be read.
+ * Makes the service apply the payload of a letter again. Answers the write if the letter does not
+ * exist or its payload still cannot be read.
  */
 static enum status take_again(
 	struct operator_action *action, struct session *session, struct arena *arena)
@@ -373,7 +375,7 @@ static enum status decide_letter(struct write *write, struct session *session, s
 	return status;
 }
 
-/* Creates an action on the kind in the path. Returns NULL after refusing an unknown kind. */
+/* Creates an action for the kind in the path. Returns NULL after refusing an unknown kind. */
 static struct operator_action *new_action(
 	const struct dead_letter_kinds *kinds, struct request *request)
 {
@@ -385,7 +387,7 @@ static struct operator_action *new_action(
 	return action->kind ? action : NULL;
 }
 
-/* Creates an action on the letter in the path and reads the body. Returns NULL after a refusal. */
+/* Creates an action for the letter in the path and reads the body. Returns NULL after a refusal. */
 static struct operator_action *new_letter_action(
 	const struct dead_letter_kinds *kinds, struct input *input, enum dead_letter_action verb)
 {

@@ -1,9 +1,9 @@
 /*
- * The operator's routes for dead letters, which are events, notifications and messages that a
- * service has given up: list them, show one, replay or discard one, and publish events of an outbox
- * again. The commands `quipu dlq` and `quipu outbox` are clients of these routes.
+ * The operator's routes for dead letters: events, notifications and messages that a service has
+ * given up. Operators can list them, look at one, replay or discard one, and publish events of an
+ * outbox again. The commands `quipu dlq` and `quipu outbox` are clients of these routes.
  *
- * Each kind of dead letter is registered with the lanes of its service, so what an operator does is
+ * Each kind of dead letter is registered with the lanes of its service, so an operator's action is
  * a write like any other: it may have an Idempotency-Key and is answered after COMMIT.
  */
 #ifndef QUIPU_ADMIN_DEAD_LETTERS_H
@@ -17,16 +17,16 @@
 #define DEAD_LETTER_KINDS_MAX 8
 
 struct dead_letter_kind {
-	const char *name;        /* in the routes: "dialog-outbox" */
-	const char *letter_kind; /* in the repository: "outbox" */
+	const char *name;        /* its name in the routes: "dialog-outbox" */
+	const char *letter_kind; /* its name in the repository: "outbox" */
 	const struct dead_letter_repository *dead;
 	const struct outbox_repository *outbox; /* NULL if the kind is not an outbox */
-	struct lane_set *lanes;                 /* of its service; not owned */
+	struct lane_set *lanes;                 /* the lanes of its service; not owned */
 
 	/*
-	 * Optional. Applies the payload again, in the transaction of a replay. Sets `is_read` to
-	 * false if the payload still cannot be read; nothing has changed then. Returns what the
-	 * session returned. Without it, the repository alone carries the replay out.
+	 * Optional. Applies the payload again, in the transaction of a replay. If the payload still
+	 * cannot be read, changes nothing and sets `is_read` to false. Returns what the session
+	 * returned. Without this function, the repository alone carries out the replay.
 	 */
 	enum status (*take_again)(void *context, struct session *session, struct arena *arena,
 		struct slice payload, bool *is_read);
@@ -41,10 +41,10 @@ struct dead_letter_kinds {
 	size_t count;
 };
 
-/* Adds the routes. `kinds` outlives the router. */
+/* Adds the routes. `kinds` must outlive the router. */
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router);
 
-/* Registers a kind, which is copied. At start, before the first request. */
+/* Registers a copy of `kind`. Called at start, before the first request. */
 void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind);
 
 #endif

@@ -1,3 +1,8 @@
+/*
+ * The routes of erase.h. A step is a write whose key is the person's id, so two steps for the same
+ * person in one service run one after the other in the same lane. A step decides nothing itself:
+ * the eraser of the service finds the rows, and the answer says how many rows each place had.
+ */
 #include "admin/erase.h"
 
 #include <assert.h>
@@ -34,8 +39,8 @@ static struct erase_command *erase_command_of(struct write *write)
 }
 
 /*
- * The same id has the same pseudonym, in every service and whenever the erasure is run again. It
- * tells nothing to anyone who does not know the id already.
+ * Returns the pseudonym for an id. It is the same in every service and for every run, and reveals
+ * nothing to anyone who does not already know the id.
  */
 static struct slice pseudonym_of(struct arena *arena, struct slice user_id)
 {
@@ -86,7 +91,8 @@ static enum status decide(struct write *write, struct session *session, struct a
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* Returns the place of the service that the path names, or erasers->count if it is not here. */
+/* Returns the index of the service in the path, or erasers->count if this process does not run
+ * it. */
 static size_t find_service(const struct erasers *erasers, struct slice service)
 {
 	size_t at = 0;

@@ -1,12 +1,12 @@
 /*
  * The routes behind `quipu erase-user`. Each service registers its eraser (ports/eraser.h), which
- * works through the lanes of that service, so an erasure is a write like any other: bounded,
+ * runs in the lanes of that service. Therefore an erasure is a write like any other: bounded,
  * recorded in its own transaction, and answered after COMMIT. One request is one step; the caller
- * repeats it while the answer says that there is more. Nothing is remembered in between, so an
- * erasure that was interrupted is simply run again.
+ * repeats it until the answer says that nothing is left. The server keeps no state between steps,
+ * so an interrupted erasure is simply run again.
  *
  *   GET  /operator/erase            lists the services
- *   POST /operator/erase/{service}  runs a step, or with dryRun counts what there is
+ *   POST /operator/erase/{service}  runs a step; with dryRun, only counts the rows
  */
 #ifndef QUIPU_ADMIN_ERASE_H
 #define QUIPU_ADMIN_ERASE_H
@@ -19,14 +19,14 @@
 
 struct erasers {
 	const struct eraser *items[ERASERS_MAX];
-	struct lane_set *lanes[ERASERS_MAX]; /* of its service; not owned */
+	struct lane_set *lanes[ERASERS_MAX]; /* the lanes of each service; not owned */
 	size_t count;
 };
 
 /* Adds the routes. `erasers` outlives the router. */
 void erase_add_routes(struct erasers *erasers, struct router *router);
 
-/* Registers the eraser of a service. At start, before the first request. */
+/* Registers the eraser of a service. Called at start, before the first request. */
 void erase_add(struct erasers *erasers, const struct eraser *eraser, struct lane_set *lanes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Health and readiness: /healthz answers as long as the process serves requests, /readyz lists the
- * stores, buses and caches that the process depends on and whether each can be used.
+ * Health and readiness: /healthz answers as long as the process serves requests; /readyz lists the
+ * stores, buses and caches that the process depends on, and says whether each can be used.
  */
 #ifndef QUIPU_ADMIN_HEALTH_H
 #define QUIPU_ADMIN_HEALTH_H
@@ -31,13 +31,13 @@ struct health {
 	atomic_bool draining; /* /readyz answers 503 from now on; any thread */
 };
 
-/* Adds a store, which is also a dependency. At start only. */
+/* Adds a store, also as a dependency. Called at start only. */
 void health_add_store(struct health *health, struct store *store);
 
-/* Adds a dependency, which is copied. At start only. */
+/* Adds a copy of `dependency`. Called at start only. */
 void health_add_dependency(struct health *health, const struct dependency *dependency);
 
-/* Adds /healthz and /readyz. `health` outlives the router. */
+/* Adds /healthz and /readyz. `health` must outlive the router. */
 void health_add_routes(struct health *health, struct router *router);
 
 /* A metrics collector (context: the struct health) for the state and errors of dependencies. */

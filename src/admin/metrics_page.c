@@ -65,8 +65,8 @@ static void collect_cpu(struct buffer *page)
 		(long long)(us % US_PER_S));
 }
 
-/* Linux tells the number as the size of the folder since 6.2; reading all its names would take long
- * with many connections. */
+/* Since Linux 6.2, the size of the folder is the number of open files. Listing the folder would
+ * take too long with many connections. */
 static void collect_files(struct buffer *page)
 {
 	struct rlimit limit;

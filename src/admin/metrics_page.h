@@ -5,11 +5,11 @@
 #include "base/metrics.h"
 #include "http/router.h"
 
-/* Adds /metrics, which runs every collector of `metrics`. `metrics` outlives the router. */
+/* Adds /metrics, which runs every collector of `metrics`. `metrics` must outlive the router. */
 void metrics_page_add_route(struct metrics *metrics, struct router *router);
 
-/* A metrics collector (context: the wall time of the start in us, as an int64_t) for the process
- * and its version. */
+/* A metrics collector for the process and its version. Its context is an int64_t: the wall time of
+ * the start, in us. */
 void process_collect(void *context, struct buffer *page);
 
 #endif

@@ -7,13 +7,13 @@
 
 /*
  * Joins OpenAPI documents: their `paths`, their `tags` and the members of their `components`. The
- * first document supplies everything else, except for the version, which is the program's. The
- * caller frees the text of the result with free(). A document that is not JSON aborts, because
- * documents are embedded in the binary.
+ * version is the program's; everything else comes from the first document. If `checks_tokens` is
+ * true, parameters marked `x-replaced-by-token` become optional. The caller frees the result's text
+ * with free(). Aborts if a document is not JSON, because documents are embedded in the binary.
  */
 struct slice openapi_join(const char *const *documents, size_t count);
 
-/* Adds /openapi.json, which sends `*document`. `document` outlives the router. */
+/* Adds /openapi.json, which sends `*document`. `document` must outlive the router. */
 void openapi_add_route(struct slice *document, struct router *router);
 
 #endif

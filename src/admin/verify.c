@@ -1,6 +1,6 @@
 /*
- * A cursor is the name of a part and the key of the last row that was checked, so the server keeps
- * no state between pages and a page may be asked for again.
+ * A cursor consists of the name of a part and the key of the last row that was checked. The server
+ * keeps no state between pages, and a client may request a page again.
  */
 #include "admin/verify.h"
 
@@ -26,7 +26,7 @@ void verify_add(struct verifiers *verifiers, const struct verifier *verifier)
 
 /* ---- differences ------------------------------------------------------------------------- */
 
-/* Writes a JSON member. The texts of a damaged table need not be UTF-8. */
+/* Writes a JSON member. Texts from a damaged table may be invalid UTF-8. */
 static void write_string(struct verify_page *page, const char *name, struct slice text)
 {
 	struct buffer escaped = buffer_make(page->arena, text.len + 16);
@@ -114,8 +114,7 @@ void verify_finish(struct verify_page *page, struct slice first, struct slice se
 	buffer_add(&page->position, second);
 }
 
-/* Reads the key of a cursor. Numbers that a key does not have are 0. Returns false if a number
- * cannot be read. */
+/* Reads the key in a cursor. Missing numbers become 0. Returns false if a number cannot be read. */
 static bool read_position(struct slice position, struct row_page *rows)
 {
 	rows->after[0] = slice_cut(&position, KEY_SEPARATOR);
@@ -126,8 +125,8 @@ static bool read_position(struct slice position, struct row_page *rows)
 }
 
 /*
- * Reads a cursor, "outbox:7d44…" or, if there is only one part, "7d44…". Returns its part, or NULL
- * if it is not a cursor of this verifier.
+ * Reads a cursor such as "outbox:7d44…" or, if there is only one part, "7d44…". Returns its part,
+ * or NULL if it is not a cursor of this verifier.
  */
 static const struct verify_part *read_cursor(
 	const struct verifier *verifier, struct slice cursor, struct row_page *rows)
@@ -224,7 +223,8 @@ static enum status look_up(struct read *read, struct session *session, struct ar
 
 /* ---- routes ------------------------------------------------------------------------------ */
 
-/* Returns the verifier in the path. Returns NULL after answering that it does not run here. */
+/* Returns the verifier in the path. If no role of this process has it, answers the request and
+ * returns NULL. */
 static const struct verifier *find_verifier(
 	const struct verifiers *verifiers, struct request *request)
 {

@@ -1,12 +1,13 @@
 /*
  * The server side of `quipu verify`: reads the rows of a service page by page and reports every row
- * that contradicts the rules of the service. This module has what all services share: routes,
- * cursors and the form of a difference. A service supplies a struct verifier, whose parts are the
- * tables to check, one after the other.
+ * that violates the rules of the service. This module has what all services share: routes, cursors
+ * and the form of a difference. A service supplies a struct verifier, whose parts are the tables to
+ * check, one after another.
  *
- * It runs beside the traffic, in the read lane of the service and outside write transactions. So a
- * part may report only what one snapshot of its rows proves, or what stays true whatever is written
- * after its first read. A page reads about `limit` rows, which an index finds.
+ * Verification runs while requests are served, in the read lane of the service and outside write
+ * transactions. Therefore a part may report a difference only if one snapshot of its rows proves
+ * it, or if nothing written after its first read can resolve it. A page reads about `limit` rows
+ * through an index.
  */
 #ifndef QUIPU_ADMIN_VERIFY_H
 #define QUIPU_ADMIN_VERIFY_H
@@ -17,28 +18,28 @@
 
 #define VERIFIERS_MAX 8
 
-/* How far the clocks of processes and of databases that replace each other may differ. */
+/* How much the clocks of two processes may differ, or those of a database and its replacement. */
 #define VERIFY_SKEW_US (5 * 60 * 1000000LL)
 
 struct verify_page {
-	struct arena *arena;  /* reset before the next attempt */
+	struct arena *arena;  /* for the page; reset before the next attempt */
 	struct row_page rows; /* which rows to read */
 
 	/* Set by verify_finish() and verify_differ(). */
-	size_t checked;            /* number of rows that were read */
-	struct buffer position;    /* of the last row; empty if there are no more rows */
+	size_t checked;            /* how many rows were read */
+	struct buffer position;    /* the key of the last row; empty if there are no more rows */
 	struct buffer differences; /* JSON objects */
 };
 
 struct verify_part {
-	const char *name; /* in cursors: "outbox" */
+	const char *name; /* its name in cursors: "outbox" */
 
-	/* Fills the page, or returns what the session returned. On the reader's thread; blocks. */
+	/* Fills the page. Returns what the session returned. On the reader's thread; blocks. */
 	enum status (*look)(const void *context, struct session *session, struct verify_page *page);
 };
 
 struct verifier {
-	const char *name;       /* in the route and on the command line: "counts" */
+	const char *name;       /* its name in the route and on the command line: "counts" */
 	const char *counted_as; /* second name of the member `checked`, or NULL */
 	const struct verify_part *parts;
 	size_t part_count;
@@ -54,7 +55,7 @@ struct verifiers {
 /* Adds a verifier, which must outlive the router. Call it at start, before verify_add_routes(). */
 void verify_add(struct verifiers *verifiers, const struct verifier *verifier);
 
-/* Adds GET /operator/verify and /operator/verify/{service}. `verifiers` outlives the router. */
+/* Adds GET /operator/verify and /operator/verify/{service}. `verifiers` must outlive the router. */
 void verify_add_routes(struct verifiers *verifiers, struct router *router);
 
 struct verify_request {
@@ -65,7 +66,7 @@ struct verify_request {
 
 /*
  * Appends one page to `body`, in the form of the route's answer. Returns BAD_REQUEST if `after` is
- * not a cursor, or what the session returned; `body` is unchanged then. Blocks.
+ * not a cursor, or whatever the session returned; on failure `body` is unchanged. Blocks.
  */
 QP_MUST_CHECK enum status verify_look(const struct verify_request *request, struct session *session,
 	struct arena *arena, struct buffer *body);
@@ -74,12 +75,12 @@ QP_MUST_CHECK enum status verify_look(const struct verify_request *request, stru
 
 /*
  * Reports a difference. `what` is a word for programs and never changes; the sentence is for people
- * and begins with the thing that differs.
+ * and begins with the name of the row.
  */
 void verify_differ(struct verify_page *page, struct slice id, const char *what, const char *format,
 	...) QP_PRINTF(4, 5);
 
-/* The same, with further JSON members for the difference: ",\"unread\":3". */
+/* The same, with further JSON members for the difference, such as ",\"unread\":3". */
 void verify_differ_with(struct verify_page *page, struct slice id, const char *what,
 	struct slice members, struct slice sentence);
 
@@ -87,9 +88,8 @@ void verify_differ_with(struct verify_page *page, struct slice id, const char *w
 void verify_time(struct verify_page *page, struct slice id, const char *column, int64_t time_us);
 
 /*
- * Ends the page of a part after all of page->rows was checked. The arguments are the key of the
- * last row: one or two texts, and the numbers that the key has. They become the cursor if there may
- * be more rows.
+ * Ends a page after all of page->rows were checked. The arguments are the key of the last row: one
+ * or two texts, and its numbers if it has any. If there may be more rows, they become the cursor.
  */
 void verify_finish(struct verify_page *page, struct slice first, struct slice second);
 void verify_finish_number(

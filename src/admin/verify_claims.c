@@ -1,6 +1,6 @@
 #include "admin/verify_claims.h"
 
-/* A row and what its status says about it. */
+/* A row and what its status implies. */
 struct checking {
 	const struct verify_claims *words;
 	struct verify_page *page;

@@ -12,12 +12,13 @@
 struct verify_claims {
 	const char *busy;
 	const char *done;
-	const char *done_at;  /* name of the column */
-	int32_t attempts_max; /* 0 for no limit, as in an outbox, whose counts grow in outages */
+	const char *done_at; /* name of the column */
+	/* 0 for no limit, as in an outbox: its attempts keep growing during an outage */
+	int32_t attempts_max;
 };
 
 /*
- * Reports rows in a state that no transition leads to:
+ * Reports rows in states that no transition can produce:
  *   status         not the name of a state
  *   lease          busy without an owner or a lease, or not busy with a lease
  *   epoch          busy or done, but never claimed

@@ -1,4 +1,6 @@
-/* The part of a verifier (admin/verify.h) for the answers that are kept under Idempotency-Keys. */
+/*
+ * The part of a verifier (admin/verify.h) for the answers that are stored under Idempotency-Keys.
+ */
 #ifndef QUIPU_ADMIN_VERIFY_IDEMPOTENCY_H
 #define QUIPU_ADMIN_VERIFY_IDEMPOTENCY_H
 
@@ -6,9 +8,10 @@
 
 /* The Idempotency-Keys of one service, or of some of its routes. */
 struct verify_idempotency {
-	const char *prefix; /* of their scopes: the method and the beginning of the route */
-	bool may_wait;      /* they may be pending: the service has effects outside the store */
-	bool notes_number;  /* the note of a pending one is a number */
+	const char *prefix; /* of their scopes: the method and the start of the route */
+	/* keys may be pending, because the service has effects outside the store */
+	bool may_wait;
+	bool notes_number; /* the note of a pending key is a number */
 
 	/* Optional. Checks answers that are not pending. `count` is at least 1. */
 	enum status (*check)(const void *context, struct session *session, struct verify_page *page,
@@ -18,9 +21,9 @@ struct verify_idempotency {
 /*
  * Reports Idempotency-Keys that the program could not have written:
  *   fingerprint   the fingerprint has the wrong size
- *   not-kept      the answer has a status that is never kept (only 2xx, 404, 409 and 412 are)
+ *   not-kept      the answer has a status that is never stored (only 2xx, 404, 409 and 412 are)
  *   pending       pending, although the service has no effects outside the store
- *   long-lease    pending with a lease that is longer than any lease
+ *   long-lease    pending with a lease that ends later than any lease can
  *   note          pending without a note on what was begun
  *
  * On the reader's thread; blocks. Returns what the session returned.
@@ -28,7 +31,7 @@ struct verify_idempotency {
 QP_MUST_CHECK enum status verify_idempotency_look(const struct verify_idempotency *kind,
 	const void *context, struct session *session, struct verify_page *page);
 
-/* Returns the name of an Idempotency-Key: its scope, a space and the key. In the page's arena. */
+/* Returns the name of an Idempotency-Key, in the page's arena: its scope, a space and the key. */
 struct slice verify_idempotency_id(struct verify_page *page, const struct kept_answer *key);
 
 #endif

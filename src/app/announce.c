@@ -1,7 +1,7 @@
 /*
- * What a server says about itself when it has started: always the line by which scripts find its
- * address; for a person at a terminal, where the data is, what runs and what was configured; and
- * for those who read the log later, the same in one line.
+ * What a server reports after it has started. It always prints a line with its address, for
+ * scripts. On a terminal it also prints the data folder, the roles and the changed options. If
+ * stderr is not a terminal, it logs the same in one line.
  */
 #include <limits.h>
 #include <stdlib.h>

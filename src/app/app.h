@@ -1,16 +1,18 @@
 /*
- * The program as a whole: its settings, what it has opened, what it runs. Services and adapters
- * meet only in src/app and main.c.
+ * The program as a whole: its settings, and everything that it opens and runs. Services and
+ * adapters meet only in src/app and main.c.
  *
- *   check      whether the settings fit together
+ *   check      checks whether the settings fit together
  *   engines    the tables of engines for stores and buses
  *   open       opens the data folder, stores, buses and the cache
  *   outbox     starts everything that an outbox needs
- *   files      reads the files of keys and certificate, at start and on SIGHUP
+ *   files      reads the files of keys, certificate and secrets, at start and on SIGHUP
  *   serve      starts, runs until a signal, releases
- *   announce   says what has started
+ *   announce   reports what has started
  *   drain      waits for a signal, and stops serving step by step
- *   module_*   one or two services each: their routes, engines, lanes, workers and chores
+ *   moved      the mark of a data folder whose data was copied to another store
+ *   copy       quipu copy
+ *   module_*   each connects one or two services: routes, engines, lanes, workers and chores
  *
  * Everything here runs on the main thread.
  */
@@ -56,13 +58,13 @@ struct unread_module;
 
 /* A thread of a service that runs as long as the program. */
 struct app_worker {
-	void (*stop)(void *thing); /* ends and frees it; blocks until it has ended */
+	void (*stop)(void *thing); /* stops and frees the worker; blocks until it has ended */
 	void *thing;
 };
 
 struct app {
 	struct settings settings;
-	unsigned roles; /* of enum role */
+	unsigned roles; /* bits of enum role */
 	struct health health;
 	const char *store_urls[HEALTH_STORES_MAX]; /* of health.stores */
 	struct metrics metrics;
@@ -70,11 +72,12 @@ struct app {
 	struct router *router;
 	const char *documents[APP_DOCUMENTS_MAX]; /* OpenAPI, one per service */
 	size_t document_count;
-	struct slice openapi; /* the documents, merged; allocated */
+	struct slice openapi; /* the documents, merged; owned */
 	struct guard *guard;  /* NULL if neither API keys nor tokens are configured */
 	struct webhook_secrets *webhook_secrets; /* NULL if webhooks are not signed */
 	struct tls_context *tls;                 /* NULL if clients speak plain HTTP */
-	atomic_bool reload_failed; /* at the last SIGHUP; a loop reads it for /metrics */
+	/* true if the last SIGHUP failed; a loop reads it for /metrics */
+	atomic_bool reload_failed;
 	struct admission admission;
 	struct server *server;
 	int data_lock;      /* -1 while the data folder is not in use */
@@ -114,41 +117,42 @@ static inline bool app_plays(const struct app *app, unsigned roles)
 
 /* ---- check.c ---- */
 
-/* Reads --roles and checks the other settings. Returns false with a sentence for the user in `why`
- * (OPTIONS_WHY_SIZE bytes). */
+/* Reads --roles and checks the other settings. On failure returns false and writes a sentence for
+ * the user to `why` (OPTIONS_WHY_SIZE bytes). */
 QP_MUST_CHECK bool app_check(struct app *app, char *why);
 
 bool url_has_scheme(const char *url, const char *scheme);
 bool url_is_redis(const char *url);
 
-/* Whether other processes may change what would be cached, because the store is on a server. */
+/* Returns true if the store is on a server: other processes may then change data that is cached
+ * here. */
 bool cache_is_shared(const struct app *app);
 
-/* Returns the URL of a service's store: `own`, or --store if that is empty. */
+/* Returns the URL of a service's store: `own`, or --store if `own` is empty. */
 const char *store_url(const struct settings *settings, const char *own);
 
 struct limit_default;
 
-/* Reads --gateway-default-limit, which is empty or COUNT/TIME. Returns false if it is neither, or
- * the time is not a number of window units. */
+/* Reads --gateway-default-limit. Returns false if it is neither empty nor COUNT/TIME, or if the
+ * time is not a multiple of the window unit. */
 QP_MUST_CHECK bool gateway_default_limit(
 	const struct settings *settings, struct limit_default *standard);
 
 /* ---- open.c ---- */
 
-/* Return a started store or bus, which app_close() frees, or NULL with a reason in `why`. With
- * --trace-store the store is wrapped (adapters/store/tracing). */
+/* Open and start a store or bus. On failure return NULL with a reason in `why`. app_close() frees
+ * the result. With --trace-store the store is wrapped (adapters/store/tracing). */
 struct store *app_open_store(struct app *app, const struct store_plan *plan, char *why);
 struct bus *app_open_bus(struct app *app, const struct bus_plan *plan, char *why);
 
-/* Opens app->cache, unless it is open already or the settings want none. */
+/* Opens app->cache, unless it is already open or no cache is configured. */
 QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 
 /* Opens the stores of all roles and nothing else, for `quipu migrate`. */
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
 
 /* Spreads the tables of all stores over the nodes of their clusters; see ports/store.h. Prints the
- * statements. Stores on the same URL are one database, which is asked once. */
+ * statements. If several stores have the same URL, their database is handled only once. */
 QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, char *why);
 
 /* Frees everything that was opened. */
@@ -156,19 +160,20 @@ void app_close(struct app *app);
 
 /* ---- serve.c ---- */
 
-/* Starts the lanes of a service. They drain and are freed when the program ends. */
+/* Starts the lanes of a service. They are drained and freed when the program ends. */
 struct lane_set *app_start_lanes(
 	struct app *app, const struct lane_service *service, struct store *store);
 
-/* Start a relay or an intake. They end and are freed when the program ends. */
+/* Start a relay or an intake. It is stopped and freed when the program ends. */
 void app_start_relay(struct app *app, const struct relay_config *config);
 void app_start_intake(struct app *app, const struct intake_config *config);
 
-/* Register what a module has started. Workers are stopped in the order in which they were added. */
+/* Register a module's workers and chores. Workers are stopped in the order in which they were
+ * added. */
 void app_add_worker(struct app *app, void (*stop)(void *thing), void *thing);
 void app_add_chore(struct app *app, const struct chore *chore);
 
-/* Creates the router with the routes of all roles. This also creates the modules' own structs. */
+/* Creates the router with the routes of all roles. This also creates the modules' structs. */
 void app_add_routes(struct app *app);
 
 /* Serves until SIGTERM or SIGINT. Returns the exit status of the program. */
@@ -176,15 +181,15 @@ int app_serve(struct app *app);
 
 /* ---- files.c ---- */
 
-/* Opens the guard and the certificate, if the settings want them. */
+/* Reads the files of keys, certificate and secrets that the settings name. */
 QP_MUST_CHECK bool app_open_files(struct app *app, char *why);
 void app_release_files(struct app *app);
 
-/* Reads the files again, for SIGHUP. A file that cannot be used is logged and shows in the metric;
- * what was read before stays in use. */
+/* Reads the files again, for SIGHUP. If a file cannot be used, logs that, sets the metric, and
+ * keeps using its previous contents. */
 void app_reload_files(struct app *app);
 
-/* Reads the files as at start, and nothing else. Returns the exit status of the program. */
+/* Only reads the files, as at start. Returns the exit status of the program. */
 int app_check_files(struct app *app);
 
 /* ---- announce.c ---- */
@@ -194,29 +199,30 @@ void app_announce(const struct app *app);
 
 /* ---- drain.c ---- */
 
-/* Blocks until SIGTERM or SIGINT, which all threads must have blocked; SIGHUP reads files again. */
+/* Waits for SIGTERM or SIGINT, and on SIGHUP reads the files again. All threads must have blocked
+ * these signals. */
 void app_wait_for_stop(struct app *app, const sigset_t *signals);
 
 /*
- * Reports not ready, serves for another --drain-delay, then accepts no more connections, lets
- * requests finish and lanes drain. Requests that are left at --drain-timeout get 503. Another
- * signal ends the wait that is under way.
+ * Reports not ready, but keeps serving for --drain-delay. Then accepts no more connections and
+ * waits until requests have finished and lanes are drained. Requests still open after
+ * --drain-timeout get 503. Another signal ends the current wait.
  */
 void app_drain(struct app *app, const sigset_t *signals);
 
 /* ---- outbox.c ---- */
 
-/* An outbox of a service and what it takes to publish it. */
+/* The outbox of a service, and what is needed to publish its events. */
 struct app_outbox {
-	const char *name; /* of the relay: "entitlements" */
-	const char *kind; /* of its dead letters, as operators call it: "outbox" */
+	const char *name; /* the relay's name: "entitlements" */
+	const char *kind; /* what operators call its dead letters: "outbox" */
 	struct store *store;
 	const struct outbox_repository *repository;
 	struct bus *bus;
-	struct lane_set *lanes; /* of its service, for what operators do */
+	struct lane_set *lanes; /* the lanes of its service, for operators' actions */
 	const char *announcement;
 	int64_t kept_us; /* how long published events are kept */
-	size_t workers;  /* see flow/relay.h for this and the next */
+	size_t workers;  /* see flow/relay.h for this member and the next two */
 	bool (*address)(struct arena *arena, const struct claim *row, struct bus_message *message);
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
@@ -226,11 +232,12 @@ void app_start_outbox(struct app *app, const struct app_outbox *outbox);
 
 /* ---- modules ---- */
 
-/* The services of some roles. Its functions are called, in this order, only if the process plays
- * one of the roles. */
+/* The functions of a service that plays one or more roles. A process that has any of these roles
+ * calls them in the order in which they are declared. */
 struct module {
 	unsigned roles;
-	void (*add_routes)(struct app *app); /* also creates its struct and adds its document */
+	/* also creates the module's struct and adds its OpenAPI document */
+	void (*add_routes)(struct app *app);
 	QP_MUST_CHECK bool (*open_stores)(struct app *app, char *why);
 	QP_MUST_CHECK bool (*open_others)(struct app *app, char *why); /* may be NULL */
 	void (*start)(struct app *app);

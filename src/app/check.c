@@ -1,7 +1,7 @@
 /*
- * Checks that the settings fit together before anything is opened, so that a mistake ends the
- * program with a sentence and not halfway through its start. Values of single options were checked
- * when they were read (cli/options.c); here are the rules about several of them.
+ * Checks that the settings fit together before anything is opened, so that a mistake is reported at
+ * once and not halfway through the start. Single options were checked when they were read
+ * (cli/settings.c); this file has the rules that involve several options or the engines.
  */
 #include <string.h>
 
@@ -74,7 +74,7 @@ bool cache_is_shared(const struct app *app)
 	       (app_plays(app, ROLE_COUNTERS) && is_shared(app, app->settings.counters_store));
 }
 
-/* Whether the URL has a host after scheme:// and the optional user:password@. */
+/* Returns true if the URL has a host after scheme:// and the optional user:password@. */
 static bool url_has_host(const char *url)
 {
 	const char *start = strstr(url, "://");
@@ -117,7 +117,8 @@ static bool check_cache(const struct app *app, char *why)
 	return false;
 }
 
-/* A bus inside the process works only if both ends run in it. */
+/* A bus and the two roles that it connects. A local bus works only if both run in the same
+ * process. */
 struct bus_check {
 	const char *option;
 	const char *url;

@@ -1,13 +1,13 @@
 /*
- * Waiting for a signal, and what follows it.
+ * Waits for a signal, then stops step by step:
  *
  *   SIGTERM or SIGINT     /readyz answers 503; everything else is served as before
- *   --drain-delay later   the listener closes; requests finish, lanes drain
- *   --drain-timeout later requests that are left get 503
+ *   --drain-delay later   the listening socket closes; requests finish, lanes drain
+ *   --drain-timeout later requests still open get 503
  *
- * Load balancers learn from /readyz, some time after it changed, that this process ends. During the
- * delay they may still connect, so nothing they send in good faith is refused. A further signal
- * ends the wait that is under way, because whoever presses Ctrl-C again does not want to wait.
+ * Load balancers poll /readyz, so some time passes before they know that this process is ending.
+ * During the delay they may still connect, and their requests are served. Another signal ends the
+ * current wait, because anyone who presses Ctrl-C again does not want to wait.
  */
 #include <signal.h>
 
@@ -18,7 +18,7 @@
 #define FLUSH_NS (2 * NS_PER_S)
 #define HURRY_POLL_NS (20 * NS_PER_MS)
 
-/* Waits for a signal until steady time `until_ns`. Returns 0 if none came. */
+/* Waits for a signal until steady time `until_ns` and returns it, or 0 if none arrived. */
 static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
 {
 	int64_t left_ns = until_ns - clock_steady_ns(&clock_system);
@@ -33,7 +33,8 @@ static int wait_for_signal(const sigset_t *signals, int64_t until_ns)
 	return received > 0 ? received : 0;
 }
 
-/* Whether a signal to stop arrives by `until_ns`. Reads files again on SIGHUP meanwhile. */
+/* Waits until `until_ns`; on SIGHUP reads the files again. Returns true as soon as a signal to stop
+ * arrives. */
 static bool is_told_to_stop(struct app *app, const sigset_t *signals, int64_t until_ns)
 {
 	int received;
@@ -53,7 +54,7 @@ void app_wait_for_stop(struct app *app, const sigset_t *signals)
 		;
 }
 
-/* Serves everything, but is not ready any more, so that load balancers go elsewhere. */
+/* Keeps serving, but reports not ready, so that load balancers send new requests elsewhere. */
 static void stay_open(struct app *app, const sigset_t *signals)
 {
 	int64_t delay_us = app->settings.drain_delay_us;
@@ -69,7 +70,8 @@ static void stay_open(struct app *app, const sigset_t *signals)
 		log_line(LOG_INFO, "main", "another signal: --drain-delay is cut short");
 }
 
-/* Returns whether every request is answered. Gives up at --drain-timeout, or at another signal. */
+/* Waits until all requests are answered and returns true. Returns false after --drain-timeout or
+ * another signal. */
 static bool wait_for_requests(struct app *app, const sigset_t *signals)
 {
 	int64_t until_ns =

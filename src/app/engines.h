@@ -1,6 +1,6 @@
 /*
- * The engines that the program knows. engines.c is the only place that names adapters of stores and
- * buses: a new engine is a folder of adapters/ and a line there.
+ * The engines that the program knows. Only engines.c names the adapters of stores and buses: to add
+ * an engine, add a folder in adapters/ and a line in engines.c.
  *
  * The tables end with an entry without a scheme. Everything here runs on the main thread.
  */
@@ -15,23 +15,25 @@
 struct store_plan {
 	const char *name; /* "counts-store" */
 	const char *url;
-	const char *file;              /* in the data folder, for engines that have one */
-	const char *const *components; /* of the schema; ends with NULL */
+	/* name of its file in the data folder, if its engine has one */
+	const char *file;
+	const char *const *components; /* components of the schema; ends with NULL */
 };
 
 struct bus_plan {
 	const char *name; /* "gateway-bus" */
 	const char *url;
-	const char *file; /* in the data folder, for engines that have one */
+	const char *file; /* name of its file in the data folder, if its engine has one */
 	const struct bus_channel *channels;
 	size_t channel_count;
-	bool is_optional; /* requests are served while it is away: events wait in an outbox */
+	/* the process is ready without it, because events can wait in an outbox */
+	bool is_optional;
 };
 
 /*
- * `scheme` is what its URLs begin with, or, if it ends with a colon, the whole URL. create() gets
- * the path of the plan's file in the data folder if the engine `has_file`, otherwise NULL; it never
- * fails, and the caller frees what it returns.
+ * `scheme` is the beginning of the engine's URLs or, if it ends with a colon, the whole URL. If
+ * `has_file` is true, create() gets the path of the plan's file in the data folder, otherwise NULL.
+ * create() never fails, and the caller frees what it returns.
  */
 struct store_engine {
 	const char *scheme;

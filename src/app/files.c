@@ -1,7 +1,7 @@
 /*
- * The files of keys, of the certificate and of the secrets that sign webhooks. They are read at
- * start and again on SIGHUP; one that cannot be used ends the start, but leaves a running server
- * with what it has read before.
+ * The files of API keys, of the certificate and of the secrets that sign webhooks. They are read at
+ * start and again on SIGHUP. If a file cannot be used, the program does not start; a running server
+ * keeps using the file's previous contents.
  */
 #include <stdlib.h>
 
@@ -35,8 +35,8 @@ static bool open_guard(struct app *app, char *why)
 	return app->guard != NULL;
 }
 
-/* Also serves with an expired certificate: some clients accept it, and refusing to start would help
- * nobody. */
+/* A server with an expired certificate still starts: some clients accept it, and refusing to start
+ * would help nobody. */
 static void log_certificate(const struct app *app, const char *event)
 {
 	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
@@ -135,8 +135,6 @@ static bool reload_webhook_secrets(struct app *app)
 	return is_done;
 }
 
-/* A file that cannot be used is logged and shows in the metric; what was read before stays in use.
- */
 void app_reload_files(struct app *app)
 {
 	bool keys_are_read = !app->guard || reload_guard(app);

@@ -1,9 +1,9 @@
 /*
- * The module of entitlements and notifications. Both are in one module because they share a bus: on
- * `local:` it exists once per process. Each has its own store, and either role can run alone.
+ * The module of entitlements and notifications. Both are in one module because they share a bus: a
+ * `local:` bus exists once per process. Each has its own store, and either role can run alone.
  *
- * Notifications are worked on outside lanes, by a worker thread and an intake, so those start
- * before the lanes and are registered as workers to be stopped.
+ * Notifications do not use lanes: a worker thread and an intake process them. Both are registered
+ * as workers, so that the program stops them.
  */
 #include <string.h>
 

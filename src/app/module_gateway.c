@@ -1,5 +1,5 @@
-/* The module of gateway and sender, which share a store and a bus; the gateway also uses the cache.
- */
+/* The module of gateway and sender, which share a store and a bus; the gateway also uses the
+ * cache. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 #include "services/gateway/limit_verify.h"
 #include "services/gateway/sender.h"
 
-/* A window started at most one window before its last send, so such rows were idle for ten. */
+/* The last send of a row is less than one window length after the start of its window. If the
+ * window started 11 lengths ago, the row was idle for at least 10. */
 #define DEFAULT_IDLE_WINDOWS 11
 
 #define SENT_KEPT_US (30 * 24 * 3600 * 1000000LL)
@@ -167,7 +168,7 @@ static void start_gateway(struct app *app)
 	struct lane_service lanes = gateway_lane_service(service);
 	bool is_read = gateway_default_limit(&app->settings, &service->standard);
 
-	assert(is_read); /* app_check() has refused any other */
+	assert(is_read); /* app_check() has refused invalid values */
 	(void)is_read;
 	service->window_unit_us = app->settings.gateway_window_unit_us;
 	if (service->cache)

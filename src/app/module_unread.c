@@ -137,15 +137,15 @@ static bool describe_event(struct arena *arena, struct slice payload, struct buf
 	(void)arena;
 	if (payload.len < 2 || payload.data[0] != '{')
 		return false;
-	/* The payload is JSON: its members are what is between the braces. */
+	/* The payload is a JSON object: its members are everything between the braces. */
 	buffer_add(members, slice_make(payload.data + 1, payload.len - 2));
 	return true;
 }
 
 /*
- * RabbitMQ confirms a message after it has synced it, which takes 20 ms and more, so several
- * batches wait for it at once. Counters accept events in any order. A store with a single writer
- * gains nothing from more workers.
+ * RabbitMQ confirms a message only after syncing it, which takes 20 ms or more. Therefore several
+ * workers publish at the same time. That may reorder events, which counters tolerate. A store with
+ * a single writer gains nothing from more workers.
  */
 #define RELAY_WORKERS 4
 

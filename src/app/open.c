@@ -1,10 +1,9 @@
 /*
- * Opens what the settings name: the data folder, stores, buses, the cache. Engines are found by the
- * scheme of their URL in the tables of engines.h, so this file names no store and no bus.
+ * Opens the data folder, stores, buses and the cache. Engines of stores and buses are looked up in
+ * the tables of engines.h by the scheme of their URL, so this file names none of them.
  *
- * The data folder is created and locked when the first engine with a file needs it. Everything that
- * is created is registered before it is started, so that app_close() frees it even if its start
- * fails.
+ * The data folder is created and locked when the first engine with a file needs it. Everything is
+ * registered before it is started, so that app_close() frees it even if its start fails.
  */
 #include <assert.h>
 #include <errno.h>
@@ -51,8 +50,8 @@ static bool lock_data_folder(struct app *app, char *why)
 	return false;
 }
 
-/* Returns the path of a file in the data folder, after creating and locking the folder, or NULL
- * with a reason in `why`. The path lives as long as the program. */
+/* Creates and locks the data folder. Returns the path of a file in it, or NULL with a reason in
+ * `why`, such as that the data was moved. The path lives as long as the program. */
 static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);

@@ -1,5 +1,5 @@
-/* What every outbox needs: a relay that publishes it, a chore that sweeps it, and a kind of dead
- * letters that operators can replay. */
+/* Starts what every outbox needs: a relay that publishes its events, a chore that deletes published
+ * events, and a kind of dead letters that operators can replay. */
 #include "app/app.h"
 
 static enum status sweep_published(

@@ -1,10 +1,11 @@
 /*
  * The life of `quipu serve`: start, run until a signal, drain, release.
  *
- * The main thread does nothing but start things, wait for signals and stop things. Modules register
- * their lanes, workers and chores here, so that one place knows the order in which a process stops:
- * the server finishes its requests, lanes drain, workers end in the order in which they were added,
- * then the janitor; stores, buses and the cache are freed last, when nothing can use them any more.
+ * The main thread only starts things, waits for signals and stops things. Modules register their
+ * lanes, workers and chores here, so that one place defines the order in which a process stops: the
+ * server finishes its requests, the lanes drain, the workers end in the order in which they were
+ * added, and then the janitor ends. Stores, buses and the cache are freed last, when nothing uses
+ * them any more.
  */
 #include <assert.h>
 #include <jansson.h>
@@ -21,7 +22,7 @@
 
 #define FILES_FOR_OTHERS 256
 
-/* Roles whose services keep data of persons. */
+/* Roles whose services keep data about persons. */
 #define ROLES_WITH_PERSONS                                                                         \
 	(ROLE_GATEWAY | ROLE_ENTITLEMENTS | ROLE_NOTIFICATIONS | ROLE_DIALOGS | ROLE_COUNTERS)
 
@@ -119,7 +120,8 @@ static size_t loop_count(const struct settings *settings)
 	return cores > 0 ? (size_t)cores : 1;
 }
 
-/* Every connection needs a file descriptor; stores, buses and the log need some, too. */
+/* Returns how many connections are possible, at most `wanted`. Each needs a file descriptor, and
+ * stores, buses and the log need some as well. */
 static size_t connections_max(size_t wanted)
 {
 	struct rlimit limit;
@@ -274,7 +276,7 @@ static void raise_file_limit(void)
 	}
 }
 
-/* Called before any thread starts, so that only the main thread receives signals. */
+/* Called before any other thread starts, so that only the main thread receives signals. */
 static void block_signals(sigset_t *signals)
 {
 	sigemptyset(signals);

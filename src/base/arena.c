@@ -1,9 +1,10 @@
 /*
- * An arena is a list of chunks, each twice as large as the one before it, and an allocation only
- * moves a mark within the newest. Most requests fit into the first chunk, which survives
- * arena_reset(): a request object that is used again needs no malloc().
+ * An arena is a list of chunks, each twice as large as the one before it. An allocation only moves
+ * a mark within the newest chunk. Most requests fit into the first chunk, which survives
+ * arena_reset(), so a request object that is reused needs no malloc().
  *
- * Invariant: all chunks but the newest are full enough that the next allocation did not fit.
+ * Invariant: memory comes only from the newest chunk. A new chunk is added when an allocation does
+ * not fit into it.
  */
 #include "base/arena.h"
 

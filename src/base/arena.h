@@ -47,8 +47,8 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t size);
 struct slice arena_copy(struct arena *arena, struct slice from);
 
 /*
- * malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out. Large
- * blocks of qp_calloc() are not touched, so that a sparse table costs only the pages that it uses.
+ * malloc(), calloc() and strdup() for long-lived objects. They abort when memory runs out.
+ * qp_calloc() does not touch large blocks, so a sparse table costs only the pages that it uses.
  */
 void *qp_malloc(size_t size);
 void *qp_calloc(size_t count, size_t size);

@@ -101,8 +101,8 @@ void buffer_format(struct buffer *buffer, const char *format, ...)
 	buffer->len += (size_t)len;
 }
 
-/* What a byte becomes in a JSON string: 0 for itself, 'u' for \u00XX, otherwise the letter that
- * follows a backslash. */
+/* What a byte becomes in a JSON string: 0 if it stays as it is, 'u' for \u00XX, otherwise the
+ * letter after the backslash. */
 static const char json_escapes[256] = {
 	['"'] = '"',
 	['\\'] = '\\',
@@ -168,9 +168,7 @@ void buffer_json_string(struct buffer *buffer, struct slice text)
 	buffer->len += len;
 }
 
-/*
- * Appends `before` unless it is NUL, then `value`, which has at most `width` digits, zero-padded.
- */
+/* Appends `before`, unless it is NUL, and then `value`, padded with zeros to `width` digits. */
 static void add_padded(struct buffer *buffer, char before, int value, int width)
 {
 	char digits[8];

@@ -76,7 +76,7 @@ void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1
 
 #define BLOCK_SIZE 64
 
-/* Hashes the key, exclusive or with `pad`, and then the parts. */
+/* Hashes the block, with each byte XORed with `pad`, followed by the parts. */
 static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad,
 	const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {
@@ -93,7 +93,7 @@ static void hash_padded(const unsigned char block[BLOCK_SIZE], unsigned char pad
 	explicit_bzero(padded, sizeof(padded));
 }
 
-/* RFC 2104, with the digest above. */
+/* HMAC as in RFC 2104, on SHA-256. */
 void digest_hmac_sha256(
 	struct slice key, const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE])
 {

@@ -7,7 +7,8 @@
 #define SHA256_SIZE 32
 #define SHA1_SIZE 20
 
-/* SHA-256 of what is added between the two. Only digest_end() frees it. */
+/* A SHA-256 in progress: digest_begin(), digest_add() for each part, then digest_end(), which also
+ * frees it. */
 struct digest {
 	struct evp_md_ctx_st *context;
 };
@@ -16,18 +17,18 @@ void digest_begin(struct digest *digest);
 void digest_add(struct digest *digest, struct slice text);
 void digest_end(struct digest *digest, unsigned char out[SHA256_SIZE]);
 
-/* SHA-256 over a list. Hashes the length of each part before it, so no two lists hash the same
- * bytes. */
+/* Returns the SHA-256 of a list of parts. The length of each part is hashed before it, so different
+ * lists never hash the same bytes. */
 void digest_parts(const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
-/* Plain SHA-256. */
+/* Returns the SHA-256 of `text`. */
 void digest_sha256(struct slice text, unsigned char out[SHA256_SIZE]);
 
-/* HMAC-SHA256 of the parts joined. */
+/* Returns the HMAC-SHA256 of the parts, joined without anything in between. */
 void digest_hmac_sha256(
 	struct slice key, const struct slice *parts, size_t count, unsigned char out[SHA256_SIZE]);
 
-/* Plain SHA-1 of the two parts joined. */
+/* Returns the SHA-1 of the two parts, joined without anything in between. */
 void digest_sha1(struct slice first, struct slice second, unsigned char out[SHA1_SIZE]);
 
 #endif

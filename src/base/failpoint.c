@@ -12,7 +12,7 @@
 
 struct failpoint {
 	struct slice name;
-	int signal; /* 0 for `off` */
+	int signal; /* 0 if the action is `off` */
 	int64_t passes_left;
 };
 

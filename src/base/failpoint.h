@@ -1,12 +1,12 @@
 /*
- * Failpoints are named places at which a test build kills or stops itself, so that a crash test
- * hits exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill`
- * sends SIGKILL to the process itself, `stop` sends SIGSTOP; @N acts on the Nth pass, and without
- * it the first pass counts. In release builds FAILPOINT() compiles to nothing.
+ * Failpoints are named places where a test build kills or stops itself, so that a crash test hits
+ * exactly the moment it wants: QUIPU_FAILPOINTS=commit.before=kill@3,commit.after=stop. `kill`
+ * sends SIGKILL to the process itself, `stop` sends SIGSTOP. With @N it does so the Nth time that
+ * the place is passed, otherwise the first time. In release builds FAILPOINT() compiles to nothing.
  *
- * Where two mechanisms have the same effect, a test of one can switch the other off; and what a
- * thread would do at once can be kept from happening: QUIPU_FAILPOINTS=counters.look=off. In
- * release builds IS_SWITCHED_OFF() is false.
+ * `off` makes IS_SWITCHED_OFF() true: QUIPU_FAILPOINTS=counters.look=off. With it a test can
+ * disable one of two mechanisms that have the same effect, or keep a thread from doing something at
+ * once. In release builds IS_SWITCHED_OFF() is always false.
  *
  * Any thread. An @N that is not a number aborts the process.
  */

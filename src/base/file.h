@@ -9,15 +9,15 @@
 #include "base/status.h"
 
 /*
- * Reads up to `size` bytes from the start of a file. Returns their number, or -1 with errno set. No
- * copy of the bytes, which may be a secret, stays in a buffer.
+ * Reads up to `size` bytes from the start of a file. Returns their number, or -1 with errno set.
+ * The bytes may be a secret, so no copy of them is left in a buffer.
  */
 QP_MUST_CHECK ssize_t file_read_start(const char *path, char *bytes, size_t size);
 
-/* Whether every user of the machine may write to the file. */
+/* Returns whether every user of the machine may write to the file. */
 bool file_is_anyones(const char *path);
 
-/* What is wrong with such a file; takes its path twice. */
+/* The message about such a file; its two arguments are both the path. */
 #define FILE_IS_ANYONES "everybody on this machine may write to %s; run chmod o-w %s"
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * jansson refuses a whole text because of one number that it cannot hold. So a first pass over the
- * text, which also measures its depth, looks for such numbers, and in the rare text that has one
- * they are replaced before jansson sees it, by reals of the same length: places in errors stay
- * true.
+ * text, which also measures its depth, looks for such numbers. In the rare text that has one, it
+ * replaces them before jansson sees them. The replacement is a real of the same length, so
+ * positions in error messages stay right.
  */
 #include "base/json.h"
 
@@ -23,7 +23,7 @@
 
 struct survey {
 	int depth;
-	bool has_wide_number; /* one that may not fit */
+	bool has_wide_number; /* a number that may not fit */
 };
 
 static bool is_number_char(char c)
@@ -36,7 +36,7 @@ static bool begins_number(char c)
 	return (c >= '0' && c <= '9') || c == '-';
 }
 
-/* Returns the number at the start of `text`, or what looks like one. */
+/* Returns the number at the start of `text`; it may be malformed. */
 static struct slice number_at(struct slice text)
 {
 	size_t len = 0;
@@ -51,7 +51,7 @@ static struct slice from(struct slice text, size_t at)
 	return slice_make(text.data + at, text.len - at);
 }
 
-/* Returns the first place behind the string that begins before `at`. */
+/* Returns the position after the end of the string that contains `at`. */
 static size_t skip_string(struct slice text, size_t at)
 {
 	while (at < text.len && text.data[at] != '"')
@@ -101,7 +101,7 @@ static size_t count_digits(struct slice text)
 	return count;
 }
 
-/* Whether `number` is one by the grammar of JSON. Only such a number may be replaced. */
+/* Returns whether `number` is valid in the grammar of JSON. Only such a number may be replaced. */
 static bool is_number(struct slice number, bool *is_integer)
 {
 	struct slice rest = number;
@@ -131,7 +131,7 @@ static bool is_number(struct slice number, bool *is_integer)
 	return rest.len == 0;
 }
 
-/* Replaces the number at `text`, if jansson could not hold it, by a real of the same length. */
+/* If jansson cannot hold the number at `text`, replaces it by a real of the same length. */
 static void narrow(char *text, size_t len)
 {
 	struct slice number = slice_make(text, len);
@@ -149,7 +149,7 @@ static void narrow(char *text, size_t len)
 	}
 }
 
-/* Replaces all numbers of `text` that jansson could not hold. A NUL ends the text. */
+/* Replaces all numbers in `text` that jansson cannot hold. A NUL ends the text. */
 static void narrow_all(char *text, size_t len)
 {
 	struct slice all = slice_make(text, len);
@@ -169,7 +169,7 @@ static void narrow_all(char *text, size_t len)
 	}
 }
 
-/* jansson adds what it found there, which is the client's and may be anything. */
+/* Leaves out what jansson quotes after "near": it comes from the client and may be anything. */
 static void explain(const json_error_t *error, char *why)
 {
 	const char *near = strstr(error->text, " near ");
@@ -201,7 +201,7 @@ static json_t *parse(struct slice text, int depth_max, size_t flags, char *why)
 	json_error_t error;
 	json_t *value;
 
-	/* jansson takes one behind a number for the end of the text. */
+	/* After a number, jansson takes a NUL for the end of the text and ignores the rest. */
 	if (text.len > 0 && memchr(text.data, '\0', text.len)) {
 		snprintf(why, JSON_WHY_SIZE, "the body is not valid JSON: it contains a NUL byte");
 		return NULL;

@@ -1,8 +1,9 @@
 /*
  * Parses JSON strictly, on top of jansson. To write JSON, see buffer.h. Any thread.
  *
- * No number makes the whole text invalid. One that int64 or a double cannot hold becomes a real
- * (see JSON_HUGE), and the code that wants an integer there reports the error.
+ * A number that is too large does not make the whole text invalid. An integer outside int64 becomes
+ * a real, and a number outside double becomes JSON_HUGE or its negative. Code that expects an
+ * integer then reports the error.
  */
 #ifndef QUIPU_BASE_JSON_H
 #define QUIPU_BASE_JSON_H
@@ -15,7 +16,7 @@
 #define JSON_DEPTH_MAX 32
 #define JSON_WHY_SIZE 256
 
-/* What a number becomes that is too large for a double, with its sign. */
+/* The absolute value that replaces a number too large for a double. */
 #define JSON_HUGE 1e308
 
 /*
@@ -26,9 +27,9 @@
 QP_MUST_CHECK json_t *json_parse_object(struct slice text, char *why);
 
 /*
- * The same for an event from a broker, whose members nobody here reads may hold anything: it may
- * nest as deep as jansson reads (2048), and have \u0000 in strings and members that are there
- * twice, of which the last counts.
+ * The same for an event from a broker, which may have members that nobody here reads. Such an event
+ * may be nested as deep as jansson allows (2048), may have \u0000 in strings, and may have
+ * duplicate members, of which the last counts.
  */
 QP_MUST_CHECK json_t *json_parse_event(struct slice text, char *why);
 

@@ -1,14 +1,14 @@
 /*
- * Every value is added as a letter for its type, its length where it has one, and its contents, so
- * no two different values add the same bytes. The text of canonical JSON (RFC 8785) would serve as
- * well, but integers above 2^53 are not exact there.
+ * Every value is added as a letter for its type, its length if it has one, and its contents, so
+ * different values never add the same bytes. Canonical JSON (RFC 8785) would also do, but it does
+ * not keep integers above 2^53 exact.
  */
 #include "base/json_digest.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Doubles below it that have no fraction are exact integers. */
+/* Doubles without a fraction are exact integers below this. */
 #define EXACT_MAX 9007199254740992.0
 
 static void add_letter(struct digest *digest, char letter)

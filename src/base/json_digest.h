@@ -1,4 +1,4 @@
-/* Digests of JSON by what it says, not by how it was typed. Any thread. */
+/* Digests of JSON by its meaning, not by how it was typed. Any thread. */
 #ifndef QUIPU_BASE_JSON_DIGEST_H
 #define QUIPU_BASE_JSON_DIGEST_H
 
@@ -9,8 +9,8 @@
 
 /*
  * Adds `value` to `digest`. The order of members, white space, escapes and the spelling of numbers
- * (5, 5.0, 5e0) make no difference; a number and a string always differ, and so do null and a
- * member that is absent. `scratch` holds the sorted names of members.
+ * (5, 5.0, 5e0) make no difference. A number always differs from a string, and null from an absent
+ * member. `scratch` holds the sorted names of members.
  */
 void json_digest(struct digest *digest, json_t *value, struct arena *scratch);
 

@@ -108,7 +108,7 @@ static void write_line(enum log_level level, const char *part, const struct log_
 	else
 		write_text(&line, level, part, fields, field_count, slice_make(message, cut));
 	ignored = write(STDERR_FILENO, line.data, line.len);
-	(void)ignored; /* a log that cannot be written must not stop the server */
+	(void)ignored; /* a failure to log must not stop the server */
 	arena_release(&arena);
 }
 

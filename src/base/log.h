@@ -15,14 +15,15 @@ enum log_format { LOG_TEXT, LOG_JSON };
 struct log_field {
 	const char *name;
 	struct slice value;
-	bool is_number; /* JSON has it without quotes */
+	bool is_number; /* written without quotes in JSON */
 };
 
 /* Applies to the lines that follow. Any thread. */
 void log_configure(enum log_level least, enum log_format format);
 
 /*
- * Whether lines of this level are written. Check it before preparing an expensive line. Any thread.
+ * Returns whether lines of this level are written. Check it before preparing an expensive line. Any
+ * thread.
  */
 bool log_enabled(enum log_level level);
 
@@ -36,7 +37,8 @@ void log_line(enum log_level level, const char *part, const char *format, ...) Q
 void log_line_with(enum log_level level, const char *part, const struct log_field *fields,
 	size_t field_count, const char *format, ...) QP_PRINTF(5, 6);
 
-/* Returns false, and leaves `*level` alone, unless `name` is debug, info, warn or error. */
+/* Parses debug, info, warn or error. Returns false, and leaves `*level` alone, for any other
+ * name. */
 bool log_level_parse(struct slice name, enum log_level *level);
 
 #endif

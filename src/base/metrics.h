@@ -1,6 +1,6 @@
 /*
- * Metrics for Prometheus. A module embeds its tallies and histograms, which are plain atomics; the
- * registry knows only collectors, functions that append a module's samples when a page is
+ * Metrics for Prometheus. A module embeds its tallies and histograms, which are plain atomics. The
+ * registry knows only collectors: functions that append a module's samples when a page is
  * requested. So counting never takes a lock.
  */
 #ifndef QUIPU_BASE_METRICS_H
@@ -11,7 +11,7 @@
 
 #include "base/buffer.h"
 
-/* A counter; with negative steps also a gauge. Any thread. */
+/* A number that grows; with negative steps it is a gauge. Any thread. */
 struct tally {
 	_Atomic int64_t value;
 };
@@ -28,7 +28,8 @@ static inline int64_t tally_read(const struct tally *counter)
 
 #define HISTOGRAM_BUCKETS 16
 
-/* Ascending upper bounds, and the factor from one unit to the page (1e-9 for nanoseconds). */
+/* Ascending upper bounds, and the factor from their unit to that of the page (1e-9 for
+ * nanoseconds). */
 struct histogram_shape {
 	int64_t bounds[HISTOGRAM_BUCKETS];
 	double scale;

@@ -1,7 +1,7 @@
 /*
  * Counts the typing errors between two names: letters that were left out, added, replaced or
- * swapped with their neighbour. A name that is off by more than a third of its letters is no
- * resemblance.
+ * swapped with their neighbour. A name with more than a third of its letters wrong does not count
+ * as similar.
  */
 #include "base/nearest.h"
 
@@ -12,7 +12,8 @@ static bool is_decoration(char c)
 	return c == '_' || c == '-' || c == '[' || c == ']';
 }
 
-/* Writes the letters of `name` in lower case. Returns how many there are; 0 if it is too long. */
+/* Writes the letters of `name` in lower case to `out`. Returns how many there are, or 0 if there
+ * are too many. */
 static size_t fold(struct slice name, char *out)
 {
 	size_t len = 0;
@@ -33,7 +34,7 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The optimal string alignment distance. */
+/* Returns the optimal string alignment distance. */
 static size_t count_errors(struct slice a, struct slice b)
 {
 	size_t rows[3][NAME_MAX_BYTES + 1];

@@ -5,8 +5,8 @@
 #include "base/slice.h"
 
 /*
- * Returns the name of `known`, a list that ends with NULL, that `word` resembles most, or NULL if
- * it resembles none. Case, '_', '-' and brackets make no difference.
+ * Returns the name that resembles `word` most, or NULL if none does. The list `known` ends with
+ * NULL. Case, '_', '-' and brackets make no difference.
  */
 const char *nearest_name(struct slice word, const char *const *known);
 

@@ -12,7 +12,7 @@
 /* Fills `out` from the kernel. Any thread. Aborts if the kernel returns an error. */
 void random_bytes(void *out, size_t len);
 
-/* Has no lock: each thread uses its own. */
+/* Has no lock: each thread needs its own. */
 struct dice {
 	uint64_t state;
 };

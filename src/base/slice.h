@@ -41,7 +41,7 @@ static inline bool slice_is(struct slice a, const char *text)
 	return slice_equal(a, slice_of(text));
 }
 
-/* Compares in byte order, in which every process locks rows (COLLATE "C"). */
+/* Compares bytes. All processes lock rows in this order (COLLATE "C"). */
 int slice_compare(struct slice a, struct slice b);
 
 /* Compare without regard to the case of ASCII letters. */

@@ -1,5 +1,5 @@
 /*
- * Every way in which a piece of work can end, for the whole program. A row holds the stable code,
+ * Every way in which a piece of work can end, for the whole program. Each row has the stable code,
  * the HTTP status, whether retrying the same request can help, and the title that people read.
  * Adapters translate the errors of their libraries into these statuses and return nothing else.
  *
@@ -82,10 +82,11 @@ int status_http(enum status status);
 /* Returns the title for RFC 9457, e.g. "Not Found". Static. */
 const char *status_title(enum status status);
 
-/* Whether the same request may succeed later. */
+/* Returns whether the same request may succeed later. */
 bool status_retry_helps(enum status status);
 
-/* Returns the reason phrase of an HTTP status that this program sends, else "Unknown". Static. */
+/* Returns the reason phrase of an HTTP status that this program sends; "Unknown" for others.
+ * Static. */
 const char *status_reason(int http_status);
 
 #endif

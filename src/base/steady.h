@@ -13,20 +13,20 @@
 void steady_cond_init(pthread_cond_t *condition);
 
 /*
- * Releases `lock`, which the caller holds, blocks until the condition is signalled or steady time
- * `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns false once the
- * time has come. Returns true otherwise, which may be a spurious wake-up: check what you wait for
- * in a loop.
+ * Releases `lock`, which the caller holds, waits until the condition is signalled or until steady
+ * time `until_ns`, and takes the lock again. INT64_MAX waits without a limit. Returns false if the
+ * time has come. Otherwise returns true, perhaps after a spurious wake-up, so call it in a loop
+ * that checks the condition.
  */
 bool steady_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until_ns);
 
-/* The steady time `ns` nanoseconds from now; INT64_MAX if int64 cannot hold that. */
+/* Returns the steady time `ns` nanoseconds from now, or INT64_MAX if int64 cannot hold that. */
 int64_t steady_in(int64_t ns);
 
 /*
- * The time left until steady time `until_ns` for functions that take a timeout in milliseconds:
- * rounded up, so that the caller does not wake too early; 0 if the time has come, and never more
- * than `most_ms`.
+ * Returns the time until steady time `until_ns` in milliseconds, for functions that take a timeout.
+ * It is rounded up, so that the caller does not wake too early; it is 0 if the time has come, and
+ * never more than `most_ms`.
  */
 int steady_ms_until(int64_t until_ns, int most_ms);
 

@@ -1,7 +1,7 @@
 /*
- * Parsers for text from outside. They are written by hand instead of with strtoll(), strptime() and
- * the like, because those skip spaces, accept "+1" or "0x", depend on the locale, need a NUL at the
- * end, or accept the 31st of February. What passes here is exactly the format that text.h names.
+ * Parsers for text from outside. They are written by hand, because strtoll(), strptime() and the
+ * like skip spaces, accept "+1" or "0x", depend on the locale, need a NUL at the end, or accept the
+ * 31st of February. These parsers accept exactly the formats that text.h names.
  */
 #include "base/text.h"
 
@@ -69,8 +69,8 @@ struct slice text_cut(struct slice text, size_t max)
 	return slice_make(text.data, max);
 }
 
-/* Returns the character after the last one of its length, where counting up its bytes would not
- * lead: to more bytes, or past the surrogates. Returns NULL if there is no such jump. */
+/* Returns the character after `character` if count_up() would not find it, because it has more
+ * bytes or comes after the surrogates. Otherwise returns NULL. */
 static const char *jump_after(struct slice character)
 {
 	static const char *const jumps[][2] = {
@@ -87,7 +87,7 @@ static const char *jump_after(struct slice character)
 	return NULL;
 }
 
-/* Counts up a character of UTF-8 in place, as if its continuation bytes were digits. */
+/* Replaces a UTF-8 character in place by the next one: counts up as if its bytes were digits. */
 static void count_up(char *character, size_t len)
 {
 	size_t at = len - 1;
@@ -197,7 +197,7 @@ bool text_to_duration_us(struct slice text, int64_t *value_us)
 	return true;
 }
 
-/* Returns the number of `count` digits at `at`, or -1 if there is anything but digits. */
+/* Returns the number in the `count` digits at `at`, or -1 if one of them is not a digit. */
 static int digits_at(struct slice text, size_t at, size_t count)
 {
 	int value = 0;
@@ -212,7 +212,8 @@ static int digits_at(struct slice text, size_t at, size_t count)
 	return value;
 }
 
-/* Reads "2026-01-08T07:10:00" at the start of `text`; checks the range of each field by itself. */
+/* Reads "2026-01-08T07:10:00" at the start of `text`. Checks only that each field is in its own
+ * range. */
 static bool read_date_time(struct slice text, struct tm *tm)
 {
 	static const char pattern[] = "dddd-dd-ddTdd:dd:dd";
@@ -283,9 +284,11 @@ bool text_to_time_us(struct slice text, int64_t *time_us)
 		return false;
 	date = (struct tm){.tm_year = tm.tm_year, .tm_mon = tm.tm_mon, .tm_mday = tm.tm_mday};
 	seconds = timegm(&date) + tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec - offset_s;
-	if (date.tm_mday != tm.tm_mday) /* timegm() moved the 31st of a shorter month on */
+	/* timegm() turns the 31st of a shorter month into a day of the next month */
+	if (date.tm_mday != tm.tm_mday)
 		return false;
-	if (seconds < FIRST_S || seconds > LAST_S) /* by its offset; it could not be written */
+	/* the offset moved the time out of the years that can be written */
+	if (seconds < FIRST_S || seconds > LAST_S)
 		return false;
 	*time_us = seconds * 1000000 + fraction_us;
 	return true;
@@ -333,7 +336,7 @@ static int base64url_digit(char c)
 bool text_from_base64url(struct arena *arena, struct slice text, struct slice *bytes)
 {
 	char *out = arena_alloc(arena, text.len * 3 / 4 + 1);
-	unsigned bits = 0, held = 0; /* the last `held` of `bits` are not written yet */
+	unsigned bits = 0, held = 0; /* the lowest `held` bits of `bits` are not written yet */
 	size_t len = 0;
 
 	for (size_t i = 0; i < text.len; i++) {

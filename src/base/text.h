@@ -1,7 +1,7 @@
 /*
  * Checks and parses text that enters the program: encoding, numbers, durations, times, parts of
- * URLs. All functions are pure; those that parse return false for anything else than their format
- * and then leave their output untouched.
+ * URLs. All functions are pure. A parser returns false if the text does not have its format, and
+ * then leaves its output untouched.
  */
 #ifndef QUIPU_BASE_TEXT_H
 #define QUIPU_BASE_TEXT_H
@@ -11,30 +11,30 @@
 #include "base/buffer.h"
 #include "base/slice.h"
 
-/* Whether `text` is valid UTF-8, without NUL, surrogates or overlong forms. */
+/* Returns whether `text` is valid UTF-8, without NUL, surrogates or overlong forms. */
 bool text_is_utf8(struct slice text);
 
-/* Whether `text`, which must be valid UTF-8, has a control character: C0, DEL or C1. */
+/* Returns whether `text`, which must be valid UTF-8, has a control character: C0, DEL or C1. */
 bool text_has_control(struct slice text);
 
-/* Returns at most the first `max` bytes of valid UTF-8, cut between characters. */
+/* Cuts `text`, which must be valid UTF-8, to at most `max` bytes without splitting a character. */
 struct slice text_cut(struct slice text, size_t max);
 
 /*
  * Returns the smallest UTF-8 text, in byte order, that is greater than every text beginning with
- * `prefix`, which is UTF-8. Returns an empty text if there is none.
+ * `prefix`, which is UTF-8. Returns an empty text if no text is greater.
  */
 struct slice text_prefix_end(struct arena *arena, struct slice prefix);
 
-/* Whether `text` is empty or has only spaces, tabs and line breaks. */
+/* Returns whether `text` is empty or has only spaces, tabs and line breaks. */
 bool text_is_blank(struct slice text);
 
 /* Parses an int64: digits with an optional minus, and nothing around them. */
 bool text_to_int(struct slice text, int64_t *value);
 
 /*
- * Parses a duration: an integer and one of us, ms, s, m, h, d ("90s", "24h", "-20ms"). Only 0 may
- * stand without a unit.
+ * Parses a duration: an integer and one of us, ms, s, m, h, d ("90s", "24h", "-20ms"). Only 0 needs
+ * no unit.
  */
 bool text_to_duration_us(struct slice text, int64_t *value_us);
 
@@ -50,7 +50,8 @@ int text_hex_digit(char c);
 /* Decodes %XX in a part of a URL and returns a C string. Returns NULL for a broken %XX or a %00. */
 const char *text_unescape(struct arena *arena, struct slice text);
 
-/* Whether `text` is the host part of a URL: host, host:port or [address]:port, without a user. */
+/* Returns whether `text` is the host part of a URL: host, host:port or [address]:port, without a
+ * user. */
 bool text_is_server(struct slice text);
 
 /*

@@ -36,7 +36,7 @@ void trace_new(char out[TRACEPARENT_LEN + 1])
 	char *p = out + sprintf(out, "00-");
 
 	random_bytes(ids, sizeof(ids));
-	ids[0] |= 1; /* an id of zeros is none */
+	ids[0] |= 1; /* an id of only zeros is not valid */
 	ids[16] |= 1;
 	for (size_t i = 0; i < sizeof(ids); i++)
 		p += sprintf(p, i == 16 ? "-%02x" : "%02x", ids[i]);

@@ -42,7 +42,7 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE])
 	write_uuid(digest, 5, out);
 }
 
-/* Later than every time before, however the clock is set. */
+/* Returns `time_us`, or a later time if that was used before or the clock went back. */
 static int64_t next_time_us(int64_t time_us)
 {
 	static _Atomic int64_t last_us;
@@ -60,7 +60,8 @@ void uuid_of_time(int64_t wanted_us, char out[UUID_SIZE])
 	unsigned char bytes[16];
 	int64_t time_us = next_time_us(wanted_us);
 	uint64_t ms = (uint64_t)(time_us / 1000);
-	unsigned fraction = (unsigned)(time_us % 1000) * 4096 / 1000; /* of a millisecond */
+	/* the fraction of a millisecond, in 4096ths */
+	unsigned fraction = (unsigned)(time_us % 1000) * 4096 / 1000;
 
 	random_bytes(bytes, sizeof(bytes));
 	for (int i = 0; i < 6; i++)
@@ -70,7 +71,7 @@ void uuid_of_time(int64_t wanted_us, char out[UUID_SIZE])
 	write_uuid(bytes, 7, out);
 }
 
-/* Whether the text consists of 8-4-4-4-12 hexadecimal digits. */
+/* Returns whether the text consists of 8-4-4-4-12 hexadecimal digits. */
 static bool has_form(struct slice text)
 {
 	if (text.len != UUID_SIZE - 1)

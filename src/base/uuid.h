@@ -19,11 +19,11 @@ void uuid_of_name(struct slice name, char out[UUID_SIZE]);
  * earlier ones. */
 void uuid_of_time(int64_t time_us, char out[UUID_SIZE]);
 
-/* Whether the text is a UUID in lower case, as the functions above write it. */
+/* Returns whether the text is a UUID in lower case, as the functions above write it. */
 bool uuid_is_canonical(struct slice text);
 
-/* Returns a UUID of either case in lower case, in memory of `arena`, and any other text unchanged:
- * programs write the same UUID either way. */
+/* If `text` is a UUID, returns it in lower case, in memory of `arena`, because programs write the
+ * same UUID in either case. Returns any other text unchanged. */
 struct slice uuid_lower(struct arena *arena, struct slice text);
 
 #endif

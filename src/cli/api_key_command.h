@@ -1,7 +1,7 @@
 /*
- * quipu keys new ID [--scopes LIST] creates an API key. The line for the file of --api-keys goes to
- * standard output, which can be appended to that file; the key itself, which is stored nowhere,
- * goes to standard error. Main thread.
+ * quipu keys new ID [--scopes LIST] creates an API key. The line for the file of --api-keys is
+ * printed to standard output, so that it can be appended to that file. The key itself is stored
+ * nowhere; it is printed to standard error. Main thread.
  */
 #ifndef QUIPU_CLI_API_KEY_COMMAND_H
 #define QUIPU_CLI_API_KEY_COMMAND_H

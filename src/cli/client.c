@@ -1,8 +1,8 @@
 /*
- * One libcurl handle per client, used for one request after the other. The server is not trusted:
- * answers are bounded, must be JSON objects, and links to a next page are followed only to a path
- * on the same server. Passwords and keys never appear in messages: `shown` is the address without
- * them.
+ * One libcurl handle per client, used for one request after another. The server is not trusted:
+ * answers are bounded and must be JSON objects, and links to a next page are followed only to a
+ * path on the same server. Messages never contain passwords or keys: they use `shown`, the address
+ * without them.
  */
 #include "cli/client.h"
 
@@ -37,8 +37,8 @@ struct client {
 
 /* ---- finding the server ------------------------------------------------------------------ */
 
-/* Writes a host as a URL requires it, in brackets for IPv6. Replaces an address that stands for all
- * interfaces by loopback. */
+/* Writes a host in the form that a URL requires, with brackets around IPv6. Replaces an address
+ * that means all interfaces with loopback. */
 static void write_host(struct slice host, char *out, size_t size)
 {
 	if (slice_starts_with(host, "[") && host.len > 1)
@@ -80,8 +80,8 @@ static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_
 
 /* ---- finding the key --------------------------------------------------------------------- */
 
-/* Copies a key, without the white space after it. Returns false for characters that a header or key
- * must not have. */
+/* Copies a key, without trailing white space. Returns false if it has characters that a header or a
+ * key must not contain. */
 static bool take_key(struct slice text, char key[KEY_MAX])
 {
 	while (text.len > 0 && memchr(" \t\r\n", text.data[text.len - 1], 4))
@@ -97,8 +97,8 @@ static bool take_key(struct slice text, char key[KEY_MAX])
 	return true;
 }
 
-/* Sets `key` to "" if none is configured. Returns false and the reason, without the key, in `why`
- * if it cannot be used. */
+/* Reads the key, or sets `key` to "" if none is configured. If the key cannot be used, returns
+ * false and writes the reason, without the key, to `why`. */
 static bool find_key(const char *file, char key[KEY_MAX], char *why)
 {
 	const char *variable = getenv(KEY_VARIABLE);
@@ -284,7 +284,7 @@ const char *client_server(const struct client *client)
 
 /* ---- the answer -------------------------------------------------------------------------- */
 
-/* Whether the parameters after a link's <target> include rel=next. */
+/* Returns true if the parameters after a link's <target> include rel=next. */
 static bool is_next(struct slice parameters)
 {
 	while (parameters.data) {
@@ -300,8 +300,8 @@ static bool is_next(struct slice parameters)
 }
 
 /*
- * Finds the next page in one Link header: <target>; rel="next", <target>; rel="prev". Ignores
- * everything but a path on the same server.
+ * Finds the next page in a Link header such as <target>; rel="next", <target>; rel="prev". Ignores
+ * a target that is not a path on the same server.
  */
 static void find_next(struct slice links, char next[CLIENT_TARGET_SIZE])
 {
@@ -362,7 +362,7 @@ struct slice client_text(const json_t *object, const char *name)
 	return slice_make(json_string_value(value), json_string_length(value));
 }
 
-/* Whether the server refused the caller; then `why` says what would help. */
+/* If the server refused the caller, returns true and writes to `why` what would help. */
 static bool read_refusal(const struct client *client, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -470,7 +470,8 @@ bool client_post(struct client *client, const char *target, struct slice body,
 	struct curl_slist *headers = NULL;
 	bool ok;
 
-	/* libcurl repeats a request if a connection that it kept open turns out to be dead. */
+	/* If a connection that libcurl kept open turns out to be dead, it repeats the request.
+	 * Therefore every POST needs a key. */
 	uuid_random(key);
 	snprintf(line, sizeof(line), "Idempotency-Key: %s", key);
 	for (const struct curl_slist *own = client->headers; own; own = own->next)

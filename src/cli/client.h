@@ -1,10 +1,10 @@
 /*
- * The client by which the operator's commands call a running server: JSON over HTTP, blocking, with
- * libcurl. Commands never open the stores themselves, because the data folder belongs to the
- * server.
+ * The HTTP client of the operator's commands, which call a running server: JSON over HTTP,
+ * blocking, with libcurl. Commands never open the stores themselves, because the data folder
+ * belongs to the server.
  *
- * Main thread, and only while there is no other thread, because libcurl ignores SIGPIPE for the
- * whole process during a call.
+ * Main thread only, and only in a process without other threads: during a call, libcurl ignores
+ * SIGPIPE for the whole process.
  */
 #ifndef QUIPU_CLI_CLIENT_H
 #define QUIPU_CLI_CLIENT_H
@@ -28,10 +28,9 @@ struct client_answer {
 /*
  * Creates a client for the server at --server (http://host:port or https://…, perhaps with
  * user:password@). Without --server, uses the address in --listen, with https if there is a
- * --tls-cert. Trusts the authorities in --ca-file, or else those of the system. Sends the API key
- * in
- * --api-key-file, or else in QUIPU_API_KEY, with every request, if there is one. There is no flag
- * for the key itself, because everyone on the machine can see flags.
+ * --tls-cert. Trusts the authorities in --ca-file, or those of the system. If there is an API key
+ * in --api-key-file or QUIPU_API_KEY, sends it with every request. There is no flag for the key
+ * itself, because everyone on the machine can see flags.
  *
  * Sends nothing yet. If the settings cannot be used, returns NULL and writes the reason to `why`
  * (CLIENT_WHY_SIZE bytes).
@@ -39,10 +38,10 @@ struct client_answer {
 QP_MUST_CHECK struct client *client_open(const struct settings *settings, char *why);
 void client_close(struct client *client);
 
-/* From now on accepts every certificate and sends no key: for requests that need no secrecy. */
+/* From now on, accepts every certificate and sends no key. For requests that need no secrecy. */
 void client_trust_anyone(struct client *client);
 
-/* From now on sends this line with every request, e.g. "X-User-Id: alice". */
+/* From now on, sends this line with every request, e.g. "X-User-Id: alice". */
 void client_add_header(struct client *client, const char *line);
 
 /* Returns the server's address for messages, without user and password. */
@@ -60,7 +59,7 @@ QP_MUST_CHECK bool client_get(
 QP_MUST_CHECK bool client_post(struct client *client, const char *target, struct slice body,
 	struct client_answer *answer, char *why);
 
-/* Writes a sentence about an answer that is not a success: which key would help, the first invalid
+/* Explains in a sentence why an answer is not a success: which key is needed, the first invalid
  * field, the detail, or at least the HTTP status. */
 void client_read_problem(
 	const struct client *client, const struct client_answer *answer, char why[CLIENT_WHY_SIZE]);

@@ -1,5 +1,5 @@
-/* Our own reader, because Debian's libinih cuts lines at 200 bytes, and URLs of stores are longer.
- */
+/* Quipu has its own reader because Debian's libinih cuts lines at 200 bytes, and URLs of stores are
+ * longer. */
 #include "cli/config_file.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 enum line_form { LINE_SETTING, LINE_EMPTY, LINE_WRONG };
 
-/* Cuts a comment off: a ; at the beginning or after white space. */
+/* Cuts off a comment: it begins with a ; at the start of the line or after white space. */
 static struct slice without_comment(struct slice line)
 {
 	for (size_t i = 0; i < line.len; i++) {
@@ -64,7 +64,7 @@ static struct slice without_mark(struct slice line)
 	return slice_make(line.data + 3, line.len - 3);
 }
 
-/* Returns the number of the first line that is wrong, or 0; -1 if `take` refused one. */
+/* Returns 0, the number of the first invalid line, or -1 if `take` refused a line. */
 static int read_lines(FILE *file, bool (*take)(void *context, struct slice name, struct slice text),
 	void *context)
 {

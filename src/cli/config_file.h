@@ -11,9 +11,9 @@
 #define CONFIG_LINE_MAX 4096
 
 /*
- * Calls `take` for each setting, in order, with slices that are valid during the call. Returns
- * false with a reason in `why` (OPTIONS_WHY_SIZE bytes) if the file cannot be read or a line has no
- * such form; and as soon as `take` returns false, which then has written the reason.
+ * Calls `take` for each setting, in order; the slices are valid only during the call. If `take`
+ * returns false, stops and returns false; `take` has then written the reason. If the file cannot be
+ * read or a line is invalid, returns false and writes the reason to `why` (OPTIONS_WHY_SIZE bytes).
  */
 QP_MUST_CHECK bool config_file_read(const char *path,
 	bool (*take)(void *context, struct slice name, struct slice text), void *context,

@@ -1,10 +1,10 @@
 /*
- * Each verb is a row of a table: how many words and which flag it takes, and the function that runs
- * it. The arguments are checked against the row before a client is opened, so a wrong use never
- * sends a request.
+ * Each verb is a row of a table: how many words and which flags it takes, and the function that
+ * runs it. The arguments are checked against the row before a client is opened, so a wrong command
+ * line never sends a request.
  *
- * A server need not run every role. Listing therefore skips the kinds whose routes do not exist,
- * and fails only if there is none at all.
+ * A server need not run every role. Therefore listing skips kinds whose routes do not exist, and
+ * fails only if the server has no kind at all.
  */
 #include "cli/dead_letter_command.h"
 
@@ -34,7 +34,7 @@ static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "
 /* One run of a command. */
 struct call {
 	const struct operands *operands;
-	const char *const *words; /* after the verb */
+	const char *const *words; /* the words after the verb */
 	size_t word_count;
 	struct client *client;
 	struct arena arena;
@@ -52,8 +52,8 @@ struct verb {
 
 /* ---- output ------------------------------------------------------------------------------ */
 
-/* Escapes everything but ASCII if there are control characters that JSON allows, but that could
- * control the terminal. */
+/* Prints JSON. JSON allows control characters that a terminal might obey; if there are any, escapes
+ * everything except ASCII. */
 static void print_json(const json_t *value)
 {
 	char *text = json_dumps(value, JSON_COMPACT);
@@ -66,7 +66,7 @@ static void print_json(const json_t *value)
 	putchar('\n');
 }
 
-/* Whether the server does not run the role that has the route. */
+/* Returns true if the route is missing because the server does not run its role. */
 static bool is_missing_route(const struct client_answer *answer)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -130,7 +130,7 @@ static const char *target_of(struct call *call, const struct letter_name *name, 
 	return target.data;
 }
 
-/* Whether the answer is a success; if not, `why` says what went wrong. */
+/* Returns true if the answer is a success; otherwise writes the reason to `why`. */
 static bool is_success(struct call *call, const struct letter_name *name,
 	const struct client_answer *answer, char why[CLIENT_WHY_SIZE])
 {
@@ -181,7 +181,7 @@ static void add_letter(struct list *list, const char *kind, const json_t *letter
 	table_add(&list->table, cells);
 }
 
-/* Adds a page. Returns whether the next page is needed too. */
+/* Adds a page to the table. Returns true if the next page is needed as well. */
 static bool add_page(struct list *list, const char *kind, const struct client_answer *answer)
 {
 	const json_t *letters = json_object_get(answer->json, "letters");
@@ -192,7 +192,7 @@ static bool add_page(struct list *list, const char *kind, const struct client_an
 	return count > 0 && list->table.count < list->rows_max && answer->next[0];
 }
 
-/* Fetches a page and adds it. Sets `target` to that of the next page, or to "" after the last. */
+/* Fetches a page and adds it. Sets `target` to the next page, or to "" after the last page. */
 static bool list_page(struct call *call, struct list *list, const char *kind,
 	char target[CLIENT_TARGET_SIZE], char *why)
 {
@@ -245,7 +245,7 @@ static void print_list(const struct list *list, int64_t limit)
 			(long long)limit);
 }
 
-/* Fetches one dead letter more than it shows, to know whether there are more. */
+/* Fetches one extra dead letter, to find out whether there are more than it prints. */
 static int dlq_list(struct call *call)
 {
 	const char *text = operands_flag(call->operands, "limit");
@@ -291,7 +291,8 @@ static int dlq_show(struct call *call)
 }
 
 /*
- * Posts `action` for every letter. Goes on after one that fails, but not after losing the server.
+ * Posts `action` for every letter. Continues if a letter fails, but not if the server no longer
+ * answers.
  */
 static int settle_letters(
 	struct call *call, const char *action, struct slice body, const char *done)

@@ -4,9 +4,10 @@
  *   quipu dlq list [--limit N]               list dead letters of all kinds
  *   quipu dlq show KIND/ID                   show a dead letter with its event
  *   quipu dlq replay KIND/ID…                deliver dead letters again
+ *   quipu dlq replay KIND --all              the same for all of a kind, page by page
  *   quipu dlq discard KIND/ID… --why TEXT    discard dead letters, and record the reason
- *   quipu outbox resend [KIND] --since TIME  publish events again that were already published, of
- *                                            entitlements or, with dialog-outbox, of dialogs
+ *
+ * --json prints one object per line instead of text.
  *
  * The commands call a running server over HTTP (cli/client), which does the work and records it.
  * Results go to standard output, failures to standard error. Main thread.
@@ -16,11 +17,11 @@
 
 #include "cli/options.h"
 
-/* The commands' own flags, for options_read(). */
+/* The command's own flags, for options_read(). */
 extern const char *const dlq_flags[];
 extern const char *const outbox_flags[];
 
-/* Return the exit status: 0, 1 if something was not done, or 2 for wrong arguments. */
+/* Returns the exit status: 0, 1 if something was not done, or 2 for wrong arguments. */
 int dlq_run(const struct settings *settings, const struct operands *operands);
 int outbox_run(const struct settings *settings, const struct operands *operands);
 

@@ -1,8 +1,8 @@
 /*
- * The server is a child process, this same program, with its own folder and process group: Ctrl-C
+ * The server is the same program in a child process, with its own folder and process group. Ctrl-C
  * reaches only this process, which ends the child and removes the folder. Signals are blocked and
- * waited for, so none can arrive between a look and a sleep. If this process is killed, the kernel
- * ends the server.
+ * received with sigtimedwait(), so none is missed. If this process is killed, the kernel ends the
+ * server.
  */
 #include "cli/demo_command.h"
 
@@ -33,7 +33,7 @@ const char *const demo_flags[] = {"seconds", NULL};
 
 struct demo {
 	char folder[256];
-	char output[300]; /* files in the folder: what the server prints, and its log */
+	char output[300]; /* files in the folder: the server's output, and its log */
 	char log[300];
 	char address[128];
 	sigset_t signals; /* those that end the demo */
@@ -42,7 +42,7 @@ struct demo {
 
 enum pause_end { PAUSE_OVER, PAUSE_STOPPED, PAUSE_SERVER_GONE };
 
-/* Waits for `ns`, or without end if it is negative, or until a signal comes. */
+/* Waits until a signal arrives, but at most `ns` unless that is negative. */
 static enum pause_end wait_for_signal(const struct demo *demo, int64_t ns)
 {
 	const struct timespec time = {ns / NS_PER_S, ns % NS_PER_S};
@@ -102,7 +102,7 @@ static void read_end(const char *path, char text[TEXT_MAX])
 
 /* ---- the server -------------------------------------------------------------------------- */
 
-/* So that the server cannot meet the data or the engines of another one. */
+/* Removes QUIPU_ variables, so that the demo cannot use the data or engines of another server. */
 static void drop_settings(void)
 {
 	extern char **environ;
@@ -195,7 +195,7 @@ static void stop_server(const struct demo *demo)
 		;
 }
 
-/* Prints why the server ended, in its own words. */
+/* Prints the end of the server's log, and `what` happened. */
 static int report_server(const struct demo *demo, const char *what)
 {
 	char text[TEXT_MAX];
@@ -231,7 +231,8 @@ static int64_t now_ns(void)
 	return clock_steady_ns(&clock_system);
 }
 
-/* Plays rounds until the time is over or a signal comes. Fails with traffic->why set. */
+/* Plays rounds until the time is over or a signal arrives. On failure returns false with the reason
+ * in traffic->why. */
 static bool play_rounds(
 	const struct demo *demo, struct demo_traffic *traffic, int64_t seconds, enum pause_end *end)
 {
@@ -300,7 +301,7 @@ static void block_signals(struct demo *demo)
 	sigprocmask(SIG_BLOCK, &demo->signals, NULL);
 }
 
-/* Returns -1 if it is not a number of seconds. */
+/* Returns -1 if the value is not a valid number of seconds. */
 static int64_t read_seconds(const struct operands *operands)
 {
 	const char *text = operands_flag(operands, "seconds");

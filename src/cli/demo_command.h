@@ -1,7 +1,7 @@
 /*
  * quipu demo [--seconds N] starts a server with every service on a temporary folder, plays traffic
  * against it and says where its console is. Ctrl-C ends the server and removes the folder. Nothing
- * else of the machine is touched: of the options only --listen applies, and the server gets no
+ * else on the machine is touched: --listen is the only option that applies, and the server gets no
  * QUIPU_ variable. Main thread.
  */
 #ifndef QUIPU_CLI_DEMO_COMMAND_H

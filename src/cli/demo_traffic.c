@@ -1,4 +1,4 @@
-/* Each kind of request has a function, and every round plays those whose turn it is. */
+/* Each kind of request has a function, which is called every so many rounds. */
 #include "cli/demo_traffic.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static bool is_expected_refusal(int http_status)
 	return http_status == 409 || http_status == 429;
 }
 
-/* Returns true if the server answered as the traffic expects; the caller releases `answer`. */
+/* Returns true if the server answered as expected. The caller then releases `answer`. */
 static bool post(struct demo_traffic *traffic, struct client *client, const char *target,
 	const char *body, struct client_answer *answer)
 {
@@ -126,7 +126,7 @@ static bool count_a_visit(struct demo_traffic *traffic)
 	return play(traffic, targets[traffic->round % 3], "");
 }
 
-/* Sold out after SEATS of them: then the bound refuses every further one. */
+/* After SEATS calls the concert is sold out, and the bound refuses every further call. */
 static bool sell_a_seat(struct demo_traffic *traffic)
 {
 	return play(traffic, "/api/v1/counts/seats:concert/decrease", "");
@@ -201,7 +201,7 @@ static bool read_as_bob(struct demo_traffic *traffic)
 bool demo_traffic_play(struct demo_traffic *traffic)
 {
 	static const struct {
-		int every; /* the rounds in which it is played */
+		int every; /* play it once in this many rounds */
 		bool (*play)(struct demo_traffic *traffic);
 	} turns[] = {
 		{1, count_a_visit},

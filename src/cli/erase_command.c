@@ -1,6 +1,6 @@
 /*
- * The server does one bounded step per request, and says whether there may be more. Numbers are
- * added up by place and printed when a service is done.
+ * The server does one bounded step per request and reports whether more may be left. The command
+ * adds up the rows of each place and prints the sums when a service is done.
  */
 #include "cli/erase_command.h"
 
@@ -16,7 +16,7 @@
 
 const char *const erase_flags[] = {OWN_SWITCH "dry-run", NULL};
 
-/* Services that keep data of persons, for naming those that the server does not run. */
+/* All services that keep data about persons. Used to name those that the server does not run. */
 static const char *const known_services[] = {
 	"dialogs", "counters", "entitlements", "notifications", "gateway", NULL};
 
@@ -27,7 +27,7 @@ struct erase_call {
 	bool dry_run;
 };
 
-/* What was changed, or would be, in the places of one service. */
+/* How many rows were changed, or would be changed, in each place of one service. */
 struct erase_sums {
 	struct slice names[PLACES_MAX]; /* in the call's arena */
 	long long rows[PLACES_MAX];

@@ -1,8 +1,8 @@
 /*
  * quipu erase-user ID [--dry-run] erases a person from every service that the server runs, step by
- * step, or only counts what there is. Services of other servers are named, so that nobody takes
- * half of it for the whole. Run it again at any time: it goes on where it was interrupted. Main
- * thread.
+ * step; with --dry-run it only counts the rows. It also names the services that this server does
+ * not run, so that nobody thinks the person is gone everywhere. If it was interrupted, it can
+ * simply be run again. Main thread.
  */
 #ifndef QUIPU_CLI_ERASE_COMMAND_H
 #define QUIPU_CLI_ERASE_COMMAND_H

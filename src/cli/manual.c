@@ -1,7 +1,7 @@
 /*
- * One list of commands and one of special flags; each page walks them and the option table in its
- * own format. Texts of help are fragments in lower case without a full stop, so that every page can
- * put them into its own sentence or cell.
+ * There is one list of commands and one of special flags; each page prints them and the option
+ * table in its own format. Help texts are fragments in lower case without a full stop, so that
+ * every page can put them into its own sentence or cell.
  */
 #include "cli/manual.h"
 
@@ -12,7 +12,7 @@
 #include "cli/option_groups.h"
 #include "cli/report.h"
 
-/* When the prose of the man page last changed; options and commands are generated. */
+/* When the man page's text in this file last changed. Options and commands are generated. */
 #define MAN_DATE "2026-11-16"
 
 #define COMMAND_WIDTH 48
@@ -20,7 +20,7 @@
 struct usage {
 	const char *command;
 	const char *verb;      /* "" for none */
-	const char *arguments; /* after command and verb */
+	const char *arguments; /* the arguments after command and verb */
 	const char *help;
 	bool asks_server; /* needs a running server */
 };
@@ -55,7 +55,7 @@ static const struct usage usages[] = {
 		"publish events again, e.g. those of the last 24h", true},
 };
 
-/* Flags of every command that are not options: they choose what to do, not how. */
+/* Flags of every command that are not options: they choose what to do, not how to do it. */
 static const struct {
 	const char *name;
 	const char *value; /* "" for none */
@@ -69,7 +69,7 @@ static const struct {
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
 #define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
 
-/* "quipu dlq list [--limit N]" */
+/* Writes a line such as "quipu dlq list [--limit N]". */
 static void write_usage(char *out, size_t size, const struct usage *usage)
 {
 	snprintf(out, size, "quipu %s%s%s%s%s", usage->command, *usage->verb ? " " : "",
@@ -113,7 +113,8 @@ static void write_help(FILE *out)
 	}
 }
 
-/* Commands that call a server use the last group of options and no other. */
+/* Commands that call a server use only the last group of options. All other commands use all groups
+ * except the last. */
 static void help_options_of(FILE *out, const struct usage *usage)
 {
 	size_t i = usage->asks_server ? OPTION_GROUPS - 1 : 0;
@@ -172,7 +173,7 @@ const char *manual_guess(const char *word)
 
 /* ---- the man page ------------------------------------------------------------------------ */
 
-/* Escapes text so that roff sees no requests or escapes in it. */
+/* Escapes text so that roff does not see requests or escapes in it. */
 static void man_text(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
@@ -185,7 +186,7 @@ static void man_text(FILE *out, const char *text)
 	}
 }
 
-/* Starts a paragraph: a line in bold, ending in italics. */
+/* Starts a paragraph with a term: `before` and `bold` in bold, `italic` in italics. */
 static void man_term(FILE *out, const char *before, const char *bold, const char *italic)
 {
 	fputs(".TP\n\\fB", out);
@@ -328,7 +329,7 @@ static void bash_flags(FILE *out)
 	fputs("'\n", out);
 }
 
-/* Prints what may follow each command: its verbs and its own flags. */
+/* Prints the words that may follow each command: its verbs and its own flags. */
 static void bash_verbs(FILE *out)
 {
 	const char *last = "";
@@ -347,8 +348,8 @@ static void bash_verbs(FILE *out)
 	fputs("' ;;\n\tesac\n", out);
 }
 
-/* Prints a case such as "--data|--config) action" for the options whose value is a DIR or a FILE,
- * or for all other options with a value if `kind` is NULL. */
+/* Prints a case such as "--data|--config) action" for all options whose value is a `kind` (DIR or
+ * FILE) or, if `kind` is NULL, for all other options with a value. */
 static void bash_values_of(FILE *out, const char *kind, const char *action)
 {
 	const char *between = "\t";

@@ -1,6 +1,6 @@
 /*
  * The pages of quipu help. All of them are generated from the option table (cli/options) and one
- * list of commands, so that no page can describe an option that does not exist, or miss one:
+ * list of commands, so that every page describes exactly the options that exist:
  *
  *   quipu help [COMMAND]      help for the terminal
  *   quipu help man            the man page, quipu(1)
@@ -17,8 +17,8 @@
 /* Prints the help of one command. Returns the exit status: 0, or 2 if there is no such command. */
 int manual_help(const char *command);
 
-/* Returns "; did you mean …?" in a static buffer, or where to look if no command resembles `word`.
- */
+/* Returns "; did you mean …?" in a static buffer or, if no command resembles `word`, "; see quipu
+ * help". */
 const char *manual_guess(const char *word);
 
 /* Returns the exit status: 0, or 2 if there is no such page. */

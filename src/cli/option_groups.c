@@ -6,7 +6,7 @@
 
 #define OTHERS 5
 
-/* Names that end with - stand for all that begin so. */
+/* A name that ends with - stands for all names that begin with it. */
 static const struct {
 	const char *title;
 	const char *names; /* separated by spaces */

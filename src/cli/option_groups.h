@@ -7,11 +7,11 @@
 
 #define OPTION_GROUPS 7
 
-/* Returns the heading of a group, below OPTION_GROUPS. */
+/* Returns the heading of a group. `group` must be below OPTION_GROUPS. */
 const char *option_group_title(size_t group);
 
-/* Whether the option of this name is in the group. Each option is in exactly one; a name that no
- * other group has is in the last but one, which is the largest. */
+/* Returns true if the option is in the group. Each option is in exactly one group: the one that
+ * lists its name or, if none does, the second to last. */
 bool option_is_in_group(const char *name, size_t group);
 
 #endif

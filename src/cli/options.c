@@ -1,10 +1,7 @@
 /*
- * A value passes through two steps. First every source notes its text and its name in `values`, and
- * a stronger source overwrites a weaker one; then each text is parsed once and stored in the
- * settings. So --print-config can name the source of every value, and a wrong text in a weaker
- * source that is overridden does no harm.
- *
- * Flags are collected first because --config is one of them, but they are applied last.
+ * The table of options, and what the manual says about them. Every option is one row. It defines
+ * the flag, the environment variable, the line in the file, the documentation and the place in the
+ * settings. flags.c reads the command line, and settings.c combines all sources.
  */
 #include "cli/options.h"
 

@@ -93,23 +93,23 @@ struct settings {
 #define OWN_SWITCH "!"
 
 /*
- * What a command takes besides the options: words, such as ids, and its own flags, such as --why,
- * which have neither an environment variable nor a line in the file.
+ * The arguments of a command besides the options: words, such as ids, and its own flags, such as
+ * --why. These flags cannot be set in the environment or in the file.
  */
 struct operands {
 	const char *const *flags;          /* the names of its own flags, up to a NULL; a name
 					    * that begins with OWN_SWITCH takes no value */
 	const char *values[OWN_FLAGS_MAX]; /* of each flag, NULL if it was not given */
-	const char **words;                /* has room for as many words as there are arguments */
+	const char **words;                /* room for one word per argument */
 	size_t word_count;
 };
 
 /*
  * Fills `settings` from the `count` arguments after the command, the environment, the file that
- * --config names, and the defaults. `operands` has the names of the command's own flags and room
- * for its words, and receives their values; it is NULL if the command takes options only. Returns
- * false, with the reason in `why` (OPTIONS_WHY_SIZE bytes), if an argument is wrong. Strings stay
- * valid for the life of the program. Main thread, once.
+ * --config names, and the defaults. `operands` names the command's own flags and has room for its
+ * words; both are filled in. It is NULL if the command takes only options. If an argument is
+ * invalid, returns false with the reason in `why` (OPTIONS_WHY_SIZE bytes). Strings stay valid for
+ * the life of the program. Main thread; called once.
  */
 QP_MUST_CHECK bool options_read(struct settings *settings, struct operands *operands, int count,
 	char *const *arguments, char *why);
@@ -131,7 +131,7 @@ void options_help(FILE *out, size_t group);
 /* An option as the manual describes it (cli/manual). The strings are static. */
 struct option_facts {
 	const char *name;
-	const char *value;    /* the placeholder for its value, NULL if it is yes or no */
+	const char *value;    /* the placeholder for its value; NULL for a yes-or-no option */
 	const char *standard; /* the default, "" for none */
 	const char *help;
 	char variable[OPTION_FACT_SIZE];

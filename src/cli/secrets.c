@@ -7,8 +7,8 @@
 
 #define NAME_MAX_LEN 64
 
-/* A parameter holds a secret if its name contains one of these words. Parameters with file names,
- * such as passfile and sslkey, do not. */
+/* A parameter is a secret if its name contains one of these words. The names of parameters for
+ * files, such as passfile and sslkey, do not. */
 static const char *const secret_words[] = {
 	"password", "passwd", "token", "secret", "apikey", "api_key", "api-key", "key.pem"};
 
@@ -17,7 +17,8 @@ static bool has_scheme(const char *url, const char *scheme)
 	return strncmp(url, scheme, strlen(scheme)) == 0;
 }
 
-/* The URL of a webhook may have an @ in its path; then the colon is the one before the port. */
+/* The URL of a webhook may have an @ in its path. The colon before that @ may then belong to a
+ * port, and no password follows it. */
 static bool is_port_of_page(const char *url, const char *text)
 {
 	return has_scheme(url, "webhook:http") && text[strspn(text, "0123456789")] == '/';
@@ -25,8 +26,8 @@ static bool is_port_of_page(const char *url, const char *text)
 
 /*
  * Returns everything from the first colon to the last @. A URL parser would end the host at a bare
- * /, ? or comma in the password, but that is still a secret. For NATS, text before the @ without a
- * colon is a token.
+ * /, ? or comma in the password, but the whole text is still a secret. For NATS, if there is no
+ * colon, the text before the @ is a token.
  */
 static struct slice find_password(const char *url)
 {

@@ -1,6 +1,6 @@
 /*
- * A table for the terminal: columns are as wide as their widest cell, and control characters are
- * escaped. Its memory is from the arena.
+ * A table for the terminal: each column is as wide as its widest cell, and control characters are
+ * escaped. Its memory comes from the arena.
  */
 #ifndef QUIPU_CLI_TABLE_H
 #define QUIPU_CLI_TABLE_H

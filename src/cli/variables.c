@@ -13,10 +13,12 @@
 #define NAME_SHOWN_MAX 128
 #define NAMES_MAX 128
 
-/* Read by other parts of the program; the last two by test builds. */
+/* Names, without the prefix, that other parts of the program read. The last two are for test
+ * builds. */
 static const char *const others[] = {"CONFIG", "API_KEY", "FAILPOINTS", "TEST_CLOCK_OFFSET"};
 
-/* Kubernetes sets such variables for a service whose name begins with "quipu". */
+/* Returns true if this is one of the variables that Kubernetes sets for a service whose name begins
+ * with "quipu". */
 static bool is_of_kubernetes(const char *name)
 {
 	size_t len = strlen(name);
@@ -25,7 +27,7 @@ static bool is_of_kubernetes(const char *name)
 	       strstr(name, "PORT_") || (len >= 4 && strcmp(name + len - 4, "PORT") == 0);
 }
 
-/* Lists what may follow the prefix, up to a NULL, in memory of `arena`. */
+/* Returns all known names, without the prefix, in `arena`. The array ends with NULL. */
 static const char *const *known_names(struct arena *arena)
 {
 	const char **names = arena_array(arena, const char *, NAMES_MAX);
@@ -53,7 +55,7 @@ static bool is_known(const char *name, const char *const *known)
 	return false;
 }
 
-/* `name` is without the prefix. */
+/* Warns if nothing reads the variable QUIPU_`name`. */
 static void check_variable(const char *name, const char *const *known)
 {
 	const char *nearest;

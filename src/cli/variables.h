@@ -1,4 +1,4 @@
-/* The variables of the environment. cli/options reads those of the options. Main thread. */
+/* Checks the environment variables. cli/settings reads those that set options. Main thread. */
 #ifndef QUIPU_CLI_VARIABLES_H
 #define QUIPU_CLI_VARIABLES_H
 

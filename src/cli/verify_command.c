@@ -1,7 +1,7 @@
 /*
- * A check runs page by page: the server checks some rows per request and returns where to go on, so
- * that no request takes long. Differences are printed as they arrive. After a repair everything is
- * checked once more without printing, and what differs then could not be repaired.
+ * A check runs page by page: for each request, the server checks some rows and returns where to
+ * continue, so that no request takes long. Differences are printed as they arrive. After a repair,
+ * everything is checked again without printing; rows that still differ could not be repaired.
  */
 #include "cli/verify_command.h"
 
@@ -25,9 +25,10 @@ struct verify {
 	struct arena arena; /* for one request */
 	bool wants_repair;
 	bool json;
-	bool is_one_of_many; /* each line begins with its service */
+	/* more than one service is checked, so each line begins with its name */
+	bool is_one_of_many;
 
-	/* About the service that is being checked. */
+	/* The next members are about the service that is being checked. */
 	const char *service;
 	bool repairs;
 	bool is_silent;
@@ -57,7 +58,7 @@ static void explain_absence(const struct verify *verify, char *why)
 			verify->service);
 }
 
-/* Returns false and the reason in `why` unless the answer is a 200. */
+/* Returns true if the answer is a 200; otherwise writes the reason to `why`. */
 static bool is_good(const struct verify *verify, const struct client_answer *answer, char *why)
 {
 	struct slice code = client_text(answer->json, "code");
@@ -144,7 +145,8 @@ static bool take_page(struct verify *verify, const json_t *page, char *why)
 	return true;
 }
 
-/* Fetches the page after `*after` and sets `*after` to the end of it, or to "" after the last. */
+/* Fetches the page after `*after`. Sets `*after` to the end of that page, or to "" after the last
+ * page. */
 static bool ask_page(struct verify *verify, char **after, char *why)
 {
 	struct buffer target = buffer_make(&verify->arena, 128);
@@ -234,7 +236,7 @@ static void conclude(const struct verify *verify)
 			grouped(verify->differences, differences));
 }
 
-/* Checks again after a repair, without printing. What differs now could not be repaired. */
+/* Checks again after a repair, without printing. Rows that still differ could not be repaired. */
 static bool check_again(struct verify *verify, char *why)
 {
 	verify->repairs = false;

@@ -1,6 +1,6 @@
 /*
- * quipu verify [SERVICE] [--repair] [--json] lets a running server check every row of a service, or
- * of all its services, and prints the rows that contradict the service's rules. With --repair,
+ * quipu verify [SERVICE] [--repair] [--json] makes a running server check every row of one service,
+ * or of all its services, and prints the rows that violate the service's rules. With --repair,
  * which only unread supports, it also repairs each counter that differs. Main thread.
  */
 #ifndef QUIPU_CLI_VERIFY_COMMAND_H

@@ -110,7 +110,8 @@ const char *entitlement_event_unpack(
 
 	if (!message)
 		return "it is not an EntitlementEvent";
-	/* protobuf-c cuts a text at a NUL without an error; such a message packs to fewer bytes. */
+	/* protobuf-c silently cuts a text at a NUL. Such a message would pack to fewer bytes than
+	 * arrived. */
 	if (quipu__entitlements__v1__entitlement_event__get_packed_size(message) < packed.len)
 		return "it is not an EntitlementEvent as protobuf encodes it";
 	wrong = check(message);

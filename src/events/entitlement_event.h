@@ -25,7 +25,8 @@ struct entitlement_event {
 	int64_t version;
 };
 
-/* Returns `user_id:stock_keeping_unit`, for people and for ordering. Two pairs may share one. */
+/* Returns `user_id:stock_keeping_unit`, for people and for ordering. It is not unique, because ids
+ * may contain colons. */
 struct slice entitlement_aggregate_key(
 	struct arena *arena, struct slice user_id, struct slice unit);
 
@@ -34,8 +35,8 @@ struct slice entitlement_event_pack(struct arena *arena, const struct entitlemen
 
 /*
  * Unpacks and checks an event from any sender; its texts are in memory of `arena`. Returns NULL if
- * it is valid. Otherwise returns a static sentence that says what is wrong, and `event` must not be
- * used.
+ * the event is valid. Otherwise returns a static sentence that says what is wrong, and `event` must
+ * not be used.
  */
 const char *entitlement_event_unpack(
 	struct arena *arena, struct slice packed, struct entitlement_event *event);

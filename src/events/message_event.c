@@ -1,3 +1,9 @@
+/*
+ * Writes and reads the events of dialogs. Reading is lenient in form, because services by other
+ * authors publish the same events: with or without the envelope, in camelCase or PascalCase, with
+ * ids that are numbers. It is strict in content: a missing id or a wrong type makes the event
+ * invalid, and the returned sentence says why.
+ */
 #include "events/message_event.h"
 
 #include <ctype.h>
@@ -39,7 +45,7 @@ struct slice message_event_write(struct arena *arena, const struct message_event
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a member by its camelCase name, or by the same name in PascalCase. */
+/* Returns a member by its camelCase name, or if there is none, by the same name in PascalCase. */
 static json_t *member(const json_t *object, const char *name)
 {
 	json_t *value = json_object_get(object, name);
@@ -52,7 +58,8 @@ static json_t *member(const json_t *object, const char *name)
 	return json_object_get(object, pascal);
 }
 
-/* Returns an id, which may also be an integer, or {NULL, 0} if it is missing or not an id. */
+/* Returns an id as text; it may be an integer. Returns {NULL, 0} if the member is missing or not an
+ * id. */
 static struct slice read_id(struct arena *arena, const json_t *object, const char *name)
 {
 	const json_t *value = member(object, name);
@@ -68,7 +75,7 @@ static struct slice read_id(struct arena *arena, const json_t *object, const cha
 	return arena_copy(arena, id);
 }
 
-/* Reads a time of RFC 3339, or one without an offset, which is UTC. */
+/* Reads a time of RFC 3339. A time without an offset is UTC. */
 static bool read_time(struct arena *arena, const json_t *value, int64_t *time_us)
 {
 	struct slice text = slice_make(json_string_value(value), json_string_length(value));
@@ -83,7 +90,8 @@ static bool read_time(struct arena *arena, const json_t *value, int64_t *time_us
 	return text_to_time_us(buffer_slice(&in_utc), time_us);
 }
 
-/* Whether an envelope is of this type. One that names no type may be of any. */
+/* Returns whether the envelope is of the type `wanted`. An envelope that names no type may be of
+ * any. */
 static bool is_of_type(const json_t *envelope, const char *wanted)
 {
 	const json_t *types = member(envelope, "messageType");
@@ -103,7 +111,7 @@ static bool is_of_type(const json_t *envelope, const char *wanted)
 	return false;
 }
 
-/* Returns the first of these that is there. A null is not. */
+/* Returns the first of these that is neither missing nor null. */
 static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 {
 	const json_t *found = a && !json_is_null(a) ? a : b;
@@ -111,7 +119,7 @@ static const json_t *first_of(const json_t *a, const json_t *b, const json_t *c)
 	return found && !json_is_null(found) ? found : c;
 }
 
-/* Returns what is wrong with the message, or NULL. `envelope` is NULL if it has none. */
+/* Returns NULL, or what is wrong with the message. `envelope` is NULL if there is none. */
 static const char *read_message(struct arena *arena, const json_t *envelope, const json_t *message,
 	struct message_event *event)
 {

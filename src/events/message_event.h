@@ -1,8 +1,8 @@
 /*
- * The events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of MassTransit. What
- * is read may also be the message without an envelope, and its members may be in camelCase or
- * PascalCase, as services of .NET write them: ids may be integers, UUIDs of either case, times
- * without an offset. Pure.
+ * The events of dialogs, NewMessageEvent and MessageReadEvent, in the envelope of MassTransit.
+ * Reading also accepts a message without an envelope, and the variants that .NET services write:
+ * members in camelCase or PascalCase, ids that are integers, UUIDs in either case, times without an
+ * offset. Pure.
  */
 #ifndef QUIPU_EVENTS_MESSAGE_EVENT_H
 #define QUIPU_EVENTS_MESSAGE_EVENT_H
@@ -24,14 +24,16 @@
 #define MASSTRANSIT_TYPE "application/vnd.masstransit+json"
 
 struct message_event {
-	bool is_read;         /* true for MessageReadEvent, false for NewMessageEvent */
-	struct slice user_id; /* whose counter changes: recipientId, or userId of a read */
+	bool is_read; /* true for MessageReadEvent, false for NewMessageEvent */
+	/* the user whose counter changes: userId in a MessageReadEvent, otherwise recipientId */
+	struct slice user_id;
 	struct slice message_id;
 	struct slice sender_id; /* NewMessageEvent only */
-	int64_t at_us;          /* 0 if what was read does not say */
+	int64_t at_us;          /* 0 if the message has no time */
 };
 
-/* Writes the envelope into memory of `arena`. `name_space` is that of .NET: "Quipu.Dialogs". */
+/* Writes the envelope into memory of `arena`. `name_space` is the .NET namespace:
+ * "Quipu.Dialogs". */
 struct slice message_event_write(struct arena *arena, const struct message_event *event,
 	struct slice event_id, const char *name_space);
 

@@ -1,19 +1,21 @@
 /*
- * A database commits a batch of 500 changes nearly as fast as one change, so everything here serves
- * one aim: few, large transactions, and for each write the answer that it would have had alone.
+ * A database commits a batch of 500 changes nearly as fast as one change, so the aim is few, large
+ * transactions that still give each write the answer it would have got alone.
  *
- * A batch goes through prepare() (answers without a transaction), run() (a transaction, repeated or
- * halved until every write is settled) and finish() (deliver, park, carry effects out). A write
- * with an effect outside the store needs two transactions with the effect between them: a bus
- * cannot take part in ours, and publishing inside the first one would hold its locks while the bus
- * is slow.
+ * prepare() answers the writes of a batch that need no transaction. run() repeats or halves the
+ * transaction until every write is settled. finish() delivers answers, parks writes and begins
+ * effects. A write with an effect outside the store needs two transactions, one before and one
+ * after the effect: a bus cannot join a transaction of the store, and publishing inside the first
+ * one would hold its locks while the bus is slow. The committer does not wait for effects
+ * (flow/effects.h): it runs the next batch, and records in the same transaction how they ended.
  *
  * Invariants:
  *   1. A write is answered exactly once, after the COMMIT that its answer depends on.
- *   2. A new write on a key that is parked is parked behind the others, so it overtakes none.
+ *   2. A new write on a parked key is parked behind the earlier ones, so it overtakes none of them.
+ *      Writes that are set aside stay in their order.
  *   3. A write with an Idempotency-Key takes effect at most once, unless the outcome of its effect
  *      outside the store is unknown; then a retry carries the effect out again.
- *   4. The second transaction is repeated only if it certainly changed nothing.
+ *   4. Effects of a key begin in the order in which they were decided.
  *   5. All state belongs to the committer's thread, except `aborted` and the metrics.
  */
 #include "flow/committer.h"
@@ -160,7 +162,7 @@ static void park(struct committer *committer, struct write *write)
 			now_ns(committer));
 }
 
-/* Parks a BUSY write for its next attempt, or answers it if it has no attempt left. */
+/* Parks a BUSY write for its next attempt, or answers it if it has no attempts left. */
 static void wait_again(struct committer *committer, struct write *write)
 {
 	const struct waiting *waiting = &committer->config.waiting;
@@ -168,6 +170,7 @@ static void wait_again(struct committer *committer, struct write *write)
 	write->tries++;
 	if (waiting->tries_max == 0 || write->tries < waiting->tries_max) {
 		park(committer, write);
+/* Also records the effects of earlier batches, unless rows may be skipped. */
 		return;
 	}
 	write->command.answer = waiting->give_up(write);
@@ -240,7 +243,7 @@ static void carry_out(struct committer *committer, struct write **writes, size_t
 }
 
 /*
- * After COMMIT: delivers answers, parks BUSY writes and carries effects out. Moves the writes that
+ * After COMMIT: delivers answers, parks BUSY writes and begins effects. Moves the writes that
  * must run again to the front of `writes` and returns how many there are.
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
@@ -266,7 +269,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			committer->effects[effects++] = writes[i];
 			break;
 		case WRITE_OPEN:
-			abort(); /* decide() has not settled it */
+			abort(); /* decide() failed to settle it */
 		}
 	}
 	command_list_deliver(&committer->answered);
@@ -326,7 +329,7 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode);
 
-/* A write of this batch makes the transaction fail: finds it by halving the batch. */
+/* Called if one write of the batch makes the transaction fail: finds it by halving the batch. */
 static void isolate(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode, enum status why)
 {
@@ -344,8 +347,8 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	}
 }
 
-/* Parks the writes whose keys an earlier part of their batch has left in the parking: nothing may
- * overtake them. Returns how many stay. */
+/* Parks each write whose key was parked by an earlier part of the batch, so that it does not
+ * overtake those before it. Returns how many writes remain. */
 static size_t park_behind(struct committer *committer, struct write **writes, size_t count)
 {
 	size_t kept = 0;
@@ -361,7 +364,8 @@ static size_t park_behind(struct committer *committer, struct write **writes, si
 	return kept;
 }
 
-/* Runs transactions until every write is settled; committer.h has the table of what follows. */
+/* Runs transactions until every write is settled. The table in committer.h says what follows each
+ * result. */
 static void run(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -397,7 +401,8 @@ static bool is_wanted(struct committer *committer, const struct command *command
 	       now_ns(committer) < command->deadline_ns;
 }
 
-/* A write that waited for a pending Idempotency-Key may have taken effect in another process. */
+/* Answers a write that will not be run. If it waited for a pending Idempotency-Key, it may have
+ * taken effect in another process. */
 static void drop(struct committer *committer, struct command *command)
 {
 	const struct write *write = write_of(command);
@@ -408,8 +413,9 @@ static void drop(struct committer *committer, struct command *command)
 	command_list_push(&committer->answered, command);
 }
 
-/* Lets the service answer writes without a transaction, but for those that decide for themselves,
- * which it does not know. Keeps the others, in order, and returns how many there are. */
+/* Lets the service answer writes that need no transaction, but not writes with their own decide(),
+ * which the service does not know. Keeps the unanswered writes in order and returns how many there
+ * are. */
 static size_t prepare(struct committer *committer, struct write **writes, size_t count)
 {
 	struct write_batch batch = {.arena = &committer->arena};
@@ -438,7 +444,8 @@ static size_t prepare(struct committer *committer, struct write **writes, size_t
 	return left;
 }
 
-/* Runs the first `count` of committer->writes. Parked writes were prepared before they parked. */
+/* Runs the first `count` of committer->writes. Skips prepare() for parked writes: it ran before
+ * they were parked. */
 static void run_batch(struct committer *committer, size_t count, enum transaction_mode mode)
 {
 	if (mode == TRANSACTION_WAIT)
@@ -466,7 +473,8 @@ static void run_list(
 	command_list_deliver(&committer->answered);
 }
 
-/* Parks new writes whose key is parked already, so that they do not overtake. */
+/* Parks new writes on keys that are already parked, so that they do not overtake the earlier
+ * ones. */
 static void park_followers(struct committer *committer, struct command_list *list)
 {
 	struct command_list free_to_run = {0};
@@ -483,7 +491,7 @@ static void park_followers(struct committer *committer, struct command_list *lis
 	*list = free_to_run;
 }
 
-/* Answers parked commands whose deadlines have passed; after an abort, all of them. */
+/* Answers the parked commands whose deadlines have passed, or all of them after an abort. */
 static void drop_parked(struct committer *committer)
 {
 	struct command_list late = {0};

@@ -6,11 +6,11 @@
  *
  *   OK                 delivers the answers, parks BUSY writes, runs REPEATED ones again
  *   RERUN              runs the same batch again, a bounded number of times
- *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports rows that
- *                      others hold as BUSY. If it happens under TRANSACTION_SKIP too (another
- *                      session has not yet committed an Idempotency-Key or a new row), halves the
- *                      batch until it has found the one write, and parks that
- *   POISON             halves the batch until it has found the one write, and answers that with
+ *   LOCK_BUSY          runs the same batch again with TRANSACTION_SKIP, which reports as BUSY
+ *                      the rows that others hold. If it happens again (because another
+ *                      session has not yet committed an Idempotency-Key or a new row), halves
+ *                      the batch until it has found the one write, and parks it
+ *   POISON             halves the batch until it has found the one write, and answers it with
  *                      500; the others are applied
  *   STORE_UNAVAILABLE  answers all with 503; nothing was applied
  *   OUTCOME_UNKNOWN    answers all with 503; the answer says that the outcome is unknown
@@ -29,7 +29,8 @@ struct waiting {
 	/* Pause before a retry, plus or minus half of it at random; 0 for WAITING_RETRY_NS. */
 	int64_t retry_ns;
 
-	/* Attempts in all before give_up() answers the write; 0 to retry until its deadline. */
+	/* How many attempts a write gets in total before give_up() answers it; 0 to retry until its
+	 * deadline. */
 	unsigned tries_max;
 	struct answer (*give_up)(struct write *write);
 };
@@ -52,26 +53,27 @@ struct committer_config {
 	void (*prepare)(void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * Optional. Whether one statement can do the whole batch, so that TRANSACTION_SINGLE may
-	 * run it. Called only if no write has an Idempotency-Key or a decide() of its own.
+	 * Optional. Returns true if one statement can apply the whole batch, which may then run as
+	 * a TRANSACTION_SINGLE. Called only if no write has an Idempotency-Key or a decide() of its
+	 * own.
 	 */
 	bool (*is_single)(void *service, const struct write_batch *batch);
 
 	/*
 	 * Settles every OPEN write of the batch by the rules of the service, in the transaction
-	 * that has begun on `session`. May be called again for the same writes after a rollback.
-	 * A write that is `resumed` begins its effect again, or is refused and stays pending.
-	 * Returns OK, or what the session returned.
+	 * that has begun on `session`. May be called again for the same writes after a rollback. A
+	 * write that is `resumed` begins its effect again, or is refused and stays pending. Returns
+	 * OK, or what the session returned.
 	 */
 	enum status (*decide)(
 		void *service, struct session *session, const struct write_batch *batch);
 
 	/*
-	 * Required if decide() leaves writes with the fate EFFECT. perform() carries the effects
-	 * out, after COMMIT and outside any transaction, and sets the `effect` of each write, and
-	 * the answer of those that failed. settle() records in a second transaction how the writes
-	 * that are not `is_lost` ended; it may be called again after a rollback. If that cannot be
-	 * recorded, the answer is OUTCOME_UNKNOWN.
+	 * For services whose decide() leaves writes with the fate EFFECT (see flow/effects.h).
+	 * perform() runs after COMMIT, outside any transaction. It carries out the effects that
+	 * take no longer than a transaction, and sets each one's `effect` and, if it failed, its
+	 * answer. The effects that it leaves BEGUN are for the publisher, which has a thread of its
+	 * own (flow/publisher.h). Either may be NULL.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
 	enum status (*settle)(
@@ -80,7 +82,8 @@ struct committer_config {
 	/* Optional. Called after every COMMIT, once its answers are sent. Must not block. */
 	void (*committed)(void *service);
 
-	/* First argument of the callbacks, which all run on the committer's thread. */
+	/* First argument of the callbacks, which all run on the committer's thread, except for
+	 * those of the publisher. */
 	void *service;
 };
 
@@ -89,10 +92,11 @@ struct committer;
 /* Creates a committer without starting it. */
 struct committer *committer_new(const struct committer_config *config);
 
-/* Runs it on a thread of its own until the lane is closed and every write is answered. */
+/* Runs the committer on a thread of its own until the lane is closed and every write is
+ * answered. */
 void committer_start(struct committer *committer);
 
-/* From now on, answers every write that would wait or run with 503. Any thread. */
+/* From now on every write that would wait or run is answered with 503. Any thread. */
 void committer_abort(struct committer *committer);
 
 /* Waits for the thread, if one was started. The lane must be closed. */
@@ -102,8 +106,8 @@ void committer_join(struct committer *committer);
 void committer_free(struct committer *committer);
 
 /*
- * Runs one round without a thread, for tests: takes the writes that wait and retries those that are
- * due. Returns false if the lane is closed and no write is left.
+ * Runs one round without a thread, for tests: takes the waiting writes and retries the parked ones
+ * that are due. Returns false if the lane is closed and no write is left.
  */
 bool committer_step(struct committer *committer);
 

@@ -1,17 +1,17 @@
 /*
- * One thread claims rows, hands them to the notifier and records how they ended. The notifier has
- * slots, each with one row on its way, so a receiver that hangs costs one slot and not the queue
- * behind it. Claims therefore end as results come in, not batch by batch as in a relay.
+ * One thread claims rows, hands them to the notifier and records how they ended. Each slot of the
+ * notifier has one row on its way, so a receiver that hangs blocks one slot and not the whole
+ * queue. Claims therefore end as results come in, not batch by batch as in a relay.
  *
  * Invariants:
- *   1. A slot is used from the claim until its end is recorded. While the store does not answer,
- *      the result is kept and recorded later.
- *   2. A row that is given up and its dead letter are committed together, and only if the claim is
+ *   1. A slot is used from the moment its row is claimed until the row's result is recorded. While
+ *      the store does not answer, results are kept and recorded later.
+ *   2. A row is given up and its dead letter stored in one transaction, and only if the claim is
  *      still ours.
- *   3. While the breaker is open, because the receiver cannot be reached, one row at a time is
- *      tried and returned as it was: an outage uses up no attempts.
- *   4. A row is sent at least once; a crash after sending and before recording repeats it under the
- *      same id.
+ *   3. While the receiver cannot be reached, the breaker is open: one row at a time is tried and
+ *      returned unchanged, so an outage uses up no attempts.
+ *   4. A row is sent at least once: after a crash between sending and recording, it is sent again
+ *      under the same id.
  */
 #include "flow/delivery.h"
 
@@ -30,16 +30,16 @@
 #define RETRY_NS (100 * NS_PER_MS)
 #define LOOK_NS (5 * NS_PER_S)
 
-/* The breaker opens after so many results in a row without a connection. */
+/* The breaker opens after this many consecutive results without a connection. */
 #define UNREACHABLE_MAX 5
 #define PROBE_NS (1 * NS_PER_S)
 
-/* A claimed row, which is on its way or whose end is not recorded yet. */
+/* A claimed row that is on its way, or whose result is not recorded yet. */
 struct sending {
 	struct arena arena;
 	struct claim claim;
 	bool is_used;
-	bool is_known; /* the claim says how it ended */
+	bool is_known; /* it has ended, and the claim says how */
 };
 
 struct delivery {
@@ -51,14 +51,15 @@ struct delivery {
 	atomic_bool stopping;
 
 	struct sending *sendings; /* one for each slot of the notifier */
-	struct claim *claims;     /* of one transaction: results, then new ones; 2 * slots */
+	/* of one transaction: ended ones, then new ones; room for 2 * slots */
+	struct claim *claims;
 	struct notice_result *results;
-	struct arena arena;    /* of one transaction */
-	int64_t look_again_ns; /* when to claim again at the latest */
+	struct arena arena;    /* for one transaction */
+	int64_t look_again_ns; /* the latest time to claim again */
 	int64_t counted_ns;    /* when rows were last counted */
-	atomic_bool woken;     /* there may be more to claim; any thread */
+	atomic_bool woken;     /* there may be more to claim; set by any thread */
 
-	unsigned unreachable; /* results in a row without a connection */
+	unsigned unreachable; /* consecutive results without a connection */
 	bool is_open;         /* the breaker: one row at a time probes the receiver */
 
 	struct tally pending;
@@ -117,7 +118,7 @@ static size_t free_slot(const struct delivery *delivery)
 	return slot;
 }
 
-/* Copies a claim out of the arena of its transaction and sends it. */
+/* Copies a claim out of its transaction's arena and sends it. */
 static void begin_sending(struct delivery *delivery, const struct claim *claim)
 {
 	size_t slot = free_slot(delivery);
@@ -160,7 +161,7 @@ static size_t known_claims(struct delivery *delivery)
 	return count;
 }
 
-/* Stores the rows that are given up as dead letters, in the same transaction. */
+/* In the same transaction: stores a dead letter for each row that was given up. */
 static enum status bury_failed(struct delivery *delivery, size_t count)
 {
 	struct dead_letter *letters = arena_array(&delivery->arena, struct dead_letter, count);
@@ -203,7 +204,7 @@ static void count_ends(struct delivery *delivery, size_t count)
 	}
 }
 
-/* Frees the slots of the rows whose end is recorded. */
+/* Frees the slots of the rows whose results are now recorded. */
 static void forget_known(struct delivery *delivery)
 {
 	for (size_t i = 0; i < slots_of(delivery); i++) {
@@ -228,7 +229,8 @@ static enum status end_known(struct delivery *delivery, size_t known)
 	return status == STATUS_OK ? bury_failed(delivery, known) : status;
 }
 
-/* In a transaction: claims up to `max` rows, behind the known ones. */
+/* In a transaction: claims up to `max` rows and puts them after the first `known` of
+ * delivery->claims. */
 static enum status claim_more(struct delivery *delivery, size_t known, size_t max, size_t *count)
 {
 	const struct claim_terms terms = {
@@ -264,8 +266,8 @@ static void send_all(struct delivery *delivery, const struct claim *claims, size
 }
 
 /*
- * Records how rows ended and claims up to `max` others, in one transaction, so that a round costs
- * one commit. Returns false, and keeps the results, if the store does not answer.
+ * Records how rows ended and claims up to `max` new ones, both in one transaction to save a commit.
+ * If the store does not answer, keeps the results and returns false.
  */
 static bool exchange(struct delivery *delivery, size_t max)
 {
@@ -300,7 +302,7 @@ static bool exchange(struct delivery *delivery, size_t max)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Notes whether the receiver can be reached, which opens and closes the breaker. */
+/* Notes whether the receiver can be reached, and opens or closes the breaker accordingly. */
 static void note_reach(struct delivery *delivery, const struct notice_result *result)
 {
 	delivery->unreachable = result->is_unreachable ? delivery->unreachable + 1 : 0;
@@ -317,7 +319,7 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	}
 }
 
-/* The receiver may ask for a longer pause than ours. */
+/* Retries later. The receiver may have asked for a longer pause than ours. */
 static void retry_later(
 	struct delivery *delivery, struct sending *sending, const struct notice_result *result)
 {
@@ -369,8 +371,8 @@ static void look(struct delivery *delivery)
 	atomic_store(&delivery->dead.value, dead);
 }
 
-/* Returns how many rows to claim now: one for each slot that is free or becomes free with the
- * results, or one alone while the breaker is open. */
+/* Returns how many rows to claim now: one for each slot that is free or whose result is about to be
+ * recorded; while the breaker is open, at most one. */
 static size_t wanted_rows(const struct delivery *delivery)
 {
 	size_t busy = busy_slots(delivery);
@@ -406,7 +408,7 @@ static void *delivery_main(void *argument)
 	return NULL;
 }
 
-/* New rows were announced. Any thread. */
+/* Called when new rows were announced. Any thread. */
 static void hear(void *context)
 {
 	struct delivery *delivery = context;
@@ -438,7 +440,8 @@ struct delivery *delivery_start(const struct delivery_config *config)
 	return delivery;
 }
 
-/* Returns rows that are on their way; they may have arrived, and are sent again later. */
+/* Ends the claims of the rows that are on their way. They are sent again later, although some may
+ * have arrived. */
 static void give_back(struct delivery *delivery)
 {
 	for (size_t i = 0; i < slots_of(delivery); i++) {
@@ -449,7 +452,7 @@ static void give_back(struct delivery *delivery)
 			sending->is_known = true;
 		}
 	}
-	exchange(delivery, 0); /* if this fails, others take over when the leases run out */
+	exchange(delivery, 0); /* if this fails, other processes take over when the leases end */
 }
 
 void delivery_stop(void *context)

@@ -11,19 +11,19 @@
 #include "ports/notifier.h"
 
 struct delivery_config {
-	const char *name;    /* of the thread: "notify" */
-	struct store *store; /* nothing here is owned */
+	const char *name;    /* the thread's name: "notify" */
+	struct store *store; /* not owned, like all pointers here */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead;
-	const char *letter_kind;  /* of the dead letters: "notification" */
-	const char *announcement; /* of new rows */
+	const char *letter_kind;  /* the kind of its dead letters: "notification" */
+	const char *announcement; /* the announcement of new rows */
 	struct notifier *notifier;
 	int64_t poll_us;
-	int64_t lease_us; /* longer than the notifier can take for one row */
+	int64_t lease_us; /* must be longer than the notifier ever needs for one row */
 	int32_t attempts_max;
 
-	/* Writes what is sent for a row, in memory of `arena`. Returns why that is impossible, or
-	 * NULL. */
+	/* Writes the body to send for a row, in memory of `arena`. Returns NULL on success,
+	 * otherwise the reason for the failure. */
 	const char *(*write_body)(
 		struct arena *arena, const struct claim *claim, struct slice *body);
 };
@@ -44,7 +44,7 @@ struct delivery_counts {
 	int64_t dead;      /* unresolved dead letters */
 	int64_t oldest_us; /* age of the oldest row that is not sent */
 
-	/* Since the start. */
+	/* Counted since the start. */
 	int64_t sent;
 	int64_t retried; /* attempts that failed and will be repeated */
 	int64_t given_up;

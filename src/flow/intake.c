@@ -1,8 +1,8 @@
 /*
  * One thread repeats: fetch, apply in a transaction, acknowledge. The transaction recognises
- * repeats, so a crash between COMMIT and the acknowledgement is harmless: the bus delivers again
- * and nothing changes. While the store does not answer, nothing is fetched, because every delivery
- * that fails brings a message closer to the bus's limit.
+ * repeated messages, so a crash between COMMIT and the acknowledgement is harmless: the bus
+ * delivers them again and nothing changes. While the store does not answer, nothing is fetched,
+ * because every failed delivery brings a message closer to the bus's limit on deliveries.
  *
  * Invariant: a message is acknowledged only after a transaction that applied it, recognised it as a
  * repeat, or put it aside.
@@ -72,7 +72,8 @@ static bool may_try_again(enum status status)
 
 static enum status apply(struct intake *intake, struct intake_item *items, size_t count);
 
-/* The store refuses one of the items: finds it by halving and has it put aside. */
+/* Called if the store refuses an item of the batch: finds the item by halving, and puts it
+ * aside. */
 static enum status isolate(struct intake *intake, struct intake_item *items, size_t count)
 {
 	enum status status;
@@ -84,7 +85,7 @@ static enum status isolate(struct intake *intake, struct intake_item *items, siz
 		return status;
 	}
 	if (items[0].poison)
-		return STATUS_STORE_UNAVAILABLE; /* it cannot even be put aside now: retry later */
+		return STATUS_STORE_UNAVAILABLE; /* it cannot even be put aside now; retry later */
 	items[0].poison = "the store refuses it";
 	return apply(intake, items, 1);
 }
@@ -140,7 +141,8 @@ static void report_poison(struct intake *intake, size_t count)
 	}
 }
 
-/* Applies and acknowledges a fetch. Returns false if the bus has to deliver it again. */
+/* Applies and acknowledges the messages of a fetch. Returns false if the bus has to deliver them
+ * again. */
 static bool take(struct intake *intake, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -279,7 +281,7 @@ static int compare_numbered(const void *a, const void *b)
 	return order ? order : (left->place > right->place) - (left->place < right->place);
 }
 
-/* Returns the ids that are not empty, sorted, the earlier of equal ids first. */
+/* Returns the ids that are not empty, sorted; of equal ids the earlier one comes first. */
 static struct numbered *number(
 	struct arena *arena, const struct slice *ids, size_t count, size_t *kept)
 {

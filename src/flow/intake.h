@@ -1,8 +1,8 @@
 /*
- * An intake takes messages from a bus: a thread fetches them, applies one fetch in ONE transaction
- * and acknowledges after COMMIT. The same transaction recognises messages that it has applied
- * before (see inbox_keep_new), so every event takes effect once although the bus may deliver it
- * again.
+ * An intake consumes the messages of a bus: a thread fetches them, applies each fetch in ONE
+ * transaction and acknowledges it after COMMIT. The same transaction recognises messages that it
+ * has applied before (see inbox_keep_new), so every event takes effect once, even if the bus
+ * delivers it again.
  *
  * What the store may return for a transaction, and what the intake does:
  *
@@ -25,8 +25,8 @@ struct intake_item {
 	const struct bus_delivery *delivery;
 
 	/*
-	 * Why the message can never be used, or NULL if it is good. Set by apply(), or before it
-	 * if the bus has delivered the message too often or the store refuses it.
+	 * Why the message can never be used, or NULL if it is valid. Set by apply(), or before
+	 * apply() if the bus has delivered the message too many times or the store refuses it.
 	 */
 	const char *poison;
 };
@@ -46,15 +46,15 @@ struct intake_config {
 	struct store *store;
 
 	/*
-	 * In a transaction on `session`: applies the good items, puts the poison ones aside, and
-	 * sets `repeated` to the number of items that were applied before. May be called again for
-	 * the same items after a rollback. Returns OK, or what the session returned.
+	 * In a transaction on `session`: applies the valid items, puts the others aside, and sets
+	 * `repeated` to the number of items that were applied before. May be called again for the
+	 * same items after a rollback. Returns OK, or what the session returned.
 	 */
 	enum status (*apply)(void *context, struct session *session,
 		const struct intake_batch *batch, size_t *repeated);
 
 	/*
-	 * Optional. Called after COMMIT and before the acknowledgement with a whole fetch, to put
+	 * Optional. Called with a whole fetch, after COMMIT and before the acknowledgement, to put
 	 * its poison items aside outside the store. Returns false if the fetch has to be delivered
 	 * again.
 	 */
@@ -77,9 +77,9 @@ void intake_stop(void *intake);
 void intakes_collect(struct intake *const *intakes, size_t count, struct buffer *page);
 
 /*
- * In a transaction: records the event ids of a batch, which may contain repetitions. Sets is_new[i]
- * to whether ids[i] was never recorded before and is the first such id in the batch. Empty ids are
- * skipped and are not new. Blocks; returns what the session returned.
+ * In a transaction: records the event ids of a batch, which may contain duplicates. Sets is_new[i]
+ * to true if ids[i] was not recorded before and does not occur earlier in the batch, otherwise to
+ * false. Empty ids are skipped and are not new. Blocks; returns what the session returned.
  */
 QP_MUST_CHECK enum status inbox_keep_new(const struct inbox_repository *inbox,
 	struct session *session, struct arena *arena, const struct slice *ids, bool *is_new,

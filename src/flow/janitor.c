@@ -33,7 +33,7 @@ struct chore chore_idempotency(struct store *store)
 		.what = "expired idempotency keys", .store = store, .sweep = sweep_keys};
 }
 
-/* Returns false if the store failed; the chore is then retried. */
+/* Runs one chore. Returns false if the store failed; the chore is then retried. */
 static bool run_chore(struct janitor *janitor, size_t i)
 {
 	const struct chore *chore = &janitor->chores[i];
@@ -52,7 +52,7 @@ static bool run_chore(struct janitor *janitor, size_t i)
 	return true;
 }
 
-/* Returns false if a chore failed. */
+/* Runs all chores. Returns false if one of them failed. */
 static bool run_chores(struct janitor *janitor)
 {
 	bool swept = true;

@@ -1,6 +1,6 @@
 /*
- * Deletes rows that have outlived their use (expired Idempotency-Keys, old records) in small
- * chunks, at start and every hour, on a thread of its own.
+ * Deletes rows that are no longer needed (expired Idempotency-Keys, old records) in small chunks,
+ * at start and every hour, on a thread of its own.
  */
 #ifndef QUIPU_FLOW_JANITOR_H
 #define QUIPU_FLOW_JANITOR_H
@@ -20,12 +20,13 @@ struct chore {
 	const void *context;
 };
 
-/* The chore that deletes the expired Idempotency-Keys of `store`. */
+/* Returns the chore that deletes the expired Idempotency-Keys of `store`. */
 struct chore chore_idempotency(struct store *store);
 
 struct janitor;
 
-/* Starts the thread and copies the chores. Opens a session per chore; the stores outlive it. */
+/* Starts the thread and copies the chores. Opens a session per chore; the stores must outlive the
+ * janitor. */
 struct janitor *janitor_start(const struct chore *chores, size_t count);
 
 /* Ends the thread after its current chunk and frees the janitor. */

@@ -1,7 +1,8 @@
 /*
- * The order within a transaction is what makes a key safe: it is looked up before anything is
- * decided, and the answer is kept under it in the same COMMIT that the answer depends on. Records
- * go to the store sorted by scope and key, so that two processes lock them in the same order.
+ * An Idempotency-Key is safe because of the order within a transaction: the key is looked up before
+ * anything is decided, and the COMMIT that applies the change also stores the answer under the key.
+ * Records go to the store sorted by scope and key, so that two processes lock them in the same
+ * order.
  */
 #include "flow/keyed_writes.h"
 
@@ -69,7 +70,7 @@ static struct answer copy_answer(struct arena *arena, const struct answer *from)
 	};
 }
 
-/* Gives the pending Idempotency-Key of `write` a new, unique owner. */
+/* Assigns a new, unique owner to the pending Idempotency-Key of `write`. */
 static void become_owner(struct write *write)
 {
 	char *owner = arena_alloc(write->command.arena, UUID_SIZE);
@@ -78,7 +79,7 @@ static void become_owner(struct write *write)
 	write->idempotency->owner = slice_of(owner);
 }
 
-/* Settles a write whose Idempotency-Key is known already. */
+/* Settles a write whose Idempotency-Key is already known. */
 static void replay(struct write *write, const struct idempotency_record *found)
 {
 	struct arena *arena = write->command.arena;
@@ -97,7 +98,7 @@ static void replay(struct write *write, const struct idempotency_record *found)
 		write->command.answer = copy_answer(arena, &found->answer);
 		write->command.answer.replayed = false;
 		write->idempotency->note = arena_copy(arena, found->note);
-		write->resumed = true; /* stays OPEN: decide() looks at what has changed since */
+		write->resumed = true; /* stays OPEN: decide() checks what has changed since */
 	}
 }
 
@@ -187,7 +188,8 @@ enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *
 typedef enum status (*idempotency_verb)(
 	struct session *session, struct idempotency_record *records, size_t count);
 
-/* Records `effect` as the outcome under the Idempotency-Key of each write that ended that way. */
+/* Applies `verb` to the Idempotency-Keys of the writes whose effect ended as `effect`. Marks those
+ * that no longer own their key as `is_lost`. */
 static enum status end_idempotency(struct session *session, const struct write_batch *batch,
 	enum write_effect effect, idempotency_verb verb)
 {

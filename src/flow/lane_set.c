@@ -1,7 +1,8 @@
 /*
  * Builds the lanes of a service from one table of callbacks. Writers and the reader have sessions
  * of their own, because a session belongs to one thread. Lanes outlive their threads until
- * lane_set_free(), so that loops may still submit (and are refused) while the program drains.
+ * lane_set_free(), so that a loop that still submits while the program drains is refused and does
+ * not crash.
  */
 #include "flow/lane_set.h"
 

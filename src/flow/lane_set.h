@@ -24,8 +24,8 @@ struct lane_service {
 	struct waiting waiting; /* all zero for the defaults */
 
 	/*
-	 * Optional. Creates what one write lane has for itself, such as connections; the callbacks
-	 * below get it as `lane`. Without open_lane they get the context.
+	 * Optional. Creates the private state of one write lane, such as its connections. The
+	 * callbacks below get it as `lane`; without open_lane they get the context.
 	 */
 	void *(*open_lane)(void *context);
 	void (*close_lane)(void *lane);
@@ -42,7 +42,8 @@ struct lane_service {
 
 struct lane_set;
 
-/* Opens the sessions and creates the lanes without starting threads. `store` outlives the set. */
+/* Opens the sessions and creates the lanes without starting threads. `store` must outlive the
+ * set. */
 struct lane_set *lane_set_new(const struct lane_service *service, struct store *store,
 	const struct lane_settings *settings);
 
@@ -55,10 +56,10 @@ struct lane *lane_set_writer(struct lane_set *set, uint64_t hash);
 /* Returns the lane for reads. Any thread. */
 struct lane *lane_set_reader(struct lane_set *set);
 
-/* From now on the lanes refuse commands. Those that wait are still answered. */
+/* From now on the lanes refuse commands. Commands that already wait are still answered. */
 void lane_set_close(struct lane_set *set);
 
-/* Answers writes that still wait with 503. Any thread. */
+/* Answers 503 to all writes that still wait. Any thread. */
 void lane_set_abort(struct lane_set *set);
 
 /*

@@ -1,8 +1,8 @@
 /*
  * Parked commands wait per key in a small hash table that one committer owns, so it needs no lock.
- * A key leaves as a whole when it is due, which keeps the order of its commands; a command whose
- * deadline passes leaves alone, and the others keep their order. Few commands are ever parked, so
- * the next time of all keys is looked up by walking the table.
+ * When a key is due, all its commands leave together, which keeps their order. A command whose
+ * deadline passes leaves by itself; the others stay in order. Few commands are ever parked, so the
+ * next due time is found by walking through the table.
  */
 #include "flow/parking.h"
 
@@ -15,12 +15,12 @@
 #define BUCKETS 256
 
 struct parked_key {
-	struct parked_key *next; /* in its bucket */
+	struct parked_key *next; /* links its bucket */
 	struct command_list commands;
 	int64_t due_ns;
 	int64_t expires_ns; /* the earliest deadline of its commands */
 	size_t key_len;
-	char key[]; /* a copy: the first command may leave before the others */
+	char key[]; /* a copy, because the first command may leave before the others */
 };
 
 struct parking {
@@ -130,7 +130,8 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 	free(parked);
 }
 
-/* Moves the commands of `parked` whose deadlines have passed to `out`; the rest keeps its order. */
+/* Moves the commands of `parked` whose deadlines have passed to `out`; the others keep their
+ * order. */
 static void sort_out_expired(struct parked_key *parked, struct command_list *out, int64_t now_ns)
 {
 	struct command_list all = parked->commands;

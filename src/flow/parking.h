@@ -1,6 +1,6 @@
 /*
  * Holds commands whose row is locked by another session. They wait per key, in order, and are
- * retried when due, so that a lock outside the program delays only the commands on its own row.
+ * retried when due, so that a lock held elsewhere delays only the commands on the locked row.
  * Belongs to one committer thread and takes no lock.
  */
 #ifndef QUIPU_FLOW_PARKING_H
@@ -21,11 +21,11 @@ void parking_free(struct parking *parking);
 /* Returns how many commands are parked. Any thread. */
 size_t parking_count(const struct parking *parking);
 
-/* Parks `command` behind those that wait for the same `key`, which is copied. */
+/* Parks `command` behind the commands that wait for the same `key`. Copies `key`. */
 void parking_add(
 	struct parking *parking, struct command *command, struct slice key, int64_t now_ns);
 
-/* Whether commands wait for this key. New commands on it must then wait behind them. */
+/* Returns whether commands wait for this key. New commands on it must then wait behind them. */
 bool parking_has_key(const struct parking *parking, struct slice key);
 
 /* Returns the steady time at which the next key is due or the next deadline passes, or INT64_MAX if
@@ -35,8 +35,8 @@ int64_t parking_next_ns(const struct parking *parking);
 /* Moves the commands whose deadlines have passed to `out`. */
 void parking_take_expired(struct parking *parking, struct command_list *out, int64_t now_ns);
 
-/* Moves up to `max` commands of keys that are due to `out`. Takes whole keys, and the first one
- * even if it has more commands than `max`. */
+/* Moves up to `max` commands of due keys to `out`. All commands of a key move together; the first
+ * key moves even if it has more than `max`. */
 void parking_take_due(
 	struct parking *parking, struct command_list *out, size_t max, int64_t now_ns);
 

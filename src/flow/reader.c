@@ -1,10 +1,10 @@
 /*
- * A reader works in rounds. A round has all small reads that wait, and large ones for as many bytes
- * as ROUND_BYTES, at most one of each user: so memory is bounded whatever clients ask for, and a
- * user who asks for a hundred long lists delays another's by one of them. What does not fit waits
- * for the next round.
+ * A reader works in rounds. A round takes all small reads that wait, and large ones up to
+ * ROUND_BYTES in total, at most one per user. This bounds the memory whatever clients request, and
+ * a user who requests a hundred long lists delays others by only one of them. Reads that do not fit
+ * wait for the next round.
  *
- * A round begins when the loops have taken the large answers of the last one. Otherwise answers
+ * A round begins when the loops have taken the large answers of the round before. Otherwise answers
  * could pile up in front of a busy loop, where no limit counts them.
  */
 #include "flow/reader.h"
@@ -18,13 +18,14 @@
 #define RERUN_MAX 3
 #define BATCH_ARENA_SIZE (64 * 1024)
 #define ROUND_BYTES (6 * 1024 * 1024)
-#define RECEIPT_WAIT_NS NS_PER_S /* a loop that has ended takes nothing any more */
+/* bounded, because a loop that has ended never takes its answers */
+#define RECEIPT_WAIT_NS NS_PER_S
 
 struct reader {
 	struct reader_config config;
 	struct arena arena;
 	struct command_list waiting; /* taken from the lane, for a later round */
-	struct read **reads;         /* of this round */
+	struct read **reads;         /* the reads of this round */
 	struct receipts receipts;
 	pthread_t thread;
 	bool has_thread;
@@ -48,7 +49,7 @@ struct reader *reader_new(const struct reader_config *config)
 	return reader;
 }
 
-/* Runs the reads that have a look_up of their own one by one, then the others together. */
+/* Runs reads with their own look_up() one by one, then all others together. */
 static enum status try_once(struct reader *reader, struct read **reads, size_t count)
 {
 	struct session *session = reader->config.session;
@@ -75,8 +76,8 @@ static void fail(struct command *command, enum status status)
 	command->answer = answer_failure(command->arena, status);
 }
 
-/* The store refuses something that one of the reads asks for: finds it by halving the batch, so
- * that only that read fails. */
+/* Looks up a batch. If the store refuses one of the reads, halves the batch until that read fails
+ * alone. */
 static void look_up(struct reader *reader, struct read **reads, size_t count)
 {
 	enum status status = STATUS_RERUN;
@@ -99,10 +100,11 @@ static void look_up(struct reader *reader, struct read **reads, size_t count)
 /* What a round has taken so far. */
 struct round {
 	size_t bytes;
-	uint64_t users[4]; /* one bit for each value of 8 bits of a key's hash */
+	/* which users have a large read: a set of 256 bits, indexed by the hash of the key */
+	uint64_t users[4];
 };
 
-/* Adds the command to the round, unless it has to wait for the next. */
+/* Adds the command to the round, or returns false if it has to wait for the next. */
 static bool round_takes(struct round *round, const struct command *command)
 {
 	size_t bits = command->hash >> 40 & 255;
@@ -126,7 +128,7 @@ static bool is_late(const struct command *command, int64_t now_ns)
 }
 
 /* Moves the commands of the next round to reader->reads, and returns how many there are. Answers
- * those whose client no longer waits. */
+ * those whose clients no longer wait. */
 static size_t choose(struct reader *reader, struct command_list *answered)
 {
 	int64_t now_ns = clock_steady_ns(reader->config.clock);
@@ -149,7 +151,8 @@ static size_t choose(struct reader *reader, struct command_list *answered)
 	return count;
 }
 
-/* Waits until the loops have taken the large answers that were delivered before, or have ended. */
+/* Waits until the loops have taken the large answers of earlier rounds, or for at most
+ * RECEIPT_WAIT_NS. */
 static void await_receipts(struct receipts *receipts)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + RECEIPT_WAIT_NS;

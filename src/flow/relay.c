@@ -1,16 +1,16 @@
 /*
- * Each worker of a relay repeats one cycle: publish the batch at hand, then, in one transaction,
- * end its claims and claim the next batch, which saves the store one transaction per batch.
- * A row is claimed under a lease, not under a lock that is held while publishing: a transaction
- * that waits for a broker would hold a connection and keep VACUUM from its work.
+ * Each worker of a relay repeats one cycle: publish the current batch, then end its claims and
+ * claim the next batch. The last two share a transaction, which saves one transaction per batch.
+ * Rows are claimed under a lease and not locked while they are published: a transaction that waited
+ * for a broker would occupy a connection and hold up VACUUM.
  *
  * Invariants:
- *   1. A worker publishes only rows whose lease is certain to last: after a stall of a third of the
- *      lease it renews first and drops the rows that another relay has taken.
+ *   1. A worker publishes only rows whose lease is certain to last: once a third of the lease has
+ *      passed, it first renews the lease and drops the rows that another relay has claimed.
  *   2. The end of a claim is recorded only if the row is still ours (owner and epoch), so a stalled
- *      worker changes nothing that its successor did.
+ *      worker cannot undo what its successor did.
  *   3. While the bus is known to be away, no attempt is counted and no row is delayed. A row is
- *      given up only if it cannot be read, or if a bus that is up has refused it too often.
+ *      given up only if it cannot be read, or if a bus that is up has refused it too many times.
  *   4. The first worker polls, probes and counts; the others only help while there is more to do.
  */
 #include "flow/relay.h"
@@ -35,11 +35,12 @@
 
 struct relay;
 
-/* One thread. Everything but the bell and `is_idle` belongs to it. */
+/* One thread. It alone uses the members, except for the bell and `is_idle`. */
 struct relay_worker {
 	struct relay *relay;
 	const struct relay_config *config; /* the relay's */
-	struct relay_worker *next; /* woken if there is more than one batch; NULL for the last */
+	/* the worker to wake if there is more than one batch; NULL for the last */
+	struct relay_worker *next;
 	struct session *session;
 	struct producer *producer;
 	char owner[UUID_SIZE];
@@ -48,15 +49,19 @@ struct relay_worker {
 	atomic_bool is_idle;
 	pthread_t thread;
 
-	/* The batch at hand is in arenas[0]; the next one is claimed into arenas[1]. */
+	/* The current batch is in arenas[0]; the next one is claimed into arenas[1]. */
 	struct arena arenas[2];
 	struct claim *claims;
 	struct claim *next_claims;
 	size_t count;
-	bool is_tried;      /* the batch was published, or cannot be */
-	int64_t claimed_ns; /* just before the claim: the lease lasts at least lease_us from here */
-	bool was_away; /* the bus took nothing, and the batch was returned; until the next pause */
-	size_t size;   /* of the next batch: as much as the bus confirms in time */
+	bool is_tried; /* the current batch was published, or cannot be */
+	/* steady time just before the claim: the lease lasts at least lease_us from then */
+	int64_t claimed_ns;
+	/* the bus accepted nothing and the batch was returned; cleared by the next pause */
+	bool was_away;
+	/* how many rows to claim next; adapted to what the bus can confirm before publish() times
+	 * out */
+	size_t size;
 	int64_t probed_ns; /* when a row was last claimed as a probe */
 	struct bus_message *messages;
 	struct claim **published; /* published[i] is the claim of messages[i] */
@@ -136,7 +141,7 @@ static void count_ends(struct relay_worker *worker, const struct claim *claims, 
 	}
 }
 
-/* In one transaction, ends the batch at hand, if there is one, and claims up to `max` rows for the
+/* In one transaction, ends the current batch, if there is one, and claims up to `max` rows for the
  * next. */
 static enum status exchange(struct relay_worker *worker, size_t max, size_t *claimed)
 {
@@ -158,7 +163,7 @@ static enum status exchange(struct relay_worker *worker, size_t max, size_t *cla
 	return status;
 }
 
-/* Makes the next batch the one at hand. */
+/* Makes the next batch the current one. */
 static void advance(struct relay_worker *worker, size_t count, int64_t claimed_ns)
 {
 	struct claim *claims = worker->claims;
@@ -176,8 +181,8 @@ static void advance(struct relay_worker *worker, size_t count, int64_t claimed_n
 }
 
 /*
- * Ends the batch at hand and claims the next. Returns false if the store does not answer; the batch
- * is then kept until its lease has run out and dropped after that, because others may claim it.
+ * Ends the current batch and claims the next. Returns false if the store does not answer. The batch
+ * is then kept until its lease is over, and dropped after that, because others may claim it.
  */
 static bool turn(struct relay_worker *worker)
 {
@@ -246,9 +251,10 @@ static void conclude_message(struct relay_worker *worker, size_t i, bool is_up)
 }
 
 /*
- * A bus that confirms only a part of the batch in time gets smaller batches: otherwise all of them
- * would be late, and what is late is published again. Batches grow again with every one that is
- * confirmed. If the bus took nothing at all, the worker pauses before it claims again.
+ * Adapts the size of batches. If the bus confirms only part of a batch in time, the next one is
+ * smaller: otherwise every batch would be partly late, and late messages are published again.
+ * Batches grow again when no message is late. If the bus accepted nothing, the worker pauses before
+ * it claims again.
  */
 static void adapt(struct relay_worker *worker, size_t count)
 {
@@ -268,9 +274,10 @@ static void adapt(struct relay_worker *worker, size_t count)
 }
 
 /*
- * If the bus is known to be away, no attempt was made. Backing the rows off for an outage, longer
- * each time, would delay them by up to 90 s once the bus is back and leave them no attempts.
- * claim_limit() keeps them from being claimed over and over.
+ * Decides how the claims of published rows end. If the bus is known to be away, no attempt is
+ * counted. Otherwise an outage would use up a row's attempts, and its growing delay would hold it
+ * back for up to 90 s after the bus is back. claim_limit() keeps such rows from being claimed over
+ * and over.
  */
 static void conclude_published(struct relay_worker *worker, size_t count, enum status status)
 {
@@ -307,8 +314,8 @@ static enum status renew(struct relay_worker *worker)
 }
 
 /*
- * After a stall of a third of the lease, renews it and drops the rows that another relay has
- * claimed meanwhile. Drops all rows if the renewal fails.
+ * Once a third of the lease has passed, renews it and drops the rows that another relay has claimed
+ * meanwhile. Drops all rows if the renewal fails.
  */
 static void drop_lost(struct relay_worker *worker)
 {
@@ -388,7 +395,7 @@ static void *relay_main(void *argument)
 			publish(worker);
 		if (!turn(worker)) {
 			if (bell_is_stopping(&worker->bell))
-				break; /* others take over when the leases run out */
+				break; /* other relays take over when the leases end */
 			bell_wait(&worker->bell, RETRY_NS);
 			continue;
 		}
@@ -427,7 +434,8 @@ static void start_worker(struct relay_worker *worker)
 	worker->size = config->batch;
 	uuid_random(worker->owner);
 	dice_init(&worker->dice);
-	worker->probed_ns = now_ns(); /* gives the bus one poll to connect before the first probe */
+	/* gives the bus one poll interval to connect before the first probe */
+	worker->probed_ns = now_ns();
 	failed = pthread_create(&worker->thread, NULL, relay_main, worker);
 	assert(!failed);
 }

@@ -1,8 +1,8 @@
 /*
  * A relay publishes the events of an outbox: it claims pending rows, publishes them and ends the
  * claims, on threads of its own. Several relays, in this process and in others, share one outbox.
- * Each claims rows that no other relay holds, and one that has stalled past its lease publishes and
- * records nothing.
+ * Each claims rows that no other relay holds, and a relay that has stalled past its lease publishes
+ * and records nothing.
  *
  *   claim      a transaction; up to `batch` rows, oldest first
  *   publish    all rows at once, outside any transaction, well within the lease
@@ -10,7 +10,7 @@
  *
  * An event is published at least once: after a crash, or if the end of a claim could not be
  * recorded, it is published again under the same id. While the bus is away, the relay claims one
- * row per poll as a probe and gives no row up. So the outbox drains by itself after an outage of
+ * row per poll as a probe and gives up no row, so the outbox drains by itself after an outage of
  * any length.
  */
 #ifndef QUIPU_FLOW_RELAY_H
@@ -21,11 +21,11 @@
 #include "ports/outbox_repository.h"
 
 struct relay_config {
-	const char *kind;    /* of its dead letters, as operators call it */
+	const char *kind;    /* the kind of its dead letters, as operators see it */
 	const char *name;    /* label in metrics and logs: "entitlements" */
 	struct store *store; /* the store and the bus are not owned */
 	const struct outbox_repository *outbox;
-	const char *announcement; /* by which the store announces committed rows */
+	const char *announcement; /* the announcement of committed rows */
 	struct bus *bus;
 
 	/*

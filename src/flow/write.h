@@ -9,12 +9,12 @@
  *   BUSY       decide(), if another session holds the  parked and retried when due, as often as
  *              row; committer, if the Idempotency-Key  the service allows (see committer.h)
  *              is pending elsewhere
- *   REPEATED   committer, if the Idempotency-Key is    retried after the first write with that
- *              there twice in a batch                  Idempotency-Key has committed
+ *   REPEATED   committer, if the Idempotency-Key       retried after the first write with that
+ *              occurs twice in a batch                 Idempotency-Key has committed
  *   UNAPPLIED  decide(), if the one statement of a     retried in an ordinary transaction
  *              TRANSACTION_SINGLE skipped it
- *   EFFECT     decide(), if something outside the      perform() after COMMIT, then settle() in a
- *              store has to be done                    second transaction
+ *   EFFECT     decide(), if something outside the      carried out after COMMIT, then recorded by
+ *              store has to be done                    a second transaction: see flow/effects.h
  */
 #ifndef QUIPU_FLOW_WRITE_H
 #define QUIPU_FLOW_WRITE_H
@@ -31,7 +31,7 @@ enum write_fate {
 	WRITE_EFFECT,
 };
 
-/* How an effect outside the store ended; set by perform(). */
+/* How an effect outside the store ended: see flow/effects.h. */
 enum write_effect {
 	EFFECT_DONE,    /* the answer stands and is kept under the Idempotency-Key */
 	EFFECT_FAILED,  /* it certainly did not happen: the Idempotency-Key is deleted */
@@ -42,8 +42,8 @@ struct write {
 	struct command command;
 
 	/*
-	 * Settles this write alone, in the transaction and before the service decides the others,
-	 * or returns what the session returned. NULL if the service decides it with the others.
+	 * Settles this write alone, in the transaction, before the service decides the others.
+	 * Returns OK, or what the session returned. NULL if the service decides it with the others.
 	 */
 	enum status (*decide)(struct write *write, struct session *session, struct arena *arena);
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
@@ -55,7 +55,7 @@ struct write {
 	bool was_unapplied;         /* a single statement skipped it: its row must be read */
 	bool waits_for_idempotency; /* BUSY because of its Idempotency-Key, not of its row */
 	unsigned tries;             /* attempts that found it BUSY */
-	size_t position;            /* in its batch, in order of arrival */
+	size_t position;            /* its index in the batch, in order of arrival */
 };
 
 /* Writes of one transaction, in the order in which they arrived. */
@@ -72,20 +72,23 @@ struct write *write_of(struct command *command);
 /* Settles an open write with its answer. */
 void write_answer(struct write *write, struct answer answer);
 
-/* Settles an open write that still needs perform(). `answer` applies if the effect succeeds. */
+/* Settles an open write that still has an effect. `answer` applies if the effect succeeds. */
 void write_begin_effect(struct write *write, struct answer answer);
 
-/* The same for a `resumed` write whose effect is begun again as it was, with the answer of then. */
+/* The same for a `resumed` write: begins its effect again, with the note and answer that were
+ * stored. */
 void write_resume_effect(struct write *write);
 
 /*
- * Sets the Idempotency-Key of `write`. Copies `record`, of which scope, key, fingerprint and typed
- * are set, into `arena`, which must be that of its command and hold what the record points to.
+ * Sets the Idempotency-Key of `write`. `record` must have scope, key, fingerprint and typed. It is
+ * copied into `arena`, the arena of the write's command, which must also hold everything that the
+ * record points to.
  */
 void write_set_idempotency(
 	struct write *write, struct arena *arena, const struct idempotency_record *record);
 
-/* Whether an answer is kept under an Idempotency-Key: successes, and refusals decided by state. */
+/* Returns whether an answer is kept under an Idempotency-Key: true for successes, and for refusals
+ * that depend on stored state (404, 409, 412). */
 bool write_answer_is_kept(const struct answer *answer);
 
 #endif

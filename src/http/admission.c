@@ -1,9 +1,10 @@
 /*
- * The checks before a handler, in this order: protocol, browser, route, caller, parameters. The
- * first one that refuses sets the answer, and the later ones are skipped. A browser's preflight is
- * answered before the caller is checked, because it carries no token. They run when the head is
- * complete and before the body is read, so that the body limit of the route is known and a client
- * that waits for 100 Continue never sends a body in vain.
+ * The checks that run before a handler, in this order: protocol, browser, route, caller,
+ * parameters. The first check that fails sets the answer, and the others are skipped. A browser's
+ * preflight is answered before the caller is checked, because it carries no token.
+ *
+ * The checks run when the head is complete and before the body is read. So the route's body limit
+ * is known in time, and a client that waits for 100 Continue is refused before it sends the body.
  */
 #include "http/admission.h"
 
@@ -41,7 +42,7 @@ static bool origin_allowed(const struct admission *admission, struct slice origi
 	else if (slice_starts_with(origin, "https://"))
 		origin = slice_make(origin.data + 8, origin.len - 8);
 	else
-		return false; /* "null", and every scheme but that of a web page */
+		return false; /* "null", or a scheme other than http and https */
 	return host_allowed(admission, origin);
 }
 
@@ -105,7 +106,8 @@ static void refuse_method(struct request *request, struct slice allow)
 	request->answer.headers = buffer_slice(&headers);
 }
 
-/* Routes have no OPTIONS, so a preflight ends here unless its path is unknown. */
+/* No route serves OPTIONS, so the router refuses every preflight. A preflight for a path that
+ * exists is answered here. */
 static void refuse_route(const struct admission *admission, struct request *request,
 	enum status status, struct slice allow)
 {

@@ -1,8 +1,8 @@
 /*
- * Decides whether a request is admitted, as soon as its head is complete: is it valid beyond the
- * grammar, is it meant for this server, which route serves it, may the caller use that route, and
- * does the route know the parameters of the query? A refusal becomes the request's answer; the
- * connection then reads the body, throws it away and stays usable.
+ * Decides about a request as soon as its head is complete. Is the request valid, beyond its
+ * grammar? Is it meant for this server? Which route serves it, may the caller use that route, and
+ * does the route accept the parameters of the query? A refusal becomes the request's answer; the
+ * connection then discards the body and stays usable.
  */
 #ifndef QUIPU_HTTP_ADMISSION_H
 #define QUIPU_HTTP_ADMISSION_H
@@ -24,12 +24,12 @@ struct admission {
 	struct slice cors_origins;  /* see cors.h */
 };
 
-/* Sets the request's path, query, route, params, caller and id, and, if it is refused, its answer.
- * On the loop; never blocks. */
+/* Sets the request's path, query, route, params, caller and id. If the request is refused, also
+ * sets its answer. On the loop; never blocks. */
 void admission_decide(
 	const struct admission *admission, struct request *request, int http_major, int http_minor);
 
-/* Whether the client waits for 100 Continue before it sends the body. */
+/* Returns whether the client waits for 100 Continue before it sends the body. */
 bool admission_wants_continue(const struct request *request);
 
 #endif

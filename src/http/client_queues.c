@@ -3,7 +3,7 @@
 #include "http/connection.h"
 
 #define HOLDING_TRIES_MAX 64
-#define HOLDS_LITTLE 8192 /* a request and the first chunk of its arena */
+#define HOLDS_LITTLE 8192 /* the size of a request and the first chunk of its arena */
 
 static void leave(struct client_queues *queues, struct connection *connection)
 {
@@ -65,7 +65,8 @@ static struct connection *longest(const struct client_queues *queues, enum clien
 	return queues->of[state].first;
 }
 
-/* Of the first in the queue, the longest that holds more than any client who sends a request. */
+/* Looks at the front of the queue for connections that hold more memory than a short request.
+ * Returns the one that has waited longest, or NULL. */
 static struct connection *longest_holding_much(
 	const struct client_queues *queues, enum client_state state)
 {

@@ -3,7 +3,7 @@
  * in one of four queues, ordered by when the wait began:
  *
  *   idle    the client may send a request, or close
- *   holds   the same, but what its protocol keeps for it occupies memory (HTTP/2)
+ *   holds   the same, but its protocol (HTTP/2) keeps memory for it
  *   sends   the client has to send the rest of a request
  *   reads   the client has to read its answers
  *
@@ -31,8 +31,8 @@ enum client_state {
 	CLIENT_STATES
 };
 
-/* Embedded in a connection. A zeroed one belongs to a connection that is being served and whose
- * client occupies no memory. */
+/* The place of a connection in the queues, embedded in the connection. All zero means that the
+ * connection is being served and that its client occupies no memory. */
 struct client_place {
 	struct connection *before;
 	struct connection *next;
@@ -41,17 +41,18 @@ struct client_place {
 	enum client_state state;
 };
 
-/* Embedded in a worker. All zero means: no connections. */
+/* Embedded in a worker. All zero means that there are no connections. */
 struct client_queues {
 	struct {
 		struct connection *first; /* the longest wait */
 		struct connection *last;
 	} of[CLIENT_STATES];
-	size_t bytes; /* over all connections */
+	size_t bytes; /* the sum over all connections */
 };
 
 /*
- * Puts the connection into `state`, which began at `since_ns`, and counts `bytes` for its client.
+ * Puts the connection into `state`, which began at `since_ns`, and sets the memory of its client to
+ * `bytes`.
  */
 void client_queues_note(struct client_queues *queues, struct connection *connection,
 	enum client_state state, int64_t since_ns, size_t bytes);
@@ -62,10 +63,13 @@ void client_queues_note(struct client_queues *queues, struct connection *connect
 struct connection *client_queues_longest(const struct client_queues *queues);
 
 /*
- * The same among connections that occupy memory: those whose clients send, read or hold.
- * Connections that hold more than a short request come first, because closing the others frees next
- * to nothing. The others follow only if they are many: if the `connection_count` connections hold
- * more than that on average, it is held by some that are being served, and their turn comes soon.
+ * The same, but considers only connections that occupy memory: those in `sends`, `reads` or
+ * `holds`.
+ *
+ * Prefers connections that hold more memory than a short request, because closing a smaller one
+ * frees next to nothing. Returns a small one only if the `connection_count` connections hold no
+ * more than a short request on average, so that many small ones must be the cause. Otherwise the
+ * memory belongs to connections that are being served, which will soon be done.
  */
 struct connection *client_queues_longest_holding(
 	const struct client_queues *queues, size_t connection_count);

@@ -1,6 +1,6 @@
 /*
- * The fastest level: three times as fast as the default one, it leaves 18 % of /openapi.json
- * instead of 14 %, and 6 % of /metrics instead of 5 %.
+ * Uses zlib's fastest level. It is three times as fast as the default level and compresses almost
+ * as well: /openapi.json shrinks to 18 % instead of 14 %, /metrics to 6 % instead of 5 %.
  */
 #include "http/compressor.h"
 
@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #define LEVEL 1
-#define GZIP_WINDOW (15 + 16) /* the largest window, in the format of gzip */
+#define GZIP_WINDOW (15 + 16) /* zlib's largest window, with the header of gzip */
 #define MEMORY_LEVEL 8
 #define QUALITY_MAX 1000
 
@@ -22,7 +22,7 @@ struct compressor *compressor_new(void)
 
 	if (deflateInit2(&compressor->stream, LEVEL, Z_DEFLATED, GZIP_WINDOW, MEMORY_LEVEL,
 		    Z_DEFAULT_STRATEGY) != Z_OK)
-		abort(); /* out of memory */
+		abort(); /* zlib ran out of memory */
 	return compressor;
 }
 
@@ -49,8 +49,8 @@ struct slice compressor_gzip(struct compressor *compressor, struct arena *arena,
 
 /* ---- Accept-Encoding --------------------------------------------------------------------- */
 
-/* Returns the weight of "q=0.5" in thousandths; of anything else, as if there were none, the most.
- */
+/* Returns the weight of a parameter such as "q=0.5" in thousandths. A parameter that is not a
+ * weight means the highest weight, as if it were missing. */
 static int read_quality(struct slice parameter)
 {
 	int quality = 0, unit = 100;

@@ -1,6 +1,6 @@
 /*
- * Compresses bodies with gzip, for one loop. Its memory is allocated at the first use and stays the
- * same, about 260 KiB. Not thread safe; compressing 1 MiB takes about 7 ms.
+ * Compresses bodies with gzip, for one loop. A compressor allocates about 260 KiB at its first use
+ * and never more. Not thread safe. Compressing 1 MiB takes about 7 ms.
  */
 #ifndef QUIPU_HTTP_COMPRESSOR_H
 #define QUIPU_HTTP_COMPRESSOR_H
@@ -14,10 +14,10 @@ struct compressor;
 struct compressor *compressor_new(void);
 void compressor_free(struct compressor *compressor);
 
-/* Returns `body` compressed, in memory of `arena`; {NULL, 0} if that would not make it shorter. */
+/* Returns the compressed `body` in memory of `arena`, or {NULL, 0} if it would not be shorter. */
 struct slice compressor_gzip(struct compressor *compressor, struct arena *arena, struct slice body);
 
-/* Whether a client that sends this Accept-Encoding prefers gzip to the body as it is. */
+/* Returns whether a client with this Accept-Encoding prefers gzip to the uncompressed body. */
 bool compressor_is_wanted(struct slice accept_encoding);
 
 #endif

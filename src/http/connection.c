@@ -1,11 +1,11 @@
 /*
- * Moves one connection forward. There is a single function for that, connection_pump(): it lets the
- * protocol write the answers that are ready, start requests and parse, and repeats until nothing
- * moves. Every event (input, an answer, room in the socket) leads to a pump.
+ * All work on a connection is done by one function, connection_pump(): it lets the protocol write
+ * the answers that are ready, start requests and parse, and repeats this until nothing moves. Every
+ * event (input, an answer, room in the socket) leads to a pump.
  *
- * A pump has a limit of rounds and bytes; a connection that could go on then rests until the loop
- * has polled the others. connection_close() can happen inside every call that writes or starts a
- * request, so `is_closed` is checked after each.
+ * A pump is limited to a number of rounds and bytes. At the limit, a connection that could go on
+ * rests until the loop has polled the others. Every call that writes or starts a request may close
+ * the connection, so `is_closed` is checked after each.
  */
 #include "http/connection.h"
 
@@ -34,7 +34,8 @@ static int64_t now_ns(const struct http_worker *worker)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Copies the rest of the input, because the worker's buffer is about to be used for others. */
+/* Copies the rest of the input, because the worker's buffer is about to be used for another
+ * connection. */
 static void keep_input(struct connection *connection)
 {
 	assert(!connection->kept);
@@ -45,7 +46,8 @@ static void keep_input(struct connection *connection)
 	connection->input.data = connection->kept;
 }
 
-/* Frees the copy as soon as it is parsed: the connection may stay idle for long, or be a stream. */
+/* Frees the copy of the input as soon as it is parsed, because the connection may then be idle or a
+ * stream for a long time. */
 static void drop_used_input(struct connection *connection)
 {
 	if (connection->input.len > 0)
@@ -101,7 +103,8 @@ static void on_shut(uv_shutdown_t *shutdown, int failed)
 		connection_close(connection);
 }
 
-/* Everything is answered and no request will follow: shuts down our side, or closes. */
+/* Ends a connection that has answered everything and expects no further request: shuts down our
+ * side of it, or closes it. */
 static void finish(struct connection *connection)
 {
 	uv_shutdown_t *shutdown;
@@ -145,7 +148,8 @@ bool connection_has_unread_input(const struct connection *connection)
 	       ioctl(fd, FIONREAD, &len) == 0 && len > 0;
 }
 
-/* During a drain, a request that has arrived is still served, even if it was not read yet. */
+/* During a drain, a request that has already arrived is still served, even if the loop has not read
+ * it yet. */
 static bool is_finished(const struct connection *connection)
 {
 	bool nothing_follows = connection->last_request_seen || connection->input_ended ||
@@ -206,7 +210,8 @@ void connection_pump(struct connection *connection)
 	"\"code\":\"BAD_REQUEST\",\"detail\":\"this port speaks TLS; "                             \
 	"use https:// instead of http://\"}"
 
-/* The client used http:// instead of https://, so the answer that says so is not encrypted. */
+/* Answers a client that uses http:// instead of https://. It does not speak TLS, so the answer is
+ * not encrypted. */
 static void answer_in_the_clear(struct connection *connection)
 {
 	static const char text[] =
@@ -223,8 +228,9 @@ static void answer_in_the_clear(struct connection *connection)
 }
 
 /*
- * Replaces `*bytes` from the socket by the plain text in the worker's buffer. Everything that a
- * client sends over TLS passes here. Returns false if the connection was closed or is ending.
+ * Decrypts `*bytes`, which came from the socket, and makes it point to the plain text in the
+ * worker's buffer. Everything that a client sends over TLS passes through here. Returns false if
+ * the connection was closed or is ending.
  */
 static bool decipher(struct connection *connection, struct slice *bytes)
 {
@@ -242,7 +248,7 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		return false;
 	case TLS_BROKEN:
 		connection->last_request_seen =
-			true; /* stays open until the client read the alert */
+			true; /* the connection stays open until the client has read the alert */
 		if (was_open)
 			connection_close(connection);
 		else
@@ -252,7 +258,8 @@ static bool decipher(struct connection *connection, struct slice *bytes)
 		connection->input_ended = true;
 		return true;
 	default:
-		return true; /* even without plain text: the handshake may have produced output */
+		/* pump even without plain text: the handshake may have produced output */
+		return true;
 	}
 }
 
@@ -267,7 +274,7 @@ static void end_input(struct connection *connection, bool orderly)
 		connection->protocol->input_ended(connection);
 }
 
-/* Counts bytes that are thrown away, and closes the connection if there are too many. */
+/* Counts discarded bytes, and closes the connection if there are too many. */
 static void discard(struct connection *connection, size_t len)
 {
 	connection->discarded_bytes += len;
@@ -275,7 +282,8 @@ static void discard(struct connection *connection, size_t len)
 		connection_close(connection);
 }
 
-/* Puts back, in front of the input, the bytes that looked like a preface and were none. */
+/* The bytes that looked like the start of a preface belong to a request after all: puts them back
+ * in front of the input. */
 static void restore_preface(struct connection *connection, struct slice *input)
 {
 	char *together = connection->worker->plain_buffer;
@@ -288,10 +296,10 @@ static void restore_preface(struct connection *connection, struct slice *input)
 }
 
 /*
- * Finds out from the client's first bytes what it speaks: HTTP/2 begins with a preface that is no
- * request of HTTP/1.1. With TLS the handshake has told already, and the preface must follow.
- * Removes the preface from the input. Returns false if more input is needed, or the connection was
- * closed.
+ * Finds out from the client's first bytes which protocol it speaks: HTTP/2 begins with a preface
+ * with which no HTTP/1.1 request can begin. Over TLS the handshake has already chosen the protocol;
+ * for HTTP/2 the preface must still follow. Removes the preface from the input. Returns false if
+ * more input is needed, or if the connection was closed.
  */
 static bool decide_protocol(struct connection *connection, struct slice *input)
 {
@@ -345,7 +353,8 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 		return;
 	keep_input(connection);
 	note_turn(connection);
-	/* There is more, and libuv would read up to 32 times in a row before it polls others. */
+	/* The buffer is full, so there is more to read. If the connection did not rest here, libuv
+	 * would read up to 32 times in a row before it polls the others. */
 	if (len == READ_BUFFER_SIZE && !connection->is_resting)
 		worker_rest(connection->worker, connection);
 	set_reading(connection);
@@ -365,8 +374,8 @@ static void on_closed(uv_handle_t *handle)
 	free(connection);
 }
 
-/* Sends close_notify, by which a TLS client knows that nothing is missing. Does not wait: if the
- * socket is full, the client is not reading. */
+/* Sends close_notify, which tells a TLS client that it has received everything. Does not wait if
+ * the socket is full: such a client is not reading anyway. */
 static void send_close_notify(struct connection *connection)
 {
 	size_t len;
@@ -400,7 +409,7 @@ void connection_close(struct connection *connection)
 	uv_close((uv_handle_t *)&connection->tcp, on_closed);
 }
 
-/* Returns whether the handshake is not done. Closes the connection if it takes too long. */
+/* Returns whether the handshake is still going on. Closes the connection if it takes too long. */
 static bool check_handshake(struct connection *connection, int64_t now)
 {
 	enum tls_state state = connection->tls ? tls_session_state(connection->tls) : TLS_OPEN;
@@ -417,7 +426,7 @@ static bool check_handshake(struct connection *connection, int64_t now)
 void connection_check_deadlines(struct connection *connection, int64_t now)
 {
 	if (connection->is_closed)
-		return; /* while another connection was checked */
+		return; /* it was closed while another connection was checked */
 	if (check_handshake(connection, now))
 		return;
 	if (!connection->is_lingering)
@@ -426,7 +435,8 @@ void connection_check_deadlines(struct connection *connection, int64_t now)
 		connection_close(connection);
 }
 
-/* A network of IPv6 (/64) counts as one address: whoever has one address has all of them. */
+/* An IPv6 network (/64) counts as one address, because whoever has one of its addresses has all of
+ * them. */
 static uint64_t address_of(int fd)
 {
 	struct sockaddr_storage peer = {0};

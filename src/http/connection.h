@@ -1,15 +1,15 @@
 /*
- * One client connection: its socket, TLS, what waits to be written, and its place among those that
- * the loop serves. What it speaks is its protocol's business (protocol.h, http1.h, http2.h).
- * Private to http/, and everything is for the thread of its loop. A connection goes through these
- * states:
+ * One client connection: its socket, its TLS session, the bytes that wait to be written, and its
+ * place among the connections of its loop. Reading requests and writing answers is left to its
+ * protocol (protocol.h, http1.h, http2.h). Private to http/; everything here is for the thread of
+ * the loop. A connection goes through these states:
  *
  *   greeting   with TLS only: the handshake is not done, and there is nothing to parse
  *   undecided  nothing has arrived, or only some of the preface of HTTP/2
  *   speaking   bytes go to the protocol, which reads, serves and answers requests
- *   lingering  the last answer is sent and our side is shut down; input is thrown away until the
+ *   lingering  the last answer is sent and our side is shut down; input is discarded until the
  *              client closes too, so that it can read the answer instead of getting a reset
- *   closed     uv_close() is under way; requests that are still in lanes have lost their pointer
+ *   closed     uv_close() is under way; requests that are still in lanes no longer point to it
  */
 #ifndef QUIPU_HTTP_CONNECTION_H
 #define QUIPU_HTTP_CONNECTION_H
@@ -18,8 +18,8 @@
 #include "http/protocol.h"
 #include "http/worker.h"
 
-/* A turn of a connection ends with this much work: a round of HTTP/1.1, which reads at most one
- * request, is two; a frame of HTTP/2 is one, and a request one more. */
+/* After this much work a connection lets the others go first. A round of HTTP/1.1, which reads at
+ * most one request, counts as 2. In HTTP/2 a frame counts as 1, and a request as 1 more. */
 #define PUMP_WORK_MAX 64
 
 struct connection {
@@ -36,95 +36,98 @@ struct connection {
 	uint64_t address;        /* a hash of the client's address, without the port */
 
 	struct slice input;   /* not parsed yet; in the worker's buffer, or in `kept` */
-	char *kept;           /* owned copy of input that had to wait */
-	size_t write_backlog; /* bytes that libuv has taken and not written yet */
-	size_t pump_bytes;    /* written in this turn of its loop */
-	size_t pump_work;     /* done in this turn of its loop */
-	size_t preface_seen;  /* bytes of the preface of HTTP/2, which tells the protocol */
+	char *kept;           /* an owned copy of input that had to wait */
+	size_t write_backlog; /* bytes that libuv has accepted but not yet written */
+	size_t pump_bytes;    /* bytes written since the connection last let the others go first */
+	size_t pump_work;     /* work done since then; see PUMP_WORK_MAX */
+	size_t preface_seen;  /* how many bytes of the HTTP/2 preface have arrived */
 	size_t queued_bytes;  /* memory of the requests that have started */
 	size_t discarded_bytes;
 	int64_t accepted_ns;
-	int64_t active_ns; /* when an answer was last written, or the client last read */
+	int64_t active_ns; /* when an answer was last written, or when the client last read one */
 	struct client_place place;
-	bool is_undecided; /* the client has not shown yet what it speaks */
+	bool is_undecided; /* it is not yet known which protocol the client speaks */
 	bool is_dirty;
 	bool is_reading;
 	bool is_pumping;
-	bool is_resting;        /* the others have their turn first */
-	bool input_ended;       /* the client sends no more */
-	bool last_request_seen; /* no further request is read */
+	bool is_resting;        /* waits until the loop has polled the others */
+	bool input_ended;       /* the client will send no more */
+	bool last_request_seen; /* no further request will be read */
 	bool is_lingering;
 	bool is_closed;
 };
 
 /*
- * Serves the connected socket `fd`, which it owns from now on. connection_count includes it
- * already.
+ * Serves the connected socket `fd` and owns it from now on. The caller has already counted the
+ * connection in connection_count.
  */
 void connection_open(struct http_worker *worker, int fd);
 
-/* Moves everything forward that can move: writes answers, starts requests, parses, closes. May
- * close this connection and, to free memory, others. */
+/* Does everything that can be done now: writes answers, starts requests, parses, closes. May close
+ * this connection and, to free memory, others. */
 void connection_pump(struct connection *connection);
 
 /*
- * Closes it at once. Its requests are dropped; those in lanes learn that the client is gone. The
- * memory is freed after the callers on the stack have returned to the loop.
+ * Closes the connection at once and drops its requests. Commands in lanes are marked, so that the
+ * threads behind the lanes know that the client is gone. The connection is freed only after all
+ * callers on the stack have returned to the loop.
  */
 void connection_close(struct connection *connection);
 
-/* Closes it, or answers 408, if one of its deadlines has passed. Checks its stream, too. */
+/* Closes the connection, or answers 408, if one of its deadlines has passed. Also checks its
+ * stream. */
 void connection_check_deadlines(struct connection *connection, int64_t now_ns);
 
-/* Whether so much waits to be written that nothing more is read or started. */
+/* Returns true if so much output is waiting that nothing more should be read or started. */
 bool connection_is_backed_up(const struct connection *connection);
 
-/* Whether bytes have arrived that the loop has not read yet. */
+/* Returns whether bytes have arrived that the loop has not read yet. */
 bool connection_has_unread_input(const struct connection *connection);
 
 /* ---- connection_output.c; each of these may close the connection ---- */
 
-/* Writes `bytes`, which the caller may change afterwards. */
+/* Writes `bytes`. The caller may change them afterwards. */
 void connection_write(struct connection *connection, struct slice bytes);
 
-/* Writes several parts, encrypted if the connection has TLS. Everything that a client gets to read
- * passes here. */
+/* Writes several parts, encrypted if the connection has TLS. Everything that a client receives
+ * passes through here. */
 void connection_write_parts(struct connection *connection, const uv_buf_t *parts, size_t count);
 
 /* Sends the output of the TLS session. */
 void connection_send_output(struct connection *connection);
 
-/* Keeps what waits for the client out of the kernel, where a newer value could not replace it.
- * Notices sooner that the client is gone. */
+/* For streams: keeps the kernel's send buffer small, so that waiting values stay here, where newer
+ * ones can replace them. A client that is gone is also noticed sooner. */
 void connection_favour_new_values(struct connection *connection);
 
 /* ---- request.c ---- */
 
-/* Takes an empty request from the worker's pool, for the connection `context`. */
+/* Returns an empty request from the worker's pool. `context` is the connection. */
 struct request *request_new(void *context);
 
 /* Starts a request: sets its deadline and, unless it was refused, calls its route's handler. */
 void request_start(struct request *request);
 
 /*
- * The request is about to be answered: chooses an id if the client sent none, applies the style of
- * its path, begins its stream if it has one, counts and logs.
+ * Prepares an answered request for writing: chooses an id if the client sent none, applies the
+ * error style of its path, begins its stream if it has one, counts it and logs it.
  */
 void request_finish(struct request *request);
 
-/* The client is gone: frees the request, now or when its command comes back from a lane. */
+/* Frees a request whose client is gone: now, or when its command comes back from the lane. */
 void request_drop(struct request *request);
 
-/* Returns a request to the pool. It must not be in a lane. */
+/* Returns a request to the pool. Its command must not be in a lane. */
 void request_free(struct request *request);
 
-/* Counts the memory of the request for its connection. Call it when that takes the request on. */
+/* Counts the memory of the request for its connection. Called when the connection starts the
+ * request. */
 void request_charge(struct request *request);
 
-/* Counts what the request has grown since then. */
+/* Counts the memory that the request has gained since it was last counted. */
 void request_count_bytes(struct request *request);
 
-/* Submits the command of a request that the protocol has deferred. */
+/* Submits the command of a request that the protocol had deferred. */
 void request_submit_now(struct request *request);
 
 /* Returns how much memory the request occupies. */

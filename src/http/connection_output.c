@@ -1,8 +1,8 @@
 /*
- * How a connection writes: encrypted if the client speaks TLS. Most answers fit into the socket's
- * buffer, so writing first tries the socket directly and leaves only the rest to libuv, as one
- * copy. That rest is the connection's `write_backlog`, by which slow readers are noticed and
- * reading from them stops.
+ * How a connection writes, encrypted if the client speaks TLS. Most answers fit into the socket's
+ * buffer, so a write first tries the socket directly and hands a copy of the rest to libuv. That
+ * rest is counted in the connection's `write_backlog`. A large backlog means that the client reads
+ * too slowly; until it shrinks, nothing more is read from that client.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,7 +42,8 @@ static void on_written(uv_write_t *uv, int failed)
 		connection_pump(connection);
 }
 
-/* Copies what follows the first `done` bytes, which the kernel took, and lets libuv write it. */
+/* Copies everything after the first `done` bytes, which the kernel has accepted, and lets libuv
+ * write it. */
 static void write_rest(
 	struct connection *connection, const uv_buf_t *parts, size_t count, size_t done)
 {

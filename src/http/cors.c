@@ -1,13 +1,13 @@
 /*
- * Every answer of a server with a list says Vary: Origin, even one without an Origin, because a
- * cache must not serve a page what was rendered for another. With "*" all answers are the same, and
- * no page may send cookies or client certificates along.
+ * If the operator lists origins, every answer has Vary: Origin, even if the request has no Origin.
+ * Otherwise a cache could serve one page an answer that was rendered for another. With "*" all
+ * answers are the same, and browsers send neither cookies nor client certificates along.
  */
 #include "http/cors.h"
 
 #define EXPOSED "RateLimit, Retry-After, Link, Idempotent-Replayed, X-Request-Id"
 
-/* What Quipu reads, and what polyfills of EventSource send. */
+/* The headers that Quipu reads, and those that polyfills of EventSource send. */
 #define ALLOWED                                                                                    \
 	"Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-User-Id, X-Request-Id, "   \
 	"traceparent, tracestate, Cache-Control, X-Requested-With"

@@ -1,24 +1,25 @@
 /*
  * Web pages of other origins (CORS, as the Fetch standard defines it). A browser lets a page read
  * our answers, and send requests that carry a token, only if the answer names the page's origin.
- * Which origins may is the operator's decision (--cors-origins). This only adds to what browsers
- * allow: who the caller is and what it may do is decided elsewhere, as for every client.
+ * The operator decides which origins are named (--cors-origins). This only widens what browsers
+ * allow. Who the caller is, and what that caller may do, is decided elsewhere, as for every client.
  *
- * All functions are for the loop and never block. `origins` is a list separated by commas, "*" for
- * all, or empty, which switches everything here off.
+ * All functions are for the loop and never block. `origins` is a list separated by commas, or "*"
+ * for all, or empty, which switches everything here off.
  */
 #ifndef QUIPU_HTTP_CORS_H
 #define QUIPU_HTTP_CORS_H
 
 #include "http/request.h"
 
-/* Whether `origin` has the form scheme://host[:port] in which browsers send it. */
+/* Returns whether `origin` has the form scheme://host[:port] in which browsers send it. */
 bool cors_origin_is_valid(struct slice origin);
 
-/* Whether the request asks, before the real one, if that may be sent. */
+/* Returns whether this is a preflight: a browser sends it to ask whether it may send the real
+ * request. */
 bool cors_is_preflight(const struct request *request);
 
-/* Whether the request that this preflight announces would only read. */
+/* Returns whether the request that this preflight announces would only read. */
 bool cors_preflight_is_safe(const struct request *request);
 
 /*
@@ -27,11 +28,11 @@ bool cors_preflight_is_safe(const struct request *request);
  */
 struct answer cors_preflight(struct slice origins, struct request *request, struct slice allow);
 
-/* Whether answers differ from origin to origin, which Vary must then say. */
+/* Returns whether answers depend on the origin, so that Vary must name it. */
 bool cors_depends_on_origin(struct slice origins);
 
-/* Adds to the request's answer, whatever it is, the headers by which a browser shows it to pages of
- * the listed origins. */
+/* Adds the headers that let pages of the listed origins read the request's answer, whatever the
+ * answer is. */
 void cors_sign(struct slice origins, struct request *request);
 
 #endif

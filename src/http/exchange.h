@@ -1,6 +1,7 @@
 /*
- * One stream of HTTP/2: a request and its answer. (In this program, "stream" alone is an event
- * stream; see stream.h.) An exchange is in exactly one list of its connection, by its state:
+ * One stream of HTTP/2: a request and its answer. (In this program, "stream" alone means an event
+ * stream; see stream.h.) An exchange is in exactly one list of its connection, according to its
+ * state:
  *
  *   state       event                                    next
  *   receiving   the client has sent everything           serving
@@ -14,8 +15,8 @@
  *   serving     the client resets it                     serving until its command is back
  *   any other   the client resets it                     gone
  *
- * It lives in the arena of its request; that of an event stream, which outlives its request, is a
- * member of the stream. Private to http/.
+ * The exchange of a request lives in the request's arena. The exchange of an event stream, which
+ * outlives its request, is a member of the stream. Private to http/.
  */
 #ifndef QUIPU_HTTP_EXCHANGE_H
 #define QUIPU_HTTP_EXCHANGE_H
@@ -44,9 +45,9 @@ enum exchange_state {
 struct exchange {
 	struct exchange *before;
 	struct exchange *next;
-	int32_t id; /* of the stream of HTTP/2 */
+	int32_t id; /* the stream id of HTTP/2 */
 	enum exchange_state state;
-	int64_t since_ns;        /* when the client, or the answer to it, last got further */
+	int64_t since_ns;        /* when the client last sent or read a part of this exchange */
 	struct request *request; /* NULL for an event stream */
 	struct stream *stream;   /* NULL for a request */
 
@@ -58,11 +59,11 @@ struct exchange {
 	bool has_all; /* the client has sent everything */
 	bool is_reset;
 
-	struct slice rest;          /* of what is being sent */
-	struct stream_event *event; /* to which `rest` belongs, or NULL */
+	struct slice rest;          /* the part of the body or value that is not sent yet */
+	struct stream_event *event; /* the value to which `rest` belongs, or NULL */
 };
 
-/* The exchanges of one state, in the order in which they got there. */
+/* The exchanges in one state, in the order in which they entered it. */
 struct exchange_list {
 	struct exchange *first;
 	struct exchange *last;

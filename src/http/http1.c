@@ -3,8 +3,8 @@
  * are ready, starts the request that waits and parses the next one, so the order of requests and
  * answers is decided in one place.
  *
- * The connection can be closed inside every call that writes or starts a request, so `is_closed` is
- * checked after each.
+ * Every call that writes or starts a request may close the connection, so `is_closed` is checked
+ * after each.
  */
 #include "http/http1.h"
 
@@ -39,7 +39,8 @@ static bool may_start(const struct connection *connection, const struct request 
 		return false;
 	if (!http1->first)
 		return true;
-	/* Only the last one can be a change or large, because nothing starts after such a one. */
+	/* Checking the last request is enough: nothing starts behind a change or a large read, so
+	 * no earlier request can be one. */
 	return request->safe && http1->last->safe && !http1->last->is_large &&
 	       http1->queued < PIPELINE_MAX && !worker_is_full(connection->worker);
 }
@@ -120,7 +121,8 @@ static bool discards_input(const struct connection *connection)
 	return connection->http1.stream != NULL;
 }
 
-/* A client that has shut down its side cannot be told from one that is gone, so a stream ends. */
+/* If the client shuts down its side during a stream, we cannot know whether it is still there, so
+ * the stream ends. */
 static void input_ended(struct connection *connection)
 {
 	if (connection->http1.stream)
@@ -150,7 +152,8 @@ static enum client_state state_of(const struct connection *connection)
 	if (http1->first)
 		return CLIENT_SERVED;
 	if (connection_is_backed_up(connection))
-		return CLIENT_READS; /* its next request starts when it has read some of that */
+		/* the client's next request starts after it has read some of the answers */
+		return CLIENT_READS;
 	if (http1->held)
 		return CLIENT_SERVED;
 	if (connection->write_backlog > 0)
@@ -242,11 +245,11 @@ static void drain(struct connection *connection)
 
 static void answered(struct connection *connection, struct request *request)
 {
-	(void)request; /* it leaves in its turn */
+	(void)request; /* the answer is sent after the answers before it */
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* Nothing else starts on this connection until the answer is there. */
+/* Never defers: nothing else starts on this connection until a large read is answered. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	(void)connection;

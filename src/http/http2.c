@@ -1,8 +1,9 @@
 /*
- * The life of an HTTP/2 connection: whose turn it is, floods and ending. A round of a
- * pump feeds some of the input to nghttp2, whose callbacks (http2_input.c) start requests, and then
- * writes all frames that are ready (http2_output.c). Input is fed in small pieces, because nghttp2
- * uses a piece as a whole, and a turn should end after a certain amount of work.
+ * The life of an HTTP/2 connection: reading, letting others go first, defence against floods,
+ * ending. In each round of a pump, the connection feeds some of its input to nghttp2, whose
+ * callbacks (http2_input.c) start requests, and then writes all frames that are ready
+ * (http2_output.c). The input is fed in small pieces: nghttp2 always consumes a whole piece, and
+ * one connection should not occupy the loop for long.
  */
 #include "http/http2.h"
 
@@ -17,11 +18,12 @@
 
 #define BUDGET_MAX 1000
 
-/* Of a piece of input of which nghttp2 has reported nothing: data for streams that are over. */
+/* The cost of a piece of input about which nghttp2 reports nothing, such as data for streams that
+ * are over. */
 #define COST_UNSEEN 8
 
-/* With less than this in requests that wait for the client, a connection that is being served does
- * not give way. */
+/* A connection that is serving some requests while others wait for the client counts as served if
+ * its requests hold no more memory than this. */
 #define WAITING_LITTLE (64 * 1024)
 
 static int64_t now_ns(const struct http2 *http2)
@@ -71,7 +73,7 @@ void http2_move(struct http2 *http2, struct exchange *exchange, enum exchange_st
 	list->count++;
 }
 
-/* Looks up the next large answer, if one waits. */
+/* Starts the next request that waits because its answer may be large. */
 static void start_waiting(struct http2 *http2)
 {
 	struct exchange *exchange = http2->of[EXCHANGE_WAITING].first;
@@ -96,7 +98,7 @@ void http2_drop(struct http2 *http2, struct exchange *exchange)
 		return;
 	}
 	request->connection->queued_bytes -= request->queued_bytes;
-	if (request->lane) /* its command waits here, not in the lane */
+	if (request->lane) /* the command was not submitted, so the lane does not have it */
 		request->command = NULL;
 	request_drop(request);
 	if (was_large)
@@ -150,8 +152,8 @@ void http2_resume_streams(struct http2 *http2)
 }
 
 /*
- * Says that the server goes away. Requests that are on their way are still served: the last one is
- * named with a later sweep.
+ * Tells the client that the server is going away. Requests that the client has already sent are
+ * still served: a later sweep sends the final GOAWAY, which names the last such request.
  */
 static void drain(struct connection *connection)
 {
@@ -164,7 +166,7 @@ static void drop_all(struct connection *connection)
 {
 	struct http2 *http2 = connection->http2;
 
-	http2->large = NULL; /* nothing that waits is looked up any more */
+	http2->large = NULL; /* so that http2_drop() does not start the next waiting request */
 	for (int state = EXCHANGE_STATES - 1; state >= 0; state--) {
 		while (http2->of[state].first)
 			http2_drop(http2, http2->of[state].first);
@@ -219,11 +221,12 @@ static bool read_on(struct connection *connection)
 	return moved;
 }
 
-/* Whether nothing more can be received or sent. */
+/* Returns whether nothing more can be received or sent. */
 static bool is_over(const struct http2 *http2)
 {
 	const struct connection *connection = http2->connection;
-	/* No window can open any more, so what waits for one waits for ever. */
+	/* The input has ended, so the client can no longer open a flow-control window, and data
+	 * that needs one would wait for ever. */
 	bool is_stuck = connection->input_ended && connection->input.len == 0 &&
 			connection->write_backlog == 0 && http2->of[EXCHANGE_SERVING].count == 0 &&
 			http2->of[EXCHANGE_WAITING].count == 0 &&
@@ -245,7 +248,8 @@ static bool advance(struct connection *connection)
 	moved = read_on(connection);
 	if (!connection->is_closed)
 		moved |= http2_write(http2);
-	/* Whoever floods and does not read is not told why. */
+	/* A client that floods us without reading is cut off: it would not read the reason
+	 * either. */
 	if (!connection->is_closed && http2->is_flooded && connection->write_backlog > 0)
 		connection_close(connection);
 	if (connection->is_closed)
@@ -297,7 +301,8 @@ static bool is_between_requests(const struct connection *connection)
 	return http2->is_ending && http2->of[EXCHANGE_RECEIVING].count == 0;
 }
 
-/* Returns what has waited for the client longest: a request to be sent, or an answer to be read. */
+/* Returns the exchange that has waited longest for the client: either to send the rest of a request
+ * or to read an answer. */
 static const struct exchange *longest_waiting(const struct http2 *http2)
 {
 	const struct exchange *sends = http2->of[EXCHANGE_RECEIVING].first;
@@ -342,7 +347,8 @@ static void answered(struct connection *connection, struct request *request)
 	worker_mark_dirty(connection->worker, connection);
 }
 
-/* One large answer at a time: 256 of them would take the memory of 256 clients. */
+/* Only one large answer is looked up at a time: with 256 at once, one client would take the memory
+ * of 256 clients. */
 static bool defers(struct connection *connection, struct request *request)
 {
 	struct http2 *http2 = connection->http2;
@@ -358,7 +364,7 @@ static bool defers(struct connection *connection, struct request *request)
 static void stream_prepared(struct connection *connection, struct request *request)
 {
 	(void)connection;
-	(void)request; /* others may follow, and do not wait for it */
+	(void)request; /* requests that follow do not wait for this one */
 }
 
 static void stream_began(
@@ -400,7 +406,8 @@ const struct protocol protocol_http2 = {
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Priorities of RFC 7540 are switched off: their tree can be made large, and nothing needs it. */
+/* Switches off the priorities of RFC 7540: a client could make the priority tree large, and nothing
+ * here uses it. */
 static void submit_settings(struct http2 *http2)
 {
 	const nghttp2_settings_entry settings[] = {
@@ -425,7 +432,8 @@ void http2_begin(struct connection *connection)
 	http2->budget = BUDGET_MAX;
 	if (nghttp2_session_server_new3(
 		    &http2->session, shared->callbacks, http2, shared->option, &functions) != 0)
-		abort(); /* only without memory, and then the functions have aborted already */
+		/* fails only if memory runs out, in which case the allocator has already aborted */
+		abort();
 	submit_settings(http2);
 	connection->http2 = http2;
 	tally_add(&connection->worker->http2_connections, 1);
@@ -438,11 +446,12 @@ struct http2_shared *http2_shared_new(void)
 
 	if (nghttp2_session_callbacks_new(&shared->callbacks) != 0 ||
 		nghttp2_option_new(&shared->option) != 0)
-		abort(); /* only without memory */
+		abort(); /* fails only if memory runs out */
 	http2_set_input_callbacks(shared->callbacks);
 	http2_set_output_callbacks(shared->callbacks);
 	nghttp2_option_set_no_closed_streams(shared->option, 1);
-	nghttp2_option_set_no_recv_client_magic(shared->option, 1); /* connection.c has read it */
+	/* connection.c has already read the preface */
+	nghttp2_option_set_no_recv_client_magic(shared->option, 1);
 	return shared;
 }
 

@@ -1,15 +1,15 @@
 /*
  * What a connection keeps while it speaks HTTP/2. nghttp2 does the framing, HPACK and flow control;
- * this module turns its streams into requests and answers into its streams, and bounds what a
+ * this module turns nghttp2's streams into requests, sends answers through them, and bounds what a
  * client can take. Private to http/, for the thread of the loop.
  *
- * HTTP/2 has no order of requests: every request starts as soon as it is complete. The frames of
- * everything that one wake-up answers leave with one write.
+ * HTTP/2 has no order of requests: every request starts as soon as it is complete. All answers that
+ * become ready in one wake-up are sent with one write.
  *
  * What a client can take, and what bounds it:
  *
  *   requests at once           --h2-streams, counted until their commands are back from the
- *                              lanes: a client that resets its requests cannot have more of them
+ *                              lanes, so that resetting requests does not make room for more
  *   memory of requests         --client-bytes, as in HTTP/1.1; bodies count as they arrive
  *   memory of nghttp2          --client-bytes, counted exactly (http2_memory.h)
  *   large answers              one is looked up at a time; the others wait
@@ -17,7 +17,7 @@
  *   frames that carry nothing  a budget, which requests and answers refill; see http2_spend()
  *   time to send               --head-timeout and --body-timeout for each request
  *   time to read               --idle-timeout for each answer, --stream-stall for event streams
- *   a turn on the loop         a number of requests and frames, then the others have theirs
+ *   a turn on the loop         a number of requests and frames, then it is the others' turn
  */
 #ifndef QUIPU_HTTP_HTTP2_H
 #define QUIPU_HTTP_HTTP2_H
@@ -26,7 +26,7 @@
 #include "http/exchange.h"
 #include "http/http2_memory.h"
 
-/* With which a client begins. */
+/* The bytes that open every HTTP/2 connection of a client. */
 #define HTTP2_PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 #define HTTP2_OUTPUT_SIZE (64 * 1024)
@@ -44,7 +44,7 @@ struct http2_shared {
 struct http2_parts {
 	uv_buf_t of[HTTP2_PARTS_MAX];
 	size_t count;
-	size_t used; /* of http2_shared.output */
+	size_t used; /* how many bytes of http2_shared.output are used */
 	bool has_answers;
 };
 
@@ -53,14 +53,15 @@ struct http2 {
 	nghttp2_session *session;
 	struct http2_memory memory;
 	struct exchange_list of[EXCHANGE_STATES];
-	struct exchange *large;    /* the one whose large answer is looked up or sent, or NULL */
-	struct http2_parts *parts; /* while frames are being collected */
-	int64_t budget;            /* of frames that carry nothing; see http2_spend() */
+	/* the exchange whose large answer is being looked up or sent, or NULL */
+	struct exchange *large;
+	struct http2_parts *parts; /* where frames are collected during a write; otherwise NULL */
+	int64_t budget;            /* for frames that carry nothing; see http2_spend() */
 	size_t sweeps_draining;
-	int32_t last_id;   /* the highest that the client has used for a request */
-	int32_t before_id; /* the one before */
-	bool has_seen;     /* nghttp2 has reported something of the last piece of input */
-	bool has_reset;    /* we have reset a stream, and the client may not know yet */
+	int32_t last_id;   /* the highest stream id that the client has used for a request */
+	int32_t before_id; /* the value of last_id before that */
+	bool has_seen;     /* nghttp2 has called back for the last piece of input */
+	bool has_reset;    /* we have reset a stream; the client may not know this yet */
 	bool is_ending;    /* no further request is accepted */
 	bool is_flooded;
 };
@@ -68,45 +69,46 @@ struct http2 {
 struct http2_shared *http2_shared_new(void);
 void http2_shared_free(struct http2_shared *shared);
 
-/* Makes a connection speak HTTP/2, whose preface has arrived. */
+/* Makes a connection speak HTTP/2 after its client has sent the preface. */
 void http2_begin(struct connection *connection);
 
-/* Frees what the connection keeps, once it is closed. */
+/* Frees the HTTP/2 state of a connection that is closed. */
 void http2_free(struct http2 *http2);
 
 /* ---- lists of exchanges ---- */
 
-/* Puts the exchange into `state`, and notes the time. */
+/* Puts the exchange into `state` and notes the time. */
 void http2_move(struct http2 *http2, struct exchange *exchange, enum exchange_state state);
 
-/* Takes the exchange out of its list and frees its request, or detaches its event stream. */
+/* Removes the exchange from its list and frees its request, or ends its event stream. */
 void http2_drop(struct http2 *http2, struct exchange *exchange);
 
-/* Returns how many requests of the client exist. */
+/* Returns how many requests of the client exist. A request that the client has reset counts as long
+ * as its command is in a lane. */
 size_t http2_requests(const struct http2 *http2);
 
 /*
  * Frames that carry no request and no part of an answer (settings, pings, resets, tiny or empty
- * data …) cost something of a budget; complete requests, answers that get through and time refill
- * it. A connection without budget is ended with ENHANCE_YOUR_CALM.
+ * data …) are paid for from a budget. It is refilled by complete requests, by answers that are
+ * sent, and over time. A connection that has used up its budget is ended with ENHANCE_YOUR_CALM.
  */
 void http2_spend(struct http2 *http2, int64_t cost);
 void http2_earn(struct http2 *http2, int64_t credit);
 
-/* Lets nghttp2 ask for data of all event streams. Never writes. */
+/* Makes nghttp2 ask for the data of all event streams. Never writes. */
 void http2_resume_streams(struct http2 *http2);
 
-/* protocol.check; http2_check.c */
+/* Implements protocol.check; see http2_check.c. */
 void http2_check(struct connection *connection, int64_t now_ns);
 
-/* Lets the requests under way finish and accepts no others. */
+/* Lets the current requests finish and accepts no others. */
 void http2_end_gently(struct http2 *http2);
 
 /* ---- http2_input.c: nghttp2's callbacks for what the client sends ---- */
 
 void http2_set_input_callbacks(nghttp2_session_callbacks *callbacks);
 
-/* Answers a request that is not complete; the client need not send the rest. */
+/* Answers a request before it is complete; the client need not send the rest. */
 void http2_refuse(
 	struct http2 *http2, struct exchange *exchange, enum status status, const char *why);
 
@@ -114,17 +116,17 @@ void http2_refuse(
 
 void http2_set_output_callbacks(nghttp2_session_callbacks *callbacks);
 
-/* Submits what is answered and writes all frames that may be sent now. Returns whether it wrote.
- * May close the connection. */
+/* Submits to nghttp2 the requests that have been answered, and writes all frames that may be sent
+ * now. Returns whether it wrote. May close the connection. */
 bool http2_write(struct http2 *http2);
 
-/* Sends a heartbeat on an event stream that is quiet. */
+/* Sends a heartbeat on an event stream that has been quiet. */
 void http2_send_heartbeat(struct http2 *http2, struct stream *stream);
 
-/* Lets nghttp2 ask for data of the event stream. Never writes. */
+/* Makes nghttp2 ask for the data of the event stream. Never writes. */
 void http2_resume(struct http2 *http2, struct stream *stream);
 
-/* The answer of `exchange` becomes the head of `stream`, which takes the exchange over. */
+/* Sends the answer of `exchange` as the head of `stream`, which takes over the exchange. */
 void http2_begin_stream(struct http2 *http2, struct exchange *exchange, struct stream *stream);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * What is looked at with each sweep of an HTTP/2 connection: requests that do not arrive, answers
- * and streams that are not read, and a drain. A deadline ends the one exchange that it belongs to;
- * only a head that does not arrive ends the connection, because nothing can be read behind it.
+ * The regular sweep over an HTTP/2 connection. It finds requests that do not arrive in full, and
+ * answers and streams that are not read. It also starts to drain the connection when the server
+ * stops. A missed deadline ends only the exchange that missed it, with one exception: a head that
+ * does not arrive ends the connection, because nothing behind it can be read.
  */
 #include "http/http2.h"
 #include "http/stream_internal.h"
@@ -12,7 +13,7 @@ static void check_drain(struct http2 *http2)
 {
 	if (!http2->connection->worker->draining)
 		return;
-	http2_resume_streams(http2); /* they end, after their newest value */
+	http2_resume_streams(http2); /* the streams end after their newest value */
 	if (http2->sweeps_draining == 0)
 		protocol_http2.drain(http2->connection);
 	else if (http2->sweeps_draining++ > 1)
@@ -27,7 +28,7 @@ static void check_receiving(struct http2 *http2, int64_t now)
 	for (struct exchange *e = http2->of[EXCHANGE_RECEIVING].first; e; e = next) {
 		next = e->next;
 		if (!e->has_head && now - e->since_ns > limits->head_timeout_ns)
-			/* Nothing else can be read before the rest of this head. */
+			/* Nothing behind this head can be read. */
 			nghttp2_session_terminate_session(
 				http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 		if (e->has_head && now - e->since_ns > limits->body_timeout_ns)
@@ -47,7 +48,7 @@ static void check_sending(struct http2 *http2, int64_t now)
 
 	for (struct exchange *e = http2->of[EXCHANGE_SENDING].first; e; e = e->next) {
 		if (now - e->since_ns <= most)
-			return; /* and so are those behind it */
+			return; /* the exchanges behind it have waited less */
 		reset(http2, e);
 	}
 }

@@ -1,8 +1,8 @@
 /*
- * What the client sends, as nghttp2 reports it. nghttp2 has checked the frames, HPACK and the rules
- * for header fields (lower case, pseudo fields first, no Connection); this file applies the same
- * limits as parser.c, runs admission when the head is complete, and starts the request when all of
- * it is there.
+ * nghttp2's callbacks for what the client sends. nghttp2 has already checked the frames, HPACK and
+ * the rules for header fields (lower case, pseudo fields first, no Connection). This file applies
+ * the same limits as parser.c, runs admission when the head is complete, and starts the request
+ * when the body is complete.
  *
  * A callback never writes and never fails: a refusal becomes an answer or a reset, which nghttp2
  * queues.
@@ -14,15 +14,16 @@
 #include "http/http2.h"
 #include "http/stream_internal.h"
 
-/* A shorter DATA frame that does not end the body counts as a frame that carries nothing. */
+/* A DATA frame shorter than this that does not end the body counts as a frame that carries
+ * nothing. */
 #define DATA_LEAST 16
 
 /* The costs and credits of http2_spend(). */
 #define COST_RESET 2
 #define CREDIT_ANSWER 8
 
-/* Header fields over the limits are counted up to here; then the rest of the block is not looked
- * at. */
+/* Header fields beyond the limits are still counted, up to this many bytes; after that the rest of
+ * the block is ignored. */
 #define HEADER_BYTES_END (TARGET_MAX + 2 * HEADER_BYTES_MAX)
 
 static struct exchange *find(nghttp2_session *session, int32_t id)
@@ -46,8 +47,9 @@ static bool carries_nothing(const nghttp2_frame_hd *head)
 }
 
 /*
- * nghttp2 ignores frames of streams that are over, because the client may not know yet that we have
- * reset them. If we have reset none, the client breaks the rules. It also ignores PRIORITY.
+ * nghttp2 ignores frames for streams that are over, because the client may not know yet that we
+ * have reset them. If we have not reset any, such a frame breaks the rules, and the connection
+ * ends. A PRIORITY frame for stream 0, which nghttp2 ignores as well, is also an error.
  */
 static void check_stream_id(struct http2 *http2, const nghttp2_frame_hd *head)
 {
@@ -183,13 +185,13 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 			slice_make((const char *)value, value_len));
 	if (exchange->header_bytes <= HEADER_BYTES_END)
 		return 0;
-	/* nghttp2 resets this stream, and decodes the rest without telling. */
+	/* nghttp2 resets this stream and decodes the rest of its head without calling us. */
 	http2_spend(http2, COST_RESET);
 	return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* nghttp2 would leave out a field with characters that it must not have. Other servers may read it
- * differently, so the request is refused. */
+/* nghttp2 would drop a field with forbidden characters. Other servers might keep it, so the request
+ * is refused. */
 static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
 	const uint8_t *name, size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
 	void *context)
@@ -229,7 +231,7 @@ static bool announces_too_much(const struct exchange *exchange)
 	       (uint64_t)len > exchange->body_max;
 }
 
-/* Answers what the rest of the request cannot change. */
+/* Answers at once if the head alone decides the answer. */
 static void answer_head(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;
@@ -242,7 +244,8 @@ static void answer_head(struct http2 *http2, struct exchange *exchange)
 	else if (request->answer.http_status == 0)
 		send_continue(http2, exchange);
 	else
-		http2_move(http2, exchange, EXCHANGE_ANSWERED); /* the body may never come */
+		/* do not wait for a body that may never come */
+		http2_move(http2, exchange, EXCHANGE_ANSWERED);
 }
 
 static void end_head(struct http2 *http2, struct exchange *exchange, bool has_body)
@@ -256,7 +259,7 @@ static void end_head(struct http2 *http2, struct exchange *exchange, bool has_bo
 	if (request->answer.http_status == 0)
 		admission_decide(http2->connection->worker->admission, request, 2, 0);
 	if (request->is_guess)
-		http2_end_gently(http2); /* each guess of a token needs another connection */
+		http2_end_gently(http2); /* so that each guess of a token needs a new connection */
 	exchange->body_max = request->route ? request->route->body_max : BODY_MAX_DEFAULT;
 	request_count_bytes(request);
 	if (has_body)
@@ -302,7 +305,7 @@ static void complete(struct http2 *http2, struct exchange *exchange)
 
 	exchange->has_all = true;
 	if (exchange->state != EXCHANGE_RECEIVING)
-		return; /* is answered already */
+		return; /* the request has already been answered */
 	request->body = buffer_slice(&exchange->body);
 	http2->connection->pump_work++;
 	if (request->answer.http_status != 0) {
@@ -333,7 +336,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 	return 0;
 }
 
-/* A request whose command is in a lane stays until that is back, and counts as one until then. */
+/* Drops a request. If its command is in a lane, keeps it until the command is back; until then it
+ * counts against --h2-streams. */
 static void abandon(struct http2 *http2, struct exchange *exchange)
 {
 	struct request *request = exchange->request;
@@ -349,7 +353,7 @@ static void abandon(struct http2 *http2, struct exchange *exchange)
 	atomic_store_explicit(&request->command->client_gone, true, memory_order_relaxed);
 }
 
-/* The stream of HTTP/2 is over: completed or reset, by either side. */
+/* nghttp2 reports that a stream of HTTP/2 is over: completed, or reset by either side. */
 static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *context)
 {
 	struct http2 *http2 = context;
@@ -360,7 +364,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 	if (exchange->state == EXCHANGE_SENDING && code == NGHTTP2_NO_ERROR)
 		http2_earn(http2, CREDIT_ANSWER);
 	if (exchange->state == EXCHANGE_SENDING)
-		http2_move(http2, exchange, EXCHANGE_SENT); /* the output may refer to its body */
+		/* kept until the output is written, because that may refer to the body */
+		http2_move(http2, exchange, EXCHANGE_SENT);
 	else
 		abandon(http2, exchange);
 	return 0;

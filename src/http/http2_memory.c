@@ -10,7 +10,7 @@
 #define KEPT_MAX 512
 
 struct http2_block {
-	size_t size; /* without this header */
+	size_t size; /* of the block, without this header */
 	struct http2_block *next;
 };
 
@@ -21,7 +21,8 @@ static size_t class_of(size_t size)
 	return size == 0 ? 0 : (size - 1) / POOL_UNIT;
 }
 
-/* With AddressSanitizer nothing is kept, so that it notices the use of a freed block. */
+/* With AddressSanitizer no block is kept for reuse, so that any use of a freed block is
+ * detected. */
 static bool may_keep(const struct http2_pool *pool, size_t class)
 {
 #ifdef __SANITIZE_ADDRESS__

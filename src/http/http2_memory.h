@@ -1,8 +1,8 @@
 /*
  * Memory for nghttp2. Every byte that a session holds (HPACK tables, frames, streams) is counted
- * for its connection, and so is charged to --client-bytes. Small blocks are kept for the next use,
- * one pool per loop: nghttp2 allocates several for each request, and none of them should cost a
- * malloc(). For the thread of the loop.
+ * for its connection, and thus against --client-bytes. Small blocks are kept for reuse in one pool
+ * per loop: nghttp2 allocates several for each request, and none of them should cost a malloc().
+ * For the thread of the loop.
  */
 #ifndef QUIPU_HTTP_HTTP2_MEMORY_H
 #define QUIPU_HTTP_HTTP2_MEMORY_H
@@ -15,13 +15,13 @@
 
 struct http2_block;
 
-/* All zero means: empty. */
+/* An empty pool is all zero. */
 struct http2_pool {
 	struct http2_block *free[POOL_CLASSES];
 	size_t count[POOL_CLASSES];
 };
 
-/* What one session has allocated. */
+/* The bytes that one session has allocated, and where they come from. */
 struct http2_memory {
 	struct http2_pool *pool;
 	size_t bytes;

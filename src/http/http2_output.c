@@ -1,11 +1,11 @@
 /*
- * What leaves a connection in HTTP/2. nghttp2 decides which frame is next; http2_write() collects
- * frames in the worker's output and writes them together. Only headers pass through nghttp2's own
- * buffer. Bodies go straight from their request into the output, or are written from where they
- * are if they are long.
+ * What an HTTP/2 connection sends. nghttp2 decides which frame is next; http2_write() collects
+ * frames in the worker's output buffer and writes them together. Only headers pass through
+ * nghttp2's own buffer. Short bodies are copied from their request into the output buffer; long
+ * ones are written from where they are.
  *
- * Nothing is collected while the kernel has not taken the last write: what waits for the client
- * then waits in its request, or in its stream, where a newer value can replace it.
+ * Nothing is collected until the kernel has accepted the previous write. Meanwhile answers wait in
+ * their requests, and values in their event streams, where newer values can replace them.
  */
 #include <assert.h>
 
@@ -17,12 +17,13 @@
 #define FRAME_HEAD_SIZE 9
 #define FRAME_MAX (FRAME_HEAD_SIZE + 16384)
 
-/* A longer part of a body is not copied. */
+/* A part of a body longer than this is written from where it is instead of being copied. */
 #define COPIED_MAX 4096
 
 #define FIELDS_MAX 32
 
-/* A part of an answer that is not shorter, or is its last, refills the budget of the client. */
+/* A part of an answer refills the client's budget if it has at least DATA_FULL bytes or is the last
+ * part. */
 #define DATA_FULL 256
 #define CREDIT_DATA 2
 
@@ -35,7 +36,7 @@ static int64_t now_ns(const struct http2 *http2)
 
 static bool has_room(const struct http2_parts *parts)
 {
-	/* For a whole frame, and for two parts: its head and its body. */
+	/* There must be room for a whole frame, and for two parts: its head and its body. */
 	return HTTP2_OUTPUT_SIZE - parts->used >= FRAME_MAX && parts->count + 2 <= HTTP2_PARTS_MAX;
 }
 
@@ -44,7 +45,8 @@ static void collect_reference(struct http2_parts *parts, const char *bytes, size
 	parts->of[parts->count++] = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
 }
 
-/* Copies to the output; the part before grows if it ends there. */
+/* Copies bytes to the output. If the last part ends right before them, it grows; otherwise they
+ * become a new part. */
 static void collect(struct http2 *http2, const void *bytes, size_t len)
 {
 	struct http2_parts *parts = http2->parts;
@@ -63,7 +65,7 @@ static void collect(struct http2 *http2, const void *bytes, size_t len)
 
 /* ---- bodies and values ------------------------------------------------------------------- */
 
-/* Makes the next value of an event stream what is sent. */
+/* Makes the event stream's next value the one to send. */
 static void take_value(struct exchange *exchange)
 {
 	stream_event_drop(exchange->event);
@@ -72,7 +74,7 @@ static void take_value(struct exchange *exchange)
 		exchange->rest = slice_make(exchange->event->bytes, exchange->event->len);
 }
 
-/* nghttp2 asks how much of the body goes into the next frame. */
+/* nghttp2's callback: returns how much of the body goes into the next frame. */
 static ssize_t on_wanted(nghttp2_session *session, int32_t id, uint8_t *buffer, size_t most,
 	uint32_t *flags, nghttp2_data_source *source, void *context)
 {
@@ -96,7 +98,7 @@ static ssize_t on_wanted(nghttp2_session *session, int32_t id, uint8_t *buffer, 
 	return (ssize_t)(exchange->rest.len < most ? exchange->rest.len : most);
 }
 
-/* nghttp2 wants the DATA frame to be sent. */
+/* nghttp2's callback: sends a DATA frame. */
 static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
 	size_t len, nghttp2_data_source *source, void *context)
 {
@@ -119,11 +121,13 @@ static int on_data_frame(nghttp2_session *session, nghttp2_frame *frame, const u
 	if (exchange->stream)
 		exchange->since_ns = now_ns(http2);
 	else
-		http2_move(http2, exchange, EXCHANGE_SENDING); /* behind those that wait longer */
+		/* moves it to the end of the list, behind exchanges that have waited longer */
+		http2_move(http2, exchange, EXCHANGE_SENDING);
 	return 0;
 }
 
-/* The client need not send the rest of a request that is answered. */
+/* nghttp2's callback: a frame was sent. If the frame ends the answer to an incomplete request,
+ * tells the client not to send the rest. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
 	struct http2 *http2 = context;
@@ -160,7 +164,7 @@ static nghttp2_nv field(struct slice name, struct slice value)
 	};
 }
 
-/* Returns the name and value of the first line of `lines`, and moves `lines` behind it. */
+/* Returns the name and value of the first line of `lines`, and moves `lines` past it. */
 static struct header cut_line(struct slice *lines)
 {
 	struct slice line = slice_cut(lines, '\r');
@@ -173,7 +177,8 @@ static struct header cut_line(struct slice *lines)
 	return header;
 }
 
-/* Fills `fields`; nghttp2 copies them and puts the names into lower case. Returns how many. */
+/* Fills `fields` with the header fields of an answer. nghttp2 copies them and converts the names to
+ * lower case. Returns the number of fields. */
 static size_t list_fields(struct http2 *http2, const struct request *request,
 	struct response_fields *common, nghttp2_nv *fields, char status[4])
 {
@@ -187,7 +192,8 @@ static size_t list_fields(struct http2 *http2, const struct request *request,
 	response_fields(request, worker_date(http2->connection->worker), common);
 	for (size_t i = 0; i < common->count; i++) {
 		fields[count] = field(common->of[i].name, common->of[i].value);
-		/* Each is new, and would only drive others out of the table. */
+		/* Every id is new, so indexing it would only push useful fields out of HPACK's
+		 * table. */
 		if (slice_is(common->of[i].name, "X-Request-Id"))
 			fields[count].flags = NGHTTP2_NV_FLAG_NO_INDEX;
 		count++;
@@ -212,7 +218,8 @@ static void submit(struct http2 *http2, struct exchange *exchange)
 	size_t count;
 	int32_t id = exchange->id;
 
-	request_finish(request); /* its stream, if it has one, takes the exchange over */
+	/* if the request has become an event stream, the stream takes over the exchange */
+	request_finish(request);
 	body.source.ptr = nghttp2_session_get_stream_user_data(http2->session, id);
 	count = list_fields(http2, request, &common, fields, status);
 	if (!exchange->stream) {
@@ -267,7 +274,7 @@ void http2_send_heartbeat(struct http2 *http2, struct stream *stream)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Returns false if nghttp2 cannot go on. */
+/* Returns false if nghttp2 cannot continue. */
 static bool collect_frames(struct http2 *http2)
 {
 	const uint8_t *frame;

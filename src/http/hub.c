@@ -1,14 +1,15 @@
 /*
- * Subscriptions are kept on two levels. Publishers see entries and branches, under the hub's lock;
- * the list of subscribers in a branch belongs to the branch's loop alone. So offering a value to
- * thousands of streams holds no lock, and a publisher never waits for a loop.
+ * Subscriptions are kept on two levels. Publishers use entries and branches, under the hub's lock;
+ * the list of subscribers in a branch belongs to the branch's loop alone. So a loop holds no lock
+ * while it offers a value to thousands of streams, and a publisher never waits for a loop.
  *
  *   entry    a key that has streams, with its newest value
  *   branch   the streams of an entry on one loop
  *   outlet   a loop, with the list of its branches whose newest value it has not taken yet
  *
- * Tasks are posted under the lock. A loop that ends has closed its streams before, and so has no
- * branches; a task that was posted before that still runs (see loop_stop()).
+ * Tasks are posted to loops under the lock. A loop closes all its streams before it ends. From then
+ * on it has no branches and nothing is posted to it; a task that was posted earlier still runs (see
+ * loop_stop()).
  */
 #include "http/hub.h"
 
@@ -22,11 +23,11 @@
 
 #define BUCKETS_LEAST 64
 
-/* Whether a stream counts for the limit of its user. */
+/* Whether a stream counts towards its user's limit. */
 enum counted {
-	COUNTED_NOT,    /* its caller is not a user, or it gave way and is being closed */
-	COUNTED,        /* in the entry's list */
-	COUNTED_BEFORE, /* gave way; in the outlet's list, to be closed */
+	COUNTED_NOT,    /* its caller is not a user, or it had to make room and is being closed */
+	COUNTED,        /* counts; in the entry's list */
+	COUNTED_BEFORE, /* had to make room; in the outlet's list of streams to be closed */
 };
 
 struct subscriber {
@@ -51,22 +52,24 @@ struct seniority {
 struct branch {
 	struct hub_entry *entry;
 	struct outlet *outlet;
-	struct branch *next;           /* of the entry; under the lock, like the next four */
-	struct branch *before_changed; /* in the outlet's list */
+	/* the entry's next branch; under the lock, like the next four */
+	struct branch *next;
+	struct branch *before_changed; /* links the outlet's list of changed branches */
 	struct branch *next_changed;
 	bool is_changed;
 	size_t subscriber_count;
 
-	struct subscriber *subscribers; /* belongs to the loop, like the next two */
+	struct subscriber *subscribers; /* used by the loop only, like the next two */
 	struct branch *next_taken;
-	struct stream_event *taken; /* while it is being offered */
+	struct stream_event *taken; /* the value that the loop is offering to the subscribers */
 };
 
 struct hub_entry {
-	struct hub_entry *next; /* in its bucket */
+	struct hub_entry *next; /* links its bucket */
 	struct branch *branches;
-	struct stream_event *newest; /* NULL if nothing was published since the entry exists */
-	struct seniority users;      /* the streams that this user's tokens opened */
+	/* NULL if nothing has been published since the entry was created */
+	struct stream_event *newest;
+	struct seniority users; /* the streams opened with this user's tokens */
 	uint64_t hash;
 	size_t key_len;
 	char key[];
@@ -289,8 +292,8 @@ static void post_outlet(struct outlet *outlet)
 	outlet->is_posted = true;
 }
 
-/* Counts a stream that a user's token has opened. One too many makes the oldest give way, which its
- * own loop closes. */
+/* Counts a stream that a user's token has opened. If the user has too many, the oldest must make
+ * room: it is put on a list, and its own loop closes it. */
 static void count_user_stream(struct hub *hub, struct subscriber *subscriber)
 {
 	struct seniority *users = &subscriber->branch->entry->users;
@@ -386,7 +389,7 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 	return subscriber->stream;
 }
 
-/* Takes the newest values of all changed branches. Returns the branches, linked by `next_taken`. */
+/* Takes the newest value of each changed branch. Returns the branches, linked by `next_taken`. */
 static struct branch *take_changed(struct outlet *outlet)
 {
 	struct branch *taken = NULL;
@@ -405,7 +408,7 @@ static struct branch *take_changed(struct outlet *outlet)
 	return taken;
 }
 
-/* Returns the next stream of this loop that has to give way, or NULL. */
+/* Returns the next stream of this loop that must be closed to make room, or NULL. */
 static struct stream *take_giving_way(struct outlet *outlet)
 {
 	struct stream *stream = NULL;
@@ -421,7 +424,8 @@ static struct stream *take_giving_way(struct outlet *outlet)
 	return stream;
 }
 
-/* On the loop. Offering a value never closes a stream, so no branch goes away meanwhile. */
+/* The task of an outlet, on its loop. Offering a value never closes a stream, so no branch
+ * disappears while values are offered. */
 static void run_outlet(struct loop_task *task)
 {
 	struct outlet *outlet = CONTAINER_OF(task, struct outlet, task);
@@ -439,7 +443,7 @@ static void run_outlet(struct loop_task *task)
 
 /* ---- publishers, any thread -------------------------------------------------------------- */
 
-/* Under the lock. */
+/* Adds the branch to its outlet's list of changed branches. Under the lock. */
 static void note_changed(struct branch *branch)
 {
 	struct outlet *outlet = branch->outlet;

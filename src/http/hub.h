@@ -8,9 +8,8 @@
  *   loop                    the task offers the newest value of each changed key to its streams
  *
  * Values may be skipped, but never the last one: a newer value replaces one that a loop has not
- * taken yet, and all that is published meanwhile costs that loop one wake-up. Versions never go
- * back: publishers need no order among themselves, because the hub drops a version that is older
- * than the newest.
+ * taken yet, so a loop wakes up once for everything published since. Versions never go back: the
+ * hub drops a version older than the newest, so publishers may call in any order.
  *
  * Publishing to a key without streams costs one look-up, and the hub keeps nothing for it.
  *
@@ -27,8 +26,8 @@
 
 struct hub;
 
-/* Streams that the tokens of one user open are at most `streams_per_user`; streams of other callers
- * have only the limits of the server. */
+/* The tokens of one user may open at most `streams_per_user` streams. Other callers are limited
+ * only by the server's own limits. */
 struct hub *hub_new(size_t streams_per_user);
 
 /* Call it after server_free(), and after the last publisher has ended. */
@@ -37,8 +36,9 @@ void hub_free(struct hub *hub);
 /*
  * Turns `request` into a stream (see stream_prepare(), which also says when this returns NULL). The
  * hub offers it the newest value of `key` that it knows, and every value published from now on. The
- * hub owns the stream and forgets it when it is gone. If the caller is a user, whose own id `key`
- * then is, and has as many streams as allowed, the oldest of them is closed. On the request's loop.
+ * hub owns the stream and forgets it when it ends. If the caller is a user, `key` must be that
+ * user's id; a user who already has as many streams as allowed loses the oldest. On the request's
+ * loop.
  */
 struct stream *hub_subscribe(struct hub *hub, struct request *request, struct slice key);
 
@@ -47,13 +47,13 @@ struct stream *hub_subscribe(struct hub *hub, struct request *request, struct sl
 void hub_publish(struct hub *hub, struct slice key, int64_t version, struct slice data);
 
 /*
- * Whether `key` has streams now; saves the work of preparing a value that no one sees. Any thread.
+ * Returns whether `key` has streams now. If not, a publisher need not prepare a value. Any thread.
  */
 bool hub_wants(struct hub *hub, struct slice key);
 
 /*
  * Copies every key that has streams now into `arena`, and returns how many there are. Any thread.
- * For callers that know that another process has changed something, but not what.
+ * For callers that know only that another process has changed something, not what.
  */
 size_t hub_keys(struct hub *hub, struct arena *arena, struct slice **keys);
 

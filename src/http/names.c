@@ -1,5 +1,5 @@
-/* Lists are short, so they are searched one by one; a nearest name is looked for only on the way to
- * a refusal. */
+/* The lists are short, so they are searched linearly. The nearest name is needed only when a
+ * request is refused. */
 #include "http/names.h"
 
 #include "base/nearest.h"

@@ -1,7 +1,7 @@
 /*
- * Bodies up to 1 KiB fit into a packet or two, and compressing them gains nothing. The answer is
- * compressed as a whole, also for HEAD, whose headers must be those of GET. Events of streams are
- * small and must leave at once, so streams are never compressed.
+ * Bodies up to 1 KiB fit into a packet or two, so compressing them gains nothing. An answer to HEAD
+ * is compressed as well, because its headers must be those of GET. Streams are never compressed:
+ * their events are small and must be sent at once.
  */
 #include "http/negotiation.h"
 
@@ -19,7 +19,7 @@ static bool is_text(struct slice type)
 	       slice_starts_with(type, "text/");
 }
 
-/* Whether it depends on the client if the answer is compressed. */
+/* Returns whether the answer would be compressed for a client that accepts gzip. */
 static bool may_compress(const struct request *request)
 {
 	const struct answer *answer = &request->answer;

@@ -1,6 +1,6 @@
 /*
- * The last steps before an answer is written, whichever protocol writes it: gzip if the client
- * accepts it, the headers for web pages of other origins, and Vary, which says what the answer
+ * The last steps before an answer is written, in any protocol: gzip if the client accepts it, the
+ * headers for web pages of other origins, and Vary, which names the request headers that the answer
  * depends on.
  */
 #ifndef QUIPU_HTTP_NEGOTIATION_H
@@ -8,11 +8,11 @@
 
 #include "http/request.h"
 
-/* What a loop compresses in one sweep at most; further answers are sent as they are. Compressing
- * this much takes about a fifth of the time between two sweeps. */
+/* The most bytes that a loop compresses between two sweeps; further answers are sent uncompressed.
+ * Compressing this much takes about a fifth of the time between two sweeps. */
 #define COMPRESS_PER_SWEEP (4 * 1024 * 1024)
 
-/* Changes the request's answer, which must be complete. On the loop. */
+/* Completes the request's answer, whose status, headers and body must be set. On the loop. */
 void negotiation_finish(struct request *request);
 
 #endif

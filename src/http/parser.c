@@ -1,11 +1,11 @@
 /*
- * The callbacks of llhttp. Where llhttp is lenient and another server or proxy might read the same
- * bytes as a different request, the request is refused: folded headers, two spaces before the
- * target, any transfer coding but "chunked". Request smuggling depends on such differences.
+ * The callbacks of llhttp. llhttp accepts some bytes that another server or proxy might read as a
+ * different request, which is how request smuggling works. Such requests are refused: folded
+ * headers, two spaces before the target, any transfer coding but "chunked".
  *
- * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes that
- * the answer of the request. A pause means either "request complete" or "the client waits for 100
- * Continue"; `stage` distinguishes the two.
+ * A callback refuses by setting `refusal` and returning HPE_USER; parser_feed() then makes the
+ * refusal the answer of the request. A pause means either "request complete" or "the client waits
+ * for 100 Continue"; `stage` distinguishes the two.
  */
 #include "http/parser.h"
 
@@ -18,7 +18,7 @@ static struct parser *parser_of(llhttp_t *llhttp)
 	return llhttp->data;
 }
 
-/* Appends to text that usually is the newest block of the arena, and then grows in place. */
+/* Appends to `text`, which is usually the newest block of the arena and can grow in place. */
 static void append(struct arena *arena, struct slice *text, const char *data, size_t len)
 {
 	char *grown = arena_grow(arena, (char *)(uintptr_t)text->data, text->len, text->len + len);
@@ -33,7 +33,8 @@ static int refuse(struct parser *parser, enum status status, const char *why)
 	return HPE_USER;
 }
 
-/* Returns the byte `back` (1 or 2) before `at`, even if it was part of the previous input. */
+/* Returns the byte that is `back` (1 or 2) bytes before `at`, even if it was part of the previous
+ * input. */
 static char byte_before(const struct parser *parser, const char *at, size_t back)
 {
 	size_t here = (size_t)(at - parser->input);
@@ -153,7 +154,7 @@ static int on_headers_complete(llhttp_t *llhttp)
 			parser, STATUS_BODY_TOO_LARGE, "the body is too large for this route");
 	waits = has_body && llhttp->http_minor > 0 && admission_wants_continue(request);
 	if (waits && request->answer.http_status != 0) {
-		parser->refusal = request->answer; /* answer now: the body may never come */
+		parser->refusal = request->answer; /* answer now, because the body may never come */
 		return HPE_USER;
 	}
 	return waits ? HPE_PAUSED : 0;
@@ -178,7 +179,8 @@ static int on_message_complete(llhttp_t *llhttp)
 	struct request *request = parser->request;
 
 	request->body = buffer_slice(&parser->body);
-	/* The bytes after CONNECT are meant for a tunnel, whatever Content-Length says. */
+	/* The bytes after CONNECT are meant for a tunnel, even if the request has a
+	 * Content-Length. */
 	request->keep_alive = llhttp->http_minor > 0 && llhttp_should_keep_alive(llhttp) &&
 			      llhttp->method != HTTP_CONNECT && !request->is_guess;
 	parser->stage = STAGE_IDLE;
@@ -260,7 +262,7 @@ enum parse_event parser_feed(struct parser *parser, struct slice *input)
 	input->len -= (size_t)(used_to - input->data);
 	input->data = used_to;
 	if (result == HPE_PAUSED_UPGRADE) {
-		/* The server upgrades nothing: it answers in plain HTTP/1.1. */
+		/* The server never upgrades a connection: it answers in plain HTTP/1.1. */
 		llhttp_resume_after_upgrade(&parser->llhttp);
 		return PARSE_MORE;
 	}

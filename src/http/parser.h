@@ -1,8 +1,8 @@
 /*
  * Turns the bytes of a connection into requests. llhttp (strict) parses the grammar; this module
  * adds the limits, copies what is needed into the request's arena, and runs admission as soon as
- * the head is complete, so that the limit of the body is known before it is read. The same bytes
- * yield the same requests however they are split. For the thread of the loop.
+ * the head is complete, so that the body's limit is known before the body is read. The same bytes
+ * yield the same requests, however they are split into reads. For the thread of the loop.
  */
 #ifndef QUIPU_HTTP_PARSER_H
 #define QUIPU_HTTP_PARSER_H
@@ -18,10 +18,11 @@
 #define HEADER_BYTES_MAX (16 * 1024)
 
 enum parse_event {
-	PARSE_MORE,     /* all input is used, and more is needed */
-	PARSE_REQUEST,  /* a request is complete: take it. It may already be answered (refused) */
-	PARSE_CONTINUE, /* the client waits for 100 Continue; go on feeding */
-	PARSE_BROKEN,   /* take the request, which is answered; nothing can be parsed after it */
+	PARSE_MORE, /* all input is used up, and more is needed */
+	/* a request is complete: take it. It may already have an answer, if it was refused */
+	PARSE_REQUEST,
+	PARSE_CONTINUE, /* the client waits for 100 Continue; keep feeding */
+	PARSE_BROKEN,   /* take the request, which has an answer; nothing can be parsed after it */
 };
 
 enum parse_stage { STAGE_IDLE, STAGE_HEAD, STAGE_BODY };
@@ -38,7 +39,7 @@ struct parser {
 	int64_t head_done_ns;
 	size_t header_bytes;
 	size_t body_max;
-	size_t body_bytes; /* received, whether kept or thrown away */
+	size_t body_bytes; /* bytes received, whether kept or discarded */
 	struct buffer body;
 	struct answer refusal; /* set when a callback stops the parser */
 	bool in_trailers;
@@ -47,8 +48,8 @@ struct parser {
 };
 
 /*
- * `make(context)` returns an empty request, with `started_ns` set, whenever one begins. `clock` and
- * `admission` must outlive the parser.
+ * `make(context)` is called whenever a request begins; it returns an empty one with `started_ns`
+ * set. `clock` and `admission` must outlive the parser.
  */
 void parser_init(struct parser *parser, const struct clock *clock,
 	const struct admission *admission, struct request *(*make)(void *context), void *context);
@@ -56,10 +57,12 @@ void parser_init(struct parser *parser, const struct clock *clock,
 /* Parses `*input`, which must not be empty, and moves it past the bytes that were used. */
 enum parse_event parser_feed(struct parser *parser, struct slice *input);
 
-/* Returns the request being read, or that of PARSE_REQUEST or PARSE_BROKEN. The caller owns it. */
+/* Returns the request that is being read or, after PARSE_REQUEST or PARSE_BROKEN, the one that has
+ * ended. The caller owns it. */
 struct request *parser_take(struct parser *parser);
 
-/* Answers the request being read with 408 and returns it. Nothing can be parsed after it. */
+/* Answers the request that is being read with 408 and returns it. Nothing can be parsed after
+ * it. */
 struct request *parser_time_out(struct parser *parser);
 
 #endif

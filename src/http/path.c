@@ -1,7 +1,7 @@
 /*
- * Segments are split before they are decoded, and decoded only once: so an encoded slash can never
- * become a separator, and "%252e" never a dot. A segment without '%' is not copied; it points into
- * the target.
+ * Segments are split before they are decoded, and decoded only once. So an encoded slash can never
+ * become a separator, and "%252e" can never become a dot. A segment without '%' is not copied; it
+ * points into the target.
  */
 #include "http/path.h"
 
@@ -62,8 +62,8 @@ static enum status decode_segment(
 	return STATUS_OK;
 }
 
-/* Cuts http://host off `target`; the rest starts with '/' or '?' or is empty. Returns false, and
- * leaves it alone, if it has no origin. */
+/* Cuts the origin (http://host) off `target`; the rest starts with '/' or '?' or is empty. Returns
+ * false, and leaves `target` alone, if it has no origin. */
 static bool cut_origin(struct slice *target)
 {
 	if (!slice_starts_with(*target, "http://") && !slice_starts_with(*target, "https://"))
@@ -102,7 +102,7 @@ enum status path_parse(
 		struct slice segment;
 
 		if (raw.len == 0 && !rest.data && path->count == 0)
-			break; /* the root */
+			break; /* the path is "/" */
 		status = decode_segment(arena, raw, &segment, why);
 		if (status != STATUS_OK)
 			return status;
@@ -114,7 +114,7 @@ enum status path_parse(
 	return STATUS_OK;
 }
 
-/* Decodes a name or value. One without escapes is not copied. */
+/* Decodes a name or value. Text without escapes is not copied. */
 static bool decode_text(struct arena *arena, struct slice raw, struct slice *out)
 {
 	*out = raw.data ? raw : slice_of("");
@@ -124,7 +124,7 @@ static bool decode_text(struct arena *arena, struct slice raw, struct slice *out
 	return text_is_utf8(*out);
 }
 
-/* Returns how many pairs a query has at most: empty ones count too. */
+/* Returns an upper bound for the number of pairs in a query; it includes empty pairs. */
 static size_t count_pairs(struct slice raw)
 {
 	size_t count = raw.len > 0;

@@ -26,7 +26,7 @@ struct path {
 QP_MUST_CHECK enum status path_parse(
 	struct arena *arena, struct slice target, struct path *path, const char **why);
 
-/* A list of 1000 ids, and some parameters beside it. */
+/* Enough for a list of 1000 ids and some other parameters. */
 #define QUERY_PAIRS_MAX 1100
 
 /* One name=value of a query, decoded; '+' stands for a space. */
@@ -41,9 +41,9 @@ struct query {
 };
 
 /*
- * Parses the raw query of a path, once for all who look something up in it. On failure (a broken
- * escape, text that is not UTF-8, more than QUERY_PAIRS_MAX pairs) `*why` is a static text and
- * `*query` is untouched.
+ * Parses the raw query of a path. Admission calls it once; everything later reads the parsed
+ * parameters. On failure (a broken escape, text that is not UTF-8, more than QUERY_PAIRS_MAX pairs)
+ * `*why` is a static text and `*query` is untouched.
  */
 QP_MUST_CHECK enum status query_parse(
 	struct arena *arena, struct slice raw, struct query *query, const char **why);
@@ -51,7 +51,7 @@ QP_MUST_CHECK enum status query_parse(
 /* Returns the value of a parameter, the last one if there are several, or {NULL, 0}. */
 struct slice query_value(const struct query *query, const char *name);
 
-/* Whether an HTTP Host, with or without a port, is localhost or a loopback address. */
+/* Returns whether an HTTP Host, with or without a port, is localhost or a loopback address. */
 bool host_is_loopback(struct slice host);
 
 /* Returns `host` without its port, or an empty slice if something other than a port follows the

@@ -1,9 +1,9 @@
 /*
- * The seam between a connection and what it speaks. A connection (connection.h) owns the socket,
- * TLS, the backlog of writes, whose turn it is and when it gives way; its protocol owns what lies
- * between bytes and requests: framing, the order of requests, answers and streams, and their
- * deadlines. Admission, routes, lanes and services see requests and never ask for the protocol.
- * Private to http/, and everything is for the thread of the loop.
+ * The seam between a connection and the protocol that it speaks. A connection (connection.h) owns
+ * the socket, TLS and the backlog of writes, and decides when it lets others go first. Its protocol
+ * owns everything between bytes and requests: framing, the order of requests, answers and streams,
+ * and their deadlines. Admission, routes, lanes and services see only requests; the protocol makes
+ * no difference to them. Private to http/; everything here is for the thread of the loop.
  *
  * Any operation that may write may also close the connection; the caller checks `is_closed`.
  */
@@ -19,7 +19,7 @@ struct connection;
 struct request;
 struct stream;
 
-/* Who has to act next, since when, and the memory that the protocol holds for this client. */
+/* Who has to act next, since when, and how much memory the protocol holds for this client. */
 struct client_turn {
 	enum client_state state;
 	int64_t since_ns;
@@ -27,46 +27,48 @@ struct client_turn {
 };
 
 struct protocol {
-	const char *name; /* as in the log */
+	const char *name; /* the name in the access log */
 
 	/* One round of a pump: writes answers, starts requests, uses `connection->input`. Returns
-	 * whether anything moved, so that another round may move more. May write and close. */
+	 * true if it did anything: another round may then do more. May write and close. */
 	bool (*advance)(struct connection *connection);
 
-	/* Whether bytes should be read from the socket, as far as the protocol is concerned. */
+	/* Returns whether the protocol could use bytes from the socket now. */
 	bool (*wants_input)(const struct connection *connection);
 
-	/* Whether input is thrown away, because nothing but the end of the client matters. */
+	/* Returns whether input is discarded, because it only serves to notice that the client
+	 * closes. */
 	bool (*discards_input)(const struct connection *connection);
 
 	/* The client has shut down its side; `input_ended` is set. May write and close. */
 	void (*input_ended)(struct connection *connection);
 
-	/* Whether no request and no stream is under way. One that is being received does not count.
-	 */
+	/* Returns true if no request and no stream is being served. A request that is still being
+	 * received does not count. */
 	bool (*is_idle)(const struct connection *connection);
 
-	/* Whether the connection may end here during a drain: no request has begun to arrive. */
+	/* Returns true if no request has begun to arrive, so that a drain may end the connection
+	 * here. */
 	bool (*is_between_requests)(const struct connection *connection);
 
 	struct client_turn (*turn)(const struct connection *connection);
 
-	/* Runs with each sweep: deadlines of what is being received or sent. May write and close.
-	 */
+	/* Runs with each sweep: checks the deadlines of everything that is being received or sent.
+	 * May write and close. */
 	void (*check)(struct connection *connection, int64_t now_ns);
 
-	/* `request` of this connection has got its answer, or its stream has started. Never writes:
-	 * the connection is pumped before the loop sleeps. */
+	/* A request of this connection has its answer, or its stream has started. Never writes: the
+	 * connection is pumped before the loop sleeps. */
 	void (*answered)(struct connection *connection, struct request *request);
 
-	/* A large answer is about to be looked up for `request`. Returns true if that has to wait;
-	 * request_submit_now() then does it. Never writes. */
+	/* A large answer is about to be looked up for `request`. Returns true if the look-up has to
+	 * wait; the protocol later calls request_submit_now(). Never writes. */
 	bool (*defers)(struct connection *connection, struct request *request);
 
-	/* The server drains: ends the streams. May write and close. */
+	/* The server drains: end the streams. May write and close. */
 	void (*drain)(struct connection *connection);
 
-	/* The connection is closed: drops all requests and streams. Never writes. */
+	/* The connection is closed: drop all requests and streams. Never writes. */
 	void (*drop)(struct connection *connection);
 
 	/* ---- event streams, see stream.h ---- */

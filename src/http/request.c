@@ -1,3 +1,12 @@
+/*
+ * A request between its connection and its command. A request has at most one command in a lane at
+ * a time. If the client leaves meanwhile, the request loses its connection, waits for the command
+ * to come back, and is freed without an answer.
+ *
+ * The memory of a request is charged to its connection in steps, because the arena grows: once when
+ * the connection starts the request, and again when it is answered. Requests are pooled per worker
+ * together with the first chunk of their arenas, so that an ordinary request needs no malloc().
+ */
 #include "http/request.h"
 
 #include <assert.h>
@@ -161,7 +170,7 @@ void request_count_bytes(struct request *request)
 	size_t bytes = request_bytes(request);
 
 	if (request->queued_bytes == 0)
-		return; /* it is not charged yet */
+		return; /* the connection has not charged it yet */
 	request->connection->queued_bytes += bytes - request->queued_bytes;
 	request->queued_bytes = bytes;
 }
@@ -198,7 +207,7 @@ static void on_command_answered(struct loop_task *task)
 		request_answer(request, command->answer);
 }
 
-/* Prepares `command` to carry the request's answer. */
+/* Prepares `command` to carry the request's answer back. */
 static void set_command(struct request *request, struct command *command)
 {
 	command->task.run = on_command_answered;

@@ -37,7 +37,7 @@ void response_fields(
 		add(fields, "Idempotent-Replayed", slice_of("true"));
 }
 
-/* A body that is not larger is copied behind the head, so that they are one part. */
+/* A body up to this size is copied behind the head, so that both are written as one part. */
 #define COPIED_BODY_MAX 4096
 
 struct slice response_render(

@@ -1,7 +1,4 @@
-/*
- * What an answer says besides its body, for any protocol, and an answer as the bytes of HTTP/1.1.
- * Pure.
- */
+/* The header fields of an answer, for any protocol, and the answer as bytes of HTTP/1.1. Pure. */
 #ifndef QUIPU_HTTP_RESPONSE_H
 #define QUIPU_HTTP_RESPONSE_H
 
@@ -16,13 +13,14 @@ struct response_fields {
 	char length[24]; /* the text of Content-Length */
 };
 
-/* Sets `fields`, which refer to the request and to `date`. A field without a value is left out. */
+/* Sets `fields`, which refer to the request and to `date`. Fields without a value are left out. */
 void response_fields(
 	const struct request *request, struct slice date, struct response_fields *fields);
 
 /*
- * Returns the request's answer, in its arena. A large body is not part of that: `*body` is set to
- * it and follows; otherwise `*body` is empty. `date` is an IMF-fixdate.
+ * Returns the bytes of the request's answer, in the request's arena. A large body is not copied:
+ * `*body` then refers to it and must be sent after the returned bytes. Otherwise `*body` is empty.
+ * `date` is an IMF-fixdate.
  */
 struct slice response_render(
 	struct request *request, struct slice date, bool close_after, struct slice *body);

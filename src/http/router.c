@@ -1,7 +1,7 @@
 /*
- * A linear search over a few dozen routes. Comparing the number of segments first rejects most of
- * them at once, and a list keeps the order in which `quipu routes` and the metrics show them. Each
- * entry also counts its own answers, so counting needs no lookup.
+ * A linear search over a few dozen routes. Most are rejected at once because their number of
+ * segments differs. A list also keeps the order in which `quipu routes` and the metrics show the
+ * routes. Each entry also holds the tallies of its answers, so counting needs no look-up.
  */
 #include "http/router.h"
 
@@ -217,7 +217,8 @@ static void entry_labels(const struct route_entry *entry, char *labels, size_t s
 		labels, size, "route=\"%s\",method=\"%s\"", entry->route.path, entry->route.method);
 }
 
-/* Requests that no route took: unknown paths and methods, preflights, and what is not HTTP. */
+/* Requests that no route served: unknown paths and methods, preflights, and bytes that are not
+ * HTTP. */
 static const char unmatched_labels[] = "route=\"unmatched\",method=\"any\"";
 
 void router_collect(void *context, struct buffer *page)

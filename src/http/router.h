@@ -13,23 +13,26 @@
 
 #define BODY_MAX_DEFAULT (64 * 1024)
 
-/* How many HTTP statuses are counted separately, including "other" for all the rest. */
+/* How many HTTP statuses are counted separately; one of them is "other" for all the rest. */
 #define ROUTE_CODES 24
 
 struct route {
 	const char *method; /* GET also answers HEAD */
 	const char *path;   /* template: /api/v1/counts/{itemId}/increase */
-	enum access access; /* for ACCESS_OWNER, the first parameter of the path is the user */
+	/* with ACCESS_OWNER, the first parameter of the path is the user's id */
+	enum access access;
 	void (*handle)(void *context, struct request *request);
 	void *context;
-	size_t body_max;               /* 0 for BODY_MAX_DEFAULT */
-	const char *const *members;    /* of the JSON body; others are refused (see names.h) */
-	const char *const *parameters; /* of the query; or names_any, to ignore the query */
+	size_t body_max;            /* 0 for BODY_MAX_DEFAULT */
+	const char *const *members; /* names that the JSON body may have (see names.h) */
+	const char *const
+		*parameters; /* names that the query may have; names_any to ignore the query */
 };
 
 /*
- * The format of refusals below a prefix, even if no route matches, in place of problem+json.
- * `render` returns the answer for a refusal, whose `problem` is set, in memory of `arena`.
+ * The format of refusals for paths that begin with a prefix. It replaces problem+json there, even
+ * if no route matches. `render` returns the answer for a refusal, whose `problem` is set, in memory
+ * of `arena`.
  */
 struct route_style {
 	const char *prefix; /* "/twirp/" */
@@ -53,7 +56,7 @@ struct router *router_new(void);
 void router_free(struct router *router);
 
 /*
- * Adds the routes of `role`, or of the program itself if it is NULL. At start only. The strings
+ * Adds the routes of `role`, or of the program itself if `role` is NULL. At start only. The strings
  * must outlive the router, and a path may have at most PATH_SEGMENTS_MAX segments.
  */
 void router_add_all(
@@ -62,13 +65,13 @@ void router_add_all(
 /* Adds a style. At start only. Adding the same prefix again has no effect. */
 void router_add_style(struct router *router, const struct route_style *style);
 
-/* Rewrites the request's answer in the style of its path, if it is a refusal. */
+/* If the request's answer is a refusal, rewrites it in the style of its path. */
 void router_apply_style(const struct router *router, struct request *request);
 
 /*
- * Finds the route for a method and path. Returns OK and sets `route` and `params`; or
- * METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`; or ROUTE_NOT_FOUND if no route has
- * this path. The other members are then undefined.
+ * Finds the route for a method and path. Returns OK and sets `route` and `params`; or returns
+ * METHOD_NOT_ALLOWED and sets `allow`, in memory of `arena`; or returns ROUTE_NOT_FOUND if no route
+ * has this path. Members that are not set are undefined.
  */
 QP_MUST_CHECK enum status router_find(const struct router *router, struct arena *arena,
 	struct slice method, const struct path *path, struct route_match *match);

@@ -1,12 +1,12 @@
 /*
  * Listening, accepting, and starting and ending the workers. A single acceptor on the first loop
  * gives each socket to the worker with the fewest connections. With one listening socket per loop
- * (SO_REUSEPORT) the kernel would choose by hash, and a loop could get many connections while
- * others have few.
+ * (SO_REUSEPORT), the kernel would choose by a hash, and one loop could get many connections while
+ * others get few.
  *
- * Over --max-connections the worker that was chosen closes the connection that keeps it waiting
- * longest; only if no connection waits for its client is the new one refused. A socket is counted
- * in `connection_count` of its worker from the moment it is handed out, so that
+ * Above --max-connections, the chosen worker closes the connection whose client has kept it waiting
+ * longest. The new connection is refused only if no connection waits for its client. A socket is
+ * counted in the `connection_count` of its worker from the moment it is handed over, so that
  * server_wait_idle() misses none.
  */
 #include "http/server.h"
@@ -30,7 +30,7 @@
 #define LISTEN_BACKLOG 4096
 #define ACCEPT_ROUND_MAX 128
 #define ADMIT_TURNS_MAX 32
-#define WAITING_MAX 64 /* more stay in the kernel */
+#define WAITING_MAX 64 /* further sockets stay in the kernel's queue */
 #define IDLE_POLL_NS (5 * NS_PER_MS)
 
 struct server {
@@ -42,8 +42,8 @@ struct server {
 	char address[128];
 	uv_poll_t acceptor;    /* belongs to the loop of the first worker, like the next two */
 	atomic_bool accepting; /* any thread may read it */
-	bool acceptor_paused;  /* because file descriptors ran out */
-	struct tally waiting_sockets; /* accepted, with no room for them yet */
+	bool acceptor_paused;  /* true while file descriptors are used up */
+	struct tally waiting_sockets; /* accepted sockets for which there is no room yet */
 	struct tally refused_connections;
 };
 
@@ -55,7 +55,7 @@ struct worker_task {
 	struct http_worker *worker;
 	void (*order)(struct http_worker *worker); /* NULL to serve `fd` */
 	int fd;
-	int turns; /* how many turns of the loop the socket has waited for room */
+	int turns; /* how many rounds of the loop the socket has waited for room */
 };
 
 static void admit(struct http_worker *worker, int fd, int turns);
@@ -95,7 +95,7 @@ static void post_socket(struct http_worker *worker, int fd, int turns)
 
 /* ---- accepting --------------------------------------------------------------------------- */
 
-/* Adds up the tally at `offset` in each worker. */
+/* Returns the sum of the tally that is at `offset` in each worker. */
 static int64_t sum_workers(const struct server *server, size_t offset)
 {
 	int64_t total = 0;
@@ -131,7 +131,7 @@ static struct http_worker *least_busy(struct server *server)
 	return best;
 }
 
-/* Writes in plain text, so it must not be called for clients that expect TLS. */
+/* Writes in plain text, so this must not be called for clients that expect TLS. */
 static void write_refusal(int fd)
 {
 	static const char body[] =
@@ -158,9 +158,10 @@ static void refuse_connection(struct server *server, int fd)
 }
 
 /*
- * On the worker's loop, with the connection already counted. If no connection can be closed because
- * every client has sent something, the socket waits for some turns of the loop, in which those
- * clients are read and answered. While it waits it is no connection.
+ * Finds room for a new socket, which is already counted as a connection. If no connection can be
+ * closed, because every client has sent something, the socket waits for some rounds of the loop
+ * while those clients are read and answered. A waiting socket does not count as a connection. On
+ * the worker's loop.
  */
 static void admit(struct http_worker *worker, int fd, int turns)
 {
@@ -249,7 +250,8 @@ static void on_acceptor_closed(uv_handle_t *handle)
 	server->listen_fd = -1;
 }
 
-/* On the first loop. Takes what the kernel has already accepted before it closes the socket. */
+/* On the first loop. Takes the connections that the kernel has already accepted, then closes the
+ * listening socket. */
 static void stop_accepting(struct http_worker *worker)
 {
 	struct server *server = worker->server;
@@ -450,7 +452,8 @@ static int64_t in_flight(const struct server *server)
 	return sum_workers(server, offsetof(struct http_worker, in_flight));
 }
 
-/* While the server still accepts, the kernel may hold connections that are not counted yet. */
+/* The count is final only after the server has stopped accepting: until then the kernel may hold
+ * connections that are not counted yet. */
 static bool is_idle(const struct server *server)
 {
 	return !atomic_load(&server->accepting) && in_flight(server) == 0 &&

@@ -1,7 +1,7 @@
 /*
  * The HTTP server: one listening socket, and one worker with its own loop per core. Each accepted
  * socket goes to the worker with the fewest connections and stays there. All functions here are for
- * the main thread, unless they say otherwise.
+ * the main thread unless stated otherwise.
  *
  * This is how the files of http/ call each other. Everything in the box runs on the thread of one
  * loop; only the arrows that leave it cross threads.
@@ -39,16 +39,18 @@
 
 struct server_limits {
 	size_t connections_max;
-	size_t exchanges_max; /* requests and event streams at once on one connection of HTTP/2 */
-	size_t client_bytes_max; /* memory for requests and for answers that clients have not read,
-				  * over all connections */
+	/* how many requests and event streams one HTTP/2 connection may have at once */
+	size_t exchanges_max;
+	/* memory of all connections for requests, and for answers that clients have not read */
+	size_t client_bytes_max;
 	int64_t head_timeout_ns; /* from the first byte of a request to the end of its head, and
 				  * from accepting a connection to the end of its TLS handshake */
 	int64_t body_timeout_ns; /* from the end of the head to the end of the body */
-	int64_t idle_timeout_ns; /* between requests, and for a client that does not read */
+	/* between requests, and while the client does not read an answer */
+	int64_t idle_timeout_ns;
 	int64_t deadline_ns;     /* from the end of a request to its answer */
-	int64_t heartbeat_ns;    /* after which a quiet stream sends a comment */
-	int64_t stream_stall_ns; /* for a client of a stream that does not read */
+	int64_t heartbeat_ns;    /* how long a stream may be quiet before it sends a comment */
+	int64_t stream_stall_ns; /* how long a stream's client may stop reading */
 };
 
 struct server;
@@ -74,8 +76,8 @@ void server_use_tls(struct server *server, struct tls_context *tls);
 void server_log_access(struct server *server);
 
 /*
- * Binds and listens on "host:port" or "[v6]:port". May block on a name lookup. On failure writes a
- * sentence for the user into `why` and returns false.
+ * Binds and listens on "host:port" or "[v6]:port". May block on a name lookup. On failure returns
+ * false and writes a sentence for the user into `why`.
  */
 QP_MUST_CHECK bool server_listen(
 	struct server *server, const char *address, char *why, size_t size);
@@ -83,14 +85,15 @@ QP_MUST_CHECK bool server_listen(
 enum address_reach { ADDRESS_INVALID, ADDRESS_LOOPBACK, ADDRESS_PUBLIC };
 
 /*
- * Returns whether only this machine can reach `address`, or others too. May block on a name lookup.
+ * Returns whether `address` can be reached only from this machine, or from others as well. May
+ * block on a name lookup.
  */
 enum address_reach server_address_reach(const char *address);
 
-/* Returns the address as bound, e.g. "127.0.0.1:8080". */
+/* Returns the address as it was bound, e.g. "127.0.0.1:8080". */
 const char *server_address(const struct server *server);
 
-/* Starts the loops, which accept connections from here on. */
+/* Starts the loops, which accept connections from now on. */
 void server_start(struct server *server);
 
 /*
@@ -104,7 +107,7 @@ void server_drain(struct server *server);
 bool server_wait_idle(struct server *server, int64_t until_ns);
 
 /* Closes the remaining connections, ends the loops and frees everything; blocks. No command may be
- * under way. */
+ * in a lane. */
 void server_free(struct server *server);
 
 /* A metrics collector (context: the server). Any thread. */

@@ -1,4 +1,4 @@
-/* What a worker needs of the server that owns it. Private to http/: server.c and worker.c. */
+/* The part of the server that its workers use. Private to http/: server.c and worker.c. */
 #ifndef QUIPU_HTTP_SERVER_INTERNAL_H
 #define QUIPU_HTTP_SERVER_INTERNAL_H
 
@@ -10,9 +10,9 @@ struct http_worker;
 int64_t server_stream_count(const struct server *server);
 
 /*
- * Accepts connections again, if the server had to pause because it ran out of file descriptors.
- * Every worker calls it on its loop with each sweep; it does nothing except on the loop that
- * accepts.
+ * Accepts connections again if the server had to pause because it ran out of file descriptors.
+ * Every worker calls it on its loop with each sweep, but only the call on the accepting loop has an
+ * effect.
  */
 void server_resume_accepting(struct server *server, const struct http_worker *worker);
 

@@ -1,8 +1,7 @@
 /*
- * A stream lives first in its request and, once the head is written, in its connection; it is
- * attached to exactly one of them. It holds at most one value that is not written: what waits
- * should wait here, where a newer value can replace it. How values are written is the business of
- * the connection's protocol.
+ * A stream is attached to its request until the head is written, and then to its connection. It
+ * holds at most one value that is not written yet, so that a value waits here, where a newer one
+ * can replace it, and not in a socket. The connection's protocol decides how values are written.
  */
 #include "http/stream.h"
 
@@ -13,7 +12,8 @@
 #include "base/text.h"
 #include "http/stream_internal.h"
 
-/* When a server ends, its clients reconnect spread over this time instead of all at once. */
+/* When a server stops, its clients reconnect spread over this span of time instead of all at
+ * once. */
 #define RETRY_LEAST_MS 1000
 #define RETRY_SPREAD_MS 2000
 
@@ -28,7 +28,8 @@ static struct answer stream_head(void)
 	};
 }
 
-/* Polyfills of EventSource send the id in the query, because a header costs them a preflight. */
+/* Reads Last-Event-ID from the header or the query. Polyfills of EventSource use the query, because
+ * the header would require a preflight. */
 static int64_t known_id(const struct request *request)
 {
 	struct slice header = request_header(request, "Last-Event-ID");
@@ -147,7 +148,7 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data)
 
 bool stream_is_over(const struct stream *stream)
 {
-	/* A client that has shut down its side cannot be told from one that is gone. */
+	/* If the client has shut down its side, we cannot know whether it is still there. */
 	return stream->is_ending || stream->worker->draining || stream->connection->input_ended;
 }
 

@@ -1,8 +1,8 @@
 /*
  * Server-sent events (text/event-stream): an answer that goes on until one side ends it. A stream
  * carries one value that changes, not a log: a new value replaces one that still waits, so a slow
- * reader skips values and then gets the newest. At most one value is being written and one waits,
- * whatever the client does.
+ * reader misses some values but always gets the newest. Whatever the client does, at most one value
+ * is being written and one waits.
  *
  *   state      event                          next       what happens
  *   prepared   stream_start()                 started    the head, and a value if there is one, are
@@ -16,15 +16,14 @@
  *
  * When a stream is gone, its owner is called once, and the pointer is no longer valid.
  *
- * The body has no length and is not chunked: it ends with the connection, which HTTP/1.0 clients
- * require anyway, and each event shows by itself whether it is complete. So a connection ends with
- * its stream. Further input from the client is thrown away, and after 64 KiB of it the connection
- * is closed.
+ * The body has no length and is not chunked. It ends with the connection, as HTTP/1.0 clients
+ * require anyway, and every event shows by itself whether it is complete. Further input from the
+ * client is discarded; after 64 KiB of it the connection is closed.
  *
- * A stream belongs to its loop, and everything here is for that loop's thread. The calls never
- * write by themselves: the loop writes before it sleeps. So a value that changes several times in
- * one round of tasks is sent once, and a write that fails never calls an owner in the middle of the
- * owner's own work.
+ * A stream belongs to its loop, and everything here is for that loop's thread. No call writes at
+ * once: the loop writes before it sleeps. So a value that changes several times in one round of
+ * tasks is sent once, and a failed write never calls an owner in the middle of the owner's own
+ * work.
  */
 #ifndef QUIPU_HTTP_STREAM_H
 #define QUIPU_HTTP_STREAM_H
@@ -46,10 +45,10 @@ struct stream_owner {
  * still refuse the request with request_answer().
  *
  * The client already knows the values up to the request's Last-Event-ID, so they are never sent.
- * That relies on ids that never go back: a client that sends an id ahead of the value hears nothing
- * until the value has passed it.
+ * This relies on ids that only grow: a client whose Last-Event-ID is ahead of the value receives
+ * nothing until the value's id has passed it.
  *
- * Returns NULL if it has answered the request: for HEAD, or if there are too many streams
+ * Returns NULL if it has answered the request itself: for HEAD, or if there are too many streams
  * (OVERLOADED).
  */
 struct stream *stream_prepare(struct request *request, struct stream_owner owner);
@@ -61,8 +60,9 @@ void stream_start(struct stream *stream);
 struct stream *stream_open(struct request *request, struct stream_owner owner);
 
 /*
- * Offers the value `data` with an `id`, which must not be negative. Ignores an id that is not above
- * Last-Event-ID and all ids offered before: a client never sees a value go back.
+ * Offers the value `data` with an `id`, which must not be negative. Has no effect unless the id is
+ * above Last-Event-ID and above all ids offered before, so that a client never sees a value go
+ * back.
  */
 void stream_offer(struct stream *stream, int64_t id, struct slice data);
 
@@ -70,8 +70,8 @@ void stream_offer(struct stream *stream, int64_t id, struct slice data);
 void stream_offer_event(struct stream *stream, struct stream_event *event);
 
 /*
- * Ends a stream. Drops a value that waits. If the stream was started, calls the owner before it
- * returns; otherwise the stream ends with its head.
+ * Ends a stream and drops the waiting value, if there is one. If the stream was started, the owner
+ * is called before this returns; otherwise the stream ends as soon as its head is written.
  */
 void stream_close(struct stream *stream);
 

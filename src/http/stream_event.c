@@ -15,9 +15,7 @@ static bool is_break(char c)
 	return c == '\n' || c == '\r';
 }
 
-/*
- * Cuts a line off `*rest`, with the line breaks that clients recognise. Returns false at the end.
- */
+/* Cuts a line off `*rest`, at any line break that clients recognise. Returns false at the end. */
 static bool cut_line(struct slice *rest, struct slice *line)
 {
 	size_t end = 0, next;

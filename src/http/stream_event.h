@@ -1,5 +1,5 @@
 /*
- * One value of an event stream, in the bytes that are sent: rendered once, then shared by all
+ * One value of an event stream, as the bytes that are sent. It is rendered once and shared by all
  * streams that send it, on all loops. An event never changes; dropping the last reference frees it.
  */
 #ifndef QUIPU_HTTP_STREAM_EVENT_H

@@ -1,5 +1,5 @@
 /*
- * How the protocol of a connection carries a stream. Private to http/: the protocols, request.c and
+ * How a protocol and a stream work together. Private to http/: the protocols, request.c and
  * stream.c.
  */
 #ifndef QUIPU_HTTP_STREAM_INTERNAL_H
@@ -11,32 +11,36 @@
 
 #define STREAM_HEARTBEAT ": keep-alive\n\n"
 
-/* How many heartbeats one sweep sends; the other streams get theirs with the next sweep. */
+/* How many heartbeats one sweep sends; the remaining streams get theirs with later sweeps. */
 #define HEARTBEATS_PER_SWEEP 1024
 
 struct stream {
 	struct stream_owner owner;
 	struct http_worker *worker;
-	struct request *request;       /* until its head is written, then NULL */
-	struct connection *connection; /* from then on */
-	struct stream_event *waiting;  /* the newest value, unless it was written */
-	int64_t last_id;               /* the highest offered, or known to the client, or -1 */
-	struct caller caller;          /* without its name, which is in the request's arena */
-	struct exchange exchange;      /* that carries it in HTTP/2 */
+	struct request *request;       /* set until the head is written; then NULL */
+	struct connection *connection; /* set after the head is written; NULL before */
+	struct stream_event *waiting;  /* the newest value, until it is written */
+	/* the highest id that was offered or that the client knows, or -1 */
+	int64_t last_id;
+	/* without the caller's name, which is in the request's arena */
+	struct caller caller;
+	struct exchange exchange; /* in HTTP/2, carries the stream */
 	bool is_ending;
 };
 
-/* Call it when the stream's request is next to be answered. Sets the body of the answer and moves
- * the stream from the request to the connection. */
+/* Moves the stream from its request to the connection and sets the body of the answer. Called when
+ * the request's turn to be answered has come. */
 void stream_begin(struct stream *stream);
 
-/* Returns the waiting value, whose reference the caller drops, and counts it as sent; or NULL. */
+/* Returns the waiting value and counts it as sent. Returns NULL if there is none. The caller drops
+ * the reference. */
 struct stream_event *stream_take(struct stream *stream);
 
-/* Whether a stream that has begun should end after what is being written. */
+/* Returns whether a stream that has begun should end after the value that is being written. */
 bool stream_is_over(const struct stream *stream);
 
-/* Whether the caller might be refused now: the token has expired, or the keys have changed. */
+/* Returns whether the caller might be refused now, because the token has expired or the keys have
+ * changed. */
 bool stream_has_lost_caller(const struct stream *stream);
 
 /* Detaches the stream from its request or connection, calls the owner, and frees the stream. */

@@ -1,13 +1,13 @@
 /*
- * OpenSSL's own memory BIOs keep a buffer of the size of the largest record for as long as they
- * live. So a session has a BIO of its own ("pipe"), which reads straight from the caller's bytes
- * and whose output is taken away after each call: an idle session has no buffer at all.
+ * OpenSSL's memory BIOs keep a buffer of the size of the largest record for as long as they live.
+ * So sessions use our own kind of BIO ("pipe"), which reads straight from the caller's bytes and
+ * whose output is taken after each call: an idle session has no buffer at all.
  *
- * A reload creates a new SSL_CTX and swaps it under a lock. OpenSSL counts references, so sessions
- * keep the one that they started with.
+ * A reload creates a new SSL_CTX and swaps it under a lock. OpenSSL counts references, so each
+ * session keeps the SSL_CTX that it started with.
  *
- * OpenSSL's errors are a queue per thread, which tokens.c uses on the same threads: it is cleared
- * before each call that may fail.
+ * OpenSSL's errors are in a queue per thread, and tokens.c uses OpenSSL on the same threads. So the
+ * queue is cleared before each call that may fail.
  */
 #include "http/tls.h"
 
@@ -27,8 +27,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 
-/* For TLS 1.2: only ciphers with forward secrecy and authenticated encryption. TLS 1.3 has no
- * others. */
+/* For TLS 1.2: only ciphers with forward secrecy and authenticated encryption. All ciphers of TLS
+ * 1.3 have both. */
 #define CIPHERS_1_2 "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 enum handshake {
@@ -46,9 +46,9 @@ static const char *const handshake_names[HANDSHAKE_COUNT] = {
 struct tls_context {
 	const char *certificate_file;
 	const char *key_file;
-	BIO_METHOD *pipe;     /* by which OpenSSL reaches a session's input and output */
+	BIO_METHOD *pipe;     /* lets OpenSSL reach a session's input and output */
 	pthread_mutex_t lock; /* guards the next two */
-	SSL_CTX *current;     /* one reference here, and one in each session */
+	SSL_CTX *current;     /* one reference is held here, and one in each session */
 	int64_t expires_s;
 	struct tally handshakes[HANDSHAKE_COUNT];
 };
@@ -57,8 +57,8 @@ struct tls_session {
 	struct tls_context *context;
 	SSL *ssl;
 	enum tls_state state;
-	struct slice input; /* not decrypted yet; empty unless tls_session_read() runs */
-	char *output;       /* not taken yet, or NULL */
+	struct slice input; /* not decrypted yet; empty except during tls_session_read() */
+	char *output;       /* not yet taken by the caller; NULL if there is none */
 	size_t output_len;
 	size_t output_size;
 };
@@ -98,7 +98,8 @@ static bool use_certificate(SSL_CTX *ctx, const char *file, char *why)
 	return false;
 }
 
-/* Otherwise OpenSSL would prompt for the passphrase on the terminal. */
+/* OpenSSL calls this for the passphrase of a key. Without it, OpenSSL would prompt on the
+ * terminal. */
 static int refuse_to_ask(char *password, int size, int writing, void *was_asked)
 {
 	(void)password;
@@ -146,7 +147,7 @@ static bool use_key(SSL_CTX *ctx, const struct tls_context *context, char *why)
 	return fits;
 }
 
-/* Returns INT64_MAX for a certificate without a readable end. */
+/* Returns when the certificate expires, or INT64_MAX if that cannot be read. */
 static int64_t end_of_certificate(const X509 *certificate)
 {
 	struct tm end;
@@ -156,7 +157,7 @@ static int64_t end_of_certificate(const X509 *certificate)
 	return timegm(&end);
 }
 
-/* Returns when the first certificate of the chain expires. */
+/* Returns the earliest time at which a certificate of the chain expires. */
 static int64_t end_of_chain(SSL_CTX *ctx)
 {
 	int64_t first_s = end_of_certificate(SSL_CTX_get0_certificate(ctx));
@@ -174,11 +175,11 @@ static int64_t end_of_chain(SSL_CTX *ctx)
 
 /* ---- the context ------------------------------------------------------------------------- */
 
-/* Fails the handshake if the client offers protocols and none of ours is among them. */
+/* Fails the handshake if the client offers protocols, but none of ours. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
 	const unsigned char *offered, unsigned offered_len, void *context)
 {
-	static const unsigned char ours[] = "\x02h2\x08http/1.1"; /* the best first */
+	static const unsigned char ours[] = "\x02h2\x08http/1.1"; /* in order of preference */
 	unsigned char *found;
 
 	(void)ssl;
@@ -202,7 +203,7 @@ static bool set_up(SSL_CTX *ctx)
 	       SSL_CTX_set_cipher_list(ctx, CIPHERS_1_2) == 1;
 }
 
-/* Returns NULL and the reason in `why` on failure. */
+/* On failure returns NULL and writes the reason to `why`. */
 static SSL_CTX *read_files(const struct tls_context *context, char *why)
 {
 	SSL_CTX *ctx;

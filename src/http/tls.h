@@ -1,8 +1,8 @@
 /*
- * TLS for the listener; no other file of http/ uses OpenSSL. A context is the certificate and the
- * key; a session is one connection. A session does no I/O by itself: bytes from the socket go in
- * and plain text comes out, answers go in and bytes for the socket come out. So only the connection
- * reads and writes the socket.
+ * TLS for the listening socket; no other file of http/ uses OpenSSL. A context is the certificate
+ * and the key; a session is one connection. A session does no I/O itself; only the connection reads
+ * and writes the socket. Bytes from the socket go in and plain text comes out; answers go in and
+ * bytes for the socket come out.
  *
  *   state   event                          next
  *   new     bytes that look like HTTP      plain    the client does not use TLS
@@ -31,7 +31,7 @@ struct tls_context;
 QP_MUST_CHECK struct tls_context *tls_context_new(
 	const char *certificate_file, const char *key_file, char *why);
 
-/* Call it when all sessions are freed. */
+/* All sessions must have been freed. */
 void tls_context_free(struct tls_context *context);
 
 /*
@@ -41,7 +41,7 @@ void tls_context_free(struct tls_context *context);
  */
 QP_MUST_CHECK bool tls_context_reload(struct tls_context *context, char *why);
 
-/* Returns when the first certificate of the chain expires, in seconds since 1970. */
+/* Returns the earliest time at which a certificate of the chain expires, in seconds since 1970. */
 int64_t tls_context_expires_s(struct tls_context *context);
 
 /* A metrics collector (context: the tls_context). Any thread. */
@@ -51,19 +51,20 @@ enum tls_state { TLS_NEW, TLS_HELLO, TLS_OPEN, TLS_ENDED, TLS_BROKEN, TLS_PLAIN 
 
 struct tls_session;
 
-/* Any thread; a session belongs to one thread at a time. Returns NULL if OpenSSL has no memory. */
+/* Returns NULL if OpenSSL runs out of memory. Any thread; a session belongs to one thread at a
+ * time. */
 QP_MUST_CHECK struct tls_session *tls_session_new(struct tls_context *context);
 
-/* Counts a handshake that is not done as abandoned by the client. */
+/* Frees the session. If its handshake is not done, counts it as abandoned by the client. */
 void tls_session_free(struct tls_session *session);
 
 enum tls_state tls_session_state(const struct tls_session *session);
 
-/* Whether client and server have agreed on HTTP/2. */
+/* Returns whether client and server have agreed on HTTP/2. */
 bool tls_session_chose_http2(const struct tls_session *session);
 
-/* How much longer the plain text of one call can be than its input: the rest of a record whose
- * beginning came with earlier calls. */
+/* By how much the plain text of one call can exceed its input: the call may complete a record that
+ * began in earlier calls. */
 #define TLS_RECORD_MAX (16 * 1024)
 
 /*
@@ -76,10 +77,10 @@ size_t tls_session_read(struct tls_session *session, struct slice bytes, char *p
 /* Encrypts `plain` into the output. Returns false if the session is broken. */
 QP_MUST_CHECK bool tls_session_write(struct tls_session *session, struct slice plain);
 
-/* Adds close_notify to the output, once, if the session is open or ended. */
+/* Adds close_notify to the output if the session is open or ended. Later calls have no effect. */
 void tls_session_end(struct tls_session *session);
 
-/* Gives up a handshake that took too long: the session is broken. */
+/* Gives up a handshake that took too long: the session becomes broken. */
 void tls_session_time_out(struct tls_session *session);
 
 /* Returns the bytes for the socket, which the caller frees, or NULL if there are none. */

@@ -1,8 +1,8 @@
 /*
  * Routes and errors of Twirp. Refusals come from everywhere (parser, admission, lanes, committer,
- * services), so they are created as problems and translated here only when the answer is written,
- * by a style of the router. A refusal that a service remembers under an Idempotency-Key is stored
- * byte for byte and must be in its final form at once: that is twirp_problem().
+ * services). They are created as problems, and a style of the router translates them here when the
+ * answer is written. A refusal that a service stores under an Idempotency-Key is stored byte for
+ * byte, so twirp_problem() creates it in its final form at once.
  */
 #include "http/twirp.h"
 
@@ -59,7 +59,8 @@ static struct twirp_code code_of(const struct problem *problem)
 	return code_of_http(status_http(problem->status), status_retry_helps(problem->status));
 }
 
-/* "pot_id must be greater than 0; coins must not be empty" */
+/* Returns the details of the problem as one text, such as "pot_id must be greater than 0; coins
+ * must not be empty". */
 static struct slice message_of(struct arena *arena, const struct problem *problem)
 {
 	struct buffer text = buffer_make(arena, 128);
@@ -88,7 +89,7 @@ static struct answer render(struct arena *arena, const struct problem *problem)
 	return answer_json(code.http, buffer_slice(&body));
 }
 
-/* Keeps two of the refusal's headers: Retry-After, and WWW-Authenticate, which HTTP requires. */
+/* Keeps two headers of the refusal: Retry-After, and WWW-Authenticate, which HTTP requires. */
 static struct answer render_refusal(struct arena *arena, const struct answer *refusal)
 {
 	struct answer answer = render(arena, refusal->problem);
@@ -162,7 +163,8 @@ struct twirp_route {
 	void *context;
 };
 
-/* A message can be much larger in memory than on the wire, so it is freed before the request. */
+/* Frees the message before it returns: a message can be much larger in memory than on the wire, and
+ * the request may live much longer. */
 static void read_and_handle(const struct twirp_route *route, struct twirp_call *call)
 {
 	struct arena *arena = &call->request->arena;

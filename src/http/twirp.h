@@ -29,7 +29,7 @@
 /* A request with its decoded message. */
 struct twirp_call {
 	struct request *request;
-	enum proto_encoding encoding;    /* of the message, and for the answer */
+	enum proto_encoding encoding;    /* of the message; the answer uses the same */
 	const ProtobufCMessage *message; /* valid until the handler returns */
 };
 
@@ -39,21 +39,21 @@ struct twirp_method {
 };
 
 /*
- * Adds a route of `role` for every method of `service`, and Twirp's style of errors. `methods`
- * lists all of them in the order of the .proto file. At start only. `arena` and `methods` must
- * outlive the router.
+ * Adds a route of `role` for every method of `service`, and Twirp's style of errors. `methods` has
+ * an entry for each of them, in the order of the .proto file. At start only. `arena` and `methods`
+ * must outlive the router.
  */
 void twirp_add_service(struct router *router, const char *role, struct arena *arena,
 	const ProtobufCServiceDescriptor *service, const struct twirp_method *methods,
 	void *context);
 
-/* Returns a 200 with a message. Any thread. */
+/* Returns an answer with status 200 and `message`. Any thread. */
 struct answer twirp_answer(
 	struct arena *arena, enum proto_encoding encoding, const ProtobufCMessage *message);
 
 /*
- * Returns a refusal in its final form, which can be remembered under an Idempotency-Key. `detail`
- * is a printf format. Any thread.
+ * Returns a refusal in its final form, ready to be stored under an Idempotency-Key. `detail` is a
+ * printf format. Any thread.
  */
 struct answer twirp_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);

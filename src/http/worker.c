@@ -1,8 +1,8 @@
 /*
- * What the connections of one loop share. Events of its socket pump a connection directly. An
- * answer or a new value of a stream only marks it dirty, and all dirty connections are pumped after
- * each round of tasks and before the loop sleeps: so the answers of a batch leave with one write
- * per connection.
+ * What the connections of one loop share. An event on its socket pumps a connection directly. An
+ * answer or a new value of a stream only marks the connection dirty; all dirty connections are
+ * pumped after each round of tasks and before the loop sleeps. So all answers of a batch are sent
+ * with one write per connection.
  *
  * A connection is in at most one of the lists `dirty` and `resting`.
  */
@@ -152,8 +152,8 @@ bool worker_make_room(struct http_worker *worker)
 {
 	struct connection *longest = client_queues_longest(&worker->client_queues);
 
-	/* If a request has arrived there, it is the loop that has not read it yet. After that,
-	 * another has waited longest. */
+	/* This client does not keep us waiting: its request has arrived, but the loop has not read
+	 * it yet. Once it is read, another connection has waited longest. */
 	if (!longest ||
 		((longest->place.state == CLIENT_IDLE || longest->place.state == CLIENT_HOLDS) &&
 			connection_has_unread_input(longest)))

@@ -1,7 +1,7 @@
 /*
- * A worker is one loop's share of the server: its connections, the lists that decide whose turn it
- * is, its share of the limits, and its counters. Private to http/. A worker and its connections
- * belong to the thread of their loop; other threads may only read the tallies.
+ * A worker is one loop's share of the server: its connections, the lists that decide which of them
+ * is served next, its share of the limits, and its tallies. Private to http/. A worker and its
+ * connections belong to the thread of their loop; other threads may only read the tallies.
  */
 #ifndef QUIPU_HTTP_WORKER_H
 #define QUIPU_HTTP_WORKER_H
@@ -25,26 +25,29 @@ struct http_worker {
 	struct tls_context *tls; /* NULL if clients speak plain HTTP */
 	struct loop *loop;
 	uv_timer_t sweep;
-	uv_prepare_t before_sleep; /* writes answers that no round of tasks has written */
+	uv_prepare_t before_sleep; /* pumps dirty connections before the loop sleeps */
 	size_t client_bytes_max;   /* this worker's share of the limit */
 
-	struct connection *connections; /* all of this loop */
+	struct connection *connections; /* all connections of this loop */
 	struct connection *dirty;       /* to be pumped before the loop sleeps */
-	struct connection *resting;     /* have used up their turn; the others go first */
-	struct loop_task resume;        /* wakes the resting ones; `run` is NULL if not posted */
-	struct request *pool;           /* requests to use again */
+	/* connections that wait until the loop has polled the others */
+	struct connection *resting;
+	/* wakes the resting connections; `run` is NULL unless it is posted */
+	struct loop_task resume;
+	struct request *pool; /* requests for reuse */
 	size_t pool_count;
 	struct client_queues client_queues;
 	struct http2_shared *http2;
 	struct dice dice;
 	char read_buffer[READ_BUFFER_SIZE];
-	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* the input, decrypted */
+	char plain_buffer[READ_BUFFER_SIZE + TLS_RECORD_MAX]; /* the decrypted input */
 	char date[32];                                        /* the Date header of `date_s` */
 	int64_t date_s;
 	bool draining;
 	bool logs_access;
-	size_t heartbeats_left;        /* in this sweep */
-	size_t compress_left;          /* bytes, in this sweep */
+	size_t heartbeats_left; /* how many may still be sent until the next sweep */
+	/* how many bytes may still be compressed until the next sweep */
+	size_t compress_left;
 	struct compressor *compressor; /* NULL until something is compressed */
 
 	struct tally connection_count; /* any thread may read the tallies */
@@ -68,7 +71,7 @@ struct worker_config {
 	size_t client_bytes_max; /* the worker's share */
 };
 
-/* Creates the loop, which the owner starts. The worker must be zeroed. Main thread. */
+/* Creates the loop, which the caller starts. The worker must be zeroed. Main thread. */
 void worker_init(struct http_worker *worker, const struct worker_config *config);
 
 /* Frees the loop and the pool, once the loop has ended. Main thread. */
@@ -77,8 +80,8 @@ void worker_release(struct http_worker *worker);
 /* ---- on the loop ---- */
 
 /*
- * Lets connections close after their next answer, and closes streams now. Idle connections close
- * with the next sweep, so that a request which is already on its way is still answered.
+ * Closes streams now, and other connections after their next answer. Idle connections are closed by
+ * the next sweep, so that a request that is already on its way is still answered.
  */
 void worker_drain(struct http_worker *worker);
 
@@ -87,28 +90,30 @@ void worker_end(struct http_worker *worker);
 
 /*
  * Closes the connection whose client has kept us waiting longest. Returns false if no connection
- * waits for its client, or if the loop has to read from that one first.
+ * waits for its client, or if a request of that client has arrived and must be read first.
  */
 bool worker_make_room(struct http_worker *worker);
 
 /*
- * Whether requests and answers of clients occupy more than this worker's share of --client-bytes.
+ * Returns whether clients' requests and answers occupy more than this worker's share of
+ * --client-bytes.
  */
 bool worker_is_full(const struct http_worker *worker);
 
-/* Closes connections that occupy memory and wait for their clients until the worker is not full. */
+/* Until the worker is no longer full, closes connections that occupy memory and wait for their
+ * clients. */
 void worker_free_memory(struct http_worker *worker);
 
 /*
- * Whether one more stream may begin. The last eighth of --max-connections is reserved for requests,
- * because streams stay for as long as they like.
+ * Returns whether one more stream may begin. The last eighth of --max-connections is reserved for
+ * requests, because streams may stay open for ever.
  */
 bool worker_may_stream(const struct http_worker *worker);
 
-/* Returns the Date header of now. */
+/* Returns the Date header for the current time. */
 struct slice worker_date(struct http_worker *worker);
 
-/* Adds a connection to this worker, and removes it from all lists of the worker. */
+/* Adds a connection to this worker, or removes it from all lists of the worker. */
 void worker_add(struct http_worker *worker, struct connection *connection);
 void worker_remove(struct http_worker *worker, struct connection *connection);
 

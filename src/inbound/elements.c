@@ -19,7 +19,7 @@ struct elements elements_of(struct input *input, const char *field, const char *
 	return elements;
 }
 
-/* Returns "changes[3]", or "changes[3].amount" if there is a field. */
+/* Returns "changes[3]", or "changes[3].amount" if `field` is given. */
 static const char *name_in(const struct elements *elements, const char *field)
 {
 	struct buffer name = buffer_make(&elements->input->request->arena, 48);

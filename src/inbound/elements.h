@@ -13,13 +13,14 @@
 struct elements {
 	struct input *input;
 	const char *field;          /* the name of the list */
-	const char *const *members; /* of an element; others are refused */
-	json_t *list;               /* NULL if it is not a list of 1 to ELEMENTS_MAX elements */
-	size_t count;               /* 0 if it is not */
+	const char *const *members; /* the names that an element may have; others are refused */
+	/* NULL unless the field is a list of 1 to ELEMENTS_MAX elements */
+	json_t *list;
+	size_t count; /* 0 unless it is such a list */
 
-	json_t *body;       /* of the request, while an element is entered */
-	size_t index;       /* of this element */
-	size_t error_count; /* before it */
+	json_t *body;       /* the body of the request, while an element is entered */
+	size_t index;       /* the index of the element that is entered */
+	size_t error_count; /* how many errors had been noted before this element */
 };
 
 /* Begins to read the required list `field` of the body. */
@@ -31,7 +32,8 @@ QP_MUST_CHECK bool elements_enter(struct elements *elements, size_t index);
 /* Leaves the element that was entered. */
 void elements_leave(struct elements *elements);
 
-/* Reads the Idempotency-Key of an element, or {NULL, 0} if there is none. */
+/* Returns the Idempotency-Key in the member `field` of the element, or {NULL, 0} if there is
+ * none. */
 struct slice elements_key(struct elements *elements, const char *field);
 
 #endif

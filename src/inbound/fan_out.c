@@ -1,7 +1,7 @@
 /*
- * An arena belongs to one thread, but the writes of a request are with several committers at once.
- * So each lane has an arena for the answers of its writes, and the request's own stays with the
- * loop until everything is back.
+ * An arena belongs to one thread, but several committers run the writes of one request at once. So
+ * each lane gets an arena of its own for the answers of its writes, and the request's arena stays
+ * with the loop until all writes are back.
  */
 #include "inbound/fan_out.h"
 
@@ -11,8 +11,8 @@
 #include "base/hash.h"
 
 #define LANE_ARENA_SIZE 4096
-#define ANSWER_BYTES_MAX 1024 /* of one write */
-#define LANES_MAX 64          /* of a service: --lanes has no more */
+#define ANSWER_BYTES_MAX 1024 /* the longest answer of one write */
+#define LANES_MAX 64          /* the most lanes that a service can have (--lanes) */
 
 struct fan;
 
@@ -24,11 +24,11 @@ struct fan_lane {
 };
 
 struct fan {
-	struct command whole; /* carries the request's answer */
+	struct command whole; /* the command that brings back the request's answer */
 	struct request *request;
 	struct write **writes;
 	size_t count;
-	size_t missing; /* writes that are not back yet */
+	size_t missing; /* how many writes are not back yet */
 	struct fan_lane *lanes;
 	size_t lane_count;
 	struct answer (*render)(struct arena *arena, struct write *const *writes, size_t count);
@@ -51,7 +51,7 @@ static struct fan_lane *lane_of(struct fan *fan, struct lane *lane)
 	return found;
 }
 
-/* Everything is back, and the request's arena is the loop's alone. */
+/* Renders the answer. All writes are back, so nobody else uses the arenas any more. */
 static void finish(struct fan *fan)
 {
 	struct command *whole = &fan->whole;
@@ -107,7 +107,9 @@ void fan_out(struct input *input, struct lane_set *lanes, struct write **writes,
 	fan->request = request;
 	fan->writes = writes;
 	fan->count = count;
-	fan->missing = count + 1; /* one for this function: it must not finish under way */
+	/* this function counts as one more, so that nothing finishes before all writes are
+	 * submitted */
+	fan->missing = count + 1;
 	fan->lanes = arena_array(&request->arena, struct fan_lane, LANES_MAX);
 	fan->render = render;
 	fan->whole.type = &fan_type;

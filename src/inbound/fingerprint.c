@@ -1,7 +1,10 @@
 /*
- * Everything is added with its length in front, so no two requests add the same bytes. What the
- * version before would have compared is only kept by reference: its digest is made if a store finds
- * a record of that version, not for every request.
+ * Every part is added to the digest with its length in front, so different requests never add the
+ * same bytes.
+ *
+ * Fingerprints of the previous version were digests of the raw request. Only references to the raw
+ * parts are kept: a store computes the old digest when it finds a record of that version, not for
+ * every request.
  */
 #include "inbound/fingerprint.h"
 
@@ -18,7 +21,8 @@ static void add_text(struct digest *digest, struct slice text)
 	digest_add(digest, text);
 }
 
-/* Orders pairs by name; pairs of one name keep their order, which may matter. */
+/* Orders pairs by name. Pairs with the same name keep the order of the request, which may
+ * matter. */
 static int compare_pairs(const void *a, const void *b)
 {
 	const struct query_pair *left = *(const struct query_pair *const *)a;
@@ -50,7 +54,7 @@ static void add_json(struct digest *digest, json_t *body, struct arena *arena)
 	json_digest(digest, body, arena);
 }
 
-/* A handler of Twirp has its message from elsewhere, so its JSON is parsed here. */
+/* Twirp handlers do not read their message through `input`, so their JSON is parsed here. */
 static void add_body(struct digest *digest, const struct input *input)
 {
 	struct request *request = input->request;

@@ -1,6 +1,7 @@
 /*
- * Recognises the same request under an Idempotency-Key by what it asks, not by how it was typed:
- * a client that retries may serialize its members in another order. On the loop.
+ * Computes the fingerprint by which a store recognises whether a request with a known
+ * Idempotency-Key repeats the first one. It depends on what the request asks for, not on how it was
+ * typed: a client that retries may write the members in another order. On the loop.
  */
 #ifndef QUIPU_INBOUND_FINGERPRINT_H
 #define QUIPU_INBOUND_FINGERPRINT_H
@@ -9,24 +10,23 @@
 #include "ports/store.h"
 
 /*
- * Sets the record's `fingerprint` and `typed`. The fingerprint covers the method, the template of
- * the route, the decoded parameters of path and query, and the body: JSON by its meaning (see
- * base/json_digest.h), anything else byte by byte. An absent body differs from every other. Call it
+ * Sets the record's `fingerprint` and `typed`. The fingerprint covers the method, the route's
+ * template, the decoded parameters of path and query, and the body: JSON by its meaning (see
+ * base/json_digest.h), anything else byte by byte. A missing body differs from every body. Call it
  * before input_refuse().
  */
 void fingerprint_request(const struct input *input, struct idempotency_record *record);
 
-/* A request that another one stands for, such as a change of a batch for the request that would
- * make this change alone. */
+/* A request that would ask for just one part of a larger request, such as one change of a batch. */
 struct asked {
 	const char *method;
 	const char *path;   /* the template of the route */
-	struct slice param; /* of the path, or empty */
+	struct slice param; /* the parameter of the path, or empty */
 	json_t *body;       /* NULL if it is absent */
 };
 
-/* Sets the record's `fingerprint` as for the request itself. `typed` stays empty: no version before
- * had such requests. */
+/* Sets the record's `fingerprint` to that of the request described by `asked`. `typed` stays empty,
+ * because earlier versions had no such requests. */
 void fingerprint_asked(
 	const struct asked *asked, struct arena *arena, struct idempotency_record *record);
 

@@ -1,8 +1,8 @@
 /*
- * Two kinds of errors: a refusal concerns the request as a whole (no JSON, no Idempotency-Key), a
- * field error one value. A refusal wins, and then errors of body fields are not collected: a body
- * that cannot be parsed would only add "is required" for each field. Values that are wrong are
- * still returned, so that handlers read all fields first and check once.
+ * There are two kinds of errors: a refusal concerns the request as a whole (no JSON, no
+ * Idempotency-Key); a field error concerns one value. After a refusal, field errors of the body are
+ * not collected, because a body that cannot be parsed would only add "is required" for each field.
+ * Wrong values are still returned, so that handlers read all fields first and check once.
  */
 #include "inbound/input.h"
 
@@ -92,7 +92,7 @@ void input_check_id(struct input *input, const char *field, struct slice id)
 		input_error(input, field, "must not contain control characters");
 }
 
-/* Notes an error, unless the whole request is refused anyway. */
+/* Notes a field error, unless the request is refused as a whole. */
 static void field_error(struct input *input, const char *field, const char *message)
 {
 	if (input->refusal.http_status == 0)

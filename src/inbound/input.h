@@ -19,7 +19,8 @@ struct input {
 	json_t *body; /* NULL if there is none */
 	struct field_error errors[INPUT_ERRORS_MAX];
 	size_t error_count;
-	struct answer refusal; /* if http_status is not 0, the request as a whole is refused */
+	/* the refusal of the whole request; its http_status is 0 if there is none */
+	struct answer refusal;
 };
 
 /* Starts reading `request` without its body. */
@@ -34,39 +35,41 @@ void input_read_body(struct input *input);
 /* Refuses members of input->body that `members` does not list. */
 void input_check_members(struct input *input, const char *const *members);
 
-/* Whether there were no errors so far. */
+/* Returns whether no error has been found so far. */
 bool input_is_good(const struct input *input);
 
 /*
- * Ends the reading and frees the parsed body. Strings that were read are copies and stay valid.
- * Returns true if there were errors: then the request is answered.
+ * Ends the reading and frees the parsed body. Strings that were read are copies and stay valid. If
+ * there were errors, answers the request with them and returns true.
  */
 bool input_refuse(struct input *input);
 
-/* Notes that `field` is wrong. Does not copy the strings. Ignores errors over INPUT_ERRORS_MAX. */
+/* Notes that `field` is wrong. Does not copy the strings. Ignores errors beyond
+ * INPUT_ERRORS_MAX. */
 void input_error(struct input *input, const char *field, const char *message);
 
 /* Checks an id from the path or query: 1 to 128 bytes, no control characters. */
 void input_check_id(struct input *input, const char *field, struct slice id);
 
-/* Reads a required id from the body. */
+/* Returns a required id from the body. */
 struct slice input_id(struct input *input, const char *field);
 
-/* Reads an id from the body that may be absent; then it is empty. */
+/* Returns an optional id from the body, or an empty slice if it is absent. */
 struct slice input_optional_id(struct input *input, const char *field);
 
 /*
- * Reads a required id from the body that may also be an integer from 0 (1001 and "1001" are the
- * same id), and sets `*is_number` accordingly. `alias` is another name of the field.
+ * Returns a required id from the body. It may also be an integer of at least 0 (1001 and "1001" are
+ * the same id); `*is_number` says whether it was. `alias` is another name of the field.
  */
 struct slice input_id_or_number(
 	struct input *input, const char *field, const char *alias, bool *is_number);
 
-/* Reads a required list of 1 to `most` (at most 1000) ids from the body. Returns NULL, and leaves
- * `*count` alone, if it is not one. */
+/* Returns a required list of 1 to `most` (at most 1000) ids from the body. If the field is not such
+ * a list, returns NULL and leaves `*count` alone. */
 struct slice *input_ids(struct input *input, const char *field, size_t most, size_t *count);
 
-/* Reads a required text from the body: not blank, and at most `max` bytes. */
+/* Returns a required text from the body. It must not be blank or longer than `max` bytes; `message`
+ * is the error. */
 struct slice input_text(struct input *input, const char *field, size_t max, const char *message);
 
 /* Returns the value of a query parameter, the last one if there are several, or {NULL, 0}. */
@@ -78,7 +81,8 @@ size_t input_limit(struct input *input, size_t fallback);
 /* Refuses the request with IDEMPOTENCY_KEY_REQUIRED if the header is missing. */
 void input_require_key(struct input *input);
 
-/* Returns the Idempotency-Key header, bare or unquoted, or {NULL, 0} if there is none. */
+/* Returns the Idempotency-Key header, without its quotes if it has any, or {NULL, 0} if there is
+ * none. */
 struct slice input_idempotency_key(struct input *input);
 
 struct int_rule {
@@ -86,9 +90,9 @@ struct int_rule {
 	const char *alias; /* another name of the field, or NULL */
 	int64_t least;
 	int64_t most;
-	int64_t fallback;    /* if the field is absent or null */
+	int64_t fallback;    /* the value if the field is absent or null */
 	bool required;       /* an absent field is an error */
-	const char *message; /* "must be an integer from 1" */
+	const char *message; /* the error, e.g. "must be an integer from 1" */
 };
 
 /* Reads an integer from the body. Returns the rule's fallback if it is absent or wrong. */

@@ -1,4 +1,4 @@
-/* The last step of every route that uses a lane, the same for all services. On the loop. */
+/* The last step of every route that uses a lane. It is the same for all services. On the loop. */
 #ifndef QUIPU_INBOUND_SUBMIT_H
 #define QUIPU_INBOUND_SUBMIT_H
 
@@ -7,9 +7,9 @@
 #include "inbound/input.h"
 
 /*
- * Ends the reading of a request: refuses it if it has errors, or else submits `write` to its lane,
- * with the Idempotency-Key of the request if there is one. `write` is in the request's arena, and
- * its command's key is set.
+ * Refuses the request if reading it found errors; otherwise submits `write` to its lane, with the
+ * Idempotency-Key of the request if there is one. `write` is in the request's arena, and its
+ * command's key is set.
  */
 void submit_write(struct input *input, struct lane_set *lanes, struct write *write);
 
@@ -17,16 +17,17 @@ void submit_write(struct input *input, struct lane_set *lanes, struct write *wri
 void submit_write_of(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice user_id);
 
-/* The same for a write whose key is its own: it goes to the lane of the key `near`. */
+/* The same for a write that must run in the same lane as others: it goes to the lane of the key
+ * `near`, not to that of its own key. */
 void submit_write_near(
 	struct input *input, struct lane_set *lanes, struct write *write, struct slice near);
 
-/* Sets the Idempotency-Key of a write that a part of the request stands for, in the scope of
- * `asked`: the request that would ask for this part alone. */
+/* Sets the Idempotency-Key of a write that is one part of the request. The scope of the key is that
+ * of `asked`: the request that would ask for this part alone. */
 void submit_key_as(
 	struct request *request, struct write *write, struct slice key, const struct asked *asked);
 
-/* Ends the reading of a request that only reads, and submits it. */
+/* Refuses the request if reading it found errors; otherwise submits `read` to the read lane. */
 void submit_read(struct input *input, struct lane_set *lanes, struct read *read);
 
 #endif

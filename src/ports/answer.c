@@ -1,5 +1,5 @@
-/* Answers, and problem+json in particular: it is rendered at once, and its content is kept beside
- * the body so that the connection can render another format later. */
+/* Answers, and problem+json in particular. A problem is rendered at once. Its content is kept
+ * beside the body, so that the connection can later render it in another format. */
 #include "ports/answer.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * The answer to a request. The first four fields are what a repeated request must get again, byte
- * for byte; flow/idempotency stores these and no others.
+ * The answer to a request. A repeated request must get the same first four members, byte for byte,
+ * so exactly these are stored under an Idempotency-Key (flow/keyed_writes.h).
  */
 #ifndef QUIPU_PORTS_ANSWER_H
 #define QUIPU_PORTS_ANSWER_H
@@ -50,20 +50,22 @@ struct answer answer_empty(void);
 struct answer answer_problem(struct arena *arena, enum status status, const char *detail, ...)
 	QP_PRINTF(3, 4);
 
-/* The same with more members: JSON that begins with a comma, `,"entitlement":{…}`. */
+/* The same with more members: JSON that begins with a comma, such as `,"entitlement":{…}`. */
 struct answer answer_problem_with(
 	struct arena *arena, enum status status, struct slice members, const char *detail);
 
-/* The body of a list stays below this, apart from its last element; the rest is another page. */
+/* A list gets no further element once its body has this size; the rest is on the next page. */
 #define ANSWER_LIST_MAX (1024 * 1024)
 
-/* Returns the most memory that a list of `limit` elements of at most `element_max` bytes takes. */
+/* Returns the most memory that a list can take: `limit` elements of at most `element_max` bytes
+ * each. */
 size_t answer_list_max(size_t limit, size_t element_max);
 
-/* Adds a Link header to the next page of a list, which is at `target`. */
+/* Adds a Link header that says that the next page of a list is at `target`. */
 void answer_link_next(struct answer *answer, struct arena *arena, struct slice target);
 
-/* The same for pages with the parameters limit and after. `path` is raw and has no query. */
+/* The same for pages with the parameters limit and after. `path` is not decoded and has no
+ * query. */
 void answer_add_next(struct answer *answer, struct arena *arena, struct slice path, size_t limit,
 	struct slice after);
 
@@ -71,13 +73,13 @@ void answer_add_next(struct answer *answer, struct arena *arena, struct slice pa
 struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count);
 
-/* The same with another status than BAD_REQUEST, and a sentence of its own. */
+/* The same with the given status instead of BAD_REQUEST, and with the given detail. */
 struct answer answer_invalid_as(struct arena *arena, enum status status, struct slice detail,
 	const struct field_error *errors, size_t error_count);
 
 /*
- * Returns problem+json with the usual text for a status that is not the request's fault:
- * OVERLOADED, STORE_UNAVAILABLE, BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.
+ * Returns problem+json with the usual text for a status that the client did not cause: OVERLOADED,
+ * STORE_UNAVAILABLE, BUS_UNAVAILABLE, OUTCOME_UNKNOWN, INTERNAL.
  */
 struct answer answer_failure(struct arena *arena, enum status status);
 

@@ -27,7 +27,7 @@ struct bus_header {
 	struct slice value;
 };
 
-/* What became of a published message. */
+/* What happened to a published message. */
 enum bus_fate {
 	BUS_CONFIRMED,     /* the engine has it */
 	BUS_NOT_PERSISTED, /* the engine certainly does not have it and will not get it */
@@ -49,8 +49,8 @@ struct bus_message {
 	size_t header_count;
 	struct slice value;
 
-	/* Set by publish(). A message is untried if it is NOT_PERSISTED because the time was over
-	 * before it could be handed to the engine. The caller clears the flag. */
+	/* Set by publish(). `is_untried` is set on a NOT_PERSISTED message that could not be handed
+	 * to the engine in time. The caller clears that flag. */
 	enum bus_fate fate;
 	bool is_untried;
 };
@@ -60,7 +60,7 @@ struct bus_delivery {
 	struct slice channel;
 	struct slice subject;
 	struct slice key;
-	struct slice id; /* empty if the message came without one */
+	struct slice id; /* empty if the message has none */
 	struct bus_header headers[BUS_HEADERS_MAX];
 	size_t header_count;
 	struct slice value;
@@ -70,11 +70,12 @@ struct bus_delivery {
 	 * people, and to recognise repeats. */
 	struct slice position;
 
-	bool is_exhausted; /* delivered too often without an ack: this is the last time */
-	uint64_t handle;   /* private to the adapter */
+	/* delivered too many times without an acknowledgement: this is the last delivery */
+	bool is_exhausted;
+	uint64_t handle; /* private to the adapter */
 };
 
-/* A group of consumers and the subjects that it wants of its channel. */
+/* A group of consumers, and which subjects of its channel it wants. */
 struct bus_group {
 	const char *name;
 	const char *subjects; /* separated by spaces; NULL means all. NATS supports one or all. */
@@ -86,27 +87,31 @@ struct bus_channel {
 	int partitions; /* for engines that have partitions */
 
 	/*
-	 * The groups known in advance, in whatever process they run. A group that is not listed
-	 * here wants all subjects, and on engines that keep messages separately for each group
+	 * The groups that are known in advance, whichever process they run in. A group that is not
+	 * listed here wants all subjects. On engines that keep messages separately for each group
 	 * (RabbitMQ) it receives only messages published after its first consumer was opened.
 	 */
 	const struct bus_group *groups;
 	size_t group_count;
 
 	/* For engines that file messages by subject (JetStream). */
-	const char *stream;   /* "ENTITLEMENTS"; NULL: the name in capitals, with _ for . and - */
-	const char *subjects; /* of its messages, separated by spaces; NULL: the channel's name */
+	/* "ENTITLEMENTS"; if NULL, the channel's name in capitals, with _ for . and - */
+	const char *stream;
+	/* the subjects of its messages, separated by spaces; if NULL, the channel's name */
+	const char *subjects;
 };
 
 struct producer;
 
 struct producer_ops {
 	/*
-	 * Publishes all messages and waits for the fate of each, until steady time `until_ns` at
-	 * the latest. It may return late by half a second on Kafka, 0.4 s on NATS and a tenth of a
-	 * second on RabbitMQ. OK: look at each fate; a message to a channel that was not declared
-	 * is NOT_PERSISTED. BUS_UNAVAILABLE: the engine is known to be unreachable, nothing was
-	 * sent, and every fate is NOT_PERSISTED; this returns immediately.
+	 * Publishes all messages and waits until the fate of each is known, or until steady time
+	 * `until_ns`. It may return half a second late on Kafka, 0.4 s on NATS and a tenth of a
+	 * second on RabbitMQ.
+	 *
+	 * Returns OK if every message has a fate; a message to a channel that was not declared is
+	 * NOT_PERSISTED. Returns BUS_UNAVAILABLE immediately if the engine is known to be
+	 * unreachable: nothing was sent, and every fate is NOT_PERSISTED.
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
@@ -123,32 +128,32 @@ struct consumer_ops {
 	/*
 	 * Waits until a message has arrived, wake() is called, or steady time `until_ns`. Returns
 	 * up to `max` deliveries, in order within a partition, in memory that stays valid until the
-	 * next fetch. OK with `*count` 0: nothing arrived.
+	 * next fetch. If nothing arrived, returns OK and sets `*count` to 0.
 	 */
 	QP_MUST_CHECK enum status (*fetch)(struct consumer *consumer,
 		struct bus_delivery *deliveries, size_t max, size_t *count, int64_t until_ns);
 
 	/*
-	 * Acknowledges the first `count` deliveries of the last fetch, whose effect is now durable.
-	 * `count` may grow from call to call until the next fetch. The engine does not deliver an
-	 * acknowledged message again, except while the group is rebalancing or the connection
-	 * breaks. A message that is not acknowledged comes again with the next fetch or after a
-	 * restart. If the call fails, nothing counts as acknowledged.
+	 * Acknowledges the first `count` deliveries of the last fetch, whose effects are now
+	 * durable. `count` may grow from call to call until the next fetch. The engine does not
+	 * deliver an acknowledged message again, except while the group is rebalancing or the
+	 * connection breaks. A message that is not acknowledged is delivered again with the next
+	 * fetch or after a restart. If the call fails, nothing counts as acknowledged.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
 	/*
-	 * Returns the unacknowledged deliveries of the last fetch to the engine. They come again
-	 * with the next fetch or, on engines that count deliveries, after a growing delay.
+	 * Returns the unacknowledged deliveries of the last fetch to the engine. They are delivered
+	 * again with the next fetch or, on engines that count deliveries, after a growing delay.
 	 */
 	void (*again)(struct consumer *consumer);
 
 	/*
-	 * Marks the delivery at `index` of the last fetch as never usable; `why` says in a sentence
-	 * what is wrong with it. Call it before the ack that covers the delivery, and after putting
-	 * the message aside. On RabbitMQ that ack also copies the message to the queue
-	 * "<group>_error", and fails if it cannot. NULL on engines that make no difference; use
-	 * consumer_poison().
+	 * Marks the delivery at `index` of the last fetch as unusable; `why` is a sentence that
+	 * says what is wrong with it. Call this after the message was put aside and before the
+	 * ack() that covers the delivery. On RabbitMQ that ack() also copies the message to the
+	 * queue "<group>_error", and fails if it cannot. NULL on engines that treat such messages
+	 * like others; use consumer_poison().
 	 */
 	void (*poison)(struct consumer *consumer, size_t index, const char *why);
 
@@ -177,8 +182,8 @@ struct bus_ops {
 	struct producer *(*open_producer)(struct bus *bus);
 
 	/*
-	 * Opens a member of the group. Each message of the channel that the group wants goes to one
-	 * of its members. The group skips all others, as if it had acknowledged them.
+	 * Opens a member of the group. Each message that the group wants goes to one of its
+	 * members. The group skips all other messages, as if it had acknowledged them.
 	 */
 	struct consumer *(*open_consumer)(struct bus *bus, const char *channel, const char *group);
 
@@ -193,7 +198,7 @@ struct bus {
 	const char *engine; /* "local", "kafka", "nats", "rabbitmq" */
 };
 
-/* Returns the channel of that name, or NULL if it is not among `channels`. */
+/* Returns the channel with that name, or NULL if it is not among `channels`. */
 static inline const struct bus_channel *bus_channel_find(
 	const struct bus_channel *channels, size_t count, struct slice name)
 {
@@ -214,7 +219,7 @@ static inline const char *bus_group_subjects(const struct bus_channel *channel, 
 	return NULL;
 }
 
-/* Whether `subject` is among `subjects`, which are written as in struct bus_group. */
+/* Returns whether `subject` is among `subjects`, which are written as in struct bus_group. */
 static inline bool bus_subjects_have(const char *subjects, struct slice subject)
 {
 	struct slice rest = subjects ? slice_of(subjects) : slice_make(NULL, 0);

@@ -34,10 +34,12 @@ struct cached_limit {
 	bool hit;
 	int64_t granted; /* min(wanted, rate_limit - current_count before), at least 0 */
 	int64_t rate_limit;
-	int64_t current_count; /* including what was granted */
+	int64_t current_count; /* including `granted` */
 	int64_t window_start_us;
 	int64_t window_us; /* length of the window */
-	int64_t ttl_us; /* limit_take: time left; limit_fill: the cache rounds it up to a second */
+	/* limit_take: the time left; limit_fill: how long to keep the entry, rounded up to a
+	 * second */
+	int64_t ttl_us;
 };
 
 #define CACHE_COUNTER_TTL_S 300
@@ -47,28 +49,28 @@ struct cached_limit {
  * A user's counter in the cache, kept for 5 minutes. counter:<userId>:UnreadMessages holds
  * {"count","version","lastUpdated"}; counters:<userId>, the list of all the user's counters, holds
  * the same in an array, with a "type" first. Count and version are not negative and stay below
- * 10^15. Version 0 says that the user has no counter, which is as good to know as a number.
+ * 10^15. Version 0 means that the user has no counter; this is cached as well.
  *
- * A reader that misses takes the user's lease (counter:<userId>:UnreadMessages:lease, 10 s), one
- * for the counter and the list together. It may write the value that it then reads from the store
- * only while it holds the lease; writers delete the lease. So a reader never writes a value older
- * than the last refresh:
+ * A user has one lease (counter:<userId>:UnreadMessages:lease, 10 s) for the counter and the list
+ * together. A reader that misses takes it, and may write the value that it then reads from the
+ * store only while it holds the lease. Writers delete the lease. So a reader never writes a value
+ * older than the last refresh:
  *
  *   what happened since the reader took its lease    why its value is not written
  *   a refresh                                        the lease is gone
  *   a refresh, then a deletion, eviction or expiry   the lease is gone
  *   the lease expired                                the lease is gone
- *   it expired, and another reader took one          that is a different lease
+ *   the lease expired, and another reader took one   it is a different lease
  *
- * Only readers create entries. A refresh replaces an existing entry unless that has a later
+ * Only readers create entries. A refresh replaces an existing entry unless the entry has a later
  * version. So the cache never serves a value older than the last refreshed one, in whatever order
- * refreshes arrive and whatever is deleted, evicted or expires in between. This holds for a cache
- * that forgets. A Redis that comes back with an older snapshot, or as a replica that lagged, brings
- * older values back with it.
+ * refreshes arrive and whatever is deleted, evicted or expires in between. This holds as long as
+ * the cache only forgets. A Redis that restarts from an older snapshot, or fails over to a replica
+ * that lagged behind, brings older values back.
  */
 struct cached_counter {
 	struct slice user_id;
-	bool is_list;  /* counter_get, counter_fill: the list instead of the counter */
+	bool is_list;  /* counter_get and counter_fill: true for the list, false for the counter */
 	bool hit;      /* set by counter_get */
 	int64_t lease; /* set by counter_get on a miss; 0 if another reader has the lease */
 	int64_t count;
@@ -81,47 +83,45 @@ struct cache_session;
 struct cache_session_ops {
 	/*
 	 * For each entry, atomically: reads the hash, grants as much as the limit leaves, and adds
-	 * that to currentCount. A miss sets hit = false and granted = 0, and nothing else. One
-	 * script, one round trip. CACHE_AWAY leaves the entries unchanged, though the cache may
-	 * have counted the grants.
+	 * that to currentCount. A miss only sets hit = false and granted = 0. One script, one round
+	 * trip. CACHE_AWAY leaves the entries unchanged, but the cache may have counted the grants.
 	 */
 	QP_MUST_CHECK enum status (*limit_take)(
 		struct cache_session *session, struct cached_limit *limits, size_t count);
 
-	/* Writes each hash that does not exist, with its TTL. */
+	/* Writes each hash that does not exist yet, with its time to live. */
 	QP_MUST_CHECK enum status (*limit_fill)(
 		struct cache_session *session, const struct cached_limit *limits, size_t count);
 
 	/*
-	 * Deletes the hashes of these users. The cache remembers a deletion that fails and repeats
-	 * it before it is used again.
+	 * Deletes the hashes of these users. If a deletion fails, the cache remembers it and
+	 * repeats it before the cache is used again.
 	 */
 	QP_MUST_CHECK enum status (*limit_drop)(
 		struct cache_session *session, const struct slice *user_ids, size_t count);
 
 	/*
 	 * For each entry: returns the counter, or a lease if the cache does not have the counter.
-	 * One script, one round trip. A value that is not in the form above counts as a miss.
-	 * CACHE_AWAY leaves the entries unchanged, though leases may have been taken.
+	 * One script, one round trip. A value that does not have the form above counts as a miss.
+	 * CACHE_AWAY leaves the entries unchanged, but leases may have been taken.
 	 */
 	QP_MUST_CHECK enum status (*counter_get)(
 		struct cache_session *session, struct cached_counter *counters, size_t count);
 
 	/*
-	 * For each entry that has a lease which is still valid: ends the lease and writes the
-	 * entry, unless the cache has a later version.
+	 * For each entry whose lease is still valid: ends the lease and writes the entry, unless
+	 * the cache has a later version.
 	 */
 	QP_MUST_CHECK enum status (*counter_fill)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
 
 	/*
-	 * Call it after a change has committed. For each entry: replaces a counter that is in the
-	 * cache unless that has a later version, and in any case deletes the lease and the list.
-	 * The cache remembers a refresh that fails as a deletion of all three and makes up for it
-	 * before it is used again.
+	 * Call it after a change has committed. For each entry: replaces the cached counter, unless
+	 * that has a later version, and always deletes the lease and the list. If a refresh fails,
+	 * the cache remembers to delete all three, and does so before it is used again.
 	 *
-	 * A counter that is not in the cache is not written, because a later one may have been
-	 * refreshed earlier and then been deleted or expired. The next reader fills it.
+	 * A counter that is not in the cache is not written: a later version may have been cached
+	 * and then deleted or expired. The next reader fills it in.
 	 */
 	QP_MUST_CHECK enum status (*counter_refresh)(
 		struct cache_session *session, const struct cached_counter *counters, size_t count);
@@ -144,27 +144,27 @@ struct cache_ops {
 
 	struct cache_session *(*open_session)(struct cache *cache);
 
-	/* Whether the cache can be used now. Any thread, never blocks. */
+	/* Returns whether the cache can be used now. Any thread, never blocks. */
 	bool (*is_up)(struct cache *cache);
 
 	/*
-	 * Tells the listeners to `announcement` in OTHER processes with this cache that something
-	 * new was committed: soon, at most every 20 ms. An announcement can get lost, and does if
-	 * nobody in this process has listened yet. `announcement` must be static. Any thread, never
-	 * blocks.
+	 * Notifies listeners in OTHER processes that use this cache that something new was
+	 * committed under the name `announcement`. They hear it soon, at most every 20 ms. An
+	 * announcement can get lost, and always does before the first listen() in this process.
+	 * `announcement` must be static. Any thread, never blocks.
 	 */
 	void (*announce)(struct cache *cache, const char *announcement);
 
 	/*
-	 * Has `heard` called whenever another process announces `announcement`, or may have done so
-	 * while the cache was away. `heard` runs on any thread; it must not block and must not call
-	 * listen(). `announcement` must be static. Call listen() and unlisten() after start(), from
-	 * one thread at a time.
+	 * From now on `heard` is called whenever another process announces `announcement`, or may
+	 * have done so while the cache was away. `heard` runs on any thread; it must neither block
+	 * nor call listen(). `announcement` must be static. Call listen() and unlisten() after
+	 * start(), from one thread at a time.
 	 */
 	void (*listen)(struct cache *cache, const char *announcement, void (*heard)(void *context),
 		void *context);
 
-	/* Once it returns, no function is called with this context any more. */
+	/* Once unlisten() returns, no function is called with this context any more. */
 	void (*unlisten)(struct cache *cache, void *context);
 
 	/* Call it after all sessions are closed. */

@@ -1,8 +1,8 @@
 /*
  * Rows that stand for work outside the store: events to publish, notifications to send. A worker
  * claims a row under a lease, works on it outside any transaction, and ends the claim with a write
- * that checks the row's status, owner and epoch. A worker that stalled past its lease therefore
- * changes nothing when it wakes up.
+ * that checks the row's status, owner and epoch. So a worker that stalled past its lease changes
+ * nothing when it wakes up.
  *
  *   state     event                     next       columns
  *   PENDING   claim, when it is due     BUSY       locked_by, locked_at, lease_until set;
@@ -18,8 +18,8 @@
  *   FAILED    discard                   DISCARDED
  *   DONE      resend (outbox)           PENDING    attempt_count 0, due at once
  *
- * Outboxes call BUSY IN_FLIGHT and DONE PUBLISHED; notifications call them PROCESSING and SENT.
- * Functions block and return what ports/store.h lists.
+ * In outboxes BUSY is called IN_FLIGHT and DONE is called PUBLISHED; in notifications they are
+ * PROCESSING and SENT. Functions block and return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_CLAIM_REPOSITORY_H
 #define QUIPU_PORTS_CLAIM_REPOSITORY_H
@@ -28,7 +28,7 @@
 
 enum claim_end { CLAIM_DONE, CLAIM_RETRY, CLAIM_DELAYED, CLAIM_FAILED, CLAIM_RETURNED };
 
-#define CLAIM_ERROR_MAX 500 /* bytes of last_error that are kept */
+#define CLAIM_ERROR_MAX 500 /* how many bytes of last_error are kept */
 
 struct claim {
 	struct slice id;
@@ -37,17 +37,19 @@ struct claim {
 	struct slice trace; /* trace_id; may be empty */
 	struct slice payload;
 	int64_t occurred_us;
-	int32_t attempt_count; /* before this claim */
-	int64_t epoch;         /* of this claim */
+	int32_t attempt_count; /* attempts before this claim */
+	int64_t epoch;         /* the epoch of this claim */
 
 	/* The caller sets these before end(). */
 	enum claim_end end;
-	int64_t delay_us;   /* CLAIM_RETRY and CLAIM_DELAYED: the row is due again this long after
-			       the store's now */
+	/* CLAIM_RETRY and CLAIM_DELAYED: how long from now, by the store's clock, until the row is
+	 * due again */
+	int64_t delay_us;
 	struct slice error; /* CLAIM_RETRY, CLAIM_DELAYED and CLAIM_FAILED */
 
-	bool was_ours; /* set by end() and renew(); false if another worker has the claim by now,
-			  and nothing was changed */
+	/* set by end() and renew(); false if another worker has the claim by now, so nothing was
+	 * changed */
+	bool was_ours;
 };
 
 struct claim_terms {
@@ -60,13 +62,14 @@ struct claim_stats {
 	int64_t pending;
 	int64_t busy;
 	int64_t failed;
-	int64_t oldest_us; /* age of the oldest that is pending or busy, 0 if there is none */
+	/* age of the oldest row that is pending or busy, or 0 if there is none */
+	int64_t oldest_us;
 };
 
 /* A row as it is stored, for `quipu verify`. */
 struct claim_row {
 	struct slice id;
-	struct slice status; /* the word that its table uses */
+	struct slice status; /* the word used in its table */
 	int32_t attempt_count;
 	int64_t epoch;
 	int64_t created_us;
@@ -94,7 +97,7 @@ struct claim_repository_ops {
 	QP_MUST_CHECK enum status (*end)(const struct claim_repository *repository,
 		struct session *session, struct slice owner, struct claim *claims, size_t count);
 
-	/* In a transaction: starts a new lease for each claim that terms->owner still holds. */
+	/* In a transaction: renews the lease of each claim that terms->owner still holds. */
 	QP_MUST_CHECK enum status (*renew)(const struct claim_repository *repository,
 		struct session *session, const struct claim_terms *terms, struct claim *claims,
 		size_t count);
@@ -105,18 +108,18 @@ struct claim_repository_ops {
 
 	/*
 	 * In a transaction of its own: deletes up to `limit` rows that have been DONE for longer
-	 * than `age_us`; of notifications also FAILED and DISCARDED ones.
+	 * than `age_us`. In notifications it also deletes FAILED and DISCARDED rows of that age.
 	 */
 	QP_MUST_CHECK enum status (*sweep)(const struct claim_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
-	/* Outside a transaction: a page of all rows, by id. */
+	/* Outside a transaction: reads a page of all rows, by id. */
 	QP_MUST_CHECK enum status (*list)(const struct claim_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct claim_row *rows);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct claim_repository {
 	const struct claim_repository_ops *ops;
 };

@@ -1,14 +1,15 @@
 /*
  * Where counts are kept: the outbound port of the count service. All functions block, take a
  * session of the same store, and return what ports/store.h lists. Ids in arrays are unique and
- * sorted by bytes, which is the order in which rows are locked.
+ * sorted by bytes, which is also the order in which rows are locked.
  */
 #ifndef QUIPU_PORTS_COUNT_REPOSITORY_H
 #define QUIPU_PORTS_COUNT_REPOSITORY_H
 
 #include "ports/store.h"
 
-/* One end of the range that a count must stay in. If it is not set, int64 is the limit. */
+/* One end of the range in which a count must stay. If it is not set, only int64 limits the
+ * count. */
 struct count_bound {
 	bool is_set;
 	int64_t value;
@@ -20,10 +21,9 @@ struct count_bounds {
 };
 
 /*
- * Several additions to one count, folded into one: their sum, and the lowest and the highest sum on
- * the way, where `lowest` <= 0 <= `highest`. It applies only if value + lowest and value + highest
- * are within int64 and within the bounds of the count, so that none of the folded steps leaves
- * them.
+ * Several additions to one count, folded into one: their sum, and the lowest and highest sum after
+ * any step (`lowest` <= 0 <= `highest`). The addition applies only if value + lowest and value +
+ * highest are within int64 and within the count's bounds; then so is every single step.
  */
 struct count_addition {
 	struct slice item_id;
@@ -32,7 +32,7 @@ struct count_addition {
 	int64_t highest;
 
 	bool applied;  /* out; false if there is no such count or a step would leave the bounds */
-	int64_t value; /* out: after the addition */
+	int64_t value; /* out: the value after the addition */
 };
 
 struct count_row {
@@ -49,15 +49,15 @@ enum count_edit_kind { COUNT_UPDATE, COUNT_INSERT, COUNT_DELETE };
 struct count_edit {
 	struct slice item_id;
 	enum count_edit_kind kind;
-	int64_t value; /* this and the bounds replace what the row holds */
+	int64_t value; /* the new value; it and the bounds replace those of the row */
 	struct count_bounds bounds;
 };
 
 struct count_repository;
 
 struct count_repository_ops {
-	/* In a transaction that is not TRANSACTION_SKIP: applies the seed's atomic UPDATE to all
-	 * counts at once, without reading them first. */
+	/* In a transaction that is not TRANSACTION_SKIP: applies all additions with one atomic
+	 * UPDATE, without reading the counts first. */
 	QP_MUST_CHECK enum status (*add)(const struct count_repository *repository,
 		struct session *session, struct count_addition *additions, size_t count);
 
@@ -76,13 +76,13 @@ struct count_repository_ops {
 	QP_MUST_CHECK enum status (*find)(const struct count_repository *repository,
 		struct session *session, struct count_row *rows, size_t count);
 
-	/* Outside a transaction: a page of all counts, by item_id. */
+	/* Outside a transaction: reads a page of all counts, by item_id. */
 	QP_MUST_CHECK enum status (*list)(const struct count_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct count_row *rows);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct count_repository {
 	const struct count_repository_ops *ops;
 };

@@ -1,7 +1,7 @@
 /*
  * Counters of unread messages, and the state of each counted message. A message counts while its
- * state is unread. If the event that it was read overtakes the event that it is new, the state is
- * already "read" when the latter arrives, which then changes nothing. Functions block, take a
+ * state is unread. If the event "message read" overtakes the event "new message", the message's
+ * state is set to "read", and the later "new message" changes nothing. Functions block, take a
  * session of the same store, and return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_COUNTER_REPOSITORY_H
@@ -17,7 +17,7 @@ struct counter_message {
 	struct slice message_id;
 	bool exists;
 	bool is_read;
-	int64_t event_us; /* when the event happened that set the state */
+	int64_t event_us; /* when the event that set the state happened */
 };
 
 /* A row of counters: one for each user and type. The only type is UnreadMessages. */
@@ -34,46 +34,46 @@ struct counter_row {
 struct counter_repository;
 
 struct counter_repository_ops {
-	/* In a transaction: fills in the messages that exist, for put(). `messages` are unique and
-	 * sorted by the bytes of user_id, then message_id. */
+	/* In a transaction: fills in the messages that exist, before put() changes them. `messages`
+	 * are unique and sorted by the bytes of user_id, then message_id. */
 	QP_MUST_CHECK enum status (*lock)(const struct counter_repository *repository,
 		struct session *session, struct counter_message *messages, size_t count);
 
 	/*
-	 * In a transaction, after lock(): inserts messages that do not exist and updates those that
-	 * do, from unread to read. Returns RERUN if another session has changed one since lock().
+	 * In a transaction, after lock(): inserts messages that do not exist, and changes existing
+	 * ones from unread to read. Returns RERUN if another session has changed one since lock().
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct counter_repository *repository,
 		struct session *session, const struct counter_message *messages, size_t count);
 
-	/* In a transaction: adds each `delta`, creates rows that do not exist, and fills in the
-	 * result. Rows are unique and sorted by user_id. */
+	/* In a transaction: adds each `delta`, creates rows that do not exist, and fills in the new
+	 * values. Rows are unique and sorted by user_id. */
 	QP_MUST_CHECK enum status (*add)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
-	/* Inside or outside a transaction: looks rows up, which are unique and sorted by user_id.
-	 */
+	/* Inside or outside a transaction: looks up rows, which are unique and sorted by
+	 * user_id. */
 	QP_MUST_CHECK enum status (*find)(const struct counter_repository *repository,
 		struct session *session, struct counter_row *rows, size_t count);
 
-	/* In a transaction of its own: deletes up to `limit` messages that were read longer than
+	/* In a transaction of its own: deletes up to `limit` messages that were read more than
 	 * `age_us` ago. */
 	QP_MUST_CHECK enum status (*sweep)(const struct counter_repository *repository,
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 
-	/* Outside a transaction, for `quipu verify`: a page of all counters, by user_id. */
+	/* Outside a transaction, for `quipu verify`: reads a page of all counters, by user_id. */
 	QP_MUST_CHECK enum status (*list)(const struct counter_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct counter_row *rows);
 
-	/* Outside a transaction: a page of the messages that count as unread for page->user_id,
-	 * by message id. */
+	/* Outside a transaction: reads a page of the messages that count as unread for
+	 * page->user_id, by message id. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct counter_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct counter_message *messages);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct counter_repository {
 	const struct counter_repository_ops *ops;
 	const struct eraser *eraser;

@@ -1,7 +1,8 @@
 /*
- * Dead letters: outbox events and notifications that failed too often, and messages that could not
- * be read (poison). An operator looks at them and replays or discards them; each action is recorded
- * in operator_actions in the same transaction. Functions block and return what ports/store.h lists.
+ * Dead letters: outbox events and notifications that failed too many times, and messages that could
+ * not be read (poison). An operator looks at them and replays or discards them; each action is
+ * recorded in operator_actions in the same transaction. Functions block and return what
+ * ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
 #define QUIPU_PORTS_DEAD_LETTER_REPOSITORY_H
@@ -9,15 +10,15 @@
 #include "ports/store.h"
 
 struct dead_letter {
-	struct slice id;       /* a UUID: that of the outbox event or notification, if it is one */
+	struct slice id;       /* a UUID; an outbox event or notification keeps its own id */
 	struct slice kind;     /* "outbox", "notification", "poison" */
 	struct slice type;     /* event_type; empty if unknown */
 	struct slice key;      /* aggregate_key; empty if unknown */
-	struct slice position; /* the message's position on the bus; only of poison */
+	struct slice position; /* the message's position on the bus; only for poison */
 	struct slice error;
 	struct slice payload;
 	int32_t attempt_count;
-	int64_t created_us; /* when it was given up; of outbox events when they were created */
+	int64_t created_us; /* when it was given up; for outbox events, when they were created */
 };
 
 struct dead_letter_page {
@@ -26,7 +27,7 @@ struct dead_letter_page {
 	size_t limit;
 };
 
-/* What identifies a letter. */
+/* The kind and id that identify a letter. */
 struct dead_letter_name {
 	struct slice kind;
 	struct slice id;
@@ -50,7 +51,7 @@ struct dead_letter_repository_ops {
 	QP_MUST_CHECK enum status (*put)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter *letters, size_t count);
 
-	/* Outside a transaction: a page of unresolved letters, by id, without payloads. */
+	/* Outside a transaction: reads a page of unresolved letters, by id, without payloads. */
 	QP_MUST_CHECK enum status (*list)(const struct dead_letter_repository *repository,
 		struct session *session, struct arena *arena, const struct dead_letter_page *page,
 		struct dead_letter *letters, size_t *count);
@@ -64,20 +65,20 @@ struct dead_letter_repository_ops {
 	/*
 	 * In a transaction. REPLAY makes an outbox event or notification PENDING again; poison is
 	 * only marked as replayed, because only the service knows what to do with its payload.
-	 * DISCARD drops the letter. `found` is false if there is no unresolved letter of this name;
-	 * then nothing was changed.
+	 * DISCARD drops the letter. If there is no unresolved letter of this name, sets `found` to
+	 * false and changes nothing.
 	 */
 	QP_MUST_CHECK enum status (*resolve)(const struct dead_letter_repository *repository,
 		struct session *session, const struct dead_letter_resolution *resolution,
 		bool *found);
 
-	/* Outside a transaction: counts the unresolved letters of `kind`, or of all kinds if it is
-	 * empty. */
+	/* Outside a transaction: counts the unresolved letters of `kind`, or of all kinds if `kind`
+	 * is empty. */
 	QP_MUST_CHECK enum status (*depth)(const struct dead_letter_repository *repository,
 		struct session *session, struct slice kind, int64_t *count);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct dead_letter_repository {
 	const struct dead_letter_repository_ops *ops;
 };

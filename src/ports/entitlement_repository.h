@@ -1,10 +1,10 @@
 /*
  * What users are entitled to: one row for each user and stock keeping unit, the sources that it
  * comes from, and an audit line for each change. Functions block, take a session of the same store,
- * and return what ports/store.h lists. In an array nothing occurs twice; rows are sorted by the
- * bytes of user_id, then unit, and sources by these, then kind and id.
+ * and return what ports/store.h lists. Arrays have no duplicates. Rows are sorted by the bytes of
+ * user_id, then unit; sources by these, then kind and id.
  *
- * Whoever holds the lock of a row may read and write its sources; they have no locks of their own.
+ * A session that has locked a row may read and write its sources; they have no locks of their own.
  */
 #ifndef QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
 #define QUIPU_PORTS_ENTITLEMENT_REPOSITORY_H
@@ -17,21 +17,22 @@ struct entitlement_row {
 	struct slice unit; /* stock_keeping_unit */
 	bool exists;
 	bool busy;       /* another session holds the row; only under TRANSACTION_SKIP */
-	bool is_active;  /* status ACTIVE, otherwise REVOKED */
-	int64_t version; /* counts the changes of the status */
-	int64_t step;    /* counts the changes of sources since then that left the status alone */
+	bool is_active;  /* the status is ACTIVE; otherwise REVOKED */
+	int64_t version; /* counts how often the status changed */
+	/* counts the changes of sources since the status last changed */
+	int64_t step;
 	int64_t updated_us;
 
-	/* How many sources it has; only find_sources() sets these. */
+	/* How many sources the row has; set only by find_sources(). */
 	size_t source_count;
 	size_t active_count;
 
-	/* In: put() ends all sources that are active, before it writes those it is given. */
+	/* In: before put() writes the given sources, it ends all active ones. */
 	bool ends_sources;
 };
 
-/* The kinds of sources. MIGRATED stands for whatever had granted an entitlement before there were
- * sources, if its audit was gone; its id is the same word. */
+/* The kinds of sources. MIGRATED stands for an unknown origin: the entitlement is older than
+ * sources, and its audit lines were already deleted. The id of such a source is the same word. */
 #define ENTITLEMENT_PURCHASE "purchase"
 #define ENTITLEMENT_REASON "reason"
 #define ENTITLEMENT_MIGRATED "migrated"
@@ -43,22 +44,24 @@ struct entitlement_source {
 	struct slice kind;
 	struct slice id;
 	bool exists;
-	bool is_active;      /* status ACTIVE, otherwise REVOKED */
-	struct slice reason; /* of the grant that created it; put() ignores it if it exists */
-	int64_t granted_us;  /* 0 if it was never granted */
-	int64_t revoked_us;  /* 0 if it is active */
+	bool is_active; /* the status is ACTIVE; otherwise REVOKED */
+	/* the reason of the grant that created it; put() ignores it if the source exists */
+	struct slice reason;
+	int64_t granted_us; /* 0 if it was never granted */
+	int64_t revoked_us; /* 0 if it is active */
 };
 
-/* One line of entitlement_audit. Version and step number the lines of an entitlement. */
+/* One line of entitlement_audit. The lines of an entitlement are numbered by version and step. */
 struct entitlement_audit {
 	struct slice user_id;
 	struct slice unit;
-	bool is_active;  /* action GRANTED, otherwise REVOKED */
-	int64_t version; /* of the entitlement after the change */
-	int64_t step;    /* 0 if it changed the status */
+	bool is_active;  /* the action is GRANTED; otherwise REVOKED */
+	int64_t version; /* the version of the entitlement after the change */
+	int64_t step;    /* 0 if the status changed */
 	struct slice reason;
 	struct slice purchase_id; /* may be empty */
-	struct slice event_id;    /* empty if there is no event: the status did not change */
+	/* empty if there is no event, because the status did not change */
+	struct slice event_id;
 	int64_t at_us;
 };
 
@@ -66,7 +69,8 @@ struct entitlement_audit {
 struct entitlement_changes {
 	const struct entitlement_row *rows; /* locked (`exists`) or new */
 	size_t row_count;
-	const struct entitlement_source *sources; /* of these rows: found (`exists`) or new */
+	/* sources of these rows, found (`exists`) or new */
+	const struct entitlement_source *sources;
 	size_t source_count;
 	const struct entitlement_audit *lines;
 	size_t line_count;
@@ -74,10 +78,10 @@ struct entitlement_changes {
 
 /* One entitlement with its sources. */
 struct entitlement_look {
-	struct entitlement_row row;         /* in: user_id and unit */
-	struct entitlement_source *sources; /* out, in memory of the arena; active ones first, the
-					     * newest first */
-	size_t source_count;                /* at most ENTITLEMENT_SOURCES_SHOWN */
+	struct entitlement_row row; /* in: user_id and unit */
+	/* out, in memory of the arena: active ones, then revoked ones, each newest first */
+	struct entitlement_source *sources;
+	size_t source_count; /* at most ENTITLEMENT_SOURCES_SHOWN */
 };
 
 #define ENTITLEMENT_SOURCES_SHOWN 1000
@@ -93,11 +97,11 @@ struct entitlement_query {
 	size_t row_count;
 };
 
-/* Later than every line: the end of the year 9999. */
+/* Later than any line can be: the end of the year 9999. */
 #define AUDIT_NEWEST_US INT64_C(253402300799999999)
 
-/* A page of one user's audit, newest first; lines of one moment by unit, version and step, the
- * greatest first. */
+/* A page of one user's audit, newest first. Lines of the same moment are sorted by unit, version
+ * and step, greatest first. */
 struct audit_page {
 	struct slice user_id;
 	struct entitlement_audit before; /* at_us, unit, version and step of the last line seen */
@@ -110,12 +114,13 @@ struct audit_page {
 /* An entitlement with its newest audit lines, for `quipu verify`. */
 struct entitlement_facts {
 	struct entitlement_row row;
-	bool has_source; /* an active one */
-	bool has_line;   /* a line that changed the status; the newest has the following columns */
+	bool has_source; /* it has an active source */
+	/* it has a line that changed the status; the next members describe the newest such line */
+	bool has_line;
 	bool line_is_active;
 	int64_t line_version;
 	int64_t line_us;
-	int64_t newest_version; /* of the newest line of all; 0 if there is none */
+	int64_t newest_version; /* from the newest line of all; 0 if there is none */
 	int64_t newest_step;
 };
 
@@ -123,10 +128,10 @@ struct entitlement_facts {
 struct audit_facts {
 	struct entitlement_audit line; /* without reason and purchase_id */
 	bool is_repeated;              /* another line has the same version and step */
-	int64_t version_before;        /* of the line before it; 0 if it is the first */
+	int64_t version_before;        /* the version of the line before it; 0 if it is the first */
 	int64_t step_before;
 	bool has_row;   /* the entitlement exists */
-	bool has_event; /* its event is in the outbox, with the following columns */
+	bool has_event; /* its event is in the outbox; the next members are from that event */
 	struct slice event_type;
 	struct slice event_key;
 	struct slice payload;
@@ -162,7 +167,7 @@ struct entitlement_repository_ops {
 		size_t count);
 
 	/* Outside a transaction: looks up entitlements with their sources, each from one snapshot.
-	 * One of them may be asked for several times, in any order. */
+	 * `looks` may be in any order and have duplicates. */
 	QP_MUST_CHECK enum status (*look)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct entitlement_look *looks,
 		size_t count);
@@ -171,13 +176,14 @@ struct entitlement_repository_ops {
 	QP_MUST_CHECK enum status (*read_audit)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct audit_page *page);
 
-	/* Outside a transaction: a page of all entitlements, by user_id and unit (page->after). */
+	/* Outside a transaction: reads a page of all entitlements, by user_id and unit
+	 * (page->after). */
 	QP_MUST_CHECK enum status (*list_facts)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct entitlement_facts *rows);
 
-	/* Outside a transaction: a page of all audit lines, by user_id, unit, version and step
-	 * (page->after, after_number and after_minor). */
+	/* Outside a transaction: reads a page of all audit lines, by user_id, unit, version and
+	 * step (page->after, after_number and after_minor). */
 	QP_MUST_CHECK enum status (*list_audit)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct audit_facts *lines);
@@ -191,7 +197,7 @@ struct entitlement_repository_ops {
 		struct session *session, int keep_months);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct entitlement_repository {
 	const struct entitlement_repository_ops *ops;
 	const struct eraser *eraser;

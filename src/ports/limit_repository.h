@@ -19,11 +19,11 @@ struct limit_row {
 	int32_t reserved_count;  /* admitted in this window and not given back */
 	int64_t last_refresh_us; /* when the window started; also identifies the window */
 	bool shadow;             /* refuses nothing */
-	bool by_default;         /* made from the default limit, not by a configuration */
+	bool by_default;         /* created from the default limit, not by a configuration */
 };
 
-/* What became of reserved slots of one window. Applies only while the row is still in that window.
- */
+/* What became of the reserved slots of one window. Applied only if the row is still in that
+ * window. */
 struct limit_settlement {
 	struct slice user_id;
 	int64_t window_start_us;
@@ -31,7 +31,7 @@ struct limit_settlement {
 	int32_t given_back;
 };
 
-/* Which rows of the default are idle. */
+/* Says which of the rows created from the default limit are idle. */
 struct limit_idle {
 	int64_t unit_us; /* length of a time_window of 1 */
 	int64_t windows;
@@ -52,35 +52,35 @@ struct limit_repository_ops {
 	QP_MUST_CHECK enum status (*put)(const struct limit_repository *repository,
 		struct session *session, const struct limit_row *rows, size_t count);
 
-	/* In a transaction: deletes rows, which are locked. */
+	/* In a transaction: deletes rows, which must be locked. */
 	QP_MUST_CHECK enum status (*remove)(const struct limit_repository *repository,
 		struct session *session, const struct slice *user_ids, size_t count);
 
-	/* In a transaction: settles slots. A user may have several entries, for different windows.
-	 */
+	/* In a transaction: settles slots. A user may have several entries, for different
+	 * windows. */
 	QP_MUST_CHECK enum status (*settle)(const struct limit_repository *repository,
 		struct session *session, const struct limit_settlement *settlements, size_t count);
 
 	/*
-	 * In a transaction of its own: deletes up to `limit` rows that the default made and whose
-	 * window started longer than `windows` times its length ago.
+	 * In a transaction of its own: deletes up to `limit` rows that were created from the
+	 * default limit and whose window started more than `windows` window lengths ago.
 	 */
 	QP_MUST_CHECK enum status (*sweep)(const struct limit_repository *repository,
 		struct session *session, const struct limit_idle *idle, size_t limit,
 		size_t *deleted);
 
-	/* Outside a transaction: looks rows up without locking them. Also returns the store's time.
-	 */
+	/* Outside a transaction: looks rows up without locking them. Also returns the store's
+	 * time. */
 	QP_MUST_CHECK enum status (*find)(const struct limit_repository *repository,
 		struct session *session, struct limit_row *rows, size_t count, int64_t *now_us);
 
-	/* Outside a transaction: a page of all users, by user_id. */
+	/* Outside a transaction: reads a page of all users, by user_id. */
 	QP_MUST_CHECK enum status (*list)(const struct limit_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct limit_row *rows);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct limit_repository {
 	const struct limit_repository_ops *ops;
 	const struct eraser *eraser;

@@ -1,8 +1,8 @@
 /*
  * Messages between users: one row each, keyed by receiver, so that a cluster can distribute the
- * table by receiver. Beside them, who talks with whom, and the last message of each conversation.
- * Functions block, take a session of the same store, and return what
- * ports/store.h lists.
+ * table by receiver. Further tables hold who talks with whom, and the last message of each
+ * conversation. Functions block, take a session of the same store, and return what ports/store.h
+ * lists.
  */
 #ifndef QUIPU_PORTS_MESSAGE_REPOSITORY_H
 #define QUIPU_PORTS_MESSAGE_REPOSITORY_H
@@ -26,47 +26,50 @@ struct message_mark {
 
 	/* Set by mark(). */
 	bool exists;
-	bool was_unread; /* it was unread, and is read now */
+	bool was_unread; /* mark() has changed it from unread to read */
 };
 
-/* The newest messages between two users, in both directions, that are older than `before`. */
+/* A page of the messages between two users, in both directions: the newest that are older than
+ * `before`. */
 struct message_query {
 	struct slice user_id;
 	struct slice other_id; /* may be the same user */
 	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
-	size_t text_max; /* ends after the message whose text makes it more than this many bytes */
+	/* the page ends with the message whose text takes the total over this many bytes */
+	size_t text_max;
 
 	struct message *messages; /* out, newest first, in memory of the arena; at most `limit` */
 	size_t message_count;
 };
 
-/* What a user and one other have written to each other. */
+/* The conversation of a user with another user. */
 struct conversation {
 	struct slice other_id;
-	struct message last; /* the one with the greatest id, of both directions */
-	int64_t unread;      /* messages of the other that the user has not read */
+	struct message last; /* the message with the greatest id, in either direction */
+	int64_t unread;      /* how many messages from the other user this user has not read */
 };
 
-/* The conversations of a user that ended most recently, of those that ended before `before`. */
+/* A page of a user's conversations, those with the newest last message first. Only conversations
+ * whose last message is older than `before` are included. */
 struct conversation_query {
 	struct slice user_id;
 	struct slice before; /* id of a message; empty to start at the newest */
 	size_t limit;
-	size_t text_max; /* as in a message_query, of the last messages */
+	size_t text_max; /* as in a message_query, for the texts of the last messages */
 
 	struct conversation *conversations; /* out, newest first, in memory of the arena */
 	size_t conversation_count;
 };
 
-/* The oldest unread messages of one sender to one receiver, up to and including `up_to`. */
+/* The oldest unread messages from one sender to one receiver, up to and including `up_to`. */
 struct unread_query {
 	struct slice receiver_id;
 	struct slice sender_id;
 	struct slice up_to;
 	size_t limit;
 
-	bool exists;       /* out: `up_to` is a message of this sender to this receiver */
+	bool exists;       /* out: `up_to` is a message from this sender to this receiver */
 	struct slice *ids; /* out, oldest first, in memory of the arena; at most `limit` */
 	size_t id_count;
 };
@@ -81,8 +84,8 @@ struct message_repository;
 
 struct message_repository_ops {
 	/*
-	 * In a transaction: stores new messages, which are unread, each in the conversations of
-	 * its two users.
+	 * In a transaction: stores new messages as unread, and updates the conversations of both
+	 * users.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct message_repository *repository,
 		struct session *session, const struct message *messages, size_t count);
@@ -95,7 +98,7 @@ struct message_repository_ops {
 	QP_MUST_CHECK enum status (*mark)(const struct message_repository *repository,
 		struct session *session, struct message_mark *marks, size_t count);
 
-	/* In a transaction: answers several queries at once, and locks nothing. */
+	/* In a transaction: answers several queries at once, without locking anything. */
 	QP_MUST_CHECK enum status (*find_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct unread_query *queries,
 		size_t count);
@@ -110,20 +113,20 @@ struct message_repository_ops {
 		struct session *session, struct arena *arena, struct conversation_query *queries,
 		size_t count);
 
-	/* Outside a transaction, for `quipu verify`: a page of the users who have unread messages,
-	 * by user_id, with how many they have. */
+	/* Outside a transaction, for `quipu verify`: reads a page of the users who have unread
+	 * messages, by user_id, each with the number of unread messages. */
 	QP_MUST_CHECK enum status (*count_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct unread_count *counts);
 
-	/* Outside a transaction: a page of the unread messages of page->user_id, by id. Fills only
-	 * receiver_id, id, sender_id and created_us. */
+	/* Outside a transaction: reads a page of the unread messages of page->user_id, by id. Sets
+	 * only receiver_id, id, sender_id and created_us. */
 	QP_MUST_CHECK enum status (*list_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct message *messages);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct message_repository {
 	const struct message_repository_ops *ops;
 	const struct eraser *eraser;

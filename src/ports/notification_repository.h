@@ -29,13 +29,13 @@ struct notification {
 	int64_t sent_us; /* 0 until it is sent */
 };
 
-/* A notification and whether the rows exist that belong to it, for `quipu verify`. */
+/* A notification, and whether the rows that belong to it exist; for `quipu verify`. */
 struct notification_facts {
 	struct slice id;
 	bool is_failed;
 	int64_t created_us;
-	bool has_event;  /* in processed_events */
-	bool has_letter; /* an unresolved one in notification_dlq */
+	bool has_event;  /* its event is in processed_events */
+	bool has_letter; /* it has an unresolved dead letter in notification_dlq */
 };
 
 struct notification_repository;
@@ -45,23 +45,23 @@ struct notification_repository_ops {
 	QP_MUST_CHECK enum status (*put)(const struct notification_repository *repository,
 		struct session *session, const struct notification *notifications, size_t count);
 
-	/* Outside a transaction: the newest page->limit notifications of page->user_id, newest
-	 * first. Ignores page->after. */
+	/* Outside a transaction: reads the newest page->limit notifications of page->user_id,
+	 * newest first. Ignores page->after. */
 	QP_MUST_CHECK enum status (*list)(const struct notification_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct notification *notifications);
 
-	/* Outside a transaction: a page of all notifications, by id. */
+	/* Outside a transaction: reads a page of all notifications, by id. */
 	QP_MUST_CHECK enum status (*list_facts)(const struct notification_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct notification_facts *rows);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct notification_repository {
 	const struct notification_repository_ops *ops;
 	const struct eraser *eraser;
-	/* A claim's key is the aggregate_key; DONE is called SENT. */
+	/* Each claim has the aggregate_key as its key. DONE is called SENT. */
 	const struct claim_repository *claims;
 	const struct dead_letter_repository *dead; /* notification_dlq: notifications and poison */
 	const struct inbox_repository *inbox;      /* processed_events */

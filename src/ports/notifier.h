@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 struct notice {
-	struct slice id;    /* of the notification; the same for every attempt */
+	struct slice id;    /* the notification's id; the same for every attempt */
 	struct slice trace; /* traceparent; may be empty */
 	struct slice body;  /* JSON */
 	uint64_t tag;       /* chosen by the caller; returned with the result */
@@ -32,9 +32,8 @@ enum notice_fate {
 struct notice_result {
 	uint64_t tag;
 	enum notice_fate fate;
-	int64_t retry_after_us; /* FAILED: how long the receiver asks us to wait; 0 if it does not
-				 */
-	bool is_unreachable;    /* FAILED: there was no connection, so nothing was sent */
+	int64_t retry_after_us;        /* FAILED: how long the receiver asked us to wait, or 0 */
+	bool is_unreachable;           /* FAILED: there was no connection, so nothing was sent */
 	char error[NOTICE_ERROR_SIZE]; /* empty if the notice was sent */
 };
 
@@ -44,7 +43,7 @@ struct notifier_ops {
 	/* How many notices can be sent now. Never blocks. */
 	size_t (*free_slots)(struct notifier *notifier);
 
-	/* Starts sending the notice in a free slot, and copies what it needs. Never blocks for
+	/* Starts to send the notice in a free slot, and copies what it needs. Never blocks for
 	 * long. */
 	void (*send)(struct notifier *notifier, const struct notice *notice);
 
@@ -69,7 +68,7 @@ struct notifier {
 	const struct notifier_ops *ops;
 	const char *engine; /* "log", "webhook" */
 	size_t slots;
-	int64_t longest_ns; /* how long a notice can take at most */
+	int64_t longest_ns; /* the longest time that a notice can take */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Messages of the gateway on their way to a provider: what it has published and the sender has not
- * taken yet (queued_messages), and one row for each message that the sender has taken from the bus
- * (outbound_messages), which also tells a repeated event apart. Functions block and return what
- * ports/store.h lists.
+ * Messages of the gateway on their way to a provider. queued_messages has those that the gateway
+ * has published and the sender has not taken yet. outbound_messages has one row for each message
+ * that the sender has taken from the bus, by which it also recognises repeated events. Functions
+ * block and return what ports/store.h lists.
  */
 #ifndef QUIPU_PORTS_OUTBOUND_REPOSITORY_H
 #define QUIPU_PORTS_OUTBOUND_REPOSITORY_H
@@ -12,13 +12,13 @@
 
 struct outbound_message {
 	struct slice id;         /* UUID: the message's id, or derived from it */
-	struct slice message_id; /* as the event has it, or its position on the bus */
+	struct slice message_id; /* from the event, or the event's position on the bus */
 	struct slice user_id;
 	struct slice trace;
 	int64_t created_us;   /* of the event */
 	struct slice payload; /* what is sent, as JSON; find() leaves it empty */
 
-	bool is_new; /* set by put(): it was not known */
+	bool is_new; /* set by put(): the message was not known before */
 
 	/* Only find() sets these. */
 	bool exists;
@@ -32,17 +32,17 @@ struct outbound_message {
 struct outbound_repository;
 
 struct outbound_repository_ops {
-	/* In a transaction: notes messages that were published, by id, user_id and created_us, as
-	 * QUEUED. Leaves those that are known as they are. */
+	/* In a transaction: records published messages (their id, user_id and created_us) as
+	 * QUEUED. Does not change messages that are already known. */
 	QP_MUST_CHECK enum status (*note)(const struct outbound_repository *repository,
 		struct session *session, const struct outbound_message *messages, size_t count);
 
-	/* In a transaction: stores the messages that are not known, or QUEUED, as PENDING, due at
-	 * once, to be claimed in this order. Ids are unique. */
+	/* In a transaction: stores messages that are unknown or QUEUED as PENDING and due at once.
+	 * They will be claimed in this order. Ids are unique. */
 	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 
-	/* Outside a transaction: looks one message up by its id, in memory of `arena`. */
+	/* Outside a transaction: looks up one message by its id. Texts are in memory of `arena`. */
 	QP_MUST_CHECK enum status (*find)(const struct outbound_repository *repository,
 		struct session *session, struct arena *arena, struct outbound_message *message);
 
@@ -52,7 +52,7 @@ struct outbound_repository_ops {
 		struct session *session, int64_t age_us, size_t limit, size_t *deleted);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct outbound_repository {
 	const struct outbound_repository_ops *ops;
 	const struct claim_repository *claims; /* a claim's key is the user's id */

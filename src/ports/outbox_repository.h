@@ -15,7 +15,7 @@ struct outbox_event {
 	struct slice key;   /* aggregate_key */
 	struct slice trace; /* traceparent of the request; may be empty */
 	struct slice payload;
-	int64_t occurred_us; /* also created_at */
+	int64_t occurred_us; /* when it happened; also created_at */
 };
 
 struct outbox_repository;
@@ -26,18 +26,19 @@ struct outbox_repository_ops {
 		struct session *session, const struct outbox_event *events, size_t count);
 
 	/*
-	 * In a transaction: makes events PENDING again that were published at `since_us` or later,
-	 * returns how many, and records in operator_actions that `who` did it.
+	 * In a transaction: sets all events published at `since_us` or later back to PENDING,
+	 * records in operator_actions that `who` did this, and returns the number of events.
 	 */
 	QP_MUST_CHECK enum status (*resend)(const struct outbox_repository *repository,
 		struct session *session, int64_t since_us, struct slice who, size_t *count);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct outbox_repository {
 	const struct outbox_repository_ops *ops;
 	const struct claim_repository *claims;
-	const struct dead_letter_repository *dead; /* its FAILED rows; put() must not be called */
+	/* its FAILED rows as dead letters; put() must not be called */
+	const struct dead_letter_repository *dead;
 };
 
 #endif

@@ -10,8 +10,8 @@
  *   held by a token    put() with that token          free; the contents are changed
  *   held by another    put()                          unchanged; put() returns RERUN
  *
- * take() and put() share a transaction, so a lock that a transaction can see belongs to a program
- * outside.
+ * take() and put() share a transaction, so our own locks are never visible to others: a lock that a
+ * transaction sees was taken by another program.
  */
 #ifndef QUIPU_PORTS_POT_REPOSITORY_H
 #define QUIPU_PORTS_POT_REPOSITORY_H
@@ -19,13 +19,13 @@
 #include "base/uuid.h"
 #include "ports/store.h"
 
-/* Kinds of coins, in the order of their numbers in the API and in the table. */
+/* Kinds of coins. They have the same order as their numbers in the API and in the table. */
 enum coin_kind { COIN_BRONZE, COIN_SILVER, COIN_GOLD };
 #define COIN_KINDS 3
 
 static const int32_t coin_denominations[COIN_KINDS] = {1, 10, 100};
 
-/* How many coins of each kind. */
+/* The number of coins of each kind. */
 struct coins {
 	int32_t of[COIN_KINDS];
 };
@@ -51,7 +51,7 @@ struct pot_content {
 /* The new contents of a pot. */
 struct pot_change {
 	int32_t pot_id;
-	bool is_changed[COIN_KINDS]; /* other kinds are not written */
+	bool is_changed[COIN_KINDS]; /* kinds that are not marked are not written */
 	struct coins coins;
 };
 
@@ -92,7 +92,7 @@ struct pot_repository;
 
 struct pot_repository_ops {
 	/*
-	 * In a transaction: takes the locks of those pots that exist and are free, and reads their
+	 * In a transaction: takes the locks of all pots that exist and are free, and reads their
 	 * contents. Pots are unique and sorted by id.
 	 */
 	QP_MUST_CHECK enum status (*take)(const struct pot_repository *repository,
@@ -101,8 +101,8 @@ struct pot_repository_ops {
 
 	/*
 	 * In a transaction: writes the changed kinds of pots that take() has locked with `lock`,
-	 * and releases their locks. Changes are sorted by id. Returns RERUN, and changes nothing,
-	 * if another token holds one of the pots.
+	 * and releases their locks. Changes are sorted by id. If another token holds one of the
+	 * pots, returns RERUN and changes nothing.
 	 */
 	QP_MUST_CHECK enum status (*put)(const struct pot_repository *repository,
 		struct session *session, const struct pot_lock *lock,
@@ -110,12 +110,12 @@ struct pot_repository_ops {
 
 	/*
 	 * In a transaction: creates pots and fills in their ids and times. Names are unique and
-	 * sorted by bytes. `exists` is false if the name is taken.
+	 * sorted by bytes. `exists` is false if the name was already taken.
 	 */
 	QP_MUST_CHECK enum status (*create)(const struct pot_repository *repository,
 		struct session *session, struct pot_row *pots, size_t count);
 
-	/* Outside a transaction: looks pots up by id or by name, without locking them. Names are in
+	/* Outside a transaction: look up pots by id or by name, without locking them. Names are in
 	 * memory of `arena`. */
 	QP_MUST_CHECK enum status (*find)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_row *pots, size_t count);
@@ -126,12 +126,12 @@ struct pot_repository_ops {
 	QP_MUST_CHECK enum status (*find_coins)(const struct pot_repository *repository,
 		struct session *session, struct pot_content *pots, size_t count);
 
-	/* Outside a transaction: reads several pages at once, and how many pots there are. */
+	/* Outside a transaction: reads several pages at once, and the total number of pots. */
 	QP_MUST_CHECK enum status (*list)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct pot_page *pages, size_t count,
 		int64_t *total);
 
-	/* Outside a transaction: a page of all pots, and of all rows of coin, by id
+	/* Outside a transaction: read a page of all pots, or of all rows of the table coin, by id
 	 * (page->after_number). */
 	QP_MUST_CHECK enum status (*list_facts)(const struct pot_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
@@ -141,7 +141,7 @@ struct pot_repository_ops {
 		struct coin_facts *coins);
 };
 
-/* The head of each adapter's own repository. */
+/* The first member of each adapter's own repository. */
 struct pot_repository {
 	const struct pot_repository_ops *ops;
 };

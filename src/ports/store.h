@@ -10,7 +10,7 @@
  * transaction back.
  *
  * Besides OK, a function of a session may return:
- *   RERUN              rolled back by chance, or the connection was lost before COMMIT; run again
+ *   RERUN              a deadlock or lost race, or the connection broke before COMMIT; run again
  *   LOCK_BUSY          another session holds a lock for longer than a batch may wait
  *   POISON             the engine refuses this data; run the rest of the transaction without it
  *   STORE_UNAVAILABLE  the engine cannot be reached or cannot write; nothing was applied
@@ -29,15 +29,15 @@
 #include "base/status.h"
 #include "ports/answer.h"
 
-/* How a transaction behaves towards rows that other sessions hold. */
+/* What a transaction does about rows that other sessions have locked. */
 enum transaction_mode {
-	TRANSACTION_WAIT, /* waits for them a short while, then fails with LOCK_BUSY */
+	TRANSACTION_WAIT, /* waits for a short time, then fails with LOCK_BUSY */
 	TRANSACTION_SKIP, /* reports them as busy and never waits */
 
 	/*
-	 * Waits, and consists of a single verb. The verb may commit by itself and then returns what
-	 * commit() would return; the caller still calls commit(). Use it only if the store's
-	 * `single_saves_a_trip` says that it saves a round trip.
+	 * Like WAIT, but the transaction consists of a single verb. The verb may commit by itself
+	 * and then returns what commit() would return; the caller still calls commit(). Use it only
+	 * if the store's `single_saves_a_trip` is set.
 	 */
 	TRANSACTION_SINGLE,
 };
@@ -45,24 +45,28 @@ enum transaction_mode {
 enum session_kind { SESSION_WRITE, SESSION_READ };
 
 /*
- * A fingerprint begins with its version, so that a later version can tell how an earlier one made
- * it. The first version had no such byte: SHA-256 of the method, the path and the body as they were
- * typed. Such records are still recognised: a key that was stored before an upgrade is valid for
- * another day.
+ * A fingerprint begins with its version, so that later versions of the program know how it was
+ * computed. The first version had no such byte: it was the SHA-256 of the method, path and body as
+ * they were typed. Such records are still recognised, because a key stored before an upgrade stays
+ * valid for another day.
  */
 #define FINGERPRINT_VERSION 2
 #define FINGERPRINT_SIZE 33
 #define FINGERPRINT_SIZE_1 32
 
-/* An Idempotency-Key and what is remembered under it. */
+/* An Idempotency-Key and what is stored under it. */
 struct idempotency_record {
-	struct slice scope; /* the route template, and the caller if the route has one */
+	struct slice scope; /* the route's template, and the caller if the route has one */
 	struct slice key;
-	unsigned char fingerprint[FINGERPRINT_SIZE]; /* of what is asked: inbound/fingerprint.h */
-	struct slice typed[3];                       /* the raw method, path and body */
+	/* identifies what the request asks for; see inbound/fingerprint.h */
+	unsigned char fingerprint[FINGERPRINT_SIZE];
+	/* the raw method, path and body, for fingerprints of the first version */
+	struct slice typed[3];
 
-	bool found;        /* set by idempotency_find: the key is stored and has not expired */
-	bool same_request; /* set by idempotency_find: see idempotency_is_same() */
+	bool found; /* set by idempotency_find: the key is stored and has not expired */
+	/* set by idempotency_find: the key was stored for this request; see
+	 * idempotency_is_same() */
+	bool same_request;
 	/*
 	 * A pending record stands for an effect outside the store that has begun and whose end is
 	 * not recorded yet. Only its owner can end it. The owner's lease lasts
@@ -70,34 +74,36 @@ struct idempotency_record {
 	 */
 	struct slice owner; /* empty if the record is not pending */
 	bool lease_is_over; /* set by idempotency_find */
-	struct slice note;  /* what the service needs in order to resume */
+	struct slice note;  /* what the service needs in order to resume the work */
 	bool was_ours;      /* set by idempotency_claim, idempotency_finish, idempotency_forget and
 			       idempotency_release: the record was changed */
 
 	struct answer answer;
 };
 
-/* Whether `stored`, of any version, is the fingerprint of the record's request. Stores call it. */
+/* Returns whether `stored`, a fingerprint of any version, belongs to the record's request. Called
+ * by stores. */
 bool idempotency_is_same(const struct idempotency_record *record, struct slice stored);
 
 /*
- * A page of a table in key order: the rows whose key is greater than `after`, at most `limit` of
- * them, all from one snapshot. The caller provides an array of `limit` rows beside it.
+ * A page of a table in key order: at most `limit` rows whose key is greater than `after`, all from
+ * one snapshot. The caller provides an array for `limit` rows.
  */
 struct row_page {
 	struct slice user_id; /* whose rows to list; empty for lists of all users' rows */
 	struct slice
-		after[2];     /* the key's text columns; the second is empty if there is only one */
-	struct slice from;    /* only keys whose first column is this or greater, and */
-	struct slice until;   /* less than this; empty for no limit. Only counts have ranges */
-	int64_t after_number; /* the key's number column, if it has one */
-	int64_t after_minor;  /* its second number column, if it has two */
+		after[2]; /* the key's text columns; the second is empty if there is only one */
+	/* the least value of the key's first column; only counts have ranges */
+	struct slice from;
+	struct slice until;   /* the first column must be below this; empty for no end */
+	int64_t after_number; /* the value of the key's number column, if it has one */
+	int64_t after_minor;  /* the value of its second number column, if it has two */
 	size_t limit;
 	size_t count;   /* out */
 	int64_t now_us; /* out: the store's time, taken after the snapshot */
 };
 
-/* What the table holds under an Idempotency-Key, expired or not. */
+/* A row of the table of Idempotency-Keys, expired or not. */
 struct kept_answer {
 	struct slice scope;
 	struct slice key;
@@ -109,7 +115,7 @@ struct kept_answer {
 	struct slice note;
 };
 
-/* What an operator did: a row of operator_actions. */
+/* An action of an operator: a row of operator_actions. */
 struct operator_record {
 	int64_t id; /* unique in its database */
 	int64_t at_us;
@@ -119,7 +125,8 @@ struct operator_record {
 	struct slice detail;
 };
 
-/* Shorter than the usual deadline of a request, so that a retry can outwait it. */
+/* Shorter than the usual deadline of a request, so that a request that repeats the key can wait
+ * until the lease ends. */
 #define IDEMPOTENCY_LEASE_US (4 * 1000000LL)
 
 struct session;
@@ -144,28 +151,28 @@ struct session_ops {
 	QP_MUST_CHECK enum status (*idempotency_put)(struct session *session,
 		const struct idempotency_record *records, size_t count, int64_t ttl_us);
 
-	/* In a transaction. Makes each record's `owner` the owner of the stored record, with a new
-	 * lease and this record's note and answer, if the stored one is pending and its lease is
-	 * over. Records are sorted. */
+	/* In a transaction. Takes over stored records that are pending and whose lease is over:
+	 * `owner` becomes the owner, with a new lease and the given note and answer. Records are
+	 * sorted. */
 	QP_MUST_CHECK enum status (*idempotency_claim)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The effects of these sorted records succeeded: their stored answers
-	 * become final. Changes only records that `owner` still owns. */
+	/* In a transaction. The effects of these records succeeded: makes their stored answers
+	 * final. Changes only records that `owner` still owns. Records are sorted. */
 	QP_MUST_CHECK enum status (*idempotency_finish)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The effects of these sorted records never happened: deletes them.
-	 * Deletes only records that `owner` still owns. */
+	/* In a transaction. The effects of these records never happened: deletes those that `owner`
+	 * still owns. Records are sorted. */
 	QP_MUST_CHECK enum status (*idempotency_forget)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* In a transaction. The owner gives these records up: their lease ends now. */
+	/* In a transaction. The owner gives up these records: their lease ends now. */
 	QP_MUST_CHECK enum status (*idempotency_release)(
 		struct session *session, struct idempotency_record *records, size_t count);
 
-	/* Outside a transaction: a page of the stored keys whose scope begins with `prefix`, which
-	 * is ASCII, by scope and key. */
+	/* Outside a transaction: reads a page of the stored keys whose scope begins with `prefix`,
+	 * which is ASCII, by scope and key. */
 	QP_MUST_CHECK enum status (*idempotency_list)(struct session *session, struct arena *arena,
 		struct slice prefix, struct row_page *page, struct kept_answer *keys);
 
@@ -173,7 +180,7 @@ struct session_ops {
 	QP_MUST_CHECK enum status (*idempotency_sweep)(
 		struct session *session, size_t limit, size_t *deleted);
 
-	/* Outside a transaction: a page of what operators did, newest first: the records whose time
+	/* Outside a transaction: reads a page of operators' actions, newest first: those whose time
 	 * and id are less than the page's `after_number` and `after_minor`. */
 	QP_MUST_CHECK enum status (*list_actions)(struct session *session, struct arena *arena,
 		struct row_page *page, struct operator_record *records);
@@ -181,7 +188,7 @@ struct session_ops {
 	void (*close)(struct session *session);
 };
 
-/* The head of each adapter's own session. */
+/* The first member of each adapter's own session. */
 struct session {
 	const struct session_ops *ops;
 	struct store *store;
@@ -215,52 +222,55 @@ struct store_ops {
 	/* Never fails: a session connects when it is first used. */
 	struct session *(*open_session)(struct store *store, enum session_kind kind);
 
-	/* Whether requests can be served now. Any thread. */
+	/* Returns whether requests can be served now. Any thread. */
 	bool (*is_up)(struct store *store);
 
 	/*
 	 * Notifies all listeners to `announcement` on this store, in any process, that something
-	 * new was committed. Calls the listeners of this process at once, on this thread; those of
-	 * other processes are called soon, at most every 20 ms, and a notification can get lost.
-	 * `announcement` is static. Any thread, never blocks.
+	 * new was committed. Calls the listeners of this process at once, on this thread. Those of
+	 * other processes are called soon, at most every 20 ms, and an announcement can get lost.
+	 * `announcement` must be static. Any thread, never blocks.
 	 */
 	void (*announce)(struct store *store, const char *announcement);
 
-	/* Calls `heard`, on any thread, after each announcement. It must neither block nor listen.
-	 * `announcement` is static. */
+	/* From now on `heard` is called after each announcement, on any thread. It must neither
+	 * block nor call listen(). `announcement` must be static. */
 	void (*listen)(struct store *store, const char *announcement, void (*heard)(void *context),
 		void *context);
 
-	/* Once it returns, no listener is called with this context any more. */
+	/* Once unlisten() returns, no listener is called with this context any more. */
 	void (*unlisten)(struct store *store, void *context);
 
 	/*
 	 * Spreads the tables over the nodes of a cluster, for `quipu migrate`. Prints the
 	 * statements to `out`, and executes them unless it is a dry run; prints nothing if
-	 * everything is spread already. The store must be up. Blocks, possibly for long. Returns
-	 * false with a reason in `why`. NULL if the engine knows no clusters.
+	 * everything is spread already. The store must be up. Blocks, possibly for a long time. On
+	 * failure returns false with a reason in `why`. NULL if the engine does not support
+	 * clusters.
 	 */
 	QP_MUST_CHECK bool (*distribute)(
 		struct store *store, bool dry_run, FILE *out, char *why, size_t size);
 
-	/* How often the engine failed with this status. A lost race does not count. Any thread. */
+	/* Returns how many times the engine failed with this status. A lost race does not count.
+	 * Any thread. */
 	int64_t (*error_count)(struct store *store, enum status kind);
 
-	/* After all sessions are closed. */
+	/* Call it after all sessions are closed. */
 	void (*free)(struct store *store);
 };
 
-/* The head of each adapter's own store. */
+/* The first member of each adapter's own store. */
 struct store {
 	const struct store_ops *ops;
 	const struct store_repositories *repositories;
-	const char *name;   /* "counts-store": what /readyz and the metrics call it */
+	const char *name;   /* "counts-store": its name in /readyz and the metrics */
 	const char *engine; /* "sqlite", "postgres" */
 	size_t lanes_default;
-	bool single_saves_a_trip; /* TRANSACTION_SINGLE commits in the round trip of its verb */
+	/* with TRANSACTION_SINGLE, the verb and its commit share one round trip */
+	bool single_saves_a_trip;
 };
 
-/* Calls distribute(), or fails if the engine knows no clusters. */
+/* Calls distribute(), or fails if the engine does not support clusters. */
 QP_MUST_CHECK bool store_distribute(
 	struct store *store, bool dry_run, FILE *out, char *why, size_t size);
 

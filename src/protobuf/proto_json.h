@@ -1,4 +1,4 @@
-/* The JSON encoding of proto_message.h, and private to it. */
+/* The JSON encoding of proto_message.h. Private to src/protobuf. */
 #ifndef QUIPU_PROTOBUF_PROTO_JSON_H
 #define QUIPU_PROTOBUF_PROTO_JSON_H
 
@@ -14,8 +14,8 @@ void proto_json_write(struct buffer *out, const ProtobufCMessage *message);
 #define PROTO_TIME_LEAST_S (-62135596800LL)
 #define PROTO_TIME_MOST_S 253402300799LL
 
-/* Return the address of a field's value in `message`, and that of its quantifier: the length of a
- * list, or the case of a oneof. */
+/* Return the address of a field's value in `message`, and of its quantifier: the length of a list,
+ * or the case of a oneof. */
 static inline void *proto_member(const void *message, const ProtobufCFieldDescriptor *field)
 {
 	return (char *)(uintptr_t)message + field->offset;

@@ -72,7 +72,8 @@ static bool read_32(struct reading *reading, const struct place *place, const js
 }
 
 /*
- * Other implementations of proto3 send these as strings. jansson has no integers above INT64_MAX.
+ * Parses an unsigned integer from a string. Other implementations of proto3 send 64-bit integers
+ * this way, and jansson has no integers above INT64_MAX.
  */
 static bool parse_unsigned(struct slice text, uint64_t *number)
 {
@@ -153,7 +154,7 @@ static bool read_real(struct reading *reading, const struct place *place, const 
 
 /* ---- enums, strings, bytes, times -------------------------------------------------------- */
 
-/* Keeps a number that the enum does not list: enums of proto3 are open, and the service decides. */
+/* Keeps a number that the enum does not list: enums of proto3 are open, so the service decides. */
 static bool read_enum(struct reading *reading, const struct place *place, const json_t *value,
 	const ProtobufCEnumDescriptor *descriptor, void *member)
 {
@@ -196,7 +197,7 @@ static int base64_digit(char c)
 	return found ? (int)(found - digits) : -1;
 }
 
-/* Padding may be missing, but if there is any, it must be right. */
+/* Padding may be missing, but if it is there, it must be correct. */
 static bool parse_base64(struct slice text, ProtobufCBinaryData *bytes)
 {
 	size_t padding = 0;
@@ -303,7 +304,7 @@ static bool take_date(const char **at, struct tm *parts)
 	return parts->tm_hour < 24 && parts->tm_min < 60 && parts->tm_sec < 60;
 }
 
-/* Parses RFC 3339, and refuses a day that the month does not have. */
+/* Parses RFC 3339. Refuses a day that the month does not have. */
 static bool parse_time(const char *text, Google__Protobuf__Timestamp *time)
 {
 	struct tm parts = {0};
@@ -432,8 +433,8 @@ static void camel_case(const char *name, char out[NAME_MAX_BYTES])
 	out[len] = '\0';
 }
 
-/* Finds the value under either name; `*value` is NULL if it is absent or null. Returns false if
- * both names are there. */
+/* Finds the value under the field's own name or in lowerCamelCase; `*value` is NULL if it is absent
+ * or null. Returns false if both names are present. */
 static bool find_value(const json_t *object, const char *name, const json_t **value)
 {
 	char camel[NAME_MAX_BYTES];

@@ -1,6 +1,6 @@
 /*
  * The binary encoding, and what both encodings share. protobuf-c accepts any bytes as a string and
- * returns it as a C string that ends at the first NUL, so all strings are checked on the wire
+ * returns it as a C string that ends at the first NUL. So all strings are checked on the wire
  * before protobuf-c unpacks the message. Messages are allocated from an arena and never freed one
  * by one.
  */
@@ -120,8 +120,8 @@ static const ProtobufCFieldDescriptor *find_field(
 		       : NULL;
 }
 
-/* Returns false if the bytes are not a message, or if a string is not UTF-8 without NUL; then
- * `*bad` is its field. */
+/* Returns false if the bytes are not a message. Also returns false, and sets `*bad` to the field,
+ * if a string is not UTF-8 or has a NUL. */
 static bool strings_are_text(const ProtobufCMessageDescriptor *descriptor, struct slice rest,
 	const ProtobufCFieldDescriptor **bad)
 {

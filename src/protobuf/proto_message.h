@@ -27,8 +27,8 @@ struct proto_error {
 void proto_check(const ProtobufCMessageDescriptor *descriptor);
 
 /*
- * Decodes the message in `bytes` into memory of `arena`; it does not point into `bytes`. Its
- * strings are UTF-8 without NUL. Returns NULL and sets `*error` on failure.
+ * Decodes the message in `bytes` into memory of `arena`. The result does not point into `bytes`,
+ * and its strings are UTF-8 without NUL. Returns NULL and sets `*error` on failure.
  *
  * JSON follows the mapping of proto3 and Quipu's general rules for JSON: fields by their own name
  * or in lowerCamelCase, null means absent, unknown fields are ignored, enums by name or number,

@@ -1,7 +1,7 @@
 /*
- * A bell wakes one waiting thread. Threads that mostly sleep wait for it; others ring it when there
- * is work or when the thread must end. A ring while nobody waits is kept for the next wait, so none
- * is lost; several rings before a wait count as one.
+ * A bell wakes one waiting thread. A thread that mostly sleeps waits for its bell; others ring it
+ * when there is work or when that thread must end. A ring that comes while nobody waits is kept for
+ * the next wait, so none is lost. Several rings before a wait count as one.
  */
 #ifndef QUIPU_RUNTIME_BELL_H
 #define QUIPU_RUNTIME_BELL_H
@@ -27,12 +27,10 @@ void bell_ring(struct bell *bell);
 void bell_stop(struct bell *bell);
 bool bell_is_stopping(struct bell *bell);
 
-/* Waits at most `ns` for a ring, and uses it up. One thread at a time. */
+/* Waits at most `ns` for a ring, and consumes it. One thread at a time. */
 void bell_wait(struct bell *bell, int64_t ns);
 
-/*
- * Waits `ns`, or until a stop. Ignores rings and keeps them for bell_wait(). One thread at a time.
- */
+/* Waits `ns`, or until bell_stop(). Keeps rings for the next bell_wait(). One thread at a time. */
 void bell_pause(struct bell *bell, int64_t ns);
 
 #endif

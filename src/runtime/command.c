@@ -2,7 +2,8 @@
 
 #include <assert.h>
 
-/* With more loops than this, a loop may be woken more than once per batch. */
+/* Up to this number of loops, each loop is woken once per batch; with more, a loop may be woken
+ * again. */
 #define LOOPS_PER_ROUND 32
 
 struct outgoing {

@@ -15,44 +15,53 @@
 #include "runtime/loop.h"
 
 /*
- * The struct that a command is the first member of. A module defines one constant for each of its
- * command types and sets it when it creates the command; the address identifies the type.
+ * Identifies the struct that has this command as its first member. A module defines one constant
+ * for each of its command types and sets it when it creates a command; the address of the constant
+ * is the identity.
  */
 struct command_type {
 	const char *name; /* "count_command" */
-	bool is_write;    /* a struct write (flow/write.h); false: a struct read (flow/reader.h) */
+	/* true for a struct write (flow/write.h), false for a struct read (flow/reader.h) */
+	bool is_write;
 };
 
-/* Answers that may be larger are bounded in number, by readers and connections. */
+/* Readers and connections bound the number of answers that may be larger than this. */
 #define LARGE_ANSWER 4096
 
 struct command {
 	struct loop_task task; /* carries the answer back; the creator sets `run` */
 	const struct command_type *type;
 	struct loop *loop;    /* the loop that sends the answer */
-	struct command *next; /* for the list of the current owner */
+	struct command *next; /* links the list of the current owner */
 	struct arena *arena;  /* memory for the answer */
-	struct slice key;     /* the row it changes, or whose rows it reads; may be empty */
-	uint64_t hash;        /* of the key, 0 without one; changes of a key keep their order */
-	size_t bytes;         /* the memory that it occupies, for the limit of the lane */
-	size_t weight;        /* how many changes it is, for the depth of the lane; 0 is 1 */
-	int64_t deadline_ns;  /* steady time after which the client no longer waits */
-	size_t answer_max;    /* the most memory that its answer takes, or less than LARGE_ANSWER */
-	atomic_bool client_gone; /* the loop sets it; the consumer reads it before it starts */
+	/* the row it changes, or the user whose rows it reads; may be empty */
+	struct slice key;
+	/* of the key, or 0 if the key is empty; changes of one key keep their order */
+	uint64_t hash;
+	/* the memory that it occupies; counts against the lane's limit */
+	size_t bytes;
+	/* how many changes it makes; counts against the lane's depth; 0 means 1 */
+	size_t weight;
+	int64_t deadline_ns; /* steady time after which the client no longer waits */
+	/* the most memory that its answer can take; anything below LARGE_ANSWER is not counted */
+	size_t answer_max;
+	/* set by the loop; the consumer checks it before it starts the command */
+	atomic_bool client_gone;
 	struct answer answer;
-	struct receipts *receipts; /* to sign when the loop has taken the answer; may be NULL */
+	/* counts the answers that loops have not taken yet; may be NULL */
+	struct receipts *receipts;
 };
 
-/* How many answers a consumer has delivered that their loops have not taken yet. */
+/* How many of a consumer's answers have been delivered and not yet taken by their loops. */
 struct receipts {
 	atomic_size_t missing;
 	struct bell taken; /* rung when none is missing */
 };
 
-/* For the loop: it has taken the answer. */
+/* Called by the loop when it has taken the answer. */
 void command_sign(struct command *command);
 
-/* Aborts unless `command` is of this type. Every cast from a command to its struct calls it. */
+/* Aborts unless `command` has this type. Every cast from a command to its struct calls it. */
 static inline void command_assert_type(
 	const struct command *command, const struct command_type *type)
 {
@@ -85,8 +94,8 @@ void command_list_append(struct command_list *list, struct command_list *from);
 struct command *command_list_pop(struct command_list *list);
 
 /*
- * Returns all commands of `list`, which must be answered, to their loops with one wake-up per loop.
- * Afterwards the list is empty and the loops own the commands. Any thread.
+ * Sends all commands of `list` back to their loops, with one wake-up per loop. Every command must
+ * have an answer. Afterwards the list is empty and the loops own the commands. Any thread.
  */
 void command_list_deliver(struct command_list *list);
 

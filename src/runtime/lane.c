@@ -1,7 +1,7 @@
 /*
- * A lane is a list under one mutex. Submitting signals the consumer only if it sleeps, so a busy
- * consumer costs its loops no system call: whatever arrives while a batch commits is the next
- * batch.
+ * A lane is a list under one mutex. Submitting signals the consumer only if it sleeps, so
+ * submitting to a busy consumer needs no system call. The commands that arrive while a batch
+ * commits form the next batch.
  *
  * Invariants, under the lock: `weight` and `bytes` are the sums over `waiting`; every waiting
  * command is counted in exactly one share of each group.
@@ -16,9 +16,9 @@
 
 /*
  * The limit per key is kept without a table of keys. Two groups of 8 bits of a key's hash select
- * one share each, and a command is refused only if both of its shares are full. So a key suffers
- * from a flooded one only if it agrees in all 16 bits, as one key in 65,536 does. These are not the
- * bits that choose the lane.
+ * one share each, and a command is refused only if both of its shares are full. So a flooded key
+ * affects another key only if both agree in all 16 bits (one key in 65,536). Other bits choose the
+ * lane.
  */
 #define GROUPS 2
 #define GROUP_BITS 8
@@ -38,7 +38,8 @@ struct lane {
 	struct command_list waiting;
 	size_t weight;
 	size_t bytes;
-	struct share shares[GROUPS][1 << GROUP_BITS]; /* what `waiting` has, by bits of the hash */
+	/* what is in `waiting`, by bits of the hash */
+	struct share shares[GROUPS][1 << GROUP_BITS];
 	bool consumer_waits;
 	bool closed;
 };
@@ -155,8 +156,8 @@ enum status lane_submit(struct lane *lane, struct command *command)
 	return STATUS_OK;
 }
 
-/* Holds the lock on entry and on return. Returns when a command arrives, the lane is closed or
- * `until_ns` has passed. */
+/* The caller holds the lock, before and after the call. Returns when a command arrives, the lane is
+ * woken or closed, or `until_ns` has passed. */
 static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
 	bool in_time = true;
@@ -168,7 +169,8 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 	lane->consumer_waits = false;
 }
 
-/* Whether the consumer takes this command, too, if it has taken a weight of `taken` so far. */
+/* Returns whether the consumer may also take this command after it has taken a weight of
+ * `taken`. */
 static bool fits(const struct command *command, size_t taken, size_t max)
 {
 	if (!command || taken >= max)

@@ -1,8 +1,7 @@
 /*
- * A lane is a queue of commands in front of one consumer thread, bounded by their weight (one for
- * each change) and by bytes. A
- * full lane refuses commands at once, so that the queue in front of the database never grows
- * without limit and its length is visible.
+ * A lane is a queue of commands in front of one consumer thread. It is bounded by the commands'
+ * total weight (1 for each change) and by their bytes. A full lane refuses commands at once, so
+ * that the queue in front of the database never grows without limit and its length is visible.
  *
  * One key may fill at most three quarters of a lane, so that a popular or flooded key leaves room
  * for the others.
@@ -33,11 +32,10 @@ size_t lane_depth(struct lane *lane);
 QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command);
 
 /*
- * For the consumer: appends waiting commands to `out`, up to a weight of `max` or one that is
- * heavier. If there is none, blocks until
- * one arrives or steady time reaches `until_ns`; INT64_MAX waits without limit, 0 does not wait.
- * Returns false if the lane is closed, it is empty, and `out` is empty too: then the consumer can
- * end.
+ * For the consumer: appends waiting commands to `out`, up to a total weight of `max`, or a single
+ * command that is heavier. If no command waits, blocks until one arrives, lane_wake() is called or
+ * steady time `until_ns` has passed; INT64_MAX waits without limit, 0 does not wait. Returns false
+ * if the lane is closed and both the lane and `out` are empty; the consumer can then end.
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
 

@@ -1,10 +1,10 @@
 /*
- * A loop's inbox is a list under a mutex, with one uv_async_t to wake the loop. Only the task that
- * finds the list empty sends the wake-up: a committer that answers 500 commands wakes each loop
+ * A loop's inbox is a list under a mutex, with one uv_async_t to wake the loop. Only a task that is
+ * added to an empty list wakes the loop, so a committer that answers 500 commands wakes each loop
  * once.
  *
- * Invariant: a list that is not empty always has a wake-up pending or a round running. The wake-up
- * handle is the last handle of a loop; closing it ends the thread.
+ * Invariant: while the list is not empty, a wake-up is pending or a round of tasks is running. The
+ * wake-up handle is the last handle of a loop; closing it ends the thread.
  */
 #include "runtime/loop.h"
 
@@ -17,10 +17,10 @@
 #include "base/arena.h"
 
 /*
- * When processors are scarce, work that was accepted goes first: the database on the same machine,
- * relays and intakes finish their batches before loops accept more. Threads that take from lanes
- * run at this priority too; above it they would preempt the loops at each request, and batches
- * would be small.
+ * When processors are scarce, work that was already accepted goes first: the database on the same
+ * machine, relays and intakes finish their batches before loops accept more. Threads that take from
+ * lanes also run at this low priority: at a higher one they would preempt the loops at each
+ * request, and batches would be small.
  */
 #define LOOP_NICE 5
 

@@ -20,13 +20,15 @@ struct loop;
 /* `after_tasks(context)`, which may be NULL, runs on the loop after each round of posted tasks. */
 struct loop *loop_new(void (*after_tasks)(void *context), void *context);
 
-/* For setting up handles: before loop_start() on any thread, afterwards on the loop's own. */
+/* Returns libuv's loop, for setting up handles. Any thread may use it before loop_start(),
+ * afterwards only the loop's own thread. */
 uv_loop_t *loop_uv(struct loop *loop);
 
 /* Starts the thread, at a lower priority than others (see loop.c). Does not copy `thread_name`. */
 void loop_start(struct loop *loop, const char *thread_name);
 
-/* Lowers the calling thread to the priority of a loop. Threads that take from lanes call it. */
+/* Lowers the calling thread to the priority of a loop. Threads that take from lanes call it; loop.c
+ * says why. */
 void loop_lower_priority(void);
 
 /* Any thread. Tasks run in the order posted. */
@@ -36,15 +38,15 @@ void loop_post(struct loop *loop, struct loop_task *task);
 void loop_post_chain(struct loop *loop, struct loop_task *first, struct loop_task *last);
 
 /*
- * Lets the loop end once its handles are closed. Any thread. Tasks posted before this call still
- * run, and so do the tasks that they post.
+ * Makes the loop end once its handles are closed. Tasks posted before this call still run, and so
+ * do the tasks that they post. Any thread.
  */
 void loop_stop(struct loop *loop);
 
 /* Blocks until the thread of a started loop has ended. */
 void loop_join(struct loop *loop);
 
-/* Frees a loop whose thread has ended, or one that was never started and that the caller has run to
+/* Frees a loop. Its thread must have ended; if it was never started, the caller must have run it to
  * its end with uv_run(). */
 void loop_free(struct loop *loop);
 

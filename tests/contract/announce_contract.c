@@ -1,5 +1,5 @@
-/* What ports/store.h promises of announcements, on one engine. Two stores stand for two processes.
- */
+/* What ports/store.h promises of announcements, on one engine. Two stores stand for two
+ * processes. */
 #include <pthread.h>
 #include <stdatomic.h>
 

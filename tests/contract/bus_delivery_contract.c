@@ -51,8 +51,8 @@ static struct rest rest_from(long first, size_t count)
 	return rest;
 }
 
-/* All of the rest and nothing else; a server that gives again after a while may do so in any order.
- */
+/* All of the rest and nothing else; a server that gives again after a while may do so in any
+ * order. */
 static void fetch_rest(struct consumer *consumer, struct rest *rest)
 {
 	struct bus_delivery deliveries[NUMBERS_MAX];

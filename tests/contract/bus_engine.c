@@ -1,3 +1,8 @@
+/*
+ * One bus per test, on the engine under test. Servers are shared by all tests of a run, so channels
+ * and groups get a prefix that is unique for the test. Every wait has a deadline that only ends a
+ * hang.
+ */
 #include "bus_engine.h"
 
 #include <stdio.h>

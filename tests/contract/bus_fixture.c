@@ -1,3 +1,8 @@
+/*
+ * Keeps a book of every message that was published, with the fate that the bus reported, and
+ * compares it at the end with what a consumer finds. That comparison is the promise of the port; a
+ * test only adds the fault.
+ */
 #include "bus_fixture.h"
 
 #include <stdio.h>

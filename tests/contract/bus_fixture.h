@@ -45,8 +45,8 @@ struct bus_fixture {
 	unsigned seen[MESSAGES_MAX]; /* how often each was found at the server */
 };
 
-/* Before the first bus of a test: the log, quiet unless QUIPU_CONTRACT_DEBUG is set, and hashing.
- */
+/* Before the first bus of a test: the log, quiet unless QUIPU_CONTRACT_DEBUG is set, and
+ * hashing. */
 void bus_fixture_prepare(void);
 
 /* Starts `bus`, also where it cannot be up yet, and opens its producer. */

@@ -1,3 +1,8 @@
+/*
+ * Opens the cache under test and wraps its calls for one entry, so that a test reads like the
+ * promise it checks. Users have a prefix that is unique for the test, because all tests of a run
+ * share one server.
+ */
 #include "cache_fixture.h"
 
 #include <signal.h>

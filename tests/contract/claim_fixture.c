@@ -1,3 +1,8 @@
+/*
+ * Puts rows into a table of claims, claims and ends them, and checks the columns with SQL of its
+ * own. The tables differ only in their names and words (struct subject), so each test runs on all
+ * of them.
+ */
 #include "claim_fixture.h"
 
 #include <stdio.h>

@@ -1,3 +1,8 @@
+/*
+ * Calls for one counter, and a crowd: readers that miss, fill and read while a writer commits and
+ * refreshes. A value is computed from its version, so each reader can check on the spot that what
+ * it reads belongs together and never goes back.
+ */
 #include "counter_fixture.h"
 
 #include <hiredis/hiredis.h>

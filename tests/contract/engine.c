@@ -1,3 +1,8 @@
+/*
+ * Opens a store on the engine under test, with the schema of all services. Tests that look behind
+ * the repositories use SQL (engine_count(), engine_execute()), so that the program is not trusted
+ * to check itself.
+ */
 #include "engine.h"
 
 #include <libpq-fe.h>

@@ -1,3 +1,8 @@
+/*
+ * A VFS that passes every call on to SQLite's default one, counts it, and fails the one that the
+ * test has chosen. Beside the real file it keeps an image of what would survive a loss of power:
+ * only bytes that were synced.
+ */
 #include "faulty_disk.h"
 
 #include <assert.h>

@@ -1,3 +1,8 @@
+/*
+ * A small HTTP server that misbehaves on demand. Each connection has a thread, so that a request
+ * that hangs does not delay the others. The Idempotency-Key of a request decides what happens to
+ * it; hook_server.h lists the ways.
+ */
 #include "hook_server.h"
 
 #include <arpa/inet.h>

@@ -360,8 +360,8 @@ static void brokers_that_come_and_go_under_load(void **state)
 		count_fate(cluster, BUS_UNKNOWN));
 }
 
-/* The group may have to be joined again, so what is fetched may be somebody's by the time of ack.
- */
+/* The group may have to be joined again, so what is fetched may be somebody's by the time of
+ * ack. */
 static void acknowledge_something(struct consumer *consumer)
 {
 	int64_t deadline_ns = hang_deadline_ns();

@@ -1,6 +1,6 @@
 /*
- * What is given, given again, given up and not understood, and a NATS server that goes while
- * somebody consumes. What publishing sees is in nats_faults.c.
+ * What is given, given again and given up, and a NATS server that goes while somebody consumes.
+ * What publishing sees is in nats_faults.c.
  */
 #include <pthread.h>
 #include <stdatomic.h>

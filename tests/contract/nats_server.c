@@ -1,3 +1,7 @@
+/*
+ * Starts and stops nats-server as a child process, by its pid. The port is chosen once and kept
+ * over restarts, so that clients can reconnect to the same URL.
+ */
 #include "nats_server.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,5 @@
-/* Streams that are gone, somebody else's, or impossible. Part of nats_faults. */
+/* Streams that are gone, somebody else's, or impossible, and what others put into ours. Part of
+ * nats_faults. */
 #include "base/log.h"
 #include "captured_log.h"
 #include "nats_faults.h"

@@ -20,8 +20,8 @@ struct private_server {
 	char folder[128]; /* of its data */
 };
 
-/* A port of 127.0.0.1 on which nobody listens and that nobody else gets until `*holder` is closed.
- */
+/* A port of 127.0.0.1 on which nobody listens and that nobody else gets until `*holder` is
+ * closed. */
 int private_port(int *holder);
 
 /* Chooses a port and a folder, unless it has them. */

@@ -88,8 +88,8 @@ struct consumer *rabbitmq_fixture_consumer(struct rabbitmq_fixture *fixture)
 	return fixture->base.consumers[0];
 }
 
-/* A message that is confirmed ends it: the producer's connection may be younger than the bus knows.
- */
+/* A message that is confirmed ends it: the producer's connection may be younger than the bus
+ * knows. */
 static void take_everything(struct rabbitmq_fixture *fixture)
 {
 	static struct bus_delivery deliveries[500];

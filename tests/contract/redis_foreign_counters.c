@@ -1,5 +1,5 @@
-/* Counters in Redis that somebody else has written or may not write. Part of redis_counter_faults.
- */
+/* Counters in Redis that somebody else has written or may not write. Part of
+ * redis_counter_faults. */
 #include "redis_server.h"
 
 #include <stdio.h>

@@ -144,8 +144,8 @@ static void try_create(struct slice bytes)
 	arena_release(&request.arena);
 }
 
-/* An integer that was sent as one is written in digits without zeros in front: one user, one name.
- */
+/* An integer that was sent as one is written in digits without zeros in front: one user, one
+ * name. */
 static void check_user(struct slice user, bool is_number)
 {
 	int64_t number;

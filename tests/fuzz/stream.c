@@ -1,3 +1,8 @@
+/*
+ * Feeds bytes to a parser piece by piece and writes down what came out of it as one line of text,
+ * which two runs can compare. Each piece lives in memory of its own that is freed before the next,
+ * so that a sanitizer notices a pointer into it.
+ */
 #include "stream.h"
 
 #include <stdlib.h>

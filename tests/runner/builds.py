@@ -17,14 +17,15 @@ STEP = re.compile(r"^\[(\d+)/(\d+)\] ")
 
 
 class Failed(Exception):
-    """A tree cannot be built; the text is what the compiler said."""
+    """A tree cannot be built; the text is the compiler's output."""
 
 
 class Builds:
     """A thread that builds trees in order. `is_ready` may be called from any thread."""
 
     def __init__(self, trees, progress, changed):
-        """`trees` has the targets of each, none for all. `changed` is called, in the builder's thread, whenever a tree is ready or has failed."""
+        """`trees` has the targets of each tree; none means all. `changed` is called, in the builder's thread, whenever
+        a tree is ready or has failed."""
         self._trees = trees
         self._progress = progress
         self._changed = changed

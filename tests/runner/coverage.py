@@ -12,7 +12,7 @@ SERVICES_MIN, ONE_SERVICE_MIN, ALL_MIN = 95.0, 90.0, 90.0  # percent of lines
 
 
 def forget():
-    """Drops what earlier runs have counted, perhaps of other sources."""
+    """Drops the counts of earlier runs, which may belong to other sources."""
     for counts in (ROOT / COVERAGE).rglob("*.gcda"):
         counts.unlink()
 
@@ -23,7 +23,7 @@ def percent(files, kind):
 
 
 def report():
-    """Prints the table; returns a case for each gate. Lines that were not run are in coverage.txt."""
+    """Prints the table. Returns a case for each minimum. coverage.txt has the lines that were not run."""
     details, summary = ROOT / COVERAGE / "coverage.txt", ROOT / COVERAGE / "coverage.json"
     done = subprocess.run(
         ["gcovr", "--root", str(ROOT), str(ROOT / COVERAGE), "--filter", "src/", "--exclude-unreachable-branches",

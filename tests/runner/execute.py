@@ -202,6 +202,7 @@ class _Reader:
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         for line in map(json.loads, lines):
             if "collected" in line and self._collected:
+        """Returns whether there was anything new."""
                 continue
             self._collected = self._collected or "collected" in line
             self._use(line)

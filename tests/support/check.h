@@ -1,5 +1,5 @@
-/* What every unit test includes: cmocka with the headers it wants, and slices compared with text.
- */
+/* What every unit test includes: cmocka with the headers it wants, and slices compared with
+ * text. */
 #ifndef QUIPU_TESTS_CHECK_H
 #define QUIPU_TESTS_CHECK_H
 

@@ -1,3 +1,8 @@
+/*
+ * The model of entitlement_model.h: draws random changes, applies them one by one to plain structs,
+ * and compares answers, rows, sources and audit lines with what a batch has produced. It shares no
+ * code with the service except for the types of the port.
+ */
 #include "entitlement_model.h"
 
 #include "check.h"

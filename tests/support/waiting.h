@@ -20,8 +20,8 @@ int64_t hang_deadline_ns(void);
  * the deadline. */
 void wait_until(bool (*happened)(void *context), void *context, const char *what);
 
-/* Lets other threads and processes go on for a few milliseconds, for loops that wait by themselves.
- */
+/* Lets other threads and processes go on for a few milliseconds, for loops that wait by
+ * themselves. */
 void wait_a_moment(void);
 
 /* The same without a function: waits until the condition, evaluated again and again, is true. */

@@ -6,7 +6,7 @@
 
 struct fake_bus fake_bus;
 
-/* Consumers drop what they have seen: a message counts once in a window. */
+/* Consumers drop repeated ids, so a message counts once per window. */
 static void put_on_bus(const char *id, const struct bus_message *message)
 {
 	char window[FAKE_BUS_WINDOW_SIZE];
@@ -46,7 +46,8 @@ static enum status publish(
 		messages[i].fate =
 			fake_bus.dice ? (enum bus_fate)dice_below(fake_bus.dice, 3) : fake_bus.fate;
 		memcpy(fake_bus.last_id, messages[i].id.data, messages[i].id.len);
-		if (messages[i].fate != BUS_NOT_PERSISTED) /* of the unknown, the worst case */
+		/* a message whose fate is unknown counts as published, which is the worst case */
+		if (messages[i].fate != BUS_NOT_PERSISTED)
 			put_on_bus(fake_bus.last_id, &messages[i]);
 	}
 	return STATUS_OK;

@@ -1,4 +1,4 @@
-/* A bus for the unit tests of the gateway, which does with each message what it is told. One at a
+/* A bus for the unit tests of the gateway. The test decides the fate of each message. One at a
  * time. */
 #ifndef QUIPU_TESTS_FAKE_BUS_H
 #define QUIPU_TESTS_FAKE_BUS_H
@@ -15,8 +15,8 @@ struct fake_bus {
 	struct producer producer;
 	bool is_up;
 	enum bus_fate fate;
-	struct dice *dice; /* not NULL: the fate is drawn */
-	size_t on_bus;     /* different messages under a window-start that are there */
+	struct dice *dice; /* if not NULL, fates are drawn at random */
+	size_t on_bus;     /* how many different messages it has, by id and window-start */
 	struct {
 		char id[UUID_SIZE];
 		char window[FAKE_BUS_WINDOW_SIZE];
@@ -29,7 +29,7 @@ extern struct fake_bus fake_bus;
 extern const struct producer_ops fake_bus_producer_ops;
 extern const struct bus_ops fake_bus_ops;
 
-/* Returns how many messages are under the same window-start as this one. */
+/* Returns how many messages have the same window-start as this one. */
 size_t fake_bus_count_in_window(size_t message);
 
 #endif

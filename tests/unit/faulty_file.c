@@ -1,7 +1,7 @@
 /*
- * The files of faulty stores. Creating one and its tables takes milliseconds, and the random tests
- * want a new store for each of thousands of cases. So a file is emptied and used again, and all are
- * removed when the program ends.
+ * The files of faulty stores. Creating a file with its tables takes milliseconds, and the random
+ * tests need a new store for each of thousands of cases. So a file is emptied and used again, and
+ * all files are removed when the program ends.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ struct file {
 	struct faulty_file base;
 	struct file *next;
 	struct clock clock;
-	sqlite3_stmt *empty[STATEMENTS_MAX]; /* delete all rows, in one transaction */
+	/* statements that delete all rows, run in one transaction */
+	sqlite3_stmt *empty[STATEMENTS_MAX];
 	char path[300];
 };
 
@@ -33,7 +34,7 @@ static int64_t steady_ns(const struct clock *clock)
 	return wall_us(clock) * NS_PER_US;
 }
 
-/* In memory, if the machine has a place for such files. */
+/* Chooses a folder in memory, if the machine has one. */
 static void make_path(struct file *file)
 {
 	const char *parent = getenv("TMPDIR");
@@ -57,7 +58,7 @@ static sqlite3_stmt *prepare(struct file *file, const char *sql)
 	return stmt;
 }
 
-/* The newest tables first, because they refer to older ones. */
+/* Empties the newest tables first, because they refer to older ones. */
 static void prepare_empty(struct file *file)
 {
 	sqlite3_stmt *deletes =
@@ -96,7 +97,7 @@ static void remove_file(struct file *file)
 	rmdir(file->path);
 }
 
-/* A test that has failed, or a fuzz target, still uses its file. */
+/* At the end a file may still be in use: by a test that has failed, or by a fuzz target. */
 static void remove_files(void)
 {
 	while (files) {

@@ -1,4 +1,4 @@
-/* What the files of the faulty store share. Tests use faulty_store.h. */
+/* Declarations shared by the files of the faulty store. Tests use faulty_store.h. */
 #ifndef QUIPU_TESTS_FAULTY_INTERNAL_H
 #define QUIPU_TESTS_FAULTY_INTERNAL_H
 
@@ -6,14 +6,14 @@
 
 #include "faulty_store.h"
 
-/* The SQLite store under a faulty one; when that is freed, it is emptied and used again. */
+/* The SQLite store under a faulty one. When that is freed, this one is emptied and used again. */
 struct faulty_file {
 	struct store *store;
-	struct session *session;   /* for the test's own hands */
-	struct faulty_store *user; /* NULL if it waits for the next */
+	struct session *session;   /* for the functions that change rows past all faults */
+	struct faulty_store *user; /* NULL while it waits to be used again */
 };
 
-/* An empty store whose clock is `user`'s; and its end. */
+/* Open and close an empty store that uses the clock of `user`. */
 struct faulty_file *faulty_file_open(struct faulty_store *user);
 void faulty_file_close(struct faulty_file *file);
 
@@ -21,14 +21,15 @@ struct faulty_session {
 	struct session base;
 	struct session *inner;
 	enum transaction_mode mode;
-	bool is_committed; /* by its single verb: commit() has nothing left to do */
+	/* its single verb has committed already, so commit() has nothing to do */
+	bool is_committed;
 };
 
-/* Checked downcasts. */
+/* Casts, which abort if the session is of another kind. */
 struct faulty_store *faulty_store_of(struct session *session);
 struct faulty_session *faulty_session_of(struct session *session);
 
-/* The session and the repositories of the SQLite store. */
+/* Return the session and the repositories of the SQLite store. */
 static inline struct session *faulty_inner(struct session *session)
 {
 	return faulty_session_of(session)->inner;
@@ -39,7 +40,8 @@ static inline const struct store_repositories *faulty_repositories(struct sessio
 	return faulty_store_of(session)->file->store->repositories;
 }
 
-/* Every call of the port passes here, and fails if it is the one that shall. */
+/* Every call of the port calls this. Returns the planned fault if this call is the one that must
+ * fail. */
 QP_MUST_CHECK enum status faulty_pass(struct session *session);
 
 /* The same for a call inside a transaction, which a fault rolls back. */
@@ -48,7 +50,8 @@ QP_MUST_CHECK enum status faulty_step(struct session *session);
 /* Rolls back and returns `status`. */
 QP_MUST_CHECK enum status faulty_refuse(struct session *session, enum status status);
 
-/* Ends a transaction as planned for its COMMIT; `status` is what faulty_pass() returned for it. */
+/* Ends a transaction in the way that is planned for its COMMIT; `status` is what faulty_pass()
+ * returned for it. */
 QP_MUST_CHECK enum status faulty_end(struct session *session, enum status status);
 
 bool faulty_is_held(struct session *session, struct slice id);

@@ -1,6 +1,6 @@
 /*
- * The repositories of the faulty store. A verb passes the planned fault, meets the rows that others
- * hold, and goes on to the verb of the same name of the real repository.
+ * The repositories of the faulty store. Each verb first meets the planned fault and the rows that
+ * others hold, and then calls the verb of the same name of the real repository.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static enum status add_unless_held(
 	return inner->ops->add(inner, faulty_inner(session), additions, count);
 }
 
-/* A fault strikes as at commit. */
+/* Adds and commits. A fault here works as one at COMMIT. */
 static enum status add_and_commit(
 	struct session *session, struct count_addition *additions, size_t count)
 {
@@ -133,7 +133,7 @@ static enum status limit_lock(const struct limit_repository *repository, struct 
 	return status;
 }
 
-/* The caller says of each row whether it is there; SQLite would write it either way. */
+/* Checks what the caller says about a row: whether it exists. SQLite would write it either way. */
 static void check_exists(struct session *session, const struct limit_row *row)
 {
 	const struct limit_repository *inner = limits_of(session);

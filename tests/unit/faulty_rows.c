@@ -1,5 +1,5 @@
-/* What tests do to the rows of the faulty store with their own hands: straight through the real
- * repositories, past every fault. */
+/* Functions with which tests read and change the rows of the faulty store themselves: through the
+ * real repositories, past every fault. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,8 @@
-/* The store and its sessions: where faults strike. */
+/*
+ * The faulty store and its sessions: where faults happen. Every call counts down to the planned
+ * fault (faulty_pass()); the call that reaches it fails with the planned status instead of calling
+ * SQLite.
+ */
 #include "faulty_store.h"
 
 #include <stdlib.h>
@@ -45,7 +49,7 @@ enum status faulty_end(struct session *session, enum status status)
 	if (!is_made)
 		return faulty_refuse(session, status);
 	if (inner->ops->commit(inner) != STATUS_OK)
-		abort(); /* the real store must not fail */
+		abort(); /* only the planned fault may fail, never the real store */
 	return status;
 }
 
@@ -66,7 +70,7 @@ static const struct session_ops session_ops;
 
 struct faulty_session *faulty_session_of(struct session *session)
 {
-	assert(session->ops->commit == session_ops.commit); /* tests replace other verbs */
+	assert(session->ops->commit == session_ops.commit); /* tests replace only other verbs */
 	return (struct faulty_session *)session;
 }
 

@@ -1,7 +1,7 @@
 /*
- * For tests that compare protobuf/proto_message.h with another implementation: reads lines "json
- * HEX" or "binary HEX", each a message of every_type.proto, and writes for each "ok JSON_HEX
- * BINARY_HEX" or "no PLACE".
+ * A helper for tests that compare protobuf/proto_message.h with another implementation. It reads
+ * lines "json HEX" or "binary HEX", each a message of every_type.proto, and answers each with "ok
+ * JSON_HEX BINARY_HEX" or "no PLACE".
  */
 #include <every_type.pb-c.h>
 #include <stdio.h>

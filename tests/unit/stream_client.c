@@ -1,3 +1,8 @@
+/*
+ * A client of event streams on a bare, non-blocking socket. Everything that it waits for has a
+ * deadline of HANG_MS, which only ends a test that hangs: a test never passes because time has
+ * passed.
+ */
 #include "stream_client.h"
 
 #include <arpa/inet.h>
@@ -74,7 +79,7 @@ void client_send(struct stream_client *client, const char *text)
 	}
 }
 
-/* false: nothing came by `until_ms`, or the end did. */
+/* Returns false if nothing arrived before `until_ms`, or if the server has closed. */
 static bool receive(struct stream_client *client, int64_t until_ms)
 {
 	struct pollfd ready = {.fd = client->fd, .events = POLLIN};
@@ -93,7 +98,8 @@ static bool receive(struct stream_client *client, int64_t until_ms)
 	return true;
 }
 
-/* Where `mark` ends in what was received, 0: it is not there by `until_ms`. */
+/* Returns the position after `mark` in the received bytes, or 0 if it has not arrived before
+ * `until_ms`. */
 static size_t receive_until(struct stream_client *client, const char *mark, int64_t until_ms)
 {
 	for (;;) {
@@ -165,7 +171,7 @@ static void read_line(struct stream_client *client, struct client_event *event, 
 		give_up(client, "a line that is none of an event");
 }
 
-/* Reads the lines of one block; true: it was an event. */
+/* Reads the lines of one block. Returns whether it was an event. */
 static bool read_block(struct stream_client *client, struct client_event *event, size_t len)
 {
 	char *line = client->bytes;

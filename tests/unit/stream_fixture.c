@@ -1,3 +1,8 @@
+/*
+ * The small service of stream_fixture.h. Its "store" is a table of versions under a lock; its
+ * "reader" is a thread that answers look-ups and that a test can hold, so that a change can be put
+ * between the look-up and the answer.
+ */
 #include "stream_fixture.h"
 
 #include <assert.h>
@@ -15,7 +20,7 @@
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-/* Under the lock. */
+/* Called with the lock held. */
 static struct fixture_value *value_of(struct stream_fixture *fixture, struct slice key)
 {
 	uint64_t place = hash_bytes(key);
@@ -50,7 +55,8 @@ static struct fixture_value copy_value(struct stream_fixture *fixture, struct sl
 	return copy;
 }
 
-/* The publishing is outside the lock, as it is after a commit: two may do it in any order. */
+/* Publishes outside the lock, as a service does after a commit, so that two threads may publish in
+ * any order. */
 int64_t stream_fixture_change(struct stream_fixture *fixture, const char *key, size_t pad)
 {
 	struct fixture_value *value, copy;
@@ -282,7 +288,7 @@ static struct router *make_router(struct stream_fixture *fixture)
 	return router;
 }
 
-/* `others_ns` is every timeout but those of streams. */
+/* Returns limits in which every timeout is `others_ns`, except for those of streams. */
 static struct server_limits limits_of(int64_t others_ns, int64_t heartbeat_ns, int64_t stall_ns)
 {
 	return (struct server_limits){
@@ -298,7 +304,7 @@ static struct server_limits limits_of(int64_t others_ns, int64_t heartbeat_ns, i
 	};
 }
 
-/* With everything but a server. */
+/* Initialises everything except the server. */
 static void init(struct stream_fixture *fixture)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -423,7 +429,7 @@ void stream_fixture_wait_metric(
 	wait_until(has_value, &awaited, what);
 }
 
-/* Also for threads other than the main one. */
+/* Any thread may call it, not only the main one. */
 void stream_fixture_follow(
 	const struct stream_fixture *fixture, struct stream_client *client, const char *target)
 {

@@ -1,4 +1,4 @@
-/* Event streams on a real server: readers that are slow, and how a stream ends. */
+/* Event streams on a real server: slow readers, and how streams end. */
 #include "stream_life.h"
 
 #include "check.h"
@@ -18,7 +18,8 @@ static int start(void **state)
 	return 0;
 }
 
-/* All streams are on the same loop, so that what is done for one is ordered with the others. */
+/* Puts all streams on the same loop, so that what the loop does for one is ordered with the
+ * others. */
 static int start_one_loop(void **state)
 {
 	(void)state;
@@ -38,7 +39,7 @@ static void follow(struct stream_client *client, const char *target)
 	stream_fixture_follow(&fixture, client, target);
 }
 
-/* Begins a stream of which the client will not read more than a few values. */
+/* Starts a stream whose client will read only a few values. */
 static void follow_asleep(struct stream_client *client, const char *target)
 {
 	client_connect(client, stream_fixture_port(&fixture), 4096);
@@ -75,8 +76,8 @@ static int64_t change_and_see(const char *key, struct stream_client *awake)
 
 /*
  * Changes the value until the client's socket and ours are full and values are skipped. The stream
- * "tick" of `awake` is on the same loop. What is offered in one round is written before the next,
- * so a loop that sends nothing but two ticks in two rounds can send nothing else.
+ * "tick" of `awake` is on the same loop. Values that are offered in one round are written before
+ * the next round, so if the loop sends only two ticks in two rounds, it can send nothing else.
  */
 static int64_t overfill(const char *key, struct stream_client *awake)
 {
@@ -111,7 +112,8 @@ static void a_slow_reader_skips_values_and_gets_the_newest(void **state)
 		received++;
 	}
 	assert_int_equal(id, last);
-	assert_int_equal(received + count_skipped(), last + 1); /* the first is 0 */
+	/* plus one, because the first id is 0 */
+	assert_int_equal(received + count_skipped(), last + 1);
 	print_message("a reader that slept was sent %lld of %lld values\n", (long long)received,
 		(long long)last);
 	stream_fixture_change(&fixture, "a", 0);
@@ -130,7 +132,8 @@ static void a_reader_that_stops_is_given_up_and_others_are_not(void **state)
 	follow(&awake, "/streams/tick");
 	overfill("a", &awake);
 	pass(FIXTURE_STALL_NS);
-	client_wait_heartbeat(&awake); /* so the sweep has come to all, and nobody is late yet */
+	/* so the sweep has visited all streams, and no client is late yet */
+	client_wait_heartbeat(&awake);
 	assert_int_equal(stream_fixture_metric(&fixture, "quipu_http_streams"), 2);
 	pass(1);
 	stream_fixture_wait_metric(&fixture, "quipu_http_streams", 1);
@@ -143,7 +146,7 @@ static void a_reader_that_stops_is_given_up_and_others_are_not(void **state)
 
 /* ---- life and death ---------------------------------------------------------------------- */
 
-/* Whatever else may end a connection is shorter than a heartbeat, but for a stall. */
+/* Everything else that could end a connection, except for a stall, is shorter than a heartbeat. */
 static void a_quiet_stream_shows_that_it_is_alive(void **state)
 {
 	struct stream_client client;
@@ -161,7 +164,7 @@ static void a_quiet_stream_shows_that_it_is_alive(void **state)
 	client_close(&client);
 }
 
-/* The heartbeat of the other stream shows that the server has looked at both. */
+/* The heartbeat of the other stream shows that the server has checked both. */
 static void a_stream_with_news_needs_no_heartbeat(void **state)
 {
 	struct stream_client client, quiet;
@@ -266,7 +269,7 @@ static void a_service_can_end_a_stream(void **state)
 
 /* ---- drains ------------------------------------------------------------------------------ */
 
-/* No time passes by the server's clock: nothing that it gives up after a while helps. */
+/* The server's clock stands still, so no timeout can help. */
 static void a_drain_ends_streams_with_their_newest_value(void **state)
 {
 	struct stream_client clients[20];

@@ -1,4 +1,4 @@
-/* The part of test_stream that is about readers that are slow, and about how streams end. */
+/* The part of test_stream that is about slow readers and about how streams end. */
 #ifndef QUIPU_TESTS_STREAM_LIFE_H
 #define QUIPU_TESTS_STREAM_LIFE_H
 

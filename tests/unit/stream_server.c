@@ -1,9 +1,10 @@
 /*
- * The service of stream_fixture.h as a program, for tests that want a process of its own:
+ * The service of stream_fixture.h as a program, for tests that need a process of its own:
  *
  *   stream_server LOOPS HEARTBEAT_MS STALL_MS
  *
- * SIGTERM: it drains, says how long that took, and ends with 0 if everybody was gone in time.
+ * On SIGTERM it drains, prints how long that took, and exits with 0 if all clients were gone in
+ * time.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * Who may come in: Host, Origin and Sec-Fetch-Site on loopback, versions, routes, request ids, and
- * callers with keys.
+ * Which requests are admitted: Host, Origin and Sec-Fetch-Site on loopback, versions, routes,
+ * request ids, and callers with keys.
  */
 #include "check.h"
 
@@ -54,7 +54,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A new request for `method` `target`, without headers. */
+/* Starts a new request `method` `target` without headers. */
 static void begin(struct fixture *fixture, const char *method, const char *target)
 {
 	struct arena arena = fixture->request.arena;
@@ -78,7 +78,7 @@ static void add_header(struct fixture *fixture, const char *name, const char *va
 	request->header_count++;
 }
 
-/* The HTTP status of the refusal, 0: let in. */
+/* Returns the HTTP status of the refusal, or 0 if the request is admitted. */
 static int decide(struct fixture *fixture)
 {
 	admission_decide(&fixture->admission, &fixture->request, 1, 1);
@@ -305,10 +305,10 @@ static void a_request_id_is_taken_over_only_where_it_is_harmless(void **state)
 
 /* ---- callers ---- */
 
-/* A guard with one key: qk_shop_secret, external. */
+/* Returns a guard with one key: qk_shop_secret, external. */
 static struct guard *make_guard(void)
 {
-	static char file[sizeof("/tmp/quipu-admission-XXXXXX")]; /* outlives the guard */
+	static char file[sizeof("/tmp/quipu-admission-XXXXXX")]; /* must outlive the guard */
 	char why[GUARD_WHY_SIZE];
 	struct guard_config config = {.keys_file = file,
 		.tokens = {.key_file = "", .algorithm = "", .issuer = "", .audience = ""}};
@@ -347,7 +347,7 @@ static int tear_down_guarded(void **state)
 	return tear_down(state);
 }
 
-/* `shown` may be NULL: no header. */
+/* `shown` is NULL for a request without the header. */
 static int decide_caller(
 	struct fixture *fixture, const char *method, const char *target, const char *shown)
 {

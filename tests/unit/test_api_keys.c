@@ -1,4 +1,4 @@
-/* API keys: what a file of them may say, who is let in by it, and that a new one fits. */
+/* API keys: what a file may contain, whom it admits, and that a new key works. */
 #include "check.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static struct key_ring *read_bytes(const char *bytes, size_t len)
 	return key_ring_read(file, why);
 }
 
-/* NULL: it was refused, and `why` says why. */
+/* Returns NULL if the text was refused; `why` then has the reason. */
 static struct key_ring *read_text(const char *text)
 {
 	return read_bytes(text, strlen(text));
@@ -58,7 +58,7 @@ static struct key_ring *read_good(const char *text)
 	return ring;
 }
 
-/* The id of the key that opens, "": none. */
+/* Returns the id of the key that opens, or "" if none does. */
 static const char *find(const struct key_ring *ring, const char *shown)
 {
 	const struct api_key *key = key_ring_find(ring, slice_of(shown));

@@ -1,4 +1,4 @@
-/* How many tokens of an address may be verified in vain. */
+/* How many bad tokens an address may send before its tokens are refused without verification. */
 #include "check.h"
 
 #include <pthread.h>

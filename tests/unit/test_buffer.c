@@ -1,4 +1,4 @@
-/* The appender that writes every answer body: numbers, JSON strings and times, byte for byte. */
+/* The buffer that writes every answer body: numbers, JSON strings and times, byte for byte. */
 #include "check.h"
 
 #include <inttypes.h>
@@ -55,7 +55,8 @@ static void a_buffer_grows_without_losing_a_byte(void **state)
 	for (size_t i = 0; i < 20000; i++) {
 		buffer_char(&buffer, (char)('a' + i % 26));
 		if (i % 7 == 0)
-			buffer_char(&other, '.'); /* so that it cannot always grow in place */
+			/* so that the first buffer cannot always grow in place */
+			buffer_char(&other, '.');
 	}
 	assert_int_equal(buffer.len, 20000);
 	for (size_t i = 0; i < 20000; i++)

@@ -1,4 +1,4 @@
-/* What becomes of a claim, and how long it waits. */
+/* How a claim ends after an attempt, and when its row is due again. */
 #include "check.h"
 
 #include "flow/claims.h"

@@ -1,4 +1,4 @@
-/* Whose connection is closed under pressure: the client that has kept us waiting longest. */
+/* Which connection is closed under pressure: the one whose client has kept us waiting longest. */
 #include "check.h"
 
 #include "http/connection.h"
@@ -61,7 +61,7 @@ static void a_short_request_stays_while_others_hold_the_memory(void **state)
 {
 	(void)state;
 	note(0, CLIENT_SENDS, 10, LITTLE);
-	note(1, CLIENT_SERVED, 0, MUCH); /* cannot be closed now, but soon */
+	note(1, CLIENT_SERVED, 0, MUCH); /* cannot be closed now, but will soon be done */
 	assert_null(client_queues_longest_holding(&queues, COUNT_OF(clients)));
 }
 

@@ -1,4 +1,4 @@
-/* Lists of commands, and how their answers go back: grouped by loop, in order. */
+/* Lists of commands, and how their answers return: grouped by loop, in order. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -56,13 +56,14 @@ static void a_list_takes_over_another(void **state)
 struct receiver {
 	struct loop *loop;
 	size_t received;
-	size_t rounds; /* rounds of tasks that have ended */
+	size_t rounds; /* how many rounds of tasks have ended */
 	size_t misplaced;
-	size_t late; /* received in a later round than the first */
+	size_t late; /* how many came in a later round than the first */
 };
 
 struct numbered_command {
-	struct command command; /* its `hash` is how many its receiver must have got before */
+	/* its `hash` is how many commands its receiver must have got before */
+	struct command command;
 	struct receiver *receiver;
 };
 
@@ -101,7 +102,7 @@ static void run_loops(const struct receiver *receivers, size_t count)
 	}
 }
 
-/* Answered commands for all receivers in turn, `each` for one. */
+/* Fills the list with answered commands for all receivers in turn, `each` per receiver. */
 static void fill(struct command_list *list, struct numbered_command *commands,
 	struct receiver *receivers, size_t receiver_count, size_t each)
 {

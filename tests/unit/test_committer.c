@@ -1,4 +1,4 @@
-/* What a committer does with every way in which a transaction can end. */
+/* What a committer does for every way in which a transaction can end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -57,8 +57,9 @@ static void test_everything_that_waits_shares_one_transaction(void **unused)
 }
 
 /*
- * Two plain additions, a reset on another row and a keyed addition; the fault strikes at the nth
- * call of the store, for every n until a run passes without it.
+ * Runs two plain additions, a reset on another row and an addition with a key. The fault happens at
+ * the nth call of the store. Returns whether it did; callers try every n until a run passes without
+ * it.
  */
 static bool run_with_fault(int n, enum status fault, bool survives, bool plain)
 {
@@ -203,7 +204,7 @@ static void test_a_row_held_by_others_is_parked_and_holds_up_nobody_else(void **
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(other), 200);
 	assert_int_equal(count_fixture_status(held), 0);
-	/* The row is free again, but what came first is not due yet: nothing may overtake it. */
+	/* The row is free again, but the first command is not due yet: nothing may overtake it. */
 	faulty_store_hold(fixture.store, slice_of("a"), false);
 	follower = submit(&fixture, "a", reset, NULL);
 	count_fixture_step(&fixture);
@@ -243,7 +244,7 @@ static struct answer give_up(struct write *write)
 	return answer_problem(write->command.arena, STATUS_COUNT_EXISTS, "given up");
 }
 
-/* Who came later has tries of its own. */
+/* A command that came later has attempts of its own. */
 static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void **unused)
 {
 	const struct waiting waiting = {
@@ -258,7 +259,8 @@ static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void 
 	held = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
 	late = submit(&fixture, "a", plus_one, NULL);
-	count_fixture_step(&fixture); /* parked behind it, which is no try */
+	/* it is parked behind the other, which does not count as an attempt */
+	count_fixture_step(&fixture);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(count_fixture_status(held), 0);
 		pass_time(&fixture, 150 * NS_PER_MS);
@@ -270,7 +272,8 @@ static void test_a_service_that_waits_so_often_gives_up_after_its_last_try(void 
 	pass_time(&fixture, 150 * NS_PER_MS);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(late), 200);
-	after = submit(&fixture, "a", plus_one, "key"); /* giving up is not remembered */
+	/* the refusal was not stored under the key */
+	after = submit(&fixture, "a", plus_one, "key");
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(after), 200);
 	assert_int_equal(value_of(&fixture, "a"), 2);
@@ -326,7 +329,7 @@ static void test_a_command_that_breaks_its_batch_is_isolated_and_the_rest_applie
 	count_fixture_close(&fixture);
 }
 
-/* The next try is an hour away. */
+/* Parks a command whose next attempt is an hour away. */
 static struct count_fixture_command *park_for_an_hour(struct count_fixture *fixture)
 {
 	static const struct waiting waiting = {.retry_ns = 3600 * NS_PER_S};
@@ -371,7 +374,7 @@ static void test_an_aborted_committer_refuses_what_is_parked_at_once(void **unus
 static struct faulty_store *releasing;
 static int releases_in;
 
-/* Frees the row "a" when the last of its tries begins. */
+/* Frees the row "a" when the last of its attempts begins. */
 static enum status release(struct write *write, struct session *session, struct arena *arena)
 {
 	if (--releases_in == 0)
@@ -380,7 +383,7 @@ static enum status release(struct write *write, struct session *session, struct 
 	return STATUS_OK;
 }
 
-/* The row is held while the first half runs, and free when the second does. */
+/* The row is held while the first half runs, and free when the second half does. */
 static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **unused)
 {
 	struct count_fixture_command *commands[4];
@@ -389,7 +392,8 @@ static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **
 	(void)unused;
 	set_up(&fixture);
 	releasing = fixture.store;
-	releases_in = 3; /* waiting for rows, skipping rows, and in the second half */
+	/* one attempt each: waiting for rows, skipping rows, and in the second half */
+	releases_in = 3;
 	faulty_store_add_count(fixture.store, "bad", 7);
 	fixture.store->poison = "bad";
 	faulty_store_hold(fixture.store, slice_of("a"), true);
@@ -405,7 +409,7 @@ static void test_what_is_parked_while_a_batch_is_halved_is_not_overtaken(void **
 	pass_time(&fixture, 50 * NS_PER_MS);
 	count_fixture_step(&fixture);
 	assert_int_equal(count_fixture_status(commands[3]), 200);
-	assert_int_equal(value_of(&fixture, "a"), 1); /* the reset, then the addition */
+	assert_int_equal(value_of(&fixture, "a"), 1); /* first the reset, then the addition */
 	for (size_t i = 0; i < 4; i++)
 		count_fixture_command_free(commands[i]);
 	count_fixture_close(&fixture);

@@ -8,7 +8,7 @@
 #include "adapters/notifier/console/console_notifier.h"
 #include "base/log.h"
 
-/* The log of sending one notice, in `text`. */
+/* Writes the log of sending one notice to `text`. */
 static void log_of_notice(const struct notice *notice, char *text, size_t size)
 {
 	struct notifier *notifier = console_notifier_new();

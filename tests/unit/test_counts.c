@@ -1,4 +1,4 @@
-/* A folded batch always answers as one by one would. */
+/* A folded batch always gives the same answers as its commands one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -175,14 +175,13 @@ struct model {
 
 struct expected {
 	int status;
-	char text[32]; /* in the body: the number or the code; "" where there is nothing to compare
-			*/
+	char text[32]; /* the number or the code in the body; "" if there is nothing to compare */
 };
 
 struct plan {
 	int item;
-	int key;     /* -1: none */
-	int request; /* which of the requests that share a key */
+	int key;     /* -1 for none */
+	int request; /* which of the requests with the same key it is */
 	struct count_change change;
 };
 
@@ -227,7 +226,7 @@ static struct expected model_run(struct model *model, const struct plan *plan)
 
 /* ---- random plans ------------------------------------------------------------------------- */
 
-/* Small steps mostly, and now and then one that reaches for the end of int64. */
+/* Returns mostly small steps, and now and then one that is close to the end of int64. */
 static int64_t random_amount(struct dice *dice)
 {
 	static const int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX - 3, INT64_MIN + 3,
@@ -238,7 +237,7 @@ static int64_t random_amount(struct dice *dice)
 	return (int64_t)dice_below(dice, 21) - 10;
 }
 
-/* Unset, or this far from the value, as far as int64 goes. */
+/* Returns no bound, or one that is this far from the value, as far as int64 allows. */
 static struct count_bound random_bound(struct dice *dice, int64_t value, int64_t step)
 {
 	int64_t bound;
@@ -250,7 +249,7 @@ static struct count_bound random_bound(struct dice *dice, int64_t value, int64_t
 	return at(bound);
 }
 
-/* Bounds that the value is within. */
+/* Returns bounds that contain the value. */
 static struct count_bounds random_bounds(struct dice *dice, int64_t value)
 {
 	return (struct count_bounds){
@@ -284,7 +283,7 @@ static struct plan random_plan(struct dice *dice, bool keyed)
 	return plan;
 }
 
-/* A batch of nothing but additions takes the folded path. */
+/* Makes the batch consist of additions only, so that it takes the folded path. */
 static void make_plain(struct plan *plans, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -347,7 +346,7 @@ static void check_counts(struct count_fixture *fixture, const struct model *mode
 	}
 }
 
-/* One store, a few batches in a row, compared with the model after each. */
+/* Runs a few batches in a row on one store, and compares the store with the model after each. */
 static size_t run_case(uint64_t seed, bool keyed, enum status fault)
 {
 	struct dice dice = {.state = seed};
@@ -472,7 +471,7 @@ static void test_of_a_fold_that_leaves_the_bounds_only_the_offenders_are_refused
 	count_fixture_close(&fixture);
 }
 
-/* One UPDATE that finds nothing to do, and one transaction that refuses them all. */
+/* One UPDATE changes nothing, and one transaction refuses all commands. */
 static void test_a_batch_on_a_sold_out_count_is_refused_at_once(void **unused)
 {
 	struct count_fixture_command *commands[BATCH_MAX];

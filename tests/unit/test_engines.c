@@ -1,6 +1,7 @@
 /*
- * A new engine is a folder of adapters/ and a line of app/engines.c: here the faulty store takes
- * that place, in a table of the test's own, and everything in front of the table is the program's.
+ * A new engine is a folder of adapters/ and a line of app/engines.c. Here a table of the test's
+ * own, with the faulty store as an engine, takes the place of app/engines.c; everything that uses
+ * the table is the program's.
  */
 #include "check.h"
 
@@ -11,7 +12,7 @@
 
 /* ---- the tables, in the place of app/engines.c ------------------------------------------- */
 
-static const char *created_path; /* what the engine was given */
+static const char *created_path; /* the arguments of the engine's create() */
 
 static struct store *create_faulty(const struct store_plan *plan, const char *path)
 {
@@ -29,7 +30,7 @@ const struct bus_engine bus_engines[] = {
 	{NULL, false, NULL},
 };
 
-/* Of app/serve.c, which this test does without. */
+/* Replaces the function of app/serve.c, which is not linked here. */
 void app_add_routes(struct app *app)
 {
 }

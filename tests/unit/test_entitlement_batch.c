@@ -1,4 +1,4 @@
-/* Grants and revokes in batches: answers, rows, sources, history and outbox must say the same. */
+/* Grants and revokes in batches: answers, rows, sources, audit and outbox must agree. */
 #include "check.h"
 
 #include "entitlement_model.h"
@@ -16,8 +16,9 @@ static struct memory {
 	struct entitlement_source sources[SOURCES_MAX];
 	size_t source_count;
 	size_t puts, line_count, event_count;
-	size_t rows_looked_at;                            /* by find_sources() */
-	struct entitlement_audit last_lines[CHANGES_MAX]; /* of the last put */
+	/* how many rows find_sources() was called for */
+	size_t rows_looked_at;
+	struct entitlement_audit last_lines[CHANGES_MAX]; /* the lines of the last put */
 } memory;
 
 static struct entitlement_row *stored_row(struct slice user_id, struct slice unit)
@@ -182,11 +183,11 @@ static struct entitlements entitlements_in_memory(void)
 
 struct step {
 	bool is_grant;
-	const char *purchase; /* empty: none */
+	const char *purchase; /* empty for none */
 	int http_status;
 };
 
-/* Decides these changes of one entitlement as one batch and compares the HTTP statuses. */
+/* Runs these changes of one entitlement as one batch and compares the HTTP statuses. */
 static void run_batch(
 	const struct entitlements *entitlements, const struct step *steps, size_t count)
 {

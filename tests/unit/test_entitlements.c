@@ -1,4 +1,4 @@
-/* The rules of entitlements, and the event that tells of a change. */
+/* The rules of entitlements, and the event about a change. */
 #include "check.h"
 
 #include "events/entitlement_event.h"
@@ -50,7 +50,7 @@ static void a_grant_answers_every_state_as_the_table_says(void **state)
 	static const struct {
 		int64_t version;
 		const char *kind;
-		bool exists, is_active; /* the source */
+		bool exists, is_active; /* of the source */
 		enum status status;
 		int64_t version_after, step_after;
 	} rows[] = {
@@ -86,7 +86,7 @@ static void a_revoke_answers_every_state_as_the_table_says(void **state)
 	static const struct {
 		int64_t version;
 		size_t active_count;
-		bool exists, is_active, migrated; /* the sources */
+		bool exists, is_active, migrated; /* of the sources */
 		enum status status;
 		int64_t version_after, step_after;
 	} rows[] = {
@@ -203,7 +203,7 @@ static void a_packed_event_reads_as_it_was(void **state)
 	assert_true(read.version == 12);
 }
 
-/* What is wrong with `event` once it is packed. */
+/* Packs `event` and returns what is wrong with it. */
 static const char *wrong_with(const struct entitlement_event *event)
 {
 	struct entitlement_event read;
@@ -275,7 +275,7 @@ static void fields_of_a_later_version_are_no_fault(void **state)
 
 	(void)state;
 	buffer_add(&longer, packed);
-	buffer_bytes(&longer, "\x7a\x02hi", 4); /* field 15, a text */
+	buffer_bytes(&longer, "\x7a\x02hi", 4); /* field 15, a string */
 	assert_null(entitlement_event_unpack(&arena, buffer_slice(&longer), &read));
 	assert_slice(read.user_id, "u_123");
 }

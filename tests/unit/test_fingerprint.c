@@ -1,4 +1,4 @@
-/* Which requests under one Idempotency-Key are the same. */
+/* Which requests with the same Idempotency-Key count as the same request. */
 #include "check.h"
 
 #include "base/digest.h"
@@ -9,7 +9,7 @@ struct typed {
 	const char *method;
 	const char *template;
 	const char *target;
-	const char *type; /* Content-Type, or NULL */
+	const char *type; /* the Content-Type, or NULL */
 	const char *body;
 	const char *param;
 };
@@ -29,7 +29,8 @@ static void read_target(struct request *request, const struct typed *typed)
 	request->params[0] = slice_of(typed->param);
 }
 
-/* Fills `record` as a handler of JSON does, or as one of Twirp, which leaves the body to others. */
+/* Fills `record` as a JSON handler does, or as a Twirp handler, which does not read the body
+ * through `input`. */
 static void fingerprint(const struct typed *typed, bool is_twirp, struct idempotency_record *record)
 {
 	static const char *const members[] = {"amount", "userId", NULL};
@@ -149,7 +150,7 @@ static void protobuf_is_compared_byte_by_byte(void **state)
 	assert_false(are_same(&one, &other, true));
 }
 
-/* As the first version stored it: SHA-256 over method, path and body with their lengths. */
+/* The first version stored SHA-256 of method, path and body with their lengths. */
 static void a_record_of_the_first_version_is_recognised(void **state)
 {
 	struct slice typed[3] = {

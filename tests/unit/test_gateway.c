@@ -1,4 +1,4 @@
-/* Reserve, publish, settle: whatever fails, no window ever holds more than its limit. */
+/* Reserve, publish, settle: whatever fails, no window ever has more messages than its limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct gateway_fixture {
 	struct loop *loop;
 	struct committer *committer;
 	struct cache *cache;
-	struct manual_clock clock; /* of the committer and the cache */
+	struct manual_clock clock; /* the clock of the committer and the cache */
 };
 
 struct fixture_send {
@@ -160,7 +160,7 @@ static struct limit_row row_of(struct gateway_fixture *fixture)
 	return faulty_store_get_limit(fixture->store, slice_of("u"));
 }
 
-/* Submits `count` sends at once and tells how many got each status. */
+/* Submits `count` sends at once and returns how many got the wanted status. */
 static size_t send_many(struct gateway_fixture *fixture, size_t count, int wanted_status)
 {
 	struct fixture_send *sends[SENDS_MAX];
@@ -319,7 +319,7 @@ static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void *
 
 /* ---- what a batch costs ------------------------------------------------------------------ */
 
-/* Calls that reach the cache and the repository: each is a round trip. */
+/* Counts the calls that reach the cache and the repository. Each is a round trip. */
 struct calls {
 	size_t takes, fills, drops;
 	size_t locks, puts, settles, finds;
@@ -390,7 +390,7 @@ static const struct limit_repository_ops counting_repository_ops = {
 
 static const struct limit_repository counting_repository = {.ops = &counting_repository_ops};
 
-/* Submits `each` writes of every user as one batch; returns how many got the wanted status. */
+/* Submits `each` writes of every user as one batch, and returns how many got the wanted status. */
 static size_t ask_three_users(
 	struct gateway_fixture *fixture, enum gateway_verb verb, size_t each, int wanted_status)
 {
@@ -451,13 +451,14 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 
 /* ---- storms ------------------------------------------------------------------------------ */
 
-/* One send with a key that comes again and again; notes whether it was ever told to be queued. */
+/* Sends the same message with a key again and again, and notes whether a send was ever answered as
+ * queued. */
 static void send_keyed(struct gateway_fixture *fixture, const char *key, bool keyed_ok[2])
 {
 	struct fixture_send *send = submit(fixture, GATEWAY_SEND, "u", key);
 
 	step(fixture);
-	if (!send->answered) { /* its key is pending elsewhere: let its deadline pass */
+	if (!send->answered) { /* its key is pending elsewhere, so its deadline must pass */
 		manual_clock_pass(&fixture->clock, DEADLINE_NS);
 		step(fixture);
 	}
@@ -473,8 +474,8 @@ static void check_counts(struct gateway_fixture *fixture, size_t admitted)
 }
 
 /*
- * Random fates, random faults of the store at any call, with and without a cache; in one window, or
- * with windows that end in between.
+ * Random fates of messages and random faults of the store at any call, with and without a cache;
+ * within one window, or with windows that end in between.
  */
 static void run_storm(uint64_t seed, bool across_windows)
 {

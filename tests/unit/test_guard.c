@@ -1,4 +1,7 @@
-/* Who may call what: what a route asks for, what is configured, what is shown, and the answer. */
+/*
+ * Who may call what: a table of what a route requires, what is configured, what the request sends,
+ * and the answer.
+ */
 #include "check.h"
 
 #include <stdio.h>
@@ -33,7 +36,7 @@ enum configured { NOTHING = 0, KEYS = 1, TOKENS = 2, BOTH = KEYS | TOKENS };
 
 static char keys_file[] = "/tmp/quipu-guard-keys-XXXXXX";
 static char jwt_file[] = "/tmp/quipu-guard-jwt-XXXXXX";
-static char token[512], users_token[600]; /* of the user "anna", and as a header */
+static char token[512], users_token[600]; /* a token of the user "anna", alone and as a header */
 static char why_text[GUARD_WHY_SIZE];
 
 /* ---- files and tokens ---- */
@@ -124,28 +127,28 @@ static struct slice shown_of(const char *text)
 
 /* ---- the table ---- */
 
-#define USER_TOKEN ""   /* stands for users_token, which is no constant */
+#define USER_TOKEN ""   /* stands for users_token, which is not a constant */
 #define QUERY_TOKEN "?" /* the same, in the query */
 
 struct guard_case {
 	enum access access;
 	enum configured configured;
-	const char *shown; /* NULL: nothing */
-	const char *user;  /* in the path */
+	const char *shown; /* NULL for no header */
+	const char *user;  /* the user in the path */
 	enum status status;
-	const char *caller; /* its name, "": anyone */
+	const char *caller; /* the caller's name, or "" for anyone */
 };
 
 #define NO STATUS_UNAUTHENTICATED
 #define NOT_THIS STATUS_FORBIDDEN
 
-/* The route is one of counts. */
+/* The route belongs to counts. */
 static const struct guard_case cases[] = {
-	/* Nothing is configured: everything is open, whatever is shown. */
+	/* Nothing is configured: everything is open, whatever the request sends. */
 	{ACCESS_ADMIN, NOTHING, NULL, "", STATUS_OK, ""},
 	{ACCESS_ADMIN, NOTHING, WRONG, "", STATUS_OK, ""},
 	{ACCESS_OWNER, NOTHING, NULL, "anna", STATUS_OK, ""},
-	/* Public routes never ask. */
+	/* Public routes never check. */
 	{ACCESS_PUBLIC, BOTH, NULL, "", STATUS_OK, ""},
 	{ACCESS_PUBLIC, BOTH, WRONG, "", STATUS_OK, ""},
 	/* Keys. */
@@ -165,7 +168,7 @@ static const struct guard_case cases[] = {
 	{ACCESS_ADMIN, KEYS, INTERNAL, "", NOT_THIS, ""},
 	{ACCESS_ADMIN, KEYS, COUNTS_ONLY, "", NOT_THIS, ""},
 	{ACCESS_ADMIN, KEYS, ADMIN, "", STATUS_OK, "adm"},
-	/* How it is shown. */
+	/* How the header may be written. */
 	{ACCESS_EXTERNAL, KEYS, "bearer qk_ext_one", "", STATUS_OK, "ext"},
 	{ACCESS_EXTERNAL, KEYS, "  BEARER   qk_ext_one  ", "", STATUS_OK, "ext"},
 	{ACCESS_EXTERNAL, KEYS, "qk_ext_one", "", NO, ""},
@@ -175,18 +178,18 @@ static const struct guard_case cases[] = {
 	{ACCESS_EXTERNAL, KEYS, "Bearer Bearer qk_ext_one", "", NO, ""},
 	{ACCESS_EXTERNAL, KEYS, "Bearer qk_ext_one, Bearer qk_ext_one", "", NO, ""},
 	{ACCESS_EXTERNAL, KEYS, QUERY_TOKEN, "", NO, ""},
-	/* A user's token is no key, and a key is no user's token. */
+	/* A user's token is not a key, and a key is not a user's token. */
 	{ACCESS_EXTERNAL, BOTH, USER_TOKEN, "", NO, ""},
 	{ACCESS_ADMIN, BOTH, USER_TOKEN, "", NO, ""},
 	{ACCESS_USER, BOTH, ADMIN, "", NO, ""},
 	{ACCESS_USER, BOTH, USER_TOKEN, "", STATUS_OK, "anna"},
 	{ACCESS_USER, TOKENS, NULL, "", NO, ""},
 	{ACCESS_USER, TOKENS, USER_TOKEN, "", STATUS_OK, "anna"},
-	/* Where tokens are not checked, somebody who speaks for all users is asked for. */
+	/* If tokens are not checked, a key that may act for all users is required. */
 	{ACCESS_USER, KEYS, NULL, "", NO, ""},
 	{ACCESS_USER, KEYS, EXTERNAL, "", NOT_THIS, ""},
 	{ACCESS_USER, KEYS, INTERNAL, "", STATUS_OK, "int"},
-	/* The owner, or a key that may see all. */
+	/* The owner, or a key that may read all users. */
 	{ACCESS_OWNER, KEYS, NULL, "anna", NO, ""},
 	{ACCESS_OWNER, KEYS, EXTERNAL, "anna", NOT_THIS, ""},
 	{ACCESS_OWNER, KEYS, INTERNAL, "anna", STATUS_OK, "int"},
@@ -201,7 +204,7 @@ static const struct guard_case cases[] = {
 	{ACCESS_OWNER, TOKENS, USER_TOKEN, "anna", STATUS_OK, "anna"},
 	{ACCESS_OWNER_STREAM, BOTH, QUERY_TOKEN, "anna", STATUS_OK, "anna"},
 	{ACCESS_OWNER_STREAM, BOTH, QUERY_TOKEN, "bert", NOT_THIS, ""},
-	/* Tokens alone leave the routes of keys open. */
+	/* If only tokens are configured, routes that require a key are open. */
 	{ACCESS_EXTERNAL, TOKENS, NULL, "", STATUS_OK, ""},
 	{ACCESS_ADMIN, TOKENS, NULL, "", STATUS_OK, ""},
 };

@@ -1,5 +1,5 @@
-/* What nghttp2 allocates is counted for its connection to the byte, and small blocks are used
- * again. */
+/* Memory that nghttp2 allocates is counted for its connection to the byte, and small blocks are
+ * used again. */
 #include "check.h"
 
 #include "http/http2_memory.h"

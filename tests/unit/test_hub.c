@@ -88,7 +88,7 @@ static void every_stream_of_a_key_gets_its_values_on_every_loop(void **state)
 			assert_int_equal(client_next_id(&clients[i]), version);
 	}
 	publish("other", 1);
-	assert_int_equal(client_next_id(&other), 1); /* and nothing came before */
+	assert_int_equal(client_next_id(&other), 1); /* so nothing came before it */
 	for (size_t i = 0; i < COUNT_OF(clients); i++)
 		client_close(&clients[i]);
 	client_close(&other);
@@ -106,11 +106,11 @@ static void an_older_version_is_never_sent(void **state)
 	publish("a", 9);
 	publish("a", 10);
 	publish("a", 0);
-	follow(&second, "a"); /* the look-up says 0; the hub knows better */
+	follow(&second, "a"); /* the look-up says 0, but the hub has a newer value */
 	assert_int_equal(client_next_id(&second), 10);
 	publish("a", 9);
 	publish("a", 11);
-	assert_int_equal(client_next_id(&first), 11); /* and nothing came before */
+	assert_int_equal(client_next_id(&first), 11); /* so nothing came before it */
 	assert_int_equal(client_next_id(&second), 11);
 	client_close(&first);
 	client_close(&second);
@@ -125,7 +125,8 @@ static void what_is_published_while_the_loop_is_busy_is_sent_as_one(void **state
 	assert_int_equal(client_next_id(&client), 0);
 	client_connect(&publisher, stream_fixture_port(&fixture), 0);
 	client_send(&publisher,
-		"POST /values/a?times=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n"); /* on the loop */
+		/* published on the loop */
+		"POST /values/a?times=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n");
 	assert_int_equal(client_next_id(&client), 1000);
 	publish("a", 1001);
 	assert_int_equal(client_next_id(&client), 1001);
@@ -216,7 +217,7 @@ static void *change_all(void *argument)
 	return NULL;
 }
 
-/* Comes, reads a few values, and goes, politely or not, again and again. */
+/* Connects, reads a few values and leaves, in order or with a reset, again and again. */
 static void *come_and_go(void *argument)
 {
 	size_t seed = (size_t)(uintptr_t)argument;

@@ -1,4 +1,4 @@
-/* Strict JSON: one object, exact integers, nothing that two readers could read differently. */
+/* Strict JSON: one object, exact integers, nothing that two programs could read differently. */
 #include "check.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void what_is_no_object_is_refused(void **state)
 		assert_refused(slice_of(cases[i]), cases[i]);
 }
 
-/* What was expected and where; nothing that the client has sent. */
+/* The message says what was expected and where, but quotes nothing that the client has sent. */
 static void a_refusal_says_what_is_wrong(void **state)
 {
 	char why[JSON_WHY_SIZE];

@@ -1,4 +1,4 @@
-/* The queue in front of a worker: bounds, order, closing, and many producers at once. */
+/* The queue in front of a consumer: bounds, order, closing, and many producers at once. */
 #include "check.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* Takes without waiting; the commands taken must be those from index `first`, in order. */
+/* Takes without waiting. The commands must be those from index `first` on, in order. */
 static void assert_take(struct lane *lane, size_t max, size_t first, size_t count)
 {
 	struct command_list out = {0};
@@ -52,7 +52,7 @@ static void commands_leave_in_the_order_they_came(void **state)
 	lane_free(lane);
 }
 
-/* The commands from `first` on are all of one key. */
+/* Gives the commands from `first` on the same key. */
 static void give_key(size_t first, size_t count, uint64_t hash)
 {
 	for (size_t i = first; i < first + count; i++)
@@ -65,7 +65,7 @@ static void one_key_gets_three_quarters_of_the_places(void **state)
 
 	(void)state;
 	give_key(0, 6, UINT64_C(7) << 32);
-	give_key(6, 1, UINT64_C(0x107) << 32); /* half of the bits that count are the same */
+	give_key(6, 1, UINT64_C(0x107) << 32); /* half of the bits that matter are the same */
 	submit_all(lane, 3);
 	assert_int_equal(lane_submit(lane, &commands[3]), STATUS_OVERLOADED);
 	assert_int_equal(lane_submit(lane, &commands[6]), STATUS_OK);
@@ -88,7 +88,7 @@ static void one_key_gets_three_quarters_of_the_bytes(void **state)
 	assert_int_equal(lane_submit(lane, &commands[6]), STATUS_OK);
 	assert_take(lane, 3, 0, 3);
 	assert_take(lane, 1, 6, 1);
-	submit_all(lane, 3); /* what has left counts no more */
+	submit_all(lane, 3); /* commands that have left no longer count */
 	assert_take(lane, 3, 0, 3);
 	lane_free(lane);
 }
@@ -214,7 +214,7 @@ struct waiting {
 	int64_t until_ns;
 	bool more_may_come;
 	pthread_t thread;
-	_Atomic pid_t tid; /* 0: not started yet */
+	_Atomic pid_t tid; /* 0 until it has started */
 };
 
 static void *wait_for_one(void *argument)
@@ -248,7 +248,8 @@ static bool worker_is_asleep(void *context)
 	return waiting->tid != 0 && is_asleep(waiting->tid);
 }
 
-/* Returns when the worker sleeps in lane_take(): nobody else holds a lock it could wait for. */
+/* Returns when the worker sleeps in lane_take(). It cannot wait for anything else, because nobody
+ * else holds a lock. */
 static void start_waiting(struct waiting *waiting)
 {
 	waiting->lane = lane_new("test", 100, 1000);
@@ -293,7 +294,7 @@ struct producer {
 	pthread_t thread;
 	struct lane *lane;
 	struct command *commands;
-	uint64_t seen; /* by the consumer: how many of this producer's came, in order */
+	uint64_t seen; /* how many commands of this producer the consumer has received in order */
 };
 
 static void *produce(void *argument)
@@ -319,7 +320,7 @@ static void start_producer(struct producer *producer, struct lane *lane)
 	assert_int_equal(pthread_create(&producer->thread, NULL, produce, producer), 0);
 }
 
-/* Counts `command` as seen if it is the next of its producer. */
+/* Counts `command` as seen if it is the next one of its producer. */
 static bool note_seen(struct producer *producers, const struct command *command)
 {
 	for (size_t i = 0; i < PRODUCERS; i++) {

@@ -1,4 +1,4 @@
-/* The limiter's decision. */
+/* The decisions of the limiter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -55,14 +55,14 @@ static void test_r2_2_a_window_that_has_elapsed_starts_anew_at_its_very_end(void
 	assert_int_equal(row.current_count, 0);
 }
 
-/* A step forward and back again has left a window that begins in the future. */
+/* The clock went forward and back again, which leaves a window that begins in the future. */
 static void test_a_clock_that_is_set_back_frees_nothing_and_locks_nobody_out_for_long(void **unused)
 {
 	struct limit_row row = row_of(5, 4, 4);
 	int64_t now_us = 10 * MINUTE_US;
 
 	(void)unused;
-	assert_int_equal(limit_reserve(&row, now_us, MINUTE_US, 3), 1); /* what was left */
+	assert_int_equal(limit_reserve(&row, now_us, MINUTE_US, 3), 1); /* the rest of the limit */
 	assert_true(row.last_refresh_us == now_us);
 	assert_int_equal(row.reserved_count, 5);
 	assert_int_equal(limit_reserve(&row, now_us + 2 * MINUTE_US - 1, MINUTE_US, 1), 0);
@@ -79,7 +79,7 @@ static void test_a_new_window_begins_now_whatever_the_clock_was(void **unused)
 	assert_int_equal(limit_used(&row), 0);
 }
 
-/* Also if they begin within one microsecond, and the clock trails the row. */
+/* Even if both begin within one microsecond, and the clock is behind the row. */
 static void test_two_windows_never_have_the_same_start(void **unused)
 {
 	struct limit_row row = row_of(5, 5, 5);

@@ -1,4 +1,4 @@
-/* Tasks posted to a loop: order, one wake-up for what waits, many posters, and the end. */
+/* Tasks posted to a loop: their order, one wake-up for all that wait, many posters, and the end. */
 #include "check.h"
 
 #include <pthread.h>
@@ -6,18 +6,18 @@
 
 #include "runtime/loop.h"
 
-/* Belongs to the loop's thread while it runs, to the test before and after. */
+/* Used by the loop's thread while it runs, and by the test before and after. */
 struct journal {
 	size_t ran;
 	size_t misplaced;
-	size_t rounds; /* rounds of tasks that have ended */
+	size_t rounds; /* how many rounds of tasks have ended */
 };
 
 struct numbered_task {
 	struct loop_task task;
 	struct journal *journal;
-	size_t number; /* how many must have run before */
-	size_t round;  /* the round it ran in */
+	size_t number; /* how many must have run before it */
+	size_t round;  /* the round in which it ran */
 };
 
 static void count_round(void *context)
@@ -90,7 +90,7 @@ static void everything_that_waits_runs_in_one_round(void **state)
 	assert_true(journal.rounds >= 1);
 }
 
-/* Holds the loop until the main thread has posted what shall wait. */
+/* Holds the loop until the main thread has posted the tasks that must wait. */
 struct gate {
 	struct loop_task task;
 	pthread_barrier_t entered;
@@ -144,7 +144,7 @@ static void a_chain_is_posted_behind_what_waits_and_as_a_whole(void **state)
 	loop_post(loop, &tasks[0].task);
 	for (size_t i = 1; i < 5; i++)
 		tasks[i].task.next = &tasks[i + 1].task;
-	tasks[5].task.next = &tasks[0].task; /* what stands there does not count */
+	tasks[5].task.next = &tasks[0].task; /* whatever `next` was before must not matter */
 	loop_post_chain(loop, &tasks[1].task, &tasks[5].task);
 	run_to_the_end(loop);
 	assert_int_equal(journal.ran, COUNT_OF(tasks));
@@ -230,7 +230,7 @@ struct poster {
 	pthread_t thread;
 	struct loop *loop;
 	struct numbered_task *tasks;
-	struct journal journal; /* of its own tasks alone */
+	struct journal journal; /* for its own tasks only */
 };
 
 static void *post_all(void *argument)

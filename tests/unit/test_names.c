@@ -1,5 +1,4 @@
-/* Names that a route does not know: how they are refused, and which known name was probably meant.
- */
+/* Names that a route does not know: how they are refused, and which known name is suggested. */
 #include "arena_fixture.h"
 
 #include "base/nearest.h"

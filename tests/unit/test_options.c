@@ -1,4 +1,4 @@
-/* Where a setting comes from, and what is said when one is wrong. */
+/* Where a setting comes from, and the message if it is wrong. */
 #include "check.h"
 
 #include <stdio.h>
@@ -361,7 +361,7 @@ static void a_reason_of_any_length_is_cut_and_ended(void **state)
 
 /* ---- operands ---------------------------------------------------------------------------- */
 
-/* From here on the command takes words and the flags --why and --limit. */
+/* Makes the command take words and the flags --why and --limit. */
 static void take_operands(struct fixture *fixture)
 {
 	static const char *const flags[] = {"why", "limit", NULL};
@@ -413,7 +413,7 @@ static void the_flags_of_one_command_are_none_of_another(void **state)
 
 /* ---- showing ----------------------------------------------------------------------------- */
 
-/* What `show` prints. The caller frees it. */
+/* Returns what `show` prints. The caller frees it. */
 static char *shown(void (*show)(FILE *out))
 {
 	char *text = NULL;
@@ -458,7 +458,7 @@ static void what_is_shown_can_be_read_back_as_a_file(void **state)
 	assert_string_equal(fixture->settings.counts_store, "");
 }
 
-/* Apart from the name of --webhook-secret-file. */
+/* Ignores the name of --webhook-secret-file. */
 static bool shows_secret(const char *text)
 {
 	for (const char *at = strstr(text, "secret"); at; at = strstr(at + 1, "secret")) {

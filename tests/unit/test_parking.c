@@ -1,4 +1,4 @@
-/* Commands that wait for a foreign lock: per key, in order, until they are due. */
+/* Commands that wait for a lock of somebody else: per key, in order, until they are due. */
 #include "check.h"
 
 #include <stdio.h>
@@ -182,7 +182,7 @@ static void who_is_past_its_deadline_leaves_and_the_others_stay_in_order(void **
 	assert_ptr_equal(command_list_pop(&out), &commands[0]);
 	assert_ptr_equal(command_list_pop(&out), &commands[4]);
 	assert_int_equal(parking_count(*state), 6);
-	commands[0].key = slice_of("gone"); /* its memory may be used for something else by now */
+	commands[0].key = slice_of("gone"); /* its memory may have been used for something else */
 	assert_true(parking_has_key(*state, slice_of("even")));
 	assert_true(parking_next_ns(*state) > START_NS + 1);
 	parking_take_due(*state, &out, 100, SURELY_DUE_NS);

@@ -1,6 +1,6 @@
 /*
- * Bytes to requests. Every stream below is parsed whole, cut in two at every place, and byte by
- * byte, and must always give the same requests.
+ * Bytes to requests. Every stream below is parsed as a whole, cut in two at every position, and
+ * byte by byte, and must always give the same requests.
  */
 #include "check.h"
 
@@ -14,7 +14,7 @@ struct stream_case {
 	const char *expected;
 };
 
-/* clang-format off: one stream a row */
+/* clang-format off: one stream per row */
 #define CASE(what, bytes, expected)                                                                \
 	{                                                                                          \
 		what, SLICE(bytes), expected                                                       \
@@ -230,7 +230,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Cuts a first piece of `first`, then pieces of `rest`. */
+/* Cuts off `first` bytes, then pieces of `rest` bytes. */
 struct cuts {
 	struct stream_cuts base;
 	size_t first;
@@ -312,7 +312,7 @@ static void every_stream_gives_the_same_byte_by_byte(void **state)
 
 /* ---- limits ------------------------------------------------------------------------------ */
 
-/* `before`, `count` times `filler`, `after`, in memory of the arena. */
+/* Returns `before`, `count` times `filler`, and `after`, in memory of the arena. */
 static struct slice padded(struct fixture *fixture, const char *before, size_t count,
 	const char *filler, const char *after)
 {
@@ -326,7 +326,8 @@ static struct slice padded(struct fixture *fixture, const char *before, size_t c
 	return buffer_slice(&bytes);
 }
 
-/* The answer to `bytes`, 0 for a request that is let through, however they are cut. */
+/* Returns the status of the answer to `bytes`, or 0 if the request is admitted, however the bytes
+ * are cut. */
 static int answer_to(struct fixture *fixture, struct slice bytes)
 {
 	static const size_t pieces[] = {1, 7, 4096};
@@ -450,7 +451,7 @@ static struct request *make_one(void *context)
 	return made;
 }
 
-/* Feeds `bytes` to a new parser; returns the request that is being read. */
+/* Feeds `bytes` to a new parser and returns the request that is being read. */
 static struct request *read_into(struct parser *parser, const struct fixture *fixture,
 	struct request *request, const char *bytes)
 {

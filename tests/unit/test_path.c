@@ -1,4 +1,4 @@
-/* Targets, queries and hosts: what is accepted and how it reads, and what is refused. */
+/* Targets, queries and hosts: what is accepted and how it is decoded, and what is refused. */
 #include "arena_fixture.h"
 
 #include "base/buffer.h"
@@ -10,7 +10,7 @@ struct path_case {
 	const char *target;
 	size_t count;
 	const char *segments[4];
-	const char *query; /* NULL: none */
+	const char *query; /* NULL for none */
 };
 
 static void assert_path(struct arena *arena, const struct path_case *expected)
@@ -198,7 +198,7 @@ static void the_last_of_several_values_counts(void **state)
 	assert_null(query_value(&query, "c").data);
 }
 
-/* "a&a&…&a" with `count` pairs, and some that are empty and do not count. */
+/* Returns "a&a&…&a" with `count` pairs, and some empty ones, which do not count. */
 static struct slice many_pairs(struct arena *arena, size_t count)
 {
 	struct buffer text = buffer_make(arena, 4 * count);

@@ -1,7 +1,8 @@
 /*
- * Draws against the exact law, the multivariate hypergeometric: chi-squared tests with fixed seeds,
- * so that every run draws the same coins and no run fails by chance. With the limit at one in
- * 10,000, a quick run notices odds that are wrong by 5 % on average, a full one by 1 %.
+ * Compares draws with the exact distribution, the multivariate hypergeometric one: chi-squared
+ * tests with fixed seeds, so that every run draws the same coins and no run fails by chance. With
+ * the limit at one in 10,000, a quick run notices odds that are wrong by 5 % on average, a full run
+ * by 1 %.
  */
 #include "check.h"
 
@@ -24,7 +25,8 @@ static long double log_choose(int64_t n, int64_t k)
 	       lgammal((long double)(n - k) + 1);
 }
 
-/* What chi-squared exceeds by chance once in 10,000 times (Wilson and Hilferty). */
+/* Returns the value that chi-squared exceeds by chance once in 10,000 times (Wilson and
+ * Hilferty). */
 static double chi_limit(double freedom)
 {
 	double third = 2 / (9 * freedom);
@@ -32,7 +34,7 @@ static double chi_limit(double freedom)
 	return freedom * pow(1 - third + 3.719 * sqrt(third), 3);
 }
 
-/* Cells with expectations, and how often each was seen; small ones are put together. */
+/* The expectation of each cell, and how often it was seen. Small cells are joined. */
 struct tally {
 	double chi, rest_expected, rest_seen;
 	double freedom;
@@ -112,12 +114,12 @@ static void test_all_kinds_together_follow_the_exact_law(void **unused)
 		{{{5, 4, 3}}, 6},
 		{{{5, 4, 3}}, 11},
 		{{{1, 1, 1000}}, 500},      /* two single coins among many */
-		{{{30, 20, 100}}, 64},      /* the last that is drawn one by one */
-		{{{300, 200, 100}}, 65},    /* by rejection */
+		{{{30, 20, 100}}, 64},      /* the largest sample that is drawn one by one */
+		{{{300, 200, 100}}, 65},    /* drawn by rejection */
 		{{{300, 200, 100}}, 300},   /* half of all */
-		{{{300, 200, 100}}, 520},   /* what stays is drawn */
+		{{{300, 200, 100}}, 520},   /* the coins that stay are drawn instead */
 		{{{70, 400, 9000}}, 4000},  /* few of one kind */
-		{{{400, 70, 100000}}, 900}, /* a law that leans far to one side */
+		{{{400, 70, 100000}}, 900}, /* a very asymmetric distribution */
 		{{{0, 300, 300}}, 200},
 		{{{500, 0, 500}}, 400},
 	};
@@ -132,7 +134,7 @@ static void test_all_kinds_together_follow_the_exact_law(void **unused)
 
 #define BINS 64
 
-/* The law of one kind from `first` on: hypergeometric, within 12 standard deviations. */
+/* The distribution of one kind from `first` on: hypergeometric, within 12 standard deviations. */
 struct law {
 	int64_t first;
 	size_t count;
@@ -166,7 +168,7 @@ static struct law law_of(int64_t all, int64_t marked, int64_t count)
 	return law;
 }
 
-/* Bins of about the same odds. */
+/* Compares one kind, in bins of about the same probability. */
 static void check_kind(const struct pot *pot, size_t kind, const struct coins *drawn, size_t draws)
 {
 	struct law law = law_of(coins_total(&pot->coins), pot->coins.of[kind], pot->count);
@@ -259,10 +261,10 @@ static void test_the_same_dice_give_the_same_coins(void **unused)
 	assert_memory_equal(&a, &b, sizeof(a));
 }
 
-/* How often the dice are thrown is the cost of a draw. */
+/* Returns the cost of a draw: how often it throws the dice. */
 static double throws_of(const struct pot *pot)
 {
-	const uint64_t step = 0x9e3779b97f4a7c15; /* what each throw adds to the state */
+	const uint64_t step = 0x9e3779b97f4a7c15; /* how much each throw adds to the state */
 	struct dice dice = {.state = 0};
 	const int draws = 2000;
 	uint64_t throws = 0, state = 0;

@@ -52,7 +52,7 @@ static void test_a_name_has_a_longest_length(void **unused)
 	memset(name, 'P', sizeof(name));
 	assert_true(pot_name_is_valid(slice_make(name, POT_NAME_MAX)));
 	assert_false(pot_name_is_valid(slice_make(name, POT_NAME_MAX + 1)));
-	name[POT_NAME_MAX - 1] = '-'; /* the separator would be the last */
+	name[POT_NAME_MAX - 1] = '-'; /* the separator would be the last character */
 	assert_false(pot_name_is_valid(slice_make(name, POT_NAME_MAX)));
 }
 

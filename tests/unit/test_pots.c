@@ -21,9 +21,9 @@ struct fixture {
 	struct manual_clock clock;
 };
 
-/* One request; belongs to the test. */
+/* One request; the test owns it. */
 struct ask {
-	struct pot_command command; /* first, so that the committer's pointer is ours */
+	struct pot_command command; /* first, so that the committer's pointer to it is also ours */
 	struct arena arena;
 	bool answered;
 };
@@ -138,7 +138,7 @@ static void run(struct fixture *fixture)
 	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
 }
 
-/* Time in which whatever waits becomes due. */
+/* Lets enough time pass for everything that waits to become due. */
 static void run_later(struct fixture *fixture)
 {
 	manual_clock_pass(&fixture->clock, 2 * WAIT_US * NS_PER_US);
@@ -255,7 +255,7 @@ static void test_each_command_sees_what_the_ones_before_it_left(void **unused)
 	assert_slice(body_of(asks[6]), ""); /* an empty list */
 	assert_int_equal(status_of(asks[6]), 200);
 	assert_pot(&fixture, pot_id, 0, 0, 0);
-	assert_int_equal(fixture.store->kinds_written, 0); /* as it was before */
+	assert_int_equal(fixture.store->kinds_written, 0); /* the contents are the same as before */
 	for (int i = 0; i < 7; i++)
 		free_ask(asks[i]);
 	close_fixture(&fixture);
@@ -354,7 +354,8 @@ static void test_a_repeated_draw_with_its_key_gives_the_same_coins(void **unused
 	close_fixture(&fixture);
 }
 
-/* A draw, an addition, a new pot and a key; the fault strikes at the nth call of the store. */
+/* Runs a draw, an addition, a new pot and a command with a key. The fault happens at the nth call
+ * of the store. */
 static bool run_with_fault(int n, enum status fault, bool survives)
 {
 	struct ask *asks[3];
@@ -389,7 +390,7 @@ static bool run_with_fault(int n, enum status fault, bool survives)
 	for (int i = 0; i < 3; i++)
 		free_ask(asks[i]);
 	faulty_store_fail_at(fixture.store, 0, STATUS_OK);
-	asks[0] = send_draw(&fixture, pot_id, 150, "key"); /* resolves what is unknown */
+	asks[0] = send_draw(&fixture, pot_id, 150, "key"); /* finds out what the outcome was */
 	run(&fixture);
 	assert_int_equal(status_of(asks[0]), 200);
 	left = faulty_store_get_pot(fixture.store, pot_id).coins;
@@ -448,9 +449,10 @@ static void test_a_locked_pot_is_waited_for_and_then_given_up_and_holds_up_nobod
 	assert_contains(body_of(held), "\"aborted\"");
 	assert_contains(body_of(held), "\"POT_LOCKED\"");
 	assert_int_equal(faulty_store_get_pot(fixture.store, locked).coins.of[COIN_BRONZE], 0);
-	faulty_store_unlock_pot(fixture.store, locked, FOREIGN); /* it is still theirs */
+	/* the other process still has the lock */
+	faulty_store_unlock_pot(fixture.store, locked, FOREIGN);
 	later = send_coins(&fixture, POT_ADD, locked, (struct asked_coins){{1, 0, 0}}, "key");
-	run(&fixture); /* giving up was not remembered */
+	run(&fixture); /* the refusal was not stored under the key */
 	assert_int_equal(status_of(later), 200);
 	assert_false(later->command.write.command.answer.replayed);
 	free_ask(held);
@@ -517,7 +519,8 @@ static void test_a_batch_of_looks_is_answered_each_by_its_own(void **unused)
 	faulty_store_add_pot(fixture.store, "two", 20);
 	faulty_store_add_pot(fixture.store, "six", 60);
 	fill(&fixture, 2, 3);
-	faulty_store_lock_pot(fixture.store, 2, FOREIGN, INT64_MAX); /* hinders nobody who looks */
+	/* a lock does not affect look-ups */
+	faulty_store_lock_pot(fixture.store, 2, FOREIGN, INT64_MAX);
 	lookups[0] = look(&arena, LOOK_LIST, 2);
 	lookups[1] = look(&arena, LOOK_POT, 3);
 	lookups[2] = look(&arena, LOOK_COINS, 2);

@@ -1,6 +1,6 @@
 /*
- * Messages in both encodings. What other implementations of proto3 make of the same messages is
- * compared in tests/e2e/test_twirp_messages.py; here is what is accepted and what is refused.
+ * Messages in both encodings: what is accepted and what is refused.
+ * tests/e2e/test_twirp_messages.py compares them with another implementation of proto3.
  */
 #include "check.h"
 
@@ -55,7 +55,7 @@ static struct proto_error refused(enum proto_encoding encoding, struct slice byt
 	return error;
 }
 
-/* Through the binary form and back to JSON. */
+/* Converts JSON to the binary encoding and back. */
 static struct slice there_and_back(const char *text)
 {
 	struct slice binary = proto_write(&read_json(text)->base, PROTO_BINARY, &arena);
@@ -293,9 +293,9 @@ static void test_binary_messages_that_are_refused(void **unused)
 		{SLICE("\x7a\x02\xff\xfe"), "a_string"}, /* not UTF-8 */
 		{SLICE("\x7a\x03"
 		       "a\0b"),
-			"a_string"},                             /* would be cut short */
-		{SLICE("\x8a\x01\x04\x0a\x02\xc0\x80"), "text"}, /* within a message */
-		{SLICE("\xb2\x02\x01\x80"), ""},                 /* its length is cut off */
+			"a_string"},                             /* would be cut at the NUL */
+		{SLICE("\x8a\x01\x04\x0a\x02\xc0\x80"), "text"}, /* in a nested message */
+		{SLICE("\xb2\x02\x01\x80"), ""},                 /* the length is incomplete */
 		{SLICE("\x08"), ""},
 		{SLICE("\x0d\x01\x00\x00"), ""},
 		{SLICE("\x09\x01\x00\x00"), ""},
@@ -303,7 +303,7 @@ static void test_binary_messages_that_are_refused(void **unused)
 		{SLICE("\x00\x01"), ""},                 /* field 0 */
 		{SLICE("\x82\x00\x00"), ""},             /* the same, in two bytes */
 		{SLICE("\x0a\x01\x01"), ""},             /* an integer as bytes */
-		{SLICE("\x7a\xff\xff\xff\xff\x0f"), ""}, /* longer than all of it */
+		{SLICE("\x7a\xff\xff\xff\xff\x0f"), ""}, /* longer than the whole message */
 		{SLICE("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"), ""},
 	};
 

@@ -1,4 +1,7 @@
-/* What waits together is looked up together, and one read that the store refuses fails alone. */
+/*
+ * Reads that wait together are looked up together, and if the store refuses one of them, it fails
+ * alone.
+ */
 #include "check.h"
 
 #include <pthread.h>
@@ -26,7 +29,7 @@ struct fixture {
 	struct lookup lookups[READS];
 	size_t batches;
 	size_t largest_batch; /* in bytes of answers */
-	enum status status;   /* of every batch without poison */
+	enum status status;   /* the status of every batch without poison */
 };
 
 static enum status look_up(void *context, struct session *session, const struct read_batch *batch)
@@ -53,7 +56,7 @@ static void on_answered(struct loop_task *task)
 {
 	struct lookup *lookup = (struct lookup *)task;
 
-	lookup->answered = true; /* before the signature, which lets the reader go on */
+	lookup->answered = true; /* set before the receipt is signed, which lets the reader go on */
 	command_sign(&lookup->read.command);
 }
 
@@ -101,7 +104,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Submits all, runs the reader once, and compares the statuses. */
+/* Submits all reads, runs the reader once, and compares the statuses. */
 static void run(struct fixture *fixture, int usual, int of_poison)
 {
 	for (size_t i = 0; i < READS; i++)

@@ -24,7 +24,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Of an answer whose body is not large. */
+/* Renders an answer whose body is not large. */
 static struct slice render(struct request *request, bool close_after)
 {
 	struct slice body;

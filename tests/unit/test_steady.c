@@ -1,4 +1,4 @@
-/* Waits on the steady clock: deadlines that have passed, wake-ups, and rounding. */
+/* Waits on the steady clock: deadlines in the past, wake-ups, and rounding. */
 #include "check.h"
 
 #include <limits.h>
@@ -37,7 +37,7 @@ static void *set_flag(void *context)
 	return NULL;
 }
 
-/* Returns whether the flag was set before the time. */
+/* Returns whether the flag was set before `until_ns`. */
 static bool wait_while_another_thread_sets(struct flag *flag, int64_t until_ns)
 {
 	bool in_time = true;

@@ -33,7 +33,8 @@ static void follow(struct stream_client *client, const char *target)
 	stream_fixture_follow(&fixture, client, target);
 }
 
-/* Nothing was sent since the last event: the next one is that of a change which is made now. */
+/* Checks that nothing was sent since the last event: changes the value now, and expects that change
+ * next. */
 static void assert_quiet(struct stream_client *client, const char *key)
 {
 	int64_t version = stream_fixture_change(&fixture, key, 0);
@@ -41,7 +42,7 @@ static void assert_quiet(struct stream_client *client, const char *key)
 	assert_int_equal(client_next_id(client), version);
 }
 
-/* Nobody has changed `key` since it had `version`, and nobody will: all clients are gone. */
+/* Checks that `key` still has `version`. All clients are gone, so nobody will change it. */
 static void assert_unchanged(const char *key, int64_t version)
 {
 	stream_fixture_wait_metric(&fixture, "quipu_http_connections", 0);
@@ -275,7 +276,7 @@ static void what_was_asked_before_is_answered_before(void **state)
 	assert_contains(slice_of(client.head), "Content-Type: text/event-stream\r\n");
 	assert_int_equal(client_next_id(&client), 1);
 	client_close(&client);
-	assert_unchanged("a", 1); /* nobody ran the POST behind it */
+	assert_unchanged("a", 1); /* the POST behind it did not run */
 }
 
 static void a_stream_behind_a_change_waits_for_it(void **state)

@@ -1,7 +1,7 @@
 /*
- * A key with an effect under way belongs to its owner for as long as its lease lasts. These tests
- * let another process take it over at the worst moments: what happened must be recorded once, by
- * whoever has the key in the end.
+ * An Idempotency-Key whose effect is under way belongs to its owner for as long as the lease lasts.
+ * In these tests another process takes it over at the worst moments. The outcome must be recorded
+ * once, by whoever has the key in the end.
  */
 #include "check.h"
 
@@ -12,20 +12,19 @@
 #include "services/gateway/gateway_batch.h"
 
 #define HOUR_US (3600 * 1000000LL)
-#define START_US 1000000 /* where the time of the store begins */
+#define START_US 1000000 /* the store's time at the start */
 
-/* A service whose only effect is to be counted. */
+/* A service whose only effect is to count. */
 struct fixture {
 	struct faulty_store *store;
-	struct session *session; /* the committer's */
+	struct session *session; /* the session of the committer */
 	struct lane *lane;
 	struct loop *loop;
 	struct committer *committer;
-	enum write_effect effect; /* how every effect ends */
-	void (*meanwhile)(
-		struct fixture *fixture); /* not NULL: what happens during the next effect */
+	enum write_effect effect;                   /* how every effect ends */
+	void (*meanwhile)(struct fixture *fixture); /* if not NULL, runs during the next effect */
 	size_t performed;
-	size_t settled; /* effects that were ours to record */
+	size_t settled; /* how many effects were ours to record */
 };
 
 struct keyed_write {
@@ -112,7 +111,7 @@ static void on_answered(struct loop_task *task)
 	((struct keyed_write *)task)->answered = true;
 }
 
-/* One request with the key "key"; returns its HTTP status. */
+/* Sends one request with the key "key" and returns its HTTP status. */
 static int ask(struct fixture *fixture)
 {
 	static const struct idempotency_record record = {
@@ -136,8 +135,8 @@ static int ask(struct fixture *fixture)
 	return command->answer.http_status;
 }
 
-/* Another process finds the key pending and its lease over: it carries the effect out and records
- * it. */
+/* Another process finds that the key is pending and its lease is over: it carries out the effect
+ * and records it. */
 static void take_over(struct fixture *fixture)
 {
 	struct session *other = open_session(fixture);
@@ -164,14 +163,14 @@ static void who_lost_the_key_during_the_effect_does_not_record_it(void **state)
 	assert_int_equal(ask(&fixture), 503);
 	assert_int_equal(fixture.performed, 1);
 	assert_int_equal(fixture.settled, 0);
-	assert_int_equal(ask(&fixture), 200); /* the answer of the first, from the key */
+	assert_int_equal(ask(&fixture), 200); /* the stored answer of the first request */
 	assert_int_equal(fixture.performed, 1);
 	tear_down(&fixture);
 }
 
 static const struct session_ops *real_ops;
 
-/* Somebody else was faster, this once. */
+/* Fails once, as if another process was faster. */
 static enum status lose_claim(
 	struct session *session, struct idempotency_record *records, size_t count)
 {

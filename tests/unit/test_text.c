@@ -1,4 +1,4 @@
-/* Slices and text: pure functions, so tables of what goes in and what comes out. */
+/* Slices and text: pure functions, tested with tables of inputs and outputs. */
 #include "check.h"
 
 #include "base/text.h"
@@ -117,7 +117,7 @@ static void utf8_is_accepted_and_everything_else_refused(void **state)
 		ROW("\xdf\xbf", true),         /* U+07FF, the last */
 		ROW("\xe0\xa0\x80", true),     /* U+0800 */
 		ROW("\xed\x9f\xbf", true),     /* U+D7FF, before the surrogates */
-		ROW("\xee\x80\x80", true),     /* U+E000, behind them */
+		ROW("\xee\x80\x80", true),     /* U+E000, after the surrogates */
 		ROW("\xef\xbf\xbf", true),     /* U+FFFF */
 		ROW("\xf0\x90\x80\x80", true), /* U+10000 */
 		ROW("\xf4\x8f\xbf\xbf", true), /* U+10FFFF, the last of all */
@@ -161,9 +161,10 @@ static void control_characters_are_c0_del_and_c1(void **state)
 	static const struct text_case cases[] = {
 		ROW("", false),
 		ROW(" ~", false),
-		ROW("\xc2\xa0", false),     /* U+00A0, the first behind C1 */
-		ROW("\xc3\x80", false),     /* 0x80 as a continuation is no control */
-		ROW("\xe2\x82\x85", false), /* nor is 0x85 */
+		ROW("\xc2\xa0", false), /* U+00A0, the first after C1 */
+		/* 0x80 as a continuation byte is not a control character */
+		ROW("\xc3\x80", false),
+		ROW("\xe2\x82\x85", false), /* neither is 0x85 */
 		ROW("\x1f", true),
 		ROW("a\tb", true),
 		ROW("a\n", true),
@@ -357,7 +358,7 @@ static void log_lines_keep_text_and_escape_what_could_forge_them(void **state)
 		{SLICE("\x1b[31m"), "\\x1b[31m"},
 		{SLICE("\0"), "\\x00"},
 		{SLICE("\x7f"), "\\x7f"},
-		{SLICE("\xc2\x85"), "\\xc2\\x85"}, /* NEL, a line break for some */
+		{SLICE("\xc2\x85"), "\\xc2\\x85"}, /* NEL, a line break for some programs */
 		{SLICE("\xff\xc3"), "\\xff\\xc3"},
 		{SLICE("\xe2\x82\xac\xe2\x82"), "\xe2\x82\xac\\xe2\\x82"},
 		{SLICE(""), ""},
@@ -425,7 +426,7 @@ static void parts_of_urls_are_decoded_and_broken_ones_refused(void **state)
 	arena_release(&arena);
 }
 
-/* Writes the character after `a` and returns the whole text. */
+/* Writes "a" and then the character, and returns the whole text. */
 static struct slice text_of(char *text, uint32_t character)
 {
 	size_t len = character < 0x80 ? 1 : character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;

@@ -1,4 +1,4 @@
-/* TLS in memory: sessions against OpenSSL's own client, and contexts that are read again. */
+/* TLS in memory: sessions against OpenSSL's own client, and contexts that are reloaded. */
 #include "check.h"
 
 #include <pthread.h>
@@ -297,7 +297,7 @@ static void handshakes_that_never_end_are_counted(void **state)
 
 	(void)state;
 	talk_begin(&talk, context, 0, 1);
-	talk_end(&talk); /* nothing was said: nothing is counted */
+	talk_end(&talk); /* the client sent nothing, so nothing is counted */
 	talk_begin(&talk, context, 0, 1);
 	talk_inject(&talk, "\x16", 1);
 	talk_end(&talk);

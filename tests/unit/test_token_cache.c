@@ -1,4 +1,4 @@
-/* Tokens that are known to be good: for how long, how many, and no longer than their key. */
+/* Tokens that are known to be valid: for how long, how many, and only as long as their key. */
 #include "check.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ static int tear_down(void **state)
 
 /* ---- helpers ----------------------------------------------------------------------------- */
 
-/* All with the same `set` compete for the same places. */
+/* Writes a digest. All digests with the same `set` compete for the same places. */
 static void digest_of(unsigned set, unsigned number, unsigned char digest[SHA256_SIZE])
 {
 	memset(digest, 0x5a, SHA256_SIZE);
@@ -67,7 +67,7 @@ static void put(unsigned set, unsigned number, int64_t ends_us)
 	token_cache_put(cache, digest, &claims);
 }
 
-/* What is found is always the token's own. */
+/* Returns whether the token is known. A token that is found must have its own subject. */
 static bool knows(struct arena *memory, unsigned set, unsigned number, int64_t now_us)
 {
 	unsigned char digest[SHA256_SIZE];
@@ -93,7 +93,7 @@ static void a_token_is_known_until_it_ends(void **state)
 	assert_true(knows(&arena, 1, 1, LATER_US - 1));
 	assert_false(knows(&arena, 1, 2, NOW_US));
 	assert_false(knows(&arena, 1, 1, LATER_US));
-	assert_false(knows(&arena, 1, 1, NOW_US)); /* once ended, it is forgotten */
+	assert_false(knows(&arena, 1, 1, NOW_US)); /* once expired, it is forgotten */
 }
 
 static void digests_that_differ_in_their_last_bit_are_two(void **state)
@@ -204,7 +204,7 @@ static void threads_that_share_places_never_mix_them_up(void **state)
 struct site {
 	struct guard *guard;
 	struct token_maker maker;
-	struct slice token; /* of "alice" */
+	struct slice token; /* a token of "alice" */
 	int64_t ends_us;
 	_Atomic bool is_over;
 	_Atomic unsigned admitted, refused;
@@ -331,7 +331,7 @@ static bool has_grown(void *context)
 	return *awaited->count != awaited->before;
 }
 
-/* Both keys must have been in use for somebody before the next is read. */
+/* Before the next key is read, somebody must have been admitted with each of the two keys. */
 static void keys_change_while_others_ask(void **state)
 {
 	pthread_t threads[THREADS];

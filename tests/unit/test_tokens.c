@@ -1,4 +1,4 @@
-/* Users' tokens: what is good, and everything that an attacker may try instead. */
+/* Users' tokens: which are valid, and everything that an attacker may try instead. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -68,7 +68,7 @@ static const struct {
 		"g6NU1Q"},
 };
 
-/* That the signature is right shows in that only what is checked after it is missing. */
+/* The signatures are right if the only fault is in what is checked after them. */
 static void the_examples_of_the_rfc_are_signed_right(void **state)
 {
 	(void)state;
@@ -100,7 +100,7 @@ static const struct {
 	const char *claims;
 	enum token_fault fault;
 } claim_table[] = {
-	/* exp: a number, in seconds, to come */
+	/* exp: a number of seconds, in the future */
 	{"{\"sub\":\"alice\"}", TOKEN_NO_EXPIRY},
 	{"{\"sub\":\"alice\",\"exp\":null}", TOKEN_NO_EXPIRY},
 	{"{\"sub\":\"alice\",\"exp\":true}", TOKEN_NO_EXPIRY},
@@ -121,7 +121,7 @@ static const struct {
 	{"{\"sub\":\"alice\",\"exp\":NaN}", TOKEN_MALFORMED},
 	{"{\"sub\":\"alice\",\"exp\":999999970}", TOKEN_EXPIRED},
 	{"{\"sub\":\"alice\",\"exp\":999999971}", TOKEN_GOOD}, /* within the leeway */
-	/* nbf: need not be there, but then is a number, in the past */
+	/* nbf: optional; if present, a number in the past */
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"nbf\":1000000030}", TOKEN_GOOD},
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"nbf\":1000000031}", TOKEN_NOT_YET},
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"nbf\":\"1\"}", TOKEN_NOT_YET},
@@ -143,7 +143,7 @@ static const struct {
 	{"{\"sub\":\"al\\ud800ice\",\"exp\":1000000100}", TOKEN_MALFORMED},
 	{"{\"sub\":\"\xff\",\"exp\":1000000100}", TOKEN_MALFORMED},
 	{"{\"sub\":\"\xc3\xa4lice\",\"exp\":1000000100}", TOKEN_GOOD},
-	/* two readers must not see two tokens */
+	/* two programs must not read two different tokens */
 	{"{\"sub\":\"alice\",\"sub\":\"bob\",\"exp\":1000000100}", TOKEN_MALFORMED},
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"exp\":1}", TOKEN_MALFORMED},
 	{"{\"sub\":\"alice\",\"s\\u0075b\":\"bob\",\"exp\":1000000100}", TOKEN_MALFORMED},
@@ -156,7 +156,7 @@ static const struct {
 	{"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.AAAA", TOKEN_MALFORMED}, /* nested */
 	{"{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}",
 		TOKEN_MALFORMED},
-	/* what is not known does no harm */
+	/* unknown claims do no harm */
 	{"{\"sub\":\"alice\",\"exp\":1000000100,\"admin\":true,\"iat\":\"never\"}", TOKEN_GOOD},
 };
 
@@ -203,7 +203,7 @@ static void a_subject_has_128_bytes_at_most_and_a_token_8192(void **state)
 
 static const struct {
 	const char *issuer, *audience;
-	const char *claims; /* besides sub and exp */
+	const char *claims; /* claims besides sub and exp */
 	enum token_fault fault;
 } party_table[] = {
 	{"", "", "\"iss\":\"anyone\",\"aud\":\"anything\"", TOKEN_GOOD},
@@ -249,14 +249,14 @@ static void issuer_and_audience_are_those_that_are_configured(void **state)
 
 /* ---- headers ----------------------------------------------------------------------------- */
 
-/* %s is the name of the algorithm. All are signed right. */
+/* %s stands for the name of the algorithm. All tokens have a valid signature. */
 static const struct {
 	const char *header;
 	enum token_fault fault;
 } header_table[] = {
 	{"{\"alg\":\"%s\"}", TOKEN_GOOD},
 	{"{\"typ\":\"at+jwt\",\"kid\":\"../../etc/passwd\",\"alg\":\"%s\"}", TOKEN_GOOD},
-	/* keys that come with the token are not looked at */
+	/* keys that come with the token are ignored */
 	{"{\"alg\":\"%s\",\"jwk\":{\"kty\":\"oct\",\"k\":\"AA\"},\"jku\":\"http://127.0.0.1:1/\","
 	 "\"x5u\":\"http://127.0.0.1:1/\",\"x5c\":[\"AA==\"]}",
 		TOKEN_GOOD},
@@ -286,7 +286,7 @@ static const struct {
 	{"", TOKEN_MALFORMED},
 };
 
-/* The text with every %s replaced; formats of printf must be literals. */
+/* Returns the text with every %s replaced, because printf formats must be literals. */
 static struct slice fill_in(const char *text, const char *name)
 {
 	struct buffer out = buffer_make(&token_arena, 256);
@@ -363,11 +363,11 @@ static const char *const no_tokens[] = {
 	"." BODY ".AAAA",
 	HEAD "=." BODY ".AAAA",
 	HEAD "." BODY ".AAAA.AAAA",
-	HEAD "." BODY ".AAAA.AAAA.AAAA", /* as JWE has it */
+	HEAD "." BODY ".AAAA.AAAA.AAAA", /* the form of a JWE */
 	HEAD "." BODY ".AA==",
 	HEAD "." BODY ".AA+/",
 	HEAD "." BODY ".A",
-	HEAD "." BODY ".AB", /* bits left over */
+	HEAD "." BODY ".AB", /* leftover bits that are not 0 */
 	HEAD "." BODY ".AAB",
 	HEAD "." BODY ".AA AA",
 	HEAD "." BODY ".AAAA\n",

@@ -1,4 +1,4 @@
-/* Which traceparents are taken as they come, and what a new one looks like. */
+/* Which traceparents are accepted as they are, and what a new one looks like. */
 #include "check.h"
 
 #include "base/trace.h"

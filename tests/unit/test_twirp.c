@@ -26,7 +26,7 @@ static void same(void *context, const struct twirp_call *call)
 		call->request, twirp_answer(&call->request->arena, call->encoding, call->message));
 }
 
-/* Says what `text` asks it to say. */
+/* Refuses with the status that `text` names. */
 static void refuse(void *context, const struct twirp_call *call)
 {
 	const Quipu__Test__Inner *message = (const void *)call->message;
@@ -74,7 +74,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What a connection does with a request, without the connection. */
+/* Does what a connection does with a request, without a connection. */
 static const struct answer *ask(
 	struct fixture *fixture, const char *path, const char *type, struct slice body)
 {

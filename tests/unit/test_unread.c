@@ -1,4 +1,4 @@
-/* Events of dialogs as they are written and taken, and what they do to a count. */
+/* Events of dialogs, written and read, and what they do to a count. */
 #include "check.h"
 
 #include "base/random.h"
@@ -88,7 +88,7 @@ static void envelopes_and_bare_messages_in_both_cases_are_read(void **state)
 	}
 }
 
-/* As services of .NET write them. */
+/* .NET services write them so. */
 static void a_time_may_be_named_otherwise_or_come_from_the_envelope(void **state)
 {
 	static const struct {
@@ -186,8 +186,8 @@ static void what_is_no_event_is_told_why(void **state)
 #define EVENTS 60
 
 /*
- * Every message is sent; some are read. The events come in any order, each any number of times:
- * once each has come at least once, the count is the number of messages that were not read.
+ * Every message is sent; some are read. The events come in any order, each any number of times.
+ * Once each has come at least once, the count is the number of messages that were not read.
  */
 static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 {
@@ -224,7 +224,7 @@ static void any_order_and_any_repetition_end_at_the_right_count(void **state)
 
 /* ---- a batch ----------------------------------------------------------------------------- */
 
-/* A repository that knows of no message yet and remembers what is added. */
+/* A repository that knows no message yet and remembers what is added. */
 static struct counter_row added[4];
 static size_t added_count;
 

@@ -1,3 +1,8 @@
+/*
+ * The certificates and the client of tls_fixture.h. The client is OpenSSL's own, on memory BIOs;
+ * bytes are carried between it and the session in steps of a chosen size, so that records arrive
+ * cut at any place.
+ */
 #include "tls_fixture.h"
 
 #include <assert.h>
@@ -124,7 +129,8 @@ void talk_begin(struct talk *talk, struct tls_context *context, int version, siz
 	assert(ctx);
 	memset(talk, 0, sizeof(*talk));
 	if (version) {
-		SSL_CTX_set_security_level(ctx, 0); /* for those that the server has to refuse */
+		/* so that the client can also use what the server has to refuse */
+		SSL_CTX_set_security_level(ctx, 0);
 		SSL_CTX_set_min_proto_version(ctx, version);
 		SSL_CTX_set_max_proto_version(ctx, version);
 	}
@@ -147,7 +153,8 @@ void talk_end(struct talk *talk)
 	arena_release(&talk->arena);
 }
 
-/* Exactly as much memory as tls_session_read() asks for, so that ASan sees one byte more. */
+/* Allocates exactly as much memory as tls_session_read() may use, so that ASan notices one byte
+ * more. */
 void talk_inject(struct talk *talk, const void *bytes, size_t len)
 {
 	char *plain = malloc(len + TLS_RECORD_MAX);

@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 
-/* Assertions may be off, and what they call here must run. */
+/* Not assert(), which may be switched off: the calls must run. */
 static void must(bool holds, const char *what)
 {
 	if (holds)
@@ -108,7 +108,7 @@ static struct slice sign_with_key(EVP_PKEY *key, struct arena *arena, struct sli
 	return slice_make(bytes, len);
 }
 
-/* Two numbers of 32 bytes each. */
+/* Converts a DER signature to two numbers of 32 bytes each. */
 static struct slice from_der(struct arena *arena, struct slice der)
 {
 	const unsigned char *at = (const unsigned char *)der.data;

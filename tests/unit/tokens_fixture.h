@@ -1,4 +1,7 @@
-/* What the files of test_tokens share: a maker of tokens for each algorithm, and their checkers. */
+/*
+ * Declarations shared by the files of test_tokens: a maker of tokens for each algorithm, and their
+ * checkers.
+ */
 #ifndef QUIPU_TESTS_TOKENS_FIXTURE_H
 #define QUIPU_TESTS_TOKENS_FIXTURE_H
 
@@ -16,18 +19,19 @@ enum { HS, RS, ES, MAKERS };
 extern struct token_maker token_makers[MAKERS];
 extern struct arena token_arena;
 
-/* Before the first test, and after the last. */
+/* Called before the first test and after the last. */
 void make_token_keys(void);
 void drop_token_keys(void);
 
-/* For tokens of this maker, with a leeway of LEEWAY_S and of any issuer and audience. */
+/* Returns a configuration for tokens of this maker, with a leeway of LEEWAY_S and any issuer and
+ * audience. */
 struct token_config token_config_of(const struct token_maker *maker);
 
-/* Fails the test where there is no such checker. */
+/* Fail the test if the checker cannot be created. */
 struct token_checker *open_token_checker(const struct token_config *config);
 struct token_checker *token_checker_of(const struct token_maker *maker);
 
-/* The header that a good token has. */
+/* Returns the header of a valid token. */
 struct slice token_header_of(const struct token_maker *maker);
 struct slice make_token(const struct token_maker *maker, const char *claims);
 
@@ -37,7 +41,7 @@ void expect_token(const struct token_checker *checker, struct slice token,
 void expect_token_at(const struct token_checker *checker, struct slice token, int64_t now_s,
 	enum token_fault expected, const char *what);
 
-/* The other files. Each returns how many tests failed. */
+/* The tests in the other files. Each returns how many tests failed. */
 int run_token_key_tests(void);
 int run_token_signature_tests(void);
 

@@ -1,4 +1,4 @@
-/* Keys that tokens are checked with: which files are refused, and in which words. */
+/* The keys that verify tokens: which files are refused, and with which message. */
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <unistd.h>

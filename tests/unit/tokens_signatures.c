@@ -1,4 +1,4 @@
-/* Signatures of tokens: every one but the right one is refused. */
+/* Signatures of tokens: only the right one is accepted. */
 #include <openssl/evp.h>
 
 #include "base/buffer.h"
@@ -39,7 +39,7 @@ static void a_token_of_another_key_of_the_same_kind_is_refused(void **state)
 	}
 }
 
-/* `token` with another signature. */
+/* Returns `token` with another signature. */
 static struct slice with_signature(struct slice token, struct slice bytes)
 {
 	struct buffer out = buffer_make(&token_arena, token.len);
@@ -84,7 +84,7 @@ static void a_signature_of_another_length_or_of_zeros_is_refused(void **state)
 	}
 }
 
-/* The order of P-256: 0 and what is not below it are no halves of a signature. */
+/* The order of P-256: half of a signature must not be 0 and must be below it. */
 static const char order[] = "\xff\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"
 			    "\xbc\xe6\xfa\xad\xa7\x17\x9e\x84\xf3\xb9\xca\xc2\xfc\x63\x25\x51";
 
@@ -135,7 +135,7 @@ static void der_is_no_signature_of_es256(void **state)
 	token_checker_free(checker);
 }
 
-/* The classic: the key that everybody knows, taken for a secret. */
+/* The classic attack: the public key, which everybody knows, used as a secret. */
 static void a_public_key_signs_nothing(void **state)
 {
 	struct token_checker *checker = token_checker_of(&token_makers[RS]);

@@ -42,21 +42,21 @@ void announcements_stop(struct announcements *announcements);
 
 /*
  * Blocks until poll() reports one of `events` for `fd`, an announcement is added, the waker is
- * stopped, or steady time `until_ns` (INT64_MAX: no limit). With `fd` −1 it watches no descriptor.
- * Returns whether poll() reported something for `fd`.
+ * stopped, or steady time reaches `until_ns` (INT64_MAX: no time limit). Watches no descriptor if
+ * `fd` is −1. Returns true if poll() reported something for `fd`.
  */
 bool announcements_wait(
 	struct announcements *announcements, int fd, short events, int64_t until_ns);
 
 /*
- * Returns the pending announcement that may be sent first and sets `due_ns` to the steady time from
- * which it may be. Returns NULL if no announcement is pending.
+ * Returns the pending announcement that is due first, and sets `due_ns` to the steady time from
+ * which it may be sent. Returns NULL if no announcement is pending.
  */
 const char *announcements_next(struct announcements *announcements, int64_t *due_ns);
 
 /*
- * Clears the pending mark. Call it just before sending, so that an announcement added from now on
- * is sent once more.
+ * Clears the pending mark. Call it just before sending: if the announcement is added after that, it
+ * is sent again.
  */
 void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns);
 

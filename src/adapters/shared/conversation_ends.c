@@ -9,7 +9,7 @@ static int compare_users(const struct conversation_end *a, const struct conversa
 	return order ? order : slice_compare(a->other_id, b->other_id);
 }
 
-/* Sorts the newest message of a conversation before its others. */
+/* Sorts by the two users; within a conversation, the newest message comes first. */
 static int compare_ends(const void *a, const void *b)
 {
 	const struct conversation_end *left = a, *right = b;

@@ -1,7 +1,7 @@
 /*
- * Which rows of `conversations` a batch of new messages may bring forward: one under each user of
- * every pair, with the newest message between the two. The rows are sorted and unique, so that all
- * processes lock them in one order.
+ * Finds the rows of `conversations` that a batch of new messages may change: for every pair of
+ * users, one row per user, each with the newest message between the two. The rows are sorted and
+ * unique, so that all processes lock them in the same order.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
 #define QUIPU_ADAPTERS_SHARED_CONVERSATION_ENDS_H
@@ -14,8 +14,8 @@ struct conversation_end {
 	struct slice last_id;
 };
 
-/* Returns the ends of these messages in memory of `arena`, sorted by the bytes of user_id, then
- * other_id, and sets `*end_count`. Does not copy the ids. */
+/* Returns these rows, allocated in `arena` and sorted by the bytes of user_id, then of other_id.
+ * Sets `*end_count`. Does not copy the ids. */
 struct conversation_end *conversation_ends(struct arena *arena, const struct message *messages,
 	size_t message_count, size_t *end_count);
 

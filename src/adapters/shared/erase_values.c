@@ -9,7 +9,8 @@ static struct slice sender_member(struct arena *arena, struct slice id)
 	return buffer_slice(&member);
 }
 
-/* Field 4 of EntitlementEvent, a string: its tag, its length as a varint, and its bytes. */
+/* Encodes `id` as field 4 of EntitlementEvent, a string: the tag, the length as a varint, the
+ * bytes. */
 static struct slice user_field(struct arena *arena, struct slice id)
 {
 	struct buffer field = buffer_make(arena, 4 + id.len);

@@ -1,6 +1,6 @@
 /*
- * The values that statements of erasers use. Each statement names the ones it takes by letters, in
- * the order of its parameters: "ul" is the person's id and the limit.
+ * The values of the parameters in erasers' statements. Each statement lists its parameters in
+ * order, one letter each: "ul" means the person's id, then the limit.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
 #define QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
@@ -8,21 +8,21 @@
 #include "ports/eraser.h"
 
 #define ERASE_VALUES_MAX 6
-#define ERASE_STATEMENTS_MAX 3 /* of one place */
+#define ERASE_STATEMENTS_MAX 3 /* how many statements one place can have */
 
 struct erase_values {
 	struct slice user_id;   /* u */
 	struct slice pseudonym; /* p */
 	int64_t limit;          /* l */
-	struct slice sender;    /* s: "senderId":"…" as events of dialogs have it */
+	struct slice sender;    /* s: "senderId":"…" as events of dialogs contain it */
 	struct slice nobody;    /* n: the same with the pseudonym */
-	struct slice field;     /* f: the field user_id as events of entitlements have it */
+	struct slice field;     /* f: the field user_id as events of entitlements contain it */
 };
 
-/* Computes the values in memory of `arena`. */
+/* Computes the values, allocated in `arena`. */
 struct erase_values erase_values_of(struct arena *arena, const struct erasure *erasure);
 
-/* Returns what operator_actions says about a step: "dialogs: 3 messages received". */
+/* Describes a step for operator_actions, e.g. "dialogs: 3 messages received". */
 struct slice erase_detail(
 	struct arena *arena, const struct eraser *eraser, const struct erasure *erasure);
 

@@ -1,6 +1,6 @@
 /*
- * A list of callbacks by announcement. All functions may be called on any thread. A callback must
- * not block and must not add or remove listeners, because the list is locked while it runs.
+ * A list of callbacks, each for one announcement. Any thread may call these functions. A callback
+ * must not block and must not add or remove listeners, because the list is locked while it runs.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_LISTENERS_H
 #define QUIPU_ADAPTERS_SHARED_LISTENERS_H
@@ -29,10 +29,10 @@ void listeners_release(struct listeners *listeners);
 void listeners_add(struct listeners *listeners, const char *announcement,
 	void (*heard)(void *context), void *context);
 
-/* Once it returns, no callback runs with this context any more. */
+/* Once listeners_remove() returns, no callback runs with this context any more. */
 void listeners_remove(struct listeners *listeners, void *context);
 
-/* Calls the listeners of `announcement`, or all listeners if it is NULL. */
+/* Calls the listeners of `announcement`, or all listeners if `announcement` is NULL. */
 void listeners_call(struct listeners *listeners, const char *announcement);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Opening, using and explaining one SQLite connection.
+ * Opens and uses one SQLite connection, and explains its failures.
  *
- * Statements are prepared once and found by the address of their SQL text, so callers need not keep
- * them. Invariant: a connection whose `db` is NULL has no statements, and closing finalizes every
- * statement first, so sqlite3_close() cannot fail.
+ * Each statement is prepared once and then found by the address of its SQL text, so callers need
+ * not keep it. Invariant: a connection whose `db` is NULL has no statements, and closing finalizes
+ * every statement first, so sqlite3_close() cannot fail.
  */
 #include "adapters/shared/sqlite_connection.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * Closing the last connection must not checkpoint: only the writer checkpoints, and after an I/O
- * error the next open needs the write-ahead log.
+ * Makes sure that closing the last connection does not checkpoint: only the writer checkpoints, and
+ * after an I/O error the next open needs the write-ahead log.
  */
 static int configure(sqlite3 *db, const char *pragmas)
 {
@@ -41,7 +41,8 @@ int sqlite_connection_open(
 	return rc;
 }
 
-/* Returns SQLITE_IOERR_SHMOPEN if SQLite stays with another journal mode. */
+/* Switches to the write-ahead log. Returns SQLITE_IOERR_SHMOPEN if SQLite stays in another journal
+ * mode. */
 static int use_wal(sqlite3 *db)
 {
 	sqlite3_stmt *stmt;
@@ -85,7 +86,7 @@ void sqlite_connection_close(struct sqlite_connection *connection)
 	if (connection->db)
 		connection->os_error = sqlite3_system_errno(connection->db);
 	rc = sqlite3_close(connection->db);
-	assert(rc == SQLITE_OK); /* every statement is finalized */
+	assert(rc == SQLITE_OK); /* all statements are finalized */
 	connection->db = NULL;
 }
 

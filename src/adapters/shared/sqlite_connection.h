@@ -3,8 +3,8 @@
  * keep their data in such a file: adapters/store/sqlite and adapters/bus/local. No other adapter
  * may include this header, because it exposes sqlite3.h.
  *
- * A connection is used by one thread at a time. All functions but the last three may do I/O and
- * therefore block. They return SQLite's extended result codes.
+ * A connection is used by one thread at a time. Functions up to sqlite_connection_run() may do I/O
+ * and therefore block. Those that return an int return SQLite's extended result codes.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
 #define QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
@@ -21,11 +21,11 @@
 #define SQLITE_BUSY_TIMEOUT_MS 2000
 
 /*
- * The page cache of a connection grows until it is full, and then stays. A process with all roles
- * has ten connections that write (seven stores, three local buses) and about as many that read, so
- * their caches end at 60 MB. With 16 MiB for each writer the process was twice as large and no
- * faster, because what is not here is in the kernel's page cache. A transaction that changes more
- * than fits writes the rest to the WAL before it commits.
+ * The page cache of a connection grows until it is full, and then stays that size. A process with
+ * all roles has ten connections that write (seven stores, three local buses) and about as many that
+ * read, so their caches together reach 60 MB. With 16 MiB for each writer the process was twice as
+ * large and no faster, because pages that are not in this cache are in the kernel's. If a
+ * transaction changes more than fits, the rest is written to the WAL before the commit.
  */
 #define SQLITE_WRITER_CACHE_KIB "4096"
 #define SQLITE_READER_CACHE_KIB "2048"
@@ -41,8 +41,8 @@
 	"PRAGMA cache_size = -" SQLITE_WRITER_CACHE_KIB ";"
 
 struct sqlite_connection {
-	sqlite3 *db;  /* NULL while it is not open */
-	int os_error; /* errno of the last failure before it was closed */
+	sqlite3 *db;  /* NULL while the connection is not open */
+	int os_error; /* errno of the last failure before the connection was closed */
 	struct {
 		const char *sql;
 		sqlite3_stmt *stmt;
@@ -71,12 +71,12 @@ QP_MUST_CHECK int sqlite_connection_open_writer(
  */
 void sqlite_connection_close(struct sqlite_connection *connection);
 
-/* Lets the close copy the write-ahead log into the database and delete it. */
+/* Makes sqlite_connection_close() copy the write-ahead log into the database and delete the log. */
 void sqlite_connection_checkpoint_on_close(struct sqlite_connection *connection);
 
 /*
- * Returns the statement for `sql`, a static string that is recognised by its address, and prepares
- * it the first time. The connection owns the statement.
+ * Sets `*stmt` to the statement for `sql`, which the first call prepares. `sql` must be a static
+ * string, because it is recognised by its address. The connection owns the statement.
  */
 QP_MUST_CHECK int sqlite_connection_statement(
 	struct sqlite_connection *connection, const char *sql, sqlite3_stmt **stmt);
@@ -92,17 +92,17 @@ QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, co
 void sqlite_connection_explain(
 	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
 
-/* Writes a sentence for the user: why the file at `path` could not be opened. */
+/* Writes a sentence that tells the user why the file at `path` could not be opened. */
 void sqlite_connection_explain_open(const struct sqlite_connection *connection, const char *path,
 	int rc, char *why, size_t size);
 
 /*
- * Whether neither the connection nor the kernel's page cache can be trusted after this code, so
- * that the file has to be reopened.
+ * Returns true if the file must be reopened after this code, because neither the connection nor the
+ * kernel's page cache can be trusted any more.
  */
 bool sqlite_is_doubtful(int rc);
 
-/* The code without its details: SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
+/* Returns the code without its details, e.g. SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
 static inline int sqlite_primary(int rc)
 {
 	return rc & 0xff;

@@ -1,7 +1,8 @@
 /*
- * An announcement says that some counter has changed, not whose. Naming the users would mean a
- * message per change; reading the counters of all users with a stream here costs as much as there
- * are streams, at most every PAUSE_NS, however much changes.
+ * An announcement says that some counter has changed, but not whose. Naming the users would take
+ * one message per change. Instead, the feed reads the counters of all users who have a stream in
+ * this process, at most once every PAUSE_NS. The cost depends on the number of streams, not on the
+ * number of changes.
  */
 #include "services/counters/counter_feed.h"
 
@@ -13,10 +14,10 @@
 #include "base/failpoint.h"
 #include "runtime/bell.h"
 
-#define LOOK_NS (5 * NS_PER_S) /* between reads without an announcement */
+#define LOOK_NS (5 * NS_PER_S) /* the longest time between two reads */
 #define SELDOM_NS (3600 * NS_PER_S)
-#define PAUSE_NS (20 * NS_PER_MS)  /* least time between reads */
-#define RETRY_NS (200 * NS_PER_MS) /* after the store did not answer */
+#define PAUSE_NS (20 * NS_PER_MS)  /* the shortest time between two reads */
+#define RETRY_NS (200 * NS_PER_MS) /* pause after the store did not answer a read */
 #define CHUNK 1000
 
 struct counter_feed {
@@ -27,7 +28,8 @@ struct counter_feed {
 	pthread_t thread;
 };
 
-/* Set while this thread announces rows that it has just published, which the feed need not read. */
+/* Set while this thread announces rows that it has already published, so that the feed does not
+ * read them again. */
 static _Thread_local bool is_own;
 
 static void publish(struct hub *hub, struct arena *arena, const struct counter_row *row)

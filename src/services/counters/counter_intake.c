@@ -1,10 +1,11 @@
 /*
- * Applies events to counters. What is kept is not a sum of events but the state of each message,
- * because events may come twice and out of order: a read that overtakes its new event leaves "read"
- * behind, and the new event then changes nothing.
+ * Applies events to counters. Events may come twice and out of order, so the store keeps the state
+ * of each message, not just a sum. If the "read" event of a message arrives before its "new" event,
+ * the message's state is set to "read", and the later "new" event changes nothing.
  *
- * The order after a commit is cache, streams, acknowledgement. A crash before the acknowledgement
- * delivers the events again, and events that change nothing still refresh the cache.
+ * After a commit, the intake updates the cache, then the streams, and then acknowledges the events.
+ * If it crashes before the acknowledgement, the events are delivered again. They then change
+ * nothing, but they still refresh the cache.
  */
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@ struct counter_intake {
 	bool is_read;
 	struct cache_session *cache; /* NULL without a cache */
 
-	/* The counters of all users of the last batch, as committed. */
+	/* The committed counters of all users in the last batch. */
 	struct arena arena;
 	struct counter_row *rows;
 	size_t row_count;
@@ -50,8 +51,8 @@ void counter_intake_free(struct counter_intake *intake)
 /* ---- reading ----------------------------------------------------------------------------- */
 
 /*
- * Reads an event and returns what is wrong with it, or NULL. The states of messages are kept for
- * AGE_MAX_US, so an older event could be counted twice.
+ * Reads an event. Returns NULL, or what is wrong with it. Refuses events older than AGE_MAX_US: the
+ * state of their messages may have been deleted, so they could be counted twice.
  */
 static const char *read_event(
 	struct arena *arena, const struct bus_delivery *delivery, struct message_event *event)
@@ -74,8 +75,8 @@ static int compare_messages(const void *a, const void *b)
 	return order ? order : slice_compare(left->message_id, right->message_id);
 }
 
-/* Returns the messages of the good events, sorted and without repetition. Sets `repeated` to the
- * number of repetitions. */
+/* Returns the messages of the valid events, sorted and without duplicates. Sets `repeated` to the
+ * number of duplicates. */
 static struct counter_message *read_batch(struct counter_intake *intake,
 	const struct intake_batch *batch, size_t *count, size_t *repeated)
 {
@@ -126,7 +127,8 @@ static struct changes make_changes(struct arena *arena, size_t count)
 	};
 }
 
-/* Applies the messages of the user at `first`. Returns the index at which the next user begins. */
+/* Applies the messages of the user at index `first`. Returns the index at which the next user
+ * begins. */
 static size_t run_user(struct changes *changes, bool is_read, struct counter_message *messages,
 	const int64_t *event_us, size_t first, size_t count)
 {
@@ -165,7 +167,7 @@ static enum status write_changes(
 	return status;
 }
 
-/* Sets the counters of all users, changed or not. */
+/* Sets counting->rows to the counters of all users, changed or not. */
 static void keep_rows(struct counter_counting *counting, const struct changes *changes)
 {
 	size_t total = changes->moved_count + changes->still_count;
@@ -182,7 +184,7 @@ static void keep_rows(struct counter_counting *counting, const struct changes *c
 	}
 }
 
-/* Keeps the counters for after the commit; the cache is refreshed even if nothing changed. */
+/* Copies all counters, changed or not: after the commit, the cache is refreshed with them. */
 static void copy_rows(struct counter_intake *intake, const struct counter_counting *counting)
 {
 	arena_reset(&intake->arena);
@@ -251,7 +253,7 @@ static void refresh_cache(struct cache_session *cache, struct arena *arena,
 		cached[i].updated_us = rows[i].updated_us;
 	}
 	status = cache->ops->counter_refresh(cache, cached, count);
-	(void)status; /* a cache that is away catches up before it is used again */
+	(void)status; /* the cache repeats a failed refresh before it is used again */
 }
 
 void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,

@@ -1,7 +1,7 @@
 /*
- * Lookups of a batch are merged into entries, sorted and without repetition, so that the cache and
- * the store are asked for each user once. The cache is optional at every step: without it, or while
- * it is away, all entries come from the store.
+ * The lookups of a batch are merged into sorted entries without duplicates, so that the cache and
+ * the store look up each user once. The cache is optional: without it, or while it is away, all
+ * entries come from the store.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -46,11 +46,11 @@ struct entry {
 	struct slice user_id;
 	bool is_list;
 	bool is_cached;
-	int64_t lease; /* lets us write the value into the cache; 0 if we have none */
+	int64_t lease; /* the right to write the value into the cache; 0 if there is none */
 	struct counter_row row;
 };
 
-/* The entries of a batch, sorted and without repetition. */
+/* The entries of a batch, sorted and without duplicates. */
 struct entries {
 	struct counters *counters;
 	struct arena *arena;
@@ -118,7 +118,7 @@ static void ask_cache(struct entries *entries)
 	}
 }
 
-/* Writes the entries that were read from the store and have a lease into the cache. */
+/* Writes into the cache the entries that came from the store and have a lease. */
 static void fill_cache(const struct entries *entries)
 {
 	struct cache_session *cache = entries->counters->reader_cache;
@@ -145,7 +145,7 @@ static void fill_cache(const struct entries *entries)
 		return;
 	FAILPOINT("counters.filling");
 	status = cache->ops->counter_fill(cache, filled, count);
-	(void)status; /* on failure the cache stays without them */
+	(void)status; /* if this fails, the cache just does not have them */
 }
 
 /* ---- the store --------------------------------------------------------------------------- */

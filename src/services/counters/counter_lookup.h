@@ -1,8 +1,8 @@
 /*
- * Looks counters up: in the cache, with one request for the whole batch, and then, for users that
- * the cache does not know, in the store with one query. Values from the store go into the cache
- * under the lease that the miss returned. A writer that commits in between deletes the lease, so an
- * old value never comes back.
+ * Looks up counters: first in the cache, with one request for the whole batch; then in the store,
+ * with one query for the users that the cache does not have. A miss returns a lease, and a value
+ * from the store is written into the cache only under that lease. A writer that commits in between
+ * deletes the lease, so an old value never replaces a newer one.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_LOOKUP_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_LOOKUP_H
@@ -13,17 +13,17 @@
 /* The key of its command is the user's id. */
 struct counter_lookup {
 	struct read read;
-	bool is_list;          /* a list of all counters of the user, otherwise the one counter */
+	bool is_list;          /* look up the list of all the user's counters, not just the one */
 	int64_t version;       /* set by counter_look_up() */
-	struct stream *stream; /* the stream that waits for it, or NULL */
+	struct stream *stream; /* the stream that waits for this value, or NULL */
 };
 
 extern const struct command_type counter_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct counter_lookup *counter_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
+/* Aborts unless `read` is a counter lookup. */
 struct counter_lookup *counter_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct counter_lookup); see flow/reader.h. Blocks. */

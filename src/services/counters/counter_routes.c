@@ -37,7 +37,8 @@ static void get_counters(void *counters, struct request *request)
 
 /* ---- the stream -------------------------------------------------------------------------- */
 
-/* Starts the stream with the value that was looked up, or with a later one that came meanwhile. */
+/* Starts the stream with the value from the lookup, or with a newer value if one arrived
+ * meanwhile. */
 static void begin_stream(struct request *request, struct command *command)
 {
 	struct counter_lookup *lookup = counter_lookup_of(read_of(command));
@@ -50,7 +51,7 @@ static void begin_stream(struct request *request, struct command *command)
 	stream_start(lookup->stream);
 }
 
-/* Subscribes before it looks the value up, so that it misses no change in between. */
+/* Subscribes before looking up the value, so that no change in between is missed. */
 static void get_stream(void *context, struct request *request)
 {
 	struct counters *counters = context;

@@ -1,8 +1,9 @@
 /*
- * Messages and counters may be in different stores, so there is no snapshot of both. Verification
- * reads a page of users of each side and walks them together; users beyond the horizon, the last
- * user up to which both pages are complete, wait for the next page. A repair compares the unread
- * messages of one user in the same way and applies what is missing in the transaction of its write.
+ * Messages and counters may be in different stores, so there is no common snapshot. Verification
+ * reads a page of users from each side and walks through both pages together. They are both
+ * complete only up to a certain user, the horizon; users after it are compared with the next page.
+ * A repair compares the unread messages of one user in the same way and applies the missing changes
+ * in its own transaction.
  */
 #include "services/counters/counter_verify.h"
 
@@ -11,17 +12,17 @@
 #include "inbound/submit.h"
 #include "services/counters/counter_feed.h"
 
-#define MESSAGES_MAX 1000 /* messages of one user per page */
+#define MESSAGES_MAX 1000 /* the most messages of one user in a page */
 
 /* ---- comparing --------------------------------------------------------------------------- */
 
-/* A page of users of both sides, sorted. */
+/* A page of users from each side, sorted. */
 struct sides {
 	struct unread_count *messages;
 	size_t message_count;
 	struct counter_row *rows;
 	size_t row_count;
-	struct slice horizon; /* both sides are complete up to this user; empty at the end */
+	struct slice horizon; /* both pages are complete up to this user; empty at the end */
 };
 
 static struct session *open_messages(const struct unread_verifier *verifier)
@@ -42,7 +43,7 @@ static enum status read_messages(
 	return status;
 }
 
-/* Returns the lower of two ids. An empty one sorts above all others. */
+/* Returns the lower of two ids. An empty id sorts after all others. */
 static struct slice lower(struct slice a, struct slice b)
 {
 	if (a.len == 0 || b.len == 0)
@@ -89,7 +90,7 @@ static void differ(struct verify_page *page, struct slice user_id, int64_t unrea
 		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));
 }
 
-/* Walks both sides together up to the horizon. Returns how many users it compared. */
+/* Walks through both sides together up to the horizon. Returns how many users it compared. */
 static size_t compare_sides(const struct sides *sides, struct verify_page *page)
 {
 	size_t m = 0, r = 0, users = 0;
@@ -144,7 +145,7 @@ struct verifier unread_verifier(const struct unread_verifier *verifier)
 /* ---- repairing --------------------------------------------------------------------------- */
 
 struct repair {
-	struct write write; /* all repairs have the same key, so one committer runs them all */
+	struct write write; /* all repairs have the same key, so that one committer runs them all */
 	struct unread_verifier *verifier;
 	struct slice user_id;
 };
@@ -157,17 +158,17 @@ static struct repair *repair_of(struct write *write)
 	return (struct repair *)write;
 }
 
-/* Messages of a user that are unread on one side only. */
+/* Messages of a user that are unread on only one side. */
 struct gap {
 	struct counter_message *missing; /* unread, but not counted */
 	size_t missing_count;
 	struct counter_message *surplus; /* counted, but not unread */
 	size_t surplus_count;
 	bool has_more;     /* there may be messages after `last` */
-	struct slice last; /* id that was compared */
+	struct slice last; /* the last message id that was compared */
 };
 
-/* A message of the user, with the present time as that of its event. */
+/* Returns a message of the user, with the current time as the time of its event. */
 static struct counter_message message_now(struct slice user_id, struct slice message_id)
 {
 	return (struct counter_message){.user_id = user_id,
@@ -175,7 +176,7 @@ static struct counter_message message_now(struct slice user_id, struct slice mes
 		.event_us = clock_wall_us(&clock_system)};
 }
 
-/* Compares a page of each side. Both are sorted by message. */
+/* Compares a page of each side. Both are sorted by message id. */
 static void find_gap(struct slice user_id, const struct message *unread, size_t unread_count,
 	const struct counter_message *counted, size_t counted_count, struct gap *gap)
 {
@@ -187,7 +188,8 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 		struct slice right = c < counted_count ? counted[c].message_id : (struct slice){0};
 		struct slice id = lower(left, right);
 
-		/* A full page that ends here may continue on the next page. */
+		/* If a side's page is full and ends here, the side may have more messages on its
+		 * next page. */
 		if ((left.len == 0 && unread_count == MESSAGES_MAX) ||
 			(right.len == 0 && counted_count == MESSAGES_MAX))
 			break;
@@ -201,7 +203,7 @@ static void find_gap(struct slice user_id, const struct message *unread, size_t 
 	}
 }
 
-/* Reads a page of both sides, with sessions of its own because it reads outside the transaction. */
+/* Reads a page of each side. Uses its own sessions, because it reads outside the transaction. */
 static enum status read_gap(const struct repair *repair, struct arena *arena, struct gap *gap)
 {
 	const struct counters *counters = repair->verifier->counters;
@@ -257,7 +259,7 @@ static enum status repair_page(const struct repair *repair, struct session *sess
 	return status;
 }
 
-/* Keeps only the id: unread_verify_committed() reads the counter that was committed. */
+/* Notes only the user's id; after the commit, unread_verify_committed() reads the counter. */
 static void note_repaired(const struct repair *repair)
 {
 	struct unread_verifier *verifier = repair->verifier;

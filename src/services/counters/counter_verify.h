@@ -1,10 +1,10 @@
 /*
  * Compares every counter with the messages that it counts, page by page, for `quipu verify unread`.
- * A repair applies the missing "new" and "read" of messages to the counter; it never just sets a
- * number. Requires the roles `dialogs` and `counters` in one process.
+ * A repair applies the missing "new" and "read" events to the counter; it never just sets a number.
+ * Requires the roles `dialogs` and `counters` in one process.
  *
- * Events that are still on their way look like differences. Repairing those is harmless, because an
- * event that arrives after its repair changes nothing.
+ * Events that are still on their way look like differences. Repairing them is harmless, because an
+ * event that arrives after the repair changes nothing.
  */
 #ifndef QUIPU_SERVICES_COUNTERS_COUNTER_VERIFY_H
 #define QUIPU_SERVICES_COUNTERS_COUNTER_VERIFY_H
@@ -22,8 +22,8 @@ struct unread_verifier {
 	struct counters *counters;
 
 	/*
-	 * Users that the current transaction repairs. All repairs have the same key, so this
-	 * belongs to one committer's thread.
+	 * The users that the current transaction repairs. All repairs have the same key, so only
+	 * one committer's thread uses this.
 	 */
 	struct arena arena;
 	struct slice repaired[REPAIRED_MAX];
@@ -32,20 +32,21 @@ struct unread_verifier {
 	struct cache_session *cache; /* NULL without a cache */
 };
 
-/* Opens and closes its sessions. The stores must be open. */
+/* Open and close the verifier's sessions. The stores must be open. */
 void unread_verify_open(struct unread_verifier *verifier);
 void unread_verify_close(struct unread_verifier *verifier);
 
-/* Updates cache and streams of repaired users. After COMMIT, on the committer's thread. */
+/* Updates the cache and streams of repaired users. Called after COMMIT, on the committer's
+ * thread. */
 void unread_verify_committed(struct unread_verifier *verifier);
 
 /*
- * Returns the verifier, whose only difference is counter-differs, with the members userId, unread
- * and counted. `verifier` outlives it.
+ * Returns the verifier. It reports one kind of difference, counter-differs, with the members
+ * userId, unread and counted. `verifier` must outlive the result.
  */
 struct verifier unread_verifier(const struct unread_verifier *verifier);
 
-/* Adds the route that repairs one user. `verifier` outlives the router. */
+/* Adds the route that repairs one user. `verifier` must outlive the router. */
 void unread_verify_add_routes(struct unread_verifier *verifier, struct router *router);
 
 #endif

@@ -4,7 +4,7 @@
  *   counter_rules    what an event does to a counter
  *   counter_intake   applies events in one transaction per batch, then updates cache and streams
  *   counter_lookup   reads counters from the cache or the store
- *   counter_feed     keeps open streams up to date with what other processes commit
+ *   counter_feed     keeps open streams up to date with changes by other processes
  *   counter_lanes    connects lanes, lookups and repairs
  *   counter_routes   HTTP to lookups and streams
  *   counter_verify   compares counters with messages for `quipu verify`, and repairs them
@@ -31,14 +31,14 @@ struct counters {
 	struct cache *cache; /* NULL if none is configured */
 	struct lane_set *lanes;
 	struct cache_session *reader_cache; /* for the reader's thread; NULL without a cache */
-	struct hub *hub;                    /* of the streams, by user */
+	struct hub *hub;                    /* the streams, by user */
 	struct unread_verifier *verifier;   /* NULL if the role `dialogs` is not played here */
 };
 
-/* Returns the callbacks for its lanes. `counters` outlives the lanes. */
+/* Returns the callbacks for its lanes. `counters` must outlive the lanes. */
 struct lane_service counters_lane_service(struct counters *counters);
 
-/* Adds the routes. `counters` outlives the router. */
+/* Adds the routes. `counters` must outlive the router. */
 void counters_add_routes(struct counters *counters, struct router *router);
 
 /* Appends a counter as GET and the stream show it: {"userId","type","count","lastUpdated"}. */
@@ -46,11 +46,11 @@ void counter_write(struct buffer *body, const struct counter_row *row);
 
 /* ---- counting ---- */
 
-/* Messages that are new or were read, and the counters that result. */
+/* New messages, or messages that were read, and the resulting counters. */
 struct counter_counting {
 	struct arena *arena;
 	bool is_read; /* true if the messages were read, false if they are new */
-	struct counter_message *messages; /* sorted by user and message, without repetition */
+	struct counter_message *messages; /* sorted by user and message, without duplicates */
 	size_t count;
 
 	/* Set by counter_count(). */
@@ -59,8 +59,8 @@ struct counter_counting {
 	size_t row_count;
 };
 
-/* Applies the messages to the counters, in a transaction. Blocks; returns what the session
- * returned. */
+/* Applies the messages to the counters. The caller has begun a transaction. Blocks; returns what
+ * the session returned. */
 QP_MUST_CHECK enum status counter_count(const struct counters *counters, struct session *session,
 	struct counter_counting *counting);
 
@@ -68,7 +68,8 @@ QP_MUST_CHECK enum status counter_count(const struct counters *counters, struct 
 
 struct counter_intake;
 
-/* For the queue of MessageReadEvent if `is_read`, otherwise for that of NewMessageEvent. */
+/* Creates the intake for the queue of MessageReadEvent if `is_read` is true, otherwise for the
+ * queue of NewMessageEvent. */
 struct counter_intake *counter_intake_new(struct counters *counters, bool is_read);
 void counter_intake_free(struct counter_intake *intake);
 
@@ -77,8 +78,7 @@ enum status counter_intake_apply(
 	void *intake, struct session *session, const struct intake_batch *batch, size_t *repeated);
 void counter_intake_committed(void *intake);
 
-/* After a commit: updates the cache and the streams with rows as the store has them now. `cache`
- * may be NULL. */
+/* Updates the cache and the streams with these committed rows. `cache` may be NULL. */
 void counters_publish(struct counters *counters, struct cache_session *cache, struct arena *arena,
 	const struct counter_row *rows, size_t count);
 

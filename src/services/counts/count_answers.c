@@ -1,4 +1,8 @@
-/* What callers read about counts. */
+/*
+ * Renders the answers about counts. A refusal carries the state of the count that caused it, so
+ * that the caller need not look it up. The results of a batch are rendered from the answers that
+ * the same changes would get as single requests, so both forms stay the same.
+ */
 #include "services/counts/count_answers.h"
 
 #include <stdio.h>
@@ -18,7 +22,7 @@ void count_write(struct buffer *body, const struct count_row *row)
 	buffer_text(body, "\"}");
 }
 
-/* Writes what a change answers, without the closing brace. */
+/* Writes the beginning of the answer to a change, without the closing brace. */
 static void write_value(struct buffer *body, struct slice item_id, int64_t value)
 {
 	buffer_text(body, "{\"itemId\":");
@@ -46,7 +50,7 @@ static struct slice location_of(struct arena *arena, struct slice item_id)
 	return buffer_slice(&path);
 }
 
-/* The count as it is after a command that has just written it. */
+/* Returns the count as it is after the command. */
 static struct answer answer_count(const struct count_command *command, int http_status,
 	const struct count_state *state, int64_t now_us)
 {
@@ -81,7 +85,8 @@ static void write_bound(struct buffer *members, const char *name, const struct c
 		buffer_format(members, ",\"%s\":null", name);
 }
 
-/* Adds what the count is to a refusal because of it: the caller need not look it up. */
+/* Adds the count's state if that is the reason for the refusal, so that the caller need not look it
+ * up. */
 static void write_state(struct buffer *members, enum status status, const struct count_state *state)
 {
 	if (status != STATUS_COUNT_OUT_OF_BOUNDS && status != STATUS_COUNT_VALUE_CONFLICT)
@@ -94,7 +99,7 @@ static void write_state(struct buffer *members, enum status status, const struct
 	}
 }
 
-/* The words around the id in the detail of a refusal. */
+/* The words before and after the id in the detail of a refusal. */
 struct wording {
 	const char *before;
 	const char *after;
@@ -119,7 +124,7 @@ static struct wording wording_of(enum status status)
 	}
 }
 
-/* Returns the problem of a refused change. `members` may have some already. */
+/* Returns the problem that answers a refused change. `members` may already contain some members. */
 static struct answer answer_refused(struct buffer *members, struct slice item_id,
 	enum status status, const struct count_state *state)
 {
@@ -161,7 +166,7 @@ struct answer count_answer_change(const struct count_command *command, enum stat
 
 /* ---- batches ----------------------------------------------------------------------------- */
 
-/* Writes the result of a refused change: its problem, as it would have been the answer. */
+/* Writes the result of a refused change: the same problem that answers a single request. */
 static void write_problem(struct buffer *body, struct slice item_id, struct slice problem)
 {
 	buffer_text(body, "{\"itemId\":");
@@ -206,7 +211,7 @@ struct answer count_answer_step_refused(const struct count_command *command, siz
 	return answer_refused(&members, step->item_id, step->status, &step->state);
 }
 
-/* Writes the answer of a change that was made by itself, as the result of a batch. */
+/* Writes one result of a batch: the answer to a change that ran as a separate command. */
 static void write_result(struct buffer *body, const struct write *write)
 {
 	const struct answer *answer = &write->command.answer;

@@ -1,4 +1,4 @@
-/* What callers read about counts: their JSON, and refusals. Answers are in the command's arena. */
+/* Renders the answers about counts, including refusals. Answers are in the command's arena. */
 #ifndef QUIPU_SERVICES_COUNTS_ANSWERS_H
 #define QUIPU_SERVICES_COUNTS_ANSWERS_H
 
@@ -7,22 +7,23 @@
 /* Writes a count as the lookups return it: `{"itemId":"a","currentValue":5,…}`. */
 void count_write(struct buffer *body, const struct count_row *row);
 
-/* Returns what an increase, a decrease or a reset answers: `{"itemId":"a","value":5}`. */
+/* Returns the answer to an increase, a decrease or a reset: `{"itemId":"a","value":5}`. */
 struct answer count_answer_value(const struct count_command *command, int64_t value);
 
 struct answer count_answer_not_found(struct arena *arena, struct slice item_id);
 
-/* Returns the answer to a command for which count_apply() returned `status` and left `state`. */
+/* Returns the answer to a command. `status` and `state` are the results of count_apply(). */
 struct answer count_answer_change(const struct count_command *command, enum status status,
 	const struct count_state *state, int64_t now_us);
 
-/* Returns the results of all steps, in order: a value or a problem each. */
+/* Returns the results of all steps, in order. Each result is a value or a problem. */
 struct answer count_answer_steps(const struct count_command *command);
 
-/* Returns the problem of an atomic command of which this step was refused; it names the index. */
+/* Returns the problem that answers an atomic command whose step at `index` was refused. It names
+ * the index. */
 struct answer count_answer_step_refused(const struct count_command *command, size_t index);
 
-/* Returns the same as count_answer_steps() of commands that were answered one by one. */
+/* Like count_answer_steps(), but for a batch whose changes ran as separate commands. */
 struct answer count_answer_results(struct arena *arena, struct write *const *writes, size_t count);
 
 #endif

@@ -1,21 +1,21 @@
 /*
  * Forty increments of one count become one UPDATE by 40, and each caller still gets the value right
- * after its own increment. A batch takes one of two ways:
+ * after its own increment. A batch runs in one of two ways:
  *
  *   plain   only additions that fold: one UPDATE for all counts, without reading them first
- *   locked  anything else: locks all rows in the order of their ids, runs the commands of each
+ *   locked  anything else: locks all rows in id order, runs the commands of each
  *           count one by one in memory, and writes the rows that changed
  *
- * A batch that needs one row locked locks all of its rows first, in order. Otherwise the rows of an
- * UPDATE in one process and the locks of another could wait for each other in a circle. Counts that
- * a plain UPDATE did not apply are locked after it; if that deadlocks, the store returns RERUN.
+ * If a batch must lock even one row, it first locks all of its rows, in id order. Otherwise the
+ * UPDATE of one process and the locks of another could deadlock. Counts that a plain UPDATE did not
+ * change are locked after it; if that deadlocks, the store returns RERUN.
  *
- * Commands with several steps need all of their rows before they can be decided: a batch that has
- * one is run by count_bulk.c.
+ * A command with several steps needs all of its rows before it can be decided. Batches with such a
+ * command run in count_bulk.c.
  *
- * An UPDATE applies all additions to a count or none. If one of them would leave the bounds, it
- * applies none, and the locked way refuses exactly that one. So a count that is sold out costs one
- * locked read for all requests of a batch, and nothing is written.
+ * An UPDATE applies either all additions to a count or none. If one of them would exceed the
+ * bounds, none is applied, and the locked way then refuses exactly that one. For a count that is
+ * sold out, a batch needs only one locked read for all its requests and writes nothing.
  */
 #include "services/counts/count_batch.h"
 
@@ -47,7 +47,8 @@ struct count_command *count_command_of(struct write *write)
 struct group {
 	struct write_group commands;
 	struct count_fold fold;
-	bool is_plain; /* only additions, they fold, and no UPDATE has left them unapplied before */
+	bool is_plain; /* only additions that fold, and no earlier UPDATE has failed to apply them
+			*/
 };
 
 static struct count_command *command_at(const struct group *group, size_t i)
@@ -90,7 +91,7 @@ static bool all_plain(const struct group *groups, size_t count)
 	return true;
 }
 
-/* Each caller gets the value right after its own addition. */
+/* Answers each caller with the value right after its own addition. */
 static void answer_additions(const struct group *group, int64_t final_value)
 {
 	int64_t value = final_value - group->fold.sum;
@@ -103,7 +104,7 @@ static void answer_additions(const struct group *group, int64_t final_value)
 	}
 }
 
-/* Applies the groups as additions. Those that the store did not apply stay in `groups`. */
+/* Applies the groups as additions. Only groups that the store did not apply remain in `groups`. */
 static enum status add_all(const struct count_repository *repository, struct session *session,
 	struct arena *arena, struct group *groups, size_t *count)
 {
@@ -130,7 +131,8 @@ static enum status add_all(const struct count_repository *repository, struct ses
 	return STATUS_OK;
 }
 
-/* The single statement skipped them: the count does not exist, or would leave its bounds. */
+/* Settles the commands that the single statement did not apply, because the count does not exist or
+ * would exceed its bounds. */
 static void leave_unapplied(const struct group *groups, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -141,7 +143,8 @@ static void leave_unapplied(const struct group *groups, size_t count)
 
 /* ---- other commands, on locked rows ------------------------------------------------------ */
 
-/* Runs the commands of the group one by one. Returns whether the row must be written, as `edit`. */
+/* Runs the commands of the group one by one. If the row must be written, sets `edit` and returns
+ * true. */
 static bool run_group(const struct group *group, const struct count_row *row, int64_t now_us,
 	struct count_edit *edit)
 {
@@ -200,8 +203,9 @@ bool count_batch_is_single(const struct write_batch *batch)
 }
 
 /*
- * TRANSACTION_SKIP always locks, because an UPDATE cannot skip rows that others hold. A
- * TRANSACTION_SINGLE applies what one statement can and leaves the rest to an ordinary transaction.
+ * Under TRANSACTION_SKIP all rows are locked, because an UPDATE cannot skip rows that other
+ * sessions have locked. Under TRANSACTION_SINGLE one statement applies the additions that it can,
+ * and an ordinary transaction decides the others.
  */
 enum status count_batch_decide(const struct count_repository *repository, struct session *session,
 	const struct write_batch *batch)

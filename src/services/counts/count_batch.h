@@ -1,6 +1,6 @@
 /*
- * Runs a batch of count commands in one transaction. Folds commands on the same count, and gives
- * each the answer that it would have had alone.
+ * Runs a batch of count commands in one transaction. Folds commands on the same count, but answers
+ * each command as if it had run alone.
  */
 #ifndef QUIPU_SERVICES_COUNTS_BATCH_H
 #define QUIPU_SERVICES_COUNTS_BATCH_H
@@ -9,18 +9,19 @@
 #include "ports/count_repository.h"
 #include "services/counts/count_rules.h"
 
-/* One change of several that belong together. */
+/* One of several changes in one command. */
 struct count_step {
 	struct slice item_id;
 	struct count_change change;
 
-	enum status status;       /* out */
-	struct count_state state; /* out: after the change, or as it is if that was refused */
+	enum status status; /* out */
+	/* out: the count after the change, or as it was if the change is refused */
+	struct count_state state;
 };
 
 /*
- * A change of one count; the key of its command is the item's id. Or, if it has steps, several
- * changes in one transaction, in their order; its key is then its own, see count_bulk.h.
+ * A change of one count; the key of its command is the item's id. A command with steps makes
+ * several changes, in order, in one transaction, and its key is unique; see count_bulk.h.
  */
 struct count_command {
 	struct write write;
@@ -28,18 +29,18 @@ struct count_command {
 
 	struct count_step *steps;
 	size_t step_count;
-	bool is_atomic; /* if one step is refused, none is made */
+	bool is_atomic; /* if one step is refused, none is applied */
 };
 
 extern const struct command_type count_command_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a command in `arena`, zeroed except for its type. */
 struct count_command *count_command_new(struct arena *arena);
 
-/* Aborts if `write` is of another type. */
+/* Aborts unless `write` is a count command. */
 struct count_command *count_command_of(struct write *write);
 
-/* Whether one statement can do the batch, which is the case if it has only single additions. */
+/* Returns true if one statement can apply the batch: it consists of additions without steps. */
 bool count_batch_is_single(const struct write_batch *batch);
 
 /* Settles every write of the batch (each a struct count_command); see flow/committer.h. Blocks. */

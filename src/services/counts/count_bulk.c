@@ -1,9 +1,9 @@
 /*
- * The simple way on purpose: no folding, no UPDATE without a look. Steps of one command depend on
- * each other across counts (all or none), so the counts can no longer be decided one by one.
+ * Deliberately simple: all rows are locked and nothing is folded. The steps of an atomic command
+ * depend on each other (all or none), so the counts of a batch cannot be decided one by one.
  *
- * What a refused atomic command has done is undone in memory, step by step, before the next command
- * runs; rows are written once, at the end, with their last state.
+ * If an atomic command is refused, its steps are undone in memory before the next command runs.
+ * Each row is written once, at the end, with its final state.
  */
 #include "services/counts/count_bulk.h"
 
@@ -16,10 +16,10 @@ struct place {
 	bool changed;
 };
 
-/* The counts of a batch, locked. */
+/* The locked counts of a batch. */
 struct places {
 	struct count_row *rows; /* sorted by id */
-	struct place *all;      /* of the same indexes */
+	struct place *all;      /* the state of each row, at the same index */
 	size_t count;
 	int64_t now_us;
 };
@@ -116,13 +116,13 @@ static void run_single(struct places *places, struct count_command *command)
 		count_answer_change(command, status, &place->state, places->now_us));
 }
 
-/* What a step found, so that it can be undone. */
+/* The state before a step, so that the step can be undone. */
 struct undo {
 	struct place *place;
 	struct place before;
 };
 
-/* Runs the steps in order; an atomic command ends at the first refusal. Returns how many ran. */
+/* Runs the steps in order; an atomic command stops at the first refusal. Returns how many ran. */
 static size_t run_steps(struct places *places, struct count_command *command, struct undo *undos)
 {
 	for (size_t i = 0; i < command->step_count; i++) {

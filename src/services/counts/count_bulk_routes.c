@@ -1,8 +1,8 @@
 /*
- * POST /api/v1/counts/batch takes one of two ways. Changes that have nothing to do with each other
- * go to their own lanes as if each had come alone, with keys of their own. An atomic batch, or one
- * with an Idempotency-Key for all of it, is one command in one transaction: a key can only stand
- * for everything or nothing.
+ * POST /api/v1/counts/batch is handled in one of two ways. Independent changes are submitted to
+ * their own lanes, each with its own Idempotency-Key, as if they were separate requests. An atomic
+ * batch, or a batch with one Idempotency-Key for all changes, becomes one command in one
+ * transaction, because everything under one key commits together or not at all.
  */
 #include "base/hash.h"
 #include "base/uuid.h"
@@ -12,13 +12,13 @@
 #include "services/counts/count_answers.h"
 #include "services/counts/counts.h"
 
-#define STEP_BYTES_MAX 1024 /* of one result, in JSON */
+#define STEP_BYTES_MAX 1024 /* the longest JSON of one result */
 
 static const char *const change_members[] = {"itemId", "verb", "amount", "idempotencyKey", NULL};
 
 struct verb {
 	const char *name;
-	const char *path; /* the route of such a change alone */
+	const char *path; /* the route for a single such change */
 	enum count_verb verb;
 	int sign;
 };
@@ -34,7 +34,7 @@ struct bulk_change {
 	struct count_step step;
 	const struct verb *verb;
 	struct slice key;    /* {NULL, 0} if it has none */
-	struct write *write; /* of the change alone */
+	struct write *write; /* its command, if it is submitted separately */
 };
 
 static const struct verb *read_verb(struct input *input)
@@ -77,7 +77,7 @@ static void read_change(struct elements *elements, struct bulk_change *change)
 	change->key = elements_key(elements, "idempotencyKey");
 }
 
-/* The body that the change would have if it came alone: its amount, or none. */
+/* Returns the body that the change would have as a separate request: its amount, or NULL. */
 static json_t *body_alone(const json_t *change)
 {
 	json_t *amount = json_object_get(change, "amount");
@@ -90,7 +90,7 @@ static json_t *body_alone(const json_t *change)
 	return body;
 }
 
-/* Creates the command of a change that goes its own way. The change is entered in `elements`. */
+/* Creates the command of a change that is submitted separately: the current one of `elements`. */
 static void create_alone(struct elements *elements, struct bulk_change *change)
 {
 	struct input *input = elements->input;
@@ -139,8 +139,8 @@ static struct bulk_change *read_changes(struct input *input, bool is_one, size_t
 }
 
 /*
- * One command for all changes. Its key is like no other, so that it waits for busy rows without
- * holding up commands on its items that are not.
+ * Submits one command for all changes. Its key is unique, so that other commands on its items need
+ * not wait behind it while it waits for busy rows.
  */
 static void submit_one(struct counts *counts, struct input *input,
 	const struct bulk_change *changes, size_t count, bool is_atomic)

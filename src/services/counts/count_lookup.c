@@ -1,6 +1,6 @@
 /*
- * Lookups by id that wait together become one query for all their ids. A page is looked up by
- * itself: a range of ids, in their order, which the primary key has anyway.
+ * All waiting lookups by id become one query. A page has its own query, over a range of ids in the
+ * order of the primary key.
  */
 #include "services/counts/count_lookup.h"
 
@@ -56,7 +56,7 @@ const struct count_row *count_rows_find(
 	return row;
 }
 
-/* Returns the counts that the batch looks up, sorted and without repetition. */
+/* Returns the counts that the batch looks up, sorted and without duplicates. */
 static struct count_row *wanted_rows(const struct read_batch *batch, size_t *row_count)
 {
 	struct count_row *rows;
@@ -167,7 +167,8 @@ static enum status look_up_page(struct read *read, struct session *session, stru
 		.after = {listing->after},
 		.from = listing->prefix,
 		.until = text_prefix_end(arena, listing->prefix),
-		.limit = listing->limit + 1, /* the extra row shows that there is a next page */
+		/* one extra row: if it is there, there is a next page */
+		.limit = listing->limit + 1,
 	};
 	struct count_row *rows = arena_array(arena, struct count_row, page.limit);
 	enum status status;

@@ -1,30 +1,31 @@
-/* Looks counts up: some by their ids, together with others that wait, or a page of all. */
+/* Looks up counts by their ids, together with other waiting lookups, or a page of all counts. */
 #ifndef QUIPU_SERVICES_COUNTS_LOOKUP_H
 #define QUIPU_SERVICES_COUNTS_LOOKUP_H
 
 #include "flow/reader.h"
 #include "ports/count_repository.h"
 
-/* A lookup of counts, answered in the order of `item_ids`, which has no repetitions. */
+/* A lookup of counts. The answer is in the order of `item_ids`, which has no duplicates. */
 struct count_lookup {
 	struct read read;
 	const struct slice *item_ids;
 	size_t item_count;
-	bool single; /* answers one object or 404; otherwise a list without unknown ids */
+	/* true: answers with one object or 404; false: with a list that leaves out unknown ids */
+	bool single;
 };
 
 extern const struct command_type count_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct count_lookup *count_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
+/* Aborts unless `read` is a count lookup. */
 struct count_lookup *count_lookup_of(struct read *read);
 
-/* Sorts rows by id and drops repetitions, in place. Returns how many remain. */
+/* Sorts rows by id and drops duplicates, in place. Returns how many remain. */
 size_t count_rows_unique(struct count_row *rows, size_t count);
 
-/* Returns the row with this id, which must be among `rows`, sorted by id. */
+/* Returns the row with this id. `rows` are sorted by id and must contain it. */
 const struct count_row *count_rows_find(
 	const struct count_row *rows, size_t count, struct slice item_id);
 
@@ -36,13 +37,13 @@ enum status count_look_up(const struct count_repository *repository, struct sess
 struct count_listing {
 	struct read read;
 	const struct count_repository *repository;
-	struct slice path; /* as sent, for the link to the next page */
+	struct slice path; /* the raw path, for the link to the next page */
 	struct slice prefix;
 	struct slice after; /* id of the last count seen; empty to start at the first */
 	size_t limit;
 };
 
-/* Creates one in `arena`, zeroed except for its type and look_up. */
+/* Creates a listing in `arena`, zeroed except for its type and look_up. */
 struct count_listing *count_listing_new(struct arena *arena);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Turns HTTP requests into count commands and lookups. Runs on the loops and never blocks: what it
- * creates lives in the request's arena and goes to a lane.
+ * Turns HTTP requests into count commands and lookups. Runs on the loops and never blocks: commands
+ * and lookups are created in the request's arena and submitted to a lane.
  */
 #include "services/counts/counts.h"
 
@@ -12,7 +12,7 @@
 
 #define QUERY_IDS_MAX 1000
 #define LIST_LIMIT 100
-#define COUNT_BYTES_MAX 512 /* in JSON */
+#define COUNT_BYTES_MAX 512 /* the longest JSON of one count */
 
 /* ---- changes ----------------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ static void decrease(void *counts, struct request *request)
 	submit_addition(counts, request, -1);
 }
 
-/* Reset and remove need only the id; the body is read to refuse one that is not valid JSON. */
+/* Reset and remove need only the id. The body is read only to refuse invalid JSON. */
 static void submit_bare(struct counts *counts, struct request *request, enum count_verb verb)
 {
 	struct input input;
@@ -76,7 +76,7 @@ static void remove_count(void *counts, struct request *request)
 	submit_bare(counts, request, COUNT_VERB_REMOVE);
 }
 
-/* Any integer of the body, by its name. */
+/* Reads any int64 from the body. */
 static int64_t read_int64(struct input *input, const char *field)
 {
 	const struct int_rule rule = {
@@ -90,7 +90,7 @@ static int64_t read_int64(struct input *input, const char *field)
 	return input_int(input, &rule);
 }
 
-/* Whether the body has this field, be it null. */
+/* Returns whether the body has this field, even if it is null. */
 static bool has_field(const struct input *input, const char *field)
 {
 	return json_object_get(input->body, field) != NULL;
@@ -130,7 +130,7 @@ static void create(void *counts, struct request *request)
 	submit_change(counts, &input, item_id, change);
 }
 
-/* A bound that is null is removed, so here null differs from absent. */
+/* A null bound is removed, and an absent bound stays as it is. */
 static void put(void *counts, struct request *request)
 {
 	struct count_change change = {.verb = COUNT_VERB_PUT};
@@ -174,7 +174,7 @@ static void get_one(void *counts, struct request *request)
 	submit_lookup(counts, &input, &request->params[0], 1, true);
 }
 
-/* Whether item_ids[at] is among the first `count` ids. */
+/* Returns whether item_ids[at] is among the first `count` ids. */
 static bool is_listed(const struct slice *item_ids, const uint64_t *hashes, size_t count, size_t at)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -189,7 +189,8 @@ static bool names_ids(const struct query_pair *pair)
 	return slice_is(pair->name, "itemIds") || slice_is(pair->name, "itemIds[]");
 }
 
-/* Returns how many ids the query names. Refuses one that also has the parameters of a page. */
+/* Returns how many ids the query names. Refuses a query that combines ids with the parameters of a
+ * page. */
 static size_t count_item_ids(struct input *input)
 {
 	const struct query *query = &input->request->query;
@@ -207,8 +208,8 @@ static size_t count_item_ids(struct input *input)
 }
 
 /*
- * A comma that is not encoded is refused: some clients write a list as itemIds=a,b, others leave
- * the comma of an id as it is, and nobody could tell the two apart.
+ * Refuses a comma that is not encoded. Some clients write a list as itemIds=a,b, and others do not
+ * encode a comma that is part of an id. The server cannot tell the two apart.
  */
 static void refuse_commas(struct input *input)
 {
@@ -220,8 +221,8 @@ static void refuse_commas(struct input *input)
 			"part of an id as %2C");
 }
 
-/* Looks up the counts that a query such as itemIds=a&itemIds[]=b names. It may name a count more
- * than once, and has no other parameters. */
+/* Looks up the counts in a query such as itemIds=a&itemIds[]=b, which has no other parameters. An
+ * id may occur more than once. */
 static void get_by_id(struct counts *counts, struct input *input, size_t asked)
 {
 	struct arena *arena = &input->request->arena;
@@ -240,7 +241,7 @@ static void get_by_id(struct counts *counts, struct input *input, size_t asked)
 	submit_lookup(counts, input, item_ids, count, false);
 }
 
-/* An absent or empty parameter leaves the page open at that end. */
+/* Returns an id from the query. It may be absent or empty. */
 static struct slice read_page_id(struct input *input, const char *name)
 {
 	struct slice id = input_query(input, name);

@@ -21,7 +21,7 @@ static enum status set_value(struct count_state *state, int64_t value)
 	return STATUS_OK;
 }
 
-/* A sum past int64 is also past the bound at that end, if there is one. */
+/* A sum that overflows int64 also exceeds the bound in that direction, if there is one. */
 static enum status add(struct count_state *state, int64_t amount)
 {
 	const struct count_bound *bound = amount < 0 ? &state->bounds.min : &state->bounds.max;

@@ -20,10 +20,10 @@ struct count_change {
 	int64_t amount; /* ADD: negative to decrease; CREATE and PUT: the value */
 
 	struct count_bounds bounds; /* CREATE and PUT */
-	bool sets_value;            /* PUT changes only what these name */
+	bool sets_value;            /* PUT: which members to change */
 	bool sets_min;
 	bool sets_max;
-	bool expects_value; /* PUT is refused if the value is not `expected` */
+	bool expects_value; /* PUT: refuse unless the value is `expected` */
 	int64_t expected;
 };
 
@@ -36,13 +36,13 @@ struct count_state {
 
 bool count_is_within(int64_t value, const struct count_bounds *bounds);
 
-/* Whether no value is within the bounds: min is greater than max. */
+/* Returns true if no value is within the bounds, because min is greater than max. */
 bool count_bounds_are_empty(const struct count_bounds *bounds);
 
 /*
- * Applies one change to `state` and returns OK; `state` is then what the answer tells. Returns
- * COUNT_NOT_FOUND, COUNT_EXISTS, COUNT_OVERFLOW, COUNT_OUT_OF_BOUNDS or COUNT_VALUE_CONFLICT and
- * changes nothing if the change is refused. The value of a CREATE must be within its bounds.
+ * Applies one change to `state` and returns OK. If the change is refused, changes nothing and
+ * returns COUNT_NOT_FOUND, COUNT_EXISTS, COUNT_OVERFLOW, COUNT_OUT_OF_BOUNDS or
+ * COUNT_VALUE_CONFLICT. The value of a CREATE must be within its bounds.
  */
 enum status count_apply(struct count_state *state, const struct count_change *change);
 
@@ -56,8 +56,8 @@ struct count_fold {
 	int64_t highest;
 };
 
-/* Adds one more. Returns false, and changes nothing, if the sum would overflow int64; such a run
- * cannot be folded. */
+/* Adds one more addition to the run. If the sum would overflow int64, returns false and changes
+ * nothing: the run cannot be folded. */
 QP_MUST_CHECK bool count_fold_add(struct count_fold *fold, int64_t amount);
 
 #endif

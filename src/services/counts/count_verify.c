@@ -1,7 +1,7 @@
 /*
- * Checks page by page: the rows, and the answers kept for changes, for creations and for updates
- * with PUT. The last two are compared with their counts, which are read after the answers, in
- * another snapshot; that is sound because an update in between only makes a count newer.
+ * Checks the rows, and the stored answers to changes, creations and PUTs, page by page. Answers to
+ * creations and PUTs are also compared with their counts. The counts are read after the answers, in
+ * another snapshot. That is sound, because a change in between only makes a count newer.
  */
 #include "services/counts/count_verify.h"
 
@@ -46,11 +46,11 @@ static enum status look_at_counts(
 
 /* ---- kept answers ------------------------------------------------------------------------ */
 
-/* The content of a kept answer. Texts are in the arena of the page. */
+/* The content of a stored answer. Texts are in the arena of the page. */
 struct kept_count {
 	struct slice item_id;
 	int64_t value;
-	int64_t updated_us; /* of a creation or a PUT */
+	int64_t updated_us; /* only in answers to creations and PUTs */
 };
 
 static struct slice string_of(struct arena *arena, const json_t *object, const char *name)
@@ -60,8 +60,8 @@ static struct slice string_of(struct arena *arena, const json_t *object, const c
 	return arena_copy(arena, slice_make(json_string_value(value), json_string_length(value)));
 }
 
-/* Reads a kept answer: a change's, or with `is_whole` the whole count as a creation and a PUT
- * return it. Returns false if no request is ever given such an answer. */
+/* Reads a stored answer to a change or, if `is_whole`, to a creation or PUT, which contains the
+ * whole count. Returns false if the service never answers like this. */
 static bool read_kept(
 	struct arena *arena, const struct kept_answer *key, bool is_whole, struct kept_count *kept)
 {
@@ -88,7 +88,7 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 		id.data);
 }
 
-/* Whether an answer to a batch may be kept: a value or a problem for each change. */
+/* Returns true if this can be the answer to a batch: a value or a problem for each change. */
 static bool is_batch_answer(const struct kept_answer *key)
 {
 	char why[JSON_WHY_SIZE];
@@ -107,7 +107,7 @@ static bool is_batch_answer(const struct kept_answer *key)
 	return good;
 }
 
-/* Whether a change with this answer may exist. */
+/* Returns true if this can be the answer to a change. */
 static bool is_change_answer(struct arena *arena, const struct kept_answer *key)
 {
 	static const char batch[] = "POST /api/v1/counts/batch";
@@ -132,7 +132,7 @@ static enum status check_changes(const void *context, struct session *session,
 	return STATUS_OK;
 }
 
-/* Fills `rows` with the counts of these answers, sorted and without repetition. */
+/* Fills `rows` with the counts of these answers, sorted and without duplicates. */
 static size_t rows_of(const struct kept_count *kept, size_t count, struct count_row *rows)
 {
 	for (size_t i = 0; i < count; i++)
@@ -140,8 +140,8 @@ static size_t rows_of(const struct kept_count *kept, size_t count, struct count_
 	return count_rows_unique(rows, count);
 }
 
-/* A count that was written since the answers were read is later still, and one that was deleted
- * proves nothing. */
+/* Compares stored answers with the current counts. A count that was changed after the answers were
+ * read is only newer, and a deleted count proves nothing. */
 static enum status compare_with_counts(const struct counts *counts, struct session *session,
 	struct verify_page *page, const struct kept_count *kept, size_t count)
 {
@@ -162,7 +162,7 @@ static enum status compare_with_counts(const struct counts *counts, struct sessi
 	return status;
 }
 
-/* Checks the answers that hold a whole count: 201 of creations, 200 of PUTs. */
+/* Checks the answers that contain a whole count: 201 for creations, 200 for PUTs. */
 static enum status check_whole(const void *context, struct session *session,
 	struct verify_page *page, const struct kept_answer *keys, size_t count)
 {

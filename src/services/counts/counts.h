@@ -5,7 +5,7 @@
  *   count_batch   many commands in one transaction
  *   count_bulk    commands with several changes
  *   count_lookup  many reads with one query, and pages
- *   count_answers what callers read
+ *   count_answers renders answers
  *   count_lanes   connects lanes and batches
  *   count_routes  HTTP to commands
  *   count_verify  checks the tables for `quipu verify`
@@ -22,13 +22,13 @@ struct counts {
 	struct lane_set *lanes; /* not owned */
 };
 
-/* Returns the callbacks for its lanes. `counts` outlives the lanes. */
+/* Returns the callbacks for its lanes. `counts` must outlive the lanes. */
 struct lane_service counts_lane_service(struct counts *counts);
 
-/* Adds the routes. `counts` outlives the router. */
+/* Adds the routes. `counts` must outlive the router. */
 void counts_add_routes(struct counts *counts, struct router *router);
 
-/* The same for the route of batches; counts_add_routes() calls it. */
+/* Adds the route of batches; counts_add_routes() calls it. */
 void counts_add_bulk_routes(struct counts *counts, struct router *router);
 
 #endif

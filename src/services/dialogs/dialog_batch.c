@@ -1,11 +1,11 @@
 /*
- * First, reads up to a message find out which messages they read. All reads of a batch are marked
- * with one statement before the commands run; that statement reports which messages were unread.
- * Commands then run in order, in memory, and what they write follows at the end: new messages and
- * one event per change.
+ * First, a query finds the messages for commands that read everything up to a certain message. One
+ * statement then marks all messages that the batch reads, and reports which of them were unread.
+ * After that, the commands run in order, in memory. Finally, new messages and one event per change
+ * are written.
  *
- * Invariant: a message has one NewMessageEvent, and one MessageReadEvent in the transaction that
- * turns it from unread to read, however many requests read it.
+ * Invariant: however many requests read a message, it has one NewMessageEvent and one
+ * MessageReadEvent, and the latter is committed in the transaction that marks the message as read.
  */
 #include "services/dialogs/dialog_batch.h"
 
@@ -43,7 +43,7 @@ struct changes {
 	int64_t now_us;
 	struct message *messages;
 	size_t message_count;
-	struct message_mark *marks; /* sorted, without repetition */
+	struct message_mark *marks; /* sorted, without duplicates */
 	size_t mark_count;
 	struct outbox_event *events;
 	size_t event_count;
@@ -110,8 +110,8 @@ static void run_send(struct changes *changes, struct dialog_command *command)
 
 /* ---- reads ------------------------------------------------------------------------------- */
 
-/* What all commands of a batch that read up to a message may find together, so that a transaction
- * of many of them stays short: each of them may have a very small request. */
+/* The most messages that the READ_UP_TO commands of a batch may mark in total. It keeps
+ * transactions short, because a small request can read many messages. */
 #define UP_TO_TOTAL_MAX 20000
 
 static struct unread_query query_up_to(const struct dialog_command *command, size_t limit)
@@ -120,7 +120,7 @@ static struct unread_query query_up_to(const struct dialog_command *command, siz
 		.receiver_id = command->user_id,
 		.sender_id = command->sender_id,
 		.up_to = command->up_to,
-		.limit = limit + 1, /* the extra message shows that there are more */
+		.limit = limit + 1, /* one extra message: if it is there, more are unread */
 	};
 }
 
@@ -135,7 +135,7 @@ static void set_messages(
 		command->message_count = 0;
 }
 
-/* Fills in the messages of the commands that read up to one. */
+/* Finds the messages for the READ_UP_TO commands. */
 static enum status find_up_to(
 	const struct dialogs *dialogs, struct session *session, const struct write_batch *batch)
 {
@@ -174,7 +174,7 @@ static int compare_marks(const void *a, const void *b)
 	return order ? order : slice_compare(left->id, right->id);
 }
 
-/* Collects the messages that the batch reads. */
+/* Collects all messages that the batch reads. */
 static void collect_marks(struct changes *changes, const struct write_batch *batch)
 {
 	size_t kept = 0;
@@ -206,7 +206,7 @@ static struct message_mark *mark_of(
 	return mark;
 }
 
-/* Adds an event for each message that was unread, and returns how many there were. If several
+/* Adds an event for each message that was unread, and returns the number of events. If several
  * commands of the batch read the same message, only the first finds it unread. */
 static size_t take_marks(struct changes *changes, struct dialog_command *command)
 {

@@ -1,4 +1,4 @@
-/* Runs a batch of sends and reads in one transaction, which commits each change with its event. */
+/* Runs a batch of sends and reads in one transaction. Each change is committed with its event. */
 #ifndef QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
 #define QUIPU_SERVICES_DIALOGS_DIALOG_BATCH_H
 
@@ -7,7 +7,7 @@
 
 enum dialog_verb { DIALOG_SEND, DIALOG_READ_ONE, DIALOG_READ_MANY, DIALOG_READ_UP_TO };
 
-/* The key of its command is the receiver of a SEND, otherwise the user who reads. */
+/* A send or read. The key of a SEND is its receiver; the key of a read is the user who reads. */
 struct dialog_command {
 	struct write write;
 	enum dialog_verb verb;
@@ -20,21 +20,21 @@ struct dialog_command {
 	struct slice sender_id; /* READ_UP_TO */
 	struct slice up_to;
 
-	/* READ_ONE, READ_MANY; the batch fills them in for READ_UP_TO, in memory of its arena */
+	/* READ_ONE and READ_MANY. For READ_UP_TO, the batch sets them, in its arena. */
 	const struct slice *message_ids;
 	size_t message_count;
 	bool up_to_exists;
-	bool has_more; /* there are unread messages beyond these */
+	bool has_more; /* out: not all unread messages could be marked */
 };
 
-#define DIALOG_READ_MAX 1000 /* messages that one command marks as read */
+#define DIALOG_READ_MAX 1000 /* how many messages one command may mark as read */
 
 extern const struct command_type dialog_command_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a command in `arena`, zeroed except for its type. */
 struct dialog_command *dialog_command_new(struct arena *arena);
 
-/* Aborts if `write` is of another type. */
+/* Aborts unless `write` is a dialog command. */
 struct dialog_command *dialog_command_of(struct write *write);
 
 /* Settles every write of the batch (each a struct dialog_command); see flow/committer.h. Blocks. */

@@ -1,4 +1,4 @@
-/* Addresses the events of the outbox on the bus. */
+/* Sets the channel, subject and key under which events from the outbox are published. */
 #include "events/message_event.h"
 #include "services/dialogs/dialogs.h"
 

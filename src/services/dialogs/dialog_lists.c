@@ -1,7 +1,7 @@
 /*
- * A page is as long as its limit and ANSWER_LIST_MAX allow. Each query asks for one row more than
- * its page shows: that row proves that there is a next page. The cursor of both lists is the id of
- * a message, so a page costs the same however far back it lies.
+ * A page is as long as its limit and ANSWER_LIST_MAX allow. Each query asks for one extra row: if
+ * it is there, there is a next page. The cursor of both lists is a message id, so a page costs the
+ * same however far back it is.
  */
 #include "services/dialogs/dialog_lists.h"
 
@@ -36,7 +36,7 @@ static void write_message(struct buffer *body, const struct message *message)
 	buffer_text(body, message->is_read ? ",\"isRead\":true}" : ",\"isRead\":false}");
 }
 
-/* Names, punctuation and times; the rest of a message's JSON are its four strings. */
+/* The length of a message's JSON without its four strings: names, punctuation and times. */
 #define MESSAGE_FRAME 112
 
 static size_t written_length(const struct message *message)
@@ -46,8 +46,8 @@ static size_t written_length(const struct message *message)
 	       buffer_json_length(message->text);
 }
 
-/* Returns how many of the newest messages the answer has room for, at least one if there is one;
- * sets `*len` to what they take. */
+/* Returns how many of the newest messages fit into the answer (at least one, if there is any) and
+ * sets `*len` to their total length. */
 static size_t choose_shown(
 	const struct dialog_lookup *lookup, const struct message_query *query, size_t *len)
 {
@@ -127,10 +127,11 @@ static void write_conversation(struct buffer *body, const struct conversation *c
 	buffer_format(body, ",\"unread\":%lld}", (long long)conversation->unread);
 }
 
-/* Names, punctuation and the number. */
+/* The length of a conversation's JSON without its strings and message: names, punctuation and the
+ * unread count. */
 #define CONVERSATION_FRAME 56
 
-/* As choose_shown(). */
+/* The same as choose_shown(), for conversations. */
 static size_t choose_conversations(
 	const struct dialog_lookup *lookup, const struct conversation_query *query, size_t *len)
 {

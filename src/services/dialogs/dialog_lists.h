@@ -1,4 +1,4 @@
-/* Looks up lists for a batch of reads: messages between two users, and a user's conversations. */
+/* Looks up lists: messages between two users, and a user's conversations. */
 #ifndef QUIPU_SERVICES_DIALOGS_DIALOG_LISTS_H
 #define QUIPU_SERVICES_DIALOGS_DIALOG_LISTS_H
 
@@ -11,17 +11,17 @@ struct dialog_lookup {
 	struct read read;
 	enum dialog_list list;
 	struct slice user_id;  /* the caller */
-	struct slice other_id; /* MESSAGES: the other user, who may be the same */
+	struct slice other_id; /* MESSAGES: the other user; may be the caller */
 	struct slice before;   /* id of a message; empty to start at the newest */
 	size_t limit;
 };
 
 extern const struct command_type dialog_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct dialog_lookup *dialog_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
+/* Aborts unless `read` is a dialog lookup. */
 struct dialog_lookup *dialog_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct dialog_lookup); see flow/reader.h. Blocks. */

@@ -10,11 +10,11 @@
 #define LIST_LIMIT 100
 #define CONVERSATIONS_LIMIT 50
 #define TEXT_BYTES_MAX (16 * 1024)
-#define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* in JSON */
+#define MESSAGE_BYTES_MAX (6 * TEXT_BYTES_MAX) /* the longest JSON of one message */
 #define READ_BODY_MAX (1024 * 1024)
 
-/* Returns the id of the caller: the subject of the token, or the header X-User-Id if tokens are not
- * checked. */
+/* Returns the caller's id: the subject of the token or, if tokens are not checked, the header
+ * X-User-Id. */
 static struct slice read_user(struct input *input)
 {
 	const struct caller *caller = &input->request->caller;
@@ -104,7 +104,7 @@ static void post_read_up_to(void *context, struct request *request)
 	submit_write_of(&input, dialogs->lanes, &command->write, command->user_id);
 }
 
-/* Reads what both lists have. */
+/* Reads the parameters that both lists share. */
 static struct dialog_lookup *new_lookup(
 	struct input *input, enum dialog_list list, size_t default_limit)
 {

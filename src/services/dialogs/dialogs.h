@@ -3,9 +3,10 @@
  *
  *   dialog_batch    many sends and reads in one transaction, with their events in the outbox
  *   dialog_lists    lists of messages and conversations
- *   dialog_events   how events are addressed on the bus (their form is in events/)
+ *   dialog_events   the channel, subject and key of events on the bus (their form is in events/)
  *   dialog_lanes    connects lanes and batches
  *   dialog_routes   HTTP to commands
+ *   dialog_verify   what `quipu verify` compares
  *
  * The CounterService of the same seed is in counters.h.
  */
@@ -28,10 +29,10 @@ struct dialogs {
 	const char *name_space; /* --masstransit-namespace */
 };
 
-/* Returns the callbacks for its lanes. `dialogs` outlives the lanes. */
+/* Returns the callbacks for its lanes. `dialogs` must outlive the lanes. */
 struct lane_service dialogs_lane_service(struct dialogs *dialogs);
 
-/* Adds the routes. `dialogs` outlives the router. */
+/* Adds the routes. `dialogs` must outlive the router. */
 void dialogs_add_routes(struct dialogs *dialogs, struct router *router);
 
 /* Fills in the message for a row of the outbox; see `address` in flow/relay.h. */

@@ -1,4 +1,7 @@
-/* What callers read about entitlements. Members have the order of the specification's examples. */
+/*
+ * Renders the answers about entitlements. Members are in the order of the specification's examples.
+ * A refusal carries the current entitlement, so that the caller need not look it up.
+ */
 #include "services/entitlements/entitlement_answers.h"
 
 /* Writes the members of an entitlement, without its user. */
@@ -29,7 +32,8 @@ struct answer entitlement_answer(struct arena *arena, const struct entitlement_r
 
 /* ---- refusals ---------------------------------------------------------------------------- */
 
-/* A grant conflicts with its source, a revoke with its source or with the entitlement. */
+/* Says why a change was refused: because of the state of its source or, for a revoke, of the
+ * entitlement. */
 static const char *conflict_detail(
 	const struct entitlement_refusal *refusal, const struct entitlement_row *row)
 {
@@ -141,7 +145,7 @@ struct answer entitlement_answer_list(
 	return answer_json(200, buffer_slice(&body));
 }
 
-/* A member that may be absent from a line. */
+/* Writes an optional member of a line. */
 static void write_optional(struct buffer *body, const char *name, struct slice text)
 {
 	if (text.len > 0)

@@ -1,14 +1,15 @@
 /*
- * Every change writes its row, its sources and a line of the audit in one transaction, and an event
- * in the outbox if it changed the status. A relay publishes the event afterwards, so a broker that
- * is away fails no request.
+ * Every change writes its row, its sources, an audit line and, if the status changed, an event in
+ * the outbox, all in one transaction. A relay publishes the event later, so no request fails
+ * because a broker is unreachable.
  *
- * Invariant: the versions of an entitlement count the changes of its status without a gap, and each
- * version has exactly one event; version and step count all changes, and each has exactly one line.
- * Rows and sources that several commands of a batch change are written once, with their last state.
+ * Invariant: the version of an entitlement grows by one with every change of its status, and each
+ * version has exactly one event. The step counts the other changes within a version, and each
+ * change has exactly one audit line. If several commands of a batch change the same row or source,
+ * it is written once, with its final state.
  *
- * Of the sources a batch reads only those that its commands name, and how many there are; and none
- * at all of entitlements that are new, which most grants are about.
+ * A batch reads only the sources that its commands name, and the number of sources of each row. For
+ * a new entitlement, which is the usual case of a grant, it reads none.
  */
 #include "services/entitlements/entitlement_batch.h"
 
@@ -37,7 +38,7 @@ struct entitlement_command *entitlement_command_of(struct write *write)
 	return (struct entitlement_command *)write;
 }
 
-/* Sorts below every character that an id may have, so keys sort as the pairs do. */
+/* Sorts before every character that an id may have, so that keys sort like the pairs. */
 #define KEY_SEPARATOR '\x1f'
 
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit)
@@ -52,8 +53,8 @@ struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, str
 
 /* ---- sources ----------------------------------------------------------------------------- */
 
-/* One entitlement of a batch: its commands are folded into its row and the sources that they name.
- */
+/* One entitlement of a batch. Its commands change its row and the sources that they name, one after
+ * another. */
 struct fold {
 	struct entitlement_row row;
 	const struct write_group *group;
@@ -61,8 +62,8 @@ struct fold {
 	size_t source_count;
 };
 
-/* Returns the source that a command names, as it is if it is new. A revoke of all sources names
- * none: its source has no kind. */
+/* Returns the source that a command names, in its initial state. For a revoke of all sources, which
+ * names none, the result has no kind. */
 static struct entitlement_source source_named(const struct entitlement_command *command)
 {
 	struct entitlement_source source = {.user_id = command->user_id, .unit = command->unit};
@@ -77,7 +78,7 @@ static struct entitlement_source source_named(const struct entitlement_command *
 	return source;
 }
 
-/* Returns the source that the revoke of any purchase may end. */
+/* Returns the source MIGRATED, which the revoke of any purchase may end. */
 static struct entitlement_source source_migrated(const struct entitlement_command *command)
 {
 	return (struct entitlement_source){
@@ -96,7 +97,7 @@ static int compare_sources(const void *a, const void *b)
 	return order != 0 ? order : slice_compare(left->id, right->id);
 }
 
-/* Sorts the sources and drops repetitions. */
+/* Sorts the sources and drops duplicates. */
 static void sort_sources(struct fold *fold)
 {
 	struct entitlement_source *sources = fold->sources;
@@ -110,8 +111,7 @@ static void sort_sources(struct fold *fold)
 	fold->source_count = kept;
 }
 
-/* Collects the sources that the commands name, at `sources`, which has room for two per
- * command. */
+/* Collects in `sources` the sources that the commands name. It has room for two per command. */
 static void name_sources(struct fold *fold, struct entitlement_source *sources)
 {
 	fold->sources = sources;
@@ -141,9 +141,9 @@ static struct entitlement_source *source_of(
 struct changes {
 	struct arena *arena;
 	int64_t now_us;
-	struct entitlement_row *rows; /* each row once, with its last state */
+	struct entitlement_row *rows; /* each row once, with its final state */
 	size_t row_count;
-	struct entitlement_source *sources; /* each source once, with its last state */
+	struct entitlement_source *sources; /* each source once, with its final state */
 	size_t source_count;
 	struct entitlement_audit *lines; /* one per change */
 	size_t line_count;
@@ -214,7 +214,7 @@ static enum status apply(const struct entitlement_command *command, struct fold 
 	return entitlement_grant(&fold->row, source, now_us);
 }
 
-/* Runs one command, after those of the batch that came before it. */
+/* Runs one command. The earlier commands of the batch have already run. */
 static enum status run_command(
 	struct changes *changes, struct entitlement_command *command, struct fold *fold)
 {
@@ -318,7 +318,8 @@ static enum status lock_rows(const struct entitlement_repository *repository,
 	return status;
 }
 
-/* Names the sources of the folds whose row exists, or of the others. Returns the end of them. */
+/* Collects the sources of all folds whose row exists or, if `exists` is false, of all others.
+ * Returns the end of `sources`. */
 static struct entitlement_source *name_all(
 	struct folds folds, bool exists, struct entitlement_source *sources)
 {
@@ -333,8 +334,8 @@ static struct entitlement_source *name_all(
 	return sources;
 }
 
-/* Looks up the sources of the rows that exist. They come first in `sources`, in which there is room
- * for two per command. */
+/* Looks up the sources of the rows that exist. `sources` has room for two per command; those of
+ * existing rows come first. */
 static enum status find_sources(const struct entitlement_repository *repository,
 	struct session *session, struct arena *arena, struct folds folds,
 	struct entitlement_source *sources)

@@ -1,7 +1,7 @@
 /*
- * Runs a batch of grants and revokes in one transaction, which commits each change together with
- * its sources, its line in the audit and, if it changed the status, its event in the outbox (and,
- * by the committer, its Idempotency-Key).
+ * Runs a batch of grants and revokes in one transaction. Each change is committed together with its
+ * sources, its audit line and, if the status changed, its event in the outbox. The committer adds
+ * the Idempotency-Key.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BATCH_H
@@ -23,14 +23,14 @@ struct entitlement_command {
 
 extern const struct command_type entitlement_command_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a command in `arena`, zeroed except for its type. */
 struct entitlement_command *entitlement_command_new(struct arena *arena);
 
-/* Aborts if `write` is of another type. */
+/* Aborts unless `write` is an entitlement command. */
 struct entitlement_command *entitlement_command_of(struct write *write);
 
-/* Returns a key for the pair, in `arena`. Different pairs have different keys, and keys sort as the
- * pairs do. */
+/* Returns a key for the pair, in `arena`. Different pairs have different keys, and keys sort like
+ * the pairs. */
 struct slice entitlement_lane_key(struct arena *arena, struct slice user_id, struct slice unit);
 
 /* Settles every write of the batch (each a struct entitlement_command); see flow/committer.h.

@@ -1,7 +1,7 @@
 /*
- * A campaign grants one thing to many users. The grants have nothing to do with each other: each
- * goes its own way with a key of its own, as if it had come alone, so a campaign that was cut off
- * can be sent again as it is.
+ * A campaign grants one thing to many users. The grants are independent: each is submitted with its
+ * own Idempotency-Key, as if it were a separate request. Therefore an interrupted campaign can
+ * simply be sent again.
  */
 #include "services/entitlements/entitlement_bulk.h"
 
@@ -15,7 +15,7 @@ static const char *const grant_members[] = {
 	"user_id", "stock_keeping_unit", "reason", "purchase_id", "idempotency_key", NULL};
 static const char *const batch_members[] = {"grants", NULL};
 
-/* Sets the key of the grant that is entered, in the scope of the route for a single grant. */
+/* Sets the Idempotency-Key of the current grant. Its scope is the route for a single grant. */
 static void set_key(struct elements *elements, struct write *write)
 {
 	struct input *input = elements->input;

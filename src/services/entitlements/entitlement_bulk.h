@@ -1,4 +1,4 @@
-/* The route for many grants in one request. On the loop. */
+/* The route for many grants in one request. Runs on the loops. */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_BULK_H
 #define QUIPU_SERVICES_ENTITLEMENTS_BULK_H
 

@@ -1,9 +1,9 @@
-/* Addresses the events of the outbox on the bus. */
+/* Sets the channel, subject and key under which events from the outbox are published. */
 #include "base/trace.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/entitlements.h"
 
-#define TRACE_ID_AT 3 /* in a traceparent: 00-<32 hex>-<16 hex>-01 */
+#define TRACE_ID_AT 3 /* where the id begins in a traceparent: 00-<32 hex>-<16 hex>-01 */
 #define TRACE_ID_LEN 32
 
 static struct slice time_text(struct arena *arena, int64_t time_us)

@@ -1,6 +1,6 @@
 /*
- * Lookups of entitlements that wait together become one query for all pages and one for all single
- * ones. A page of the audit is looked up by itself.
+ * All waiting lookups become two queries: one for all pages and one for all single entitlements.
+ * Each page of the audit has its own query.
  */
 #include "services/entitlements/entitlement_lookup.h"
 
@@ -67,7 +67,8 @@ static enum status look_up_pages(const struct entitlement_repository *repository
 		queries[i].status = lookups[i]->status;
 		queries[i].after = lookups[i]->after;
 		queries[i].limit =
-			lookups[i]->limit + 1; /* the extra row shows that there is a next page */
+			/* one extra row: if it is there, there is a next page */
+			lookups[i]->limit + 1;
 	}
 	status = repository->ops->list(repository, session, arena, queries, count);
 	for (size_t i = 0; status == STATUS_OK && i < count; i++)
@@ -123,7 +124,7 @@ enum status entitlement_look_up(const struct entitlements *entitlements, struct 
 
 static const struct command_type audit_lookup_type = {"audit_lookup", false};
 
-/* A cursor looks like this: 1767856200123456.12.0.item1 */
+/* Writes a cursor such as 1767856200123456.12.0.item1. */
 static void write_cursor(struct buffer *target, const struct entitlement_audit *line)
 {
 	buffer_format(target, "%lld.%lld.%lld.", (long long)line->at_us, (long long)line->version,
@@ -173,7 +174,8 @@ static enum status look_up_audit(struct read *read, struct session *session, str
 	enum status status;
 
 	command_assert_type(&read->command, &audit_lookup_type);
-	asked.page.limit = limit + 1; /* the extra line shows that there is a next page */
+	/* one extra line: if it is there, there is a next page */
+	asked.page.limit = limit + 1;
 	asked.page.lines = arena_array(arena, struct entitlement_audit, limit + 1);
 	status = repository->ops->read_audit(repository, session, arena, &asked.page);
 	if (status == STATUS_OK)

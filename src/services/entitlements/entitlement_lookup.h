@@ -1,4 +1,4 @@
-/* Looks up what users are entitled to, and the audit of how that came about. */
+/* Looks up users' entitlements and the audit of their changes. */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_LOOKUP_H
 #define QUIPU_SERVICES_ENTITLEMENTS_LOOKUP_H
 
@@ -9,19 +9,19 @@
 struct entitlement_lookup {
 	struct read read;
 	struct slice user_id;
-	struct slice unit;   /* empty for a page, which has the following fields */
-	struct slice path;   /* as sent, for the link to the next page */
-	struct slice status; /* only ACTIVE or only REVOKED ones; empty for both */
+	struct slice unit;   /* empty for a page; only then are the next members used */
+	struct slice path;   /* the raw path, for the link to the next page */
+	struct slice status; /* ACTIVE or REVOKED; empty for both */
 	struct slice after;
 	size_t limit;
 };
 
 extern const struct command_type entitlement_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct entitlement_lookup *entitlement_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
+/* Aborts unless `read` is an entitlement lookup. */
 struct entitlement_lookup *entitlement_lookup_of(struct read *read);
 
 /* Answers every read of the batch (each a struct entitlement_lookup); see flow/reader.h. Blocks. */
@@ -32,17 +32,17 @@ enum status entitlement_look_up(const struct entitlements *entitlements, struct 
 struct audit_lookup {
 	struct read read;
 	const struct entitlement_repository *repository;
-	struct slice path; /* as sent, for the link to the next page */
+	struct slice path; /* the raw path, for the link to the next page */
 	struct audit_page page;
 };
 
-/* Creates one in `arena`, zeroed except for its type, its look_up and its page, which begins at the
- * newest line. */
+/* Creates a lookup in `arena`, zeroed except for its type, its look_up and its page, which begins
+ * at the newest line. */
 struct audit_lookup *audit_lookup_new(struct arena *arena);
 
 /*
- * Reads the cursor of a page: the time, version, step and unit of the last line seen, as the link
- * to the next page has them. Returns false, and changes nothing, if it is not one.
+ * Reads a cursor from the link to the next page: the time, version, step and unit of the last line
+ * seen. Returns false, and changes nothing, if the text is not a cursor.
  */
 QP_MUST_CHECK bool audit_cursor_read(struct slice cursor, struct audit_page *page);
 

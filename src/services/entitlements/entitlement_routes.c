@@ -5,12 +5,12 @@
 #include "services/entitlements/entitlement_bulk.h"
 #include "services/entitlements/entitlement_lookup.h"
 
-#define ROW_BYTES_MAX 512 /* of one entitlement, in JSON */
+#define ROW_BYTES_MAX 512 /* the longest JSON of one entitlement */
 #define LIST_LIMIT 1000
-#define LINE_BYTES_MAX 1024 /* of one line of the audit, in JSON */
+#define LINE_BYTES_MAX 1024 /* the longest JSON of one audit line */
 #define AUDIT_LIMIT 100
 
-/* Reads the purchase, which a change for some reasons must name. */
+/* Reads the purchase. Only some reasons require one. */
 static struct slice read_purchase(struct input *input, struct slice reason)
 {
 	static const char field[] = "purchase_id";
@@ -57,7 +57,7 @@ static void post_revoke(void *entitlements, struct request *request)
 	submit_change(entitlements, request, false);
 }
 
-/* Reads the status that a list is restricted to. */
+/* Reads the status by which a list is filtered. */
 static struct slice read_status(struct input *input)
 {
 	struct slice status = input_query(input, "status");

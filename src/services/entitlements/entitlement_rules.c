@@ -5,7 +5,8 @@ bool entitlement_needs_purchase(struct slice reason)
 	return slice_is(reason, "purchase") || slice_is(reason, "refund");
 }
 
-/* Counts a change after which the entitlement is active or not. */
+/* Counts a change: as a new version if the status changes to `is_active`, otherwise as a new
+ * step. */
 static void count_change(struct entitlement_row *row, bool is_active, int64_t now_us)
 {
 	if (row->version > 0 && row->is_active == is_active) {
@@ -29,7 +30,7 @@ static void end_source(struct entitlement_source *source, int64_t now_us)
 	source->revoked_us = now_us;
 }
 
-/* Creates a source or begins it anew. */
+/* Creates a source, or restarts one that has ended. */
 static void begin_source(
 	struct entitlement_row *row, struct entitlement_source *source, int64_t now_us)
 {

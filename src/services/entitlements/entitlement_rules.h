@@ -14,9 +14,10 @@
  *                ended       CONFLICT                CONFLICT               CONFLICT
  *                  reason    ACTIVE, version + 1
  *
- * When the last active source ends, the entitlement is REVOKED with version + 1; when another one
- * ends, step + 1. While the source MIGRATED is active, nobody knows which purchase it stands for:
- * the revoke of a new purchase ends it, and that purchase counts as ended, too.
+ * When the last active source ends, the entitlement becomes REVOKED with version + 1; when another
+ * one ends, the change counts as step + 1. The source MIGRATED stands for an unknown purchase.
+ * Therefore, while it is active, the revoke of a new purchase ends MIGRATED, and that purchase
+ * counts as ended as well.
  */
 #ifndef QUIPU_SERVICES_ENTITLEMENTS_RULES_H
 #define QUIPU_SERVICES_ENTITLEMENTS_RULES_H
@@ -24,16 +25,17 @@
 #include "ports/entitlement_repository.h"
 
 /* How many sources an entitlement may have, active and ended; a grant that would add one more is
- * refused. It bounds what a batch counts and what an answer lists. */
+ * refused. The limit bounds the work of a batch and the length of an answer. */
 #define ENTITLEMENT_SOURCES_MAX 1000
 
-/* Whether a change for this reason must name its purchase. */
+/* Returns true if a change for this reason must name its purchase. */
 bool entitlement_needs_purchase(struct slice reason);
 
 /*
- * The following change the row and the sources and return OK, or return ENTITLEMENT_NOT_FOUND,
- * ENTITLEMENT_STATE_CONFLICT or ENTITLEMENT_TOO_MANY_SOURCES and change nothing. A row that was
- * never granted has version 0, and a new source has granted_us 0; `exists` is left alone.
+ * The functions below change the row and the sources and return OK, or change nothing and return
+ * ENTITLEMENT_NOT_FOUND, ENTITLEMENT_STATE_CONFLICT or ENTITLEMENT_TOO_MANY_SOURCES. A row that was
+ * never granted has version 0, and a new source has granted_us 0. None of the functions changes
+ * `exists`.
  */
 QP_MUST_CHECK enum status entitlement_grant(
 	struct entitlement_row *row, struct entitlement_source *source, int64_t now_us);
@@ -41,7 +43,8 @@ QP_MUST_CHECK enum status entitlement_grant(
 QP_MUST_CHECK enum status entitlement_revoke(struct entitlement_row *row,
 	struct entitlement_source *source, struct entitlement_source *migrated, int64_t now_us);
 
-/* `sources` are those that the caller has read; row->ends_sources stands for all others. */
+/* `sources` are those that the caller has read. Sets row->ends_sources, which makes put() end all
+ * others. */
 QP_MUST_CHECK enum status entitlement_revoke_all(struct entitlement_row *row,
 	struct entitlement_source *sources, size_t count, int64_t now_us);
 

@@ -1,8 +1,8 @@
 /*
- * Checks the rows against their sources and the newest lines of their audit, every line against the
- * line before it and against its event, and then the outbox and the Idempotency-Keys. Lines and
- * events that are old enough to be deleted are not missed; is_kept() decides that with a margin for
- * clocks that differ.
+ * Checks the rows against their sources and their newest audit lines, whether every source has its
+ * row, every line against the line before it and against its event, and then the outbox and the
+ * Idempotency-Keys. Lines and events that are old enough to have been deleted are not reported as
+ * missing; is_kept() decides this with a margin for clocks that differ.
  */
 #include "services/entitlements/entitlement_verify.h"
 
@@ -17,13 +17,13 @@ static struct slice id_of(struct verify_page *page, struct slice user_id, struct
 	return entitlement_aggregate_key(page->arena, user_id, unit);
 }
 
-/* Whether the status fits the version: odd ones are ACTIVE, even ones REVOKED. */
+/* Returns whether the status fits the version: odd versions are ACTIVE, even ones REVOKED. */
 static bool is_turn(bool is_active, int64_t version)
 {
 	return is_active == (version % 2 != 0);
 }
 
-/* Whether something of this time must still exist if it is kept for `kept_us`. */
+/* Returns whether something from this time must still exist if it is kept for `kept_us`. */
 static bool is_kept(const struct verify_page *page, int64_t time_us, int64_t kept_us)
 {
 	return time_us > page->rows.now_us - kept_us + VERIFY_SKEW_US;
@@ -113,7 +113,7 @@ static void differ_in_line(struct verify_page *page, const struct entitlement_au
 		id.data, (long long)line->version, (long long)line->step, why);
 }
 
-/* Whether the event says the same as the line. */
+/* Returns whether the event says the same as the line. */
 static bool event_agrees(struct verify_page *page, const struct audit_facts *facts)
 {
 	const struct entitlement_audit *line = &facts->line;
@@ -129,8 +129,8 @@ static bool event_agrees(struct verify_page *page, const struct audit_facts *fac
 	       event.version == line->version;
 }
 
-/* Whether the line may have this version: one that changes the status must turn it, and the others
- * are written while it is ACTIVE. */
+/* Returns whether the line can have this version: a line that changes the status must fit its
+ * version, and all others are written while the entitlement is ACTIVE. */
 static bool action_fits(const struct entitlement_audit *line)
 {
 	return line->step == 0 ? is_turn(line->is_active, line->version) : line->version % 2 != 0;
@@ -141,7 +141,7 @@ static bool follows(const struct audit_facts *facts)
 	const struct entitlement_audit *line = &facts->line;
 
 	if (facts->version_before == 0)
-		return true; /* the lines before it may have been deleted */
+		return true; /* the lines before this one may have been deleted */
 	return line->step == 0 ? facts->version_before == line->version - 1
 			       : facts->version_before == line->version &&
 					 facts->step_before == line->step - 1;

@@ -5,11 +5,12 @@
  * admin/verify_claims.h for the outbox and of admin/verify_idempotency.h:
  *
  *   version          less than 1
- *   status           ACTIVE with an even version or REVOKED with an odd one: every version turns
- *                    one into the other, and the first is a grant
+ *   status           ACTIVE with an even version or REVOKED with an odd one: the first version is
+ *                    a grant, and each further one changes the status
  *   no-source        ACTIVE without an active source
  *   source-left      REVOKED with an active source
- *   audit-missing    a change of the last 28 days without a line of the audit, which is kept for at
+ *   source-alone     sources without an entitlement
+ *   audit-missing    a change of the last 28 days without an audit line, which is kept for at
  *                    least a month
  *   audit-differs    the newest change of the status differs from the row in version, status or
  *                    time, or the newest line in version or step
@@ -20,7 +21,7 @@
  *   no-entitlement   a line without an entitlement
  *   outbox-missing   a change of the status in the last 24 hours without its event, which is kept
  *                    for at least that long after it was published
- *   outbox-differs   the event differs from the line, or belongs to one that changed no status
+ *   outbox-differs   the event differs from the line, or the line did not change the status
  *   in-the-future    updated_at is ahead of the store's time
  *
  * It cannot prove that the oldest lines exist: --audit-keep-months may have deleted them.
@@ -34,7 +35,7 @@
 /* How long published events are kept. */
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
 
-/* Returns the verifier. `entitlements` outlives it. */
+/* Returns the verifier. `entitlements` must outlive it. */
 struct verifier entitlements_verifier(const struct entitlements *entitlements);
 
 #endif

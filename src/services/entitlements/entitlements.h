@@ -5,8 +5,8 @@
  *   entitlement_batch   many commands in one transaction
  *   entitlement_lookup  what users have, and the audit
  *   entitlement_bulk    many grants in one request
- *   entitlement_answers what callers read
- *   entitlement_events  how events are addressed on the bus (their form is in events/)
+ *   entitlement_answers renders answers
+ *   entitlement_events  the channel, subject and key of published events
  *   entitlement_lanes   connects lanes and batches
  *   entitlement_routes  HTTP to commands
  *   entitlement_verify  checks the tables for `quipu verify`
@@ -35,10 +35,10 @@ struct entitlements {
 	struct lane_set *lanes; /* nothing here is owned */
 };
 
-/* Returns the callbacks for its lanes. `entitlements` outlives the lanes. */
+/* Returns the callbacks for its lanes. `entitlements` must outlive the lanes. */
 struct lane_service entitlements_lane_service(struct entitlements *entitlements);
 
-/* Adds the routes. `entitlements` outlives the router. */
+/* Adds the routes. `entitlements` must outlive the router. */
 void entitlements_add_routes(struct entitlements *entitlements, struct router *router);
 
 /* Fills in the message for a row of the outbox; see `address` in flow/relay.h. */

@@ -1,6 +1,6 @@
 /*
- * Turns entitlement events into notifications. The inbox recognises repeats by the id of the event,
- * in the transaction that stores the notification.
+ * Turns entitlement events into notifications. The transaction that stores a notification also adds
+ * its event's id to the inbox, which recognises repeated events.
  */
 #include "base/trace.h"
 #include "base/uuid.h"
@@ -15,7 +15,7 @@ static struct slice new_id(struct arena *arena)
 	return slice_of(id);
 }
 
-/* Returns the traceparent of a message, or an empty slice if it has none that is valid. */
+/* Returns the traceparent of a message, or an empty slice if it has no valid one. */
 static struct slice trace_of(const struct bus_delivery *delivery)
 {
 	for (size_t i = 0; i < delivery->header_count; i++) {
@@ -58,7 +58,7 @@ static struct dead_letter make_letter(struct arena *arena, const struct intake_i
 	};
 }
 
-/* Stores the poison items of the batch as dead letters. */
+/* Stores unreadable messages (poison) as dead letters. */
 static enum status bury(const struct notifications *notifications, struct session *session,
 	const struct intake_batch *batch)
 {

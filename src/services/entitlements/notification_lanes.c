@@ -1,6 +1,6 @@
 /*
- * Connects the lanes of notifications. They carry only lookups and actions of operators. Each of
- * these commands brings its own look_up() or decide(), so the service needs none.
+ * Connects the lanes of notifications. They carry only lookups and operators' actions. Each of
+ * these commands has its own look_up() or decide(), so the service needs none.
  */
 #include "services/entitlements/notifications.h"
 

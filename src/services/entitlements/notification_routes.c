@@ -1,10 +1,10 @@
-/* The debug inbox: the newest notifications of a user. */
+/* The debug inbox: lists the newest notifications of a user. */
 #include "inbound/input.h"
 #include "inbound/submit.h"
 #include "services/entitlements/notifications.h"
 
 #define INBOX_LIMIT 50
-#define NOTIFICATION_BYTES_MAX 1024 /* in JSON */
+#define NOTIFICATION_BYTES_MAX 1024 /* the longest JSON of one notification */
 
 struct inbox_lookup {
 	struct read read;

@@ -1,4 +1,7 @@
-/* What a notification carries when it is sent, and the metrics of sending; flow/delivery sends. */
+/*
+ * Writes the body that is sent for a notification, and the metrics of sending; flow/delivery does
+ * the sending.
+ */
 #include "base/metrics.h"
 #include "events/entitlement_event.h"
 #include "services/entitlements/notifications.h"

@@ -17,7 +17,7 @@
 /* Attempts to send a notification before it is given up. */
 #define NOTIFICATION_ATTEMPTS_MAX 10
 
-/* Returns the verifier. `notifications` outlives it. */
+/* Returns the verifier. `notifications` must outlive it. */
 struct verifier notifications_verifier(const struct notifications *notifications);
 
 #endif

@@ -2,9 +2,9 @@
  * Notifications: seed 002, Notification app. Role `notifications`. Creates one notification for
  * every entitlement event and sends it through a notifier at least once.
  *
- *   notification_intake  turns events into notifications, in the transaction of the inbox
- *   notification_sending what is sent for a notification; flow/delivery sends it
- *   notification_lanes   connects the lanes, which carry lookups and actions of operators
+ *   notification_intake  turns events into notifications, each event once
+ *   notification_sending the body of a notification; flow/delivery sends it
+ *   notification_lanes   connects the lanes, which carry lookups and operators' actions
  *   notification_routes  the debug inbox
  *   notification_verify  checks the tables for `quipu verify`
  */
@@ -26,10 +26,10 @@ struct notifications {
 	struct lane_set *lanes; /* nothing here is owned */
 };
 
-/* Returns the callbacks for its lanes. `notifications` outlives the lanes. */
+/* Returns the callbacks for its lanes. `notifications` must outlive the lanes. */
 struct lane_service notifications_lane_service(struct notifications *notifications);
 
-/* Adds the routes. `notifications` outlives the router. */
+/* Adds the routes. `notifications` must outlive the router. */
 void notifications_add_routes(struct notifications *notifications, struct router *router);
 
 /* ---- intake ---- */
@@ -40,9 +40,9 @@ enum status notifications_apply(void *notifications, struct session *session,
 void notifications_committed(void *notifications);
 
 /*
- * In a transaction: applies the payload of a message that was put aside. Sets `is_read` to false,
- * and changes nothing, if the payload still cannot be read. An event that was applied meanwhile is
- * not applied twice. Blocks; returns what the session returned.
+ * Applies the payload of a message that was put aside; the caller has begun a transaction. If the
+ * payload still cannot be read, sets `is_read` to false and changes nothing. If the event was
+ * applied meanwhile, it is not applied again. Blocks; returns what the session returned.
  */
 QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct session *session,
 	struct arena *arena, struct slice payload, bool *is_read);

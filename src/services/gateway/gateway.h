@@ -3,12 +3,13 @@
  *
  *   limit_rules      the decision of the limiter
  *   gateway_batch    reserve in one transaction, publish, settle in a second
- *   gateway_decide   that first transaction
+ *   gateway_decide   the first transaction: reserves
+ *   gateway_publish  publishes messages while the lane runs its next batch
  *   gateway_lookup   reads limits
- *   gateway_cache    the cache in front of it: refuses without the store, never admits by itself
- *   gateway_answers  what the gateway answers
+ *   gateway_cache    the cache in front of the store: can refuse, but never admits by itself
+ *   gateway_answers  renders answers
  *   gateway_events   messages on the bus
- *   gateway_messages what became of a message
+ *   gateway_messages the state of each message after its send
  *   gateway_lanes    connects lanes and batches
  *   gateway_routes   HTTP to commands
  *   limit_verify     checks the tables for `quipu verify`
@@ -36,21 +37,22 @@ struct gateway {
 	const struct limit_repository *repository;
 	const struct outbound_repository *messages;
 	struct bus *bus;
-	struct cache *cache;                /* NULL if none is configured */
-	struct cache_session *reader_cache; /* the reader's; NULL if there is no cache */
-	int64_t window_unit_us;             /* length of a timeWindow of 1 */
-	struct limit_default standard;      /* for users without a configuration */
-	struct tally shadow_refusals;       /* admitted only because of the shadow mode */
-	struct lane_set *lanes;             /* nothing here is owned */
+	struct cache *cache; /* NULL if none is configured */
+	/* the cache session of the reader; NULL if there is no cache */
+	struct cache_session *reader_cache;
+	int64_t window_unit_us;        /* length of a timeWindow of 1 */
+	struct limit_default standard; /* for users without a configuration */
+	struct tally shadow_refusals;  /* admitted only because of shadow mode */
+	struct lane_set *lanes;        /* nothing here is owned */
 };
 
-/* Returns the callbacks for its lanes. `gateway` outlives the lanes. */
+/* Returns the callbacks for its lanes. `gateway` must outlive the lanes. */
 struct lane_service gateway_lane_service(struct gateway *gateway);
 
 /* A metrics collector (context: the gateway). */
 void gateway_collect(void *gateway, struct buffer *page);
 
-/* Adds the routes. `gateway` outlives the router. */
+/* Adds the routes. `gateway` must outlive the router. */
 void gateway_add_routes(struct gateway *gateway, struct router *router);
 
 #endif

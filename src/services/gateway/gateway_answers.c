@@ -1,3 +1,8 @@
+/*
+ * Renders the answers of the gateway. Every decision of the limiter carries the RateLimit headers,
+ * whether it admits or refuses, so that a client can slow down before it is refused. User ids are
+ * written in the form in which the client sent them.
+ */
 #include "services/gateway/gateway_answers.h"
 
 void gateway_write_user_id(struct buffer *body, const struct user_id *user)
@@ -13,7 +18,8 @@ static int64_t seconds_up(int64_t us)
 	return us <= 0 ? 0 : (us + 999999) / 1000000;
 }
 
-/* RateLimit-Policy: "sms";q=5;w=60 and RateLimit: "sms";r=4;t=41, on every decision. */
+/* Writes the headers of every decision, such as RateLimit-Policy: "sms";q=5;w=60 and RateLimit:
+ * "sms";r=4;t=41. */
 static void write_limit_headers(struct buffer *headers, const struct limit_view *limit)
 {
 	buffer_format(headers, "RateLimit-Policy: \"sms\";q=%lld;w=%lld\r\n",
@@ -156,13 +162,14 @@ struct answer gateway_answer_forecast(
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-/* A message that waits for its first or next attempt is queued, wherever it waits. */
+/* Returns the state that clients see: a message that waits for its first or next attempt is
+ * QUEUED. */
 static struct slice state_of(const struct outbound_message *message)
 {
 	return slice_is(message->status, "PENDING") ? slice_of("QUEUED") : message->status;
 }
 
-/* The row counts only attempts that have failed. */
+/* Returns the number of attempts. The row counts only the failed ones. */
 static int64_t attempts_of(const struct outbound_message *message)
 {
 	return message->attempt_count + (message->sent_us != 0);

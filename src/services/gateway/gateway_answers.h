@@ -1,6 +1,6 @@
 /*
- * The answers of the gateway, and the parts of JSON that its events share with them. Pure: every
- * function writes into the given arena or buffer and nothing else.
+ * The answers of the gateway, and JSON that its answers and events share. Pure: every function
+ * writes only into the given arena or buffer.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_ANSWERS_H
 #define QUIPU_SERVICES_GATEWAY_ANSWERS_H
@@ -12,43 +12,43 @@
 struct limit_view {
 	int64_t rate_limit;
 	int64_t window_us; /* length of the window */
-	int64_t remaining; /* messages that the window still admits */
+	int64_t remaining; /* how many messages the window still admits */
 	int64_t left_us;   /* time until the window ends */
 	int64_t reset_us;  /* when the window ends */
 };
 
-/* 200 with the configuration of a user. */
+/* Returns a 200 with the configuration of a user. */
 struct answer gateway_answer_config(
 	struct arena *arena, const struct user_id *user, const struct limit_row *row);
 
-/* 200 with an array of configurations. */
+/* Returns a 200 with an array of configurations. */
 struct answer gateway_answer_list(struct arena *arena, const struct limit_row *rows, size_t count);
 
-/* 404 for a user without a configuration. */
+/* Returns a 404 for a user without a configuration. */
 struct answer gateway_answer_no_config(struct arena *arena, struct slice user_id);
 
-/* 200 for a message that has reserved a slot, with the RateLimit headers and Location. */
+/* Returns a 200 for a message that has reserved a slot, with the RateLimit headers and Location. */
 struct answer gateway_answer_queued(
 	const struct gateway_command *command, const struct limit_view *limit);
 
-/* 200 with what became of a message. */
+/* Returns a 200 with the state of a message. */
 struct answer gateway_answer_message(struct arena *arena, const struct outbound_message *message);
 
-/* 404 for a message that is not known. */
+/* Returns a 404 for an unknown message. */
 struct answer gateway_answer_no_message(struct arena *arena, struct slice id);
 
-/* 200 for a take, with the RateLimit headers. */
+/* Returns a 200 for a take, with the RateLimit headers. */
 struct answer gateway_answer_taken(
 	const struct gateway_command *command, const struct limit_view *limit);
 
-/* 400 for a take of more than the whole limit, which no window admits. */
+/* Returns a 400 for a take that exceeds the whole limit: no window could ever admit it. */
 struct answer gateway_answer_too_much(const struct gateway_command *command, int32_t rate_limit);
 
-/* 200 with what the limiter would decide about the next send. */
+/* Returns a 200 that says how the limiter would decide about the next send. */
 struct answer gateway_answer_forecast(
 	struct arena *arena, const struct limit_view *limit, bool is_allowed, bool is_shadow);
 
-/* 429 with the RateLimit headers and Retry-After. */
+/* Returns a 429 with the RateLimit headers and Retry-After. */
 struct answer gateway_answer_refused(
 	const struct gateway_command *command, const struct limit_view *limit);
 

@@ -1,12 +1,12 @@
 /*
- * A send must be published, and no bus takes part in our transactions. So the slot is reserved and
- * committed first, then the message is published, then a second transaction records what the bus
- * reported. A crash in between costs the user at most the reserved slots of one window and never
- * admits a message too many.
+ * A send must be published, and no bus can take part in our transactions. Therefore the gateway
+ * first reserves a slot and commits, then publishes the message, and then records in a second
+ * transaction what the bus reported. A crash in between may cost the user the reserved slots of one
+ * window, but never admits more messages than the limit.
  *
  * Invariants of a row, at every commit: current_count <= reserved_count <= rate_limit (in shadow
- * mode it may be more than rate_limit), and two
- * windows of a user never have the same start, which identifies them.
+ * mode reserved_count may exceed rate_limit), and no two windows of a user have the same start,
+ * because the start identifies the window.
  */
 #include "services/gateway/gateway_batch.h"
 
@@ -55,7 +55,8 @@ bool gateway_command_is_open_spend(const struct gateway_command *command)
 
 /* ---- before the transaction -------------------------------------------------------------- */
 
-/* Reserving a slot for a bus that is known to be down would only cost the user that slot. */
+/* Refuses sends at once if the bus is known to be down, so that users do not lose reserved
+ * slots. */
 static void refuse_without_bus(struct gateway_lane *lane, const struct write_batch *batch)
 {
 	struct bus *bus = lane->gateway->bus;
@@ -74,18 +75,20 @@ static void refuse_without_bus(struct gateway_lane *lane, const struct write_bat
 void gateway_batch_prepare(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
-	refuse_without_bus(lane, batch); /* first: what the cache grants is never given back */
+	/* before the cache is asked, because a slot that the cache grants is never given back */
+	refuse_without_bus(lane, batch);
 	if (lane->cache)
 		gateway_cache_refuse(lane, session, batch);
 }
 
-/* ---- publish ----------------------------------------------------------------------------- */
+/* ---- after the transaction --------------------------------------------------------------- */
 
 /* A resumed message may be on the bus already, from its first try, even if the second one fails. */
 static void take_fate(struct gateway_command *command, enum bus_fate fate)
 {
 	struct write *write = &command->write;
 	struct arena *arena = write->command.arena;
+/* Skips sends, which gateway_publish.c handles. */
 
 	if (fate == BUS_CONFIRMED) {
 		write->effect = EFFECT_DONE;
@@ -119,7 +122,7 @@ static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids,
 
 	if (!lane->cache || count == 0)
 		return;
-	/* A cache that is away deletes them before it is used again: see ports/cache.h. */
+	/* If the cache is away, it deletes them before it is used again; see ports/cache.h. */
 	ignored = lane->cache->ops->limit_drop(lane->cache, user_ids, count);
 	(void)ignored;
 }
@@ -162,7 +165,7 @@ static int compare_settlements(const void *a, const void *b)
 	       (left->window_start_us < right->window_start_us);
 }
 
-/* Merges the entries to one per user and window. Returns how many remain. */
+/* Merges the entries into one per user and window. Returns how many remain. */
 static size_t merge(struct limit_settlement *all, size_t count)
 {
 	size_t kept = 0;

@@ -1,16 +1,19 @@
 /*
  * Batches of the gateway: reserve, publish, settle. A take spends from the same quota without a
- * message, so the first transaction is all of it.
+ * message, so it needs only the first transaction.
  *
- * All verbs change the row of a user, so all use the user's id as their key. The steps of a send:
+ * Every verb changes the row of one user, so the key of every command is the user's id. The steps
+ * of a send:
  *
- *   prepare  the gateway refuses it because the bus is down, or the cache refuses it
+ *   prepare  refuses the send if the bus is down or the cache refuses it
  *   decide   first transaction: locks the row and reserves a slot, or refuses the send; a resumed
  *            send keeps the slot that it has in the current window
- *   perform  publishes the message; the bus reports whether it has it
- *   settle   second transaction: counts confirmed slots and gives unused ones back
+ *   publish  publishes the message; the bus reports whether it has accepted it
+ *   settle   second transaction: counts confirmed slots and gives unused ones back; on a busy lane
+ *            this is the first transaction of a later batch
  *
- * Every function here blocks. They run on the thread of their lane, look_up on the reader's.
+ * Every function here blocks. They run on the committer's thread of their lane, except publish,
+ * which runs on the publisher's thread, and look_up, which runs on the reader's.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_BATCH_H
 #define QUIPU_SERVICES_GATEWAY_BATCH_H
@@ -20,7 +23,8 @@
 
 enum gateway_verb { GATEWAY_CONFIGURE, GATEWAY_REMOVE, GATEWAY_SEND, GATEWAY_TAKE };
 
-/* A user's id as the client sent it. 1001 and "1001" are the same user; answers repeat the form. */
+/* A user's id as the client sent it. 1001 and "1001" are the same user; answers use the form that
+ * the client used. */
 struct user_id {
 	struct slice text;
 	bool is_number;
@@ -36,7 +40,7 @@ struct gateway_command {
 	bool shadow;
 
 	int32_t amount; /* TAKE: how much to spend; SEND: 1 */
-	int32_t slots;  /* SEND: how many slots of its window it has; 0 or 1 */
+	int32_t slots;  /* SEND: how many slots it has reserved in its window, 0 or 1 */
 
 	struct slice message; /* SEND */
 	struct slice traceparent;
@@ -44,29 +48,29 @@ struct gateway_command {
 	int64_t created_us; /* of the event */
 	bool cached;        /* the cache granted `amount` in the window below */
 
-	/* Start of the window in which the cache granted the slot; decide() replaces it with the
-	 * window in which the row reserved the slot. */
+	/* Start of the window in which the cache granted the slot. decide() replaces it with the
+	 * start of the window in which the row reserved the slot. */
 	int64_t window_start_us;
 };
 
 extern const struct command_type gateway_command_type;
 
-/* Creates one in `arena`, zeroed except for its type and an amount of 1. */
+/* Creates a command in `arena`, zeroed except for its type and an amount of 1. */
 struct gateway_command *gateway_command_new(struct arena *arena);
 
-/* Aborts if `write` is of another type. */
+/* Aborts unless `write` is a gateway command. */
 struct gateway_command *gateway_command_of(struct write *write);
 
 /*
- * Whether it is a send, or a send or take, without an Idempotency-Key that is still open. The cache
- * and a bus that is down may refuse only these: one with a key may be a repeat, which only the
- * store recognises.
+ * Return true if the command is still open, has no Idempotency-Key, and is a send (the first
+ * function) or a send or take (the second). Only such commands may be refused without asking the
+ * store: a command with a key may be a repeat, which only the store recognises.
  */
 bool gateway_command_is_open_send(const struct gateway_command *command);
 bool gateway_command_is_open_spend(const struct gateway_command *command);
 
-/* Reads the configuration of one user, or what the limiter would decide about the user's next send.
- */
+/* Reads the configuration of one user, or forecasts the limiter's decision about the user's next
+ * send. */
 struct gateway_lookup {
 	struct read read; /* the key of its command is the user's id */
 	bool is_forecast;
@@ -74,34 +78,35 @@ struct gateway_lookup {
 
 extern const struct command_type gateway_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct gateway_lookup *gateway_lookup_new(struct arena *arena);
 
 /* A page of all configurations, by user id. */
 struct gateway_list {
-	struct read read; /* has a look_up of its own, and no key */
+	struct read read; /* has its own look_up, and no key */
 	const struct gateway *gateway;
-	struct slice path;  /* of the request, for the link to the next page */
+	struct slice path;  /* the raw path, for the link to the next page */
 	struct slice after; /* the last user seen; empty to start at the first */
 	size_t limit;
 };
 
-/* Creates one in `arena`, zeroed except for its type and look_up. */
+/* Creates a list in `arena`, zeroed except for its type and look_up. */
 struct gateway_list *gateway_list_new(struct arena *arena);
 
 #define GATEWAY_STALE_MAX 256
 
-/* What each write lane has for itself. */
+/* The resources of one write lane. */
 struct gateway_lane {
 	struct gateway *gateway;
-	struct producer *producer;
+	struct producer *producer; /* for the publisher's thread; the rest is for the committer's */
 	struct cache_session *cache; /* NULL if no cache is configured */
 
-	int64_t shadowed; /* refusals that the last transaction made in shadow mode */
+	/* how many commands the last transaction admitted only because of shadow mode */
+	int64_t shadowed;
 
 	/*
-	 * Users whose cached copy is of another window than their row, or counts more than their
-	 * row. The copies are deleted before the lane uses the cache again.
+	 * Users whose cached copy belongs to another window than their row, or counts more than
+	 * their row. The copies are deleted before the lane uses the cache again.
 	 */
 	struct arena stale_arena;
 	struct slice stale[GATEWAY_STALE_MAX];

@@ -1,7 +1,7 @@
 /*
- * A lane asks the cache once for the whole batch, fills it from the store for users that the cache
- * does not know, and asks once more for those. A configuration may change between our read of the
- * row and our fill, so every fill is checked against the rows afterwards; see recheck().
+ * A lane asks the cache once for the whole batch, fills in missing users from the store, and asks
+ * again for those users only. A configuration may change after its row was read and before the
+ * cache is filled, so every fill is then checked against the rows; see recheck().
  */
 #include "services/gateway/gateway_cache.h"
 
@@ -10,7 +10,7 @@
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/limit_rules.h"
 
-/* How much the cache has to decide about for the group. */
+/* Returns the total amount of the group's commands that the cache may decide about. */
 static int64_t wanted_by(const struct write_group *group)
 {
 	int64_t wanted = 0;
@@ -26,7 +26,7 @@ static int64_t wanted_by(const struct write_group *group)
 
 /* ---- filling ----------------------------------------------------------------------------- */
 
-/* Brings a row up to date. Returns whether it has changed. */
+/* Begins a new window in the row if the old one has ended. Returns whether the row has changed. */
 static bool refresh(const struct gateway *gateway, struct limit_row *row, int64_t now_us)
 {
 	int64_t start_us = row->last_refresh_us;
@@ -36,8 +36,8 @@ static bool refresh(const struct gateway *gateway, struct limit_row *row, int64_
 	       row->last_refresh_us != start_us;
 }
 
-/* Brings rows that are out of date up to date, unless another process was faster or has deleted
- * them. */
+/* Locks the rows and begins a new window in each row that still exists and whose window has
+ * ended. */
 static enum status update_rows(const struct gateway *gateway, struct session *session,
 	struct arena *arena, struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -59,8 +59,8 @@ static enum status update_rows(const struct gateway *gateway, struct session *se
 	return status;
 }
 
-/* Brings old rows up to date and updates `now_us`. Returns false, with the rows unchanged, if the
- * store fails. */
+/* Begins new windows, in the store and in `rows`, where the window has ended, and updates `now_us`.
+ * If the store fails, returns false and leaves `rows` unchanged. */
 static bool update_old(const struct gateway *gateway, struct session *session, struct arena *arena,
 	struct limit_row *rows, size_t count, int64_t *now_us)
 {
@@ -85,9 +85,10 @@ static bool update_old(const struct gateway *gateway, struct session *session, s
 }
 
 /*
- * A configuration that changed between our read and our fill deleted the copy before it was there.
- * So we read the rows again after the fill and delete the copies of other windows. A change that
- * comes after this second read deletes the copy itself.
+ * Checks the copies that were just filled in. Whoever changes a configuration deletes the copy, but
+ * if that happened between our read and our fill, the deletion came too early. Therefore the rows
+ * are read again after the fill, and copies that belong to another window are deleted. A change
+ * after this second read deletes the copy as usual.
  */
 static void recheck(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *filled, size_t count)
@@ -110,7 +111,7 @@ static void recheck(struct gateway_lane *lane, struct session *session, struct a
 	if (changed_count == 0)
 		return;
 	ignored = lane->cache->ops->limit_drop(lane->cache, changed, changed_count);
-	(void)ignored; /* a cache that is away deletes them before it is used again */
+	(void)ignored; /* if the cache is away, it deletes them before it is used again */
 }
 
 static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, int64_t unit_us)
@@ -125,7 +126,7 @@ static struct cached_limit copy_of(const struct limit_row *row, int64_t now_us, 
 	};
 }
 
-/* Reads the rows of users that the cache does not know and copies them into the cache. */
+/* Reads the rows of users that the cache does not have and copies them into the cache. */
 static void fill(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	const struct cached_limit *misses, size_t count)
 {
@@ -174,7 +175,7 @@ static void merge_hits(struct cached_limit *limits, size_t count, const struct c
 	}
 }
 
-/* Takes slots for all users; fills the misses from the store and tries those once more. Returns
+/* Takes slots for all users. On a miss, fills the cache from the store and tries once more. Returns
  * false if the cache is away. */
 static bool take(struct gateway_lane *lane, struct session *session, struct arena *arena,
 	struct cached_limit *limits, size_t count)
@@ -196,8 +197,9 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 }
 
 /*
- * Marks what the cache has granted, in order, and refuses what comes when nothing is left. A take
- * that is larger than what is left is decided by the row: it is refused, or refused for good.
+ * Marks the commands for which the granted slots suffice, in order, and refuses commands once no
+ * slot is left. A take that needs more slots than are left, or than the whole limit, is decided by
+ * the row, which can tell whether any window would admit it.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -222,7 +224,7 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 			write_answer(&command->write, gateway_answer_refused(command, &view));
 		}
 	}
-	if (left > 0) /* the cache has counted it, and nobody uses it */
+	if (left > 0) /* the cache has counted slots that no command uses */
 		gateway_cache_note_stale(lane, group->key);
 }
 
@@ -244,7 +246,7 @@ void gateway_cache_note_stale(struct gateway_lane *lane, struct slice user_id)
 	bool ignored;
 
 	if (lane->stale_count == GATEWAY_STALE_MAX) {
-		ignored = drop_stale(lane); /* a cache that is away deletes them later */
+		ignored = drop_stale(lane); /* if the cache is away, it deletes them later */
 		(void)ignored;
 	}
 	lane->stale[lane->stale_count++] = arena_copy(&lane->stale_arena, user_id);
@@ -272,5 +274,5 @@ void gateway_cache_refuse(
 		return;
 	for (size_t i = 0; i < asked; i++)
 		apply(lane, &groups[i], &limits[i]);
-	drop_stale(lane); /* at once: others may look before the next batch */
+	drop_stale(lane); /* now, because others could read the copies before the next batch */
 }

@@ -1,7 +1,7 @@
 /*
- * The first transaction of a batch: locks the rows of its users, runs the commands of each user in
- * the order in which they came, and writes the rows that have changed. gateway_batch.c says what
- * follows.
+ * The first transaction of a batch: locks the rows of its users, runs each user's commands in order
+ * of arrival, and writes the rows that have changed. gateway_batch.c describes the steps that
+ * follow.
  */
 #include "base/text.h"
 #include "flow/groups.h"
@@ -11,7 +11,7 @@
 #include "services/gateway/gateway_events.h"
 #include "services/gateway/limit_rules.h"
 
-/* A pending Idempotency-Key records the window in which its slot was reserved. */
+/* Records the window of the reserved slot under the pending Idempotency-Key. */
 static void note_window(struct gateway_command *command)
 {
 	struct buffer note = buffer_make(command->write.command.arena, 24);
@@ -26,7 +26,9 @@ static void note_window(struct gateway_command *command)
 struct deciding {
 	struct gateway_lane *lane;
 	struct limit_row row;
-	bool exists; /* after the commands so far; row.exists is whether it is in the store */
+	/* true if the user has a row after the commands so far; row.exists tells whether the store
+	 * has it */
+	bool exists;
 	int64_t now_us;
 };
 
@@ -45,7 +47,8 @@ static void decide_config(struct deciding *deciding, struct gateway_command *com
 	struct arena *arena = command->write.command.arena;
 	struct limit_row *row = &deciding->row;
 
-	if (command->write.resumed) { /* done then; its cached copy is deleted again */
+	/* the change is already committed; only the cached copy is deleted again */
+	if (command->write.resumed) {
 		write_resume_effect(&command->write);
 		return;
 	}
@@ -64,11 +67,12 @@ static void answer_no_config(struct gateway_command *command)
 		gateway_answer_no_config(command->write.command.arena, command->user.text));
 }
 
-/* What is left of the row, the start of its window, keeps a configuration that follows in the same
- * batch from beginning a window with the same start. */
+/* Removes the row. Keeps the start of its window in memory, so that a later configuration in the
+ * same batch begins a window with a different start. */
 static void decide_remove(struct deciding *deciding, struct gateway_command *command)
 {
-	if (command->write.resumed) { /* done then; its cached copy is deleted again */
+	/* the change is already committed; only the cached copy is deleted again */
+	if (command->write.resumed) {
 		write_resume_effect(&command->write);
 		return;
 	}
@@ -80,7 +84,8 @@ static void decide_remove(struct deciding *deciding, struct gateway_command *com
 	answer_change(deciding, command, answer_empty());
 }
 
-/* Notes a cached copy that is of another window than the row, or granted what the row refuses. */
+/* Notes the cached copy as stale if it belongs to another window than the row, or granted a slot
+ * that the row refuses. */
 static void note_stale(struct gateway_lane *lane, const struct gateway_command *command,
 	const struct limit_row *row, enum limit_verdict verdict)
 {
@@ -104,8 +109,8 @@ static struct limit_view view_of(const struct deciding *deciding)
 }
 
 /*
- * A pending key has a slot in the window in which it was reserved, and in no other: in a later
- * window its message counts like any other.
+ * Returns true if the command of a pending key still has its slot. A slot is valid only in the
+ * window in which it was reserved; in a later window the message counts like any other.
  */
 static bool still_has_its_slot(
 	const struct deciding *deciding, const struct gateway_command *command)
@@ -119,7 +124,7 @@ static bool still_has_its_slot(
 		       &deciding->row, deciding->now_us, deciding->lane->gateway->window_unit_us);
 }
 
-/* Whether there is a row to decide by. Makes one if there is a default. */
+/* Returns true if the user has a row. If not, and there is a default limit, creates one first. */
 static bool has_row(struct deciding *deciding)
 {
 	const struct gateway *gateway = deciding->lane->gateway;
@@ -134,7 +139,7 @@ static bool has_row(struct deciding *deciding)
 	return deciding->exists;
 }
 
-/* Decides about a send or take by the row. Answers it if it is refused. */
+/* Decides about a send or take based on the row. If it is refused, answers it and returns false. */
 static bool is_admitted(
 	struct deciding *deciding, struct gateway_command *command, struct limit_view *limit)
 {
@@ -218,7 +223,7 @@ static bool row_changed(const struct limit_row *before, const struct limit_row *
 	       before->by_default != after->by_default;
 }
 
-/* The rows to write, in the order of their ids. */
+/* The rows to write, sorted by id. */
 struct changes {
 	struct limit_row *put;
 	size_t put_count;

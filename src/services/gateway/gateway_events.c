@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "services/gateway/gateway_answers.h"
 
-/* A repeat under the same Idempotency-Key gets the same id, so consumers recognise the message if
- * it is published twice. */
+/* A repeat with the same Idempotency-Key gets the same id, so that consumers recognise the message
+ * if it is published twice. */
 void gateway_event_name(struct gateway_command *command)
 {
 	const struct idempotency_record *record = command->write.idempotency;
@@ -36,8 +36,8 @@ static struct slice write_event(struct arena *arena, const struct gateway_comman
 	return buffer_slice(&value);
 }
 
-/* The window that the message was counted in. Under one window-start there are never more messages
- * of a user than the limit. */
+/* Returns the start of the window in which the message was counted. The number of a user's messages
+ * with the same window-start never exceeds the limit. */
 static struct slice write_window(struct arena *arena, const struct gateway_command *command)
 {
 	struct buffer window = buffer_make(arena, 32);

@@ -1,6 +1,6 @@
 /*
  * Connects the lanes of the gateway to its batches. Each write lane has its own producer and cache
- * session, because both block and belong to one thread.
+ * session, because both block and belong to one thread: the publisher's and the committer's.
  */
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ static enum status look_up(void *gateway, struct session *session, const struct 
 	return gateway_batch_look_up(gateway, session, batch);
 }
 
-/* Refusals in shadow mode count once their transaction has committed. */
+/* Adds up the refusals in shadow mode only after their transaction has committed. */
 static void committed(void *context)
 {
 	struct gateway_lane *lane = context;

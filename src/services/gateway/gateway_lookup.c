@@ -1,5 +1,5 @@
-/* Looks at limits without changing them: one user's, what would be decided about the user's next
- * send, or a page of all. */
+/* Reads limits without changing them: one user's limit, a forecast for the user's next send, or a
+ * page of all limits. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static int compare_rows(const void *a, const void *b)
 		((const struct limit_row *)a)->user_id, ((const struct limit_row *)b)->user_id);
 }
 
-/* Fills `rows` with the users of the batch, sorted and without repetition. */
+/* Fills `rows` with the users of the batch, sorted and without duplicates. */
 static size_t wanted_rows(const struct read_batch *batch, struct limit_row *rows)
 {
 	size_t kept = 0;
@@ -70,7 +70,8 @@ static void answer_lookup(const struct gateway *gateway, struct command *command
 
 /* ---- forecasts --------------------------------------------------------------------------- */
 
-/* The cache decides first, if it has a copy that is used up; see gateway_cache.c. */
+/* Returns true if the cache would refuse the send because its copy is used up. A send asks the
+ * cache before the row; see gateway_cache.c. */
 static bool cache_refuses(const struct cached_limit *cached)
 {
 	return cached->hit && cached->current_count >= cached->rate_limit;
@@ -100,7 +101,7 @@ static struct limit_view view_of_copy(const struct cached_limit *cached, int64_t
 	};
 }
 
-/* Decides as a send would, on a copy of the row. */
+/* Decides as it would about a send, but on a copy of the row. */
 static void answer_forecast(const struct gateway *gateway, struct command *command,
 	struct limit_row row, const struct cached_limit *cached, int64_t now_us)
 {
@@ -120,8 +121,8 @@ static void answer_forecast(const struct gateway *gateway, struct command *comma
 		limit.remaining > 0 || (row.shadow && !cache_refuses(cached)), row.shadow);
 }
 
-/* Looks at the cached copies of the users without taking anything. All are misses if the cache is
- * away or there is none. */
+/* Reads the users' cached copies without taking slots. Without a cache, or while it is away, every
+ * user is a miss. */
 static struct cached_limit *peek(const struct gateway *gateway, struct arena *arena,
 	const struct limit_row *rows, size_t count)
 {
@@ -184,7 +185,7 @@ static enum status look_up_list(struct read *read, struct session *session, stru
 	struct gateway_list *list = (struct gateway_list *)read;
 	const struct gateway *gateway = list->gateway;
 	struct arena *kept = read->command.arena;
-	/* One row more than is shown tells whether there is another page. */
+	/* One extra row: if it is there, there is a next page. */
 	struct row_page page = {.after = {list->after}, .limit = list->limit + 1};
 	struct limit_row *rows = arena_array(arena, struct limit_row, page.limit);
 	enum status status;

@@ -1,3 +1,8 @@
+/*
+ * Turns HTTP requests into commands and lookups of the gateway: sends, takes, configurations and
+ * forecasts. Runs on the loops and never blocks. A user id may be a number or a text (1001 and
+ * "1001" are the same user), and answers use the form that the client used.
+ */
 #include "services/gateway/gateway.h"
 
 #include "inbound/input.h"
@@ -7,7 +12,7 @@
 #include "services/gateway/limit_rules.h"
 
 #define LIST_LIMIT 100
-#define ROW_BYTES_MAX 512 /* of one configuration, in JSON */
+#define ROW_BYTES_MAX 512 /* the longest JSON of one configuration */
 #define MESSAGE_BYTES_MAX (16 * 1024)
 
 static struct gateway_command *new_command(struct input *input, enum gateway_verb verb)
@@ -22,7 +27,7 @@ static struct gateway_command *new_command(struct input *input, enum gateway_ver
 	return command;
 }
 
-/* Returns whether the mode is "shadow"; without one it is "enforce". */
+/* Returns true if the mode is "shadow". The default is "enforce". */
 static bool read_shadow(struct input *input)
 {
 	struct slice mode = input_optional_id(input, "mode");

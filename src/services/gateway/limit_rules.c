@@ -29,7 +29,7 @@ static bool is_from_the_future(const struct limit_row *row, int64_t now_us)
 
 void limit_refresh(struct limit_row *row, int64_t now_us)
 {
-	/* The start identifies a window, so no two windows of a row may have the same one. */
+	/* The start identifies a window, so no two windows of a row may have the same start. */
 	bool is_later = now_us > row->last_refresh_us || is_from_the_future(row, now_us);
 
 	row->last_refresh_us = is_later ? now_us : row->last_refresh_us + 1;

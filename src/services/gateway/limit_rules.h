@@ -1,6 +1,6 @@
 /*
- * The decision of the limiter: a function of the row, the time and the number of messages wanted.
- * Every path uses it, and the Lua script of the cache grants by the same rule. Pure.
+ * The decision of the limiter: a function of the row, the time and the number of messages. All
+ * decisions are made here, and the Lua script of the cache grants by the same rule. Pure.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_RULES_H
@@ -10,8 +10,9 @@
 #define TIME_WINDOW_MAX 525600
 
 /*
- * A row whose window begins later than this from now was written before the clock was set back. The
- * slack is for windows that begin a microsecond apart so that they can be told apart.
+ * If a row's window begins further in the future than this, the row was written before the clock
+ * was set back. A shorter lead is normal: so that no two windows have the same start,
+ * limit_refresh() may begin one a microsecond in the future.
  */
 #define LIMIT_FUTURE_US (1 * 1000000LL)
 
@@ -21,7 +22,7 @@ struct limit_default {
 	int32_t time_window;
 };
 
-/* Whether the window of the row has elapsed. */
+/* Returns whether the window of the row has ended. */
 bool limit_has_elapsed(const struct limit_row *row, int64_t now_us, int64_t unit_us);
 
 /* Returns the time at which the window ends. */
@@ -37,39 +38,39 @@ int32_t limit_left(const struct limit_row *row);
 void limit_refresh(struct limit_row *row, int64_t now_us);
 
 /*
- * Brings the row up to date: begins a new window if the old one has elapsed. A window that begins
- * in the future begins now instead, and what was used of it stays used: setting the clock back
- * frees no quota, and locks nobody out for longer than one window. Returns whether the row has
+ * Brings the row up to date: begins a new window if the old one has ended. A window that begins in
+ * the future begins now instead, and its used slots stay used. Therefore setting the clock back
+ * frees no quota, and locks nobody out for longer than one window. Returns true if the row has
  * changed.
  */
 bool limit_update(struct limit_row *row, int64_t now_us, int64_t unit_us);
 
 /*
- * Admits up to `wanted` messages: brings the row up to date, and reserves as many slots as the
- * limit leaves. Returns how many.
+ * Brings the row up to date and reserves `wanted` slots, or all that are left if there are fewer.
+ * Returns how many it reserved.
  */
 int32_t limit_reserve(struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t wanted);
 
 enum limit_verdict {
 	LIMIT_ADMITTED,
 	LIMIT_REFUSED,
-	LIMIT_SHADOWED, /* over the limit, but the row is in shadow mode: admitted and counted */
+	LIMIT_SHADOWED, /* above the limit, but the row is in shadow mode: admitted and counted */
 };
 
 /*
- * Decides about `amount` messages, all or none: brings the row up to date, and reserves their
- * slots. Sets `slots` to how many slots were reserved: `amount`, or 0 if they are refused or a row
- * in shadow mode can count no further.
+ * Brings the row up to date and admits all of `amount` messages, or none. Sets `slots` to the
+ * number of slots reserved: `amount`, or 0 if the messages are refused or if the count of a row in
+ * shadow mode would overflow.
  */
 enum limit_verdict limit_admit(
 	struct limit_row *row, int64_t now_us, int64_t unit_us, int32_t amount, int32_t *slots);
 
-/* Makes the row of a user without a configuration, with a window that begins now. */
+/* Creates the row of a user without a configuration, with a window that begins now. */
 void limit_make_default(
 	struct limit_row *row, const struct limit_default *standard, int64_t now_us);
 
-/* A row that the default made takes over a default that has changed, in a new window, once its old
- * window has elapsed. */
+/* If the row was created from the default, the default has changed since, and the row's window has
+ * ended, begins a new window with the new default. */
 void limit_follow_default(struct limit_row *row, const struct limit_default *standard,
 	int64_t now_us, int64_t unit_us);
 

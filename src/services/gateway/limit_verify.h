@@ -1,6 +1,6 @@
 /*
  * Checks limits and messages for `quipu verify` (admin/verify.h). The rules hold at every commit,
- * not only at rest: a slot is reserved before it is used, and a new configuration begins a new
+ * even under load: a slot is reserved before it is used, and a new configuration begins a new
  * window. Differences, besides those of admin/verify_idempotency.h and, for messages that the
  * sender has taken, admin/verify_claims.h:
  *
@@ -10,8 +10,8 @@
  *   over-limit       reserved_count is more than rate_limit, unless the row is in shadow mode
  *   in-the-future    the window begins ahead of the store's time
  *
- * A send whose outcome was never recorded stays pending under its Idempotency-Key until that
- * expires, so a pending one is not a difference.
+ * A pending Idempotency-Key is not a difference: if the outcome of a send was never recorded, its
+ * key stays pending until it expires.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H
 #define QUIPU_SERVICES_GATEWAY_LIMIT_VERIFY_H
@@ -19,7 +19,7 @@
 #include "admin/verify.h"
 #include "services/gateway/gateway.h"
 
-/* Returns the verifier. `gateway` outlives it. */
+/* Returns the verifier. `gateway` must outlive it. */
 struct verifier limits_verifier(const struct gateway *gateway);
 
 #endif

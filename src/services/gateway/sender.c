@@ -1,6 +1,6 @@
 /*
- * Reads events of the bus and stores them as rows to be sent. Only userId and message are required,
- * because other programs may write to the channel too.
+ * Reads events from the bus and stores them as rows to be sent. Only userId and message are
+ * required, because other programs may write to the channel as well.
  */
 #include "services/gateway/sender.h"
 
@@ -20,8 +20,8 @@
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* Returns a string or an integer as text, in `arena`; {NULL, 0} for anything else, and for text
- * with a NUL, which no store can keep. */
+/* Returns a string or an integer as text, in `arena`. Returns {NULL, 0} for anything else, and for
+ * text with a NUL, which no store can keep. */
 static struct slice id_text(struct arena *arena, const json_t *value)
 {
 	struct slice text = slice_make(json_string_value(value), json_string_length(value));
@@ -48,7 +48,7 @@ static json_t *user_of(const json_t *event)
 	return user ? user : json_object_get(event, "user_id");
 }
 
-/* Returns the traceparent of a message, or an empty slice if it has none that is valid. */
+/* Returns the traceparent of a message, or an empty slice if it has no valid one. */
 static struct slice trace_of(const struct bus_delivery *delivery)
 {
 	for (size_t i = 0; i < delivery->header_count; i++) {
@@ -59,7 +59,8 @@ static struct slice trace_of(const struct bus_delivery *delivery)
 	return (struct slice){0};
 }
 
-/* The gateway's ids are UUIDs; those of other programs may be anything. */
+/* Returns a UUID for a message. The gateway's ids already are UUIDs; other programs may use any
+ * text. */
 static struct slice row_id(struct arena *arena, struct slice message_id)
 {
 	struct buffer name = buffer_make(arena, message_id.len + 16);
@@ -88,7 +89,7 @@ static struct slice write_payload(
 	return buffer_slice(&body);
 }
 
-/* Returns why the event cannot be used, or NULL. A message without an id is recognised by its
+/* Returns NULL, or why the event cannot be used. A message without an id is identified by its
  * position. */
 static const char *read_event(struct arena *arena, const struct bus_delivery *delivery,
 	const json_t *event, struct outbound_message *message)
@@ -133,7 +134,7 @@ static int compare_sent(const void *a, const void *b)
 		((const struct sent_message *)b)->message_id);
 }
 
-/* Looks up which messages an earlier version has sent; the result is sorted by id. */
+/* Looks up which messages an earlier version of Quipu has sent. The result is sorted by id. */
 static enum status find_sent(const struct sender *sender, struct session *session,
 	struct sent_message *sent, size_t *count)
 {
@@ -148,7 +149,8 @@ static enum status find_sent(const struct sender *sender, struct session *sessio
 	return kept == 0 ? STATUS_OK : sender->sent->ops->find(sender->sent, session, sent, kept);
 }
 
-/* Keeps the first message of each id that was not sent before. Returns how many. */
+/* Drops messages that were sent before. Of several messages with the same id, keeps only the first.
+ * Returns how many remain. */
 static size_t keep_unsent(struct outbound_message *messages, size_t count,
 	struct sent_message *sent, size_t sent_count)
 {
@@ -216,8 +218,8 @@ void sender_taken(void *context)
 
 /* ---- dead letters ------------------------------------------------------------------------ */
 
-/* Copies the messages that cannot be used to the dead letter channel. Returns false if the bus has
- * not confirmed all of them. */
+/* Copies unusable messages to the dead letter channel. Returns true if the bus has confirmed all of
+ * them. */
 bool sender_put_aside(void *context, const struct intake_item *items, size_t count)
 {
 	struct sender *sender = context;

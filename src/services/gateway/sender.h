@@ -2,9 +2,9 @@
  * The sender: seed 001, Sender_Service. Role `sender`. Turns messages of the bus into rows of
  * outbound_messages, which flow/delivery sends through a notifier: the console, or a webhook.
  *
- * A row also tells a repeated event apart; events that an earlier version has sent are in
- * sent_messages. A message that cannot be read is copied to the dead letter channel, logged, and
- * skipped. Nothing is printed or sent inside a transaction.
+ * A repeated event is recognised by its row, or, if an earlier version of Quipu has sent it, by an
+ * entry in sent_messages. A message that cannot be read is copied to the dead letter channel,
+ * logged, and skipped. Nothing is printed or sent inside a transaction.
  */
 #ifndef QUIPU_SERVICES_GATEWAY_SENDER_H
 #define QUIPU_SERVICES_GATEWAY_SENDER_H
@@ -26,12 +26,13 @@ struct sender {
 	struct producer *dead_letters;
 	struct lane_set *lanes;
 
-	size_t repeated_now; /* in the transaction that is not committed yet; the intake's */
+	/* repeated events in the current transaction; used only by the intake */
+	size_t repeated_now;
 	struct tally repeated;
 	struct tally malformed;
 };
 
-/* Returns the callbacks for its lanes, which carry only actions of operators. */
+/* Returns the callbacks for its lanes. They carry only operators' actions. */
 struct lane_service sender_lane_service(struct sender *sender);
 
 /* See flow/intake.h; the context is the struct sender. */

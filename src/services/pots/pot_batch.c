@@ -1,11 +1,11 @@
 /*
- * The content of a pot changes only under a lock that is a column of its row, with a token and an
- * end, because owners outside this program respect it too. The row lock of the UPDATE that takes it
- * already orders our own processes.
+ * The content of a pot changes only under a lock, which is stored in the pot's row as a token with
+ * an expiry time, because programs other than Quipu respect it as well. Between Quipu's own
+ * processes, the row lock of the UPDATE that takes the lock would suffice.
  *
- * Invariants: every write names the token, so a lock that was lost writes nothing and the batch
- * runs again; locks are taken before names are inserted and in the order of ids, so processes never
- * wait for each other in a circle.
+ * Invariants: every write names the token, so a batch that has lost its lock writes nothing and
+ * runs again. Locks are taken in id order, and before names are inserted, so processes never
+ * deadlock.
  */
 #include "services/pots/pot_batch.h"
 
@@ -48,7 +48,8 @@ struct pot_lookup *pot_lookup_of(struct read *read)
 
 /* ---- keys -------------------------------------------------------------------------------- */
 
-/* "pot 0000000017": always ten digits, so that keys sort as the ids do. */
+/* Returns a key such as "pot 0000000017". It always has ten digits, so that keys sort like the
+ * ids. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id)
 {
 	static const char first[] = "pot 0000000000";
@@ -95,7 +96,8 @@ static struct answer run_command(
 		coins = pot_remove_any(pot, command->count, dice);
 		break;
 	case POT_CREATE:
-		return answer_failure(arena, STATUS_INTERNAL); /* create_pots() runs these */
+		/* not reached: create_pots() runs CREATE */
+		return answer_failure(arena, STATUS_INTERNAL);
 	}
 	return pot_answer_coins(arena, command->encoding, &coins);
 }
@@ -114,7 +116,7 @@ static void run_group(const struct write_group *group, const struct pot_content 
 		change->is_changed[kind] = pot.coins.of[kind] != content->coins.of[kind];
 }
 
-/* Answers that the pot does not exist. */
+/* Answers all commands of a group whose pot does not exist. */
 static void refuse_group(const struct write_group *group)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -125,7 +127,7 @@ static void refuse_group(const struct write_group *group)
 	}
 }
 
-/* Every batch has new dice, so that nobody can predict draws from those that they have seen. */
+/* Seeds new dice for every batch, so that nobody can predict draws from earlier draws. */
 static enum status change_pots(const struct pots *pots, struct session *session,
 	struct arena *arena, const struct write_group *groups, size_t count)
 {
@@ -158,7 +160,7 @@ static enum status change_pots(const struct pots *pots, struct session *session,
 
 /* ---- new pots ---------------------------------------------------------------------------- */
 
-/* The first command of the group gets the name if it was free; the others are refused. */
+/* If the name was free, the first command of the group gets it. All others are refused. */
 static void answer_created(const struct write_group *group, const struct pot_row *pot)
 {
 	for (size_t i = 0; i < group->count; i++) {
@@ -187,7 +189,8 @@ static enum status create_pots(const struct pots *pots, struct session *session,
 	return status;
 }
 
-/* Groups of names sort before those of ids, but locks are taken first. */
+/* Keys of names sort before keys of ids, so the groups of names come first. Nevertheless, the pots
+ * with ids are locked before names are inserted. */
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch)
 {
@@ -215,7 +218,7 @@ struct answer pot_batch_give_up(struct write *write)
 
 /* ---- looking up -------------------------------------------------------------------------- */
 
-/* The lookups of a batch with the same `look`. */
+/* The lookups of a batch that look for the same thing. */
 struct looking {
 	const struct pot_repository *repository;
 	struct session *session;
@@ -294,7 +297,7 @@ static enum status look_for_lists(const struct looking *looking)
 	return status;
 }
 
-/* Answers the lookups of the batch that have this `look`. */
+/* Answers the lookups of the batch that look for `look`. */
 static enum status look_for(struct looking *looking, const struct read_batch *batch,
 	enum pot_look look, enum status (*answer)(const struct looking *looking))
 {

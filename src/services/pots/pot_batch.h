@@ -1,8 +1,8 @@
 /*
- * Runs a batch of commands on pots in one transaction: takes the locks of all pots that are free,
- * runs the commands of each pot in the order in which they arrived, writes what has changed and
- * releases the locks. So all commands on a pot share one lock. Commands on a pot whose lock another
- * owner holds become BUSY.
+ * Runs a batch of commands on pots in one transaction: takes the locks of all pots that nobody else
+ * has locked, runs the commands of each pot in order of arrival, writes the changes and releases
+ * the locks. All commands on a pot share one lock. If another owner has locked a pot, the commands
+ * on it become BUSY.
  */
 #ifndef QUIPU_SERVICES_POTS_BATCH_H
 #define QUIPU_SERVICES_POTS_BATCH_H
@@ -20,7 +20,8 @@ enum pot_verb {
 	POT_REMOVE_ANY, /* coins at random */
 };
 
-/* A change of a pot. The key of its command is pot_name_key() for CREATE, else pot_id_key(). */
+/* A change of a pot. The key of its command is pot_name_key() for CREATE, otherwise
+ * pot_id_key(). */
 struct pot_command {
 	struct write write;
 	enum pot_verb verb;
@@ -34,10 +35,10 @@ struct pot_command {
 
 extern const struct command_type pot_command_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a command in `arena`, zeroed except for its type. */
 struct pot_command *pot_command_new(struct arena *arena);
 
-/* Aborts if `write` is of another type. */
+/* Aborts unless `write` is a pot command. */
 struct pot_command *pot_command_of(struct write *write);
 
 enum pot_look { LOOK_POT, LOOK_NAME, LOOK_COINS, LOOK_LIST };
@@ -50,21 +51,21 @@ struct pot_lookup {
 	int32_t pot_id;
 	struct slice name;
 	int32_t page;
-	int32_t limit; /* as sent; 0 stands for POT_PAGE_DEFAULT */
+	int32_t limit; /* as in the request; 0 means POT_PAGE_DEFAULT */
 };
 
 extern const struct command_type pot_lookup_type;
 
-/* Creates one in `arena`, zeroed except for its type. */
+/* Creates a lookup in `arena`, zeroed except for its type. */
 struct pot_lookup *pot_lookup_new(struct arena *arena);
 
-/* Aborts if `read` is of another type. */
+/* Aborts unless `read` is a pot lookup. */
 struct pot_lookup *pot_lookup_of(struct read *read);
 
 #define POT_PAGE_DEFAULT 25
 #define POT_PAGE_MOST 100
 
-/* Return the keys of commands, in `arena`. Keys of ids sort as the ids do, and after all names. */
+/* Return keys for commands, in `arena`. Keys of ids sort like the ids, after all keys of names. */
 struct slice pot_id_key(struct arena *arena, int32_t pot_id);
 struct slice pot_name_key(struct arena *arena, struct slice name);
 
@@ -72,7 +73,8 @@ struct slice pot_name_key(struct arena *arena, struct slice name);
 enum status pot_batch_decide(
 	const struct pots *pots, struct session *session, const struct write_batch *batch);
 
-/* Returns the answer for a command that has waited for the lock of its pot too often. */
+/* Returns the answer for a command that is given up because its pot stayed locked through all
+ * retries. */
 struct answer pot_batch_give_up(struct write *write);
 
 /* Answers every read of the batch (each a struct pot_lookup); see flow/reader.h. Blocks. */

@@ -1,13 +1,13 @@
 /*
  * The number of coins of each kind in a draw follows the multivariate hypergeometric distribution.
- * It is drawn kind by kind: how many of the first kind are in the draw (hypergeometric), then how
- * many of the second are in the rest, and so on.
+ * The numbers are drawn kind by kind: how many coins of the first kind are in the draw
+ * (hypergeometric), then how many of the second kind are in the rest of the draw, and so on.
  *
- * Small samples are drawn ball by ball, larger ones by rejection: HRUA of E. Stadlober,
- * "The ratio of uniforms approach for generating discrete random variates", J. Comput. Appl. Math.
- * 31 (1990), which needs between one and two attempts on average whatever the numbers are. For the
- * largest pot its logarithms of factorials are about 4e10, so with long double the odds of any
- * outcome are exact to about 1e-8.
+ * Small samples are drawn ball by ball, larger ones by rejection with HRUA (E. Stadlober, "The
+ * ratio of uniforms approach for generating discrete random variates", J. Comput. Appl. Math. 31,
+ * 1990). Whatever the numbers are, HRUA needs between one and two attempts on average. For the
+ * largest pot, the logarithms of its factorials are about 4e10, so with long double the probability
+ * of any outcome is exact to about 1e-8.
  */
 #include "services/pots/pot_draw.h"
 
@@ -20,10 +20,11 @@
 #define HAT_SLOPE 1.7155277699214135
 #define HAT_SHIFT 0.8989161620588988
 
-/* Standard deviations from the mean beyond which the probability is below what 64 bits express. */
+/* Beyond this many standard deviations from the mean, probabilities are too small for 64 bits. */
 #define TAIL 16
 
-/* An urn with marked and other balls, from which a sample is drawn. How many of it are marked? */
+/* An urn with marked and other balls. A sample is drawn from it, and the question is how many balls
+ * of the sample are marked. */
 struct urn {
 	int64_t marked;
 	int64_t others;
@@ -66,8 +67,8 @@ static long double log_weight(const struct urn *urn, int64_t found)
 	       log_factorial(urn->others - urn->sample + found);
 }
 
-/* `log_odds` compares this outcome with the likeliest one. The first two tests are cheap and settle
- * most cases. */
+/* Accepts or rejects a candidate. `log_odds` compares its probability with that of the likeliest
+ * outcome. The first two tests are cheap and settle most cases. */
 static bool is_accepted(double u, double log_odds)
 {
 	if (u * (4 - u) - 3 <= log_odds)
@@ -109,11 +110,11 @@ static int64_t draw_marked(struct urn urn, struct dice *dice)
 {
 	int64_t all = urn.marked + urn.others;
 
-	if (urn.sample > all - urn.sample) { /* draw the balls that stay instead */
+	if (urn.sample > all - urn.sample) { /* instead, draw the balls that remain in the urn */
 		urn.sample = all - urn.sample;
 		return urn.marked - draw_marked(urn, dice);
 	}
-	if (urn.marked > urn.others) { /* count the other balls instead */
+	if (urn.marked > urn.others) { /* instead, count the unmarked balls */
 		struct urn other = {urn.others, urn.marked, urn.sample};
 
 		return urn.sample - draw_marked(other, dice);

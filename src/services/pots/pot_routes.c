@@ -1,6 +1,6 @@
 /*
- * Turns Twirp calls into commands and lookups of pots. http/twirp has parsed the message; the
- * checks here are those of the seed. Runs on the loops and never blocks.
+ * Turns Twirp calls into commands and lookups of pots. http/twirp has already parsed the message;
+ * this file makes the checks that the seed requires. Runs on the loops and never blocks.
  */
 #include "services/pots/pots.h"
 
@@ -12,11 +12,12 @@
 #include "inbound/submit.h"
 #include "services/pots/pot_batch.h"
 
-#define POT_BYTES_MAX 512 /* in a list */
+#define POT_BYTES_MAX 512 /* the longest JSON of a pot in a list */
 
 /* ---- reading messages -------------------------------------------------------------------- */
 
-/* Copies a string of a message, which ends with the call, into the request's arena. */
+/* Copies a string of a message into the request's arena, because the message is freed when the call
+ * returns. */
 static struct slice keep_text(struct input *input, const char *text)
 {
 	return arena_copy(&input->request->arena, slice_of(text));

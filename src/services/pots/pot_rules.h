@@ -10,8 +10,8 @@
 #define POT_NAME_MAX 128
 #define POT_MAX_COINS_LEAST 6
 
-/* Whether it matches ^[A-Za-z0-9]{2}(?:[ _-]?[A-Za-z0-9])+$ and has at most POT_NAME_MAX
- * characters. */
+/* Returns true if the name matches ^[A-Za-z0-9]{2}(?:[ _-]?[A-Za-z0-9])+$ and has at most
+ * POT_NAME_MAX characters. */
 bool pot_name_is_valid(struct slice name);
 
 /* The content of a pot and its capacity. */
@@ -20,19 +20,19 @@ struct pot_state {
 	struct coins coins;
 };
 
-/* Coins of a request, which may repeat a kind and ask for more than a pot can hold. */
+/* The coins in a request. Their sum may be more than a pot can hold. */
 struct asked_coins {
 	int64_t of[COIN_KINDS];
 };
 
-/* Adds the coins and sets `added`. Returns POT_FULL, and changes nothing, if they do not fit. */
+/* Adds the coins and sets `added`. If they do not fit, returns POT_FULL and changes nothing. */
 QP_MUST_CHECK enum status pot_add(
 	struct pot_state *pot, const struct asked_coins *asked, struct coins *added);
 
-/* Removes coins by kind, at most those that the pot has. Returns the removed coins. */
+/* Removes coins by kind, but not more than the pot has. Returns the removed coins. */
 struct coins pot_remove(struct pot_state *pot, const struct asked_coins *asked);
 
-/* Removes `count` coins at random, at most all of them. Returns the removed coins. */
+/* Removes `count` coins at random, but not more than the pot has. Returns the removed coins. */
 struct coins pot_remove_any(struct pot_state *pot, int64_t count, struct dice *dice);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Checks pots for `quipu verify` (admin/verify.h). One statement reads all rows of a pot, and every
- * change of a pot is one transaction, so a sum is never seen half-way. Differences, besides those
- * of admin/verify_idempotency.h:
+ * change of a pot is one transaction, so verification never sees a half-finished change.
+ * Differences, besides those of admin/verify_idempotency.h:
  *
  *   name            not a valid name of a pot
  *   max-coins       less than 6
@@ -18,7 +18,7 @@
 #include "admin/verify.h"
 #include "services/pots/pots.h"
 
-/* Returns the verifier. `pots` outlives it. */
+/* Returns the verifier. `pots` must outlive it. */
 struct verifier pots_verifier(const struct pots *pots);
 
 #endif

@@ -19,15 +19,15 @@
 struct pots {
 	const struct pot_repository *repository;
 	struct lane_set *lanes; /* not owned */
-	int64_t lock_ttl_us;    /* after which a lock that was not released ends */
-	int64_t lock_wait_us;   /* pause before each retry while another owner holds the lock */
+	int64_t lock_ttl_us;  /* time after which a lock expires if its owner does not release it */
+	int64_t lock_wait_us; /* pause before each retry while another owner has the lock */
 	int64_t lock_retries;
 };
 
-/* Returns the callbacks for its lanes. `pots` outlives the lanes. */
+/* Returns the callbacks for its lanes. `pots` must outlive the lanes. */
 struct lane_service pots_lane_service(struct pots *pots);
 
-/* Adds the routes, whose paths it allocates in `arena`. `pots` and `arena` outlive the router. */
+/* Adds the routes. Their paths are in `arena`; `pots` and `arena` must outlive the router. */
 void pots_add_routes(struct pots *pots, struct router *router, struct arena *arena);
 
 #endif

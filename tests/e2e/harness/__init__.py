@@ -1,1 +1,1 @@
-"""What the end-to-end tests stand on: real servers, a raw HTTP client, load and faults."""
+"""What the end-to-end tests are built on: real servers, a raw HTTP client, load and faults."""

@@ -1,4 +1,4 @@
-"""Clients that mean harm, in a process of their own, and good ones that are served meanwhile."""
+"""Malicious clients, in a process of their own, and honest ones that are served meanwhile."""
 
 import collections
 import contextlib
@@ -15,10 +15,11 @@ from .counts import action
 from .http import ConnectionLost, dial, reset_on_close
 from .waiting import HANG_S
 
-CLOSED = 0  # among statuses: the server has closed the connection
+CLOSED = 0  # stands for a status: the server has closed the connection
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
-# A sanitizer keeps what was freed for a while, to find its use: memory would tell of that, not of the server.
+# A sanitizer keeps freed memory for a while in order to find its use, so the memory of such a build says nothing
+# about the server.
 MEASURABLE = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:quarantine_size_mb=1:thread_local_quarantine_size_kb=64:"
                     "allocator_release_to_os_interval_ms=100",
@@ -26,12 +27,11 @@ MEASURABLE = {
 
 
 class Attack:
-    """`count` connections that each send `first`, then `again` for ever: at once, or every `pause` seconds.
+    """`count` connections that each send `first` and then `again` for ever: as fast as they can, or every `pause`
+    seconds.
 
-    Those that `reads` is false for never look at an answer. Those that `returns` come back when they are closed: at
-    once, or `wave` of them for each next_wave().
-    Used as a context: inside, all are connected and have sent `first`.
-    """
+    If `reads` is false, they never read an answer. If `returns` is true, they reconnect when they are closed: at once,
+    or `wave` of them for each next_wave(). Used as a context: inside, all are connected and have sent `first`."""
 
     def __init__(self, server, count, first=b"", again=b"", pause=0.0, reads=True, returns=False, wave=None):
         self.port = server.port
@@ -47,7 +47,7 @@ class Attack:
         self._over = context.Event()
         self._open = context.Value("q", 0)
         self._returns_left = context.Value("q", 0)
-        self._answers = context.RawArray("q", 600)  # by status; at CLOSED: connections that the server has closed
+        self._answers = context.RawArray("q", 600)  # by status; at CLOSED, the connections that the server has closed
         self._pipe, child = context.Pipe(duplex=False)
         self._process = context.Process(target=self._run, args=(child,))
         self.statuses = None
@@ -61,7 +61,7 @@ class Attack:
         self.end()
 
     def end(self):
-        """What came back, by status; afterwards every connection is gone."""
+        """Ends the attack, with all its connections. Returns how many answers came, by status."""
         if self.statuses is None:
             self._over.set()
             self.statuses = self._pipe.recv() if self._pipe.poll(HANG_S) else None
@@ -71,27 +71,27 @@ class Attack:
 
     @property
     def open(self):
-        """How many connections the server has not closed."""
+        """Returns how many connections the server has not closed."""
         return self._open.value
 
     def answers(self, status):
-        """How many answers of a status have come so far."""
+        """Returns how many answers with a status have come so far."""
         return self._answers[status]
 
     @property
     def closed(self):
-        """How many connections the server has closed so far."""
+        """Returns how many connections the server has closed so far."""
         return self._answers[CLOSED]
 
     # ---- in the process of its own
 
     def _run(self, pipe):
         die_with_parent()
-        os.nice(10)  # attackers use cores of their own, where there are any
+        os.nice(10)  # attackers use cores of their own, if there are any
         self._epoll = select.epoll()
-        self._clients = {}  # by descriptor: the socket, and what it has still to send
+        self._clients = {}  # by descriptor: the socket, and what it still has to send
         self._found = collections.Counter()
-        self._gone = 0  # closed, and not back yet
+        self._gone = 0  # closed, and not yet connected again
         for _ in range(self.count):
             self._connect()
         self._begun.set()
@@ -109,7 +109,8 @@ class Attack:
 
     def _connect(self):
         try:
-            client = dial(self.port, receive_buffer=None if self.reads else 4096)  # nor does the kernel read for them
+            # a small buffer, so that the kernel does not read for them either
+            client = dial(self.port, receive_buffer=None if self.reads else 4096)
         except OSError:
             return
         client.setblocking(False)
@@ -155,7 +156,7 @@ class Attack:
         except BlockingIOError:
             return
         except OSError:
-            self._read(descriptor)  # why it was closed may be there to read
+            self._read(descriptor)  # the reason for the close may be there to read
             if descriptor in self._clients:
                 self._end(descriptor)
             return
@@ -172,7 +173,7 @@ class Attack:
         self._return()
 
     def _return(self):
-        """Those that were closed come back: at once, or as many as the wave still allows."""
+        """Reconnects those that were closed: all at once, or as many as the current wave allows."""
         while self.returns and self._gone > 0 and not self._over.is_set() and self._may_return():
             self._gone -= 1
             self._connect()
@@ -187,12 +188,13 @@ class Attack:
     # ---- in the process of the test
 
     def next_wave(self):
-        """Lets up to `wave` of the connections that were closed come back."""
+        """Lets up to `wave` of the closed connections come back."""
         self._returns_left.value = self.wave
 
 
 class Guests:
-    """Good clients: each increases an item of its own on a kept connection, and one looks at /healthz on new ones."""
+    """Honest clients: each increases an item of its own on a kept connection, and one asks for /healthz on new
+    ones."""
 
     def __init__(self, server, counts, number=4):
         self._server = server
@@ -205,7 +207,7 @@ class Guests:
                 connection.close()
 
     def _increase(self, number, before_each):
-        """An increase, on a new connection where the old one was closed between two requests."""
+        """Increases an item, on a new connection if the old one was closed between two requests."""
         for _ in range(2):
             before_each()
             kept = self._connections[number] is not None
@@ -221,7 +223,7 @@ class Guests:
         raise AssertionError("two connections were lost")
 
     def are_served(self, rounds, before_each=lambda: None):
-        """In each round everybody gets an answer."""
+        """Checks that everybody gets an answer, in each round."""
         for _ in range(rounds):
             for number in range(len(self._items)):
                 self._increase(number, before_each)
@@ -230,7 +232,7 @@ class Guests:
 
 
 class Peak:
-    """The most memory that the server had, looked at all the time."""
+    """The most memory that the server has used, measured all the time."""
 
     def __init__(self, server):
         self.kib = server.resident_kib()

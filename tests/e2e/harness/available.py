@@ -1,4 +1,4 @@
-"""Servers that may not be on this machine."""
+"""Servers that may not be installed on this machine."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from engines.server import Unavailable
 
 @contextlib.contextmanager
 def available(start):
-    """The server that `start` starts; the test is skipped, with the reason, if it cannot be had."""
+    """Returns the server that `start` starts, or skips the test with the reason if it is not available."""
     with contextlib.ExitStack() as resources:
         try:
             server = resources.enter_context(start())

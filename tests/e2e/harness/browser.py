@@ -1,8 +1,7 @@
 """A real browser: Debian's Chromium, driven by playwright-core from npm, and a server for the pages that it opens.
 
-A test gives a script of tests/e2e/browser/ to the browser and looks at what it returns. playwright-core is not among
-Debian's packages, so where npm's registry cannot be reached, the test is skipped and says so.
-"""
+A test gives a script of tests/e2e/browser/ to the browser and checks what it returns. playwright-core is not among
+Debian's packages, so if npm's registry cannot be reached, the test is skipped and says so."""
 
 import contextlib
 import functools

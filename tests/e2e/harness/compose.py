@@ -1,5 +1,5 @@
 """docker-compose.yml, and the same set of processes without containers: private engines, and every role as a process
-with the environment that the file and the image give it. Only hosts and ports are others."""
+with the environment that the file and the image give it. Only hosts and ports differ."""
 
 import contextlib
 import pathlib
@@ -16,11 +16,11 @@ from .quipu import Quipu
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FILE = ROOT / "docker-compose.yml"
 CONTAINERFILE = ROOT / "deploy" / "Containerfile"
-PORTS = {"postgres": 5432, "redis": 6379, "kafka": 9092, "nats": 4222, "rabbitmq": 5672}  # inside a container
+PORTS = {"postgres": 5432, "redis": 6379, "kafka": 9092, "nats": 4222, "rabbitmq": 5672}  # the ports inside a container
 
 
 def load():
-    """The file, with ${NAME:-default} replaced by the default."""
+    """Returns the file, with ${NAME:-default} replaced by the default."""
     text = FILE.read_text(encoding="utf-8")
     return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
 
@@ -44,34 +44,34 @@ def engines(document):
 
 
 def image_environment():
-    """What the image sets for every role."""
+    """Returns what the image sets for every role."""
     lines = re.findall(r"^ENV (.*)$", CONTAINERFILE.read_text(encoding="utf-8"), re.MULTILINE)
     return dict(pair.split("=", 1) for line in lines for pair in line.split())
 
 
 def environment(role, service):
-    """What a container of the role gets: the image's, then the file's."""
+    """Returns the environment of a container of the role: the image's, then the file's."""
     return {name: value.replace("${ROLE}", role) for name, value in
             {**image_environment(), **service["environment"]}.items()}
 
 
 def secrets(document, service):
-    """{where a container of the service sees it: the file here}"""
+    """Returns {path in a container of the service: the file here}."""
     return {f"/run/secrets/{name}": str(ROOT / document["secrets"][name]["file"]) for name in service.get("secrets", [])}
 
 
 def demo_key():
-    """The key that the file of keys tells everybody."""
+    """Returns the key that is printed in the comments of the key file."""
     return re.search(r"^#\s+(qk_\S+)$", (ROOT / "deploy/demo-keys").read_text(encoding="utf-8"), re.MULTILINE).group(1)
 
 
 def hosts(settings):
-    """The engines that settings speak to: {'postgres', …}."""
+    """Returns the engines that these settings refer to: {'postgres', …}."""
     return {name for value in settings.values() for name in PORTS if re.search(rf"[/@,]{name}:{PORTS[name]}\b", value)}
 
 
 def prepare_postgres(server, service):
-    """The user and the database of the image, new; a private server trusts everybody."""
+    """Creates the user and the database that the image would create; a private server trusts everybody."""
     given = service["environment"]
     with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {given['POSTGRES_DB']} WITH (FORCE)")
@@ -81,7 +81,7 @@ def prepare_postgres(server, service):
 
 
 def prepare_rabbitmq(server, service):
-    """The user of the image, by one call: rabbitmqctl takes seconds to start."""
+    """Creates the user that the image would create, with one HTTP call, because rabbitmqctl takes seconds to start."""
     given = service["environment"]
     name, password = given["RABBITMQ_DEFAULT_USER"], given["RABBITMQ_DEFAULT_PASS"]
     server.ctl("eval", f'''
@@ -92,7 +92,7 @@ def prepare_rabbitmq(server, service):
 
 _PREPARE = {"postgres": prepare_postgres, "rabbitmq": prepare_rabbitmq}
 _START = {
-    "kafka": lambda: Kafka(real=False).start(),  # in seconds; the gateway has tests on a real one
+    "kafka": lambda: Kafka(real=False).start(),  # the mock starts in seconds; the tests of the gateway use a real broker
     "nats": lambda: Nats().start(),
 }
 
@@ -104,15 +104,16 @@ class Service(Quipu):
 
 
 class Composition:
-    """Engines that some role needs and can be had, and the roles on them. `missing` says why a role does not run."""
+    """The engines that some role needs and that are available, and the roles on them. `missing` says why a role does
+    not run."""
 
     def __init__(self, binary, directory, lend):
-        """`lend(name)` returns a running engine that others use too, and raises Unavailable if it cannot be had."""
+        """`lend(name)` returns a running engine that others use, too, or raises Unavailable."""
         self._lend = lend
         self._binary = binary
         self._directory = pathlib.Path(directory)
         self._engines = {}
-        self._own = []  # those that end with the composition
+        self._own = []  # the engines that end with the composition
         self._unavailable = {}
         self.document = load()
         self.services = {}
@@ -175,5 +176,5 @@ class Composition:
 
 
 def _address(engine):
-    """Kafka may be several brokers."""
+    """Kafka may have several brokers."""
     return getattr(engine, "address", None) or f"127.0.0.1:{engine.port}"

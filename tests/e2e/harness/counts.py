@@ -14,7 +14,7 @@ _names = itertools.count(1)
 
 
 def new_id(prefix="item"):
-    """An id that no other test uses."""
+    """Returns an id that no other test uses."""
     return f"{prefix}-{next(_names)}"
 
 
@@ -31,7 +31,7 @@ def action(item, verb):
 
 
 def increase_request(item, amount=None, key=None):
-    """The bytes of an increase, for tests that send many at one moment."""
+    """Returns the bytes of an increase, for tests that send many at one moment."""
     headers = {"Idempotency-Key": key} if key else {}
     return render("POST", action(item, "increase"), None if amount is None else {"amount": amount}, headers)
 
@@ -66,14 +66,14 @@ class Counts(Client):
         return self.ask("GET", f"{COLLECTION}?{query}")
 
     def new_item(self, initial_value=0):
-        """A count that exists and belongs to this test alone."""
+        """Creates a count that belongs to this test alone, and returns its id."""
         item = new_id()
         answer = self.create(item, initial_value)
         assert answer.status == 201, answer
         return item
 
     def new_bounded(self, initial_value, min_value=None, max_value=None):
-        """The same with bounds; None: no bound."""
+        """The same with bounds; None means no bound."""
         item = new_id()
         body = {"itemId": item, "initialValue": initial_value, "minValue": min_value, "maxValue": max_value}
         answer = self.ask("POST", COLLECTION, body)

@@ -1,4 +1,4 @@
-"""Clients that grant and revoke without pause, and what a model says about their answers."""
+"""Clients that grant and revoke without pause, and a comparison of their answers with a model."""
 
 import collections
 import random
@@ -10,7 +10,7 @@ from .workers import Workers
 
 
 class Grants(Workers):
-    """Threads that grant to new users, and count the answers."""
+    """Threads that grant to new users and count the answers."""
 
     def __init__(self, *servers, threads=3):
         super().__init__(threads)
@@ -38,7 +38,7 @@ PURCHASES = [f"p_{number}" for number in range(15)]
 
 
 def random_change(choose, pair):
-    """A grant or revoke as (target, body): mostly of a purchase, else for a reason, or of everything."""
+    """Returns a grant or revoke as (target, body): mostly of a purchase, otherwise for a reason, or of everything."""
     target = choose.choice([GRANTS, REVOKES])
     if choose.random() < 0.7:
         return target, change(*pair, "purchase" if target == GRANTS else "refund", choose.choice(PURCHASES))
@@ -46,7 +46,7 @@ def random_change(choose, pair):
 
 
 class Rivals(Workers):
-    """Threads that grant and revoke a few entitlements at random, each change noted with its answer."""
+    """Threads that grant and revoke a few entitlements at random, and note each change with its answer."""
 
     def __init__(self, pairs, *servers, threads=8, changes=60):
         super().__init__(threads)

@@ -1,4 +1,4 @@
-"""What grants and revokes do, written from the manual: one entitlement, one change after the other."""
+"""A model of grants and revokes, written from the manual: one entitlement, one change after the other."""
 
 import collections
 
@@ -9,7 +9,7 @@ CONFLICT, MISSING = (409, "ENTITLEMENT_STATE_CONFLICT"), (404, "ENTITLEMENT_NOT_
 
 class Model:
     def __init__(self):
-        self.sources = {}  # (kind, id): whether it is active
+        self.sources = {}  # (kind, id) -> whether it is active
         self.version = 0
         self.step = 0
 
@@ -18,7 +18,7 @@ class Model:
         return "ACTIVE" if self.version % 2 else "REVOKED"
 
     def refusal(self, target, body):
-        """(status, code) of the refusal that this change would get now, or None."""
+        """Returns (status, code) of the refusal that this change would get now, or None."""
         purchase = body.get("purchase_id")
         source = ("purchase", purchase) if purchase else ("reason", body["reason"])
         active = self.sources.get(source)
@@ -45,11 +45,10 @@ class Model:
 
 
 def assert_explained(answers, lines):
-    """The audit's order explains every answer: each success is a line, and each refusal is what some moment of the
-    version that it shows would refuse. Returns the model after the last line.
+    """Checks that the audit, in its order, explains every answer: each success is a line, and each refusal fits some
+    moment of the version that it shows. Returns the model after the last line.
 
-    `answers` are (target, body, answer), `lines` the rows of the audit in order.
-    """
+    `answers` are (target, body, answer), `lines` the rows of the audit in order."""
     model, done = Model(), collections.Counter()
     unexplained = [one for one in answers if one[2].status != 200]
 

@@ -1,4 +1,4 @@
-"""Entitlements and notifications as a client sees them, and what they stand on, looked at with independent clients."""
+"""Entitlements and notifications as a client sees them, and their engines as independent clients see them."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ _folders = itertools.count(1)
 
 
 def new_user():
-    """A user that no other test has."""
+    """Returns a user that no other test has."""
     return new_id("u")
 
 
@@ -31,12 +31,12 @@ def change(user, unit="item1", reason="purchase", purchase="p_1"):
 
 
 def request_bytes(target, body, key=None):
-    """The bytes of a change, for tests that send many at one moment."""
+    """Returns the bytes of a change, for tests that send many at one moment."""
     return render("POST", target, body, {"Idempotency-Key": key or new_key()})
 
 
 def event_class():
-    """EntitlementEvent, compiled from the .proto by protoc: independent of the program."""
+    """Returns EntitlementEvent, compiled from the .proto by protoc, independently of the program."""
     return protos.load("proto/entitlements.proto").EntitlementEvent
 
 
@@ -56,7 +56,7 @@ class Entitlements(Client):
         return self.ask("POST", REVOKES, change(user, unit, reason, purchase), key=key or new_key(), **options)
 
     def granted(self, count=1, unit="item1"):
-        """New users with a grant each."""
+        """Returns new users with one grant each."""
         users = [new_user() for _ in range(count)]
         for user in users:
             assert self.grant(user, unit).status == 200
@@ -69,7 +69,7 @@ class Entitlements(Client):
         return self.ask("GET", f"/v1/users/{quote(user, safe='')}/entitlements/{quote(unit, safe='')}")
 
     def sources(self, user, unit="item1"):
-        """The sources of an entitlement as {(kind, id): status}."""
+        """Returns the sources of an entitlement as {(kind, id): status}."""
         answer = self.look(user, unit)
         assert answer.status == 200, answer
         return {(one["kind"], one["source_id"]): one["status"] for one in answer.json()["sources"]}
@@ -80,7 +80,7 @@ class Entitlements(Client):
         return answer.json()["notifications"]
 
     def wait_sent(self, *users, count=1):
-        """Returns when each user has that many notifications, all SENT."""
+        """Returns when each user has that many notifications, all of them SENT."""
         for user in users:
             wait_until(
                 lambda user=user: [n["status"] for n in self.inbox(user)] == ["SENT"] * count,
@@ -88,7 +88,8 @@ class Entitlements(Client):
 
 
 class EntitlementStack:
-    """A store and a bus. A restart on a stack uses the same folder; `beside()` is another process on the same."""
+    """A store and a bus. A restart on a stack uses the same folder; `beside()` is another process on the same
+    engines."""
 
     roles = "entitlements,notifications"
 
@@ -100,7 +101,7 @@ class EntitlementStack:
         return ["--roles", self.roles, "--data", str(self.data), *self.engine_arguments()]
 
     def rows(self, table, columns="*", where="true"):
-        """Rows as dicts; times are as the engine has them."""
+        """Returns rows as dicts; times are as the engine stores them."""
         return self.query(table, f"SELECT {columns} FROM {table} WHERE {where}")
 
     def count(self, table, where="true"):
@@ -113,7 +114,7 @@ class EntitlementStack:
         wait_until(lambda: self.open_events() == 0, "the outbox is drained")
 
     def wait_all_sent(self, count):
-        """Returns when that many events are PUBLISHED and each has become one notification, SENT."""
+        """Returns when that many events are PUBLISHED and each has become one notification that is SENT."""
         wait_until(lambda: self.count("outbox_events", "status = 'PUBLISHED'") == count, f"{count} are published")
         wait_until(lambda: self.count("notifications", "status = 'SENT'") >= count, f"{count} are sent")
         assert self.count("notifications") == self.count("processed_events") == count
@@ -126,7 +127,7 @@ class SqliteLocal(EntitlementStack):
         return []
 
     def query(self, table, sql):
-        """Only while a server runs: the last connection to close would checkpoint the file."""
+        """Call it only while a server runs: the last connection to close would checkpoint the file."""
         ours = table in ("entitlements", "entitlement_sources", "outbox_events", "entitlement_audit", "idempotency_keys")
         name = "entitlements.db" if ours else "notifications.db"
         with contextlib.closing(open_to_read(self.data / name)) as connection:
@@ -144,7 +145,7 @@ class PostgresBus(EntitlementStack):
         super().__init__(directory)
         self.database = database
         self.bus = bus
-        self.options = options  # of the bus's URL
+        self.options = options  # options in the bus's URL
         self.roles = roles or self.roles
 
     def beside(self, roles=None):
@@ -161,5 +162,5 @@ class PostgresBus(EntitlementStack):
             return [dict(zip(names, row)) for row in cursor.fetchall()]
 
     def make_due(self, table):
-        """Whatever waits for its next try is due now."""
+        """Makes every row due that waits for its next attempt."""
         self.database.query(f"UPDATE {table} SET next_retry_at = quipu_now() WHERE status = 'PENDING'")

@@ -14,12 +14,12 @@ from .waiting import wait_until
 
 
 class Unavailable(Exception):
-    """This machine does not let the tests make that fault."""
+    """This machine does not allow the tests to cause that fault."""
 
 
 @contextlib.contextmanager
 def small_disk(directory, size):
-    """Mounts a tmpfs of `size` (as mount spells it) on `directory`."""
+    """Mounts a tmpfs of `size` (in mount's notation) on `directory`."""
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)], capture_output=True, text=True,
         check=False,
@@ -33,7 +33,7 @@ def small_disk(directory, size):
 
 
 def fill_disk(directory):
-    """Writes a file until the disk is full; returns its path, to be removed when there shall be room again."""
+    """Writes a file until the disk is full, and returns its path. Removing the file makes room again."""
     filler = pathlib.Path(directory) / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (65536, 4096, 512):

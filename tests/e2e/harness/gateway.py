@@ -1,4 +1,5 @@
-"""The gateway as a client sees it, and the sender by what it prints. Every answer is checked against the document."""
+"""The gateway as a client sees it, and the sender by what it prints. Every answer is checked against the OpenAPI
+document."""
 
 import itertools
 import re
@@ -17,17 +18,17 @@ _ITEM = re.compile(r'"sms";([a-z])=(\d+);([a-z])=(\d+)')
 
 
 def new_user():
-    """A user that no other test has."""
+    """Returns a user that no other test has."""
     return new_id("user")
 
 
 def new_text():
-    """A message that no other test sends, so that its line can be told apart."""
+    """Returns a message that no other test sends, so that its line can be found."""
     return f"text-{next(_texts)}"
 
 
 def send_request(user, message=None, key=None):
-    """The bytes of a send, for tests that send many at one moment."""
+    """Returns the bytes of a send, for tests that send many at one moment."""
     headers = {"Idempotency-Key": key} if key else {}
     return render("POST", SEND, {"userId": user, "message": message or new_text()}, headers)
 
@@ -54,7 +55,7 @@ class Gateway(Client):
         return self.ask("POST", SEND, {"userId": user, "message": message or new_text()}, **options)
 
     def new_user(self, rate_limit=5, time_window=YEAR):
-        """A user with a limit of his own."""
+        """Returns a user with a limit of their own."""
         user = new_user()
         answer = self.configure(user, rate_limit, time_window)
         assert answer.status == 200, answer
@@ -66,7 +67,7 @@ class Gateway(Client):
         return answer.json()["currentCount"]
 
     def use_up(self, user):
-        """Sends until it is refused; returns the messages that were admitted."""
+        """Sends until a send is refused. Returns the messages that were admitted."""
         admitted = []
         while True:
             text = new_text()
@@ -79,7 +80,7 @@ class Gateway(Client):
 
 
 def limits_told(answer):
-    """{'q': limit, 'w': window in s, 'r': remaining, 't': s until it ends}, as the two headers say."""
+    """Returns {'q': limit, 'w': window in s, 'r': remaining, 't': s until it ends}, from the two headers."""
     told = {}
     for name in ("ratelimit-policy", "ratelimit"):
         found = _ITEM.fullmatch(answer.header(name) or "")
@@ -91,7 +92,7 @@ def limits_told(answer):
 
 
 def sms_sent(*servers):
-    """What the senders have printed: [(user, message), …]."""
+    """Returns what the senders have printed: [(user, message), …]."""
     text = "".join(server.output.read_text(errors="replace") for server in servers)
     return _SMS.findall(text)
 

@@ -1,10 +1,10 @@
 """HTTP/1.1 as clients speak it, in three layers.
 
-`Connection` is a bare socket: it can send what a proper client would refuse to. `Client` keeps one open and judges every
-answer by the OpenAPI document; the clients of the services are made of it. `EventStream` reads one event after another.
+`Connection` is a bare socket: it can send what a proper client would refuse to send. `Client` keeps one open and
+checks every answer against the OpenAPI document; the clients of the services are built on it. `EventStream` reads one
+event after another.
 
-None of them retries or repairs anything: what the server did is what the test sees.
-"""
+None of them retries or repairs anything: the test sees exactly what the server did."""
 
 import contextlib
 import dataclasses
@@ -20,14 +20,14 @@ from .waiting import HANG_S, wait_until
 
 
 class ConnectionLost(Exception):
-    """The server closed the connection before a whole answer had come."""
+    """The server closed the connection before the whole answer had arrived."""
 
 
 @dataclasses.dataclass
 class Answer:
     status: int
     version: str
-    headers: list  # of (lower-case name, value), in the order they came
+    headers: list  # of (lower-case name, value), in the order in which they came
     body: bytes
 
     def header(self, name):
@@ -39,7 +39,7 @@ class Answer:
         return json.loads(self.body)
 
     def next_page(self):
-        """The target of its Link to the next page, or None if it has no Link."""
+        """Returns the target of its Link to the next page, or None if it has no Link."""
         link = self.header("link")
         if link is None:
             return None
@@ -47,12 +47,12 @@ class Answer:
 
     @property
     def code(self):
-        """The stable code of a problem+json."""
+        """Returns the stable code of a problem+json."""
         return self.json()["code"]
 
 
 def render(method, target, body=None, headers=None, host="127.0.0.1", version="HTTP/1.1"):
-    """The bytes of one request. A dict or list as body is sent as JSON, bytes as they are, None as no body."""
+    """Returns the bytes of one request. A dict or list as body is sent as JSON, bytes as they are, None as no body."""
     lines = [f"{method} {target} {version}", f"Host: {host}"]
     fields = list((headers or {}).items()) if not isinstance(headers, list) else list(headers)
     if body is not None and not isinstance(body, bytes):
@@ -66,7 +66,8 @@ def render(method, target, body=None, headers=None, host="127.0.0.1", version="H
 
 
 def dial(port, timeout=HANG_S, receive_buffer=None):
-    """A socket that is connected to a server. With a small `receive_buffer` the kernel reads little ahead of us."""
+    """Returns a socket that is connected to a server. With a small `receive_buffer` the kernel reads little ahead of
+    us."""
     client = socket.socket()
     try:
         if receive_buffer is not None:
@@ -81,8 +82,8 @@ def dial(port, timeout=HANG_S, receive_buffer=None):
 
 
 def reset_on_close(client):
-    """The server will get a reset, not an orderly end; and of thousands of sockets none stays in TIME-WAIT, which would
-    slow down whoever comes next."""
+    """Makes closing send a reset instead of an orderly end. So thousands of sockets leave none in TIME-WAIT, which
+    would slow down later tests."""
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -90,7 +91,7 @@ def reset_on_close(client):
 
 
 class Connection:
-    """`tls` is an ssl.SSLContext, or None for plain HTTP."""
+    """A bare connection. `tls` is an ssl.SSLContext, or None for plain HTTP."""
 
     def __init__(self, port, timeout=HANG_S, tls=None):
         self.port = port
@@ -129,7 +130,7 @@ class Connection:
             raise ConnectionLost(f"while sending: {error!r}") from error
 
     def try_send(self, data):
-        """For requests that the server may refuse before it has read all of them."""
+        """Sends a request that the server may refuse before it has read all of it."""
         with contextlib.suppress(ConnectionLost):
             self.send(data)
 
@@ -138,7 +139,7 @@ class Connection:
         return self.read_answer(method)
 
     def read_answer(self, method="GET"):
-        """The next answer, an interim one (100) included. `method` tells whether a body follows."""
+        """Returns the next answer, even an interim one (100). `method` decides whether a body follows."""
         head = self._take_until(b"\r\n\r\n").decode("latin-1")
         start, *lines = head.split("\r\n")
         version, status, *_ = start.split(" ", 2)
@@ -192,7 +193,7 @@ class Connection:
         self._received += data
 
     def readable(self, timeout):
-        """Whether the server sent something, or closed, within `timeout` seconds."""
+        """Returns whether the server sent something, or closed, within `timeout` seconds."""
         if self._received or self._ended or (isinstance(self.socket, ssl.SSLSocket) and self.socket.pending()):
             return True
         with selectors.DefaultSelector() as selector:
@@ -200,7 +201,7 @@ class Connection:
             return bool(selector.select(timeout))
 
     def assert_closed(self, timeout=HANG_S):
-        """The server closes the connection and has sent nothing more."""
+        """Checks that the server closes the connection and has sent nothing more."""
         assert self._received == b"", f"unread: {self._received!r}"
         if self._ended:
             return
@@ -213,12 +214,13 @@ class Connection:
         self._ended = True
 
     def wait_read_by_server(self):
-        """Returns when the server's side has nothing left to read, so that the next bytes are a read of their own."""
+        """Returns when the server has read everything, so that it gets the next bytes with a read of their own."""
         wait_until(lambda: self._unread_by_server() == 0, "the server reads")
 
     def _unread_by_server(self):
-        """A connection may be missing from the kernel's table while that is read and others come and go; then nothing is
-        known yet. Raises ConnectionLost if the server has answered or closed, instead of reading on."""
+        """Returns how many bytes the server has not read, or None if that is not known: a connection may be missing
+        from the kernel's table while others come and go. Raises ConnectionLost if the server has answered or closed
+        instead."""
         unread = _receive_queue(self.port, self.socket.getsockname()[1])
         if unread is None and self.readable(0):
             raise ConnectionLost(f"instead of reading, the server said {self.socket.recv(4096)!r}")
@@ -226,7 +228,8 @@ class Connection:
 
 
 def _receive_queue(server_port, client_port):
-    """How many bytes lie unread at the server's end of a loopback connection; None if the table does not show it."""
+    """Returns how many bytes the server's end of a loopback connection has not read; None if the table does not show
+    it."""
     ends = (f":{server_port:04X}", f":{client_port:04X}")
     with open("/proc/net/tcp", encoding="ascii") as table:
         for line in table:
@@ -239,8 +242,7 @@ def _receive_queue(server_port, client_port):
 def ask_all(requests):
     """Sends all requests at one moment, each on a connection of its own, and returns the answers in their order.
 
-    `requests` are pairs of a port and the request's bytes. The connections are open before the first byte is sent.
-    """
+    `requests` are pairs of a port and the request's bytes. All connections are open before the first byte is sent."""
     requests = list(requests)
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Connection(port)) for port, _ in requests]
@@ -250,7 +252,7 @@ def ask_all(requests):
 
 
 def ask_at_once(server, requests):
-    """All requests have arrived before the server looks at the first."""
+    """The same, but all requests have arrived before the server reads the first: it is stopped meanwhile."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in requests]
         with server.frozen():
@@ -263,7 +265,8 @@ def ask_at_once(server, requests):
 
 
 class Client:
-    """One keep-alive connection to one server. No request is ever repeated; every answer is in the OpenAPI document."""
+    """One keep-alive connection to one server. No request is ever repeated; every answer must be in the OpenAPI
+    document."""
 
     def __init__(self, port, openapi):
         self.port = port
@@ -290,7 +293,8 @@ class Client:
         return self.exchange(method, target, render(method, target, body, headers, host=f"127.0.0.1:{self.port}"))
 
     def exchange(self, method, target, request):
-        """Sends the bytes of one request; `method` and `target` say what the answer is judged by."""
+        """Sends the bytes of one request; its answer is checked against the document's entry for `method` and
+        `target`."""
         if self._connection is None:
             self._connection = Connection(self.port)
         try:
@@ -309,7 +313,8 @@ class Client:
 
 
 class EventStream:
-    """One event stream, read by http.client, which knows nothing of them: what it reads is what any client would."""
+    """One event stream, read by http.client, which knows nothing of event streams and so reads what any client
+    would."""
 
     def __init__(self, port, target, headers=None):
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
@@ -332,7 +337,8 @@ class EventStream:
         return self.answer.readline()
 
     def next(self):
-        """The next event: (version, data). None: the stream has ended. Comments and retry times are passed over."""
+        """Returns the next event as (version, data), or None if the stream has ended. Skips comments and retry
+        times."""
         event = {}
         while line := self.read_line():
             if line == b"\n" and "data" in event:

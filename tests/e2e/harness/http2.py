@@ -45,8 +45,8 @@ class Http2:
         self.encoder = hpack.Encoder()
         self.decoder = hpack.Decoder()
         self.polite = polite
-        self.settings = {}  # the server's
-        self.goaways = []  # those that have come
+        self.settings = {}  # of the server
+        self.goaways = []  # received so far
         self.streams = {}  # by number: [headers, body, whether it is over]
         self.resets = {}  # by number: the code
         self._next = 1
@@ -114,7 +114,7 @@ class Http2:
         return data
 
     def read_frame(self):
-        """The next frame, of which notes are taken. Raises Ended at the end of the connection."""
+        """Reads the next frame and notes what it says. Raises Ended at the end of the connection."""
         frame, length = frames.Frame.parse_frame_header(memoryview(self._read(9)))
         frame.parse_body(memoryview(self._read(length)))
         self._note(frame)
@@ -139,7 +139,7 @@ class Http2:
             stream[2] = True
 
     def _acknowledge(self, frame):
-        with contextlib.suppress(OSError):  # whether the server still listens is noticed when it is read
+        with contextlib.suppress(OSError):  # if the server no longer listens, the next read will show it
             if self.polite:
                 self.send(frame)
 

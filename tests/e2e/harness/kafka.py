@@ -4,7 +4,7 @@ import contextlib
 import uuid
 import warnings
 
-with warnings.catch_warnings():  # of the copy of six that python3-kafka brings along
+with warnings.catch_warnings():  # from the copy of six that comes with python3-kafka
     warnings.simplefilter("ignore")
     import kafka
 
@@ -17,7 +17,7 @@ DLQ = "sms-outbound.dlq"
 
 class Kafka(engine.Kafka):
     def read(self, topic=TOPIC, wait_s=HANG_S):
-        """Everything that lies on a topic now, as python3-kafka's records."""
+        """Returns everything that is on a topic now, as python3-kafka's records."""
         consumer = kafka.KafkaConsumer(
             bootstrap_servers=self.address, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False
         )
@@ -39,7 +39,7 @@ class Kafka(engine.Kafka):
             return consumer.partitions_for_topic(topic) or set()
 
     def write(self, *values, topic=TOPIC, key=None):
-        """As a foreign producer would: no headers, no message id."""
+        """Writes as a foreign producer would: no headers, no message id."""
         producer = kafka.KafkaProducer(bootstrap_servers=self.address, acks="all", max_request_size=4_000_000)
         with contextlib.closing(producer):
             for value in values:

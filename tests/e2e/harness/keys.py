@@ -1,4 +1,4 @@
-"""API keys as an operator handles them: made by `quipu keys new`, kept in a file, read again on SIGHUP."""
+"""API keys as an operator handles them: created by `quipu keys new`, kept in a file, read again on SIGHUP."""
 
 import pathlib
 import signal
@@ -11,7 +11,7 @@ KEPT = "the keys read before stay in use"
 
 
 class Key:
-    """What a client is handed, and the line that stands for it in the file."""
+    """What a client gets, and the line for it in the file."""
 
     def __init__(self, binary, name, scopes=None):
         done = run(binary, "keys", "new", name, *(["--scopes", scopes] if scopes else []))
@@ -45,7 +45,7 @@ class KeyFile:
         self.path.write_text("# id, SHA-256, scopes\n" + "".join(f"{key.line}\n" for key in self._keys))
 
     def reload(self, server, told=READ_AGAIN):
-        """Returns when the server has looked at the file again."""
+        """Returns when the server has read the file again."""
         before = server.log_text().count(told)
         server.signal(signal.SIGHUP)
         wait_until(lambda: server.log_text().count(told) > before, told)

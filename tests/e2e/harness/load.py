@@ -1,8 +1,7 @@
-"""Load that keeps a ledger: for every +1 it knows whether it was acknowledged, refused, or of unknown outcome.
+"""Load that keeps a ledger: for every +1 it knows whether it was acknowledged, was refused, or has an unknown outcome.
 
-That is what makes a crash test exact: afterwards the sums must lie between what was acknowledged and that plus the
-unknown, and become exactly their sum once every unknown change is retried with its key.
-"""
+That makes a crash test exact. Afterwards each sum must be at least what was acknowledged, and at most that plus the
+unknown. Once every unknown change is retried with its key, it must be exactly the sum of both."""
 
 import collections
 import dataclasses
@@ -26,8 +25,7 @@ class Change:
 class Load(Workers):
     """Threads that increase random items by one, each change with a key of its own, until they are stopped.
 
-    A thread whose server cannot be connected to any more ends: the server was killed, or has closed its listener.
-    """
+    A thread ends if it can no longer connect to its server: the server was killed, or has stopped listening."""
 
     def __init__(self, port, items, threads=8, keyed=True, tls=None):
         super().__init__(threads)
@@ -38,7 +36,7 @@ class Load(Workers):
         self.acknowledged = {}  # Change -> value
         self.unknown = []
         self.refused = collections.Counter()  # code -> how often
-        self.unexpected = []  # answers that no such load should get
+        self.unexpected = []  # answers that such a load should never get
 
     def wait_acknowledged(self, more):
         goal = len(self.acknowledged) + more
@@ -86,18 +84,18 @@ class Load(Workers):
                         self.unknown.append(change)
             else:
                 self.unexpected.append(answer)
-        self._stop.wait(0.01)  # a client that is refused does not hammer
+        self._stop.wait(0.01)  # a refused client waits a moment before it tries again
 
     def assert_nothing_unexpected(self):
         assert self.unexpected == []
 
     def assert_values_unique(self):
-        """With nothing but +1, no two callers can have been told the same value of one item."""
+        """With nothing but +1, no two callers can have been given the same value of one item."""
         told = collections.Counter((change.item, value) for change, value in self.acknowledged.items())
         assert not [which for which, times in told.items() if times > 1]
 
     def assert_settled(self, counts):
-        """The ledger against the store: `counts` is a client of a server that is up again."""
+        """Compares the ledger with the store; `counts` is a client of a server that is up again."""
         self.assert_nothing_unexpected()
         self.assert_values_unique()
         before = self._total(counts)

@@ -27,7 +27,7 @@ class Message:
 
 
 class Wire:
-    """One connection. Messages that come while an answer is awaited are kept for `next`."""
+    """One connection. Messages that arrive while it waits for an answer are kept for `next`."""
 
     def __init__(self, port, timeout=HANG_S):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
@@ -53,7 +53,7 @@ class Wire:
         self._socket.sendall(b"".join([line.encode(), b"\r\n", *parts]))
 
     def subscribe(self, subject):
-        """Returns when the server has it: what is published from now on comes."""
+        """Returns when the server has the subscription, so that everything published from now on arrives."""
         self._say(f"SUB {subject} {next(self._numbers)}")
         self._say("PING")
         while (message := self._read()) is not None:
@@ -78,13 +78,13 @@ class Wire:
                 self._kept.append(message)
 
     def ask(self, verb, body=None):
-        """A call of JetStream's API, whose answer must be no error."""
+        """Calls JetStream's API; the answer must not be an error."""
         answer = json.loads(self.request(f"$JS.API.{verb}", json.dumps(body).encode() if body else b"").payload)
         assert "error" not in answer, answer
         return answer
 
     def pull(self, durable="notifications", stream=STREAM):
-        """One message, as a member of the durable's group would take it; not acknowledged."""
+        """Pulls one message, as a member of the durable's group would, and does not acknowledge it."""
         self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}", b"1", reply=f"{self._inbox}.pull")
         return self.next()
 
@@ -95,7 +95,7 @@ class Wire:
         return answer
 
     def next(self, timeout=HANG_S):
-        """The next message of a subscription; None: none came in time."""
+        """Returns the next message of a subscription, or None if none came in time."""
         if self._kept:
             return self._kept.pop(0)
         self._socket.settimeout(timeout)
@@ -109,7 +109,7 @@ class Wire:
             self._socket.settimeout(HANG_S)
 
     def take_all(self):
-        """Everything that the server had for us before this call."""
+        """Returns everything that the server had for us before this call."""
         self._say("PING")
         while (message := self._read()) is not None:
             self._kept.append(message)
@@ -117,7 +117,7 @@ class Wire:
         return taken
 
     def _read(self):
-        """The next message; None for the answer to our PING."""
+        """Returns the next message, or None for the answer to our PING."""
         while True:
             line = self._file.readline().decode().rstrip("\r\n")
             verb, _, rest = line.partition(" ")
@@ -146,13 +146,13 @@ class Nats(nats.Nats):
 
     @contextlib.contextmanager
     def tapped(self, subject=SUBJECTS):
-        """A plain subscription, which sees every publication, also those that JetStream drops as repeated."""
+        """Subscribes without JetStream, and so sees every publication, even those that JetStream drops as repeated."""
         with self.wire() as wire:
             wire.subscribe(subject)
             yield wire
 
     def messages(self, stream=STREAM):
-        """Everything that lies in a stream now."""
+        """Returns everything that is in a stream now."""
         with self.wire() as wire:
             count = wire.ask(f"STREAM.INFO.{stream}")["state"]["messages"]
             inbox = f"read.{uuid.uuid4().hex}"
@@ -169,13 +169,13 @@ class Nats(nats.Nats):
             return found
 
     def put(self, subject, payload, headers=None):
-        """Publishes as soon as a stream takes the subject: a server is ready before it has declared its streams."""
+        """Publishes as soon as a stream has the subject: a server is ready before it has declared its streams."""
         with self.wire() as wire:
             wait_until(lambda: wire.ask("STREAM.NAMES", {"subject": subject})["streams"], f"a stream takes {subject}")
             return wire.store(subject, payload, headers)
 
     def consumer(self, name="notifications", stream=STREAM):
-        """What the server says about a durable; None: it is not there yet."""
+        """Returns what the server knows about a durable, or None if it does not exist yet."""
         with self.wire() as wire:
             answer = json.loads(wire.request(f"$JS.API.CONSUMER.INFO.{stream}.{name}").payload)
             return None if "error" in answer else answer

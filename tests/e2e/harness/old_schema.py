@@ -1,4 +1,4 @@
-"""A database as an older version has left it: made by the first migrations of a service, and filled by hand."""
+"""A database as an older version has left it: created by the first migrations of a service, and filled by hand."""
 
 import contextlib
 import pathlib

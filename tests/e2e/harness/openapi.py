@@ -1,4 +1,4 @@
-"""The OpenAPI document: merged from api/ as the program does it, and used to judge answers."""
+"""The OpenAPI document: merged from api/ as the program does it, and used to check answers."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def merge(documents):
-    """Unites `paths` and every object below `components`; the rest comes from the first document."""
+    """Merges `paths` and every object below `components`; the rest comes from the first document."""
     documents = list(documents)
     merged = json.loads(json.dumps(documents[0]))
     for document in documents[1:]:
@@ -48,7 +48,7 @@ class OpenApi:
         }
 
     def check_answer(self, method, target, answer):
-        """Fails unless the document has this status, these headers and a schema that this body satisfies."""
+        """Fails unless the document has this status and these headers, and the body satisfies its schema."""
         operation = self._operation(method, target.split("?")[0])
         if operation is None:
             assert answer.status in (400, 404, 405), f"{method} {target} is not in the document: {answer}"

@@ -1,4 +1,4 @@
-"""A server that plays the routes of the operator's commands, and what those commands say when they refuse or fail."""
+"""A server that pretends to have the operator's routes, and helpers for commands that refuse or fail."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ class Problem(Exception):
 
 
 class Operator(Handler):
-    """The routes of the server, on letters that a test puts into `self.server.letters`."""
+    """The operator's routes, on letters that a test puts into `self.server.letters`."""
 
     def do_GET(self):
         self.serve()
@@ -124,7 +124,7 @@ class Server(Receiver):
 
 
 def refused(done, *words):
-    """A wrong use: exit 2, a sentence, nothing on standard output."""
+    """Checks that a wrong command line exits with 2, prints a sentence, and prints nothing on standard output."""
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     for word in words:

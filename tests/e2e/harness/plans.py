@@ -8,8 +8,8 @@ PLAN = re.compile(r"LOG:  duration: [\d.]+ ms  plan:\n((?:\t.*\n?)+)")
 
 @contextlib.contextmanager
 def explained(database, *tables):
-    """While the block runs, PostgreSQL logs the plan of every statement of new sessions; yields a list to be filled
-    with those that have one of `tables` in them."""
+    """While the block runs, PostgreSQL logs the plan of every statement of new sessions. Yields a list, which is then
+    filled with the plans that use one of `tables`."""
     for name, value in [
         ("session_preload_libraries", "auto_explain"),
         ("auto_explain.log_min_duration", "0"),
@@ -24,5 +24,5 @@ def explained(database, *tables):
 
 
 def scans_of(plans, table, kind):
-    """The plans that reach `table` with this kind of scan."""
+    """Returns the plans that read `table` with this kind of scan."""
     return [plan for plan in plans if re.search(rf"{kind} (using \w+ )?on (public\.)?{table}\b", plan)]

@@ -1,8 +1,8 @@
-"""Load on pots that keeps a ledger: for every change it knows what went in or came out, was refused, or is unknown.
+"""Load on pots that keeps a ledger: for every change it knows what was added or removed, or that it was refused, or
+that its outcome is unknown.
 
-At the end, what was acknowledged as added less what was acknowledged as removed must be what is in the tables, coin by
-coin. A change of unknown outcome is retried with its key, and its answer completes the ledger.
-"""
+At the end, the acknowledged additions minus the acknowledged removals must be what is in the tables, coin by coin. A
+change of unknown outcome is retried with its key, and its answer completes the ledger."""
 
 import collections
 import dataclasses
@@ -39,7 +39,8 @@ def random_change(choose, pot_ids):
 
 
 class PotLoad(threading.Thread):
-    """Keeps a burst of random changes under way on connections to one server, until it is stopped or that is gone."""
+    """Keeps a burst of random changes under way on connections to one server, until it is stopped or the server is
+    gone."""
 
     def __init__(self, port, pot_ids, seed, connections=24, keyed=True):
         super().__init__(daemon=True)
@@ -47,7 +48,7 @@ class PotLoad(threading.Thread):
         self._choose = random.Random(seed)
         self._size = connections
         self._stopping = threading.Event()
-        self.balance = collections.Counter()  # (pot_id, kind) -> added less removed, as acknowledged
+        self.balance = collections.Counter()  # (pot_id, kind) -> acknowledged additions minus removals
         self.acknowledged = 0
         self.refused = collections.Counter()
         self.unknown = []
@@ -73,7 +74,7 @@ class PotLoad(threading.Thread):
             connection.close()
 
     def _burst(self, connections):
-        """Sends on all, then reads from all. False: the server is gone."""
+        """Sends on all connections, then reads from all. Returns False if the server is gone."""
         changes = [random_change(self._choose, self._pot_ids) for _ in connections]
         if not self._keyed:
             changes = [dataclasses.replace(change, key=None) for change in changes]

@@ -1,8 +1,7 @@
 """The pot service as a client sees it, in JSON or protobuf, and its tables as an independent client sees them.
 
-Messages are those of python3-protobuf, and JSON is written and read by its json_format, so that every exchange is also
-a test of interoperation. Every answer is checked against the OpenAPI document.
-"""
+Messages are those of python3-protobuf, and its json_format writes and reads the JSON, so that every exchange also
+tests interoperation. Every answer is checked against the OpenAPI document."""
 
 import contextlib
 import itertools
@@ -24,7 +23,7 @@ _names = itertools.count(1)
 
 
 def new_name(prefix="Pot"):
-    """A name that no other test uses."""
+    """Returns a name that no other test uses."""
     return f"{prefix} {next(_names)}"
 
 
@@ -58,7 +57,7 @@ def descriptor_of(method):
 
 
 def encode(method, fields, encoding):
-    """The body of a request, from a dictionary in the JSON form of its message."""
+    """Returns the body of a request, from a dictionary in the JSON form of its message."""
     message = json_format.ParseDict(fields, descriptor_of(method).input_type._concrete_class())
     if encoding == "protobuf":
         return message.SerializeToString()
@@ -66,7 +65,7 @@ def encode(method, fields, encoding):
 
 
 def request(method, fields, encoding="json", key=None):
-    """The bytes of one request, for tests that send many at one moment."""
+    """Returns the bytes of one request, for tests that send many at one moment."""
     headers = {"Content-Type": MEDIA_TYPES[encoding]}
     if key is not None:
         headers["Idempotency-Key"] = key
@@ -84,7 +83,7 @@ def counts_of(answer_fields):
 
 
 def decode(method, answer):
-    """A successful answer as a dictionary in the JSON form of its message, defaults written out."""
+    """Returns a successful answer as a dictionary in the JSON form of its message, including defaults."""
     message = descriptor_of(method).output_type._concrete_class()
     if answer.header("content-type") == MEDIA_TYPES["protobuf"]:
         message.ParseFromString(answer.body)
@@ -94,7 +93,7 @@ def decode(method, answer):
 
 
 def assert_error(answer, code, reason=None, argument=None):
-    """A Twirp error with this code and its status."""
+    """Checks that the answer is a Twirp error with this code and its status."""
     status = {
         "malformed": 400, "invalid_argument": 400, "permission_denied": 403, "not_found": 404, "bad_route": 404,
         "deadline_exceeded": 408, "already_exists": 409, "aborted": 409, "failed_precondition": 412, "internal": 500,
@@ -127,14 +126,14 @@ class Pots(Client):
         return self.exchange("POST", path, data)
 
     def get(self, method, fields, **options):
-        """What a call that must succeed answers, as a dictionary."""
+        """Returns the answer of a call that must succeed, as a dictionary."""
         answer = self.call(method, fields, **options)
         assert answer.status == 200, answer
         assert answer.header("content-type") == MEDIA_TYPES[options.get("encoding") or self.encoding], answer
         return decode(method, answer)
 
     def new_pot(self, max_coins=1000, **counts):
-        """A pot that belongs to this test alone, with these coins in it; returns its id."""
+        """Creates a pot that belongs to this test alone, with these coins in it. Returns its id."""
         pot_id = self.get("CreatePot", {"pot_name": new_name(), "max_coins": max_coins})["pot_id"]
         if counts:
             self.get("AddCoins", {"pot_id": pot_id, "coins": coins(**counts)})
@@ -157,7 +156,7 @@ class PostgresTables:
         return self._database.connect()
 
     def lock(self, pot_id, seconds, token=FOREIGN):
-        """Another process takes the lock; it ends `seconds` from now, or never (None)."""
+        """Takes the lock as another process would; it ends `seconds` from now, or never (None)."""
         end = "NULL" if seconds is None else f"clock_timestamp() + interval '{seconds} seconds'"
         self.query(f"UPDATE pot SET lock = ?, lock_expire_time = {end} WHERE id = ?", (token, pot_id))
 
@@ -166,7 +165,7 @@ class PostgresTables:
 
 
 class SqliteTables:
-    """The tables of a server on SQLite; to be changed only while it does not run."""
+    """The tables of a server on SQLite. Change them only while it does not run."""
 
     def __init__(self, store):
         self._path = store.data / "pots.db"
@@ -188,7 +187,7 @@ def tables_of(store):
 
 
 def stored_coins(tables, pot_id):
-    """{'GOLD': 3}, zeros left out."""
+    """Returns {'GOLD': 3}, without zeros."""
     rows = tables.query("SELECT denomination, coin_count FROM coin WHERE pot_id = ?", (pot_id,))
     names = {number: name for name, number in KINDS.items()}
     return {names[denomination]: count for denomination, count in rows if count != 0}

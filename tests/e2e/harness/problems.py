@@ -4,11 +4,12 @@ REASONS = {
     400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     408: "Request Timeout", 409: "Conflict", 413: None, 414: "URI Too Long", 415: "Unsupported Media Type", 417: "Expectation Failed",
     429: "Too Many Requests", 431: "Request Header Fields Too Large", 503: "Service Unavailable",
-}  # 413 has had three names in three RFCs
+}  # 413 has had a different name in each of three RFCs
 
 
 def assert_problem(answer, status, code, field=None):
-    """An RFC 9457 problem with this status and code; with `field`, one of its errors is about that field."""
+    """Checks that the answer is an RFC 9457 problem with this status and code; with `field`, that one of its errors is
+    about that field."""
     assert answer.status == status, answer
     assert answer.header("content-type") == "application/problem+json", answer
     problem = answer.json()

@@ -12,7 +12,7 @@ _compiled = {}
 
 
 def load(path):
-    """The module of a .proto file, given by its path from the root of the repository."""
+    """Returns the module of a .proto file, which is given by its path from the root of the repository."""
     if path not in _compiled:
         _compiled[path] = _compile(ROOT / path)
     return _compiled[path]

@@ -20,13 +20,13 @@ SANITIZER_OPTIONS = {
 
 
 def environment(extra=None):
-    """The tests' environment without settings of Quipu that happen to be in it."""
+    """Returns the tests' environment without any settings of Quipu."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("QUIPU_")}
     return {**own, **SANITIZER_OPTIONS, **(extra or {})}
 
 
 def run(binary, *arguments, cwd=None, env=None, timeout=HANG_S):
-    """A command of the program that ends by itself: migrate, routes, help, a refused start."""
+    """Runs a command of the program that ends by itself: migrate, routes, help, a refused start."""
     done = subprocess.run(
         [str(binary), *map(str, arguments)], cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=timeout, check=False,
@@ -42,7 +42,7 @@ class Quipu(Process):
     base_arguments = ["--listen", "127.0.0.1:0", "--roles", "counts"]
 
     def __init__(self, binary, arguments, directory, env=None, tls=None):
-        """`tls` is what clients trust (an ssl.SSLContext), for a server with --tls-cert."""
+        """`tls` is an ssl.SSLContext with what clients trust, for a server with --tls-cert."""
         super().__init__(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.output = self.directory / "stdout"
@@ -58,7 +58,7 @@ class Quipu(Process):
         return self._words
 
     def _answers(self):
-        """It prints where it listens."""
+        """Reads the address that it prints when it listens."""
         line = LISTENING.search(self.output.read_text(errors="replace"))
         if line is not None:
             self.host, self.port = line.group(1), int(line.group(2))
@@ -68,7 +68,7 @@ class Quipu(Process):
         return Connection(self.port, timeout=timeout, tls=self.tls)
 
     def ask(self, method, path, body=None, headers=None):
-        """One request on a connection of its own."""
+        """Sends one request on a connection of its own."""
         with self.connect() as connection:
             return connection.ask(method, path, body, headers)
 
@@ -80,7 +80,7 @@ class Quipu(Process):
         return self
 
     def wait_all_up(self):
-        """Also for what it can do without, as a cache."""
+        """Waits until everything is up, even what it can do without, such as a cache."""
         def are_up():
             return all(entry["status"] == "up" for entry in self.ask("GET", "/readyz").json()["dependencies"])
 
@@ -91,7 +91,7 @@ class Quipu(Process):
         return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
 
     def metrics(self, headers=None):
-        """Every sample of /metrics: {'name{labels}': value}."""
+        """Returns every sample of /metrics: {'name{labels}': value}."""
         samples = {}
         for line in self.ask("GET", "/metrics", headers=headers).body.decode().splitlines():
             if line and not line.startswith("#"):
@@ -100,50 +100,50 @@ class Quipu(Process):
         return samples
 
     def metric(self, name):
-        """The sum of a metric over all its labels."""
+        """Returns the sum of a metric over all its labels."""
         return sum(value for key, value in self.metrics().items() if key.split("{")[0] == name)
 
     def wait_reloaded(self, successful, headers=None):
-        """Until the metric of the last SIGHUP says so."""
+        """Waits until the metric of the last SIGHUP has this value."""
         wait_until(lambda: self.metrics(headers)["quipu_last_reload_successful"] == successful,
                    f"quipu_last_reload_successful is {int(successful)}")
 
     def wait_exit(self, timeout=HANG_S):
-        """The exit status; negative for a signal."""
+        """Waits for the end and returns the exit status, which is negative for a signal."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"quipu still runs after {timeout:g} s") from None
 
     def stop(self):
-        """An orderly end: SIGTERM, exit 0, nothing to complain about."""
+        """Ends it in order: SIGTERM, exit status 0, no complaints."""
         self.signal(signal.SIGTERM)
         assert self.wait_exit() == 0, "SIGTERM ends in exit 0"
 
     def kill(self):
-        """A crash, which the teardown expects. The exit status stays to be looked at."""
+        """Kills it, so that the teardown does not complain. The exit status can still be checked."""
         self._expected_exit = -signal.SIGKILL
         self.signal(signal.SIGKILL)
         self.wait_exit()
 
     def crash(self, number):
-        """Ends it by a signal that would leave a core dump."""
+        """Ends it with a signal that would leave a core dump."""
         self._expected_exit = -number
         self.signal(number)
         assert self.wait_exit() == -number
 
     def expect_to_be_killed(self):
-        """The program ends itself at a failpoint."""
+        """Tells the teardown that the program will end itself at a failpoint."""
         self._expected_exit = -signal.SIGKILL
         assert self.wait_exit() == -signal.SIGKILL
 
     def cpu_seconds(self):
-        """The processor time that it has used so far."""
+        """Returns the processor time that it has used so far."""
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        """Teardown: ends the process whatever state it is in, then judges how it ended."""
+        """Ends the process in the teardown, whatever state it is in, and then checks how it ended."""
         if self._process is None:
             return
         if self.running and self.stopped():
@@ -153,7 +153,7 @@ class Quipu(Process):
         assert self._process.returncode == self._expected_exit, f"quipu ended with {self._process.returncode}"
 
     def check_alive(self):
-        """Between tests that share a server."""
+        """Called between tests that share a server."""
         assert self.running, f"quipu ended with {self._process.returncode}"
         self.check_log()
 

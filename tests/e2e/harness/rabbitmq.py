@@ -22,7 +22,7 @@ class Host:
 
     @classmethod
     def new(cls, server):
-        """A fresh one."""
+        """Creates a fresh one."""
         return cls(server, server.new_host())
 
     @property
@@ -45,14 +45,14 @@ class Host:
                 channel.basic_publish(EXCHANGE, key, body, properties, mandatory=True)
 
     def put_into(self, queue, bodies):
-        """Straight into a queue, as a redelivery by hand would."""
+        """Publishes straight into a queue, as a manual redelivery would."""
         with self.channel() as channel:
             channel.confirm_delivery()
             for body in bodies:
                 channel.basic_publish("", queue, json.dumps(body).encode(), mandatory=True)
 
     def watch(self, name="watcher"):
-        """From now on a queue gets a copy of every event."""
+        """Creates a queue that gets a copy of every event from now on."""
         with self.channel() as channel:
             channel.exchange_declare(EXCHANGE, passive=True)
             channel.queue_declare(name, durable=True)
@@ -75,7 +75,7 @@ class Host:
         return taken
 
     def depth(self, queue):
-        """How many messages wait in a queue; None where there is no such queue."""
+        """Returns how many messages wait in a queue, or None if there is no such queue."""
         try:
             with self.channel() as channel:
                 return channel.queue_declare(queue, passive=True).method.message_count

@@ -22,7 +22,7 @@ class Receiver(http.server.ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def handle_error(self, *_):
-        """A client that has gone is no error of the test."""
+        """A client that has left is not an error of the test."""
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ class Redis(engine.Redis):
             return client.execute_command(*command)
 
     def hash(self, user):
-        """The user's hash; {} where there is none."""
+        """Returns the user's hash, or {} if there is none."""
         with self.client() as client:
             return client.hgetall(hash_key(user))
 
@@ -35,7 +35,7 @@ class Redis(engine.Redis):
             return client.pttl(hash_key(user))
 
     def put_hash(self, user, fields, ttl_ms):
-        """Writes a hash as a restored copy of the data would have it."""
+        """Writes a hash as it would be after a restore."""
         with self.client() as client, client.pipeline() as pipeline:
             pipeline.delete(hash_key(user))
             pipeline.hset(hash_key(user), mapping=fields)
@@ -47,16 +47,16 @@ class Redis(engine.Redis):
             return set(client.keys("*"))
 
     def calls(self):
-        """How often each command was run since the start, scripts' own commands included."""
+        """Returns how often each command has run since the start, including those of scripts."""
         with self.client() as client:
             return {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in client.info("commandstats").items()}
 
 
 class Tap:
-    """A wire to Redis on which a test can stop one request, do something, and let it pass on.
+    """A proxy in front of Redis, at which a test can stop one request, do something, and let it pass.
 
-    `hold(match, action)`: before the first bytes of a client for which `match` is true go on to Redis, `action` runs.
-    """
+    `hold(match, action)`: before the first bytes of a client for which `match` is true go on to Redis, `action`
+    runs."""
 
     def __init__(self, port):
         self._redis_port = port

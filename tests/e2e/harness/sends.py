@@ -1,4 +1,4 @@
-"""Clients that send without pause and keep a ledger: admitted, refused, or of unknown outcome."""
+"""Clients that send without pause and keep a ledger: admitted, refused, or with an unknown outcome."""
 
 import collections
 import itertools
@@ -11,8 +11,8 @@ from .workers import Workers
 
 
 class Sends(Workers):
-    """Threads that send to `user` on the servers' ports in turn, until they are stopped, have been refused
-    `refusals` times each, or their server is gone."""
+    """Threads that send to `user` on the servers' ports in turn, until they are stopped, until each has been refused
+    `refusals` times, or until their server is gone."""
 
     def __init__(self, user, *servers, threads=4, refusals=None, keyed=False):
         super().__init__(threads)
@@ -33,11 +33,11 @@ class Sends(Workers):
         return self
 
     def wait_admitted(self, more, since=0):
-        """Until `more` sends were admitted after the first `since`."""
+        """Waits until `more` sends were admitted after the first `since`."""
         wait_until(lambda: len(self.admitted) >= since + more, f"{more} more admitted sends")
 
     def wait_under_way(self, more, since=0):
-        """The same, or until the limit is used up: nobody knows how many were admitted before this is called."""
+        """The same, or until the limit is used up, because it is not known how many were admitted before this call."""
         wait_until(lambda: len(self.admitted) >= since + more or self.refused, f"{more} more admitted sends")
 
     def wait_refused(self, more=1):
@@ -63,7 +63,7 @@ class Sends(Workers):
                     return
 
     def _use(self, connection, refused):
-        """Sends on one connection until it ends; true: this client is done."""
+        """Sends on one connection until it ends. Returns whether this client is done."""
         while not self._stop.is_set():
             message, key = new_text(), new_key() if self._keyed else None
             headers = {"Idempotency-Key": key} if key else {}
@@ -93,4 +93,4 @@ class Sends(Workers):
             else:
                 self.unexpected.append(answer)
         if answer.status == 503:
-            self._stop.wait(0.01)  # a client that is refused does not hammer
+            self._stop.wait(0.01)  # a refused client waits a moment before it tries again

@@ -1,4 +1,4 @@
-"""The two stores a server can stand on, looked at with an independent client (psycopg2, sqlite3)."""
+"""The two stores that a server can use, and an independent client for each (psycopg2, sqlite3)."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ class PostgresStore:
         self._folders = itertools.count(1)
 
     def arguments(self):
-        """A data folder of its own for every process, for a folder serves one process at a time."""
+        """Gives every process a data folder of its own, because only one process at a time can use a folder."""
         return ["--store", self.database.url, "--data", str(self._directory / f"data-{next(self._folders)}")]
 
     def value(self, item):
@@ -32,14 +32,14 @@ class SqliteStore:
         return ["--data", str(self.data)]
 
     def file(self):
-        """The one file that has the table, whatever it is called."""
+        """Returns the one file that has the table, whatever it is called."""
         for path in sorted(self.data.rglob("*")):
             if path.is_file() and _is_sqlite(path) and _has_counts(path):
                 return path
         raise AssertionError(f"no SQLite file with the table count_values in {sorted(self.data.rglob('*'))}")
 
     def value(self, item):
-        """Only while a server runs: the last connection to close would checkpoint the file."""
+        """Call it only while a server runs: the last connection to close would checkpoint the file."""
         with contextlib.closing(open_to_read(self.file())) as connection:
             row = connection.execute("SELECT current_value FROM count_values WHERE item_id = ?", (item,)).fetchone()
             return row[0] if row else None

@@ -9,16 +9,15 @@ from .waiting import wait_until
 
 
 class Crowd:
-    """A stream for each of `targets`, which knows the last event of each.
+    """A stream for each of `targets`, which remembers its last event.
 
     `event` is a regular expression for one event. Its first group is the version, which only grows; the second, if
-    there is one, is a value.
-    """
+    there is one, is a value."""
 
     def __init__(self, port, targets, event):
         self._event = event
         self._selector = selectors.DefaultSelector()
-        self._unread = {}  # by socket: bytes that are no whole event yet
+        self._unread = {}  # by socket: bytes that are not a whole event yet
         self.version, self.value = {}, {}  # by socket
         self.ended = set()
         for target in targets:
@@ -30,7 +29,7 @@ class Crowd:
 
     @property
     def sockets(self):
-        """In the order of the targets."""
+        """Returns the sockets in the order of the targets."""
         return list(self._unread)
 
     def __enter__(self):
@@ -69,13 +68,14 @@ class Crowd:
         self._unread[client] = self._unread[client][end:]
 
     def all_at(self, value):
-        """Whether the last event of every stream has this value, or this version if events have no value."""
+        """Returns whether the last event of every stream has this value, or this version if events have no value."""
         return len(self.value) == len(self._unread) and set(self.value.values()) <= {value}
 
 
 @contextlib.contextmanager
 def room_for(count):
-    """How many of `count` streams there can be while the block runs: every one is a file on both sides."""
+    """Returns how many of `count` streams are possible while the block runs: each needs a file descriptor on both
+    sides."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:

@@ -1,4 +1,4 @@
-"""Certificates, made by the openssl command, and a client whose every byte of TLS the test has in hand."""
+"""Certificates, created by the openssl command, and a client of which the test controls every byte of TLS."""
 
 import contextlib
 import pathlib
@@ -15,7 +15,7 @@ def openssl(*arguments):
 
 
 class Certificate:
-    """A certificate for loopback that signs itself, and its key, in two files that can be replaced."""
+    """A self-signed certificate for loopback, and its key, in two files that can be replaced."""
 
     def __init__(self, directory, days=30):
         directory = pathlib.Path(directory)
@@ -26,7 +26,7 @@ class Certificate:
                 "-subj", "/CN=quipu", "-addext", NAMES, "-keyout", self.key, "-out", self.file)
 
     def expire(self):
-        """The same, good for one day of the past. Of all commands only `openssl ca` makes such."""
+        """The same, valid for one day of the past. Only `openssl ca` can create such a certificate."""
         folder = self.file.parent
         (folder / "index").write_text("")
         (folder / "ca.cnf").write_text(
@@ -41,7 +41,7 @@ class Certificate:
         return ["--tls-cert", self.file, "--tls-key", self.key]
 
     def install(self, other):
-        """As renewing does: both files become those of `other`."""
+        """Renews it: both files become those of `other`."""
         self.file.write_bytes(other.file.read_bytes())
         self.key.write_bytes(other.key.read_bytes())
 
@@ -49,7 +49,7 @@ class Certificate:
         return ssl.PEM_cert_to_DER_cert(self.file.read_text())
 
     def trust(self, *others):
-        """What a client needs to speak to it, and to `others`."""
+        """Returns what a client needs to trust it, and `others`."""
         context = ssl.create_default_context()
         for certificate in (self, *others):
             context.load_verify_locations(certificate.file)
@@ -57,7 +57,7 @@ class Certificate:
 
 
 class Wire:
-    """A client that does no input or output by itself: the test carries its bytes, and may cut or spoil them."""
+    """A client that does no input or output itself: the test carries its bytes, and may cut or damage them."""
 
     def __init__(self, port, tls):
         self.socket = dial(port)
@@ -71,14 +71,14 @@ class Wire:
         self.socket.close()
 
     def pending(self):
-        """Bytes of TLS that wait to be sent."""
+        """Returns bytes of TLS that wait to be sent."""
         return self._outgoing.read()
 
     def flush(self):
         self.socket.sendall(self.pending())
 
     def try_handshake(self):
-        """One step. True: it is done."""
+        """Takes one step. Returns True if the handshake is done."""
         try:
             self.tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -105,13 +105,13 @@ class Wire:
         return data
 
     def end(self):
-        """Says close_notify, without waiting for the other's."""
+        """Sends close_notify, without waiting for that of the other side."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self.tls.unwrap()
         self.flush()
 
     def read_all(self):
-        """Everything up to the server's close_notify; an end without it raises."""
+        """Reads everything up to the server's close_notify. An end without it raises."""
         text = b""
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Users' tokens, made by somebody else: PyJWT and cryptography, which share no code with the program."""
+"""Users' tokens, created with PyJWT and cryptography, which share no code with the program."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ def private_pem(key):
 
 
 def new_key(algorithm):
-    """A key to sign with, and the bytes of the file that --jwt-key names."""
+    """Returns a key to sign with, and the bytes of the file for --jwt-key."""
     if algorithm == "HS256":
         secret = secrets.token_urlsafe(48).encode()
         return secret, secret + b"\n"
@@ -42,7 +42,7 @@ def new_key(algorithm):
 
 
 class Issuer:
-    """Who signs tokens; its `file` is for --jwt-key."""
+    """An issuer of tokens; its `file` is for --jwt-key."""
 
     def __init__(self, directory, algorithm):
         self.algorithm = algorithm
@@ -51,13 +51,13 @@ class Issuer:
         self.publish(content)
 
     def publish(self, content):
-        """Replaces the file as a whole, as who rotates keys should."""
+        """Replaces the file as a whole, as everyone who rotates keys should."""
         fresh = self.file.with_suffix(".new")
         fresh.write_bytes(content)
         os.replace(fresh, self.file)
 
     def rotate(self):
-        """Signs with a new key from now on; returns the old one."""
+        """Signs with a new key from now on. Returns the old one."""
         old = self.key
         self.key, content = new_key(self.algorithm)
         self.publish(content)
@@ -79,7 +79,7 @@ def bearer(token):
 
 
 class User:
-    """A user with a token, as `unread` sees them: every request shows the token and nothing else."""
+    """A user with a token, with the methods of `unread`: every request sends the token and nothing else."""
 
     def __init__(self, unread, issuer, name, **claims):
         self.name = name

@@ -1,8 +1,7 @@
-"""Dialogs and counters as a client sees them, and what they stand on, looked at with independent clients.
+"""Dialogs and counters as a client sees them, and their engines as independent clients see them.
 
-Every answer is checked against the OpenAPI document. `SqliteUnread` is a process as it comes: SQLite, the local queue,
-the memory cache. `PostgresUnread` is what several processes share: PostgreSQL, RabbitMQ and Redis.
-"""
+Every answer is checked against the OpenAPI document. `SqliteUnread` is a process with the defaults: SQLite, the local
+queue, the memory cache. `PostgresUnread` is what several processes share: PostgreSQL, RabbitMQ and Redis."""
 
 import contextlib
 import datetime
@@ -26,7 +25,7 @@ _folders = itertools.count(1)
 
 
 def new_user():
-    """A user that no other test has."""
+    """Returns a user that no other test has."""
     return new_id("user")
 
 
@@ -48,13 +47,14 @@ class Unread(Client):
         return self.ask("POST", "/dialogs/send", {"receiverId": receiver, "text": text}, user=sender, **options)
 
     def sent_unescaped(self, sender, receiver, text):
-        """Sends a text whose bytes stand in the body as they are: escaped, a long one would be too large for the route."""
+        """Sends a text whose bytes are in the body as they are: escaped, a long one would be too large for the
+        route."""
         body = json.dumps({"receiverId": receiver, "text": text}, ensure_ascii=False).encode()
         answer = self.ask("POST", "/dialogs/send", body, user=sender, headers={"Content-Type": "application/json"})
         assert answer.status == 200, answer
 
     def sent(self, sender, receiver, text="Hello!", **options):
-        """Sends, and returns the message's id."""
+        """Sends a message and returns its id."""
         answer = self.send(sender, receiver, text, **options)
         assert answer.status == 200, answer
         return answer.json()["messageId"]
@@ -98,7 +98,7 @@ class Follower(EventStream):
     """The event stream of a counter."""
 
     def until(self, count):
-        """Reads until the counter says `count`; returns the versions on the way, which only grow."""
+        """Reads until the counter shows `count`. Returns the versions on the way, which only grow."""
         versions = []
         while True:
             version, counter = self.next()
@@ -132,7 +132,7 @@ def pascal(message):
 
 
 def envelope(message, kind, spell=lambda value: value):
-    """As MassTransit wraps it."""
+    """Wraps a message as MassTransit does."""
     return spell({
         "messageId": str(uuid.uuid4()),
         "messageType": [f"urn:message:Some.Other.Namespace:{kind}"],
@@ -148,11 +148,11 @@ def envelope(message, kind, spell=lambda value: value):
 
 class UnreadStack:
     def unread(self):
-        """{user: unread messages}, of those who have any, as the table of messages says."""
+        """Returns {user: unread messages} for those who have any, from the table of messages."""
         return dict(self.dialogs_query(UNREAD))
 
     def counted(self):
-        """The same as the counters say."""
+        """Returns the same from the counters."""
         return dict(self.counters_query(COUNTED))
 
     def agrees(self):
@@ -178,7 +178,7 @@ class SqliteUnread(UnreadStack):
         return ["--roles", roles, "--data", str(self.data)]
 
     def _query(self, file, sql):
-        """Only while a server runs: the last connection to close would checkpoint the file."""
+        """Call it only while a server runs: the last connection to close would checkpoint the file."""
         with contextlib.closing(open_to_read(self.data / file)) as connection:
             return connection.execute(sql).fetchall()
 
@@ -205,7 +205,7 @@ class PostgresUnread(UnreadStack):
                 "--cache", self.redis.url]
 
     def play(self, roles):
-        """The same stack for a process of some roles: `serve(stack.play("dialogs"))`."""
+        """Returns the same stack for a process with some roles: `serve(stack.play("dialogs"))`."""
         return Play(self, roles)
 
     def dialogs_query(self, sql):
@@ -214,7 +214,7 @@ class PostgresUnread(UnreadStack):
     counters_query = dialogs_query
 
     def cached(self, user):
-        """What Redis has of a user's counter; None where it has nothing."""
+        """Returns what Redis has of a user's counter, or None."""
         text = self.redis.do("GET", counter_key(user))
         return json.loads(text) if text else None
 

@@ -1,4 +1,4 @@
-"""`quipu verify`: how tests ask for it, make traffic for every service, and damage tables behind the program's back."""
+"""`quipu verify`: how tests call it, create traffic for every service, and damage tables behind the program's back."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ def verify(binary, server, *arguments):
 
 
 def verified(binary, server, service):
-    """The differences of a service as {(id, what)}, and how many rows were looked at."""
+    """Returns the differences of a service as {(id, what)}, and how many rows were checked."""
     told = verify(binary, server, service, "--json")
     lines = [json.loads(line) for line in told.stdout.splitlines()]
     found, end = lines[:-1], lines[-1]
@@ -30,7 +30,8 @@ def verified(binary, server, service):
 
 
 def walk(server, service, limit, pages=None):
-    """Every page of a service, or the first `pages`: its differences, and how many rows each page looked at."""
+    """Reads every page of a service, or the first `pages`. Returns the differences, and how many rows each page has
+    checked."""
     differences, checked, after = [], [], ""
     while after is not None and (pages is None or len(checked) < pages):
         answer = server.ask("GET", f"/operator/verify/{service}?limit={limit}&after={quote(after, safe='')}")
@@ -43,7 +44,7 @@ def walk(server, service, limit, pages=None):
 
 
 class Traffic:
-    """One keep-alive connection that does everything a service can be asked for."""
+    """One keep-alive connection that sends every kind of request that a service has."""
 
     def __init__(self, port):
         self._connection = Connection(port)
@@ -68,13 +69,13 @@ class Traffic:
         self.post("/api/v1/counts/nobody/decrease", {}, new_key())
 
     def limits(self, name):
-        """One more than the limit, with and without keys; every call is a new window."""
+        """Sends one more than the limit allows, with and without keys; every call is a new window."""
         self.post("/api/config", {"userId": name, "rateLimit": 3, "timeWindow": 525600}, new_key())
         for key in (new_key(), None, new_key(), None):
             self.post("/api/send", {"userId": name, "message": "hello"}, key)
 
     def entitlements(self, name):
-        """Three turns of the status, a refusal, and two changes of sources that leave the status alone."""
+        """Changes the status three times, is refused once, and changes sources twice without changing the status."""
         first, second, third = (new_key() for _ in range(3))
         for verb, purchase in (("grants", first), ("revokes", first), ("grants", second), ("grants", second),
                                ("grants", third), ("revokes", second)):
@@ -101,7 +102,7 @@ class Traffic:
 
 @contextlib.contextmanager
 def load(server, names, threads=4):
-    """Threads that do everything for the same few names, over and over, while the block runs."""
+    """Threads that send everything for the same few names, over and over, while the block runs."""
     stop = threading.Event()
     problems = []
 
@@ -129,7 +130,7 @@ def load(server, names, threads=4):
 
 
 def damage(store, file, statements):
-    """Runs statements past the program, while it does not run, without the schema's own checks."""
+    """Runs statements behind the program's back, while it does not run, without the schema's own checks."""
     if store.name == "postgres":
         for statement in statements:
             store.database.query(statement)
@@ -141,7 +142,7 @@ def damage(store, file, statements):
 
 
 def query(store, file, sql):
-    """Rows, while the program does not run."""
+    """Returns rows, while the program does not run."""
     if store.name == "postgres":
         return store.database.query(sql)
     with contextlib.closing(sqlite3.connect(store.data / file)) as connection:
@@ -149,12 +150,12 @@ def query(store, file, sql):
 
 
 def from_now(store, seconds):
-    """SQL for a time so many seconds from now."""
+    """Returns SQL for a time this many seconds from now."""
     if store.name == "postgres":
         return f"(clock_timestamp() + interval '{seconds} seconds')"
     return f"(cast((julianday('now') - 2440587.5) * 86400000000 as integer) + {seconds} * 1000000)"
 
 
 def octets(store, text):
-    """SQL for the bytes of a text."""
+    """Returns SQL for the bytes of a text."""
     return f"convert_to('{text}', 'UTF8')" if store.name == "postgres" else f"cast('{text}' as blob)"

@@ -6,10 +6,9 @@ from .waiting import HANG_S
 
 
 class Workers:
-    """`count` threads that each run `_work(number)`. It ends by itself, or when `self._stop` is set.
+    """`count` threads that each run `_work(number)`, which ends by itself or when `self._stop` is set.
 
-    Used as a context: inside the clients work, at its end they are told to stop.
-    """
+    Used as a context: inside it the clients work, at its end they are stopped."""
 
     def __init__(self, count):
         self._stop = threading.Event()
@@ -28,7 +27,7 @@ class Workers:
         self.join()
 
     def join(self):
-        """Waits until every client has ended, by itself or because it was told to."""
+        """Waits until every client has ended, by itself or because it was stopped."""
         for thread in self._threads:
             thread.join(HANG_S)
             assert not thread.is_alive(), "a client hangs: some request was never answered"

@@ -5,10 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Forgotten:
-    """What an engine was made to forget: everything that it confirmed in this interval may be gone.
-
-    `places`, of Kafka, are {partition: range of offsets} that lost their message and may have got another one since.
-    """
+    """What an engine was made to forget: everything that it confirmed in this interval may be gone."""
 
     engine: str
     since_us: int

@@ -4,14 +4,15 @@
 #include "adapters/bus/kafka/kafka_internal.h"
 #include "base/log.h"
 
-/* The watcher logs when the cluster goes and comes; the library may add only a few lines. */
+/* The watcher already logs when the cluster goes away and comes back, so the library may log only a
+ * few lines per interval. */
 #define LOG_LINES_MAX 10
 #define LOG_INTERVAL_NS (60 * NS_PER_S)
 
 /* The levels of syslog, which librdkafka uses. syslog.h would clash with our own LOG_ names. */
 enum { SYSLOG_ERR = 3, SYSLOG_NOTICE = 5 };
 
-/* For all clients. The user's options override them. */
+/* Settings for all clients. The user's options override them. */
 static const struct kafka_setting defaults[] = {
 	{"client.id", "quipu"},
 	{"socket.nagle.disable", "true"},
@@ -24,7 +25,7 @@ static const struct kafka_setting defaults[] = {
 	{NULL, NULL},
 };
 
-/* For consumers. The session timeout is how long the group waits for a dead consumer. */
+/* Settings for consumers. The group waits for a dead consumer until the session times out. */
 static const struct kafka_setting consumer_defaults[] = {
 	{"session.timeout.ms", "10000"},
 	{"heartbeat.interval.ms", "2000"},
@@ -44,7 +45,8 @@ static bool may_log(struct kafka_bus *bus)
 	return atomic_fetch_add(&bus->log_lines, 1) < LOG_LINES_MAX;
 }
 
-/* The watcher reports failing connections, which librdkafka would log over and over. */
+/* Returns true if librdkafka reports a failed connection. It would do so over and over, and the
+ * watcher already reports it. */
 static bool is_about_connections(const char *facility)
 {
 	return !strcmp(facility, "FAIL") || !strcmp(facility, "ERROR");
@@ -69,7 +71,8 @@ static void write_log(const rd_kafka_t *rk, int level, const char *facility, con
 
 /* ---- configuration ------------------------------------------------------------------------ */
 
-/* Does not use librdkafka's own message, because that may repeat a secret value. */
+/* Sets an option. Does not use librdkafka's own error message, because it may repeat a secret
+ * value. */
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, char *why, size_t size)
 {
 	char ignored[256];

@@ -1,15 +1,17 @@
 /*
  * Consumers of Kafka.
  *
- * A consumer holds every message that it has fetched and not acknowledged, and the next fetch
- * returns those again before anything newer. That needs no seek, again() has nothing to do, and a
- * commit never skips an unacknowledged message.
+ * A consumer holds every message that it has fetched but not acknowledged. The next fetch returns
+ * these messages again, before newer ones. Therefore again() has nothing to do, and a commit never
+ * skips an unacknowledged message.
  *
  * Messages that the group does not want are dropped on arrival. The commit of a later message
- * covers them; until there is one, they are committed by themselves, once a second at most.
+ * covers them. If none arrives, their offsets are committed separately, at most once a second.
  *
- * Rebalances happen while librdkafka is polled, inside a fetch or the close. The consumer then
- * drops the held messages of a partition that it loses.
+ * Rebalances happen while librdkafka is polled, during a fetch or the close. The consumer then
+ * drops the held messages of each partition that it loses.
+ *
+ * Messages pass kafka_places_take() on arrival, which notices if Kafka has lost the end of a log.
  *
  * Invariants between calls: acked <= given <= held_count, and `held` is in order of arrival.
  */
@@ -20,7 +22,7 @@
 #include "adapters/shared/growing.h"
 #include "base/log.h"
 
-/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
+/* Once its messages exceed this size, a fetch returns early, with at least one message. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define COMMIT_TIMEOUT_MS 5000
@@ -31,17 +33,18 @@ struct kafka_consumer {
 	struct kafka_client client;
 	const char *topic;
 	char *group;
-	const char *subjects; /* that the group wants; NULL means all */
+	const char *subjects; /* the subjects that the group wants; NULL means all */
 	struct arena arena;   /* the positions of the last fetch */
 
 	rd_kafka_message_t **held; /* in order of arrival */
 	size_t held_size;
 	size_t held_count;
 	size_t given; /* how many of them the last fetch returned */
-	size_t acked; /* how many of those are acknowledged */
+	size_t acked; /* how many of these are acknowledged */
 
-	rd_kafka_topic_partition_list_t *skipped; /* offsets up to which messages were skipped */
-	int64_t skip_commit_due_ns;               /* when `skipped` may be committed next */
+	/* for each partition, the offset up to which messages were skipped */
+	rd_kafka_topic_partition_list_t *skipped;
+	int64_t skip_commit_due_ns; /* when `skipped` may be committed next */
 
 	_Atomic bool woken;
 
@@ -76,13 +79,13 @@ static void hold(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 		&consumer->held_size, sizeof(consumer->held[0]));
 	consumer->held[consumer->held_count++] = message;
 
-	/* Its commit covers the messages that were skipped before it. */
+	/* The commit of this message covers the messages that were skipped before it. */
 	rd_kafka_topic_partition_list_del(consumer->skipped, consumer->topic, message->partition);
 }
 
 /*
- * Drops the first `count` held messages, and those of `partitions` unless that is NULL. The others
- * keep their order.
+ * Drops the first `count` held messages and, unless `partitions` is NULL, all messages of these
+ * partitions. The others keep their order.
  */
 static void drop(struct kafka_consumer *consumer, size_t count,
 	const rd_kafka_topic_partition_list_t *partitions)
@@ -103,7 +106,8 @@ static void drop(struct kafka_consumer *consumer, size_t count,
 	consumer->held_count = kept;
 }
 
-/* Called by the next fetch: until then the deliveries point into the acknowledged messages. */
+/* Drops the acknowledged messages. Only the next fetch may call this, because until then deliveries
+ * point into them. */
 static void forget_acked(struct kafka_consumer *consumer)
 {
 	drop(consumer, consumer->acked, NULL);
@@ -233,8 +237,8 @@ static void wait_for(struct kafka_consumer *consumer, const bool *condition, int
 }
 
 /*
- * Creates the client once the topics exist. If that fails, waits until the time has come and leaves
- * it to the next fetch to retry.
+ * Waits until the topics exist and then creates the client. If that fails, waits until `until_ns`;
+ * the next fetch tries again.
  */
 static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 {
@@ -293,9 +297,9 @@ static void wait_for_first(struct kafka_consumer *consumer, int64_t until_ns, si
 }
 
 /*
- * Adds new messages to those that are held. Polls at least once even if `max` messages are held
- * already, because rebalances happen there; that poll may bring one message too many, which the
- * next fetch returns.
+ * Adds new messages to the held ones. Polls at least once, even if `max` messages are already held,
+ * because rebalances happen while polling. That poll may bring an extra message, which the next
+ * fetch returns.
  */
 static void gather(struct kafka_consumer *consumer, size_t max, int64_t until_ns)
 {
@@ -370,7 +374,8 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 	return offsets;
 }
 
-/* The group has rebalanced without us, so another member gets the messages in any case. */
+/* Returns true if the group has rebalanced without this consumer; another member then gets the
+ * messages in any case. */
 static bool is_overtaken(rd_kafka_resp_err_t err)
 {
 	switch (err) {
@@ -385,7 +390,8 @@ static bool is_overtaken(rd_kafka_resp_err_t err)
 	}
 }
 
-/* rd_kafka_commit() would wait for an unreachable coordinator until the session times out. */
+/* Commits with a timeout. rd_kafka_commit() would wait for an unreachable coordinator until the
+ * session times out. */
 static rd_kafka_resp_err_t commit(
 	struct kafka_consumer *consumer, const rd_kafka_topic_partition_list_t *offsets)
 {
@@ -404,7 +410,7 @@ static rd_kafka_resp_err_t commit(
 	return err;
 }
 
-/* Commits the skipped offsets, unless a held message would be skipped along with them. */
+/* Commits the skipped offsets, unless that would also skip a held message. */
 static void commit_skipped(struct kafka_consumer *consumer)
 {
 	int64_t now_ns = clock_steady_ns(&clock_system);

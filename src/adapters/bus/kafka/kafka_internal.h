@@ -4,8 +4,9 @@
  *
  *   url        turns the user's URL into options of librdkafka
  *   client     configures one rd_kafka_t and writes its log lines
- *   watcher    a thread that knows whether the cluster responds, creates topics and destroys
+ *   watcher    a thread that checks whether the cluster responds, creates topics and destroys
  *              retired clients
+ *   places     what a consumer has read, to notice if Kafka has lost the end of a log
  *   producer, consumer, bus: the port's functions
  */
 #ifndef QUIPU_ADAPTERS_BUS_KAFKA_KAFKA_INTERNAL_H
@@ -28,7 +29,7 @@
 struct kafka_option {
 	const char *name;
 	const char *value;   /* may be a secret */
-	bool consumers_only; /* librdkafka warns if another kind of client gets it */
+	bool consumers_only; /* librdkafka warns if a client that is not a consumer gets it */
 };
 
 struct kafka_url {
@@ -38,8 +39,8 @@ struct kafka_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
- * what is wrong without repeating any value, which may be a secret.
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
+ * then says what is wrong, without repeating any value, which may be a secret.
  */
 QP_MUST_CHECK bool kafka_url_parse(
 	const char *text, struct arena *arena, struct kafka_url *url, char *why, size_t size);
@@ -63,14 +64,15 @@ struct kafka_client {
 };
 
 /*
- * Returns a configuration of the user's options and then `settings`, which end with an entry
- * without a name. The caller owns it. Returns NULL and writes `why` if librdkafka refuses a value.
+ * Returns a configuration with the user's options and then `settings`, which end with an entry
+ * without a name. The caller owns the configuration. If librdkafka refuses a value, returns NULL
+ * and writes the reason to `why`.
  */
 QP_MUST_CHECK rd_kafka_conf_t *kafka_conf_new(struct kafka_client *client, rd_kafka_type_t type,
 	const struct kafka_setting *settings, char *why, size_t size);
 
-/* Starts the client. Takes ownership of `conf` even if it fails: then it returns false and `why`.
- */
+/* Starts the client. On failure returns false and writes the reason to `why`. Takes ownership of
+ * `conf` in either case. */
 QP_MUST_CHECK bool kafka_client_open(struct kafka_client *client, rd_kafka_type_t type,
 	rd_kafka_conf_t *conf, char *why, size_t size);
 
@@ -92,12 +94,13 @@ struct kafka_bus {
 	bool running;
 
 	_Atomic bool up;       /* the cluster responds and the topics exist */
-	bool has_logged_state; /* since the start; for the watcher */
+	bool has_logged_state; /* the watcher has logged its first state */
 	int64_t started_ns;
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 
-	/* Lines that librdkafka has logged in the current interval, and when that began. */
+	/* How many lines librdkafka has logged in the current interval, and when the interval
+	 * began. */
 	_Atomic int64_t log_interval_from_ns;
 	_Atomic int log_lines;
 
@@ -107,7 +110,7 @@ struct kafka_bus {
 	struct kafka_client *retired;
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `base` is not a Kafka bus. */
 struct kafka_bus *kafka_bus_of(struct bus *base);
 
 /* Returns NULL if the channel was not declared. */
@@ -115,13 +118,14 @@ const struct bus_channel *kafka_bus_channel(const struct kafka_bus *bus, struct 
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 
-/* Starts the watcher's client and thread. Returns false and writes `why` on failure. */
+/* Starts the watcher's client and thread. On failure returns false and writes the reason to
+ * `why`. */
 QP_MUST_CHECK bool kafka_watcher_start(struct kafka_bus *bus, char *why, size_t size);
 
-/* Ends the thread, if it was started, and destroys all retired clients. Blocks for that. */
+/* Ends the thread, if it was started, and destroys all retired clients. Blocks. */
 void kafka_watcher_stop(struct kafka_bus *bus);
 
-/* Leaves it to the watcher to destroy a client, because that may take a while. Any thread. */
+/* Makes the watcher destroy a client, because that may take a while. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

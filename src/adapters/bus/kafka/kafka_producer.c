@@ -2,12 +2,17 @@
  * Producers for Kafka.
  *
  * A publish hands its messages to librdkafka, waits for a delivery report for each, and at its
- * deadline purges those without one. So nothing of a publish stays in the client after it returns.
- * A message's fate is what librdkafka reports, and UNKNOWN if it reports nothing certain.
+ * deadline purges those without one. Therefore no message of a publish stays in the client after it
+ * returns. The fate of a message is the one that librdkafka reports, or UNKNOWN if the report is
+ * not certain.
  *
- * The client is replaced if the fate of a purged message is unknown, and after a fatal error: the
- * broker's sequence numbers of the idempotent producer and the client's may then disagree. Messages
- * purged before they were sent leave only a gap, from which the client recovers by itself.
+ * Several publishes may be under way in one client, which keeps their order. librdkafka can only
+ * purge all of them at once, so they all end at the earliest of their deadlines.
+ *
+ * The client is replaced after a fatal error, and if the fate of a purged message is unknown: an
+ * idempotent producer numbers its messages, and the broker and the client may then disagree about
+ * the next number. A message purged before it was sent leaves only a gap, from which the client
+ * recovers by itself.
  */
 #include <stdlib.h>
 
@@ -37,7 +42,7 @@ static const struct kafka_setting settings[] = {
 	{"topic.metadata.refresh.interval.ms", "10000"}, /* a refused topic may exist by now */
 	{"request.timeout.ms", "10000"},
 	{"message.max.bytes", "2097152"},
-	{"partitioner", "murmur2_random"}, /* the one of the Java client */
+	{"partitioner", "murmur2_random"}, /* the partitioner of the Java client */
 	{NULL, NULL},
 };
 
@@ -140,7 +145,8 @@ static rd_kafka_resp_err_t enqueue(
 
 /* ---- reports ----------------------------------------------------------------------------- */
 
-/* With the error UNKNOWN the broker itself does not know whether it has the message. */
+/* Returns the fate of a message. The error UNKNOWN means that the broker itself does not know
+ * whether it has the message. */
 static enum bus_fate fate_of(const rd_kafka_message_t *report)
 {
 	switch (rd_kafka_message_status(report)) {
@@ -153,7 +159,7 @@ static enum bus_fate fate_of(const rd_kafka_message_t *report)
 	}
 }
 
-/* Whether a message that is NOT_PERSISTED never left for a broker. */
+/* Returns true if a message that is NOT_PERSISTED was never sent to a broker. */
 static bool is_untried(rd_kafka_resp_err_t err)
 {
 	return err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT || err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
@@ -191,8 +197,8 @@ static void serve_until(struct kafka_producer *producer, int64_t until_ns)
 }
 
 /*
- * Queues one message, whose fate is UNKNOWN until it is reported. A full queue gets room with the
- * next report. Leaves the fate at NOT_PERSISTED if the message could not be queued.
+ * Queues one message; its fate is UNDER_WAY until its report arrives. If the queue is full, waits
+ * for reports, which make room. If the message cannot be queued, its fate stays NOT_PERSISTED.
  */
 static void send_one(struct kafka_producer *producer, struct bus_message *message, int64_t until_ns)
 {
@@ -215,9 +221,10 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 }
 
 /*
- * Waits until the threads of librdkafka have dropped what they hold: a thread that purged later
- * would drop messages of the next publish. While no broker responds, such a thread may be stuck in
- * a name lookup. Then purge without waiting, and replace the client.
+ * Purges all messages that have no report yet, and waits until librdkafka's threads have dropped
+ * them: a thread that did so later would drop messages of the next publish. But while no broker
+ * responds, a thread may be stuck in a name lookup. In that case, purges without waiting and has
+ * the client replaced.
  */
 static void purge(struct kafka_producer *producer)
 {
@@ -236,8 +243,9 @@ static void replace_client(struct kafka_producer *producer)
 	bool opened;
 
 	retire_client(producer);
-	opened = open_client(producer); /* now, so that it is connected when it is needed */
-	(void)opened;                   /* the next publish retries */
+	/* now, so that it is connected when the next publish needs it */
+	opened = open_client(producer);
+	(void)opened; /* the next publish retries */
 }
 
 static void send_all(struct kafka_producer *producer, struct bus_message *messages, size_t count,

@@ -1,7 +1,7 @@
 /*
- * Parses kafka://host:port[,host:port]?option=value&… A URL may contain only options that say how
- * to reach the cluster. Those on which the port's promises depend (acks, idempotence, offsets,
- * timeouts) are set by the adapter. Values may be secrets, so no message here repeats one.
+ * Parses kafka://host:port[,host:port]?option=value&… A URL may contain only options for reaching
+ * the cluster. The adapter itself sets the options on which the port's guarantees depend (acks,
+ * idempotence, offsets, timeouts). Values may be secrets, so no message here repeats one.
  */
 #include <stdio.h>
 

@@ -1,13 +1,13 @@
 /*
  * The watcher: a thread with its own client that keeps requesting the cluster's metadata. It is the
- * circuit breaker of the bus, because librdkafka reports at once when the last broker is gone, but
- * never that one is back, and nothing about a broker that hangs.
+ * circuit breaker of the bus. librdkafka alone is not enough: it reports at once that the last
+ * broker is gone, but not that one is back, and it does not notice a hanging broker.
  *
  *   state   event                                               next
  *   down    the cluster responds and its topics exist           up
  *   up      _ALL_BROKERS_DOWN, or no response within a timeout  down
  *
- * It also creates missing topics, once, and destroys retired clients, which may block.
+ * The watcher also creates missing topics, once, and destroys retired clients, which may block.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@
 #define LEADER_PAUSE_MS 10
 #define CONNECT_NS (2 * NS_PER_S)
 
-/* Twice Kafka's default, so that a dead letter, which adds headers to a message, still fits. */
+/* Twice Kafka's default, so that a dead letter, which is a message with additional headers, still
+ * fits. */
 #define MESSAGE_BYTES_MAX "2097152"
 
 /* ---- up and down ------------------------------------------------------------------------- */
@@ -44,7 +45,8 @@ static void set_up(struct kafka_bus *bus, bool up, const char *reason)
 			bus->base.name, bus->url.servers, reason);
 }
 
-/* Requests the metadata of one topic; without a topic librdkafka would request those of all. */
+/* Requests the metadata of one topic. Without a topic, librdkafka would request the metadata of all
+ * topics. */
 static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 {
 	int timeout_ms = atomic_load(&bus->up) ? PROBE_UP_TIMEOUT_MS : PROBE_DOWN_TIMEOUT_MS;
@@ -57,7 +59,7 @@ static rd_kafka_resp_err_t probe(struct kafka_bus *bus)
 	return err;
 }
 
-/* Waits for an event of the client, `timeout_ms` at most. */
+/* Waits for an event of the client, at most `timeout_ms`. */
 static void wait_for_news(struct kafka_bus *bus, int timeout_ms)
 {
 	rd_kafka_event_t *event = rd_kafka_queue_poll(bus->news, timeout_ms);
@@ -90,7 +92,7 @@ static rd_kafka_NewTopic_t *new_topic(const struct bus_channel *channel)
 	if (!topic)
 		return NULL;
 	err = rd_kafka_NewTopic_set_config(topic, "max.message.bytes", MESSAGE_BYTES_MAX);
-	(void)err; /* on failure the broker's default applies */
+	(void)err; /* if this fails, the broker's default applies */
 	return topic;
 }
 
@@ -109,7 +111,7 @@ static size_t list_missing(struct kafka_bus *bus, const struct rd_kafka_metadata
 	return count;
 }
 
-/* Brokers that create topics on demand do so when a client requests the topic's metadata. */
+/* Requests the metadata of a topic. Brokers that create topics on demand then create it. */
 static void request_topic(struct kafka_bus *bus, const char *name)
 {
 	rd_kafka_topic_t *topic = rd_kafka_topic_new(bus->watch.rk, name, NULL);
@@ -124,12 +126,12 @@ static void request_topic(struct kafka_bus *bus, const char *name)
 }
 
 /*
- * Waits until the leader of each partition of a new topic responds, CREATE_TIMEOUT_MS at most.
+ * Waits at most CREATE_TIMEOUT_MS until the leader of each partition of a new topic responds.
  *
- * A broker becomes the leader of a new partition a moment before it accepts messages for it. It
- * refuses the messages of that moment, which the client sends again, but accepts the next ones. So
- * the first messages of a producer, whose sequence the broker does not know yet, would end up out
- * of order. Therefore nobody publishes before every leader has responded.
+ * A broker becomes the leader of a new partition a moment before it accepts messages for it. If a
+ * producer published at that moment, the broker would refuse its first messages and accept the next
+ * ones; the client would then send the first ones again, after the others. Therefore nobody
+ * publishes before every leader has responded.
  */
 static void await_leaders(struct kafka_bus *bus, const char *name)
 {
@@ -178,7 +180,8 @@ static void note_topics(struct kafka_bus *bus, rd_kafka_event_t *event)
 		note_topic(bus, topics[i]);
 }
 
-/* False for librdkafka's mock cluster, whose controller is not one of its brokers. */
+/* Returns true if the cluster has a controller that creates topics. None of the brokers of
+ * librdkafka's mock cluster is one. */
 static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata *metadata)
 {
 	int32_t controller = rd_kafka_controllerid(bus->watch.rk, PROBE_UP_TIMEOUT_MS);
@@ -187,11 +190,11 @@ static bool has_controller(struct kafka_bus *bus, const struct rd_kafka_metadata
 		if (metadata->brokers[i].id == controller)
 			return true;
 	}
-	return controller < 0; /* not known yet: there will be one */
+	return controller < 0; /* not known yet, but there will be one */
 }
 
-/* Returns false if the request failed and should be retried. A topic that the cluster refuses to
- * create counts as done. */
+/* Returns false if the request failed and should be repeated. If the cluster refuses to create a
+ * topic, that is not repeated. */
 static bool create(struct kafka_bus *bus, rd_kafka_NewTopic_t **topics, size_t count)
 {
 	rd_kafka_queue_t *queue = rd_kafka_queue_new(bus->watch.rk);
@@ -241,8 +244,8 @@ static bool create_topics(struct kafka_bus *bus)
 }
 
 /*
- * Creates the topics the first time. Consumers wait until they exist, because a consumer that
- * subscribes too early looks for its topic again only after minutes.
+ * Returns true if the topics exist. Creates them the first time. Consumers wait for the topics,
+ * because a consumer that subscribes too early looks for its topic again only minutes later.
  */
 static bool has_topics(struct kafka_bus *bus)
 {
@@ -289,7 +292,8 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* A cluster that is not there at the start is news, too, but connecting takes a moment. */
+/* Returns true if the client may still be connecting for the first time. Connecting takes a moment,
+ * so an unreachable cluster is not logged before that. */
 static bool is_connecting(const struct kafka_bus *bus)
 {
 	return !bus->has_logged_state &&

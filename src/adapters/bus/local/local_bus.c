@@ -1,9 +1,9 @@
 /*
- * The local bus: starting, producers, and its state.
+ * Starts and frees the local bus, implements its producers, and reports whether it is up.
  *
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
- * its transaction with whatever else waits. Expired messages are deleted in small chunks alongside
- * publishing, and completely at start, so that no call ever pays for a large clean-up.
+ * a transaction with all other waiting work. Expired messages are all deleted at start, and later
+ * in small chunks while publishing, so that no call is delayed by a large clean-up.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */
@@ -13,12 +13,12 @@
 
 #include "adapters/bus/local/local_internal.h"
 
-/* After a failure is_up() says no until some work succeeds, but for this long at most. */
+/* After a failure, is_up() returns false until some work succeeds, but no longer than this. */
 #define DOWN_NS (5 * NS_PER_S)
 
 #define EXPIRY_INTERVAL_NS (60 * NS_PER_S)
 
-/* SQLite would accept rows of up to 1 GB, but nothing of that size is meant to be a message. */
+/* SQLite would accept rows of up to 1 GB, but no message is meant to be that large. */
 #define MESSAGE_BYTES_MAX (64u * 1024 * 1024)
 
 static const struct bus_ops bus_ops;
@@ -189,7 +189,8 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	return &bus->base;
 }
 
-/* Deletes what the previous run left behind. A failure is harmless and therefore ignored. */
+/* Deletes acknowledged and expired messages of the previous run. Failures are harmless and
+ * ignored. */
 static void tidy(struct local_bus *bus)
 {
 	int deleted;

@@ -1,14 +1,14 @@
 /*
  * The bus of a single process: a durable queue in an SQLite file of its own, behind ports/bus.h.
  *
- * A published message is in the file and synced before publish() returns. Threads that publish or
- * acknowledge at the same moment share one transaction and one fsync. A message stays until every
- * group of its channel has acknowledged it; in a channel without groups it stays for seven days.
- * The bus does not drop repeated ids: consumers recognise them (rule 6 of the design).
+ * A published message is written to the file and synced before publish() returns. Threads that
+ * publish or acknowledge at the same moment share one transaction and one fsync. A message stays
+ * until every group of its channel has acknowledged it; in a channel without groups it stays for
+ * seven days. The bus does not drop messages with repeated ids: consumers must recognise them.
  *
  * Messages with the same key keep their order, even if several consumers share a group: while one
- * consumer holds a message, the others do not get messages with its key until it is acknowledged or
- * returned. Positions are "channel/0/offset"; offsets grow, with gaps.
+ * consumer holds a message, the others get no messages with the same key until it is acknowledged
+ * or returned. Positions are "channel/0/offset"; offsets grow, with gaps.
  *
  * The file is locked, so a second process that opens it gets a clear error. While the disk fails,
  * publish() refuses and fetch() waits until the disk works again. If the disk hangs, calls wait for

@@ -2,18 +2,19 @@
  * Consumers of the local bus.
  *
  * A consumer holds the messages of its last fetch until it acknowledges or returns them. Each fetch
- * first returns what is left of the previous one, because nothing could acknowledge that any more.
+ * first returns the unacknowledged messages of the previous fetch to the group, because nothing
+ * could acknowledge them any more.
  *
  * Fetching, acknowledging, joining and recording skipped messages are four kinds of work for the
- * leader (local_work.c). Invariant: the first `acked` of the `in_hand_count` offsets in hand are
- * acknowledged; all others are TAKEN in the group's window, by this consumer.
+ * leader (local_work.c). Invariant: of the `in_hand_count` offsets in hand, the first `acked` are
+ * acknowledged, and this consumer has TAKEN all others in the group's window.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "adapters/bus/local/local_internal.h"
 
-/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
+/* Once its messages exceed this size, a fetch returns early, with at least one message. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 /* How long a fetch waits before it retries a file that failed. */
@@ -28,7 +29,7 @@ struct local_consumer {
 	int64_t *in_hand; /* offsets of the last fetch */
 	size_t in_hand_size;
 	size_t in_hand_count;
-	size_t acked; /* how many of these, counted from the first, are acknowledged */
+	size_t acked; /* how many of these offsets, from the first, are acknowledged */
 
 	bool woken; /* guarded by the bus's lock */
 };
@@ -53,8 +54,8 @@ static int run_join(struct local_bus *bus, struct local_work *base)
 	return local_messages_join(bus, ((struct join_work *)base)->group);
 }
 
-/* run_join() reads the group's row in the transaction that creates it; without the commit there
- * may be no such row. */
+/* If the transaction did not commit, forgets that the group has joined: the row that run_join()
+ * read may not exist. */
 static void settle_join(struct local_bus *bus, struct local_work *base, enum local_outcome outcome)
 {
 	struct local_group *group = ((struct join_work *)base)->group;
@@ -127,7 +128,8 @@ static size_t delivery_size(const struct bus_delivery *delivery)
 	return delivery->value.len + delivery->key.len;
 }
 
-/* A message that is gone was acknowledged by a transaction whose outcome was unknown. */
+/* Marks a message that is no longer in the file as acknowledged. It was acknowledged in a
+ * transaction whose outcome was unknown. */
 static void skip_missing(struct local_consumer *consumer, int64_t offset)
 {
 	pthread_mutex_lock(&consumer->bus->lock);
@@ -136,8 +138,8 @@ static void skip_missing(struct local_consumer *consumer, int64_t offset)
 }
 
 /*
- * Reads the `taken` messages whose offsets are in hand. Returns the messages beyond
- * FETCH_BYTES_MAX to the window, and after a failure those that it could not read.
+ * Reads the `taken` messages whose offsets are in hand. Gives back messages beyond FETCH_BYTES_MAX
+ * and, after a failure, those that it could not read.
  */
 static int read_taken(struct fetch_work *work, size_t taken)
 {
@@ -222,10 +224,12 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 
 	(void)bus;
 	if (outcome == LOCAL_DONE && work->group->skipped >= work->skipped)
-		work->group->skipped -= work->skipped; /* unless another member was faster */
+		work->group->skipped -=
+			work->skipped; /* otherwise another member has already recorded them */
 }
 
-/* Otherwise a group that skips many messages would keep them on disk until one it wants arrives. */
+/* Without this, a group that skips many messages would keep them on disk until a message arrives
+ * that it wants. */
 static void record_skips_sometimes(struct local_consumer *consumer)
 {
 	struct skip_work work = {
@@ -267,8 +271,8 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 }
 
 /*
- * Waits until the channel has changed since `seen`. Returns false if the time has come or the
- * consumer was woken. The caller holds the lock.
+ * Waits until the channel has changed since `seen`. Returns false at `until_ns`, or when the
+ * consumer is woken. The caller holds the lock.
  */
 static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_t until_ns)
 {
@@ -280,7 +284,7 @@ static bool wait_for_more(struct local_consumer *consumer, uint64_t seen, int64_
 	return in_time && !consumer->woken;
 }
 
-/* The same after a failure, which has to poll: nothing signals that the file works again. */
+/* The same after a failure. Polls, because nothing signals that the file works again. */
 static bool wait_for_recovery(struct local_consumer *consumer, int64_t until_ns)
 {
 	struct local_channel *channel = consumer->group->channel;
@@ -316,7 +320,7 @@ static enum status fetch(struct consumer *base, struct bus_delivery *deliveries,
 		pthread_mutex_unlock(&bus->lock);
 		worked = try_fetch(consumer, &work);
 		pthread_mutex_lock(&bus->lock);
-		if (!worked) { /* some may have been read before it failed */
+		if (!worked) { /* some messages may have been read before the failure */
 			give_back(consumer);
 			work.count = 0;
 		}
@@ -371,7 +375,7 @@ static void settle_ack(struct local_bus *bus, struct local_work *base, enum loca
 	work->consumer->acked += work->count;
 	if (group->members > 1)
 		local_channel_changed(
-			group->channel); /* messages with the same keys are free now */
+			group->channel); /* others can now take messages with the same keys */
 }
 
 static enum status ack(struct consumer *base, size_t count)
@@ -443,8 +447,8 @@ static const struct consumer_ops consumer_ops = {
 };
 
 /*
- * Joins the group now, so that messages from now on wait for it. If that fails, the first fetch
- * joins.
+ * Joins the group at once, so that messages published from now on are kept for it. If that fails,
+ * the first fetch joins.
  */
 struct consumer *local_consumer_open(struct bus *base, const char *channel, const char *group)
 {

@@ -4,7 +4,8 @@
  *
  * After an I/O error the kernel's page cache may show data that the disk does not have, because a
  * failed fsync is reported only once. Therefore the file is closed and reopened before the next
- * use. That reads the write-ahead log as after a crash and copies all of it into the database.
+ * use. Reopening recovers the write-ahead log as after a crash and copies all of it into the
+ * database.
  */
 #include "adapters/bus/local/local_internal.h"
 
@@ -59,7 +60,8 @@ void local_file_close(struct local_file *file)
 	sqlite_connection_close(&file->connection);
 }
 
-/* Nobody else reads the file, so a checkpoint copies everything and the log starts over. */
+/* Checkpoints. Nobody else reads the file, so a checkpoint copies everything and the log starts
+ * over. */
 static void keep_wal_short(struct local_file *file)
 {
 	int rc = sqlite3_wal_checkpoint_v2(

@@ -1,7 +1,7 @@
 /*
- * The window of a group: the messages that were read ahead, are held by a consumer, or were
- * acknowledged before an earlier message was. It exists so that several consumers can share a group
- * without losing the order of a key.
+ * The window of a group contains messages that were read ahead, messages that a consumer holds, and
+ * acknowledged messages that come after an unacknowledged one. With this window, several consumers
+ * can share a group and messages with the same key still keep their order.
  *
  * Invariants: offsets grow along the window. Every message before the window is acknowledged or
  * skipped; no message after it has been read. All TAKEN messages of one slot belong to one
@@ -89,7 +89,8 @@ void local_group_skip(struct local_group *group, int64_t offset)
 	group->skipped++;
 }
 
-/* If the group wants only some subjects, its messages may be rare: search in larger steps. */
+/* Returns how many messages to read at once. If the group wants only some subjects, its messages
+ * may be rare, so more are read at once. */
 static size_t scan_limit(const struct local_group *group, size_t missing)
 {
 	size_t room = local_group_room(group);
@@ -98,7 +99,8 @@ static size_t scan_limit(const struct local_group *group, size_t missing)
 	return limit < room ? limit : room;
 }
 
-/* It loops because all messages of a scan may be skipped, or have keys that others hold. */
+/* Loops, because a scan may find only messages that are skipped or whose keys other consumers
+ * hold. */
 int local_group_read_ahead(struct local_bus *bus, struct local_group *group,
 	const struct local_consumer *consumer, size_t wanted)
 {

@@ -4,13 +4,13 @@
  *   file       the SQLite file: opening, checkpoints, reopening it after an error
  *   work       combines the work of several threads on the file into one transaction
  *   messages   the SQL: messages, groups, positions, retention
- *   group      the messages that a group has read ahead, and which consumer holds which
+ *   group      the messages that a group has read ahead, and which consumer holds each
  *   consumer   the port's functions for consumers
  *   bus        the port's other functions
  *
  * A single connection reads and writes, so no statement ever finds the file busy. The connection
- * belongs to the leader, the thread that currently does the work of all (local_work.c). bus->lock
- * guards everything else and is never held during I/O.
+ * belongs to the leader, the thread that currently does the work of all threads (local_work.c).
+ * bus->lock guards everything else and is never held during I/O.
  */
 #ifndef QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
 #define QUIPU_ADAPTERS_BUS_LOCAL_LOCAL_INTERNAL_H
@@ -30,13 +30,14 @@
 struct local_file {
 	const char *path;
 	struct sqlite_connection connection;
-	bool in_doubt;  /* after an I/O error: must be reopened before the next use */
+	/* an I/O error has occurred: the file must be reopened before the next use */
+	bool in_doubt;
 	int wal_frames; /* frames in the write-ahead log after the last commit */
 };
 
 /*
- * Opens the file, locks it for this process, and copies what is left in the write-ahead log into
- * the database. `flags` may be SQLITE_OPEN_CREATE. On failure the file stays closed.
+ * Opens the file, locks it for this process, and copies the rest of the write-ahead log into the
+ * database. `flags` may be SQLITE_OPEN_CREATE. On failure the file stays closed.
  */
 QP_MUST_CHECK int local_file_open(struct local_file *file, int flags);
 
@@ -47,7 +48,7 @@ void local_file_close(struct local_file *file);
  * checkpoint if one is due. */
 QP_MUST_CHECK int local_file_prepare(struct local_file *file);
 
-/* Rolls back an open transaction, and notes whether `rc` leaves the file in doubt. */
+/* Rolls back an open transaction. If `rc` is an I/O error, notes that the file is in doubt. */
 void local_file_undo(struct local_file *file, int rc);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -58,10 +59,12 @@ struct local_group;
 struct local_channel {
 	const char *name;
 	const struct bus_channel *declared;
-	int64_t id;              /* in the file */
-	uint64_t changes;        /* under the lock; grows when a fetch may find more than before */
-	pthread_cond_t changed;  /* signalled when `changes` grows or a consumer is woken */
-	size_t acked_since_trim; /* used only by the leader */
+	int64_t id; /* its id in the file */
+	/* guarded by the lock; grows when a fetch may find more messages */
+	uint64_t changes;
+	pthread_cond_t changed; /* signalled when `changes` grows or a consumer is woken */
+	/* how many messages were acknowledged since the last trim; used only by the leader */
+	size_t acked_since_trim;
 };
 
 struct local_bus {
@@ -70,8 +73,9 @@ struct local_bus {
 	const struct bus_channel *declared; /* as passed to local_bus_new() */
 	struct local_channel *channels;     /* one for each declared channel, in that order */
 	size_t channel_count;
-	int64_t next_expiry_ns; /* the leader's: when to look for expired messages again */
-	struct arena scratch;   /* the leader's, reset after each round */
+	/* when to look for expired messages again; used only by the leader */
+	int64_t next_expiry_ns;
+	struct arena scratch; /* used only by the leader; reset after each round */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t worked;
@@ -85,31 +89,31 @@ struct local_bus {
 	_Atomic int64_t failed_at_ns; /* steady time of the last failure; 0 while the file works */
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `base` is not a local bus. */
 struct local_bus *local_bus_of(struct bus *base);
 
 /* Returns NULL if the channel was not declared. */
 struct local_channel *local_bus_channel(struct local_bus *bus, struct slice name);
 
-/* Makes waiting fetches of the channel look again. The caller holds the lock. */
+/* Makes waiting fetches of the channel try again. The caller holds the lock. */
 void local_channel_changed(struct local_channel *channel);
 
 /* ---- work -------------------------------------------------------------------------------- */
 
 enum local_outcome {
 	LOCAL_DONE,
-	LOCAL_FAILED,  /* the file contains nothing of it */
-	LOCAL_UNKNOWN, /* COMMIT failed, so the file may contain it */
-	LOCAL_TOO_LATE /* its deadline came before a leader took it */
+	LOCAL_FAILED,  /* nothing was written */
+	LOCAL_UNKNOWN, /* COMMIT failed: it may or may not be in the file */
+	LOCAL_TOO_LATE /* its deadline passed before a leader took it */
 };
 
 /* A piece of work on the file. Embed it as the first member of a struct with the details. */
 struct local_work {
-	bool writes; /* runs inside the round's transaction; otherwise before it */
+	bool writes; /* runs in the round's transaction; reads run before it */
 
 	/*
-	 * Called by the leader without the lock. Any result but SQLITE_OK undoes all writes of the
-	 * round.
+	 * Called by the leader without the lock. Any result other than SQLITE_OK undoes all writes
+	 * of the round.
 	 */
 	int (*run)(struct local_bus *bus, struct local_work *work);
 
@@ -117,14 +121,15 @@ struct local_work {
 	void (*settle)(struct local_bus *bus, struct local_work *work, enum local_outcome outcome);
 
 	enum local_outcome outcome;
-	bool taken; /* a leader has taken it, so it can no longer leave the queue */
+	bool taken; /* a leader has taken it, so the thread that queued it must wait for the outcome
+		     */
 	bool done;
 	struct local_work *next;
 };
 
 /*
- * Does the work, together with that of other threads, and blocks until its outcome is known. The
- * caller must not hold the lock. Work that no leader has taken by steady time `until_ns` is
+ * Does the work, together with the work of other threads, and blocks until its outcome is known.
+ * The caller must not hold the lock. Work that no leader has taken by steady time `until_ns` is
  * TOO_LATE.
  */
 enum local_outcome local_work_do(struct local_bus *bus, struct local_work *work, int64_t until_ns);
@@ -153,8 +158,8 @@ QP_MUST_CHECK int local_messages_scan(
 	struct local_bus *bus, struct local_group *group, size_t limit, size_t *found);
 
 /*
- * Loads the group's row, or creates it, positioned before the oldest message. Requires a
- * transaction.
+ * Loads the group's row. If there is none, creates it, with a position before the oldest message.
+ * Requires a transaction.
  */
 QP_MUST_CHECK int local_messages_join(struct local_bus *bus, struct local_group *group);
 
@@ -174,7 +179,7 @@ QP_MUST_CHECK int local_messages_mark(
 QP_MUST_CHECK int local_messages_trim(
 	struct local_bus *bus, const struct local_channel *channel, int *deleted);
 
-/* The same for messages that are too old, in each channel that has no group. */
+/* Deletes expired messages in the same way, in all channels without a group. */
 QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 
 /* ---- groups ------------------------------------------------------------------------------ */
@@ -183,7 +188,7 @@ QP_MUST_CHECK int local_messages_expire(struct local_bus *bus, int *deleted);
 #define LOCAL_WINDOW_MAX 8192
 #define LOCAL_SLOTS 256
 
-/* How many unwanted messages a group skips before it records that in the file. */
+/* How many unwanted messages a group skips before it records its new position in the file. */
 #define LOCAL_SKIP_MAX 256
 
 struct local_consumer;
@@ -202,36 +207,38 @@ enum local_state { LOCAL_FREE, LOCAL_TAKEN, LOCAL_ACKED };
  */
 struct local_entry {
 	int64_t offset;
-	uint16_t slot; /* from the hash of its key; LOCAL_SLOTS without a key: no order to keep */
+	/* from the hash of its key; LOCAL_SLOTS if it has no key, because it then has no order to
+	 * keep */
+	uint16_t slot;
 	uint8_t state;
 };
 
 struct local_group {
 	struct local_channel *channel;
 	char *name;
-	const char *subjects; /* that it wants; NULL means all */
+	const char *subjects; /* the subjects that it wants; NULL means all */
 	size_t members;
 	struct local_group *next;
 
-	int64_t id;     /* in the file; 0 until the group has joined */
+	int64_t id;     /* its id in the file; 0 until the group has joined */
 	int64_t head;   /* every message up to here is skipped, acknowledged or in the window */
-	size_t skipped; /* skipped messages that the file does not record yet */
+	size_t skipped; /* how many skipped messages the file does not record yet */
 
 	/* The window: a ring of the messages after the group's position, in order of offset. */
 	struct local_entry *entries;
 	size_t first;
 	size_t count;
 
-	/* For each slot: the consumer that holds messages with it, and how many. */
+	/* For each slot: the consumer that holds its messages, and how many. */
 	struct {
 		const struct local_consumer *holder;
 		size_t count;
 	} slots[LOCAL_SLOTS];
 };
 
-/* The caller of every function below holds the lock, except where it says otherwise. */
+/* The caller of the functions below holds the lock, unless noted otherwise. */
 
-/* Returns the group of that name, creates it if needed, and adds a member to it. */
+/* Returns the group with that name, creates it if needed, and adds a member to it. */
 struct local_group *local_group_enter(
 	struct local_bus *bus, struct local_channel *channel, const char *name);
 
@@ -251,14 +258,14 @@ void local_group_append(struct local_group *group, int64_t offset, struct slice 
 /* Skips the next message, which the group does not want. */
 void local_group_skip(struct local_group *group, int64_t offset);
 
-/* How many more messages the window can hold. */
+/* Returns how many more messages the window can hold. */
 size_t local_group_room(const struct local_group *group);
 
-/* How many messages, `wanted` at most, the consumer could take now. */
+/* Returns how many messages the consumer could take now, at most `wanted`. */
 size_t local_group_takeable(
 	const struct local_group *group, const struct local_consumer *consumer, size_t wanted);
 
-/* Takes up to `max` messages for the consumer, in order, and returns how many. */
+/* Takes up to `max` messages for the consumer, in order. Returns how many it took. */
 size_t local_group_take(struct local_group *group, const struct local_consumer *consumer,
 	int64_t *offsets, size_t max);
 
@@ -266,8 +273,8 @@ void local_group_give_back(struct local_group *group, int64_t offset);
 void local_group_acknowledge(struct local_group *group, int64_t offset);
 
 /*
- * Returns the offset up to which everything is acknowledged once the ascending offsets `done` are
- * acknowledged as well.
+ * Returns the position that the group has once the offsets `done` (ascending) are acknowledged.
+ * Everything up to that position is then acknowledged.
  */
 int64_t local_group_position(const struct local_group *group, const int64_t *done, size_t count);
 

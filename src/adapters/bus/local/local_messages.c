@@ -1,10 +1,10 @@
 /*
- * The tables and the SQL. A message is found by its offset, which is the row's id and is never used
- * twice, or by channel and offset through the only index.
+ * The tables and the SQL. A message is found by its offset, which is the row's id and never reused,
+ * or by channel and offset through the only index.
  *
- * A group's progress is a position, up to which everything is acknowledged, plus single rows for
- * the offsets after it that another consumer of the group has acknowledged already. So a message
- * that takes long does not make the group forget what was finished after it.
+ * A group's progress consists of a position, up to which everything is acknowledged, and a row for
+ * each later offset that is already acknowledged. Therefore, while one message takes long,
+ * acknowledgements of later messages are not lost.
  */
 #include <stdio.h>
 
@@ -50,7 +50,7 @@ static const char forget_sql[] = "DELETE FROM acknowledged WHERE group_id = ?1 A
 static const char mark_sql[] =
 	"INSERT OR IGNORE INTO acknowledged (group_id, offset) VALUES (?1, ?2)";
 
-/* Without groups min() is NULL and no offset compares as less, so nothing is deleted. */
+/* Without groups, min() is NULL and the comparison is never true, so nothing is deleted. */
 static const char trim_sql[] =
 	"DELETE FROM messages WHERE offset IN (SELECT offset FROM messages WHERE channel = ?1 "
 	"AND offset <= (SELECT min(position) FROM groups WHERE channel = ?1) "
@@ -62,7 +62,7 @@ static const char expire_sql[] =
 
 /* ---- schema and channels ----------------------------------------------------------------- */
 
-/* Reads the first column of the first row; 0 if there is no row. */
+/* Reads the first column of the first row; returns 0 if there is no row. */
 static int read_number(sqlite3_stmt *stmt, int64_t *number)
 {
 	int rc = sqlite3_step(stmt);

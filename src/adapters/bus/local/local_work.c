@@ -1,11 +1,11 @@
 /*
- * Combining the work of several threads. A thread queues its work. If no thread is using the file,
+ * Combines the work of several threads. A thread queues its work. If no thread is using the file,
  * it becomes the leader: it takes the whole queue, runs the reads, then runs all writes in ONE
- * transaction, and wakes the other threads. So a hundred publishers cost one fsync, and no thread
- * waits for more than the current round and its own.
+ * transaction, and wakes the other threads. A hundred publishers need only one fsync, and a thread
+ * waits at most for the current round and its own.
  *
  * Invariants: there is at most one leader (`led`), and only it uses the file. Work that a leader
- * has taken gets an outcome; until then its thread waits, whatever its deadline.
+ * has taken always gets an outcome; until then its thread waits, even past its deadline.
  */
 #include "adapters/bus/local/local_internal.h"
 #include "base/failpoint.h"
@@ -67,8 +67,9 @@ static int run_writes(struct local_bus *bus, struct local_work *works)
 }
 
 /*
- * SQLite returns BUSY before it writes anything. After any other failure the transaction's end mark
- * may be in the write-ahead log, where a recovery would find it.
+ * If SQLite returns BUSY, it has written nothing, so nothing was committed. After any other failure
+ * the outcome is unknown: the end of the transaction may be in the write-ahead log, where recovery
+ * would find it.
  */
 static int commit(struct local_bus *bus, enum local_outcome *outcome)
 {
@@ -111,7 +112,7 @@ static bool any_writes(const struct local_work *works)
 	return works;
 }
 
-/* Work that the round does not reach keeps the outcome FAILED that take_all() has set. */
+/* Work that the round does not reach keeps the outcome FAILED, which take_all() has set. */
 static void run_round(struct local_bus *bus, struct local_work *works)
 {
 	int rc = local_file_prepare(&bus->file);
@@ -163,7 +164,8 @@ static void lead(struct local_bus *bus)
 	run_round(bus, works);
 	pthread_mutex_lock(&bus->lock);
 	while (works) {
-		struct local_work *next = works->next; /* `works` may be gone once it is done */
+		/* `works` may be gone once its thread knows the outcome */
+		struct local_work *next = works->next;
 
 		if (works->settle)
 			works->settle(bus, works, works->outcome);

@@ -1,7 +1,7 @@
 /*
- * JetStream's requests: JSON to a subject, and JSON back. They are written by hand instead of with
- * the structures of cnats, because an update has to repeat every setting that it does not change,
- * and a server may have settings that this version of cnats does not know.
+ * JetStream's requests and replies, in JSON. The adapter does not use cnats's structures for them,
+ * because an update must repeat every setting that it does not change, and a server may have
+ * settings that this version of cnats does not know.
  */
 #include <stdio.h>
 

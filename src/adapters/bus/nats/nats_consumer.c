@@ -1,12 +1,13 @@
 /*
  * Consumers of JetStream.
  *
- * A consumer holds every message that it has fetched and neither acknowledged nor returned, and the
- * next fetch returns those again before anything newer. It drops them after the ack-wait, because
- * the server then delivers them again itself.
+ * A consumer holds every message that it has fetched but neither acknowledged nor returned. The
+ * next fetch returns these messages again, before newer ones. After the ack-wait the consumer drops
+ * them, because the server then delivers them again itself.
  *
  * The server replies to each acknowledgement, and ack() waits for the replies. An acknowledgement
- * may use another link than the message came by: the server recognises it by its subject.
+ * may be sent on another link than the one that its message arrived on, because the server
+ * recognises it by its subject.
  *
  * Invariants: hand.acked <= hand.given <= hand.count; while `link` is not NULL, the mailbox, the
  * pipe and the reports are open on it.
@@ -19,7 +20,7 @@
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
 
-/* How often a fetch tries again while there is no link or no durable. */
+/* The pause between two attempts of a fetch while there is no link or no durable. */
 #define RETRY_NS (50 * NS_PER_MS)
 #define ENSURE_RETRY_NS (200 * NS_PER_MS)
 
@@ -37,14 +38,15 @@ struct nats_consumer {
 	char *group;
 	struct arena arena; /* holds the deliveries of the last fetch */
 
-	struct nats_link *link; /* NULL while the bus is down; with it, the next three are open */
+	/* NULL while the bus is down; otherwise the next three members are open on it */
+	struct nats_link *link;
 	struct nats_mailbox mailbox;
 	struct nats_pipe pipe;
 	natsSubscription *reports;
 	struct nats_durable durable;
 	bool ready; /* the durable existed when it was last used */
 	int64_t next_ensure_ns;
-	char logged_reason[160]; /* why it is not ready, as last logged */
+	char logged_reason[160]; /* the reason in the last log line; "" while it is ready */
 
 	struct nats_hand hand;
 };
@@ -91,8 +93,8 @@ static bool attach(struct nats_consumer *consumer)
 }
 
 /*
- * Warns only once per reason, and not if the link is broken, which the watcher logs, or if a wake
- * has cut the attempt short.
+ * Warns once per reason. Does not warn if the link is broken, because the watcher logs that, or if
+ * the consumer was woken during the attempt.
  */
 static void log_not_ready(struct nats_consumer *consumer, const char *why)
 {
@@ -226,8 +228,8 @@ static bool send_acks(struct nats_consumer *consumer, size_t to, size_t *sent)
 }
 
 /*
- * Waits for the replies. NATS_NOBODY means that the durable is gone, along with what it knew about
- * the message. A new durable delivers the message again in any case, so that counts as a reply.
+ * Waits for the replies. NATS_NOBODY counts as a reply: it means that the durable is gone, and a
+ * new durable delivers the message again in any case.
  */
 static bool await_acks(struct nats_consumer *consumer, size_t wanted)
 {
@@ -275,7 +277,8 @@ static enum status ack(struct consumer *base, size_t count)
 
 /* ---- the port's other functions ---------------------------------------------------------- */
 
-/* Best effort: if this gets lost, the server delivers the message again after ack-wait. */
+/* Returns a message to the server. If this request is lost, the server delivers the message again
+ * after the ack-wait. */
 static void give_back(
 	struct nats_consumer *consumer, const struct nats_held *held, int64_t delay_ns)
 {
@@ -319,7 +322,8 @@ static void again(struct consumer *base)
 	}
 }
 
-/* JetStream's +TERM has no place for the reason. */
+/* Makes the server stop delivering the message. The reason is not sent, because JetStream's +TERM
+ * has no place for it. */
 static void poison(struct consumer *base, size_t index, const char *why)
 {
 	struct nats_consumer *consumer = consumer_of(base);
@@ -334,7 +338,7 @@ static void wake(struct consumer *base)
 	nats_pipe_wake(&consumer_of(base)->pipe);
 }
 
-/* Returns everything without a delay, so that the other members get it immediately. */
+/* Returns all held messages without a delay, so that the other members get them immediately. */
 static void give_all_back(struct nats_consumer *consumer)
 {
 	nats_pipe_close(&consumer->pipe);

@@ -1,5 +1,5 @@
-/* Declarations shared by the files of this adapter that implement consumers; see nats_internal.h.
- */
+/* Declarations shared by the files of this adapter that implement consumers; see
+ * nats_internal.h. */
 #ifndef QUIPU_ADAPTERS_BUS_NATS_NATS_CONSUMING_H
 #define QUIPU_ADAPTERS_BUS_NATS_NATS_CONSUMING_H
 
@@ -13,8 +13,9 @@ struct nats_arrival {
 };
 
 /*
- * The messages that the server has sent to one consumer. A thread of cnats fills it, the consumer's
- * thread empties it. It lives as long as the consumer and is open while the consumer has a link.
+ * The messages that the server has sent to one consumer. A thread of cnats fills the pipe, and the
+ * consumer's thread empties it. The pipe lives as long as the consumer and is open while the
+ * consumer has a link.
  */
 struct nats_pipe {
 	/* Used only by the consumer's thread. */
@@ -33,9 +34,9 @@ struct nats_pipe {
 
 	/* The current request. There is never more than one. */
 	uint64_t request;      /* its number */
-	size_t wanted;         /* messages it may still bring; 0: it is over */
-	size_t brought;        /* messages it has brought */
-	int64_t expires_ns;    /* it is over then, even if the server did not say so */
+	size_t wanted;         /* messages that it may still bring; 0 if it is over */
+	size_t brought;        /* messages that it has brought */
+	int64_t expires_ns;    /* when the request is over, even if the server does not say so */
 	int64_t not_before_ns; /* when the next request may be sent */
 	bool missing;          /* the server does not know the durable */
 };
@@ -45,12 +46,12 @@ void nats_pipe_init(struct nats_pipe *pipe);
 /* The pipe must be closed and empty. */
 void nats_pipe_destroy(struct nats_pipe *pipe);
 
-/* Subscribes on the link, which the caller keeps holding. Returns false if the link is broken. */
+/* Subscribes on the link. The caller must keep holding the link. Returns false if it is broken. */
 QP_MUST_CHECK bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link);
 
 /*
- * Blocks until the messages that the server has sent are in the pipe, unless the link is broken,
- * and the handler will not be called again. Does nothing if the pipe is closed.
+ * Blocks until the handler will not be called again and, unless the link is broken, all messages
+ * that the server has sent are in the pipe. Does nothing if the pipe is closed.
  */
 void nats_pipe_close(struct nats_pipe *pipe);
 
@@ -58,23 +59,25 @@ void nats_pipe_close(struct nats_pipe *pipe);
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max);
 
 /*
- * Waits until there is something to do: a request has ended with messages, or they have waited long
- * enough for the rest; the next request is due; the pipe is woken; the link is broken; the durable
- * is missing; or it is steady time `until_ns`.
+ * Waits until a request has brought all its messages, or until the first of them have waited long
+ * enough for the rest. Also returns when the next request is due, the pipe is woken, the link is
+ * broken, the durable is missing, or at steady time `until_ns`.
  */
 void nats_pipe_wait(struct nats_pipe *pipe, int64_t until_ns);
 
-/* Waits until the pipe is woken, whatever arrives, or steady time `until_ns`. */
+/* Waits until steady time `until_ns` or until the pipe is woken. Arriving messages do not end the
+ * wait. */
 void nats_pipe_nap(struct nats_pipe *pipe, int64_t until_ns);
 
 /*
- * nats_pipe_wake() ends the current wait and all later ones until nats_pipe_calm(). Any thread,
+ * nats_pipe_wake() ends the current wait, and all later waits until nats_pipe_calm(). Any thread;
  * never blocks.
  */
 void nats_pipe_wake(struct nats_pipe *pipe);
 void nats_pipe_calm(struct nats_pipe *pipe);
 
-/* Moves arrivals out of the pipe, oldest first, and returns how many. The caller destroys them. */
+/* Moves up to `max` arrivals out of the pipe, oldest first. Returns how many. The caller destroys
+ * them. */
 size_t nats_pipe_take(struct nats_pipe *pipe, struct nats_arrival *arrivals, size_t max);
 
 /* Returns and clears `missing`. */
@@ -86,14 +89,15 @@ bool nats_pipe_take_missing(struct nats_pipe *pipe);
 struct nats_durable {
 	const char *stream;
 	const char *name;
-	const char *subject; /* the single one that the group wants; NULL means all */
+	const char *subject; /* the single subject that the group wants; NULL means all */
 	int64_t ack_wait_ns;
-	int64_t max_deliver; /* 0 or less: no limit */
+	int64_t max_deliver; /* 0 or less means no limit */
 };
 
 /*
- * Creates the durable if it is missing, and reads its settings into `durable`. Returns false and
- * writes `why` if that does not work now. See nats_mailbox_request() for `hurry`.
+ * Creates the durable if it does not exist, and reads its settings into `durable`. If that is not
+ * possible now, returns false and writes the reason to `why`. See nats_mailbox_request() for
+ * `hurry`.
  */
 QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
@@ -110,7 +114,7 @@ uint64_t nats_durable_given_up(natsSubscription *reports);
 
 enum nats_found { NATS_FOUND, NATS_GONE, NATS_NOT_NOW };
 
-/* Reads a message from the stream, which takes a round trip. The caller destroys it. */
+/* Reads a message from the stream. Blocks for one round trip. The caller destroys the message. */
 QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durable,
 	struct nats_link *link, uint64_t sequence, natsMsg **message);
 
@@ -118,16 +122,17 @@ QP_MUST_CHECK enum nats_found nats_durable_read(const struct nats_durable *durab
 
 struct nats_held {
 	natsMsg *message;
-	uint64_t sequence;   /* in the stream */
-	uint64_t deliveries; /* by the server; by this consumer if the server gave it up */
+	uint64_t sequence; /* its number in the stream */
+	/* counted by the server or, if the server gave the message up, by this consumer */
+	uint64_t deliveries;
 	int64_t arrived_ns;
 	int64_t time_us; /* when it was published; 0 if the server gave it up */
-	bool given_up;   /* read from the stream: the server expects no acknowledgement */
+	bool given_up;   /* the server gave it up; it was read from the stream and needs no ack */
 	bool poison;
 	bool returned; /* again() has returned it */
 };
 
-/* A message that the server gave up and that has to be read from the stream. */
+/* A message that the server gave up and that is still to be read from the stream. */
 struct nats_late {
 	uint64_t sequence;
 	uint64_t deliveries;
@@ -147,7 +152,7 @@ struct nats_hand {
 	size_t late_count;
 };
 
-/* Drops settled messages, and those that the server delivers again itself. */
+/* Drops settled messages, and messages that the server will deliver again. */
 void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable);
 
 /* Moves messages from the pipe into the hand, until it holds `max`. */
@@ -161,7 +166,7 @@ void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
 void nats_hand_read_given_up(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, natsSubscription *reports, size_t max);
 
-/* Has a message that the server gave up read from the stream at steady time `due_ns`. */
+/* Plans to read a message from the stream at steady time `due_ns`. The server has given it up. */
 void nats_hand_read_later(
 	struct nats_hand *hand, uint64_t sequence, uint64_t deliveries, int64_t due_ns);
 

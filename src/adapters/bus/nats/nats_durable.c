@@ -1,14 +1,14 @@
-/* The server's side of a consumer: creating it, and reading messages that the server has tried to
- * deliver too often. */
+/* The server's side of a consumer: creates it, compares it with its stream, and reads messages that
+ * the server has given up after too many deliveries. */
 #include <stdio.h>
 
 #include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
-/* How many messages all members together may hold; they request far fewer at a time. */
+/* How many messages all members of a group together may hold. They request far fewer at a time. */
 #define MAX_ACK_PENDING 4096
 
-/* How many reports may wait to be read; cnats drops any more. */
+/* How many reports may wait to be read; cnats drops further ones. */
 #define REPORTS_MAX 4096
 #define REPORTS_BYTES_MAX (4 * 1024 * 1024)
 
@@ -49,7 +49,7 @@ static void create(const struct nats_durable *durable, struct nats_bus *bus,
 			bus->base.name, durable->name, durable->stream);
 }
 
-/* Returns false if the durable is of another kind and therefore not ours. */
+/* Returns false if the durable has settings that this adapter never uses. */
 static bool note_config(struct nats_durable *durable, const json_t *config)
 {
 	if (*nats_json_text(config, "deliver_subject") ||
@@ -99,7 +99,7 @@ natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct
 	return reports;
 }
 
-/* Returns 0 if the report is not readable. */
+/* Returns the sequence in a report, or 0 if the report is not readable. */
 static uint64_t sequence_in(natsMsg *report)
 {
 	char why[JSON_WHY_SIZE];
@@ -123,7 +123,8 @@ uint64_t nats_durable_given_up(natsSubscription *reports)
 	return sequence;
 }
 
-/* The only use of cnats's JetStream functions: js_GetMsg() decodes the message from JSON. */
+/* Uses js_GetMsg(), because it decodes the message from JSON. No other JetStream function of cnats
+ * is used in this adapter. */
 enum nats_found nats_durable_read(const struct nats_durable *durable, struct nats_link *link,
 	uint64_t sequence, natsMsg **message)
 {

@@ -3,8 +3,9 @@
  * gave up, which are read from the stream.
  *
  * Deliveries point into held messages, so a settled message stays until the next fetch. A message
- * from the pipe is dropped after the ack-wait, because the server then delivers it again; one that
- * the server gave up is kept until it is settled, because nobody else has it.
+ * from the pipe is dropped after the ack-wait, because the server then delivers it again; if it
+ * arrives again before that, the new copy replaces the old one, so that one fetch never returns
+ * both. A message that the server gave up is kept until it is settled, because nobody else has it.
  */
 #include <stdlib.h>
 
@@ -13,7 +14,7 @@
 
 #define TAKE_MAX 64
 
-/* How long to wait before reading a message again that could not be read. */
+/* The pause before another attempt to read a message from the stream. */
 #define READ_RETRY_NS NS_PER_S
 
 static void hold(struct nats_hand *hand, const struct nats_held *one)
@@ -22,7 +23,7 @@ static void hold(struct nats_hand *hand, const struct nats_held *one)
 	hand->held[hand->count++] = *one;
 }
 
-/* Whether the server has delivered the message to another member by now, or is about to. */
+/* Returns true if the server may already have delivered the message again. */
 static bool is_stale(const struct nats_durable *durable, int64_t arrived_ns, int64_t now_ns)
 {
 	return now_ns - arrived_ns >= durable->ack_wait_ns;
@@ -99,7 +100,8 @@ void nats_hand_read_later(
 	hand->late[hand->late_count++] = (struct nats_late){sequence, deliveries, due_ns};
 }
 
-/* Returns false if the message cannot be read now. Skips one that is no longer in the stream. */
+/* Reads a message from the stream; skips it if it is no longer there. Returns false if reading is
+ * not possible now. */
 static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_link *link, const struct nats_late *late)
 {

@@ -5,10 +5,10 @@
  *   url        parses the user's URL
  *   subject    the names of streams, and which subjects belong to which stream
  *   link       one connection from its start to its end, and writing on it
- *   mailbox    receives the replies to what one thread has sent
+ *   mailbox    receives the replies to one thread's requests
  *   api        JetStream's requests and replies in JSON
  *   streams    creates and changes streams
- *   watcher    a thread that connects, prepares the streams, and knows whether the server responds
+ *   watcher    a thread that connects, prepares the streams and checks whether the server responds
  *   message    converts the port's messages to messages of NATS and back
  *   producer   publishes
  *
@@ -19,7 +19,7 @@
  *   hand       the messages that a consumer holds and has not settled
  *   consumer, bus: the port's functions
  *
- * The adapter does not use the reconnecting, the JetStream publishing or the Fetch of cnats:
+ * The adapter does not use cnats's reconnecting, JetStream publishing or Fetch:
  *
  * - While cnats reconnects, it keeps what is published and sends it later (at least one message,
  *   even with a buffer of size 0). Here a connection that ends is replaced by a new one.
@@ -57,7 +57,7 @@ struct nats_url {
 	int server_count;
 	const char *shown; /* the servers as the user wrote them, without secrets, for the log */
 	bool secure;
-	const char *user; /* NULL if there is none, like the strings that follow */
+	const char *user; /* this and the following strings are NULL if not set */
 	const char *password;
 	const char *token;
 	const char *creds;
@@ -70,8 +70,8 @@ struct nats_url {
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
- * what is wrong without repeating any value, which may be a secret.
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
+ * then says what is wrong, without repeating any value, which may be a secret.
  */
 QP_MUST_CHECK bool nats_url_parse(
 	const char *text, struct arena *arena, struct nats_url *url, char *why, size_t size);
@@ -87,38 +87,40 @@ struct nats_channel {
 	char stream[NATS_NAME_SIZE];
 	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into the declared channel */
 	size_t subject_count;
-	bool refused; /* the watcher's: logged that the server refuses to change the stream */
+	/* the server's refusal to change the stream was logged; used only by the watcher */
+	bool refused;
 };
 
 /* Returns false and writes `why` if a name of the channel cannot be used with JetStream. */
 QP_MUST_CHECK bool nats_channel_init(
 	struct nats_channel *channel, const struct bus_channel *from, char *why, size_t size);
 
-/* Whether a stream or durable may have this name: letters, digits, - and _. */
+/* Returns true if a stream or durable may have this name: only letters, digits, - and _. */
 bool nats_name_is_valid(struct slice name);
 
 /*
- * Whether messages can be published to the subject: it has no empty tokens, no wildcards, and no
- * characters that would end a line of the protocol.
+ * Returns true if messages can be published to the subject: it has no empty tokens, no wildcards,
+ * and no characters that would end a line of the protocol.
  */
 bool nats_subject_is_plain(struct slice subject);
 
-/* Whether `pattern` matches everything that `subject`, which may have wildcards too, matches. */
+/* Returns true if `pattern` matches every subject that `subject` matches. Both may have
+ * wildcards. */
 bool nats_subject_covers(struct slice pattern, struct slice subject);
 
 /* ---- links ------------------------------------------------------------------------------- */
 
 /*
- * One connection. Any thread that holds the link may use it, from when the watcher has opened it
- * until it breaks. The last holder that releases it frees it.
+ * One connection, opened by the watcher. Any thread that holds the link may use it until it breaks.
+ * The last holder to release it frees it.
  */
 struct nats_link {
 	struct nats_bus *bus;
 	natsConnection *connection;
 	int64_t payload_max;
 	_Atomic bool broken;
-	sem_t closed;            /* posted by cnats once it no longer reads from the connection */
-	pthread_mutex_t writing; /* held while one message is written, bounded by a timeout */
+	sem_t closed;            /* posted when cnats no longer reads from the connection */
+	pthread_mutex_t writing; /* held while a message is written; a timeout bounds the write */
 
 	/* Subscriptions that have ended and are not destroyed yet. Guarded by `writing`. */
 	natsSubscription **retired;
@@ -145,8 +147,8 @@ QP_MUST_CHECK struct nats_link *nats_link_open(
 struct nats_link *nats_link_hold(struct nats_bus *bus);
 
 /*
- * Releases the link. The last holder waits until cnats no longer reads from the connection, so
- * never call it in a callback of cnats.
+ * Releases the link. Never call it in a callback of cnats, because the last holder waits until
+ * cnats no longer reads from the connection.
  */
 void nats_link_release(struct nats_link *link);
 
@@ -157,12 +159,12 @@ void nats_link_release(struct nats_link *link);
 void nats_link_break(struct nats_link *link);
 
 enum nats_sent {
-	NATS_SENT,   /* it was written to the socket */
-	NATS_UNSENT, /* nothing was written; the link is unchanged, or was broken before */
-	NATS_BROKEN, /* part of it may have been written; the link is broken now */
+	NATS_SENT,   /* the message was written to the socket */
+	NATS_UNSENT, /* nothing was written; the link is unchanged, or was broken already */
+	NATS_BROKEN, /* a part may have been written; the link is now broken */
 };
 
-/* Writes a message. Blocks for a write, which is bounded by a timeout. Any thread. */
+/* Writes a message. Blocks while it writes, bounded by a timeout. Any thread. */
 QP_MUST_CHECK enum nats_sent nats_link_send(struct nats_link *link, natsMsg *message);
 
 /* The same for a subject and a few bytes. `reply`, the address for a reply, may be NULL. */
@@ -203,7 +205,7 @@ QP_MUST_CHECK natsStatus nats_link_ping(struct nats_link *link, int64_t timeout_
 /*
  * Receives replies, here called letters, for one thread on one link. The address of a letter
  * contains a round and a number within the round. Letters of earlier rounds are dropped when they
- * arrive, so a thread that stops waiting has nothing to clean up.
+ * are read, so a thread that stops waiting has nothing to clean up.
  */
 struct nats_mailbox {
 	struct nats_link *link; /* NULL while the mailbox is closed */
@@ -213,8 +215,8 @@ struct nats_mailbox {
 	bool stale; /* letters of this round may still arrive */
 };
 
-/* Opens a closed mailbox. Returns false if the link is broken. The caller keeps holding the link.
- */
+/* Opens a closed mailbox. Returns false if the link is broken. The caller keeps holding the
+ * link. */
 QP_MUST_CHECK bool nats_mailbox_open(struct nats_mailbox *mailbox, struct nats_link *link);
 
 /* Does nothing if the mailbox is closed. */
@@ -227,12 +229,12 @@ QP_MUST_CHECK bool nats_mailbox_begin(struct nats_mailbox *mailbox);
 void nats_mailbox_address(
 	const struct nats_mailbox *mailbox, size_t number, char address[NATS_ADDRESS_SIZE]);
 
-/* Stops waiting in this round although replies are missing. */
+/* Ends this round although replies are missing. */
 void nats_mailbox_abandon(struct nats_mailbox *mailbox);
 
 enum nats_mail {
 	NATS_LETTER,  /* a letter, which the caller destroys, and its number */
-	NATS_NOBODY,  /* some request had no receiver; cnats does not say which */
+	NATS_NOBODY,  /* some request had no receiver; cnats does not say which one */
 	NATS_NOTHING, /* no letter until `until_ns`, or the link is broken */
 };
 
@@ -241,15 +243,15 @@ QP_MUST_CHECK enum nats_mail nats_mailbox_next(
 	struct nats_mailbox *mailbox, natsMsg **letter, size_t *number, int64_t until_ns);
 
 /*
- * Sends a request in a round of its own and waits for its reply. `hurry` may be NULL; once it is
- * true, the wait ends within a tenth of a second.
+ * Sends a request in a new round and waits for its reply. Once `*hurry` is true, the wait ends
+ * within a tenth of a second; `hurry` may be NULL.
  */
 QP_MUST_CHECK enum nats_mail nats_mailbox_request(struct nats_mailbox *mailbox, const char *subject,
 	struct slice request, int64_t until_ns, const _Atomic bool *hurry, natsMsg **letter);
 
 /*
- * The status "503", "408", … of a message that is only a status, and its description; "" for other
- * messages. Valid as long as the message.
+ * Return the status ("503", "408", …) and the description of a message that is only a status, or ""
+ * for other messages. Valid as long as the message.
  */
 const char *nats_status_of(natsMsg *message);
 const char *nats_status_words(natsMsg *message);
@@ -277,8 +279,9 @@ const char *nats_json_text(const json_t *object, const char *name);
 /* ---- streams ----------------------------------------------------------------------------- */
 
 /*
- * Creates the streams of all channels, or changes existing ones where needed. Called only by the
- * watcher. Returns false and writes `why` on failure.
+ * Creates the streams of all channels, or changes existing ones where needed, and compares the
+ * declared groups with them (nats_durable_compare()). Called only by the watcher. On failure
+ * returns false and writes the reason to `why`.
  */
 QP_MUST_CHECK bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size);
@@ -294,19 +297,20 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	struct arena *scratch);
 
 /*
- * Fills everything but position, handle and is_exhausted with pointers into `message` and `arena`.
+ * Fills all of `delivery` except position, handle and is_exhausted. Its pointers point into
+ * `message` and `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);
 
-/* What the subject for acknowledgements says about a delivery. */
+/* Facts about a delivery, from the subject of its acknowledgement. */
 struct nats_metadata {
-	uint64_t sequence;   /* in the stream */
+	uint64_t sequence;   /* its number in the stream */
 	uint64_t deliveries; /* including this one */
 	int64_t time_us;     /* when it was published */
 };
 
-/* Returns false if `reply` is no such subject. */
+/* Returns false if `reply` is not such a subject. */
 QP_MUST_CHECK bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata);
 
 /* ---- the bus ----------------------------------------------------------------------------- */
@@ -325,7 +329,8 @@ struct nats_bus {
 	bool running;
 	bool logged_up; /* the last log line said that the bus is up */
 	enum nats_trouble logged_trouble;
-	char logged_reason[256]; /* of the last log line about an outage; "" while it is up */
+	/* the reason in the last log line about an outage; "" while the bus is up */
+	char logged_reason[256];
 
 	_Atomic bool up;         /* there is a link, and the streams exist */
 	_Atomic bool check_soon; /* a producer or consumer has found a stream missing */
@@ -336,7 +341,7 @@ struct nats_bus {
 	struct nats_link *link; /* NULL unless its streams are prepared */
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `base` is not a NATS bus. */
 struct nats_bus *nats_bus_of(struct bus *base);
 
 /* Returns NULL if the channel was not declared. */
@@ -348,10 +353,11 @@ const char *nats_bus_group_subject(
 
 /* ---- watcher ----------------------------------------------------------------------------- */
 
-/* Starts the thread. Returns false and writes `why` on failure. */
+/* Starts the thread. On failure returns false and writes the reason to `why`. */
 QP_MUST_CHECK bool nats_watcher_start(struct nats_bus *bus, char *why, size_t size);
 
-/* Breaks the link, so that nothing waits for a server that hangs, and waits for the thread. */
+/* Breaks the link, so that nothing waits for a hanging server, and then waits until the thread has
+ * ended. */
 void nats_watcher_stop(struct nats_bus *bus);
 
 /* ---- producers and consumers ------------------------------------------------------------- */

@@ -1,16 +1,17 @@
 /*
  * One connection, from its start to its end. When it ends, the watcher opens another.
  *
- * Writes happen on the caller's thread (SendAsap), so that the caller notices a failed write. They
- * happen under `writing`, so that after a failure the connection is closed before any other thread
- * can write after half a message: the server would read the next bytes as the rest of it.
+ * The caller's thread writes (SendAsap), so that the caller notices a failed write. It holds
+ * `writing`, so that after a failure the connection is closed before another thread can write.
+ * Otherwise the server would take the next bytes for the rest of a half-written message.
  *
  * A subscription is not destroyed when it ends. The reading thread of cnats 3.4 looks up a
- * subscription, releases the lock, and only then locks the subscription; if that is destroyed in
- * between, cnats uses freed memory. So ended subscriptions are kept until that thread is certainly
- * past such a look-up: until it has processed the reply to a ping, or has ended. (nats-io/nats.c,
- * issue 637, fixed after 3.5. The subscriptions of js_GetMsg() belong to cnats, which still
- * releases them too early if a connection is closed while the reply arrives.)
+ * subscription, releases the lock, and only then locks the subscription; if the subscription is
+ * destroyed in between, cnats uses freed memory. Therefore ended subscriptions are kept until that
+ * thread has certainly finished such a look-up: until it has processed the reply to a ping, or has
+ * ended. (nats-io/nats.c, issue 637, fixed after 3.5. cnats itself owns the subscriptions of
+ * js_GetMsg(), and still releases them too early if a connection is closed while the reply
+ * arrives.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,17 +23,18 @@
 
 #define CONNECT_TIMEOUT_MS 2000
 
-/* How long a write waits for a server that does not read; publish() may be late by this much. */
+/* How long a write waits for a server that does not read. publish() may exceed its deadline by this
+ * much. */
 #define WRITE_TIMEOUT_MS 400
 
-/* The watcher pings more often; this one covers the time while it prepares streams. */
+/* The watcher pings more often. These pings are for the time while it prepares streams. */
 #define PING_INTERVAL_MS 5000
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
 /*
- * Without a handler cnats would write to standard error. The errors are about subscriptions and
- * messages from the server, which reach the adapter in other ways too.
+ * cnats calls this for errors, which it would otherwise write to standard error. They are about
+ * subscriptions and messages from the server, and the adapter also learns of them in other ways.
  */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
@@ -43,7 +45,8 @@ static void note_error(natsConnection *connection, natsSubscription *subscriptio
 	log_line(LOG_DEBUG, "bus", "cnats reports: %s", natsStatus_GetText(status));
 }
 
-/* From here on the reading thread no longer touches any subscription. */
+/* cnats calls this when the connection is closed. From then on, its reading thread no longer uses
+ * any subscription. */
 static void on_closed(natsConnection *connection, void *context)
 {
 	struct nats_link *link = context;
@@ -74,7 +77,7 @@ static natsStatus set_behaviour(natsOptions *options, const struct nats_url *url
 	return status;
 }
 
-/* Returns NULL on success, otherwise the name of what cnats did not accept. */
+/* Returns NULL on success, otherwise the name of the option that cnats did not accept. */
 static const char *set_secrets(natsOptions *options, const struct nats_url *url)
 {
 	if (url->user && natsOptions_SetUserInfo(options, url->user, url->password) != NATS_OK)
@@ -245,7 +248,7 @@ void nats_link_break(struct nats_link *link)
 
 /* ---- writing ----------------------------------------------------------------------------- */
 
-/* Whether cnats found the error before it wrote anything. */
+/* Returns true if cnats found the error before it wrote anything. */
 static bool was_not_begun(natsStatus status)
 {
 	return status == NATS_MAX_PAYLOAD || status == NATS_INVALID_SUBJECT ||

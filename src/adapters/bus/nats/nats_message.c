@@ -1,9 +1,10 @@
 /*
  * Converts messages of the port to messages of NATS, and back.
  *
- * A header of NATS is a line of text. A value that does not fit into one (control characters,
- * spaces at its ends, or an empty value, which cnats reads wrongly) is sent as `name*` in the
- * notation of RFC 8187, UTF-8''with%20percents. So all other values stay readable for any program.
+ * A header of NATS is a line of text. Some values cannot be sent like this: those with control
+ * characters or with spaces at the ends, and empty values, which cnats reads wrongly. They are sent
+ * as `name*` in the notation of RFC 8187, UTF-8''with%20percents. All other values stay readable
+ * for any program.
  */
 #include <stdlib.h>
 
@@ -62,7 +63,7 @@ static void encode(struct buffer *out, struct slice value)
 	}
 }
 
-/* Leaves a malformed % sequence as it is. */
+/* Decodes %XX. Leaves malformed sequences unchanged. */
 static struct slice decode(struct arena *arena, struct slice text)
 {
 	struct buffer out = buffer_make(arena, text.len);
@@ -86,7 +87,7 @@ static struct slice decode(struct arena *arena, struct slice text)
 struct making {
 	natsMsg *message;
 	struct arena *scratch;
-	size_t size; /* of headers and value, as the server counts it */
+	size_t size; /* the size of headers and value, as the server counts it */
 	bool failed;
 };
 
@@ -206,7 +207,8 @@ static void read_values(struct reading *reading, natsMsg *message, const char *n
 	free((void *)values);
 }
 
-/* A message whose headers are not readable has none; its value does not depend on them. */
+/* If the headers are not readable, treats the message as one without headers. Its value does not
+ * depend on them. */
 static void read_headers(struct reading *reading, natsMsg *message)
 {
 	const char **names = NULL;
@@ -250,8 +252,8 @@ void nats_message_read(natsMsg *message, const struct nats_channel *channel, str
 /* ---- the subject for acknowledgements ---------------------------------------------------- */
 
 /*
- * $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending, possibly with a
- * domain and the hash of an account after ACK, and then perhaps a token at the end.
+ * The subject is $JS.ACK.stream.consumer.deliveries.sequence.consumer-sequence.time.pending. A
+ * longer form has a domain and the hash of an account after ACK, and another token at the end.
  */
 bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 {
@@ -267,7 +269,8 @@ bool nats_metadata_parse(const char *reply, struct nats_metadata *metadata)
 	skip = count == 9 ? 4 : 6;
 	if (skip + 3 >= count)
 		return false;
-	metadata->deliveries = strtoull(tokens[skip].data, NULL, 10); /* stops at the dot */
+	/* strtoull() stops at the dot */
+	metadata->deliveries = strtoull(tokens[skip].data, NULL, 10);
 	metadata->sequence = strtoull(tokens[skip + 1].data, NULL, 10);
 	metadata->time_us = strtoll(tokens[skip + 3].data, NULL, 10) / 1000;
 	return metadata->sequence > 0;

@@ -25,7 +25,7 @@
 /* How long to wait for the remaining messages of a request after its first one. */
 #define REST_NS (10 * NS_PER_MS)
 
-/* How many bytes a request may bring, unless a single message is larger. */
+/* How many bytes a request may bring, unless the server allows larger messages. */
 #define REQUEST_BYTES_MAX (16 * 1024 * 1024)
 
 #define DRAIN_TIMEOUT_MS 1000
@@ -54,8 +54,8 @@ static bool is_of_last_request(const struct nats_pipe *pipe, natsMsg *status)
 }
 
 /*
- * A status 4xx ends the request, for whatever reason; 503 means that nobody received it. The caller
- * holds the lock.
+ * Handles a status. Any 4xx ends the request; 503 means that nobody received the request. The
+ * caller holds the lock.
  */
 static void note_status(struct nats_pipe *pipe, natsMsg *status)
 {
@@ -72,7 +72,8 @@ static void note_status(struct nats_pipe *pipe, natsMsg *status)
 		pipe->not_before_ns = now_ns + REFUSED_NS;
 }
 
-/* Only a message has a subject for its acknowledgement; everything else is a request's status. */
+/* cnats calls this for each message. Only a delivery has a subject for its acknowledgement;
+ * everything else is the status of a request. */
 static void on_message(
 	natsConnection *connection, natsSubscription *subscription, natsMsg *message, void *context)
 {
@@ -121,7 +122,7 @@ static void on_complete(void *context)
 	set_running(context, false);
 }
 
-/* Returns false, without having called the handler, if the link is broken. */
+/* Subscribes. If the link is broken, returns false, and the handler was not called. */
 static bool subscribe(struct nats_pipe *pipe)
 {
 	char subject[NATS_ADDRESS_SIZE];
@@ -155,7 +156,8 @@ bool nats_pipe_open(struct nats_pipe *pipe, struct nats_link *link)
 	return false;
 }
 
-/* A drain unsubscribes at the server first and delivers what it has sent until then. */
+/* Drains the subscription: unsubscribes at the server, and then delivers all messages that the
+ * server had already sent. */
 void nats_pipe_close(struct nats_pipe *pipe)
 {
 	if (!pipe->link)
@@ -177,8 +179,8 @@ void nats_pipe_close(struct nats_pipe *pipe)
 /* ---- requesting and waiting -------------------------------------------------------------- */
 
 /*
- * Returns the number of a new request, or 0 if none is due. The server reports when a request has
- * expired; without a report, the durable does not exist. The caller holds the lock.
+ * Returns the number of a new request, or 0 if none is due. If the server did not report that the
+ * previous request has expired, the durable does not exist. The caller holds the lock.
  */
 static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 {
@@ -198,9 +200,9 @@ static uint64_t begin_request(struct nats_pipe *pipe, size_t max)
 }
 
 /*
- * With both no_wait and expires, the server waits until it has a message, sends what it has, up to
- * `max`, and ends the request. Without no_wait it would keep sending later messages, up to `max`,
- * while nobody fetches.
+ * With both no_wait and expires, the server waits until it has a message, sends all that it has, up
+ * to `max`, and ends the request. Without no_wait, it would keep sending messages, up to `max`,
+ * even while nobody fetches.
  */
 void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *durable, size_t max)
 {
@@ -227,10 +229,10 @@ void nats_pipe_request(struct nats_pipe *pipe, const char *stream, const char *d
 		"{\"batch\":%zu,\"max_bytes\":%lld,\"expires\":%lld,\"no_wait\":true}", max,
 		(long long)bytes_max, REQUEST_NS);
 	if (nats_link_post(pipe->link, subject, reply, slice_of(request)) != NATS_SENT)
-		nats_link_break(pipe->link); /* nats_pipe_wait() notices that */
+		nats_link_break(pipe->link); /* nats_pipe_wait() notices the break */
 }
 
-/* Returns the time until which there is a reason to wait. The caller holds the lock. */
+/* Returns the time at which the wait must end. The caller holds the lock. */
 static int64_t wait_limit(const struct nats_pipe *pipe, int64_t until_ns)
 {
 	int64_t limit_ns = until_ns;

@@ -1,12 +1,12 @@
 /*
  * Producers for JetStream.
  *
- * A publish sends its messages, each with an address in the producer's mailbox for the reply, and
- * reads the mailbox until it has all replies.
+ * A publish sends its messages and reads the producer's mailbox until it has a reply to each. Every
+ * message carries its own reply address in that mailbox.
  *
- * Replies that arrive after publish() has returned are letters of an earlier round: they wait in
- * the queue of cnats until the mailbox is read again, which drops them, or until it is closed. Only
- * the calling thread knows the state of a publish, so a late reply has nothing that it could touch.
+ * Replies that arrive after publish() has returned belong to an earlier round. They stay in the
+ * queue of cnats until the mailbox is closed, or is read again and drops them. Only the calling
+ * thread knows the state of a publish, so a late reply does no harm.
  *
  * Invariant: unheard <= under_way <= sent; messages under way have the fate UNKNOWN.
  */
@@ -16,8 +16,8 @@
 #include "base/log.h"
 
 /*
- * How much may be under way at once, but at least one message: enough to keep the server busy, and
- * little enough to fit into the socket's buffers, so that writing does not wait for the server.
+ * How much may be under way at once: enough to keep the server busy, but little enough to fit into
+ * the socket's buffers, so that writes do not wait for the server. A single message may be larger.
  */
 #define IN_FLIGHT_MAX 512
 #define IN_FLIGHT_BYTES_MAX (1024 * 1024)
@@ -35,10 +35,10 @@ struct round {
 	struct nats_producer *producer;
 	struct bus_message *messages;
 	int64_t until_ns;
-	size_t sent;      /* messages tried so far */
-	size_t under_way; /* messages sent and not settled by a reply */
+	size_t sent;      /* messages sent or refused so far */
+	size_t under_way; /* messages sent but not yet settled by a reply */
 	size_t bytes_under_way;
-	size_t unheard; /* how many of those have no stream, though not which */
+	size_t unheard; /* how many of those no stream has received; it is not yet known which */
 };
 
 static const struct producer_ops producer_ops;
@@ -77,7 +77,8 @@ static bool attach(struct nats_producer *producer)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
-/* A duplicate is confirmed, since it is in the stream. UNKNOWN: the reply is not JetStream's. */
+/* Returns the fate of the message that the reply is about. A duplicate is CONFIRMED, because it is
+ * in the stream. If the reply is not from JetStream, the fate is UNKNOWN. */
 static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 {
 	struct slice text =
@@ -105,7 +106,8 @@ static size_t size_of(const struct bus_message *message)
 	return message->value.len + message->key.len;
 }
 
-/* Any subscriber of the subject may reply too, so only the first reply of JetStream counts. */
+/* Settles a message with a reply. Other subscribers of the subject may reply as well, so only the
+ * first reply from JetStream counts. */
 static void settle(struct round *round, size_t number, natsMsg *answer)
 {
 	struct bus_message *message = &round->messages[number];
@@ -134,7 +136,7 @@ static bool await_reply(struct round *round)
 		settle(round, number, answer);
 		natsMsg_Destroy(answer);
 		return true;
-	case NATS_NOBODY: /* no stream has the subject; perhaps it was deleted */
+	case NATS_NOBODY: /* no stream has the subject; it may have been deleted */
 		round->unheard++;
 		atomic_store(&producer->bus->check_soon, true);
 		return true;
@@ -143,7 +145,8 @@ static bool await_reply(struct round *round)
 	}
 }
 
-/* Which messages had no stream is known only once all others are settled. */
+/* Settles the messages that no stream has received. They are known only when all other messages are
+ * settled. */
 static void settle_unheard(struct round *round)
 {
 	if (round->under_way != round->unheard) {
@@ -165,7 +168,8 @@ static bool is_full(const struct round *round, const struct bus_message *message
 		       round->bytes_under_way + size_of(message) > IN_FLIGHT_BYTES_MAX);
 }
 
-/* Sends one message, which stays UNKNOWN without a reply. Returns false if the link is broken. */
+/* Sends one message. Its fate is UNKNOWN until a reply arrives. Returns false if the link is
+ * broken. */
 static bool send_one(struct round *round, size_t number)
 {
 	struct nats_producer *producer = round->producer;

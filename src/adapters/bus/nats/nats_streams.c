@@ -1,9 +1,9 @@
 /*
  * Creates and changes the stream of each channel.
  *
- * An existing stream keeps the operator's settings, except for those that the port and the
- * contracts need: it contains our subjects, keeps messages for seven days and remembers ids for ten
- * minutes. If the server refuses these changes, a stream that has our subjects is used as it is.
+ * An existing stream keeps the operator's settings, except that it must have our subjects, keep
+ * messages for seven days and remember ids for ten minutes. If the server refuses these changes,
+ * the stream is used unchanged, provided that it has our subjects.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,8 @@ static bool covers_all(const json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* A stream's subjects must not overlap, so this drops the operator's subjects that ours cover. */
+/* Adds our subjects. A stream's subjects must not overlap, so existing subjects that ours cover are
+ * removed. */
 static void add_subjects(json_t *config, const struct nats_channel *channel)
 {
 	json_t *subjects = json_object_get(config, "subjects");
@@ -124,7 +125,7 @@ static bool change_config(json_t *config, const struct nats_channel *channel)
 	return true;
 }
 
-/* Returns whether the stream can be used although the server refused to change it. */
+/* Returns true if the stream can be used although the server refused to change it. */
 static bool accept_refusal(struct nats_bus *bus, struct nats_channel *channel, bool usable,
 	const struct nats_answer *answer, char *why, size_t size)
 {

@@ -50,7 +50,8 @@ bool nats_subject_is_plain(struct slice subject)
 	return true;
 }
 
-/* A subject that may have wildcards; > only as its last token. */
+/* Returns true if `pattern` is a valid subject. It may have wildcards, but > only as its last
+ * token. */
 static bool is_pattern(struct slice pattern)
 {
 	struct slice rest = pattern;
@@ -98,7 +99,8 @@ static void name_stream(struct nats_channel *channel, const struct bus_channel *
 			c = (char)(c - 'a' + 'A');
 		channel->stream[len++] = c;
 	}
-	channel->stream[*source ? 0 : len] = '\0'; /* empty, and so invalid, if it is too long */
+	/* a name that is too long becomes empty, which is invalid */
+	channel->stream[*source ? 0 : len] = '\0';
 }
 
 static bool add_subjects(struct nats_channel *channel, struct slice list)
@@ -115,7 +117,8 @@ static bool add_subjects(struct nats_channel *channel, struct slice list)
 	return channel->subject_count > 0;
 }
 
-/* Before version 2.10 the server can filter a durable by one subject only. */
+/* Returns true if every group wants either one subject or all: before version 2.10, the server can
+ * filter a durable only by a single subject. */
 static bool groups_can_be_filtered(const struct bus_channel *from)
 {
 	for (size_t i = 0; i < from->group_count; i++) {

@@ -1,9 +1,9 @@
 /*
  * Parses nats://user:password@host:port,host:port?option=value&…
  *
- * Values may be secrets, so no message here repeats one. The secrets are kept out of the servers'
- * addresses, because cnats repeats those in its own messages. Defaults are set before the options
- * are read, so every field is valid once nats_url_parse() has returned true.
+ * Values may be secrets, so no message here repeats one. Secrets are kept out of the servers'
+ * addresses, because cnats includes the addresses in its own messages. Defaults are set before the
+ * options are read, so every field is valid once nats_url_parse() has returned true.
  */
 #include <stdio.h>
 
@@ -53,8 +53,8 @@ static bool parse_servers(
 
 /*
  * Accepts user:password or :token. Refuses NATS's own notation of a token, which has no colon,
- * because programs that hide passwords in URLs would show it. Refuses a slash too, because such a
- * program would then not find the @.
+ * because programs that hide passwords in URLs would show it. Also refuses a slash, because such
+ * programs would then not find the @.
  */
 static bool parse_user(
 	struct slice text, struct arena *arena, struct nats_url *url, char *why, size_t size)
@@ -86,7 +86,7 @@ struct option {
 	size_t place; /* offset in struct nats_url */
 	int64_t least;
 	int64_t most;
-	const char *must; /* what it must be, for the user */
+	const char *must; /* what the value must be, for the error message */
 };
 
 static const struct option options[] = {

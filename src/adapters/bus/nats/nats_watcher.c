@@ -1,15 +1,15 @@
 /*
- * The watcher: a thread that opens a link, prepares the streams, shares the link with producers and
- * consumers, keeps pinging the server, and opens another link when that one breaks. It notices a
- * closed connection at once and a server that hangs within seconds.
+ * The watcher is a thread that opens a link, prepares the streams, and shares the link with
+ * producers and consumers. It then keeps pinging the server, and opens another link when this one
+ * breaks. It notices a closed connection at once, and a hanging server within seconds.
  *
  *   state   event                                                        next
  *   down    connected, and the streams exist                             up
  *   up      the connection ends, a write fails, or a PONG is late        down
  *   up      a stream is missing and cannot be created                    down, on the same link
  *
- * Two processes may create the same stream at once. The later one gets an error that it exists, and
- * checks again.
+ * Two processes may create the same stream at once. The later one gets the error that the stream
+ * exists, and then checks the stream again.
  */
 #include <stdio.h>
 #include <time.h>
@@ -74,7 +74,7 @@ struct watch {
 	struct nats_link *link;
 	struct nats_mailbox mailbox;
 	bool ready;
-	int64_t next_check_ns; /* of the streams */
+	int64_t next_check_ns; /* when to check the streams again */
 	int64_t next_ping_ns;
 };
 
@@ -104,7 +104,8 @@ static void ping(struct watch *watch)
 		nats_link_break(watch->link);
 }
 
-/* Pauses in a way that a closed connection ends at once. Letters that arrive here are late. */
+/* Pauses by waiting for letters, because a closed connection ends that wait at once. Letters that
+ * arrive here are late, and are dropped. */
 static void glance(struct watch *watch)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + GLANCE_NS;
@@ -190,7 +191,7 @@ void nats_watcher_stop(struct nats_bus *bus)
 	atomic_store(&bus->stopping, true);
 	link = nats_link_hold(bus);
 	if (link) {
-		nats_link_break(link); /* so that nothing waits for a server that hangs */
+		nats_link_break(link); /* so that nothing waits for a hanging server */
 		nats_link_release(link);
 	}
 	pthread_join(bus->thread, NULL);

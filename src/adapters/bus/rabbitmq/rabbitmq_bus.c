@@ -25,7 +25,8 @@ void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link)
 	link->next = bus->links;
 	bus->links = link;
 	pthread_mutex_unlock(&bus->lock);
-	rabbitmq_link_wake(link); /* the bus may just have come up */
+	/* the bus may have come up just before this link was added */
+	rabbitmq_link_wake(link);
 }
 
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link)

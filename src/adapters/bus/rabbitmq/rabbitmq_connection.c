@@ -1,10 +1,10 @@
 /*
- * The connection of a link: logging in, disconnecting, waiting for frames, and explaining what went
- * wrong. Only the link's thread calls these functions, because rabbitmq-c is not thread-safe.
+ * The connection of a link: logs in, disconnects, waits for frames, and explains failures. Only the
+ * link's thread calls these functions, because rabbitmq-c is not thread-safe.
  *
- * rabbitmq-c has no way to interrupt a blocking call. So other threads interrupt it by shutting
- * down the socket through a duplicate of its descriptor, cut_fd, and waiting for frames polls the
- * socket together with wake_fd.
+ * rabbitmq-c has no way to interrupt a blocking call. To interrupt one, other threads shut down the
+ * socket through cut_fd, a duplicate of its descriptor. For the same reason, a thread that waits
+ * for frames polls wake_fd together with the socket.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define CONNECT_TIMEOUT_S 5
 #define HANDSHAKE_TIMEOUT_S 5
-#define SET_UP_TIMEOUT_S 10 /* for each request, since declaring may be slow */
+#define SET_UP_TIMEOUT_S 10 /* per request, because declaring may be slow */
 #define REQUEST_TIMEOUT_S 3
 #define GOODBYE_TIMEOUT_S 1
 
@@ -103,8 +103,8 @@ static bool open_socket(struct rabbitmq_link *link)
 }
 
 /*
- * From now on other threads can cut the link. They use a duplicate of the socket's descriptor,
- * because rabbitmq-c may close its own at any time.
+ * Allows other threads to cut the link from now on. They use a duplicate of the socket's
+ * descriptor, because rabbitmq-c may close the original at any time.
  */
 static bool allow_cutting(struct rabbitmq_link *link)
 {
@@ -122,7 +122,8 @@ static amqp_table_entry_t can(const char *capability)
 		.value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1}};
 }
 
-/* The broker reports deleted queues and alarms only to clients that declare these capabilities. */
+/* Logs in. Declares capabilities, because the broker reports deleted queues and alarms only to
+ * clients that support these reports. */
 static bool login(struct rabbitmq_link *link)
 {
 	const struct rabbitmq_url *url = &link->bus->url;
@@ -199,8 +200,7 @@ static bool take_wake(struct rabbitmq_link *link)
 	return read(link->wake_fd, &times, sizeof(times)) == sizeof(times);
 }
 
-/* Waits until there is something to read, the link is woken, or rabbitmq-c should send heartbeats.
- */
+/* Waits until there is something to read, the link is woken, or a heartbeat may be due. */
 static void sleep_until(struct rabbitmq_link *link, int64_t until_ns)
 {
 	struct pollfd fds[] = {

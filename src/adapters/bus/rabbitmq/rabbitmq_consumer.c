@@ -1,19 +1,19 @@
 /*
  * Consumers of RabbitMQ.
  *
- * A fetched message that is not acknowledged stays in the consumer's list, and the next fetch
- * returns it again before anything newer, as long as its connection lives. After that the broker
- * delivers it again, so the consumer drops it.
+ * A fetched message stays in the consumer's list until it is acknowledged, and the next fetch
+ * returns it again, before newer messages. If its connection is lost, the consumer drops it,
+ * because the broker delivers it again.
  *
  * The reader (rabbitmq_reader.c) appends to the list on its own thread and sends acknowledgements.
- * Invariant: only fetch() and close remove deliveries, so those that the last fetch returned stay
- * valid and in place until the next one, even without the lock.
+ * Invariant: only fetch() and close remove deliveries. Therefore the deliveries of the last fetch
+ * can be used without the lock until the next fetch.
  */
 #include <stdlib.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
-/* A fetch returns fewer messages than requested, but at least one, once they exceed this size. */
+/* Once its messages exceed this size, a fetch returns early, with at least one message. */
 #define FETCH_BYTES_MAX (16 * 1024 * 1024)
 
 #define ACK_TIMEOUT_NS (5 * NS_PER_S)
@@ -50,7 +50,8 @@ static void drop_done(struct rabbitmq_consumer *consumer)
 	consumer->acked = consumer->given = 0;
 }
 
-/* Needs no lock, because the reader changes only what comes after the returned deliveries. */
+/* Returns a delivery of the last fetch. Needs no lock, because the reader changes only the list
+ * after these deliveries. */
 static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer, size_t index)
 {
 	struct rabbitmq_delivery *delivery = consumer->first;
@@ -63,7 +64,7 @@ static struct rabbitmq_delivery *delivery_at(struct rabbitmq_consumer *consumer,
 
 /* ---- fetch ------------------------------------------------------------------------------- */
 
-/* The caller holds the lock. The connection that a delivery came from may have been lost since. */
+/* Waits until there are deliveries from the current connection. The caller holds the lock. */
 static void wait_for_some(struct rabbitmq_consumer *consumer, int64_t until_ns)
 {
 	bool in_time = true;
@@ -139,8 +140,8 @@ static size_t write_letters(
 }
 
 /*
- * Publishes the poisoned ones among the first `to` deliveries to the error queue. Returns false
- * unless the broker has confirmed all of them.
+ * Publishes the poisoned messages among the first `to` deliveries to the error queue. Returns true
+ * if the broker has confirmed all of them.
  */
 static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 {
@@ -163,9 +164,9 @@ static bool set_aside_poisoned(struct rabbitmq_consumer *consumer, size_t to)
 /* ---- ack --------------------------------------------------------------------------------- */
 
 /*
- * Has the reader acknowledge everything up to `tag`. If the reader cannot write, it might still do
- * so at some unknown later time; therefore its connection is cut, and the broker delivers the
- * messages again. The caller holds the lock.
+ * Makes the reader acknowledge everything up to `tag`. If the reader does not do so in time, cuts
+ * its connection, so that it cannot do so later; the broker then delivers the messages again. The
+ * caller holds the lock.
  */
 static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 {
@@ -184,7 +185,7 @@ static bool send_ack(struct rabbitmq_consumer *consumer, uint64_t tag)
 	return consumer->ack == RABBITMQ_ACK_SENT;
 }
 
-/* Whether the delivery came on the current connection. The caller holds the lock. */
+/* Returns true if the delivery arrived on the current connection. The caller holds the lock. */
 static bool is_current(
 	const struct rabbitmq_consumer *consumer, const struct rabbitmq_delivery *delivery)
 {
@@ -249,7 +250,7 @@ static void close_consumer(struct consumer *base)
 	rabbitmq_link_stop(&consumer->link);
 	if (consumer->error_publisher)
 		rabbitmq_publisher_free(consumer->error_publisher);
-	drop_done(consumer); /* drops all, since the connection is gone */
+	drop_done(consumer); /* drops all of them, because the connection is gone */
 	assert(!consumer->first);
 	pthread_cond_destroy(&consumer->changed);
 	pthread_mutex_destroy(&consumer->lock);

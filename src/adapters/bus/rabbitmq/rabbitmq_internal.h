@@ -1,14 +1,14 @@
 /*
  * Declarations shared by the files of this adapter. The types and codes of amqp.h do not leave this
- * folder. The library's own channels are called AMQP channels here, because a channel is that of
- * ports/bus.h.
+ * folder. Here, "channel" alone means a channel of ports/bus.h; those of AMQP are called AMQP
+ * channels.
  *
  *   url         parses the user's URL
  *   socket      the socket to the broker, plain or TLS
- *   link        a connection and the thread that owns it; others may only wake, cut or stop it
+ *   link        a connection and its thread; other threads may only wake, cut or stop it
  *   connection  what a link's thread does with its connection: log in, wait, disconnect
  *   topology    declares exchanges, queues and bindings
- *   watcher     the link that knows whether the broker responds, and declares everything
+ *   watcher     the link that declares everything and checks whether the broker responds
  *   letter      converts messages to AMQP and back
  *   publisher   a link that publishes letters and learns the fate of each: for a producer, or for
  *               the poisoned messages of a consumer
@@ -39,14 +39,14 @@ struct rabbitmq_url {
 	const char *vhost;
 	int heartbeat_s;
 	const char *cacert_file;
-	const char *cert_file; /* NULL without a client certificate, like the next */
+	const char *cert_file; /* this and key_file are NULL without a client certificate */
 	const char *key_file;  /* the private key */
 	bool verify;
 };
 
 /*
- * Parses a URL; the strings of `url` are in `arena`. Returns false if it is wrong; `why` then says
- * what is wrong without repeating any value, which may be a secret.
+ * Parses a URL; the strings of `url` are in `arena`. Returns false if the URL is not valid; `why`
+ * then says what is wrong, without repeating any value, which may be a secret.
  */
 QP_MUST_CHECK bool rabbitmq_url_parse(
 	const char *text, struct arena *arena, struct rabbitmq_url *url, char *why, size_t size);
@@ -54,13 +54,13 @@ QP_MUST_CHECK bool rabbitmq_url_parse(
 /* ---- socket ------------------------------------------------------------------------------ */
 
 /*
- * Returns a socket for the connection, not connected yet. `state` owns it. Returns NULL and writes
- * `why` on failure.
+ * Returns a socket for the connection, not connected yet. `state` owns it. On failure returns NULL
+ * and writes the reason to `why`.
  */
 QP_MUST_CHECK amqp_socket_t *rabbitmq_socket_new(
 	amqp_connection_state_t state, const struct rabbitmq_url *url, char *why, size_t size);
 
-/* Returns false and writes `why` if a file that the URL names cannot be used. */
+/* Returns false and writes the reason to `why` if a file that the URL names cannot be used. */
 QP_MUST_CHECK bool rabbitmq_socket_check(const struct rabbitmq_url *url, char *why, size_t size);
 
 /* ---- links ------------------------------------------------------------------------------- */
@@ -75,29 +75,29 @@ struct rabbitmq_link;
 enum rabbitmq_event {
 	RABBITMQ_FRAME,
 	RABBITMQ_WOKEN,
-	RABBITMQ_QUIET, /* the time has come */
+	RABBITMQ_QUIET, /* nothing arrived in time */
 	RABBITMQ_GONE,  /* the connection is no longer usable; link->words says why */
 };
 
 /* Why serve() has returned. */
 enum rabbitmq_end {
-	RABBITMQ_STOPPED,  /* the link was stopped: close the connection in order */
+	RABBITMQ_STOPPED,  /* the link was stopped: close the connection properly */
 	RABBITMQ_REPLACED, /* drop the connection and connect again at once */
 	RABBITMQ_LOST,     /* the connection is lost; link->words says why */
 };
 
 /* What a link is for. Its thread calls these functions. */
 struct rabbitmq_duty {
-	/* Declares and subscribes after each login. Returns false and sets link->words on failure.
-	 */
+	/* Declares and subscribes after each login. On failure returns false and sets
+	 * link->words. */
 	bool (*set_up)(struct rabbitmq_link *link);
 
 	/* Uses the connection until it is lost or rabbitmq_link_is_stopped(). */
 	enum rabbitmq_end (*serve)(struct rabbitmq_link *link);
 
 	/*
-	 * Called after a failed connection and after waiting for the bus: wakes threads that wait
-	 * for either. May be NULL.
+	 * Wakes threads that wait for the connection or the bus. Called after a connection has
+	 * failed, and each time the link has waited for the bus. May be NULL.
 	 */
 	void (*notify)(struct rabbitmq_link *link);
 
@@ -108,7 +108,7 @@ struct rabbitmq_duty {
  * A connection and the thread that owns it.
  *
  *   state        event                                    next
- *   waiting      the bus is up, the pause is over         connecting
+ *   waiting      the bus is up and the pause is over      connecting
  *   connecting   login and set_up() have succeeded        served
  *   connecting   anything fails                           waiting, with a growing pause
  *   served       serve() returns REPLACED or LOST         waiting, mostly without a pause
@@ -120,7 +120,7 @@ struct rabbitmq_link {
 	char who[160]; /* its name in the log and in the broker's list of connections */
 	pthread_t thread;
 	int wake_fd;
-	struct rabbitmq_link *next; /* in bus->links */
+	struct rabbitmq_link *next; /* links bus->links */
 
 	/* Used only by the link's thread. */
 	amqp_connection_state_t state;          /* NULL while it is not connected */
@@ -145,11 +145,11 @@ void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 /* Ends the thread within seconds and releases the link. Not for the link's own thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
-/* Ends rabbitmq_link_wait(), or else the next call of it. Any thread, never blocks. */
+/* Ends the current or the next rabbitmq_link_wait(). Any thread; never blocks. */
 void rabbitmq_link_wake(struct rabbitmq_link *link);
 
-/* Makes everything that the link's thread does with the connection fail. Any thread, never blocks.
- */
+/* Cuts the connection, so that all calls of the link's thread on it fail. Any thread; never
+ * blocks. */
 void rabbitmq_link_cut(struct rabbitmq_link *link);
 
 bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
@@ -157,26 +157,26 @@ bool rabbitmq_link_is_stopped(struct rabbitmq_link *link);
 /* ---- connections; called only by the link's thread ----------------------------------------- */
 
 /*
- * Connects, logs in and calls the duty's set_up(). Returns false and sets link->words on failure;
- * even then call rabbitmq_link_disconnect().
+ * Connects, logs in and calls the duty's set_up(). On failure returns false and sets link->words;
+ * rabbitmq_link_disconnect() must be called even then.
  */
 QP_MUST_CHECK bool rabbitmq_link_connect(struct rabbitmq_link *link);
 
-/* Closes the connection. With `in_order` it says goodbye to the broker first. */
+/* Closes the connection. If `in_order` is true, notifies the broker first. */
 void rabbitmq_link_disconnect(struct rabbitmq_link *link, bool in_order);
 
-/* Waits `ms` milliseconds, or until the link is woken, while there is no connection. */
+/* Waits `ms` milliseconds or until the link is woken. Call it only while there is no connection. */
 void rabbitmq_link_pause(struct rabbitmq_link *link, int ms);
 
 /*
- * Waits for a frame, a wake-up or steady time `until_ns`, and keeps the heartbeats going. `frame`
- * is valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
+ * Waits for a frame, a wake-up or steady time `until_ns`. Sends heartbeats meanwhile. `frame` is
+ * valid until the next call. Returns GONE if the AMQP channel or the connection is closed.
  */
 enum rabbitmq_event rabbitmq_link_wait(
 	struct rabbitmq_link *link, amqp_frame_t *frame, int64_t until_ns);
 
-/* Returns whether a request succeeded. If not, sets link->words to `what`, `name` and the reason.
- */
+/* Returns true if a request succeeded. Otherwise sets link->words to `what`, `name` and the
+ * reason. */
 QP_MUST_CHECK bool rabbitmq_link_check_reply(
 	struct rabbitmq_link *link, amqp_rpc_reply_t reply, const char *what, const char *name);
 
@@ -200,24 +200,25 @@ struct rabbitmq_bus {
 	bool running;
 
 	_Atomic bool up;       /* the broker responds, and everything is declared */
-	_Atomic bool doubted;  /* something that was declared may be gone */
-	_Atomic int blocked;   /* publishers from which the broker accepts no messages */
+	_Atomic bool doubted;  /* something that was declared may no longer exist */
+	_Atomic int blocked;   /* how many publishers the broker has blocked */
 	_Atomic int frame_max; /* in bytes, as negotiated with the broker */
 
 	pthread_mutex_t lock; /* guards what follows; never held across a blocking call */
 	struct rabbitmq_link *links;
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `base` is not a RabbitMQ bus. */
 struct rabbitmq_bus *rabbitmq_bus_of(struct bus *base);
 
 /* Returns NULL if the channel was not declared. */
 const struct bus_channel *rabbitmq_bus_channel(const struct rabbitmq_bus *bus, struct slice name);
 
-/* Whether messages can be published now. Any thread, never blocks. */
+/* Returns whether messages can be published now. Any thread, never blocks. */
 bool rabbitmq_bus_is_up(struct rabbitmq_bus *bus);
 
-/* The list of links that are woken when the bus comes up or goes down. Any thread. */
+/* Add a link to, or remove it from, the links that are woken when the bus comes up or goes down.
+ * Any thread. */
 void rabbitmq_bus_enter(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_leave(struct rabbitmq_bus *bus, struct rabbitmq_link *link);
 void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
@@ -227,14 +228,15 @@ void rabbitmq_bus_wake_links(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_start(struct rabbitmq_bus *bus);
 void rabbitmq_watcher_stop(struct rabbitmq_bus *bus);
 
-/* Has everything declared again with the next probe, because some of it may be gone. Any thread. */
+/* Makes the watcher declare everything again at its next probe, because something may be missing.
+ * Any thread. */
 void rabbitmq_watcher_doubt(struct rabbitmq_bus *bus);
 
 /* ---- topology ------------------------------------------------------------------------------ */
 
 /*
- * Called only by the link's thread. Each function blocks for one round trip or more. Each returns
- * false and sets link->words on failure.
+ * Called only by the link's thread. Each function blocks for one round trip or more. On failure it
+ * returns false and sets link->words.
  */
 
 /* Declares the exchange of a channel and a queue for each of its groups. */
@@ -263,7 +265,7 @@ static inline struct slice rabbitmq_slice(amqp_bytes_t bytes)
 	return slice_make(bytes.bytes, bytes.len);
 }
 
-/* A message to be published. It owns nothing of what it points to. */
+/* A message to be published. It does not own what it points to. */
 struct rabbitmq_letter {
 	amqp_bytes_t exchange;
 	amqp_bytes_t routing_key;
@@ -284,7 +286,7 @@ struct rabbitmq_delivery {
 	amqp_message_t message;
 	amqp_bytes_t routing_key; /* owned */
 	uint64_t tag;
-	uint64_t serial; /* of the connection on which it came */
+	uint64_t serial; /* the serial of the connection on which it arrived */
 	const char *why; /* why it is poisoned; NULL if it is not */
 	struct rabbitmq_delivery *next;
 };
@@ -319,15 +321,16 @@ enum rabbitmq_readiness { RABBITMQ_AWAY, RABBITMQ_READY, RABBITMQ_BLOCKED };
 
 struct rabbitmq_publisher {
 	struct rabbitmq_link link;
-	const char *queue; /* declared whenever the link connects; NULL for no queue */
+	const char *queue; /* declared whenever the link connects; NULL if there is none */
 
 	/* Used only by the link's thread. */
 	struct rabbitmq_job *current; /* NULL between jobs */
 	uint64_t first_tag;           /* the broker's number of the job's first letter */
 	size_t written;               /* how many letters of the job are written */
 	size_t outstanding;           /* how many of those are neither confirmed nor refused */
-	size_t settled;               /* how many, counted from the first, are */
-	size_t next_return;           /* no letter before this one can still be returned */
+	/* how many letters, counted from the first, are confirmed or refused */
+	size_t settled;
+	size_t next_return; /* letters before this one can no longer be returned */
 	uint64_t next_tag;
 	bool is_blocked;
 	bool is_stale; /* a confirm or a queue is missing: replace the connection */
@@ -338,15 +341,15 @@ struct rabbitmq_publisher {
 	struct rabbitmq_job *job; /* NULL if there is nothing to do */
 };
 
-/* Starts a publisher. `queue` must live as long as it; NULL if there is no queue to declare. */
+/* Starts a publisher. `queue` must outlive it, or is NULL if there is no queue to declare. */
 struct rabbitmq_publisher *rabbitmq_publisher_new(struct rabbitmq_bus *bus, const char *queue);
 
-/* Ends the link, which takes seconds at most, and frees the publisher. */
+/* Stops the link, which may take seconds, and frees the publisher. */
 void rabbitmq_publisher_free(struct rabbitmq_publisher *publisher);
 
 /*
- * Works like publish() of the port, for letters whose fate is NOT_PERSISTED. Uses nothing of the
- * letters after it has returned. One thread at a time.
+ * Works like publish() of the port. The fate of each letter must be NOT_PERSISTED at first. Does
+ * not use the letters after it has returned. One thread at a time.
  */
 QP_MUST_CHECK enum status rabbitmq_publisher_publish(struct rabbitmq_publisher *publisher,
 	struct rabbitmq_letter *letters, size_t count, int64_t until_ns);
@@ -364,8 +367,8 @@ enum rabbitmq_ack {
 };
 
 /*
- * The deliveries form a list in order of arrival: first the `given` ones that the last fetch has
- * returned, of which the first `acked` are acknowledged, then those that wait.
+ * The deliveries form a list in order of arrival. The last fetch has returned the first `given` of
+ * them, and the first `acked` of these are acknowledged. The others wait for the next fetch.
  */
 struct rabbitmq_consumer {
 	struct consumer base;
@@ -375,7 +378,7 @@ struct rabbitmq_consumer {
 
 	/* Used only by the thread that uses the consumer. */
 	struct arena arena; /* the deliveries of the last fetch, and letters written from them */
-	size_t given;       /* how many of the list the last fetch returned */
+	size_t given;       /* how many deliveries the last fetch returned */
 	size_t acked;       /* how many of those are acknowledged */
 	char *error_queue;
 	struct rabbitmq_publisher *error_publisher; /* NULL until a message is poisoned */
@@ -384,9 +387,9 @@ struct rabbitmq_consumer {
 	pthread_cond_t changed;
 	struct rabbitmq_delivery *first;
 	struct rabbitmq_delivery **last;
-	uint64_t serial; /* of the current connection; 0 if there is none */
+	uint64_t serial; /* the serial of the current connection; 0 if there is none */
 	enum rabbitmq_ack ack;
-	uint64_t ack_tag; /* the reader acknowledges everything up to this one */
+	uint64_t ack_tag; /* the reader must acknowledge everything up to this tag */
 	bool woken;
 };
 

@@ -1,10 +1,10 @@
 /*
  * Converts messages to AMQP and back.
  *
- * Whatever AMQP has a property for becomes that property; the rest become headers: text if the
- * value is valid UTF-8, bytes otherwise. Headers of other types, which other programs send, arrive
- * as text; tables and lists are dropped. Nothing is copied unless it has to change, so letters and
- * deliveries point into the messages that they were converted from.
+ * If AMQP has a property for something, that property is used. Everything else becomes a header:
+ * text if the value is valid UTF-8, bytes otherwise. Other programs may send headers of other
+ * types; they are converted to text, and tables and lists are dropped. Data is copied only if it
+ * must change, so letters and deliveries point into the messages that they were converted from.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "base/text.h"
 
 #define PERSISTENT 2
-#define SECONDS_MAX 253402300800 /* the year 10000; a timestamp of .NET is in seconds */
+/* The year 10000 in seconds. Later timestamps are ignored. */
+#define SECONDS_MAX 253402300800
 #define CONTENT_TYPE "content-type"
 #define EVENT_ID "event-id"
 #define KEY "key"
@@ -21,7 +22,7 @@
 /* The limit of AMQP's short strings: routing keys, ids, names of headers. */
 #define SHORT_MAX 255
 
-/* The part of a properties frame that is reserved for everything but the headers. */
+/* How much of a properties frame is reserved for everything except the headers. */
 #define PROPERTIES_MAX 2048
 
 /* The same limit as in the local bus. The broker's own default is 128 MiB. */
@@ -119,7 +120,8 @@ bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 
 /* ---- poisoned messages ------------------------------------------------------------------- */
 
-/* Headers of an earlier fault, and those that would route the copy to other queues as well. */
+/* Returns true if a header must be left out of the copy, because it belongs to an earlier fault or
+ * would route the copy to other queues as well. */
 static bool is_left_out(struct slice name)
 {
 	static const char *const names[] = {"MT-Reason", "MT-Fault-ExceptionType",
@@ -148,7 +150,7 @@ static amqp_table_t fault_headers(struct arena *arena, const char *why, size_t m
 	return table;
 }
 
-/* Whether the headers fit into a frame. */
+/* Returns whether the headers fit into a frame. */
 static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 {
 	size_t size = (size_t)frame_max - PROPERTIES_MAX;
@@ -158,7 +160,8 @@ static bool fits(struct arena *arena, amqp_table_t *table, int frame_max)
 	return amqp_encode_table(encoded, table, &offset) == AMQP_STATUS_OK;
 }
 
-/* Drops the original headers if they leave no room for those of the fault. */
+/* Returns a faulty message's own headers and those that describe the fault. If they are too long
+ * together, returns only the latter. */
 static amqp_table_t headers_with_fault(
 	struct arena *arena, const amqp_table_t *from, const char *why, int frame_max)
 {
@@ -174,8 +177,8 @@ static amqp_table_t headers_with_fault(
 }
 
 /*
- * Keeps the properties except for the user id, which the broker would compare with ours, and the
- * expiration, after which the broker would delete the copy.
+ * Copies all properties except two: the broker would compare the user id with ours, and would
+ * delete the copy after its expiration.
  */
 void rabbitmq_letter_write_fault(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct rabbitmq_delivery *from, const char *queue)
@@ -235,7 +238,7 @@ static struct slice number_text(struct arena *arena, const amqp_field_value_t *v
 	return buffer_slice(&text);
 }
 
-/* Returns false for a value that cannot be shown as text. */
+/* Converts a value to text. Returns false if that is not possible. */
 static bool read_value(struct arena *arena, const amqp_field_value_t *value, struct slice *text)
 {
 	switch (value->kind) {
@@ -287,8 +290,8 @@ static void read_properties(
 }
 
 /*
- * A queue has no offsets. The message's id identifies it wherever it is; without an id, only this
- * delivery can be identified.
+ * Returns the position of a message. A queue has no offsets, so the position is the message's id.
+ * If it has none, the position identifies only this delivery.
  */
 static struct slice position_of(struct arena *arena, const struct bus_channel *channel,
 	const struct rabbitmq_delivery *from, struct slice id)

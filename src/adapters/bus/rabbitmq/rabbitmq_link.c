@@ -1,8 +1,9 @@
 /*
  * A link: one connection and the thread that owns it. A connection of rabbitmq-c belongs to one
- * thread, its calls block, and a write may block for ever if the broker does not read. So a thread
- * with a deadline never calls rabbitmq-c. It hands its work to the link's thread, waits as long as
- * it can, and then cuts the connection, which makes that thread's call return.
+ * thread, its calls block, and a write may block forever if the broker does not read. Therefore a
+ * thread with a deadline never calls rabbitmq-c. It hands its work to the link's thread and waits
+ * until its deadline. Then it cuts the connection, which makes the call of the link's thread
+ * return.
  *
  * Invariants: only the link's thread uses `state`; cut_fd is open only while there is a socket.
  */
@@ -23,7 +24,7 @@
 #define PAUSE_MAX_MS 1000
 #define WAITING_MS 5000 /* for the bus to come up, which wakes the link */
 
-/* How often a link fails in a row, although the bus is up, before it logs a warning. */
+/* A link warns after this many consecutive failures while the bus is up. */
 #define FAILURES_TO_WARN 4
 
 /* ---- the thread -------------------------------------------------------------------------- */
@@ -84,7 +85,8 @@ static void try_to_live(struct rabbitmq_link *link)
 	}
 }
 
-/* No pause after the first failure: a connection that worked until now has just ended. */
+/* Returns the pause before the next attempt. There is none after the first failure, because it may
+ * only be the end of a connection that has worked. */
 static int pause_ms(struct rabbitmq_link *link)
 {
 	int failures = atomic_load(&link->failures);
@@ -105,7 +107,8 @@ static void *run(void *context)
 			if (!rabbitmq_link_is_stopped(link))
 				rabbitmq_link_pause(link, pause_ms(link));
 		} else {
-			atomic_store(&link->failures, 0); /* the bus is down, not this link */
+			/* the bus is down, so this does not count as a failure of the link */
+			atomic_store(&link->failures, 0);
 			rabbitmq_link_pause(link, WAITING_MS);
 			notify(link);
 		}
@@ -144,7 +147,7 @@ static void cut(struct rabbitmq_link *link)
 		shutdown(link->cut_fd, SHUT_RDWR);
 }
 
-/* Gives a link that is being served time to close its connection in order. */
+/* Stops the thread, but first gives it time to close its connection properly. */
 void rabbitmq_link_stop(struct rabbitmq_link *link)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + STOP_TIMEOUT_NS;
@@ -169,7 +172,7 @@ void rabbitmq_link_wake(struct rabbitmq_link *link)
 	const uint64_t once = 1;
 	ssize_t written = write(link->wake_fd, &once, sizeof(once));
 
-	(void)written; /* it fails only if the counter is full, and then the link is awake */
+	(void)written; /* fails only if the counter is full; the link is then awake anyway */
 }
 
 void rabbitmq_link_cut(struct rabbitmq_link *link)

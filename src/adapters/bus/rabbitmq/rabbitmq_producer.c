@@ -1,4 +1,4 @@
-/* Producers for RabbitMQ: convert messages to letters, which a publisher sends. */
+/* Producers for RabbitMQ: they convert messages to letters, which a publisher sends. */
 #include <stdlib.h>
 
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
@@ -18,7 +18,8 @@ static struct rabbitmq_producer *producer_of(struct producer *base)
 	return (struct rabbitmq_producer *)base;
 }
 
-/* Leaves out messages that cannot be sent, which stay NOT_PERSISTED. */
+/* Converts messages to letters. Leaves out messages that cannot be sent; they stay
+ * NOT_PERSISTED. */
 static size_t write_letters(struct rabbitmq_producer *producer, const struct bus_message *messages,
 	size_t count, struct rabbitmq_letter *letters)
 {

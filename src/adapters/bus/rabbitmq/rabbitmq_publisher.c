@@ -1,6 +1,7 @@
 /*
- * Publishers. A caller hands over a job and waits. The link's thread writes all letters, then reads
- * the broker's confirms until it has them all or the time has come. The fate of a letter:
+ * Publishers. A caller hands over a job and waits. The link's thread writes all letters and then
+ * reads the broker's confirms until it has all of them or the deadline has passed. The fate of a
+ * letter:
  *
  *   not written                                NOT_PERSISTED
  *   written, not settled (yet)                 UNKNOWN
@@ -9,13 +10,14 @@
  *   refused (nack)                             NOT_PERSISTED, or UNKNOWN if several groups want it
  *                                              and one of their queues may have accepted it
  *
- * A confirm has the number of a letter on its connection, but a return has none. It belongs to the
- * next letter of the job that looks the same, because returns come in order. That is true only if
- * nothing of an earlier job can still arrive, so a connection with a confirm missing is replaced.
+ * A confirm contains the letter's number on its connection, but a return does not. Returns come in
+ * order, so a return belongs to the job's next letter that looks the same. That is true only if no
+ * return of an earlier job can still arrive. Therefore a connection on which a confirm is missing
+ * is replaced.
  *
- * During an alarm the broker stops reading from connections that publish, and reports that. The
- * publisher keeps such a connection in order to learn when the alarm is over, and publishes nothing
- * until then.
+ * During an alarm, the broker stops reading from connections that publish, and reports this to
+ * them. The publisher keeps its connection, so that it learns when the alarm is over, and publishes
+ * nothing until then.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -36,7 +38,7 @@ static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
 	return (struct rabbitmq_publisher *)link; /* its first member */
 }
 
-/* Everything up to "the caller" runs on the link's thread. */
+/* All functions up to "the caller" run on the link's thread. */
 
 /* ---- confirms and returns ------------------------------------------------------------------ */
 
@@ -55,8 +57,8 @@ static void settle(
 		letter->fate = BUS_NOT_PERSISTED;
 }
 
-/* No confirm of an earlier job can still arrive: either all of them have arrived, or their
- * connection is gone. */
+/* Settles the letters that a confirm covers. The confirm cannot belong to an earlier job: either
+ * all confirms of that job have arrived, or its connection was replaced. */
 static void take_confirm(
 	struct rabbitmq_publisher *publisher, uint64_t tag, bool multiple, bool accepted)
 {
@@ -82,12 +84,12 @@ static bool looks_like(const struct rabbitmq_letter *letter, const amqp_basic_re
 	       slice_equal(rabbitmq_slice(letter->properties.message_id), id);
 }
 
-/* A queue or binding is missing, so have everything declared again. */
+/* Marks a returned letter. A queue or binding is missing, so everything must be declared again. */
 static void note_return(struct rabbitmq_publisher *publisher, const amqp_basic_return_t *method)
 {
 	publisher->is_stale |= publisher->queue != NULL;
 	rabbitmq_watcher_doubt(publisher->link.bus);
-	if (publisher->next_return == 0) /* once per job */
+	if (publisher->next_return == 0) /* warn once per job */
 		log_line(LOG_WARN, "bus",
 			"%s: RabbitMQ returned a message to exchange \"%.*s\": no "
 			"queue is bound for routing key \"%.*s\"",
@@ -181,7 +183,7 @@ static bool take_frame(struct rabbitmq_publisher *publisher, const amqp_frame_t 
 /* ---- a job ------------------------------------------------------------------------------- */
 
 /*
- * Takes all frames that have arrived and, while letters are not settled, those that arrive until
+ * Handles all frames that have arrived. If letters are still unsettled, waits for more frames until
  * steady time `until_ns`. Returns false if the link is lost.
  */
 static bool take_confirms(struct rabbitmq_publisher *publisher, int64_t until_ns)
@@ -214,7 +216,7 @@ static bool write_letter(struct rabbitmq_publisher *publisher, struct rabbitmq_l
 }
 
 /*
- * While the socket is corked, it sends full segments only, so that the letters of a job reach the
+ * While the socket is corked, it sends only full segments, so that the letters of a job reach the
  * broker in as few reads as possible. A socket without this option sends each letter at once.
  */
 static void cork(struct rabbitmq_publisher *publisher, bool corked)
@@ -262,7 +264,8 @@ static bool run_job(struct rabbitmq_publisher *publisher, struct rabbitmq_job *j
 	publisher->is_stale |= publisher->outstanding > 0;
 	publisher->current = NULL;
 	if ((publisher->is_stale || !works) && !publisher->is_blocked)
-		set_readiness(publisher, RABBITMQ_AWAY); /* before the next job can come */
+		/* before finish(), so that no other job can start */
+		set_readiness(publisher, RABBITMQ_AWAY);
 	finish(publisher);
 	return works;
 }
@@ -291,7 +294,7 @@ static struct rabbitmq_job *next_job(struct rabbitmq_publisher *publisher)
 	return job;
 }
 
-/* Runs one job or takes one frame. Returns false if the link is lost. */
+/* Runs one job or handles one frame. Returns false if the link is lost. */
 static bool work(struct rabbitmq_publisher *publisher)
 {
 	struct rabbitmq_job *job = next_job(publisher);
@@ -314,7 +317,8 @@ static enum rabbitmq_end serve(struct rabbitmq_link *link)
 		(!publisher->is_stale || publisher->is_blocked))
 		works = work(publisher);
 	if (!works)
-		rabbitmq_watcher_doubt(link->bus); /* a missing exchange closes the AMQP channel */
+		/* the AMQP channel may have been closed because an exchange is missing */
+		rabbitmq_watcher_doubt(link->bus);
 	if (publisher->is_blocked)
 		atomic_fetch_sub(&link->bus->blocked, 1);
 	publisher->is_blocked = false;
@@ -325,7 +329,7 @@ static enum rabbitmq_end serve(struct rabbitmq_link *link)
 	return publisher->is_stale ? RABBITMQ_REPLACED : RABBITMQ_STOPPED;
 }
 
-/* Makes a waiting caller look again at the state of the bus and of the link. */
+/* Makes a waiting caller check the state of the bus and of the link again. */
 static void notify(struct rabbitmq_link *link)
 {
 	struct rabbitmq_publisher *publisher = publisher_of(link);
@@ -340,8 +344,8 @@ static const struct rabbitmq_duty duty = {.set_up = set_up, .serve = serve, .not
 /* ---- the caller -------------------------------------------------------------------------- */
 
 /*
- * Waits until the publisher is ready. OK: it is, or the time came before it was. The caller holds
- * the lock.
+ * Waits until the publisher is ready. Also returns OK if it is not ready by `until_ns`. The caller
+ * holds the lock.
  */
 static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_t until_ns)
 {
@@ -358,8 +362,8 @@ static enum status wait_until_ready(struct rabbitmq_publisher *publisher, int64_
 }
 
 /*
- * Has the link's thread run the job. If that takes past the deadline, cuts the connection, after
- * which the thread soon releases the letters. The caller holds the lock.
+ * Makes the link's thread run the job. If it is not done by the deadline, cuts the connection, so
+ * that the thread soon releases the letters. The caller holds the lock.
  */
 static void run_to_end(struct rabbitmq_publisher *publisher, struct rabbitmq_job *job)
 {

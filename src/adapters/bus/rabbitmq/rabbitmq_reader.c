@@ -1,11 +1,12 @@
 /*
- * The reader: the link of a consumer. It takes deliveries off the connection as they arrive, which
- * keeps the heartbeats going while the application works on a batch, and writes the
- * acknowledgements that the consumer's thread requests. The broker stops sending when PREFETCH
- * deliveries are unacknowledged, which bounds the list.
+ * The reader: the link of a consumer. It receives deliveries as they arrive, keeps sending
+ * heartbeats while the application works on a batch, and writes the acknowledgements that the
+ * consumer's thread requests. The list of deliveries is bounded, because the broker stops sending
+ * when PREFETCH deliveries are unacknowledged.
  *
- * A delivery can be acknowledged only on the connection that it came by. So each carries the serial
- * of its connection, and losing the connection fails an acknowledgement that is still wanted.
+ * A delivery can be acknowledged only on the connection on which it arrived. Therefore each
+ * delivery carries the serial of its connection. If the connection is lost, an acknowledgement that
+ * was requested but not yet sent fails.
  */
 #include <stdlib.h>
 
@@ -83,7 +84,7 @@ static bool take_frame(struct rabbitmq_link *link, const amqp_frame_t *frame)
 
 /* ---- acknowledgements -------------------------------------------------------------------- */
 
-/* Returns the tag that the consumer wants to be acknowledged, or 0. */
+/* Returns the tag up to which the consumer wants to acknowledge, or 0. */
 static uint64_t wanted_ack(struct rabbitmq_consumer *consumer)
 {
 	uint64_t tag;
@@ -118,9 +119,8 @@ static bool acknowledge(struct rabbitmq_link *link)
 
 /* ---- the link ---------------------------------------------------------------------------- */
 
-/* Sends an acknowledgement if one is wanted, and takes one frame. Returns false if the link is
- * lost.
- */
+/* Sends an acknowledgement if one is requested, and handles one frame. Returns false if the link is
+ * lost. */
 static bool work(struct rabbitmq_link *link)
 {
 	enum rabbitmq_event event;
@@ -133,8 +133,8 @@ static bool work(struct rabbitmq_link *link)
 }
 
 /*
- * Sets the serial of the current connection, 0 for none. That invalidates deliveries of other
- * connections and fails an acknowledgement that is still wanted.
+ * Sets the serial of the current connection, or 0 if there is none. Deliveries of other connections
+ * become invalid, and an acknowledgement that was requested but not yet sent fails.
  */
 static void set_serial(struct rabbitmq_consumer *consumer, uint64_t serial)
 {

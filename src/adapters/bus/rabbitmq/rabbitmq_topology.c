@@ -1,6 +1,6 @@
 /*
- * Declares exchanges, queues and bindings. To declare something that exists changes nothing. If it
- * exists with other properties, the broker closes the AMQP channel and says what differs.
+ * Declares exchanges, queues and bindings. Declaring something that already exists changes nothing.
+ * If it exists with other properties, the broker closes the AMQP channel and reports what differs.
  */
 #include "adapters/bus/rabbitmq/rabbitmq_internal.h"
 
@@ -19,6 +19,8 @@ bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel 
 	return declare_exchange(link, channel->name, true);
 }
 
+/* Without the argument the queue is of the kind that is the broker's default: classic, unless the
+ * vhost says otherwise. */
 bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue)
 {
 	amqp_queue_declare(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(queue), false,
@@ -47,7 +49,8 @@ bool rabbitmq_declare_group(
 	return declared;
 }
 
-/* A channel without groups gets a queue of its own name; otherwise its messages would be lost. */
+/* A channel without groups gets a queue with the channel's name; otherwise its messages would be
+ * lost. */
 bool rabbitmq_declare_channel(struct rabbitmq_link *link, const struct bus_channel *channel)
 {
 	bool declared = declare_exchange(link, channel->name, false);

@@ -1,9 +1,9 @@
 /*
- * Parses amqp://user:password@host:port/vhost?option=value&…
+ * Parses amqp://user:password@host:port,…/vhost?option=value&…
  *
  * Values may be secrets, so no message here repeats one. The parser of rabbitmq-c is not used,
- * because it knows no options and does not say what is wrong. Each function returns NULL on
- * success, or the problem in words that complete "is not valid: …".
+ * because it does not support options and does not report what is wrong. Each function returns NULL
+ * on success; otherwise it returns the problem, which completes the sentence "is not valid: …".
  */
 #include <stdio.h>
 
@@ -87,8 +87,8 @@ static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena
 }
 
 /*
- * By the AMQP URI specification, a / with nothing after it names the vhost with an empty name.
- * Nobody means that, so it stands for the default vhost.
+ * According to the AMQP URI specification, a / with nothing after it means a vhost with an empty
+ * name. Nobody wants that, so here it means the default vhost.
  */
 static const char *parse_vhost(struct rabbitmq_url *url, struct arena *arena, struct slice text)
 {

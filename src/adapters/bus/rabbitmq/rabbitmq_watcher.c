@@ -1,6 +1,6 @@
 /*
- * The watcher: a link that declares everything and then keeps sending a small request. It is the
- * circuit breaker of the bus: while the broker does not respond to it, the bus is down, producers
+ * The watcher: a link that declares everything and then keeps sending small requests. It is the
+ * circuit breaker of the bus: while the broker does not respond to them, the bus is down, producers
  * refuse, and no other link connects.
  *
  *   state   event                                                     next

@@ -1,8 +1,8 @@
 /*
  * The memory cache: the calls of ports/cache.h on a table under one mutex.
  *
- * A call takes the lock once for its whole batch, so every entry of it is atomic and no call can
- * fail. TTLs and versions follow the same rules as in Redis, and one contract suite runs on both.
+ * A call holds the lock for its whole batch, so each entry is handled atomically. No call can fail.
+ * TTLs and versions follow the same rules as in Redis, and one contract suite tests both.
  */
 #include "adapters/cache/memory/memory_cache.h"
 
@@ -17,7 +17,7 @@
 
 #define US_PER_S 1000000LL
 
-/* Longer than any window, and short enough for an expiry in int64 nanoseconds. */
+/* Longer than any window, but short enough that an expiry in nanoseconds fits into an int64. */
 #define TTL_S_MAX (100LL * 366 * 24 * 3600)
 
 struct memory_cache {
@@ -28,7 +28,7 @@ struct memory_cache {
 
 	pthread_mutex_t lock; /* guards what follows */
 	struct memory_table table;
-	struct dice dice; /* for leases */
+	struct dice dice; /* draws leases */
 };
 
 struct memory_session {
@@ -53,7 +53,7 @@ static struct memory_session *session_of(struct cache_session *session)
 
 /* ---- limits ------------------------------------------------------------------------------ */
 
-/* As in Redis: whole seconds, rounded up, at least one. */
+/* Converts a TTL and, as for Redis, rounds it up to whole seconds, at least one. */
 static int64_t ttl_ns(int64_t ttl_us)
 {
 	int64_t ttl_s = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);
@@ -152,7 +152,7 @@ static enum memory_kind kind_of(const struct cached_counter *counter)
 	return counter->is_list ? MEMORY_LIST : MEMORY_COUNTER;
 }
 
-/* Returns 0 if another reader has the lease. */
+/* Returns a new lease, or 0 if another reader has one. */
 static int64_t grant_lease(struct memory_cache *cache, struct slice user_id, int64_t now_ns)
 {
 	struct memory_entry *entry;
@@ -205,7 +205,7 @@ static void put(struct memory_cache *cache, enum memory_kind kind,
 		.updated_us = counter->updated_us};
 }
 
-/* Does not create a missing counter, because nobody knows which version that last had. */
+/* Does not create a missing counter: before it was removed, it may have had a later version. */
 static void refresh(
 	struct memory_cache *cache, const struct cached_counter *counter, int64_t now_ns)
 {
@@ -313,7 +313,7 @@ static void free_cache(struct cache *base)
 	free(cache);
 }
 
-/* No other process uses this cache, so there is nobody to tell and nothing to listen for. */
+/* No other process uses this cache, so there is nobody to announce to and nothing to listen for. */
 static void announce(struct cache *base, const char *announcement)
 {
 	(void)base;

@@ -13,7 +13,8 @@ static bool is_of(const struct memory_entry *entry, enum memory_kind kind, struc
 	       slice_equal(slice_make(entry->user_id, entry->user_id_len), user_id);
 }
 
-/* Returns the place of the pointer to the entry, or the place where it would go. */
+/* Returns the address of the link that points to the entry. If there is no such entry, returns the
+ * address of the NULL link where it would be inserted. */
 static struct memory_entry **find_slot(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id)
 {

@@ -1,6 +1,6 @@
 /*
- * The table of the memory cache: entries by kind and user, each with an expiry. It keeps a bounded
- * number of entries and then evicts the one that was put first. It has no lock.
+ * The table of the memory cache: entries by kind and user, each with an expiry. Their number is
+ * bounded: when the table is full, it evicts the entry that was put first. It has no lock.
  */
 #ifndef QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
 #define QUIPU_ADAPTERS_CACHE_MEMORY_MEMORY_TABLE_H
@@ -28,14 +28,14 @@ struct memory_counter {
 };
 
 struct memory_entry {
-	struct memory_entry *next; /* in its bucket */
+	struct memory_entry *next; /* the next entry in its bucket */
 	struct memory_entry *older;
 	struct memory_entry *newer;
 	int64_t ends_at_ns;
 	enum memory_kind kind;
 	union {
 		struct memory_limit limit;
-		struct memory_counter counter; /* for lists too */
+		struct memory_counter counter; /* also for lists */
 		int64_t lease;
 	};
 	size_t user_id_len;
@@ -54,11 +54,11 @@ struct memory_table {
 struct memory_entry *memory_table_find(
 	struct memory_table *table, enum memory_kind kind, struct slice user_id, int64_t now_ns);
 
-/* Returns a new entry for the caller to fill in, which replaces an existing one. */
+/* Returns a new entry for the caller to fill in. It replaces an existing entry of the user. */
 struct memory_entry *memory_table_put(struct memory_table *table, enum memory_kind kind,
 	struct slice user_id, int64_t ends_at_ns);
 
-/* Does nothing if there is no such entry. */
+/* Removes the entry, if there is one. */
 void memory_table_remove(struct memory_table *table, enum memory_kind kind, struct slice user_id);
 
 void memory_table_clear(struct memory_table *table);

@@ -1,16 +1,16 @@
 /*
- * The circuit breaker: whether Redis is in use, and the background thread that finds out.
+ * The circuit breaker: decides whether Redis is in use, with a background thread that probes it.
  *
  *   phase     event                                           next      log line
  *   away      the thread reaches Redis                        returns
  *   away      the thread does not reach Redis                 away      REDIS DOWN, if at start
- *   returns   the owed deletions are made up for              in use    in use
- *   returns   one of them fails, or a new deletion does       away
+ *   returns   the owed deletions have succeeded               in use    in use
+ *   returns   one of them fails, or a new deletion fails      away
  *   in use    a call or a ping of this round fails,           away      REDIS DOWN
  *             or a deletion of any round
  *
- * Calls read one atomic to learn the phase; only changes of it take the lock. Log lines are written
- * with the lock held, so that they appear in the order of the changes.
+ * A call reads one atomic to learn the phase; only a change of phase takes the lock. Log lines are
+ * written with the lock held, so that they appear in the order of the changes.
  */
 #include <assert.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ struct redis_cache {
 	struct cache base;
 	const char *url_text;
 	struct redis_url url;
-	int timeout_ms;          /* of every connection */
+	int timeout_ms;          /* the timeout of every connection */
 	_Atomic uint64_t moment; /* written with the lock held; see redis_internal.h */
 	atomic_int sessions;
 	struct listeners listeners;
@@ -138,7 +138,8 @@ bool redis_cache_owe_if_away(struct redis_cache *cache, const struct redis_debt 
 	return is_away;
 }
 
-/* Even for an earlier round: Redis still has what should be gone, and may be in use by now. */
+/* Puts the cache away even if the failure belongs to an earlier round: Redis still has entries that
+ * should have been deleted, and may be in use again by now. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -230,8 +231,8 @@ static bool answers_ping(struct redis_cache *cache)
 	       redis_receive_ok(&cache->connection, "PING", 1);
 }
 
-/* That a connection has ended, even during a PING, says nothing about the server, so this tries a
- * new one before it reports a failure. */
+/* Returns whether Redis answers. A connection that has ended, even during a PING, proves nothing
+ * about the server, so a new one is tried before a failure is reported. */
 static bool is_reachable(struct redis_cache *cache)
 {
 	if (answers_ping(cache))
@@ -259,8 +260,8 @@ static void pause_for(struct redis_cache *cache, int ms)
 }
 
 /*
- * A failure does not wake this thread: the cache stays away for at least the rest of the pause, so
- * that a server which fails every other call does not fill the log.
+ * The background thread. A failure does not wake it: the cache stays away for at least the rest of
+ * the pause, so that a server that fails every other call does not fill the log.
  */
 static void *probe(void *argument)
 {

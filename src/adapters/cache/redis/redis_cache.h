@@ -1,7 +1,7 @@
 /*
- * Redis behind ports/cache.h, with the blocking calls of hiredis. Each session has its own
- * connection, which it opens when it first needs it. A call is one pipeline, and the parts of it
- * that must be atomic are Lua scripts in the server.
+ * Implements ports/cache.h with Redis, through the blocking calls of hiredis. Each session has its
+ * own connection, which it opens when it first needs it. A call is one pipeline. Lua scripts in the
+ * server handle everything that must be atomic.
  *
  * After any failure (an error, no reply for 200 ms, a lost connection) the whole cache is away:
  * calls return CACHE_AWAY immediately, and a background thread tries to reach Redis every 200 ms.
@@ -17,9 +17,10 @@
 #include "ports/cache.h"
 
 /*
- * `url` is redis://[user:password@]host[:port][/db]; the user may be empty, and both may contain
- * %XX. start() checks it, and no part of it is ever logged. The strings must live as long as the
- * cache.
+ * `url` is redis://[user:password@]host[:port][/db], or names the Sentinels that know the server:
+ * redis+sentinel://[user:password@]host[:port][,host[:port]...]/master[/db]. The user may be empty,
+ * and user and password may contain %XX. start() checks the URL, and no part of it is ever logged.
+ * Both strings must live as long as the cache.
  */
 struct cache *redis_cache_new(const char *name, const char *url);
 

@@ -1,5 +1,5 @@
 /*
- * One connection to Redis: opening it, round trips with a deadline, and what went wrong.
+ * One connection to Redis: opens it, makes round trips with a deadline, and explains failures.
  *
  * hiredis has a timeout for each read, but none for a whole round trip, so the deadline is checked
  * here. After any failure the connection is closed, because replies that arrive later could not be
@@ -26,7 +26,8 @@ void redis_connection_close(struct redis_connection *connection)
 	connection->context = NULL;
 }
 
-/* Uses `fallback` for a timeout, which hiredis calls "Resource temporarily unavailable". */
+/* Closes the connection and sets `why`. After a timeout, which hiredis calls "Resource temporarily
+ * unavailable", `why` is `fallback`. */
 static void break_off(struct redis_connection *connection, const char *fallback)
 {
 	const redisContext *context = connection->context;
@@ -63,8 +64,9 @@ bool redis_send(struct redis_connection *connection, const struct slice *words, 
 }
 
 /*
- * The socket's timeout ends the wait for a silent server; the deadline ends it for a server that
- * replies byte by byte. A reply that has arrived completely counts, however late this thread runs.
+ * The socket's timeout ends the wait for a silent server, and the deadline ends the wait for a
+ * server that replies byte by byte. A reply that has arrived completely is accepted, however late
+ * this thread runs.
  */
 redisReply *redis_receive(struct redis_connection *connection)
 {
@@ -93,7 +95,7 @@ bool redis_is_error(const redisReply *reply, const char *code)
 	       memcmp(reply->str, code, len) == 0 && (reply->len == len || reply->str[len] == ' ');
 }
 
-/* Uses only the code of an error, because its text may repeat the command with the password. */
+/* Reports only an error's code, because its text may repeat the command, including the password. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply)
 {
@@ -178,11 +180,12 @@ static bool receive_scripts(struct redis_connection *connection)
 }
 
 /*
- * A server that replies to PING but cannot write (out of memory, read-only replica, disk error)
- * would come into use and fail again with every request. To write no bytes at the start of a string
- * counts as a write for the server's checks, but creates nothing. The name belongs to no user, and
- * an ACL has to allow it to us like any other. Errors of an ACL or about the type of an existing
- * value do not matter here.
+ * Checks that the server accepts writes. A server that replies to PING but refuses writes (out of
+ * memory, read-only replica, disk error) would be put into use and then fail with every request.
+ *
+ * SETRANGE with no bytes counts as a write for the server's checks, but creates nothing. The name
+ * belongs to no user, and has the same prefix as other names, so that ACLs allow it. ACL errors,
+ * and errors about the type of an existing value, do not matter here.
  */
 static bool send_trial_write(struct redis_connection *connection)
 {
@@ -206,7 +209,7 @@ static bool receive_trial_write(struct redis_connection *connection)
 	return ok;
 }
 
-/* Takes a single round trip. */
+/* Authenticates, selects the database, loads the scripts and tries a write, in one round trip. */
 static bool shake_hands(struct redis_connection *connection, const struct redis_url *url)
 {
 	redis_begin(connection);
@@ -233,7 +236,7 @@ bool redis_connection_open(
 
 /*
  * If the server has restarted or closed an idle connection, the socket is readable by now. This
- * check costs one system call; to find out by a command without a reply would put the whole cache
+ * check costs one system call. Without it, a command would get no reply and put the whole cache
  * away.
  */
 bool redis_connection_is_quiet(const struct redis_connection *connection)

@@ -1,9 +1,9 @@
 /*
- * The calls of ports/cache.h for counters. Their guarantees are implemented by the scripts.
+ * The calls of ports/cache.h for counters. The scripts implement their guarantees.
  *
- * Most reads are hits, so counter_get first runs a script that only looks, which costs Redis a
- * third of one that may also grant leases; a second script follows for the misses. Calls work on
- * copies of the caller's entries, so that a failed call leaves those unchanged.
+ * Most reads are hits, so counter_get first runs a script that only reads. It costs Redis a third
+ * as much as the script that can also grant leases, which then handles the misses. Calls work on
+ * copies of the caller's entries, so that a failed call leaves the originals unchanged.
  */
 #include <assert.h>
 
@@ -44,7 +44,7 @@ static void add_fields(struct buffer *value, const struct cached_counter *counte
 	buffer_char(value, '"');
 }
 
-/* Adds the version, for the script to compare, and the value to store. */
+/* Adds the version, which the script compares, and the value to store. */
 static void add_value(const struct cached_counter *counter, bool is_list, struct redis_words *words)
 {
 	struct buffer value = buffer_make(words->arena, 128);
@@ -127,13 +127,13 @@ static bool read_hit(struct slice text, struct cached_counter *counter)
 
 	if (!text_to_int(count, &counter->count) || !text_to_int(version, &counter->version))
 		return false;
-	/* A date that does not exist counts as a miss, until the value expires or is refreshed. */
+	/* A value with an impossible date counts as a miss until it expires or is refreshed. */
 	counter->hit = text_to_time_us(text, &counter->updated_us);
 	counter->lease = 0;
 	return true;
 }
 
-/* The entry already contains the lease that it has requested. */
+/* The entry already contains the lease that was requested for it. */
 static bool read_got(const redisReply *reply, void *entry)
 {
 	struct cached_counter *counter = entry;
@@ -158,7 +158,7 @@ static const struct redis_verb get = {
 	.read_entry = read_got,
 };
 
-/* Never returns 0, which means no lease. */
+/* Draws a lease. Never returns 0, which means no lease. */
 static int64_t draw_lease(struct redis_session *session)
 {
 	return 1 + (int64_t)dice_below(&session->dice, INT64_MAX);
@@ -190,8 +190,8 @@ static void put_back(
 }
 
 /*
- * Requests leases for the misses. Some turn out to be hits, because they were written in the
- * meantime or not in the form that read_value() knows.
+ * Requests leases for the misses. Some turn out to be hits: they were written in the meantime, or
+ * have a form that read_value() does not know.
  */
 static bool get_missed(struct redis_session *session, struct cached_counter *counters, size_t count)
 {
@@ -302,7 +302,7 @@ static const struct redis_verb refresh = {
 	.add_arguments = add_new_value,
 };
 
-/* Returns the deletion that a failed refresh leaves behind, in the call's arena. */
+/* Returns the deletions that a failed refresh makes necessary. They are in the call's arena. */
 static struct redis_debt debt_of(
 	struct redis_session *session, const struct cached_counter *counters, size_t count)
 {

@@ -1,10 +1,10 @@
 /*
- * The deletions that have failed, and making up for them.
+ * Remembers deletions that have failed, and repeats them.
  *
- * They are sets of user ids, because deleting twice is harmless. Above REDIS_DROPS_MAX a set turns
- * into "all users", so that an outage of any length costs a bounded amount of memory; then every
- * name with our prefixes is found by SCAN and deleted. Invariant: a set that means all users has no
- * ids.
+ * They are kept as sets of user ids, because deleting twice is harmless. A set with more than
+ * REDIS_DROPS_MAX ids turns into "all users", so that even a long outage costs a bounded amount of
+ * memory. All names with our prefixes are then found by SCAN and deleted. Invariant: a set that
+ * means all users has no ids.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -152,7 +152,7 @@ static bool drop_some(
 	return redis_receive_ok(connection, "DEL", sent);
 }
 
-/* Returns one page of the names that match, which the caller frees, or NULL on failure. */
+/* Returns one page of matching names, or NULL on failure. The caller frees the reply. */
 static redisReply *scan(
 	struct redis_connection *connection, struct slice pattern, struct slice cursor)
 {
@@ -184,7 +184,7 @@ static bool drop_page(struct redis_connection *connection, const redisReply *nam
 	return redis_receive_ok(connection, "DEL", names->elements);
 }
 
-/* SCAN returns at least every name that exists from its first page to its last. */
+/* Deletes all names that match. SCAN returns every name that exists during the whole scan. */
 static bool drop_matching(struct redis_connection *connection, struct slice pattern)
 {
 	char cursor[32] = "0";

@@ -1,11 +1,12 @@
 /*
  * Declarations shared by the files of this adapter. The types of hiredis do not leave this folder.
- * What Redis calls a key is a name here, because a key is that of a message.
+ * What Redis calls a key is called a name here, because in this program a key belongs to a command.
  *
- *   url          parses where Redis is and which user we are
+ *   url          parses Redis's address, and the user and password to log in with
  *   names        the names under which Redis keeps limits, counters and leases
  *   connection   a socket with our scripts loaded; sends and receives within a deadline
- *   drops        the users whose entries still have to be deleted, for limits and for counters
+ *   sentinel     asks Redis Sentinel which server is the master
+ *   drops        the users whose limits or counters still have to be deleted
  *   cache        whether Redis is in use: the circuit breaker and its background thread
  *   waker        carries announcements between processes
  *   session      a connection that is open while Redis is in use, and the table of port calls
@@ -36,8 +37,8 @@
 #define REDIS_PROBE_MS 200
 
 /*
- * The most words that a command can have. The longest calls a script: EVALSHA, the script's SHA,
- * the number of names, and then the names and arguments of each entry.
+ * The most words that a command can have. The longest command calls a script: EVALSHA, the script's
+ * SHA, the number of names, and then the names and arguments of each entry.
  */
 #define REDIS_ENTRIES_MAX 128
 #define REDIS_ENTRY_WORDS_MAX 6
@@ -51,8 +52,8 @@
 enum redis_name { REDIS_NAME_LIMIT, REDIS_NAME_COUNTER, REDIS_NAME_LEASE, REDIS_NAME_LIST };
 
 /*
- * Returns the name under which Redis keeps that entry of a user, stored in `space`. Names of
- * different entries or users never coincide.
+ * Writes into `space`, and returns, the name under which Redis keeps this entry of the user.
+ * Different entries or users never have the same name.
  */
 struct slice redis_name(enum redis_name name, struct slice user_id, char space[REDIS_NAME_SIZE]);
 
@@ -90,15 +91,14 @@ extern const char *const redis_script_texts[REDIS_SCRIPTS];
 
 struct redis_connection {
 	redisContext *context; /* NULL while it is not connected */
-	int timeout_ms;        /* for connecting, and for each round trip */
-	int64_t deadline_ns;   /* of the current round trip */
+	int timeout_ms;        /* the time limit for connecting, and for each round trip */
+	int64_t deadline_ns;   /* when the current round trip must end */
 	char shas[REDIS_SCRIPTS][REDIS_SHA_LEN];
 	char why[REDIS_WHY_SIZE]; /* the last failure; contains no secret */
 };
 
 /*
- * Connects to `host`, the URL's host or its address, authenticates, loads the scripts, and checks
- * that Redis accepts writes. The connection must not be open, and its timeout must be set. On
+ * Connects and nothing else. The connection must not be open, and its timeout must be set. On
  * failure it is closed and `why` is set.
  */
 QP_MUST_CHECK bool redis_connection_open(
@@ -107,7 +107,8 @@ QP_MUST_CHECK bool redis_connection_open(
 /* Does nothing if the connection is not open. Keeps `why`. */
 void redis_connection_close(struct redis_connection *connection);
 
-/* Whether the connection is open and has nothing to read, as between calls. Never blocks. */
+/* Returns whether the connection is open and has nothing to read, as it should be between calls.
+ * Never blocks. */
 bool redis_connection_is_quiet(const struct redis_connection *connection);
 
 /* Writes the numeric address of the other end. Returns false on failure. */
@@ -132,7 +133,7 @@ void redis_connection_refuse(
 QP_MUST_CHECK bool redis_receive_ok(
 	struct redis_connection *connection, const char *what, size_t count);
 
-/* Whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
+/* Returns whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
 bool redis_is_error(const redisReply *reply, const char *code);
 
 /* ---- drops ------------------------------------------------------------------------------- */
@@ -141,19 +142,20 @@ bool redis_is_error(const redisReply *reply, const char *code);
 #define REDIS_DROPS_SLOTS (2 * REDIS_DROPS_MAX)
 
 /*
- * What is deleted together for a user: the hash of the limit, or the counter with its lease and the
- * list.
+ * The entries of a user that are deleted together: the hash of the limit; or the counter, its lease
+ * and the list.
  */
 enum redis_kind { REDIS_LIMITS, REDIS_COUNTERS, REDIS_KINDS };
 
-/* A set of user ids. With more than REDIS_DROPS_MAX it means all users. All zero is empty. */
+/* A set of user ids. If it would exceed REDIS_DROPS_MAX, it means all users instead. An empty set
+ * is all zero. */
 struct redis_users {
 	bool everybody;
 	size_t count;
 	struct slice slots[REDIS_DROPS_SLOTS]; /* open addressing; the set owns the ids */
 };
 
-/* The deletions that have failed. It has no lock of its own. All zero is empty. */
+/* The deletions that have failed; all zero if there are none. It has no lock of its own. */
 struct redis_drops {
 	struct redis_users users[REDIS_KINDS];
 };
@@ -166,7 +168,7 @@ bool redis_drops_is_empty(const struct redis_drops *drops);
 void redis_drops_clear(struct redis_drops *drops);
 
 /*
- * Deletes the entries of all these users, in as many round trips as that takes. On failure the
+ * Deletes the entries of all these users, in as many round trips as needed. On failure the
  * connection is closed and its `why` is set.
  */
 QP_MUST_CHECK bool redis_drops_make_up(
@@ -180,9 +182,9 @@ struct redis_cache *redis_cache_of(struct cache *cache);
 
 /*
  * The phases follow each other in this order, and are counted: a moment is the number of phases
- * begun so far, so that moment % REDIS_PHASES is the current phase. While Redis returns, the owed
- * deletions are made up for, and new ones go to Redis directly; otherwise there might be no end to
- * what is owed.
+ * begun so far, so moment % REDIS_PHASES is the current phase. In the phase REDIS_RETURNS the owed
+ * deletions are repeated. New deletions are sent to Redis directly then, because otherwise the debt
+ * might grow faster than it is worked off.
  */
 enum redis_phase { REDIS_AWAY, REDIS_RETURNS, REDIS_IN_USE, REDIS_PHASES };
 
@@ -193,15 +195,16 @@ static inline enum redis_phase redis_phase_at(uint64_t moment)
 	return (enum redis_phase)(moment % REDIS_PHASES);
 }
 
-/* Whether Redis was never away between two moments. A connection lives for one round only. */
+/* Returns true if both moments are in the same round, i.e. Redis was not away in between. A
+ * connection is used for one round only. */
 static inline bool redis_is_same_round(uint64_t moment, uint64_t other)
 {
 	return moment / REDIS_PHASES == other / REDIS_PHASES;
 }
 
 /*
- * Reports a failure on a connection of that moment. Redis is away now, unless the connection
- * belongs to an earlier round.
+ * Reports a failure on a connection that was opened at `moment`. If the connection belongs to the
+ * current round, Redis is away from now on.
  */
 void redis_cache_failed(struct redis_cache *cache, uint64_t moment, const char *why);
 
@@ -212,11 +215,13 @@ struct redis_debt {
 	size_t count;
 };
 
-/* Records the debt if Redis is away. Returns false, and records nothing, if it is not. */
+/* If Redis is away, records the debt and returns true. Otherwise returns false and records
+ * nothing. */
 QP_MUST_CHECK bool redis_cache_owe_if_away(
 	struct redis_cache *cache, const struct redis_debt *debt);
 
-/* Records the debt after a deletion has failed. Redis is away now, whatever the phase was. */
+/* Records the debt after a deletion has failed. Whatever the phase was, Redis is away from now
+ * on. */
 void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, const char *why);
 
 /* For tests on a busy machine. Call it before start(). */
@@ -232,8 +237,9 @@ QP_MUST_CHECK bool redis_cache_connect(
 struct redis_waker;
 
 /*
- * Starts a thread that calls `listeners` when other processes announce something, and when they may
- * have. `db` is the database's number as text, "" for the first one.
+ * Starts a thread that calls `listeners` when other processes announce something, or may have
+ * announced something while there was no connection. `db` is the database's number as text, "" for
+ * the first one.
  */
 struct redis_waker *redis_waker_start(
 	struct redis_cache *cache, const char *db, struct listeners *listeners);
@@ -241,7 +247,7 @@ struct redis_waker *redis_waker_start(
 /* Any thread, never blocks. */
 void redis_waker_announce(struct redis_waker *waker, const char *announcement);
 
-/* Ends the thread. Once it returns, no listener is called any more. */
+/* Ends the thread. Once this returns, no listener is called any more. */
 void redis_waker_stop(struct redis_waker *waker);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -250,15 +256,15 @@ struct redis_session {
 	struct cache_session base;
 	struct redis_cache *cache;
 	struct redis_connection connection;
-	uint64_t moment; /* when the connection was last opened, or tried */
+	uint64_t moment; /* when the session last opened a connection, or tried to */
 
 	struct arena arena; /* for the current call */
 	struct arena words; /* for the current command */
 	redisReply **replies;
 	size_t replies_size;
-	size_t reply_count; /* of the current call */
+	size_t reply_count; /* how many replies the current call has */
 
-	struct dice dice; /* for leases */
+	struct dice dice; /* draws leases */
 };
 
 struct cache_session *redis_session_open(struct cache *cache);
@@ -267,13 +273,13 @@ struct redis_session *redis_session_of(struct cache_session *session);
 
 /*
  * Makes sure that the session has a connection of the current round, and opens one if needed.
- * Returns false if Redis has not reached the phase `least`, or the connection failed.
+ * Returns false if Redis has not reached the phase `least`, or if the connection failed.
  */
 QP_MUST_CHECK bool redis_session_ready(struct redis_session *session, enum redis_phase least);
 
 /*
- * The same for a call that must not get lost: requires only that Redis returns, and records the
- * debt if Redis is away. Returns false if it has recorded the debt.
+ * The same for a call whose deletions must not get lost. The phase REDIS_RETURNS is enough for it.
+ * If Redis is away, records the debt and returns false.
  */
 QP_MUST_CHECK bool redis_session_ready_or_owe(
 	struct redis_session *session, const struct redis_debt *debt);
@@ -281,12 +287,12 @@ QP_MUST_CHECK bool redis_session_ready_or_owe(
 /* Drops the replies, so that the call can run another script. */
 void redis_session_drop_replies(struct redis_session *session);
 
-/* Drops the replies of a call and what its arena holds. */
+/* Drops the replies of a call and the contents of its arena. */
 void redis_session_end_call(struct redis_session *session);
 
 /*
- * Ends a call. If it was not `ok`, which has closed its connection, reports the failure to the
- * cache and returns CACHE_AWAY.
+ * Ends a call. If the call was not `ok`, its connection is already closed: reports the failure to
+ * the cache and returns CACHE_AWAY.
  */
 enum status redis_session_finish(struct redis_session *session, bool ok);
 
@@ -324,20 +330,20 @@ struct redis_verb {
 };
 
 /*
- * Runs the script for all entries, and keeps the replies until the end of the call. Returns false
- * if the connection failed, which closes it.
+ * Runs the script for all entries, and keeps the replies until the end of the call. If the
+ * connection fails, closes it and returns false.
  */
 QP_MUST_CHECK bool redis_run(struct redis_session *session, const struct redis_verb *verb,
 	const void *entries, size_t count);
 
 /*
- * Reads the replies into the entries. Returns false if one cannot be read: the connection is then
- * closed, and some entries are written and others are not.
+ * Reads the replies into the entries. If one cannot be read, closes the connection and returns
+ * false; some entries may have been written already.
  */
 QP_MUST_CHECK bool redis_read(
 	struct redis_session *session, const struct redis_verb *verb, void *entries, size_t count);
 
-/* Checks the replies of a verb without read_entry. */
+/* Checks the replies of a verb whose read_entry is NULL. */
 QP_MUST_CHECK bool redis_check(struct redis_session *session, const struct redis_verb *verb);
 
 /* ---- the port's calls -------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
- * The calls of ports/cache.h for limits. The scripts make each entry atomic; deletions need no
- * script. limit_take works on a copy of the caller's entries, so that a failed call leaves those
- * unchanged.
+ * The calls of ports/cache.h for limits. The scripts handle each entry atomically; deletions need
+ * no script. limit_take works on a copy of the caller's entries, so that a failed call leaves the
+ * originals unchanged.
  */
 #include <assert.h>
 
@@ -95,7 +95,7 @@ enum status redis_limit_take(struct cache_session *base, struct cached_limit *li
 
 /* ---- fill -------------------------------------------------------------------------------- */
 
-/* The seed's formula yields whole seconds. Rounds up, so that no window ends early. */
+/* Converts a TTL to seconds, the seed's unit, and rounds up so that no window ends early. */
 static int64_t ttl_s(int64_t ttl_us)
 {
 	int64_t seconds = ttl_us / US_PER_S + (ttl_us % US_PER_S > 0);

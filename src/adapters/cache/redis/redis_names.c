@@ -1,4 +1,4 @@
-/* The names under which Redis keeps entries. ports/cache.h promises them. */
+/* The names under which Redis keeps entries. */
 #include <assert.h>
 
 #include "adapters/cache/redis/redis_internal.h"

@@ -1,7 +1,7 @@
 /*
- * One script for many entries. A run of a script handles up to REDIS_ENTRIES_MAX entries; a call
- * consists of as many runs as it needs, in one round trip. A run is not larger, because Redis
- * serves nobody else while a script runs.
+ * Runs one script for many entries. One run of a script handles up to REDIS_ENTRIES_MAX entries,
+ * because Redis serves nobody else while a script runs. A call consists of as many runs as it
+ * needs, in one round trip.
  *
  * Invariant: replies[i] belongs to run i; it is NULL or NOSCRIPT while that run is open.
  */
@@ -80,7 +80,8 @@ static bool send_run(struct redis_session *session, const struct redis_verb *ver
 	return redis_send(&session->connection, words.words, words.count);
 }
 
-/* Whether the run has no result yet: it was not sent, or the server did not know the script. */
+/* Returns true if the run has no result yet: it was not sent, or the server did not know the
+ * script. */
 static bool is_open(const redisReply *reply)
 {
 	return !reply || redis_is_error(reply, "NOSCRIPT");
@@ -130,7 +131,8 @@ static void make_room(struct redis_session *session, size_t reply_count)
 	session->reply_count = reply_count;
 }
 
-/* NOSCRIPT means that the script did not run, so it can be sent again, this time as text. */
+/* NOSCRIPT means that the script did not run, so the open runs are sent again with the script's
+ * text. */
 bool redis_run(struct redis_session *session, const struct redis_verb *verb, const void *entries,
 	size_t count)
 {

@@ -2,22 +2,24 @@
  * The Lua scripts: everything that must be atomic in the server. Each handles many users in one
  * run, because starting a script costs Redis as much as handling one user.
  *
- * Numbers in Lua are doubles, which are exact up to 2^53. So fields of at most 15 digits can be
- * added and compared; "%.0f" writes them without an exponent. windowStart and windowLength stay
+ * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
+ * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
  * text (18 digits always fit into int64). A hash that breaks these rules, has no TTL, or is not a
- * hash is damaged: the script deletes it and treats it as a miss. The same goes for
- * counters, which are JSON. DEL does nothing if the name does not exist.
+ * hash is damaged: the script deletes it and treats it as a miss. The same goes for counters, which
+ * are JSON. DEL does nothing if the name does not exist.
  *
  * In these scripts KEYS and key are Redis's words for the names of entries.
  */
 #include "adapters/cache/redis/redis_internal.h"
 
 /*
- * KEYS: hashes. ARGV: for each, how much is wanted. Returns for each an empty text on a miss, or
- * granted, limit, new count, TTL in ms, start and length of the window.
+ * KEYS: hashes. ARGV: for each, the wanted amount. Returns for each an empty text on a miss;
+ * otherwise the granted amount, the limit, the new count, the TTL in ms, and the window's start and
+ * length.
  *
- * A hash with the seed's two fields alone is another program's. It refuses while it is used up;
- * what is left in it grants nothing, because the window that it counts is not known.
+ * A hash that has only the seed's two fields was written by another program. If its count has
+ * reached its limit, the take is refused. Otherwise the hash counts as a miss, because its window
+ * is unknown.
  */
 static const char take[] =
 	"local function fits(text, pattern, digits_max)\n"
@@ -86,7 +88,7 @@ static const char fill[] = "local filled = 0\n"
 /*
  * read(key) returns the counter that is stored at `key`, alone or in a list. If the value is not in
  * our format, it deletes the value and returns nil. The JSON fields may come in any order, and
- * unknown fields are allowed, so that a person can write one by hand. The caller checks that
+ * unknown fields are allowed, so that a person can write a value by hand. The caller checks that
  * lastUpdated is a real date.
  *
  * put(key, there, version, value) writes the value, unless the counter `there`, as returned by
@@ -142,8 +144,8 @@ static const char fill[] = "local filled = 0\n"
 	     "end\n"
 
 /*
- * KEYS: counters or lists. Returns each value, or nil if there is none or it has no TTL, which
- * means that it was not written by us.
+ * KEYS: counters or lists. Returns each value, or nil if there is none or if it has no TTL, because
+ * then it was not written by us.
  */
 static const char counter_look[] = "local values = redis.call('MGET', unpack(KEYS))\n"
 				   "for i = 1, #KEYS do\n"
@@ -154,10 +156,10 @@ static const char counter_look[] = "local values = redis.call('MGET', unpack(KEY
 				   "return values\n";
 
 /*
- * KEYS: for each, a counter or list, and the lease. ARGV: for each, the requested lease. Returns
- * for each the count, version and lastUpdated, or 1 if the lease was granted and 0 if it was not. A
- * lease without a TTL was not written by us, and would prevent all filling for ever; it is
- * replaced.
+ * KEYS: for each entry, a counter or list, and its lease. ARGV: for each, the requested lease.
+ * Returns for each, on a hit, the count, version and lastUpdated; on a miss, 1 if the lease was
+ * granted and 0 if not. A lease without a TTL was not written by us and would prevent filling for
+ * ever, so it is replaced.
  */
 static const char counter_get[] =
 	SHARED "local function give(lease, token)\n"
@@ -183,8 +185,8 @@ static const char counter_get[] =
 	       "return answers\n";
 
 /*
- * KEYS: for each, a counter or list, and the lease. ARGV: for each, the granted lease, the version
- * and the value. Returns how many values it has written.
+ * KEYS: for each entry, a counter or list, and its lease. ARGV: for each, the granted lease, the
+ * version and the value. Returns how many values it has written.
  */
 static const char counter_fill[] =
 	SHARED "local written = 0\n"
@@ -198,9 +200,9 @@ static const char counter_fill[] =
 	       "return written\n";
 
 /*
- * KEYS: for each, the counter, the lease and the list. ARGV: for each, the version and the value.
- * Returns how many values it has written. It does not create a missing counter, because nobody
- * knows which version that last had.
+ * KEYS: for each user, the counter, the lease and the list. ARGV: for each, the version and the
+ * value. Returns how many values it has written. It does not create a missing counter: before it
+ * was removed, it may have had a later version.
  */
 static const char counter_refresh[] =
 	SHARED "local written = 0\n"

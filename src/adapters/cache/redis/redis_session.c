@@ -1,7 +1,7 @@
 /*
- * A session of ports/cache.h: its connection and the table of its calls. Replies are kept until all
- * replies of a call have arrived, so that a failed call has written nothing to its caller's
- * entries.
+ * A session of ports/cache.h: its connection and the table of its calls. No reply is read into the
+ * caller's entries before all replies of the call have arrived, so that a failed call writes
+ * nothing to them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct redis_session *redis_session_of(struct cache_session *session)
 
 /* ---- the connection ---------------------------------------------------------------------- */
 
-/* Reports that a call has failed, which has closed its connection. Returns CACHE_AWAY. */
+/* Reports that a call has failed and its connection is closed. Returns CACHE_AWAY. */
 static enum status fail(struct redis_session *session)
 {
 	assert(!session->connection.context);
@@ -49,7 +49,7 @@ bool redis_session_ready(struct redis_session *session, enum redis_phase least)
 	return false;
 }
 
-/* Tries again only if Redis has begun to return between the two checks. */
+/* Repeats only if Redis came back between the two checks. */
 bool redis_session_ready_or_owe(struct redis_session *session, const struct redis_debt *debt)
 {
 	while (!redis_session_ready(session, REDIS_RETURNS)) {

@@ -1,4 +1,8 @@
-/* Parses redis://user:password@host:port/db. No message here repeats any part of the URL. */
+/*
+ * Parses redis://user:password@host:port/db and
+ * redis+sentinel://user:password@host:port,…/master/db. No message here repeats any part of the
+ * URL.
+ */
 #include <stdio.h>
 
 #include "adapters/cache/redis/redis_internal.h"
@@ -10,8 +14,8 @@
 #define DB_MAX 99999
 
 /*
- * Decodes the %XX of `from` and adds a NUL. Returns false if one is not valid or the text does not
- * fit.
+ * Decodes the %XX of `from` and adds a NUL. Returns false if an escape is not valid or the text
+ * does not fit.
  */
 static bool decode(char *to, size_t size, struct slice from)
 {

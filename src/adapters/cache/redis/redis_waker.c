@@ -1,9 +1,9 @@
 /*
- * The waker: one thread with two connections. On one it receives what other processes publish, on
- * the other it publishes, because a connection that has subscribed can do nothing else. It opens
- * them while the cache is in use, and closes them when it no longer is. An announcement made while
- * Redis is away is published when Redis is back. What others announced in the meantime is unknown,
- * so all listeners are called then.
+ * The waker: one thread with two connections. One receives the announcements of other processes;
+ * the other publishes, because a connection that has subscribed can do nothing else. Both are open
+ * only while the cache is in use. An announcement made while Redis is away is published when Redis
+ * is back. Announcements of other processes may have been missed in the meantime, so all listeners
+ * are called then.
  *
  *   state           event                                                 next
  *   not connected   the cache is in use, and a retry is due               connected
@@ -28,7 +28,7 @@
 struct redis_waker {
 	struct redis_cache *cache;
 	struct listeners *listeners;
-	char id[UUID_SIZE];     /* precedes every announcement that this process publishes */
+	char id[UUID_SIZE];     /* of this process; precedes every announcement it publishes */
 	char redis_channel[24]; /* contains the database's number: PUBLISH ignores databases */
 	pthread_t thread;
 	struct announcements announcements;
@@ -48,7 +48,7 @@ static int64_t now_ns(void)
 
 /* ---- the connections --------------------------------------------------------------------- */
 
-/* Warns once, and not if Redis is away, because the cache itself logs that. */
+/* Warns once, but not while Redis is away, because the cache logs that itself. */
 static void lose(struct redis_waker *waker, const char *why)
 {
 	bool is_away = redis_phase_at(redis_cache_moment(waker->cache)) != REDIS_IN_USE;
@@ -72,7 +72,8 @@ static bool subscribe(struct redis_waker *waker)
 	return redis_send(&waker->in, words, 2) && redis_receive_ok(&waker->in, "SUBSCRIBE", 1);
 }
 
-/* Calls all listeners, which may have missed announcements while there was no connection. */
+/* Connects, and calls all listeners: they may have missed announcements while there was no
+ * connection. */
 static void reconnect(struct redis_waker *waker)
 {
 	waker->moment = redis_cache_moment(waker->cache);
@@ -98,8 +99,8 @@ static bool is_text(const redisReply *reply)
 }
 
 /*
- * Takes a reply of "message", the Redis channel and "<id> <announcement>". Ignores other replies,
- * and announcements of this process.
+ * Handles a reply that consists of "message", the Redis channel and "<id> <announcement>". Ignores
+ * other replies, and announcements of this process.
  */
 static void take(struct redis_waker *waker, const redisReply *reply)
 {
@@ -164,7 +165,7 @@ static void publish_due(struct redis_waker *waker)
 
 /* ---- the thread -------------------------------------------------------------------------- */
 
-/* Returns whether there is something to read, or the connection has ended. */
+/* Returns true if there is something to read, or the connection has ended. */
 static bool wait_for_something(struct redis_waker *waker)
 {
 	int64_t until_ns = now_ns() + PATIENCE_NS;

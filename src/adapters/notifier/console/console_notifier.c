@@ -13,7 +13,7 @@
 
 struct console_notifier {
 	struct notifier base;
-	uint64_t tags[SLOTS]; /* of notices whose results wait() has not returned yet */
+	uint64_t tags[SLOTS]; /* notices whose results wait() has not returned yet */
 	size_t count;
 
 	pthread_mutex_t lock; /* guards what follows */
@@ -37,7 +37,7 @@ static size_t notifier_free_slots(struct notifier *base)
 static void notifier_send(struct notifier *base, const struct notice *notice)
 {
 	struct console_notifier *notifier = notifier_of(base);
-	/* The body says who bought what, so it is shown only for debugging. */
+	/* The body says who bought what, so it is logged only at level debug. */
 	const struct log_field fields[] = {
 		{.name = "notification_id", .value = notice->id},
 		{.name = "traceparent", .value = notice->trace},

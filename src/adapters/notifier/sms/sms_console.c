@@ -1,5 +1,5 @@
-/* Lines gather while notices are handed over and are written together by the next wait(), so that a
- * batch costs one system call. */
+/* send() only collects lines; the next wait() writes them all, so that a batch costs one system
+ * call. */
 #include "adapters/notifier/sms/sms_console.h"
 
 #include <assert.h>
@@ -21,9 +21,9 @@
 
 struct sms_console {
 	struct notifier base;
-	struct notice_result results[SLOTS]; /* of notices that wait() has not returned yet */
+	struct notice_result results[SLOTS]; /* results that wait() has not returned yet */
 	size_t count;
-	struct arena arena; /* of the lines */
+	struct arena arena; /* memory of the lines */
 	struct buffer page; /* lines that are not written yet */
 
 	pthread_mutex_t lock; /* guards what follows */

@@ -1,7 +1,7 @@
 /*
- * Standard output behind ports/notifier.h: each notice, a message of the gateway, is one line
- * `SMS SENT userId=… message=…` with control characters escaped. It counts as sent once the line is
- * written; while standard output cannot be written, it is unreachable.
+ * Implements ports/notifier.h with standard output: each notice is a message of the gateway and
+ * becomes one line `SMS SENT userId=… message=…` with control characters escaped. A notice counts
+ * as sent once its line is written. If writing fails, standard output is reported as unreachable.
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_CONSOLE_H
 #define QUIPU_ADAPTERS_NOTIFIER_SMS_SMS_CONSOLE_H

@@ -1,8 +1,8 @@
 /*
- * The webhook notifier: slots, the transfers in them, and checking the URL.
+ * The webhook notifier: slots, the transfers in them, and the check of the URL.
  *
- * libcurl's multi interface runs all transfers in the calling thread, so that the only state shared
- * with other threads is `woken`. Invariant: each slot is in transit, in `free` or in `settled`, and
+ * libcurl's multi interface runs all transfers in the calling thread, so `woken` is the only state
+ * that other threads share. Invariant: each slot is in transit, in `free` or in `settled`, and
  * free_count is the length of `free`.
  */
 #include "adapters/notifier/webhook/webhook_notifier.h"
@@ -25,7 +25,7 @@
 #define CONNECT_MAX_MS 5000
 #define POLL_MAX_MS 60000
 
-/* How much a busy thread may add to the time of a notice. */
+/* How much longer a notice may take if its thread is busy. */
 #define SLACK_NS NS_PER_S
 
 struct webhook_notifier {
@@ -38,7 +38,7 @@ struct webhook_notifier {
 	struct webhook_slot *slots;
 	struct webhook_slot *free;
 	size_t free_count;
-	struct webhook_slot *settled; /* whose results wait() has not returned yet */
+	struct webhook_slot *settled; /* slots whose results wait() has not returned yet */
 };
 
 static const struct notifier_ops notifier_ops;
@@ -160,7 +160,7 @@ static void notifier_free(struct notifier *base)
 	struct webhook_notifier *notifier = notifier_of(base);
 
 	for (size_t i = 0; i < base->slots; i++) {
-		/* Has no effect on a handle that is not in transit. */
+		/* does nothing if the handle is not in transit */
 		must(curl_multi_remove_handle(notifier->multi, notifier->slots[i].easy));
 		slot_release(&notifier->slots[i]);
 	}
@@ -197,7 +197,7 @@ static const char *skip_scheme(const char *url)
 }
 
 /*
- * Returns what is wrong with the URL, or NULL. libcurl alone would also accept http:/a and
+ * Returns NULL, or what is wrong with the URL. libcurl alone would also accept http:/a and
  * http:///a.
  */
 static const char *find_problem(const char *url)

@@ -1,21 +1,21 @@
 /*
- * A webhook behind ports/notifier.h: each notice is one POST request with its body as JSON. All
+ * Implements ports/notifier.h with a webhook: each notice is one POST request with a JSON body. All
  * transfers run in the thread that calls wait(), with libcurl's multi interface. Only HTTP/1.1 is
- * used, so that each slot has its own connection, which it reuses; with HTTP/2 one connection that
- * hangs would hold up every notice on it.
+ * used, so that each slot has its own connection and reuses it. With HTTP/2 all notices would share
+ * one connection, and if it hung, all would hang.
  *
  * A notice carries the same Idempotency-Key and webhook-id at every attempt, so that a receiver
- * that remembers these ids processes it once. With secrets it is signed as Standard Webhooks has
- * it.
+ * that remembers these ids processes it once. If there are secrets, it is signed as in Standard
+ * Webhooks.
  *
  *   response                                 fate
  *   2xx                                      SENT
  *   4xx except 408, 425, 429                 REFUSED: the receiver will never accept it
  *   any other status, including redirects    FAILED: redirects are not followed
- *   none within the time, or no connection   FAILED
- *   a link-local address, whatever the name  FAILED, and no connection is opened
+ *   none in time, or no connection           FAILED
+ *   (the host's address is link-local)       FAILED, and no connection is opened
  *
- * 429 and 503 may say with Retry-After when the next attempt makes sense; up to a day is passed on.
+ * Retry-After is passed on if the status is 429 or 503; more than a day counts as a day.
  *
  * The status counts as soon as the response's header is complete. The body is read only so that the
  * connection can be reused. If the body is larger than 64 KiB, breaks off or never ends, the
@@ -32,9 +32,10 @@
 #define WEBHOOK_BODY_MAX 65536
 
 struct webhook_limits {
-	size_t slots;     /* 0 means 64 */
-	int64_t total_ns; /* per notice, from connecting to the end of the response; 0 means 10 s */
-	struct webhook_secrets *secrets; /* sign the requests; NULL if there are none; not owned */
+	size_t slots; /* 0 means 64 */
+	/* the time limit per notice, from connecting to the end of the response; 0 means 10 s */
+	int64_t total_ns;
+	struct webhook_secrets *secrets; /* they sign the requests; may be NULL; not owned */
 };
 
 /*

@@ -1,5 +1,5 @@
-/* The file is read into a struct of its own and takes the place of the old one as a whole, under a
- * lock that a signature holds only while it copies the secrets. */
+/* A reload reads the file into a new struct and then copies it over the current one under a lock.
+ * Signing holds the lock only while it copies the secrets. */
 #include "adapters/notifier/webhook/webhook_secrets.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ static bool decode(struct arena *arena, struct slice text, struct slice *bytes)
 	return text_from_base64url(arena, slice_make(url, len), bytes);
 }
 
-/* Returns what is wrong with a line, or NULL. */
+/* Returns NULL, or what is wrong with the line. */
 static const char *read_line(struct arena *arena, struct slice line, struct secret_pair *pair)
 {
 	struct slice bytes;

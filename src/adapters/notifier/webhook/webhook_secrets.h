@@ -1,8 +1,8 @@
 /*
- * The secrets that sign webhooks, as Standard Webhooks (www.standardwebhooks.com) has them. A file
- * holds one or two, each on a line of its own as whsec_ and base64 of 24 to 64 bytes; empty lines
- * and lines that begin with # are ignored. With two, every request carries both signatures, so that
- * receivers can change from one to the other at any time.
+ * The secrets that sign webhooks, in the format of Standard Webhooks (www.standardwebhooks.com). A
+ * file contains one or two, each on a line of its own: whsec_ followed by 24 to 64 bytes in base64.
+ * Empty lines and lines that begin with # are ignored. With two secrets, every request carries both
+ * signatures, so that receivers can change from one to the other at any time.
  */
 #ifndef QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
 #define QUIPU_ADAPTERS_NOTIFIER_WEBHOOK_WEBHOOK_SECRETS_H
@@ -26,8 +26,8 @@ struct webhook_secrets;
 QP_MUST_CHECK struct webhook_secrets *webhook_secrets_open(
 	const char *path, char *why, size_t size);
 
-/* Reads the file again. Returns false, with a reason in `why`, if it cannot be used; then what was
- * read before stays in use. Any thread. */
+/* Reads the file again. If it cannot be used, returns false with a reason in `why`, and the secrets
+ * read before stay in use. Any thread. */
 QP_MUST_CHECK bool webhook_secrets_reload(struct webhook_secrets *secrets, char *why, size_t size);
 
 void webhook_secrets_free(struct webhook_secrets *secrets);

@@ -1,9 +1,9 @@
 /*
  * One notice in transit: the request, the response, and the result.
  *
- * A response counts as soon as its header is complete, whatever happens to its body. Errors are
- * written here and not taken from libcurl's error buffer, which contains the host and the URL.
- * Invariant: `headers` is NULL unless the slot is loaded.
+ * A response counts as soon as its header is complete, whatever happens to its body. Error texts
+ * are written here, because libcurl's error buffer contains the host and the URL. Invariant:
+ * `headers` is NULL unless the slot is loaded.
  */
 #include "adapters/notifier/webhook/webhook_slot.h"
 
@@ -24,8 +24,8 @@
 /* ---- the response ------------------------------------------------------------------------ */
 
 /*
- * Called for each line of each header, and of trailers. An empty line ends the header. A status 1xx
- * is not the final response.
+ * libcurl calls this for each header line of each response, and for trailers. An empty line ends a
+ * header. A response with status 1xx is not the final one.
  */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
@@ -57,9 +57,9 @@ static bool is_link_local_v4(const unsigned char address[4])
 }
 
 /*
- * Link-local addresses are those of cloud providers' metadata, which give credentials to whoever
- * asks from this machine; fd00:ec2::254 is Amazon's on IPv6. The address is checked after the name
- * was resolved, so that no name leads there.
+ * Returns true if webhooks must not use this address. Cloud providers serve metadata at link-local
+ * addresses, including credentials for anyone who asks from this machine; Amazon also uses
+ * fd00:ec2::254. The check follows name resolution, so no host name can get around it.
  */
 static bool is_forbidden(const struct curl_sockaddr *resolved)
 {
@@ -111,12 +111,12 @@ static void set_limits(struct webhook_slot *slot)
 	SET(slot, CURLOPT_CONNECTTIMEOUT_MS, slot->settings->connect_ms);
 	SET(slot, CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(slot, CURLOPT_FOLLOWLOCATION, 0L);
-	SET(slot, CURLOPT_PROXY, ""); /* ignores http_proxy in the environment, too */
+	SET(slot, CURLOPT_PROXY, ""); /* also ignores http_proxy in the environment */
 	SET(slot, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	SET(slot, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(slot, CURLOPT_NOSIGNAL, 1L);
-	/* Otherwise libcurl, at a timeout, would wait in curl_multi_perform() for a name server
-	 * that does not respond, and hold up all other notices. */
+	/* Without this, after a timeout, libcurl would go on waiting for a silent name server
+	 * inside curl_multi_perform() and delay all other notices. */
 	SET(slot, CURLOPT_QUICK_EXIT, 1L);
 }
 
@@ -162,7 +162,7 @@ struct webhook_slot *slot_of(CURL *easy)
 
 /* ---- the request ------------------------------------------------------------------------- */
 
-/* Whether a header can carry the value as it is. */
+/* Returns true if the value can be sent in a header unchanged. */
 static bool fits_header(struct slice value)
 {
 	for (size_t i = 0; i < value.len; i++) {
@@ -183,7 +183,7 @@ static void add_header(struct webhook_slot *slot, const char *name, struct slice
 	slot->headers = longer;
 }
 
-/* The headers of Standard Webhooks; without secrets there is no signature. */
+/* Adds the headers of Standard Webhooks, with a signature if there are secrets. */
 static void add_signature(struct webhook_slot *slot, const struct notice *notice)
 {
 	const struct webhook_content content = {
@@ -218,8 +218,8 @@ bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 	add_signature(slot, notice);
 	if (fits_header(notice->trace))
 		add_header(slot, "traceparent", notice->trace);
-	/* Without a value libcurl omits the header. So there is no 100-continue, which costs a
-	 * second with receivers that do not support it. */
+	/* An empty value makes libcurl omit the header. Expect: 100-continue would cost a second
+	 * with receivers that do not support it. */
 	add_header(slot, "Expect", slice_of(""));
 	SET(slot, CURLOPT_HTTPHEADER, slot->headers);
 	SET(slot, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)notice->body.len);
@@ -238,7 +238,8 @@ static enum notice_fate fate_of(long status)
 	return NOTICE_REFUSED;
 }
 
-/* Whether no connection was made, so that the receiver has seen nothing of the notice. */
+/* Returns true if no connection was established and the receiver has therefore seen nothing of the
+ * notice. */
 static bool was_unconnected(const struct webhook_slot *slot)
 {
 	curl_off_t ready_us = 0;
@@ -300,7 +301,7 @@ static void write_error(const struct webhook_slot *slot, CURLcode code, char *er
 	}
 }
 
-/* What the header Retry-After asks for, as seconds or as a date. */
+/* Returns how long to wait according to Retry-After, which contains seconds or a date. */
 static int64_t retry_after_us(const struct webhook_slot *slot)
 {
 	curl_off_t seconds = 0;

@@ -16,7 +16,7 @@
 #include "adapters/notifier/webhook/webhook_secrets.h"
 #include "ports/notifier.h"
 
-/* The same for all slots of a notifier. */
+/* Settings that all slots of a notifier share. */
 struct slot_settings {
 	const char *url;
 	struct webhook_secrets *secrets; /* NULL if requests are not signed */
@@ -25,7 +25,7 @@ struct slot_settings {
 };
 
 struct webhook_slot {
-	struct webhook_slot *next; /* in the notifier's list of free or of settled slots */
+	struct webhook_slot *next; /* in the notifier's list of free or settled slots */
 	const struct slot_settings *settings;
 	CURL *easy;
 	struct curl_slist *headers;
@@ -43,7 +43,7 @@ void slot_release(struct webhook_slot *slot);
 struct webhook_slot *slot_of(CURL *easy);
 
 /*
- * Prepares the request for a notice; copies what it needs. Returns false if the notice cannot be
+ * Prepares the request for a notice and copies what it needs. Returns false if the notice cannot be
  * sent; the result then says why.
  */
 QP_MUST_CHECK bool slot_load(struct webhook_slot *slot, const struct notice *notice);

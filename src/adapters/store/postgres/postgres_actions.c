@@ -1,4 +1,4 @@
-/* What operators did, in PostgreSQL. */
+/* The record of operators' actions in PostgreSQL. */
 #include "adapters/store/postgres/postgres_internal.h"
 
 /* clang-format off */

@@ -1,4 +1,4 @@
-/* What the tables of Citus's statements share; see postgres_citus.c for how and why they differ. */
+/* Shared by the files with Citus's statements; see postgres_citus.c for how and why they differ. */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CITUS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_CITUS_H
 

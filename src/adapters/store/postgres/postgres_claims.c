@@ -3,13 +3,13 @@
  *
  * A row that is done leaves a dead entry at the head of the index on open rows until a vacuum
  * removes it: a minute later, or hours later if a backup holds an old snapshot. A claim that starts
- * at the head walks over all dead entries; after a minute at 14,000 events/s that took three
- * quarters of its time. Each store therefore remembers a floor: the created_at of the first open
- * row. Claims start there, and each claim moves the floor up to the first row that is still open.
+ * at the head reads all dead entries; after a minute at 14,000 events/s that took three quarters of
+ * its time. So each store remembers a floor: the created_at of the first open row. Claims start
+ * there, and each claim raises the floor to the first row that is still open.
  *
- * A row can turn up below the floor: its commit was more than SLACK_US late, or another process
- * resent it. It waits for the next look at the whole index, which is LOOK_LEAST_NS away, or more if
- * a look takes long.
+ * A row can appear below the floor if its commit was more than SLACK_US late, or if another process
+ * resent it. It then waits for the next scan of the whole index, for at most LOOK_LEAST_NS, or
+ * longer if scans are slow.
  */
 #include "adapters/store/postgres/postgres_claims.h"
 
@@ -21,7 +21,7 @@
 #define SLACK_US 250000
 #define LOOK_LEAST_NS NS_PER_S
 #define LOOK_MOST_NS (60 * NS_PER_S)
-#define LOOK_SHARE 20 /* looks take at most one twentieth of the time */
+#define LOOK_SHARE 20 /* scans of the whole index take at most one twentieth of the time */
 
 static const struct pg_claims *claims_of(const struct claim_repository *repository)
 {
@@ -54,8 +54,8 @@ static void has_looked(struct pg_floor *floor, int64_t start_ns)
 	atomic_store(&floor->look_at_ns, now_ns + wait_ns);
 }
 
-/* No row was open from `from_us` up to `oldest_us`. If the floor is no longer `was_us`, another
- * thread has lowered it for a reason, and it stays. */
+/* Raises the floor, because no row was open from `from_us` up to `oldest_us`. Does nothing if the
+ * floor is no longer `was_us`: another thread may have lowered it for a new row. */
 static void raise(struct pg_floor *floor, int64_t was_us, int64_t from_us, int64_t oldest_us)
 {
 	int64_t to_us = oldest_us - SLACK_US;
@@ -121,7 +121,7 @@ static struct pg_param epochs_of(
 	return pg_param_array(&epochs);
 }
 
-/* Runs a statement that returns the places of the claims that it changed. */
+/* Runs a statement that returns the places of the claims it changed, and sets was_ours. */
 static enum status run_on_claims(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count, struct claim *claims, size_t count)
 {

@@ -1,8 +1,8 @@
 /*
  * Tables whose rows are claimed (ports/claim_repository.h), in PostgreSQL. The functions are
- * shared; the statements are templates over the names that differ. For the columns of such a table,
- * and for what `stage` is, see sql/postgres/entitlements/0001_entitlements.sql. To add a table,
- * write
+ * shared; the statements are templates in which the names of tables and columns are filled in. For
+ * the columns of such a table, and for the meaning of `stage`, see
+ * sql/postgres/entitlements/0001_entitlements.sql. To add a table, write
  *
  *     static const struct pg_claims claims = PG_CLAIMS("table", "id", …);
  */
@@ -30,8 +30,8 @@ struct pg_claims {
 /* clang-format off */
 /*
  * The seed's claim. $1 limit, $2 owner, $3 lease, $4 the created_at to start at (see
- * postgres_claims.c). The chosen ids go into an array and not into a join: a plan made while the
- * table was empty would take the table for the smaller side of the join and read all of it.
+ * postgres_claims.c). The chosen ids are compared as an array. If they were joined, a plan made
+ * while the table was empty would treat the table as the smaller side and read all of it.
  */
 #define PG_CLAIM_SQL(table, id, occurred_at, busy)                                        \
 	"WITH " PG_CLOCK ", taken AS ("                                                   \
@@ -60,16 +60,19 @@ struct pg_claims {
 	"  WHERE stage = 'OPEN' AND created_at >= " PG_FROM_US("$1::int8") " " \
 	"  ORDER BY created_at LIMIT 1)"
 
-/* Returns the created_at of the first open row at or after $1, or the time if there is none. */
+/* Returns the created_at of the first open row at or after $1, or the current time if there is
+ * none. */
 #define PG_CLAIM_OLDEST_SQL(table)                                                  \
 	"SELECT " PG_TO_US("coalesce(" PG_CLAIM_FIRST_OPEN(table) ", quipu_now())")
 
-/* $1 owner; w has ids and epochs of claims with their places. Changes the claims that are still this
- * owner's, and returns their places.
+/*
+ * $1 is the owner; w has the ids, epochs and places of claims. Changes the claims that this owner
+ * still has, and returns their places.
  *
- * With `id = w.id` the planner may go through the whole primary key instead of looking up each id,
- * and it does if the table was empty when it was last analyzed, however large it is now. ANY leaves
- * it only the lookups. */
+ * With `id = w.id` the planner may read the whole primary key instead of looking up each id. It
+ * does so if the table was empty when it was last analyzed, however large it is now. With ANY it
+ * can only look up ids.
+ */
 #define PG_CLAIM_IS_OURS(id, busy)                                            \
 	" WHERE e." id " = ANY (ARRAY[w.id::uuid]) AND e.claim_epoch = w.epoch " \
 	"  AND e.status = '" busy "' AND e.locked_by = $1::text "             \
@@ -120,7 +123,7 @@ struct pg_claims {
 #define PG_CLAIM_CREATED_US PG_TO_US("e.created_at")
 
 /* clang-format off */
-/* The id is text in the result, but must be sorted as uuid, as in the index. */
+/* The id is text in the result, but must be sorted as a uuid, as in the index. */
 #define PG_CLAIM_LIST_SQL(table, id, done_at)                                    \
 	"SELECT e." id "::text, e.status, e.attempt_count, e.claim_epoch, "      \
 	"    " PG_CLAIM_CREATED_US ", coalesce(" PG_TO_US("e." done_at) ", 0), " \
@@ -135,13 +138,13 @@ extern const struct claim_repository_ops pg_claims_ops;
 /*
  * Initializes a struct pg_claims. All arguments are string literals:
  *
- *   table         its name; also part of the names of the prepared statements
+ *   table         the table's name; also part of the names of the prepared statements
  *   id            the column with the row's id, a uuid
  *   occurred_at   the column with the time of the event
  *   busy, done    the words that `status` uses for these two states
  *   done_at       the column with the time at which a row became `done`
  *   swept         the stages to sweep, as a list in SQL: "'SENT', 'FAILED'"
- *   ended_at      an expression: the time since which a row is in one of these stages
+ *   ended_at      an expression: the time at which a row entered one of these stages
  */
 #define PG_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                    \
 	{                                                                                          \
@@ -156,8 +159,8 @@ extern const struct claim_repository_ops pg_claims_ops;
 		.list = {"quipu_" table "_list_rows", PG_CLAIM_LIST_SQL(table, id, done_at)},      \
 	}
 
-/* There is, or soon will be, an open row with this created_at: makes claims start no later. Any
- * thread. */
+/* Makes claims start no later than `time_us`, because an open row with that created_at exists or
+ * soon will. Any thread. */
 void pg_claim_from(struct session *session, const struct pg_claims *claims, int64_t time_us);
 
 #endif

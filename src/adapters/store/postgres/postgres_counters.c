@@ -37,8 +37,8 @@ static const struct pg_statement lock_statement = {
 	"AS u(user_id, message_id, state, event_us)"
 
 /* clang-format off */
-/* The state to change from comes with the rows, as the type does in ADD_ROWS: the planner could
- * otherwise walk the index of all unread messages. */
+/* The old state is a column of the rows, like the type in ADD_ROWS. If it were a constant, the
+ * planner could read the index of all unread messages. */
 static const struct pg_statement update_statement = {
 	"quipu_counter_messages_update",
 	"WITH w AS MATERIALIZED (SELECT u.*, 'unread' AS known FROM " PUT_ROWS ") "
@@ -83,8 +83,8 @@ static const struct pg_statement list_unread_statement = {
 };
 
 /*
- * The type comes with the rows. If it were compared with a constant, the planner, which has no
- * statistics of a young table, would read all counters of that type and search the rows for each.
+ * The type is a column of the rows. If it were a constant, the planner, which has no statistics for
+ * a new table, would read all counters of that type and search the rows for each of them.
  */
 #define ADD_ROWS                                                                          \
 	"WITH w AS MATERIALIZED ("                                                        \
@@ -94,10 +94,10 @@ static const struct pg_statement list_unread_statement = {
 #define ROW_COLUMNS "c.count, c.version, " UPDATED_US
 
 /*
- * The planner is pinned to a nested loop over the sorted rows with an index lookup each (see
+ * The planner is pinned to a nested loop over the sorted rows, with one index lookup per row (see
  * session_settings in postgres_store.c), so rows are locked in the order of their ids. An upsert
- * does not work here: PostgreSQL checks the row to insert first, and a negative delta violates the
- * constraint on count.
+ * does not work here: PostgreSQL first checks the row it would insert, and a negative delta
+ * violates the constraint on count.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counters_add",
@@ -185,7 +185,8 @@ static const struct pg_shape put_shape = {
 	.add = add_message,
 };
 
-/* Writes the messages whose `exists` is this. RERUN: another session changed one of them first. */
+/* Writes the messages whose `exists` has this value. Returns RERUN if another session changed one
+ * of them first. */
 static enum status put_some(struct pg_session *session, const struct pg_statement *statement,
 	bool exists, const struct counter_message *messages, size_t count)
 {
@@ -272,7 +273,7 @@ static int compare_user(const void *key, const void *element)
 		*(const struct slice *)key, ((const struct counter_row *)element)->user_id);
 }
 
-/* Fills in the rows that were created; they come back in any order. */
+/* Fills in the rows that were created; the result has them in any order. */
 static void fill_made(struct counter_row *rows, size_t count, const PGresult *made)
 {
 	for (int i = 0; i < PQntuples(made); i++) {

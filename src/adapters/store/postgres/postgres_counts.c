@@ -1,6 +1,6 @@
 /*
- * Counts in PostgreSQL. A batch of additions is one UPDATE, which needs no look at the rows first;
- * everything else locks its rows and then writes the edits of each kind with one statement.
+ * Counts in PostgreSQL. A batch of additions is one UPDATE, which need not read the rows first.
+ * Everything else locks its rows and then writes the edits of each kind with one statement.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -9,11 +9,11 @@
 /* clang-format off */
 /*
  * The seed's atomic UPDATE, for a whole batch. The planner is pinned to a nested loop over the
- * sorted array with an index lookup each (see session_settings in postgres_store.c), so rows are
- * locked in the order of their ids.
+ * sorted array, with one index lookup per element (see session_settings in postgres_store.c), so
+ * rows are locked in the order of their ids.
  *
- * CASE, unlike AND, evaluates in order: the sums that are compared with the bounds are computed
- * only where they are within int64, so that no bound and no value can make the statement fail.
+ * CASE, unlike AND, evaluates in order: a sum is compared with the bounds only if it is within
+ * int64, so that no bound and no value can make the statement fail.
  */
 static const struct pg_statement add_statement = {
 	"quipu_counts_add",
@@ -45,7 +45,7 @@ static struct count_bound bound_at(const PGresult *result, int at, int column)
 	return (struct count_bound){.is_set = true, .value = pg_int8(result, at, column)};
 }
 
-/* Fills in what VALUES_SQL selects, from the second column on. */
+/* Fills a row from the columns of VALUES_SQL, starting with the second. */
 static void fill_row(void *found, const PGresult *result, int at)
 {
 	struct count_row *row = found;
@@ -163,7 +163,7 @@ static void add_bound(struct pg_array *column, const struct count_bound *bound)
 		pg_array_null(column);
 }
 
-/* Queues the edits of one kind; returns how many there are. */
+/* Queues the edits of one kind, and returns how many there are. */
 static size_t queue_edits(struct pg_session *session, const struct pg_statement *statement,
 	enum count_edit_kind kind, const struct count_edit *edits, size_t count, int64_t now_us)
 {

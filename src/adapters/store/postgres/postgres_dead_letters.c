@@ -1,7 +1,7 @@
 /*
- * Dead letters in PostgreSQL. A letter is resolved by changing the row that failed, if there is
- * one, and then the letter itself, if it has a table of its own; both statements travel together,
- * and the second checks what the first one did. Everything an operator does is recorded in the same
+ * Dead letters in PostgreSQL. Resolving a letter first changes the row that failed, if there is
+ * one, and then the letter itself, if it has a table of its own. Both statements are sent together,
+ * and the second checks what the first one did. Every action of an operator is recorded in the same
  * transaction.
  */
 #include "adapters/store/postgres/postgres_dead_letters.h"
@@ -128,7 +128,7 @@ static struct slice name_of(
 	return buffer_slice(&name);
 }
 
-/* Sets `found` if the letter was unresolved. */
+/* Changes the row and the letter. Sets `found` if the letter was unresolved. */
 static enum status change(struct pg_session *session, const struct pg_dead_letters *view,
 	const struct pg_param *params, bool *found)
 {

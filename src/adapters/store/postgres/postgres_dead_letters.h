@@ -1,6 +1,6 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in PostgreSQL, as views on the tables that hold
- * them, and the record of what operators did.
+ * Dead letters (ports/dead_letter_repository.h) in PostgreSQL, as views of the tables that contain
+ * them.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DEAD_LETTERS_H
@@ -17,16 +17,16 @@
  *   list         takes kind, the id of the last letter seen, and a limit
  *   find         takes kind and id; like `list` it returns id, kind, type, key, position, error,
  *                attempt_count, created, payload
- *   row          takes kind, id and the new status, PENDING or DISCARDED, of the row that failed
- *   letter       takes the same and marks the letter as resolved
+ *   row          takes kind, id and PENDING or DISCARDED, the new status of the row that failed
+ *   letter       takes the same parameters and marks the letter as resolved
  *   depth        counts unresolved letters
  *
- * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. The last of
- * `row` and `letter` that exists returns a row if the letter was unresolved.
+ * `put`, `put_poison` and `letter` have no SQL if letters have no table of their own. If the letter
+ * was unresolved, `letter` returns a row, or `row` does if there is no `letter`.
  */
 struct pg_dead_letters {
 	struct dead_letter_repository base;
-	const char *target;              /* its name in operator_actions */
+	const char *target;              /* what operator_actions calls the table */
 	const struct pg_claims *reopens; /* the table in which a replay makes a row PENDING */
 	struct pg_statement put;
 	struct pg_statement put_poison;

@@ -1,11 +1,11 @@
 /*
  * Plans. On PostgreSQL, a prepared statement is planned once, for arrays of any size, and the
- * planner settings of postgres_store.c determine the plan. Citus cannot plan a parameter whose
- * value it does not know, because the value decides which nodes take part. So it plans every time.
+ * planner settings of postgres_store.c determine the plan. Citus has to know the values of
+ * parameters, because they decide which nodes take part, so it plans every time.
  *
  * Locks. Citus changes the shards of a statement one after another, always in the same order, and
- * within a shard rows are locked in the order of their ids, as on PostgreSQL. With the default,
- * which changes shards at the same time, two batches could wait for each other in a circle.
+ * within a shard rows are locked in the order of their ids, as on PostgreSQL. By default it would
+ * change shards in parallel, and two batches could wait for each other.
  */
 #include "adapters/store/postgres/postgres_dialect.h"
 

@@ -1,8 +1,7 @@
 /*
  * The two dialects of SQL that the adapter speaks: PostgreSQL's own, and that of a PostgreSQL with
- * Citus, whose tables may be spread over several nodes. A connection learns which one it needs from
- * the server. Everything in which they differ is data, in postgres_dialect.c and postgres_citus.c;
- * no other file of the adapter knows that there are two.
+ * Citus, whose tables may be spread over several nodes. A connection learns from the server which
+ * one it needs. All differences between them are data, in postgres_dialect.c and postgres_citus.c.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_DIALECT_H
@@ -23,8 +22,7 @@ struct pg_statements {
 struct pg_dialect {
 	const char *name;
 	const char *settings; /* of every session, besides those that all dialects share */
-	bool commits_alone;   /* an error of a statement without BEGIN means that it has changed
-				 nothing */
+	bool commits_alone;   /* if a statement without BEGIN fails, it has changed nothing */
 	const struct pg_statements *const *tables; /* replace statements with the same name; ends
 						      with NULL */
 };
@@ -33,9 +31,10 @@ extern const struct pg_dialect pg_dialect_plain;
 extern const struct pg_dialect pg_dialect_citus;
 
 /*
- * What keeps locks short and in order: how long a statement waits for a row, and a planner that can
- * only use nested loops with an index lookup each. Expands to USE(name, value) for each. Sessions
- * set them, and if a statement runs on other nodes, those need them too: see postgres_distribute.c.
+ * Settings that keep locks short and in order: how long a statement waits for a row, and a planner
+ * that can only use nested loops with one index lookup per row. Expands to USE(name, value) for
+ * each setting. Sessions set them; nodes that run parts of a statement also need them (see
+ * postgres_distribute.c).
  */
 #define PG_LOCK_SETTINGS(USE)                                                                      \
 	USE("lock_timeout", "100ms")                                                               \
@@ -58,12 +57,15 @@ const char *pg_dialect_sql(const struct pg_dialect *dialect, const struct pg_sta
 
 /* ---- distributing tables ---- */
 
-/* Prints, and unless it is a dry run executes, what spreads the tables over the nodes of a cluster.
- * Whatever is done already is left out. Returns false with a reason in `why`. */
+/*
+ * Prints the statements that spread the tables over the nodes of a cluster, and executes them
+ * unless this is a dry run. Leaves out what has already been done. On failure returns false with a
+ * reason in `why`.
+ */
 QP_MUST_CHECK bool pg_distribute(
 	PGconn *connection, bool dry_run, FILE *out, char *why, size_t size);
 
-/* Logs what pg_distribute() would have to do, if anything. */
+/* Logs a warning if pg_distribute() still has something to do. */
 void pg_distribute_check(PGconn *connection, const char *store);
 
 #endif

@@ -1,11 +1,13 @@
 /*
  * Spreads the tables over the nodes of a Citus cluster, for `quipu migrate --distribute`.
  *
- * All of them share one group of shards. So everything that belongs to one user is on one node, a
- * batch touches as few nodes as its keys do, and moving a shard moves all of it. Idempotency-Keys
- * are spread by key: by user or item, one key that is used for two of them would be no conflict.
+ * All tables share one group of shards. Everything that belongs to one user is therefore on one
+ * node, a batch involves only the nodes of its keys, and moving a shard moves all rows of its
+ * users. Idempotency-Keys are spread by key. If they were spread by user or item, nobody would
+ * notice that a key is used for two users or items.
  *
- * Each step looks first whether it is needed. A run that was interrupted is continued by the next.
+ * Each step first checks whether it is needed, so that a run continues what an interrupted run
+ * began.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,7 +17,8 @@
 
 #define STATEMENT_MAX 1024
 
-/* What stays on one node is not here: tables whose rows are claimed with SKIP LOCKED, and pots. */
+/* Tables that stay on one node are not listed: pots, and tables whose rows are claimed with SKIP
+ * LOCKED. */
 static const struct {
 	const char *table;
 	const char *column;
@@ -24,7 +27,7 @@ static const struct {
 	{"rate_limit_store", "user_id"},
 	{"entitlements", "user_id"},
 	{"entitlement_sources", "user_id"},
-	{"entitlement_audit", "user_id"}, /* with its partitions, also those of later months */
+	{"entitlement_audit", "user_id"}, /* with its partitions, including those of later months */
 	{"messages", "receiver_id"},
 	{"conversations", "user_id"},
 	{"counters", "user_id"},
@@ -47,7 +50,7 @@ struct distribution {
 	PGconn *connection;
 	bool dry_run;
 	FILE *out;
-	size_t step_count; /* what was, or in a dry run would be, done */
+	size_t step_count; /* how many steps were executed, or would have been in a dry run */
 	char *why;
 	size_t why_size;
 };
@@ -59,8 +62,7 @@ static bool explain(struct distribution *distribution, const char *sql)
 	return false;
 }
 
-/* Returns the number in a query's only row, or -1 with the reason noted. A parameter replaces $1.
- */
+/* Returns the number in a query's only row, or -1 on failure. `parameter` is $1, or NULL. */
 static int64_t ask(struct distribution *distribution, const char *sql, const char *parameter)
 {
 	PGresult *result = PQexecParams(
@@ -100,14 +102,14 @@ static bool QP_PRINTF(2, 3) step(struct distribution *distribution, const char *
 
 /* ---- tables ------------------------------------------------------------------------------ */
 
-/* 0: there is no such table here, 1: it is on one node, 2: it is distributed */
+/* 0: there is no such table, 1: it is on one node, 2: it is distributed */
 #define STATE_SQL                                                                                  \
 	"SELECT CASE WHEN to_regclass($1) IS NULL THEN 0 "                                         \
 	"WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)) "        \
 	"THEN 2 ELSE 1 END"
 
-/* `beside` is a table that is distributed already, or NULL. The rows that the table had stay behind
- * on the coordinator, where nothing sees them any more, until they are truncated. */
+/* `beside` is a table that is already distributed, or NULL. Citus copies the table's rows to the
+ * shards; the originals stay on the coordinator, invisible, until they are truncated. */
 static bool distribute_table(struct distribution *distribution, const char *table,
 	const char *column, const char *beside)
 {
@@ -145,7 +147,7 @@ static bool distribute_tables(struct distribution *distribution)
 	"SELECT count(*) FROM run_command_on_workers($quipu$SELECT ''" PG_LOCK_SETTINGS(           \
 		AS_SHOWN) "$quipu$) WHERE result IS DISTINCT FROM '" PG_LOCK_SETTINGS(AS_EXPECTED) "'"
 
-/* Makes a setting one of this user in this database, on all workers. */
+/* Sets the default of a setting for this user in this database, on all workers. */
 static bool configure(struct distribution *distribution, const char *role, const char *database,
 	const char *name, const char *value)
 {
@@ -169,9 +171,9 @@ static bool configure_all(struct distribution *distribution)
 }
 
 /*
- * Citus opens its own connections to the workers, as the same user, and does not pass the settings
- * of a session on. run_command_on_workers() says only in its result that a worker has refused, so
- * what was set is read again.
+ * Citus opens its own connections to the workers, as the same user, and does not pass on the
+ * session's settings. run_command_on_workers() succeeds even if a worker refuses, so the settings
+ * are read back.
  */
 static bool configure_workers(struct distribution *distribution)
 {

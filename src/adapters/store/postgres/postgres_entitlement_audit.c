@@ -1,6 +1,6 @@
 /*
- * A page of the audit merges the months' partitions, each of which is read by its index on the user
- * and the time and stops at the limit. A cursor excludes the months after it.
+ * A page of the audit merges rows of the monthly partitions. Each partition is read through its
+ * index on user and time, up to the limit. A cursor excludes later months.
  */
 #include "adapters/store/postgres/postgres_entitlement_audit.h"
 
@@ -9,7 +9,7 @@
 /* clang-format off */
 #define BEFORE PG_FROM_US("$2::int8")
 
-/* The comparison of rows finds the place in the index, but only that of the time alone excludes
+/* Comparing whole rows finds the place in the index, but only comparing the time alone excludes
  * partitions. */
 static const struct pg_statement read_audit_statement = {
 	"quipu_entitlements_read_audit",

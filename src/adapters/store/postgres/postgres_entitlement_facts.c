@@ -1,4 +1,4 @@
-/* Entitlements and audit lines with what belongs to them. */
+/* Entitlements and audit lines with the rows that belong to them, for `quipu verify`. */
 #include "adapters/store/postgres/postgres_entitlement_facts.h"
 
 #include "adapters/store/postgres/postgres_internal.h"
@@ -47,7 +47,7 @@ static const struct pg_statement list_facts_statement = {
 #define LINE_IS_REPEATED "(SELECT count(*) > 1 FROM (" SAME_LINES ") AS same)"
 #define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
-/* The rows that belong to a line are looked up for each line, so that a page may end anywhere. */
+/* The rows that belong to a line are looked up line by line, so that a page may end anywhere. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "

@@ -1,4 +1,4 @@
-/* What `quipu verify` reads of entitlements in PostgreSQL; see ports/entitlement_repository.h. */
+/* Reads entitlements in PostgreSQL for `quipu verify`; see ports/entitlement_repository.h. */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ENTITLEMENT_FACTS_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_ENTITLEMENT_FACTS_H
 

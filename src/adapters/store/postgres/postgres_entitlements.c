@@ -2,8 +2,8 @@
  * Entitlements, their sources and their audit in PostgreSQL. The audit is partitioned by month;
  * functions of the schema create partitions ahead of time and drop old ones (tend_audit).
  *
- * Sources are read by a statement of their own, after the one that locks the rows: it sees what the
- * last holder of the lock has committed, which the locking statement itself would not.
+ * Sources are read by a separate statement after the one that locks the rows, so that it sees what
+ * the previous holder of the lock has committed. The locking statement itself would not see that.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -184,7 +184,7 @@ static const struct pg_statement list_statement = {
 	"ORDER BY w.n, e.stock_keeping_unit",
 };
 
-/* One statement, so that an entitlement and its sources come from one snapshot. */
+/* A single statement, so that an entitlement and its sources come from one snapshot. */
 static const struct pg_statement look_statement = {
 	"quipu_entitlements_look",
 	"SELECT w.n, e.status = 'ACTIVE', e.version, " UPDATED_US ", e.step, "
@@ -363,8 +363,9 @@ static const struct pg_shape audit_shape = {
 };
 
 /*
- * The rows come first, in a round trip of their own: whoever has inserted or locked a row owns its
- * sources. So new ones are inserted without ON CONFLICT, which would cost twice as much.
+ * The rows are written first, in a separate round trip. A session that has inserted or locked a row
+ * also owns its sources, so new sources are inserted without ON CONFLICT, which would cost twice as
+ * much.
  */
 static enum status put(const struct entitlement_repository *repository, struct session *base,
 	const struct entitlement_changes *changes)
@@ -391,7 +392,8 @@ static enum status put(const struct entitlement_repository *repository, struct s
 
 /* ---- lists ------------------------------------------------------------------------------- */
 
-/* The result is sorted by query. Counts the rows of each query before it allocates them. */
+/* The result is sorted by query. Counts the rows of each query before it allocates memory for
+ * them. */
 static void fill_queries(struct entitlement_query *queries, size_t count, struct arena *arena,
 	const PGresult *result)
 {
@@ -449,7 +451,8 @@ static struct entitlement_source source_of(struct arena *arena, const PGresult *
 	};
 }
 
-/* The result is sorted by look, with a row for each source, and one for a look without sources. */
+/* The result is sorted by look. It has a row for each source, and one for a look without
+ * sources. */
 static void fill_looks(
 	struct entitlement_look *looks, size_t count, struct arena *arena, const PGresult *result)
 {

@@ -1,7 +1,7 @@
 /*
- * Runs the statements of an eraser. A step changes rows of one place only, found by ctid, so that
- * it is short whatever the person has left behind. A row that another session moves meanwhile is
- * found by the next step.
+ * Runs the statements of an eraser. Each step changes a limited number of rows of one place, found
+ * by ctid, so that it is short however many rows the person has. If another session moves a row
+ * meanwhile, the next step finds it.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 

@@ -1,6 +1,7 @@
 /*
- * Where PostgreSQL keeps something of a person, service by service. Published events of dialogs and
- * the answers under Idempotency-Keys are not here: they are deleted by themselves within a day.
+ * The places where PostgreSQL keeps something about a person, service by service. Published events
+ * of dialogs and the answers under Idempotency-Keys are not among them, because they are deleted
+ * within a day anyway.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 
@@ -8,7 +9,7 @@
 #define SOME(table, where)                                                                 \
 	"ctid = ANY (ARRAY(SELECT ctid FROM " table " WHERE " where " LIMIT $2::int8)) "
 
-/* Events of an outbox that nobody has received yet; $2 is the limit. */
+/* Events of an outbox that have not been published yet; $2 is the limit. */
 #define SOME_UNSENT(table, where)                                                          \
 	"ctid = ANY (ARRAY("                                                               \
 	"  SELECT ctid FROM " table " WHERE stage = 'OPEN' AND " where                     \
@@ -26,14 +27,14 @@
 	"JOIN messages m ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "       \
 	"WHERE c.user_id = $1::text "
 
-/* The same rows in all statements of a step. */
+/* Selects the same rows in all statements of a step. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = $1::text "                    \
 	" ORDER BY other_id LIMIT $2::int8)"
 
 #define IS_FROM "position($1::text IN convert_from(payload, 'UTF8')) > 0"
 
-/* Conversations come after the messages, which are found by them. */
+/* Conversations come after messages, because messages are found through them. */
 const struct pg_eraser postgres_dialogs_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -93,7 +94,7 @@ const struct pg_eraser postgres_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A message that was counted stays for 30 days, as read: its event may be delivered again. */
+/* A counted message stays for 30 days, marked as read, because its event may be delivered again. */
 const struct pg_eraser postgres_counters_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -124,7 +125,8 @@ const struct pg_eraser postgres_counters_eraser = {
 	"JOIN outbox_events o ON o.event_id = a.event_id "                                 \
 	"WHERE a.user_id = $1::text "
 
-/* Published events go too: verify would miss their lines of the audit, by which they are found. */
+/* Published events are also erased. They are found through the audit lines, and `quipu verify`
+ * would report an event whose line is missing. */
 const struct pg_eraser postgres_entitlements_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,
@@ -188,7 +190,7 @@ const struct pg_eraser postgres_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
-/* A message that goes stays known by its id alone: its event may be delivered again. */
+/* The id of an erased message is kept, because the message's event may be delivered again. */
 const struct pg_eraser postgres_limits_eraser = {
 	.base = {
 		.ops = &pg_eraser_ops,

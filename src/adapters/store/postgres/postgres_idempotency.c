@@ -1,7 +1,7 @@
 /*
  * Idempotency keys in PostgreSQL. An expired key counts as absent: find() does not see it and put()
- * replaces it. A key that put() finds alive was stored by another transaction since find(), so the
- * batch runs again.
+ * replaces it. If put() finds a key that has not expired, another transaction has stored it since
+ * find(), so the batch runs again.
  */
 #include "adapters/store/postgres/postgres_internal.h"
 #include "base/text.h"
@@ -18,7 +18,7 @@ static const struct pg_statement find_statement = {
 	"WHERE k.expires_at > (SELECT quipu_now())",
 };
 
-/* Replaces an expired key; leaves a live one as it is and does not return it. */
+/* Replaces an expired key. Any other key is neither changed nor returned. */
 static const struct pg_statement put_statement = {
 	"quipu_keys_put",
 	"INSERT INTO idempotency_keys AS k (scope, key, fingerprint, status, content_type, "
@@ -38,8 +38,8 @@ static const struct pg_statement put_statement = {
 	"RETURNING 1",
 };
 
-/* Each statement takes scopes, keys and owners, and returns the places of the keys that it changed.
- */
+/* Each statement takes scopes, keys and owners, and returns the places of the keys that it
+ * changed. */
 #define OWNED_KEYS                                                         \
 	"FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY " \
 	"    AS w(scope, key, owner, n) "                                  \
@@ -82,7 +82,7 @@ static const struct pg_statement release_statement = {
 	"RETURNING w.n",
 };
 
-/* $1 and $2 the last scope and key seen, $3 the end of the scopes to list, $4 the limit. */
+/* $1 and $2 are the last scope and key seen, $3 the end of the scopes to list, $4 the limit. */
 static const struct pg_statement list_statement = {
 	"quipu_keys_list",
 	"SELECT scope, key, length(fingerprint), status, body, owner, " LEASE_US ", note "
@@ -119,7 +119,7 @@ static void fill_record(
 	record->lease_is_over = pg_bool(result, row, 8);
 }
 
-/* Runs a statement with the first `param_count` of: scopes, keys, owners. */
+/* Runs a statement with the first `param_count` of these parameters: scopes, keys, owners. */
 static enum status run_on_keys(struct pg_session *session, const struct pg_statement *statement,
 	size_t param_count, const struct idempotency_record *records, size_t count)
 {

@@ -1,9 +1,10 @@
 /*
- * What the files of this adapter share: the session, and how a batch becomes statements.
+ * Declarations shared by the files of this adapter: the session, and how a batch becomes
+ * statements.
  *
- * Statements go out in libpq's pipeline mode: pg_queue() queues several, pg_flush() sends them with
- * one sync, so that together they cost one round trip. BEGIN travels with the first. A batch is
- * sent as binary arrays, one per column, which the statement expands with unnest().
+ * Statements are sent in libpq's pipeline mode: pg_queue() queues several, and pg_flush() sends
+ * them with one sync, so that together they cost one round trip. BEGIN is sent with the first. A
+ * batch is sent as binary arrays, one per column, which the statement expands with unnest().
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_INTERNAL_H
@@ -20,8 +21,7 @@
 
 struct pg_dialect; /* postgres_dialect.h */
 
-/* A static object. Each connection prepares it when it first uses it, in the words of its dialect.
- */
+/* A static object. Each connection prepares the statement, in its dialect, before the first use. */
 struct pg_statement {
 	const char *name;
 	const char *sql;
@@ -29,8 +29,8 @@ struct pg_statement {
 
 /* A message of the current round whose result has not been read yet. */
 struct pg_sent {
-	const struct pg_statement *preparing; /* a Parse in front of a statement's first use */
-	PGresult **keep;                      /* where the result goes; NULL to drop it */
+	const struct pg_statement *preparing; /* a Parse before the first use of a statement */
+	PGresult **keep;                      /* where to store the result; NULL to drop it */
 };
 
 struct pg_session {
@@ -49,18 +49,20 @@ struct pg_session {
 	struct arena arena; /* parameters of the queued statements */
 	struct pg_sent sent[PG_QUEUE_MAX * 2 + 4];
 	size_t sent_count;
-	PGresult *results[PG_QUEUE_MAX]; /* of the last flush; cleared when the next begins */
-	size_t queued;                   /* the caller's statements in this round */
-	enum status failed;              /* why queueing failed, for pg_flush() to report */
+	/* the results of the last flush; cleared when the next begins */
+	PGresult *results[PG_QUEUE_MAX];
+	/* how many statements the caller has queued in this round */
+	size_t queued;
+	enum status failed; /* why queueing failed, for pg_flush() to report */
 
 	bool in_transaction;
 	bool must_begin; /* send BEGIN with the next statement */
 	bool is_single;  /* no BEGIN: the server commits this round by itself */
-	bool is_refused; /* in this round, the server itself has failed a statement */
+	bool is_refused; /* the server itself has refused a statement in this round */
 	enum transaction_mode mode;
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `session` is not a PostgreSQL session. */
 struct pg_session *pg_session_of(struct session *session);
 
 /* ---- parameters, in the session's arena until the next flush ---- */
@@ -105,12 +107,12 @@ void pg_queue_arrays(struct pg_session *session, const struct pg_statement *stat
 	const struct pg_array *columns, size_t column_count);
 
 /*
- * Sends what is queued and waits for all results: session->results[i] is that of the i-th
- * statement. A failure rolls the transaction back and returns a status of ports/store.h.
+ * Sends what is queued and waits for all results; session->results[i] belongs to the i-th
+ * statement. A failure rolls back the transaction and returns a status of ports/store.h.
  */
 QP_MUST_CHECK enum status pg_flush(struct pg_session *session);
 
-/* Queues one statement and flushes. Only this may commit a TRANSACTION_SINGLE by itself. */
+/* Queues one statement and flushes. In a TRANSACTION_SINGLE this may already commit. */
 QP_MUST_CHECK enum status pg_run(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_param *params, size_t param_count);
 
@@ -133,8 +135,8 @@ struct slice pg_slice(const PGresult *result, int row, int column);
 #define PG_FROM_US(expression) "(timestamptz 'epoch' + " expression " * interval '1 microsecond')"
 
 /*
- * SQL: whether `query` ("pot p WHERE p.id = c.pot_id") finds a row, looked up once for each row of
- * the statement around it. For EXISTS the planner may read the whole table into a hash.
+ * SQL that is true if `query` ("pot p WHERE p.id = c.pot_id") finds a row. The query runs once for
+ * each row of the outer statement. With EXISTS the planner might read the whole table into a hash.
  */
 #define PG_FINDS(query) "(SELECT true FROM " query " LIMIT 1) IS NOT NULL"
 
@@ -147,32 +149,34 @@ struct pg_shape {
 	size_t row_size;
 	size_t exists_at; /* offsetof a row's `exists`; only pg_queue_some() and pg_put_rows() use
 			     it */
-	void (*add)(struct pg_array *columns, const void *row); /* one element to each column */
+	/* adds one element to each column */
+	void (*add)(struct pg_array *columns, const void *row);
 };
 
 /* Queues a statement with all rows of a batch. */
 void pg_queue_all(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_shape *shape, const void *rows, size_t count);
 
-/* Queues it with the rows whose `exists` is this. Queues nothing if there are none. Returns how
- * many there are. */
+/* Queues the statement with the rows whose `exists` has this value, and returns their number.
+ * Queues nothing if there are none. */
 size_t pg_queue_some(struct pg_session *session, const struct pg_statement *statement,
 	const struct pg_shape *shape, bool exists, const void *rows, size_t count);
 
-/* How a batch is written whose rows are locked: rows that exist are updated, others inserted.
- * `insert` returns a row for each one that it inserts. */
+/* How a batch of locked rows is written: existing rows are updated, others inserted. `insert`
+ * returns a row for each one that it inserts. */
 struct pg_put {
 	struct pg_shape shape;
 	struct pg_statement update;
 	struct pg_statement insert;
 };
 
-/* Writes a batch in one round trip. RERUN: another session inserted one of the rows first. */
+/* Writes a batch in one round trip. Returns RERUN if another session inserted one of the rows
+ * first. */
 QP_MUST_CHECK enum status pg_put_rows(
 	struct pg_session *session, const struct pg_put *put, const void *rows, size_t count);
 
-/* Sets a flag of `count` structs of `size` bytes, from the first one's on: true for the places
- * that the result's first column names, false for the others. */
+/* Sets a flag in each of `count` structs of `size` bytes: true if the struct's place is in the
+ * result's first column, otherwise false. `first` is the flag in the first struct. */
 void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t count);
 
 /* ---- rows by id ---- */
@@ -183,9 +187,10 @@ void pg_flag_places(const PGresult *result, bool *first, size_t size, size_t cou
 #define PG_ID_COLUMNS_MAX 2
 
 /*
- * How structs are looked up by their ids. Each statement takes one text array per id column and
- * returns first the place of a row in them, from 1 (see PG_PLACES). `lock` locks rows in the order
- * of the places; `lock_free` does the same and skips rows that other sessions hold.
+ * How structs are looked up by their ids. Each statement takes one text array per id column; the
+ * first column of its result is the row's place in these arrays, from 1 (see PG_PLACES). `lock`
+ * locks rows in the order of the places; `lock_free` does the same and skips rows that other
+ * sessions hold.
  */
 struct pg_lookup {
 	struct pg_statement find;
@@ -196,31 +201,33 @@ struct pg_lookup {
 	size_t row_size;
 	size_t exists_at; /* offsetof the two flags */
 	size_t busy_at;
-	void (*fill)(void *row, const PGresult *result, int at); /* sets the rest of the row */
+	/* sets the other members of the row */
+	void (*fill)(void *row, const PGresult *result, int at);
 };
 
-/* Finds rows without a lock. Also returns the store's time. */
+/* Looks up rows without locking them. Also returns the store's time. */
 QP_MUST_CHECK enum status pg_find_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
-/* Locks rows, as the transaction's mode says. Also returns the store's time. Under
- * TRANSACTION_SKIP a row that can be seen but not be locked is busy. */
+/* Locks rows according to the transaction's mode. Also returns the store's time. Under
+ * TRANSACTION_SKIP a row that can be seen but not locked is busy. */
 QP_MUST_CHECK enum status pg_lock_rows(struct pg_session *session, const struct pg_lookup *lookup,
 	void *rows, size_t count, int64_t *now_us);
 
-/* One slice out of each of `count` structs of `size` bytes, from the first one's on. */
+/* Returns an array of one slice from each of `count` structs of `size` bytes; `first` is the slice
+ * in the first struct. */
 struct pg_param pg_param_ids(
 	struct pg_session *session, const struct slice *first, size_t size, size_t count);
 
 /*
- * Runs a statement that returns a page, in results[0]. Its parameters are `params` followed by
- * page->limit, for which the caller leaves room in `params`. Sets page->count and page->now_us.
+ * Runs a statement that returns a page, in results[0]. Its parameters are `params`, which must have
+ * room for one more, followed by page->limit. Sets page->count and page->now_us.
  */
 QP_MUST_CHECK enum status pg_list_rows(struct pg_session *session,
 	const struct pg_statement *statement, struct pg_param *params, size_t param_count,
 	struct row_page *page);
 
-/* Returns the place of a result's row among `count` ids, from 0: its first column, less 1. */
+/* Returns the place of a result's row among `count` ids, from 0: its first column minus 1. */
 size_t pg_place(const PGresult *result, int row, size_t count);
 
 /* ---- small things that repositories share ---- */
@@ -228,12 +235,11 @@ size_t pg_place(const PGresult *result, int row, size_t count);
 /* Returns a text or bytea column, copied into `arena`. */
 struct slice pg_keep(struct arena *arena, const PGresult *result, int row, int column);
 
-/* Runs a statement with the parameters `age_us` and `limit`, which returns a row for each row that
- * it deletes. */
+/* Runs a statement that takes `age_us` and `limit` and returns a row for each row it deletes. */
 QP_MUST_CHECK enum status pg_sweep(struct session *session, const struct pg_statement *statement,
 	int64_t age_us, size_t limit, size_t *deleted);
 
-/* Whether PostgreSQL can read the text as a uuid. Casting any other text is an error. */
+/* Returns whether PostgreSQL can read the text as a uuid. Casting any other text is an error. */
 bool pg_is_uuid(struct slice text);
 
 /* Returns the text as a parameter to be cast to uuid, or the smallest uuid if it is not one. Not
@@ -255,10 +261,10 @@ PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 PGconn *pg_dial_start(const char *url);
 
 /* Waits until no other process changes the schema, and keeps others out until the connection is
- * closed. Returns false with a reason in `why`. */
+ * closed. On failure returns false with a reason in `why`. */
 bool pg_migration_lock(PGconn *connection, char *why, size_t size);
 
-/* Applies missing migrations, under that lock. Returns false with a reason in `why`. */
+/* Applies missing migrations, under that lock. On failure returns false with a reason in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
 /* A session could not connect: puts the store down until the watcher reaches the server. Any
@@ -270,11 +276,11 @@ void pg_store_count_error(struct pg_store *store, enum status kind);
 /* Where claims on a table start; see postgres_claims.c. */
 struct pg_floor {
 	const void *table;
-	_Atomic int64_t from_us;    /* created_at of the first row to look at */
-	_Atomic int64_t look_at_ns; /* steady time of the next look at the whole index */
+	_Atomic int64_t from_us;    /* created_at of the first row that a claim reads */
+	_Atomic int64_t look_at_ns; /* steady time of the next scan of the whole index */
 };
 
-/* Returns the floor of this table, which is known by its address. Any thread. */
+/* Returns the floor of this table, which is identified by its address. Any thread. */
 struct pg_floor *pg_store_floor(struct pg_store *store, const void *table);
 
 /* Functions of the session that are in postgres_idempotency.c. */
@@ -294,7 +300,8 @@ enum status pg_keys_list(struct session *session, struct arena *arena, struct sl
 	struct row_page *page, struct kept_answer *keys);
 enum status pg_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
-/* Those of postgres_actions.c. In a transaction: records what an operator did, now. */
+/* Functions of postgres_actions.c. The first records an operator's action with the current time;
+ * call it in a transaction. */
 QP_MUST_CHECK enum status pg_record_action(
 	struct pg_session *session, const struct operator_record *record);
 enum status pg_list_actions(struct session *session, struct arena *arena, struct row_page *page,

@@ -1,6 +1,6 @@
 /*
- * Limits of users in PostgreSQL. A settlement names the window it belongs to, so that slots of a
- * window that has ended in the meantime change nothing.
+ * Limits of users in PostgreSQL. A settlement names the window that it belongs to, so that it
+ * changes nothing if that window has ended in the meantime.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 

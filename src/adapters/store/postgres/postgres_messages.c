@@ -1,7 +1,7 @@
 /*
- * Messages in PostgreSQL. No statement locks rows. Each dialog is a statement of its own, and
- * several of them travel in one round trip, because a cluster refuses a LIMIT for each row of a
- * batch.
+ * Messages in PostgreSQL. No statement locks rows before changing them. Each dialog is read by its
+ * own statement, several in one round trip, because Citus does not support a LIMIT for each row of
+ * a batch.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -25,9 +25,9 @@ static const struct pg_statement put_statement = {
 };
 
 /*
- * Most messages continue a conversation within its span and only look: rows that are far enough are
- * neither written nor locked. Others are locked in the order of the arrays; if another session was
- * faster, the later span stays.
+ * Most messages belong to the span that their conversation already has. The conversation's row is
+ * then only read, neither written nor locked. Other rows are locked in the order of the arrays; if
+ * another session has written one first, the later span stays.
  */
 static const struct pg_statement end_statement = {
 	"quipu_conversations_end",
@@ -48,10 +48,10 @@ static const struct pg_statement end_statement = {
 	"  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(receiver_id, id, n)) "
 
 /*
- * The planner is pinned to a nested loop over the sorted marks with an index lookup each (see
- * session_settings in postgres_store.c), so rows are locked in the order of their keys. The
- * condition that a message is unread comes with the marks: otherwise the planner, which has no
- * statistics of a young table, could walk the index of all unread messages.
+ * The planner is pinned to a nested loop over the sorted marks, with one index lookup per mark (see
+ * session_settings in postgres_store.c), so rows are locked in the order of their keys. is_read is
+ * compared with a column of the marks. If it were compared with a constant, the planner, which has
+ * no statistics for a new table, could read the index of all unread messages.
  */
 static const struct pg_statement mark_statement = {
 	"quipu_messages_mark",
@@ -86,7 +86,7 @@ static const struct pg_statement find_unread_statement = {
 	"ORDER BY id LIMIT $4::int8",
 };
 
-/* $1 and $2 are the users, $3 the id to stay below, $4 the limit, $5 how many bytes of text. */
+/* $1 and $2 are the users; only ids below $3 are listed; $4 limits the messages, $5 their bytes. */
 #define DIRECTION_SQL(receiver, sender)                                              \
 	"("                                                                          \
 	"  SELECT receiver_id, id, sender_id, text, created_at, is_read "            \
@@ -95,7 +95,7 @@ static const struct pg_statement find_unread_statement = {
 	"    AND id < $3::text "                                                     \
 	"  ORDER BY id DESC LIMIT $4::int8)"
 
-/* octet_length() takes the length of a large text from its row, so texts beyond $5 are not read. */
+/* octet_length() finds the length of a large text in the row, so texts beyond $5 are not read. */
 #define LIST_SQL(directions)                                                            \
 	"SELECT receiver_id, id, sender_id, text, " CREATED_US ", is_read "             \
 	"FROM ("                                                                        \
@@ -112,7 +112,7 @@ static const struct pg_statement list_statement = {
 	LIST_SQL(DIRECTION_SQL("$1", "$2") " UNION ALL " DIRECTION_SQL("$2", "$1")),
 };
 
-/* Messages of a user to himself: both directions are the same. */
+/* Messages of a user to themselves: both directions are the same. */
 static const struct pg_statement list_own_statement = {
 	"quipu_messages_list_own",
 	LIST_SQL(DIRECTION_SQL("$1", "$2")),
@@ -125,9 +125,10 @@ static const struct pg_statement list_own_statement = {
 	" ORDER BY id DESC LIMIT 1)"
 
 /*
- * $1 is the user, $2 the id to stay below, $3 the limit, $4 how many bytes of text. Only whole spans
- * can be sorted by their last messages: that of the cursor, and as many before it as hold a page.
- * Unread messages are counted where they are, in the snapshot that has the last messages.
+ * $1 is the user; only conversations whose last message has an id below $2 are listed; $3 limits
+ * the conversations, $4 the bytes of text. Sorting by last messages needs whole spans: the span of
+ * the cursor, and as many before it as a page needs. Unread messages are counted in the messages
+ * table, in the same snapshot as the last messages.
  */
 static const struct pg_statement list_conversations_statement = {
 	"quipu_conversations_list",
@@ -275,7 +276,7 @@ static void fill_unread(struct unread_query *query, struct arena *arena, const P
 		query->ids[i] = pg_keep(arena, unread, i, 0);
 }
 
-#define UNREAD_QUEUE_MAX (PG_QUEUE_MAX / 2) /* two statements each */
+#define UNREAD_QUEUE_MAX (PG_QUEUE_MAX / 2) /* each query is two statements */
 
 static enum status find_unread(const struct message_repository *repository, struct session *base,
 	struct arena *arena, struct unread_query *queries, size_t count)

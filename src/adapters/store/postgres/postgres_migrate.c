@@ -1,5 +1,5 @@
-/* Applies the embedded migrations. An advisory lock makes processes that start together take turns.
- */
+/* Applies the embedded migrations. Because of an advisory lock, processes that start together take
+ * turns. */
 #include <stdlib.h>
 
 #include "adapters/store/postgres/postgres_internal.h"

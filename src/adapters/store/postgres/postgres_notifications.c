@@ -1,9 +1,9 @@
 /*
- * Notifications in PostgreSQL, with their dead letters (notification_dlq) and the inbox of events
- * they were made of (processed_events).
+ * Notifications in PostgreSQL, with their dead letters (notification_dlq) and the inbox of
+ * processed events (processed_events).
  *
- * Invariant: a FAILED notification has an unresolved letter of the same id; `quipu verify` checks
- * it. Both are written in one transaction.
+ * Invariant: a FAILED notification has an unresolved letter with the same id; `quipu verify` checks
+ * this. Both are written in one transaction.
  */
 #include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_repositories.h"

@@ -1,7 +1,7 @@
 /*
  * Messages on their way to a provider, in PostgreSQL, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter of the same id. Both are written in one
+ * Invariant: a FAILED message has an unresolved letter with the same id. Both are written in one
  * transaction.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
@@ -11,7 +11,7 @@
 #define SENT_US PG_TO_US("sent_at")
 
 /* clang-format off */
-/* Claims come in the order of created_at, so the messages of a batch get one time each. */
+/* Rows are claimed in the order of created_at, so each message of a batch gets a different time. */
 static const struct pg_statement put_statement = {
 	"quipu_outbound_put",
 	"INSERT INTO outbound_messages (id, message_id, aggregate_key, trace_id, payload, "
@@ -24,7 +24,7 @@ static const struct pg_statement put_statement = {
 	"RETURNING id::text",
 };
 
-/* = ANY (ARRAY[…]) leaves the planner only look-ups; see PG_CLAIM_IS_OURS. */
+/* With = ANY (ARRAY[…]) the planner can only look up ids; see PG_CLAIM_IS_OURS. */
 static const struct pg_statement note_statement = {
 	"quipu_outbound_note",
 	"INSERT INTO queued_messages (id, user_id, created_at) "
@@ -55,7 +55,8 @@ static const struct pg_statement find_statement = {
 	"ORDER BY place",
 };
 
-/* A message that was noted while the sender took it stays noted: neither sees the other's row. */
+/* If a message is noted while the sender takes it, neither transaction sees the other's row, and
+ * the note remains. It is deleted here. */
 static const struct pg_statement sweep_statement = {
 	"quipu_outbound_sweep_queued",
 	"DELETE FROM queued_messages "

@@ -7,7 +7,7 @@
 
 #include <assert.h>
 
-/* Events to resend with one statement, so that none runs into its timeout. */
+/* How many events one statement resends: few enough to stay within its timeout. */
 #define RESEND_CHUNK 10000
 
 #define CREATED_US PG_TO_US("created_at")
@@ -164,7 +164,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* Initializes the object `name` for a table of this shape. */
+/* Initializes `name`, a struct pg_outbox, for `table`. */
 #define PG_OUTBOX(name, table)                                                                     \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

@@ -1,4 +1,4 @@
-/* Binary parameters and results: PostgreSQL's wire formats of array, int4, int8, text, bytea. */
+/* Binary parameters and results: PostgreSQL's wire formats for array, int4, int8, text, bytea. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <endian.h>
@@ -79,7 +79,7 @@ struct pg_param pg_param_int8(struct pg_session *session, int64_t value)
 	return (struct pg_param){.data = bytes.data, .len = 8};
 }
 
-/* A NULL pointer would send SQL's NULL and not the empty string. */
+/* libpq would send NULL for a NULL pointer, not the empty string. */
 struct pg_param pg_param_text(struct slice text)
 {
 	return (struct pg_param){.data = text.data ? text.data : "", .len = (int)text.len};

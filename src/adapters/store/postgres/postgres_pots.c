@@ -1,8 +1,8 @@
 /*
  * Pots and their coins in PostgreSQL. The lock is the seed's: a token and an expiry in the pot's
- * row. Between Quipu's own processes the row lock of the UPDATE that takes it already keeps the
- * order; the token keeps out other programs. Every change names the token, so a batch whose token
- * no longer holds changes nothing and runs again.
+ * row. Quipu's own processes already take turns because the UPDATE that sets the token locks the
+ * row; the token keeps out other programs. Every change checks the token, so a batch that has lost
+ * its lock changes nothing and runs again.
  */
 #include "adapters/store/postgres/postgres_repositories.h"
 
@@ -49,8 +49,8 @@ static const struct pg_statement visible_statement = {
 	"JOIN pot p ON p.id = w.id",
 };
 
-/* Not part of the statement that takes the locks: that one may wait, and would then read coins as
- * they were before it waited. */
+/* Not part of the statement that takes the locks: that one may wait, and would then read the coins
+ * as they were before it waited. */
 static const struct pg_statement coins_statement = {
 	"quipu_pots_coins",
 	"SELECT w.n, c.denomination, c.coin_count "
@@ -78,7 +78,7 @@ static const struct pg_statement release_statement = {
 	"RETURNING 1",
 };
 
-/* A name that is taken must not use up an id, because ids have 32 bits. */
+/* Does not use up an id if the name is taken, because ids have 32 bits. */
 static const struct pg_statement create_statement = {
 	"quipu_pots_create",
 	"WITH made AS ("
@@ -180,7 +180,7 @@ static void fill_coins(struct pot_content *pots, size_t count, const PGresult *f
 	}
 }
 
-/* Returns how many pots there are in the result. */
+/* Fills in the pots of the result, and returns how many there are. */
 static size_t fill_existing(struct pot_content *pots, size_t count, const PGresult *found)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -196,7 +196,7 @@ static size_t fill_existing(struct pot_content *pots, size_t count, const PGresu
 	return (size_t)PQntuples(found);
 }
 
-/* A pot that exists and could not be taken is held by another token or session. */
+/* Finds the pots that exist but could not be taken, because another token or session holds them. */
 static enum status find_busy(struct pg_session *session, struct pot_content *pots, size_t count)
 {
 	struct pg_param ids = ids_of(session, pots, sizeof(*pots), count);
@@ -389,8 +389,8 @@ static void fill_pages(
 	}
 }
 
-/* Skipping pots with OFFSET costs as much as reading them, so the limit of a page behind the last
- * pot is 0. */
+/* Returns the limits of the pages. Skipping pots with OFFSET costs as much as reading them, so a
+ * page beyond the last pot gets the limit 0. */
 static struct pg_param limits_of(
 	struct pg_session *session, const struct pot_page *pages, size_t count, int64_t total)
 {

@@ -1,10 +1,11 @@
 /*
- * Rows, as all repositories use them: batches written from arrays, rows looked up or locked by id,
- * pages, sweeps.
+ * What all repositories do with rows: write batches from arrays, look up or lock rows by id, read
+ * pages, sweep.
  *
  * A repository describes its struct once (struct pg_shape, struct pg_lookup), with the offsets of
- * its ids and flags, so that the loops over batches and results exist only here. Statements name
- * rows by their place in the arrays that were sent, never by id: a place needs no search.
+ * its ids and flags, so that the loops over batches and results exist only here. Statements
+ * identify rows by their place in the arrays that were sent, never by id, because a place needs no
+ * search.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -105,8 +106,8 @@ static void queue_lookup(struct pg_session *session, const struct pg_statement *
 	pg_queue(session, statement, ids, lookup->id_count);
 }
 
-/* results[0] has the rows that were found or locked; results[2], of a lock that skips, every row
- * that can be seen. */
+/* results[0] has the rows that were found or locked. After a lock that skips busy rows, results[2]
+ * has all rows that can be seen. */
 static void fill_rows(
 	const struct pg_session *session, const struct pg_lookup *lookup, void *rows, size_t count)
 {

@@ -1,19 +1,20 @@
 /*
  * One connection: pipelines, transactions, and the translation of PostgreSQL's errors.
  *
- * A round is what is sent between two syncs. Its statements share one fate: after the first error
- * the server skips the rest. An explicit BEGIN joins several rounds into one transaction.
+ * A round is everything that is sent between two syncs. Its statements share one fate: after the
+ * first error the server skips the rest. An explicit BEGIN joins several rounds into one
+ * transaction.
  *
  *   state            event                                 next
  *   idle             begin()                               must_begin
- *   must_begin       a flush; BEGIN travels with it        in a transaction
+ *   must_begin       a flush, which also sends BEGIN       in a transaction
  *   must_begin       pg_run() of a TRANSACTION_SINGLE      must_begin; the server has committed
  *   must_begin       commit(), rollback()                  idle; nothing is sent
  *   in a transaction commit(), rollback()                  idle
  *   any              the connection is lost                idle; the next statement reconnects
  *
- * Invariant: a connection whose next result is uncertain is never used again (is_dead), because the
- * result could be taken for that of a later statement.
+ * Invariant: a connection whose next result is uncertain is never used again (is_dead), because
+ * that result could be mistaken for a later statement's.
  */
 #include <assert.h>
 #include <errno.h>
@@ -116,8 +117,8 @@ static bool is_broken(const struct pg_session *session)
 	return session->is_dead || PQstatus(session->connection) == CONNECTION_BAD;
 }
 
-/* Waits until the next result can be read without blocking. Gives up on a server that is silent for
- * too long, because it is stopped or behind a dead network. */
+/* Waits until the next result can be read without blocking. Gives up if the server is silent for
+ * too long: it may be stopped, or the network may be dead. */
 static void await_result(struct pg_session *session)
 {
 	while (PQisBusy(session->connection)) {
@@ -216,7 +217,8 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 
 /* ---- pipelines --------------------------------------------------------------------------- */
 
-/* Whether it is prepared already, or will be by a message earlier in this round. */
+/* Returns true if the statement is already prepared, or will be by an earlier message of this
+ * round. */
 static bool is_prepared(const struct pg_session *session, const struct pg_statement *statement)
 {
 	for (size_t i = 0; i < session->prepared_count; i++) {
@@ -278,9 +280,9 @@ static enum status send_begin(struct pg_session *session)
 }
 
 /*
- * PostgreSQL keeps a plan until the table is analyzed again. A plan made while the table had few
- * rows reads all of them for each row of a batch, and a table can grow to any size before it is
- * analyzed. So the session discards its plans every REPLAN_NS.
+ * Discards the session's plans every REPLAN_NS. PostgreSQL keeps a plan until the table is analyzed
+ * again. A plan made for a small table reads the whole table for each row of a batch, and the table
+ * can grow to any size before it is analyzed.
  */
 static enum status send_replan(struct pg_session *session)
 {
@@ -331,7 +333,8 @@ static enum status read_one(struct pg_session *session, PGresult **keep)
 	enum status status = STATUS_OK;
 
 	if (kind == PGRES_PIPELINE_ABORTED)
-		status = STATUS_RERUN; /* an earlier message failed, and its status counts */
+		/* an earlier message failed, and its status is the one that counts */
+		status = STATUS_RERUN;
 	else if (kind != PGRES_TUPLES_OK && kind != PGRES_COMMAND_OK)
 		status = status_of_error(session, result);
 	if (result)
@@ -373,7 +376,7 @@ static enum status read_round(struct pg_session *session)
 	}
 	if (!is_broken(session) && read_sync(session) == STATUS_OK)
 		return first;
-	session->is_dead = true; /* the next result could be taken for another statement's */
+	session->is_dead = true; /* the next result could be mistaken for another statement's */
 	return first == STATUS_OK ? STATUS_RERUN : first;
 }
 
@@ -447,9 +450,10 @@ static enum status commit_lost(struct pg_session *session)
 }
 
 /*
- * A connection that was closed while it was idle, by a restart or by the network, must not make an
- * outcome unknown. So after a pause, or if the server has sent something unasked, the transaction
- * starts with BEGIN: if that is lost, the batch can run again.
+ * Returns true if the connection is certainly open. A connection that a restart or the network
+ * closed while it was idle must not make the outcome of a transaction unknown. Therefore, after a
+ * pause, or if the server has sent something unrequested, the transaction starts with BEGIN: if
+ * that is lost, the batch can simply run again.
  */
 static bool is_surely_open(const struct pg_session *session)
 {
@@ -461,7 +465,7 @@ static bool is_surely_open(const struct pg_session *session)
 
 /*
  * Without BEGIN the server commits at the sync, so the round's result is that of the transaction.
- * If the statement's own result is an error, the server had not come to the sync, and nothing is
+ * If the statement's own result is an error, the server has not reached the sync, and nothing is
  * committed, even if the error is that an administrator has ended the session.
  */
 static enum status run_single(struct pg_session *session, const struct pg_statement *statement,
@@ -484,8 +488,8 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	return STATUS_OK;
 }
 
-/* Whether the transaction may do without BEGIN. Connects first, because it depends on the dialect.
- */
+/* Returns true if the transaction can do without BEGIN. Connects first, because that depends on the
+ * dialect. */
 static bool may_be_single(struct pg_session *session)
 {
 	if (session->mode != TRANSACTION_SINGLE || !session->must_begin)
@@ -521,7 +525,7 @@ static enum status send_commit(struct pg_session *session)
 		return STATUS_OK;
 	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
-	/* The server refused and the connection still works: the transaction is rolled back. */
+	/* The server refused, and the connection still works: the transaction is rolled back. */
 	return status == STATUS_OK ? STATUS_RERUN : status;
 }
 

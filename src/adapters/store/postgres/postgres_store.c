@@ -1,10 +1,10 @@
 /*
  * The store: how connections are configured, the watcher that brings the store up, announcements.
  *
- * Only the watcher thread decides that the server is back; a session that cannot connect puts the
- * store down and wakes it. So an outage costs one connection attempt at a time, and requests are
- * refused without one. The watcher keeps its own connection open while the store is up, because a
- * store that nobody uses at the moment would not be missed otherwise.
+ * Only the watcher thread decides that the server is back; a session that cannot connect marks the
+ * store as down and wakes the watcher. During an outage only the watcher tries to connect, and
+ * requests are refused at once. The watcher keeps its own connection open while the store is up, so
+ * that an outage is noticed even if nobody uses the store.
  *
  * Invariants: is_up is true only after all migrations have been applied; the waker is created once,
  * by the first listener or announcement, and lives until the store is freed.
@@ -28,7 +28,7 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_LAST_MS 1000
-#define LOOK_MS 500 /* between two looks at the watcher's connection */
+#define LOOK_MS 500 /* between two checks of the watcher's connection */
 #define LANES_DEFAULT 2
 #define FLOORS_MAX 4 /* tables with claims; a store has one or two */
 
@@ -58,13 +58,14 @@ struct pg_store *pg_store_of(struct store *store)
 	return (struct pg_store *)store;
 }
 
-/* ---- connecting -------------------------------------------------------------------------- */
+/* ---- configuring connections ------------------------------------------------------------- */
 
 /*
- * Committers rely on rows being locked in the order of the array that they send. So the planner may
- * only use nested loops over the array with an index lookup each, whatever its statistics say;
- * tests check the plans. Read sessions have the same settings, because their statements have the
- * same shape. The last statement tells the dialect, whose own settings follow.
+ * Committers rely on rows being locked in the order of the array that they send. Therefore the
+ * planner may only use nested loops over the array, with one index lookup per element, whatever its
+ * statistics say; tests check the plans. Read sessions have the same settings, because their
+ * statements have the same shape. The last statement finds out the dialect, whose own settings are
+ * applied afterwards.
  */
 #define AS_SET(name, value) "SET " name " = '" value "'; "
 static const char session_settings[] =
@@ -185,7 +186,7 @@ struct pg_floor *pg_store_floor(struct pg_store *store, const void *table)
 	return floor;
 }
 
-/* What the watcher thread knows. */
+/* The state of the watcher thread. */
 struct watch {
 	struct pg_store *store;
 	PGconn *connection; /* NULL while the store is down */
@@ -210,7 +211,7 @@ static bool try_to_bring_up(struct watch *watch, char *why, size_t size)
 	watch->migrated = pg_migrate(watch->connection, store->components, why, size);
 	if (watch->migrated && dialect == &pg_dialect_citus)
 		pg_distribute_check(watch->connection, store->base.name);
-	drop_connection(watch); /* and with it the lock of migrations */
+	drop_connection(watch); /* this also releases the migration lock */
 	return watch->migrated && try_to_bring_up(watch, why, size);
 }
 
@@ -229,8 +230,8 @@ static void log_failure(struct pg_store *store, char *last, size_t size, const c
 		why);
 }
 
-/* Call with the lock held. Retries until the store is up or stopping, and unlocks while it tries.
- */
+/* Call with the lock held. Retries until the store is up or stopping, and unlocks while it
+ * tries. */
 static void bring_up(struct watch *watch)
 {
 	struct pg_store *store = watch->store;
@@ -256,8 +257,8 @@ static void bring_up(struct watch *watch)
 }
 
 /*
- * Looks whether the server has closed the watcher's connection. Only if no other can be made either
- * is the store lost: the server may close connections that were idle for long.
+ * Checks whether the server has closed the watcher's connection. The store counts as lost only if a
+ * new connection fails as well, because servers may close connections that were idle for long.
  */
 static void look(struct watch *watch)
 {

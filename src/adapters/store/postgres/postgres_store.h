@@ -1,7 +1,7 @@
 /*
- * PostgreSQL behind ports/store.h. A store has a watcher thread, which connects, applies
+ * Implements ports/store.h with PostgreSQL. A store has a watcher thread, which connects, applies
  * migrations, and after a loss retries until the server is back. Sessions connect only while the
- * store is up, so while the server is away a request gets its 503 at once.
+ * store is up, so that requests get a 503 at once while the server is away.
  */
 #ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_STORE_H
 #define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_STORE_H

@@ -26,7 +26,7 @@
 #define SILENCE_MAX_NS (10 * NS_PER_S)
 #define RETRY_FIRST_NS (50 * NS_PER_MS)
 #define RETRY_LAST_NS NS_PER_S
-#define CHANNEL "quipu" /* of all notifications; the payload is the announcement */
+#define CHANNEL "quipu" /* carries all notifications; the payload is the announcement */
 
 enum waker_state { WAKER_DOWN, WAKER_CONNECTING, WAKER_BUSY, WAKER_READY };
 
@@ -40,7 +40,7 @@ struct pg_waker {
 	/* Only the thread uses these. */
 	enum waker_state state;
 	PGconn *connection;
-	short events;     /* for which to poll its socket */
+	short events;     /* what to poll its socket for */
 	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
 	bool is_greeting;    /* BUSY with LISTEN */
@@ -70,7 +70,7 @@ static void lose(struct pg_waker *waker)
 	waker->retry_ns = waker->retry_ns * 2 < RETRY_LAST_NS ? waker->retry_ns * 2 : RETRY_LAST_NS;
 }
 
-/* libpq would print the notice with which a server shuts down. */
+/* Otherwise libpq would print the notice that a server sends when it shuts down. */
 static void ignore_notice(void *context, const PGresult *notice)
 {
 	(void)context;
@@ -97,7 +97,7 @@ static void expect_answer(struct pg_waker *waker, int sent)
 		lose(waker);
 }
 
-/* Without synchronous_commit: a crash of the server loses notifications in any case. */
+/* Turns off synchronous_commit, because a crash of the server loses notifications in any case. */
 static void greet(struct pg_waker *waker)
 {
 	waker->is_greeting = true;
@@ -125,7 +125,7 @@ static void go_on_connecting(struct pg_waker *waker)
 
 /* ---- the server's messages --------------------------------------------------------------- */
 
-/* After LISTEN it calls all listeners, because announcements may have been lost before. */
+/* After LISTEN, calls all listeners, because they may have missed announcements before. */
 static void answered(struct pg_waker *waker)
 {
 	waker->state = WAKER_READY;
@@ -156,7 +156,8 @@ static bool take_results(struct pg_waker *waker)
 	return true;
 }
 
-/* Ignores this connection's own notifications: listeners of this process were called at once. */
+/* Ignores this connection's own notifications, because this process has already called its
+ * listeners. */
 static void take_notifications(struct pg_waker *waker)
 {
 	PGnotify *notify;

@@ -19,10 +19,10 @@ struct pg_waker;
 struct pg_waker *pg_waker_start(
 	const char *store_name, const char *url, struct listeners *listeners);
 
-/* Sends an announcement, which is static, to other processes. Any thread; never blocks. */
+/* Sends an announcement, a static string, to other processes. Any thread; never blocks. */
 void pg_waker_announce(struct pg_waker *waker, const char *announcement);
 
-/* Ends the thread, at once even if the server hangs, and frees the waker. */
+/* Ends the thread immediately, even if the server hangs, and frees the waker. */
 void pg_waker_stop(struct pg_waker *waker);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * A lock that threads get in the order in which they ask. With a plain mutex the thread that has
- * just released it can take it again at once, so a busy committer could keep the janitor and the
- * other lanes waiting for as long as it has work.
+ * A lock that threads get in the order in which they ask for it. With a plain mutex, the thread
+ * that has just released it can take it again at once, so a busy committer could keep the janitor
+ * and the other lanes waiting for as long as it has work.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_FAIR_LOCK_H
@@ -19,10 +19,10 @@ struct fair_lock {
 void fair_lock_init(struct fair_lock *lock);
 void fair_lock_release(struct fair_lock *lock);
 
-/* Blocks until every thread that asked before has given the lock back. Not recursive. */
+/* Blocks until every thread that asked earlier has released the lock. Not recursive. */
 void fair_lock_take(struct fair_lock *lock);
 
-/* Any thread may give it back, not only the one that took it. */
+/* Releases the lock. Any thread may call it, not only the one that took it. */
 void fair_lock_give(struct fair_lock *lock);
 
 #endif

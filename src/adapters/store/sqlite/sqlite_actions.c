@@ -1,4 +1,4 @@
-/* What operators did, in SQLite. */
+/* The record of operators' actions in SQLite. */
 #include "adapters/store/sqlite/sqlite_internal.h"
 
 /* clang-format off */

@@ -1,7 +1,8 @@
 /*
  * Tables whose rows are claimed (ports/claim_repository.h), in SQLite. The functions are shared;
- * the statements are templates over the names that differ. For the columns and indexes of such a
- * table see sql/sqlite/entitlements/0001_entitlements.sql. To add a table, write
+ * the statements are templates in which the names of tables and columns are filled in. For the
+ * columns and indexes of such a table see sql/sqlite/entitlements/0001_entitlements.sql. To add a
+ * table, write
  *
  *     static const struct sqlite_claims claims = SQLITE_CLAIMS("table", "id", …);
  */
@@ -23,8 +24,8 @@ struct sqlite_claims {
 };
 
 /* clang-format off */
-/* The condition of the index on open rows, word for word: SQLite would not use the index otherwise.
- */
+/* Repeats the condition of the index on open rows word for word. Otherwise SQLite would not use the
+ * index. */
 #define SQLITE_CLAIM_OPEN(table, busy)               \
 	" FROM " table " INDEXED BY " table "_open " \
 	"WHERE status IN ('PENDING', '" busy "') "
@@ -45,7 +46,7 @@ struct sqlite_claims {
 	"    last_error = NULL, claim_epoch = claim_epoch + 1 "                       \
 	"WHERE rowid = ?1"
 
-/* ?1 id, ?2 owner, ?3 epoch: holds while the claim is still this owner's. */
+/* ?1 id, ?2 owner, ?3 epoch: true while this owner still has the claim. */
 #define SQLITE_CLAIM_IS_OURS(id, busy)                                     \
 	" WHERE " id " = ?1 AND claim_epoch = ?3 AND status = '" busy "' " \
 	"  AND locked_by = ?2"
@@ -70,7 +71,7 @@ struct sqlite_claims {
 	"    (SELECT count(*) FROM " table " WHERE status = 'FAILED'), "                       \
 	"    coalesce(max(0, ?1 - min(created_at)), 0)" SQLITE_CLAIM_OPEN(table, busy)
 
-/* ?1 deletes rows that ended before this time, ?2 the limit. */
+/* Deletes rows that ended before ?1; ?2 is the limit. */
 #define SQLITE_CLAIM_SWEEP_SQL(table, swept, ended_at) \
 	"DELETE FROM " table " "                       \
 	"WHERE rowid IN ("                             \
@@ -88,7 +89,7 @@ struct sqlite_claims {
 	"ORDER BY " id " LIMIT ?5"
 /* clang-format on */
 
-/* The `fill` of the list; see struct sqlite_list. */
+/* The `fill` function of the list; see struct sqlite_list. */
 void sqlite_claim_fill(void *row, struct arena *arena, const struct sqlite_query *query);
 
 extern const struct claim_repository_ops sqlite_claims_ops;
@@ -96,13 +97,13 @@ extern const struct claim_repository_ops sqlite_claims_ops;
 /*
  * Initializes a struct sqlite_claims. All arguments are string literals:
  *
- *   table         its name; its indexes are <table>_open and <table>_ended
+ *   table         the table's name; it has the indexes <table>_open and <table>_ended
  *   id            the column with the row's id
  *   occurred_at   the column with the time of the event
  *   busy, done    the words that `status` uses for these two states
  *   done_at       the column with the time at which a row became `done`
- *   swept         the condition of rows to sweep, as in the index <table>_ended
- *   ended_at      an expression: the time since which a row meets that condition
+ *   swept         the condition for sweeping a row, the same as in the index <table>_ended
+ *   ended_at      an expression: the time at which a row began to meet that condition
  */
 #define SQLITE_CLAIMS(table, id, occurred_at, busy, done, done_at, swept, ended_at)                \
 	{                                                                                          \

@@ -1,6 +1,6 @@
 /*
  * Counts in SQLite. An addition is the seed's atomic UPDATE, once per count. lock() locks nothing:
- * the session that writes is the only one, so what it reads cannot change before it writes.
+ * only one session writes at a time, so rows that it has read cannot change before it writes them.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -8,9 +8,9 @@
 
 /* clang-format off */
 /*
- * ?4 to ?5 are the values that stay within int64, ?6 and ?7 the lowest and the highest step. CASE
- * evaluates in order: a sum is compared with a bound only where it is within int64. Outside it,
- * SQLite would go on with numbers that are not exact.
+ * ?6 and ?7 are the addition's lowest and highest sum. A value between ?4 and ?5 stays within int64
+ * when either of them is added. CASE evaluates in order, so a sum is compared with a bound only if
+ * it is within int64. Beyond that, SQLite would calculate with numbers that are not exact.
  */
 static const char add_sql[] =
 	"UPDATE count_values SET current_value = current_value + ?1, last_updated_at = ?2 "
@@ -70,7 +70,7 @@ static struct count_bound bound_at(const struct sqlite_query *query, int column)
 	return (struct count_bound){.is_set = true, .value = sqlite_query_int(query, column)};
 }
 
-/* Fills in what find_sql and LIST_SQL select, from the second column on. */
+/* Fills a row from the columns of find_sql or LIST_SQL, starting with the second. */
 static void fill_row(struct count_row *row, const struct sqlite_query *query)
 {
 	row->value = sqlite_query_int(query, 1);
@@ -156,7 +156,8 @@ static void fill_listed(void *row, struct arena *arena, const struct sqlite_quer
 }
 
 /* clang-format off */
-/* One lower limit: of two, SQLite would use one to find rows and read them all for the other. */
+/* Has only one lower limit. With two, SQLite would find rows by one of them and then check the
+ * other on every row. */
 #define LIST_SQL(until)                                                         \
 	"SELECT item_id, current_value, last_updated_at, min_value, max_value " \
 	"FROM count_values "                                                    \

@@ -1,14 +1,14 @@
 /*
- * Dead letters in SQLite. A letter is resolved by changing the row that failed, if there is one,
+ * Dead letters in SQLite. Resolving a letter first changes the row that failed, if there is one,
  * and then the letter itself, if it has a table of its own; the second statement checks what the
- * first one did. Everything an operator does is recorded in the same transaction.
+ * first one did. Every action of an operator is recorded in the same transaction.
  */
 #include "adapters/store/sqlite/sqlite_dead_letters.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-#define TARGET_SIZE 128 /* the name of a table and a UUID */
+#define TARGET_SIZE 128 /* enough for the name of a table and a UUID */
 
 static const struct sqlite_dead_letters *letters_of(const struct dead_letter_repository *repository)
 {
@@ -126,7 +126,7 @@ static enum status depth(const struct dead_letter_repository *repository, struct
 	return status;
 }
 
-/* The target of an action is "outbox_events/7d44…". */
+/* Records an action; its target looks like "outbox_events/7d44…". */
 static enum status record(struct sqlite_session *session, const struct sqlite_dead_letters *view,
 	const struct dead_letter_resolution *resolution)
 {

@@ -1,5 +1,6 @@
 /*
- * Dead letters (ports/dead_letter_repository.h) in SQLite, as views on the tables that hold them.
+ * Dead letters (ports/dead_letter_repository.h) in SQLite, as views of the tables that contain
+ * them.
  */
 #ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
 #define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_DEAD_LETTERS_H
@@ -14,16 +15,16 @@
  *   list     takes kind, the id of the last letter seen, and a limit
  *   find     takes kind and id; like `list` it returns id, kind, type, key, position, error,
  *            attempt_count, created, payload
- *   row      takes kind, id and the new status, PENDING or DISCARDED, of the row that failed
- *   letter   takes the same and the time, and marks the letter as resolved
+ *   row      takes kind, id and PENDING or DISCARDED, the new status of the row that failed
+ *   letter   takes the same parameters and the time, and marks the letter as resolved
  *   depth    counts unresolved letters
  *
- * `put` and `letter` are NULL if letters have no table of their own. The last of `row` and `letter`
- * that exists changes one row if the letter was unresolved.
+ * `put` and `letter` are NULL if letters have no table of their own. If the letter was unresolved,
+ * `letter` changes one row, or `row` does if there is no `letter`.
  */
 struct sqlite_dead_letters {
 	struct dead_letter_repository base;
-	const char *target; /* its name in operator_actions */
+	const char *target; /* what operator_actions calls the table */
 	const char *list;
 	const char *find;
 	const char *row;

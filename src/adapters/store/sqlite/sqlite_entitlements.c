@@ -1,6 +1,6 @@
 /*
  * Entitlements, their sources and their audit in SQLite. The audit is one table without partitions,
- * so old months are deleted row by row, in chunks that keep the writer's turn short.
+ * so old months are deleted row by row, in chunks that are small enough not to delay other writers.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
@@ -8,7 +8,7 @@
 #include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
-#define AUDIT_CHUNK 5000 /* audit lines to delete in one transaction */
+#define AUDIT_CHUNK 5000 /* how many audit lines one transaction deletes */
 
 /* clang-format off */
 static const char find_sql[] =
@@ -64,7 +64,7 @@ static const char list_sql[] =
 	"WHERE user_id = ?1 AND stock_keeping_unit > ?2 AND (?4 = '' OR status = ?4) "
 	"ORDER BY stock_keeping_unit LIMIT ?3";
 
-/* Returns when the month began that is ?2 months before the month of ?1. */
+/* Returns the beginning of the month that is ?2 months before the month of ?1. */
 static const char kept_sql[] =
 	"SELECT 1000000 * unixepoch(?1 / 1000000, 'unixepoch', 'start of month', "
 	"    '-' || ?2 || ' months')";

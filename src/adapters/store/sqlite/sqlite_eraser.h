@@ -11,10 +11,12 @@ struct sqlite_erase_statement {
 	const char *values;
 };
 
-/* How one place is counted and emptied. What the last statement of `erase` changes counts. */
+/* How one place is counted and emptied. Only the rows that the last statement of `erase` changes
+ * are reported. */
 struct sqlite_erase_place {
 	struct sqlite_erase_statement count;
-	struct sqlite_erase_statement erase[ERASE_STATEMENTS_MAX]; /* up to the first without SQL */
+	struct sqlite_erase_statement
+		erase[ERASE_STATEMENTS_MAX]; /* the list ends at the first statement without SQL */
 };
 
 struct sqlite_eraser {

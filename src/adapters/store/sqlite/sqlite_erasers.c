@@ -1,13 +1,14 @@
 /*
- * Where SQLite keeps something of a person, service by service. Published events of dialogs and the
- * answers under Idempotency-Keys are not here: they are deleted by themselves within a day.
+ * The places where SQLite keeps something about a person, service by service. Published events of
+ * dialogs and the answers under Idempotency-Keys are not among them, because they are deleted
+ * within a day anyway.
  */
 #include "adapters/store/sqlite/sqlite_eraser.h"
 
 /* clang-format off */
 #define SOME(table, where) "rowid IN (SELECT rowid FROM " table " WHERE " where " LIMIT ?2) "
 
-/* Events of an outbox that nobody has received yet. */
+/* Events of an outbox that have not been published yet. */
 #define UNSENT "status IN ('PENDING', 'IN_FLIGHT', 'FAILED')"
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
@@ -18,7 +19,7 @@
 	"  ON m.receiver_id = c.other_id AND m.sender_id = c.user_id "                     \
 	"WHERE c.user_id = ?1 "
 
-/* The same rows in all statements of a step. */
+/* Selects the same rows in all statements of a step. */
 #define SOME_CONVERSATIONS                                                                 \
 	"(SELECT other_id FROM conversations WHERE user_id = ?1 ORDER BY other_id LIMIT ?2)"
 
@@ -28,7 +29,7 @@
 
 #define IS_FROM UNSENT " AND instr(CAST(payload AS TEXT), ?1) > 0"
 
-/* Conversations come after the messages, which are found by them. */
+/* Conversations come after messages, because messages are found through them. */
 const struct sqlite_eraser sqlite_dialogs_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -67,7 +68,7 @@ const struct sqlite_eraser sqlite_dialogs_eraser = {
 
 /* ---- counters ---------------------------------------------------------------------------- */
 
-/* A message that was counted stays for 30 days, as read: its event may be delivered again. */
+/* A counted message stays for 30 days, marked as read, because its event may be delivered again. */
 const struct sqlite_eraser sqlite_counters_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -92,7 +93,8 @@ const struct sqlite_eraser sqlite_counters_eraser = {
 	"FROM outbox_events WHERE event_id IN ("                                           \
 	"  SELECT event_id FROM entitlement_audit WHERE user_id = ?1) "
 
-/* Published events go too: verify would miss their lines of the audit, by which they are found. */
+/* Published events are also erased. They are found through the audit lines, and `quipu verify`
+ * would report an event whose line is missing. */
 const struct sqlite_eraser sqlite_entitlements_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,
@@ -140,14 +142,14 @@ const struct sqlite_eraser sqlite_notifications_eraser = {
 
 /* ---- the gateway ------------------------------------------------------------------------- */
 
-/* The same rows in both statements of a step. */
+/* Select the same rows in both statements of a step. */
 #define SOME_QUEUED                                                                        \
 	"id IN (SELECT id FROM queued_messages WHERE user_id = ?1 ORDER BY id LIMIT ?2)"
 #define SOME_OUTBOUND                                                                      \
 	"rowid IN (SELECT rowid FROM outbound_messages "                                   \
 	"  WHERE aggregate_key = ?1 ORDER BY rowid LIMIT ?2)"
 
-/* A message that goes stays known by its id alone: its event may be delivered again. */
+/* The id of an erased message is kept, because the message's event may be delivered again. */
 const struct sqlite_eraser sqlite_limits_eraser = {
 	.base = {
 		.ops = &sqlite_eraser_ops,

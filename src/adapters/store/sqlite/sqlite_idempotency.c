@@ -1,7 +1,7 @@
 /*
  * Idempotency keys in SQLite. An expired key counts as absent: find() does not see it and put()
- * replaces it. A key that put() finds alive was stored by another transaction since find(), so the
- * batch runs again.
+ * replaces it. If put() finds a key that has not expired, another transaction has stored it since
+ * find(), so the batch runs again.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/text.h"
@@ -12,7 +12,7 @@ static const char find_sql[] =
 	"FROM idempotency_keys "
 	"WHERE scope = ?1 AND key = ?2 AND expires_at > ?3";
 
-/* ?12 is the time: replaces an expired key, and leaves a live one as it is. */
+/* ?12 is the time. Replaces a key that has expired by then; does not change any other key. */
 static const char put_sql[] =
 	"INSERT INTO idempotency_keys (scope, key, fingerprint, status, content_type, "
 	"    location, body, owner, note, lease_until, expires_at) "
@@ -24,14 +24,14 @@ static const char put_sql[] =
 	"    lease_until = excluded.lease_until, expires_at = excluded.expires_at "
 	"WHERE idempotency_keys.expires_at <= ?12";
 
-/* ?1 and ?2 the last scope and key seen, ?3 the end of the scopes to list, ?4 the limit. */
+/* ?1 and ?2 are the last scope and key seen, ?3 the end of the scopes to list, ?4 the limit. */
 static const char list_sql[] =
 	"SELECT scope, key, length(fingerprint), status, body, owner, lease_until, note "
 	"FROM idempotency_keys "
 	"WHERE (scope, key) > (?1, ?2) AND scope < ?3 "
 	"ORDER BY scope, key LIMIT ?4";
 
-/* Each takes scope, key and owner, and behind them the times that it needs. */
+/* Each of these takes scope, key and owner, and then the times that it needs. */
 static const char claim_sql[] =
 	"UPDATE idempotency_keys SET owner = ?3, lease_until = ?5, note = ?6, status = ?7, "
 	"content_type = ?8, location = ?9, body = ?10 "
@@ -115,7 +115,7 @@ enum status sqlite_keys_put(struct session *base, const struct idempotency_recor
 	return sqlite_query_close(&query);
 }
 
-/* Runs `sql` for each record. `time_count` is 1 if it takes the time, else 0. */
+/* Runs `sql` for each record. `time_count` is 1 if the statement takes the time, otherwise 0. */
 static enum status change_keys(struct session *base, const char *sql, size_t time_count,
 	struct idempotency_record *records, size_t count)
 {

@@ -1,7 +1,8 @@
 /*
- * What the files of this adapter share. Types and codes of sqlite3.h stay in this folder.
+ * Declarations shared by the files of this adapter. Types and codes of sqlite3.h stay in this
+ * folder.
  *
- *   writer       the one connection that writes and checkpoints, and its turn
+ *   writer       the one connection that writes and checkpoints, and the lock on it (its turn)
  *   session      the current user of a connection
  *   query        one statement, run for each row of a batch; repositories consist of these
  *
@@ -26,16 +27,18 @@
 struct sqlite_writer {
 	struct fair_lock turn; /* guards the fields below */
 	struct sqlite_connection connection;
-	bool in_doubt;    /* the file must be reopened and settled before the next use */
-	int frames_found; /* in the WAL before it was settled; −1 if it could not be emptied */
+	bool in_doubt; /* the file must be reopened, and its WAL settled, before the next use */
+	/* frames in the WAL before it was settled; −1 if it could not be emptied */
+	int frames_found;
 
-	int wal_frames;       /* in the WAL after the last commit */
-	bool wal_may_restart; /* a checkpoint came since, so the next commit may overwrite the WAL
-				 from its beginning */
-	int checkpoint_at;    /* checkpoint when the WAL has this many frames */
+	int wal_frames; /* frames in the WAL after the last commit */
+	/* a checkpoint has run since the last commit, so the next commit may overwrite the WAL from
+	 * its beginning */
+	bool wal_may_restart;
+	int checkpoint_at; /* checkpoint when the WAL has this many frames */
 	bool checkpoint_failing;
 
-	int checkpoint_step; /* constants; they are fields so that tests can lower them */
+	int checkpoint_step; /* this and the next are constants that tests can lower */
 	int wal_frames_max;
 };
 
@@ -53,47 +56,50 @@ struct sqlite_store {
 	pthread_rwlock_t gate;
 	struct sqlite_session *readers;
 
-	_Atomic int64_t failed_at_ns[2]; /* by enum session_kind; steady time, 0 if it works */
+	/* for each session kind, the steady time at which it failed; 0 while it works */
+	_Atomic int64_t failed_at_ns[2];
 	struct tally errors[STATUS_COUNT];
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `store` is not a SQLite store. */
 struct sqlite_store *sqlite_store_of(struct store *store);
 
-/* Record how a session of this kind fared, for is_up() and the log. Any thread. */
+/* Record that a session of this kind failed or worked, for is_up() and the log. Any thread. */
 void sqlite_store_failed(struct sqlite_store *store, enum session_kind kind, enum status status,
 	int rc, const struct sqlite_connection *connection);
 void sqlite_store_worked(struct sqlite_store *store, enum session_kind kind);
 
-/* Translate a code of SQLite: of any call but COMMIT, and of COMMIT. */
+/* Translate a result code of SQLite into a status: the first for any call except COMMIT, the second
+ * for COMMIT. */
 enum status sqlite_status(int rc);
 enum status sqlite_commit_status(int rc);
 
-/* Applies the migrations of the store's components. Returns false with a reason in `why`. */
+/* Applies the migrations of the store's components. On failure returns false with a reason in
+ * `why`. */
 QP_MUST_CHECK bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size);
 
 /* ---- the writer: call these with its turn taken, or before there are threads ------------- */
 
 void sqlite_writer_init(struct sqlite_writer *writer);
 
-/* Opens the file. The writer is in doubt until it is settled. `flags` may contain CREATE. A failure
- * leaves it closed. */
+/* Opens the file. The writer is in doubt until it is settled. `flags` may contain CREATE. On
+ * failure the file stays closed. */
 QP_MUST_CHECK int sqlite_writer_open(struct sqlite_store *store, int flags);
 
-/* Copies what is left in the WAL into the database, syncs the database, and empties the WAL. */
+/* Copies the rest of the WAL into the database, syncs the database, and empties the WAL. */
 QP_MUST_CHECK int sqlite_writer_settle(struct sqlite_writer *writer);
 
-/* Called before each transaction: checkpoints if it is time, and reopens the file after an I/O
+/* Called before each transaction: checkpoints if that is due, and reopens the file after an I/O
  * error. */
 QP_MUST_CHECK int sqlite_writer_prepare(struct sqlite_store *store);
 
 /*
- * Called after a COMMIT that failed, with nothing in progress: reopens the file. Returns true if
- * the transaction is certainly not in it and never will be, false if it may be.
+ * Called after a COMMIT has failed, while nothing else runs: reopens the file. Returns true if the
+ * transaction is certainly not in the file and never will be, and false if it may be.
  */
 QP_MUST_CHECK bool sqlite_writer_lost_commit(struct sqlite_store *store);
 
-/* Closes the writer for good. Leaves one file and no WAL, if it can. */
+/* Closes the writer for good. If possible, leaves only the database file and no WAL. */
 void sqlite_writer_close(struct sqlite_writer *writer);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
@@ -101,12 +107,13 @@ void sqlite_writer_close(struct sqlite_writer *writer);
 struct sqlite_session {
 	struct session base;
 	enum session_kind kind;
-	bool active;                  /* in a transaction: holds the turn, or the gate */
-	struct sqlite_connection own; /* of a read session */
-	struct sqlite_session *next;  /* in store->readers */
+	/* in a transaction: a write session holds the turn, a read session the gate */
+	bool active;
+	struct sqlite_connection own; /* the connection of a read session */
+	struct sqlite_session *next;  /* links store->readers */
 };
 
-/* Checked downcast. */
+/* Casts, and aborts if `session` is not a SQLite session. */
 struct sqlite_session *sqlite_session_of(struct session *session);
 
 struct session *sqlite_session_open(struct store *store, enum session_kind kind);
@@ -114,13 +121,14 @@ struct session *sqlite_session_open(struct store *store, enum session_kind kind)
 /* Returns the connection that the session uses: the writer's, or the session's own. */
 struct sqlite_connection *sqlite_session_connection(struct sqlite_session *session);
 
-/* Rolls back, ends the session's turn, and returns the status for `rc`. */
+/* Rolls back, releases the turn or the gate, and returns the status for `rc`. */
 QP_MUST_CHECK enum status sqlite_session_fail(struct sqlite_session *session, int rc);
 
-/* The same when SQLite reported no error but the batch must run again. Returns RERUN. */
+/* The same if SQLite reported no error, but the batch must run again. Returns RERUN. */
 QP_MUST_CHECK enum status sqlite_session_rerun(struct sqlite_session *session);
 
-/* A transaction that only reads, on a session of either kind: it sees one committed state. */
+/* Begin and end a transaction that only reads, on a session of either kind. It sees one committed
+ * state. */
 QP_MUST_CHECK enum status sqlite_snapshot_begin(struct sqlite_session *session);
 QP_MUST_CHECK enum status sqlite_snapshot_end(struct sqlite_session *session);
 
@@ -141,13 +149,14 @@ enum status sqlite_keys_list(struct session *session, struct arena *arena, struc
 	struct row_page *page, struct kept_answer *keys);
 enum status sqlite_keys_sweep(struct session *session, size_t limit, size_t *deleted);
 
-/* Those of sqlite_actions.c. In a transaction: records what an operator did, now. */
+/* Functions of sqlite_actions.c. The first records an operator's action with the current time; call
+ * it in a transaction. */
 QP_MUST_CHECK enum status sqlite_record_action(
 	struct sqlite_session *session, const struct operator_record *record);
 enum status sqlite_list_actions(struct session *session, struct arena *arena, struct row_page *page,
 	struct operator_record *records);
 
-/* Returns the time to store, and to compare stored times with. */
+/* Returns the current time, for storing it and for comparing it with stored times. */
 int64_t sqlite_now_us(const struct sqlite_session *session);
 
 /* ---- queries ----------------------------------------------------------------------------- */
@@ -155,7 +164,7 @@ int64_t sqlite_now_us(const struct sqlite_session *session);
 struct sqlite_value {
 	enum { SQLITE_VALUE_INT, SQLITE_VALUE_TEXT, SQLITE_VALUE_BLOB, SQLITE_VALUE_NULL } kind;
 	int64_t number;
-	struct slice bytes; /* not copied: must live until the next run or the close */
+	struct slice bytes; /* not copied: must stay valid until the next run or the close */
 };
 
 static inline struct sqlite_value sqlite_int(int64_t number)
@@ -190,13 +199,13 @@ static inline struct sqlite_value sqlite_null(void)
 struct sqlite_query {
 	struct sqlite_session *session;
 	sqlite3_stmt *stmt;
-	bool bound; /* has values since its last reset */
+	bool bound; /* has values that were bound since its last reset */
 	int rc;
 	bool running;
-	bool rerun; /* a change affected no row that had to */
+	bool rerun; /* a change that must affect one row did not */
 };
 
-/* In a transaction. `sql` is static. */
+/* Call it in a transaction. `sql` must be static. */
 struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char *sql);
 
 /* Ends the previous run and starts one with these values. */
@@ -210,7 +219,7 @@ bool sqlite_query_next(struct sqlite_query *query);
 int64_t sqlite_query_int(const struct sqlite_query *query, int column);
 bool sqlite_query_is_null(const struct sqlite_query *query, int column);
 
-/* The same, valid until next() or the next start(). */
+/* The same for text or bytes, which are valid until the following next() or start(). */
 struct slice sqlite_query_bytes(const struct sqlite_query *query, int column);
 
 /* The same, copied into `arena`. */
@@ -220,12 +229,13 @@ struct slice sqlite_query_keep(const struct sqlite_query *query, struct arena *a
 int sqlite_query_change(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* The same for a statement that must change exactly one row. If it does not, close() returns RERUN.
- */
+/* The same for a statement that must change exactly one row. If it does not, close() returns
+ * RERUN. */
 void sqlite_query_change_one(
 	struct sqlite_query *query, const struct sqlite_value *values, size_t count);
 
-/* Ends the query and returns its status. Unless that is OK, the transaction is rolled back. */
+/* Ends the query and returns its status. If that is not OK, the transaction has been rolled
+ * back. */
 QP_MUST_CHECK enum status sqlite_query_close(struct sqlite_query *query);
 
 /* A statement that reads a page of rows: ?1 and ?2 are page->after, ?3 page->after_number, ?4
@@ -237,12 +247,12 @@ struct sqlite_list {
 	void (*fill)(void *row, struct arena *arena, const struct sqlite_query *query);
 };
 
-/* Outside a transaction: fills `rows` and the page's count and time. */
+/* Fills `rows` and the page's count and time. Call it outside a transaction. */
 QP_MUST_CHECK enum status sqlite_list_rows(struct session *session, struct arena *arena,
 	const struct sqlite_list *list, struct row_page *page, void *rows);
 
-/* Makes room for one more element in an array of the arena that has `count` of them and room for
- * `*room`. Returns the array, which may have moved. Start with NULL and 0. */
+/* Makes room for one more element in an array that has `count` elements and room for `*room`.
+ * Returns the array, which is in `arena` and may have moved. Start with NULL and 0. */
 void *sqlite_more_room(
 	struct arena *arena, void *elements, size_t size, size_t count, size_t *room);
 

@@ -1,4 +1,4 @@
-/* Brings the schema of a file up to date. The file itself records what has been applied, in
+/* Brings the schema of a file up to date. The file itself records the applied migrations, in
  * schema_migrations. */
 #include <stdio.h>
 
@@ -60,7 +60,7 @@ static int record(
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Applies a migration in one transaction, unless it has been applied. A failure leaves the
+/* Applies a migration in one transaction, unless it has already been applied. A failure leaves the
  * transaction open. */
 static int apply(struct sqlite_store *store, const struct migration *migration)
 {

@@ -1,7 +1,7 @@
 /*
  * Messages on their way to a provider, in SQLite, with their dead letters (outbound_dlq).
  *
- * Invariant: a FAILED message has an unresolved letter of the same id. Both are written in one
+ * Invariant: a FAILED message has an unresolved letter with the same id. Both are written in one
  * transaction.
  */
 #include "adapters/store/sqlite/sqlite_repositories.h"
@@ -64,7 +64,7 @@ static enum status unqueue(
 	return sqlite_query_close(&query);
 }
 
-/* Claims come in the order of created_at, so the messages of a batch get one time each. */
+/* Rows are claimed in the order of created_at, so each message of a batch gets a different time. */
 static enum status put(const struct outbound_repository *repository, struct session *base,
 	struct outbound_message *messages, size_t count)
 {

@@ -1,5 +1,5 @@
-/* Outboxes in SQLite: tables whose rows are claimed and whose FAILED rows are their dead letters.
- */
+/* Outboxes in SQLite: tables whose rows are claimed and whose FAILED rows are their dead
+ * letters. */
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include <assert.h>
@@ -97,7 +97,7 @@ static enum status resend(const struct outbox_repository *repository, struct ses
 
 static const struct outbox_repository_ops ops = {.put = put, .resend = resend};
 
-/* Initializes the object `name` for a table of this shape. */
+/* Initializes `name`, a struct sqlite_outbox, for `table`. */
 #define SQLITE_OUTBOX(name, table)                                                                 \
 	{                                                                                          \
 		.base = {.ops = &ops, .claims = &name.claims.base, .dead = &name.dead.base},       \

@@ -1,7 +1,7 @@
 /*
  * Queries: one prepared statement, run once for each row of a batch.
  *
- * SQLite is in this process, so a statement per row costs no round trip, and a loop of small
+ * SQLite runs in this process, so a statement per row costs no round trip, and a loop of small
  * statements is as fast as one large statement and easier to read. To keep the loops free of
  * checks, a query remembers its first failure and ignores the calls that follow.
  */
@@ -19,7 +19,7 @@ struct sqlite_query sqlite_query_open(struct sqlite_session *session, const char
 	return query;
 }
 
-/* Binding a NULL pointer would bind SQL's NULL and not the empty string. */
+/* SQLite would bind NULL for a NULL pointer, not the empty string. */
 static const char *data_of(struct slice bytes)
 {
 	return bytes.data ? bytes.data : "";
@@ -42,7 +42,7 @@ static int bind(sqlite3_stmt *stmt, int at, const struct sqlite_value *value)
 	return SQLITE_MISUSE;
 }
 
-/* Steps to the end, because a statement with RETURNING is complete only then. */
+/* Runs the statement to its end, because a statement with RETURNING is complete only then. */
 static void end_run(struct sqlite_query *query)
 {
 	while (sqlite_query_next(query))

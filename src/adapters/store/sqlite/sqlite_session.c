@@ -1,14 +1,14 @@
 /*
- * Sessions and their transactions. Write sessions share the writer's connection, so a session is
- * little more than the right to use it; read sessions have connections of their own.
+ * Sessions and their transactions. Write sessions share the writer's connection, so a write session
+ * is little more than the right to use it; read sessions have connections of their own.
  *
  *   state     event                            next      what is held
  *   idle      begin, snapshot_begin            active    write: the writer's turn; read: the gate
  *   active    commit, rollback, snapshot_end   idle
  *   active    any failure                      idle, rolled back
  *
- * Every failure ends in fail() or sqlite_session_rerun(): they roll back, give the turn or the gate
- * back, and decide whether the connection can still be trusted.
+ * Every failure ends in fail() or sqlite_session_rerun(): they roll back, release the turn or the
+ * gate, and decide whether the connection can still be trusted.
  */
 #include <stdlib.h>
 
@@ -81,7 +81,8 @@ static void leave(struct sqlite_session *session)
 		pthread_rwlock_unlock(&store->gate);
 }
 
-/* Rolls back, unless the failed statement has done so. Returns false if that failed. */
+/* Rolls back, unless the failed statement has already done so. Returns false if the rollback
+ * failed. */
 static bool undo(struct sqlite_connection *connection)
 {
 	if (!connection->db || sqlite3_get_autocommit(connection->db))
@@ -98,7 +99,7 @@ static void distrust_connection(struct sqlite_session *session)
 		sqlite_connection_close(&session->own);
 }
 
-/* Rolls back what is left of the transaction. */
+/* Rolls back. Puts the connection in doubt if `in_doubt`, or if the rollback failed. */
 static void abandon(struct sqlite_session *session, bool in_doubt)
 {
 	bool undone = undo(sqlite_session_connection(session));
@@ -164,7 +165,7 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 {
 	struct sqlite_session *session = sqlite_session_of(base);
 
-	(void)mode; /* the holder of the turn holds every row */
+	(void)mode; /* the mode does not matter, because only one session writes at a time */
 	assert(session->kind == SESSION_WRITE);
 	return start(session, begin_sql);
 }

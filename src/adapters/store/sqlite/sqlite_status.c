@@ -1,6 +1,7 @@
 /*
- * What SQLite's codes mean, and whether the store is up after them. Reads and writes are tracked
- * separately: on a full disk reads work and writes do not. Each change of either is logged once.
+ * Translates SQLite's result codes, and decides from them whether the store is up. Reads and writes
+ * are tracked separately: on a full disk reads work and writes do not. Each change of either is
+ * logged once.
  */
 #include "adapters/store/sqlite/sqlite_internal.h"
 #include "base/log.h"
@@ -26,10 +27,10 @@ enum status sqlite_status(int rc)
 
 /*
  * COMMIT writes the pages to the WAL, marks the last one as the end of the transaction, and calls
- * fsync. If any step fails, nobody sees the transaction now, but once the mark has been written a
- * recovery finds it. A full disk proves nothing either: where the WAL overwrites older frames, the
- * missing part of a write may already be there from before. Only two codes are certain, because
- * SQLite returns them before the first write.
+ * fsync. If a step fails, nobody sees the transaction for now; but if the mark has been written, a
+ * recovery will find it. Not even a full disk proves that it was not written: where the WAL
+ * overwrites older frames, they may already contain the missing part. Only two codes prove it,
+ * because SQLite returns them before the first write.
  */
 enum status sqlite_commit_status(int rc)
 {

@@ -1,9 +1,10 @@
 /*
- * The store: starting, health, announcements. Everything about connections is in sqlite_writer.c
- * and sqlite_session.c.
+ * The store: starting it, its health, and announcements. Everything about connections is in
+ * sqlite_writer.c and sqlite_session.c.
  *
- * Health is what sessions report: a failure puts the store down, a success puts it up again. Nobody
- * probes the file. Announcements stay in the process, because no other process has the file.
+ * Health follows from what sessions report: after a failure the store is down, after a success it
+ * is up again. Nothing probes the file. Announcements stay in the process, because no other process
+ * uses the file.
  */
 #include "adapters/store/sqlite/sqlite_store.h"
 
@@ -14,7 +15,7 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 /*
- * After a failure the store is down until something works, but no longer than this. Otherwise a
+ * After a failure the store is down until something works, but for at most this long. Otherwise a
  * process that gets no requests because it is down would never find out that the file works again.
  */
 #define DOWN_NS (5 * NS_PER_S)
@@ -27,7 +28,8 @@ struct sqlite_store *sqlite_store_of(struct store *store)
 	return (struct sqlite_store *)store;
 }
 
-/* A waiting writer goes before new readers: a steady stream of reads would keep it out for ever. */
+/* A thread that waits for the exclusive lock goes before new readers. Otherwise a steady stream of
+ * reads would keep it out for ever. */
 static void init_gate(pthread_rwlock_t *gate)
 {
 	pthread_rwlockattr_t attributes;
@@ -39,9 +41,9 @@ static void init_gate(pthread_rwlock_t *gate)
 }
 
 /*
- * SQLite counts the memory it uses under a lock that all threads share. That is a tenth of the cost
- * of a small statement, and nothing here uses the number. The call has no effect if a database was
- * opened before it.
+ * By default SQLite counts the memory it uses, under a lock that all threads share. Counting takes
+ * a tenth of the time of a small statement, and nothing here uses the number. The call has no
+ * effect after a database has been opened.
  */
 static void stop_counting_memory(void)
 {
@@ -83,8 +85,8 @@ struct store *sqlite_store_new(const char *name, const char *path, const char *c
 	return &store->base;
 }
 
-/* On a full disk there may be no room to settle. The store starts nevertheless, so that it can be
- * read. */
+/* If the disk is full, there may be no room to settle the WAL. The store starts nevertheless, so
+ * that it can be read. */
 static int open_file(struct sqlite_store *store)
 {
 	int rc = sqlite_writer_open(store, SQLITE_OPEN_CREATE);

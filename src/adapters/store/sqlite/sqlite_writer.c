@@ -1,18 +1,19 @@
 /*
- * The one connection that writes the file: opening it, keeping its WAL short, and reopening it
- * after an I/O error.
+ * The one connection that writes the file: opens it, keeps its WAL short, and reopens it after an
+ * I/O error.
  *
- * By itself SQLite would checkpoint at the end of a COMMIT and keep quiet about errors. Here the
- * checkpoint runs before a transaction begins, when the answers of the previous one are already on
- * their way. A checkpoint cannot copy pages that a running read does not see yet, and the WAL
- * cannot start over while a read uses it. If the WAL grows to WAL_BYTES_MAX nevertheless, new reads
- * wait for the moment that a full checkpoint takes.
+ * By default SQLite would checkpoint at the end of a COMMIT and hide errors. Here the checkpoint
+ * runs before a transaction begins, when the answers of the previous one are already on their way.
+ * Long reads can make the WAL grow: a checkpoint cannot copy pages that a running read must not see
+ * yet, and the WAL cannot start over while a read uses it. If it reaches WAL_BYTES_MAX, new reads
+ * have to wait while a full checkpoint runs.
  *
- * A failed fsync is not simply retried, because the kernel reports it once and then takes pages for
- * clean that never reached the disk. SQLite does not sync a partial checkpoint at once and does not
- * copy its pages a second time; nor does it sync frames again that a recovery finds in the WAL.
- * Reopening the file while no connection is left makes SQLite read the WAL from its beginning and
- * forget what it has copied; the checkpoint that follows writes all of it again.
+ * A failed fsync is not simply retried, because the kernel reports the failure once and then treats
+ * pages that never reached the disk as clean. SQLite does not sync a partial checkpoint at once,
+ * and does not copy its pages a second time. It does not sync the frames that a recovery finds in
+ * the WAL either. But if the file is reopened after all connections have been closed, SQLite reads
+ * the WAL from its beginning and forgets what it has copied; the checkpoint that follows writes all
+ * of it again.
  *
  * Invariant: a transaction begins only while in_doubt is false.
  */
@@ -48,7 +49,7 @@ static int after_commit(void *context, sqlite3 *db, const char *schema, int wal_
 	return SQLITE_OK;
 }
 
-/* Returns BUSY, without waiting, if a reader of another program is in the way. */
+/* Checkpoints. Returns BUSY, without waiting, if a reader of another program is in the way. */
 static int checkpoint(struct sqlite_writer *writer, int mode, int *wal_frames)
 {
 	sqlite3 *db = writer->connection.db;
@@ -70,7 +71,7 @@ static int checkpoint_behind_gate(struct sqlite_store *store)
 	return rc;
 }
 
-/* Transactions work without a checkpoint, so a failure is only logged, and only once. */
+/* Logs when checkpoints begin to fail, and when they work again. Transactions do not need them. */
 static void note_checkpoint(struct sqlite_store *store, int rc)
 {
 	struct sqlite_writer *writer = &store->writer;
@@ -161,10 +162,10 @@ int sqlite_writer_prepare(struct sqlite_store *store)
 }
 
 /*
- * The WAL is the proof: if it was read again and emptied for good, and held no more frames than
- * before the COMMIT, the transaction is lost. More frames are the transaction. So can the same
- * number be, if the transaction was the first after a checkpoint and overwrote the WAL from its
- * beginning.
+ * The WAL is the proof. If it was read again and emptied for good, and had no more frames than
+ * before the COMMIT, the transaction is lost. If it had more frames, they are the transaction. If
+ * it had the same number, they may still be the transaction if that was the first after a
+ * checkpoint, because it then overwrote the WAL from its beginning.
  */
 bool sqlite_writer_lost_commit(struct sqlite_store *store)
 {

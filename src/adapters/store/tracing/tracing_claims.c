@@ -1,5 +1,5 @@
-/* What outboxes and notifications have inside: claims, dead letters, the inbox. Lines name the
- * table that they belong to, because an engine has several of each. */
+/* Traces the repositories inside outboxes and notifications: claims, dead letters, the inbox. Log
+ * lines name the table, because an engine has several of each. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- claims ------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The repositories of counts and of the gateway: counts, limits, sent messages. */
+/* Traces the repositories of counts and of the gateway: counts, limits, sent messages. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */

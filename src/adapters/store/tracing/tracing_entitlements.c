@@ -1,4 +1,4 @@
-/* The repository of entitlements and their audit. */
+/* Traces the repository of entitlements and their audit. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 static const struct entitlement_repository_ops entitlement_ops;

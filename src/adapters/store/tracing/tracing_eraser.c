@@ -1,4 +1,4 @@
-/* Erasers of all services. */
+/* Traces the erasers of all services. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 static const struct eraser_ops eraser_ops;
@@ -46,7 +46,7 @@ const struct eraser *tracing_eraser_init(struct tracing_eraser *tracing, const s
 {
 	if (!inner)
 		return NULL;
-	tracing->base = *inner; /* service and places */
+	tracing->base = *inner; /* copies service and places */
 	tracing->base.ops = &eraser_ops;
 	tracing->inner = inner;
 	return &tracing->base;

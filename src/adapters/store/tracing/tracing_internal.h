@@ -1,8 +1,8 @@
 /*
- * What the files of the tracing store share. A wrapper is the port's struct followed by the inner
- * object; each of its functions is the same four lines:
+ * Declarations shared by the files of the tracing store. A wrapper is the port's struct followed by
+ * the inner object; each of its functions has the same four lines:
  *
- *     inner = …_of(repository);                              the checked downcast
+ *     inner = …_of(repository);                              the checked cast
  *     trace = trace_begin(session, "counts", "add");         unwraps the session
  *     status = inner->ops->add(inner, trace.session, …);
  *     return trace_end_rows(&trace, status, count);          logs
@@ -31,18 +31,19 @@ struct trace {
 	const char *group; /* "counts", "dialog_outbox.claims"; static */
 	const char *verb;  /* "add"; static */
 	struct session
-		*session; /* the inner session, which the call goes to; NULL for store verbs */
+		/* the inner session, on which the call runs; NULL for verbs of the store */
+		*session;
 	int64_t start_ns; /* 0 if debug lines are not logged */
 };
 
-/* Starts the clock. `session` is a wrapped one. Any thread that may use the session. */
+/* Starts the clock. `session` is a wrapped session that the calling thread may use. */
 struct trace trace_begin(struct session *session, const char *group, const char *verb);
 
 /* The same for verbs of the store itself. */
 struct trace trace_begin_store(const struct store *store, const char *verb);
 
-/* Each logs the call and returns `status`. The last reads `*rows` only if the call succeeded,
- * because outputs are undefined after a failure. */
+/* Each of these logs the call and returns `status`. The last one reads `*rows` only if the call
+ * succeeded, because outputs are undefined after a failure. */
 QP_MUST_CHECK enum status trace_end(const struct trace *trace, enum status status);
 QP_MUST_CHECK enum status trace_end_rows(
 	const struct trace *trace, enum status status, size_t rows);
@@ -54,11 +55,11 @@ void trace_end_void(const struct trace *trace);
 
 /* ---- sessions ---------------------------------------------------------------------------- */
 
-/* Opens a session of the inner store and wraps it; `store` is the wrapper. */
+/* Opens a session of the inner store and wraps it. `store` is the wrapper. */
 struct session *tracing_session_new(
 	struct store *store, struct store *inner, enum session_kind kind);
 
-/* The inner session. Checked downcast. */
+/* Returns the inner session. Aborts if `session` is not a wrapped one. */
 struct session *tracing_session_inner(struct session *session);
 
 /* ---- repositories ------------------------------------------------------------------------ */
@@ -149,15 +150,15 @@ struct tracing_outbound {
 	struct tracing_dead_letters dead;
 };
 
-/* How lines name an outbox and what is inside it. Static strings. */
+/* The names of an outbox and its parts in log lines. Static strings. */
 struct tracing_outbox_groups {
 	const char *outbox;
 	const char *claims;
 	const char *dead;
 };
 
-/* Each wraps `inner` in memory of the caller, who keeps it as long as the result is used. Returns
- * NULL if `inner` is NULL: the engine has no such repository. */
+/* Each of these wraps `inner` in a struct that the caller provides and keeps while the result is
+ * used. Returns NULL if `inner` is NULL because the engine has no such repository. */
 const struct eraser *tracing_eraser_init(
 	struct tracing_eraser *tracing, const struct eraser *inner);
 const struct count_repository *tracing_counts_init(

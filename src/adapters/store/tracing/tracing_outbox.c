@@ -1,4 +1,4 @@
-/* The repositories that have claims inside: outboxes and notifications. */
+/* Traces the repositories that have claims inside: outboxes and notifications. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- outboxes ----------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The repository of pots and their coins. */
+/* Traces the repository of pots and their coins. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 static const struct pot_repository_ops pot_ops;

@@ -1,6 +1,6 @@
 /*
- * Sessions of the tracing store. A wrapped session carries the inner one; the rules about threads
- * and transactions are the inner session's.
+ * Sessions of the tracing store. A wrapped session carries the inner one and obeys the same rules
+ * about threads and transactions.
  */
 #include <stdlib.h>
 

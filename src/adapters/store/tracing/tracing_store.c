@@ -2,7 +2,7 @@
  * The tracing store itself: one traced call, the store's own verbs, and the repositories.
  *
  * Invariant: an inner session never leaves this folder, and a wrapped one never reaches an inner
- * repository. Both sides check it with their downcasts.
+ * repository. Both sides check this when they cast.
  */
 #include "adapters/store/tracing/tracing_store.h"
 
@@ -188,7 +188,8 @@ static void free_store(struct store *base)
 	struct store *inner = inner_of(base);
 	struct trace trace = trace_begin_store(base, "free");
 
-	/* The name may belong to the inner store, so the line comes first. */
+	/* The name may belong to the inner store, so the line is logged before the inner store is
+	 * freed. */
 	trace_end_void(&trace);
 	inner->ops->free(inner);
 	free(base);
@@ -247,7 +248,7 @@ struct store *tracing_store_new(struct store *inner)
 {
 	struct tracing_store *store = qp_calloc(1, sizeof(*store));
 
-	store->base = *inner; /* name, engine and hints */
+	store->base = *inner; /* copies name, engine and hints */
 	store->base.ops = &store_ops;
 	store->inner = inner;
 	wrap_repositories(store, inner->repositories);

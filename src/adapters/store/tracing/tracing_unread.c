@@ -1,4 +1,4 @@
-/* The repositories of dialogs and counters. */
+/* Traces the repositories of dialogs and counters. */
 #include "adapters/store/tracing/tracing_internal.h"
 
 /* ---- messages ----------------------------------------------------------------------------- */
