@@ -109,7 +109,7 @@ static int run_migrate(struct app *app, const struct operands *operands)
 		return report_failure(
 			EXIT_USAGE, "%s: migrate takes options only", operands->words[0]);
 	if (dry_run && !distribute)
-		return report_failure(EXIT_USAGE, "--dry-run is for migrate --distribute");
+		return report_failure(EXIT_USAGE, "--dry-run requires --distribute");
 	configure_log(&app->settings);
 	variables_warn();
 	if (!migrate(app, why) || (distribute && !app_distribute_stores(app, dry_run, why)))

@@ -293,7 +293,7 @@ bool key_make(const char *id, const char *scopes, struct new_key *key, char *why
 	unsigned char random[SECRET_BYTES], digest[SHA256_SIZE];
 	char secret[HEX_SIZE], hash[HEX_SIZE];
 
-	_Static_assert(SECRET_BYTES == SHA256_SIZE, "write_hex() is for both");
+	_Static_assert(SECRET_BYTES == SHA256_SIZE, "write_hex() serves both");
 	if (!is_acceptable(id, scopes, why))
 		return false;
 	random_bytes(random, sizeof(random));

@@ -136,7 +136,7 @@ bool guard_reload(struct guard *guard, char *why)
 	bool keys, tokens;
 
 	_Static_assert(GUARD_WHY_SIZE == KEYS_WHY_SIZE && GUARD_WHY_SIZE == TOKENS_WHY_SIZE,
-		"one buffer for all");
+		"one buffer serves all of them");
 	keys = reload_keys(guard, why);
 	tokens = reload_tokens(guard, keys ? why : why_tokens);
 	return keys && tokens;
@@ -368,6 +368,6 @@ void guard_collect(void *context, struct buffer *page)
 	metrics_family(page, "quipu_access_keys", "gauge", "API keys in use.");
 	metrics_sample(page, "quipu_access_keys", "", (int64_t)keys);
 	metrics_family(page, "quipu_access_read_seconds", "gauge",
-		"When keys and the tokens' key were last read, as seconds since 1970.");
+		"When the API keys and the key for tokens were last read, in seconds since 1970.");
 	metrics_sample(page, "quipu_access_read_seconds", "", read_us / 1000000);
 }

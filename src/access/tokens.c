@@ -114,7 +114,7 @@ static bool read_secret(struct token_checker *checker, struct slice file, char *
 		return wrong(why, "this is a public key, not a secret for HS256; anyone who knows "
 				  "it could sign tokens with it");
 	if (is_trivial(file))
-		return wrong(why, "this secret can be guessed; use random bytes, for example of "
+		return wrong(why, "this secret can be guessed; use random bytes, for example from "
 				  "openssl rand -base64 48");
 	copy = qp_malloc(file.len);
 	memcpy(copy, file.data, file.len);

@@ -230,7 +230,7 @@ static void get_actions(void *context, struct request *request)
 	collection->before_us = NEWEST_US;
 	if (after.len > 0 && !read_cursor(after, collection))
 		input_error(
-			&input, "after", "must be taken from the Link header of the page before");
+			&input, "after", "must be taken from the Link header of the previous page");
 	if (input_refuse(&input))
 		return;
 	add_sources(collection, context);

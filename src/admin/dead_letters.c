@@ -424,7 +424,7 @@ static void discard(void *context, struct request *request)
 	if (!action)
 		return;
 	action->why = input_text(&input, "why", WHY_BYTES_MAX,
-		"is required: say in at most 1024 bytes why it is discarded");
+		"is required: say in at most 1024 bytes why the letter is discarded");
 	submit_write(&input, action->kind->lanes, &action->write);
 }
 
@@ -457,7 +457,7 @@ static void resend(void *context, struct request *request)
 	input_init(&input, request);
 	input_read_body(&input);
 	if (!action->kind->outbox)
-		input_error(&input, "kind", "must be an outbox");
+		input_error(&input, "kind", "must be the name of an outbox");
 	since = input_id(&input, "since");
 	if (since.len > 0 && !text_to_time_us(since, &action->since_us))
 		input_error(&input, "since", "must be a time such as 2026-01-08T07:10:00Z");

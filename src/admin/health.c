@@ -112,7 +112,8 @@ static void collect_errors(const struct health *health, struct buffer *page)
 		STATUS_STORE_UNAVAILABLE, STATUS_OUTCOME_UNKNOWN};
 	char labels[128];
 
-	metrics_family(page, "quipu_store_errors_total", "counter", "Failed round trips by kind.");
+	metrics_family(
+		page, "quipu_store_errors_total", "counter", "Round trips that failed, by kind.");
 	for (size_t i = 0; i < health->store_count; i++) {
 		struct store *store = health->stores[i];
 

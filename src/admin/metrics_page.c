@@ -73,7 +73,7 @@ static void collect_files(struct buffer *page)
 	struct stat folder;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-		sample(page, "process_max_fds", "How many file descriptors it may have.",
+		sample(page, "process_max_fds", "How many file descriptors the process may have.",
 			(int64_t)limit.rlim_cur);
 	if (stat("/proc/self/fd", &folder) == 0 && folder.st_size > 0)
 		sample(page, "process_open_fds", "Open file descriptors.", folder.st_size);
@@ -83,10 +83,10 @@ void process_collect(void *context, struct buffer *page)
 {
 	const int64_t *started_us = context;
 
-	metrics_family(page, "quipu_build_info", "gauge", "1; the label is the version.");
+	metrics_family(page, "quipu_build_info", "gauge", "Always 1; the label has the version.");
 	metrics_sample(page, "quipu_build_info", "version=\"" QUIPU_VERSION "\"", 1);
-	sample(page, "process_start_time_seconds", "When it started, in seconds since 1970.",
-		*started_us / US_PER_S);
+	sample(page, "process_start_time_seconds",
+		"When the process started, in seconds since 1970.", *started_us / US_PER_S);
 	collect_cpu(page);
 	collect_memory(page);
 	collect_files(page);

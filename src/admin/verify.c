@@ -234,10 +234,9 @@ static const struct verifier *find_verifier(
 		if (slice_is(name, verifiers->all[i]->name))
 			return verifiers->all[i];
 	}
-	request_answer(
-		request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
-				 "no role of this process has the service \"%.*s\" to verify",
-				 (int)name.len, name.data));
+	request_answer(request, answer_problem(&request->arena, STATUS_ROLE_NOT_HERE,
+					"no role of this process can verify a service \"%.*s\"",
+					(int)name.len, name.data));
 	return NULL;
 }
 

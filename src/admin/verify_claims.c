@@ -35,9 +35,9 @@ static void check_end(const struct checking *checking)
 	const struct claim_row *row = checking->row;
 
 	if (checking->is_done && row->done_us == 0)
-		differ(checking, "done", "but has no time for that");
+		differ(checking, "done", "but has no end time");
 	if (!checking->is_done && row->done_us != 0)
-		differ(checking, "done", "but has the time of its end");
+		differ(checking, "done", "but has an end time");
 	if (checking->is_given_up && !row->has_error)
 		differ(checking, "error", "but has no error");
 	if ((checking->is_busy || checking->is_done) && row->has_error)

@@ -34,8 +34,8 @@ static void check_pending(const struct verify_idempotency *kind, struct verify_p
 			(int)id.len, id.data, (long long)(lease_us / 1000000));
 	if (kind->notes_number && !text_to_int(key->note, &number))
 		verify_differ(page, id, "note",
-			"%.*s: it is pending, but does not say what was begun", (int)id.len,
-			id.data);
+			"%.*s: it is pending, but its note does not say what was begun",
+			(int)id.len, id.data);
 }
 
 static void check_key(const struct verify_idempotency *kind, struct verify_page *page,

@@ -59,7 +59,7 @@ static bool check_store_url(const struct app *app, const char *own, char *why)
 	if (store_engine_find(url))
 		return true;
 	snprintf(why, OPTIONS_WHY_SIZE,
-		"a store must be sqlite: or a postgres:// URL; this one is neither");
+		"a store must be sqlite: or a postgres:// URL; this value is neither");
 	return false;
 }
 
@@ -102,13 +102,13 @@ static bool check_cache(const struct app *app, char *why)
 	else if (url_has_scheme(cache, "rediss://"))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cache rediss:// cannot be used: the Redis client of this build has no "
-			"TLS; use redis:// to a proxy on this machine that speaks it, such as "
+			"TLS; use redis:// to a TLS proxy on this machine, such as "
 			"stunnel");
 	else if (strcmp(cache, "memory") != 0 && strcmp(cache, "none") != 0 &&
 		 strcmp(cache, "auto") != 0 && !url_is_redis(cache))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--cache must be none, memory, auto or a redis:// URL; this one is none "
-			"of them");
+			"--cache must be none, memory, auto or a redis:// URL; this value is not "
+			"one of them");
 	else if (url_is_redis(cache) && !url_has_host(cache))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cache has no host after redis://; write host or host:port");
@@ -132,15 +132,15 @@ static bool check_bus(const struct app *app, const struct bus_check *bus, char *
 
 	if (!engine)
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this one is "
-			"none of them",
+			"--%s must be local:, or a kafka://, nats:// or amqp:// URL; this value is "
+			"not one of them",
 			bus->option);
 	else if (!engine->has_file && !url_has_host(bus->url))
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--%s has no host after ://; write host or host:port", bus->option);
 	else if (engine->has_file && app_plays(app, bus->from) != app_plays(app, bus->to))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"on --%s local: the roles %s must run in one process", bus->option,
+			"with --%s local: the roles %s must run in one process", bus->option,
 			bus->ends);
 	else
 		return true;
@@ -267,7 +267,7 @@ static bool check_origins(const struct settings *settings, char *why)
 		snprintf(why, OPTIONS_WHY_SIZE,
 			"--cors-origins must be * or a list of origins in lower case such as "
 			"https://app.example.org or http://localhost:3000, without a path; "
-			"\"%.*s\" is none",
+			"\"%.*s\" is not an origin",
 			(int)wrong.len, wrong.data);
 	else
 		return true;

@@ -63,11 +63,12 @@ static void stay_open(struct app *app, const sigset_t *signals)
 	if (delay_us == 0)
 		return;
 	log_line(LOG_INFO, "main",
-		"stopping: not ready any more; accepting connections for another %lld ms "
+		"stopping: reporting not ready; accepting connections for another %lld ms "
 		"(--drain-delay)",
 		(long long)(delay_us / 1000));
 	if (is_told_to_stop(app, signals, until_ns))
-		log_line(LOG_INFO, "main", "another signal: --drain-delay is cut short");
+		log_line(LOG_INFO, "main",
+			"another signal: not waiting for the rest of --drain-delay");
 }
 
 /* Waits until all requests are answered and returns true. Returns false after --drain-timeout or
@@ -86,11 +87,11 @@ static bool wait_for_requests(struct app *app, const sigset_t *signals)
 		now_ns = clock_steady_ns(&clock_system);
 		if (is_told_to_stop(app, signals, now_ns)) {
 			log_line(LOG_WARN, "main",
-				"another signal: refusing the requests that are left");
+				"another signal: refusing the remaining requests");
 			return false;
 		}
 	} while (now_ns < until_ns);
-	log_line(LOG_WARN, "main", "--drain-timeout is over; refusing the requests that are left");
+	log_line(LOG_WARN, "main", "--drain-timeout is over; refusing the remaining requests");
 	return false;
 }
 
@@ -115,5 +116,5 @@ void app_drain(struct app *app, const sigset_t *signals)
 	is_answered = wait_for_requests(app, signals);
 	end_lanes(app, !is_answered);
 	if (!server_wait_idle(app->server, clock_steady_ns(&clock_system) + FLUSH_NS))
-		log_line(LOG_WARN, "main", "some clients did not read their last answer");
+		log_line(LOG_WARN, "main", "some clients have not read their last answer");
 }

@@ -28,7 +28,7 @@ static bool open_guard(struct app *app, char *why)
 			},
 	};
 
-	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
+	_Static_assert(GUARD_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer serves both");
 	if (!*settings->api_keys && !*settings->jwt_key)
 		return true;
 	app->guard = guard_new(&config, why);
@@ -42,8 +42,8 @@ static void log_certificate(const struct app *app, const char *event)
 	int64_t left_s = tls_context_expires_s(app->tls) - clock_wall_us(&clock_system) / 1000000;
 
 	if (left_s > 0)
-		log_line(LOG_INFO, "main", "%s: the certificate %s is good for %lld day%s", event,
-			app->settings.tls_cert, (long long)(left_s / DAY_S),
+		log_line(LOG_INFO, "main", "%s: the certificate %s is valid for %lld more day%s",
+			event, app->settings.tls_cert, (long long)(left_s / DAY_S),
 			left_s / DAY_S == 1 ? "" : "s");
 	else
 		log_line(LOG_ERROR, "main", "%s: the certificate %s has expired", event,
@@ -54,7 +54,7 @@ static bool open_tls(struct app *app, char *why)
 {
 	const struct settings *settings = &app->settings;
 
-	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer for both");
+	_Static_assert(TLS_WHY_SIZE == OPTIONS_WHY_SIZE, "one buffer serves both");
 	if (!*settings->tls_cert)
 		return true;
 	app->tls = tls_context_new(settings->tls_cert, settings->tls_key, why);

@@ -134,8 +134,8 @@ static size_t connections_max(size_t wanted)
 	if (wanted <= most)
 		return wanted;
 	log_line(LOG_WARN, "main",
-		"%zu connections at most, because this process may have %zu file descriptors", most,
-		(size_t)limit.rlim_cur);
+		"allowing only %zu connections, because this process may have %zu file descriptors",
+		most, (size_t)limit.rlim_cur);
 	return most;
 }
 
@@ -233,7 +233,7 @@ static void collect_reload(void *context, struct buffer *page)
 	const struct app *app = context;
 
 	metrics_family(page, "quipu_last_reload_successful", "gauge",
-		"0 if a file was refused at the last SIGHUP, until one takes them all.");
+		"0 if a file was refused at the last SIGHUP, otherwise 1.");
 	metrics_sample(page, "quipu_last_reload_successful", "", !atomic_load(&app->reload_failed));
 }
 

@@ -68,8 +68,8 @@ static bool find_server(const struct settings *settings, char url[CLIENT_TARGET_
 	}
 	if (strcmp(colon, ":0") == 0) {
 		snprintf(why, CLIENT_WHY_SIZE,
-			"--listen has port 0, which is a different port at every start; name the "
-			"server with --server");
+			"--listen has port 0, which means a different port at every start; name "
+			"the server with --server");
 		return false;
 	}
 	write_host(slice_make(listen, (size_t)(colon - listen)), host, sizeof(host));
@@ -149,7 +149,7 @@ static const char *read_url(CURLU *url, const char *server)
 		return curl_url_strerror(code);
 	if (has_part(url, CURLUPART_PATH, "/") || has_part(url, CURLUPART_QUERY, "") ||
 		has_part(url, CURLUPART_FRAGMENT, ""))
-		return "it must end after host and port";
+		return "it must have nothing after host and port";
 	return NULL;
 }
 
@@ -421,7 +421,7 @@ static void write_failure(struct client *client, CURLcode code, char *why)
 			"no server answers at %s; start it, or name another one with --server",
 			client->shown);
 	else if (code == CURLE_WRITE_ERROR)
-		snprintf(why, CLIENT_WHY_SIZE, "the answer of %s is too long", client->shown);
+		snprintf(why, CLIENT_WHY_SIZE, "the answer from %s is too long", client->shown);
 	else if (code == CURLE_PEER_FAILED_VERIFICATION)
 		snprintf(why, CLIENT_WHY_SIZE,
 			"the certificate of %s is not trusted: %s; use the name in the certificate "

@@ -251,10 +251,10 @@ static bool play_rounds(
 
 static int finish(const struct demo *demo, const struct demo_traffic *traffic, enum pause_end end)
 {
-	printf("%s%d requests were answered and %d refused, as limits and bounds demand.\n",
+	printf("%s%d requests were answered and %d refused by limits and bounds.\n",
 		isatty(STDOUT_FILENO) ? "\r\033[K" : "", traffic->answered, traffic->refused);
 	if (end == PAUSE_OVER) {
-		puts("The traffic has ended. The server goes on until Ctrl-C.");
+		puts("The traffic has ended. The server runs until Ctrl-C.");
 		fflush(stdout);
 		end = wait_for_signal(demo, -1);
 	}

@@ -121,7 +121,7 @@ static bool erase_all(struct erase_call *call, const json_t *served, char *why)
 		const char *service = json_string_value(json_array_get(served, i));
 
 		if (!service || text_has_control(slice_of(service))) {
-			snprintf(why, CLIENT_WHY_SIZE, "the server names no services");
+			snprintf(why, CLIENT_WHY_SIZE, "the server lists no services");
 			return false;
 		}
 		if (!erase_service(call, service, why))

@@ -68,7 +68,7 @@ static const struct option options[] = {
 	{"outbox-batch", TYPE_INT, FIELD(outbox_batch), "200", 1, 10000, "N",
 		"maximum number of events published together"},
 	{"outbox-lease", TYPE_DURATION, FIELD(outbox_lease_us), "30s", 1000000, HOUR_US, "TIME",
-		"how long a claim keeps events from other processes"},
+		"how long claimed events are reserved for one process"},
 	{"outbox-max-attempts", TYPE_INT, FIELD(outbox_max_attempts), "10", 1, 1000, "N",
 		"attempts to publish an event before it becomes a dead letter"},
 	{"notify-channel", TYPE_URL, FIELD(notify_channel), "log", 0, 0, "CHANNEL",
@@ -77,15 +77,14 @@ static const struct option options[] = {
 		"where the sender sends messages: console (a line on standard output) or "
 		"webhook:URL"},
 	{"sms-parallel", TYPE_INT, FIELD(sms_parallel), "64", 1, 1024, "N",
-		"messages that are on their way to the webhook at the same time"},
+		"maximum number of messages sent to the webhook at the same time"},
 	{"webhook-secret-file", TYPE_TEXT, FIELD(webhook_secret_file), "", 0, 0, "FILE",
-		"secrets that sign webhooks, one or two lines whsec_... as Standard Webhooks has "
-		"it; "
-		"read again on SIGHUP"},
+		"one or two secrets that sign webhooks, one per line (whsec_..., as in Standard "
+		"Webhooks); read again on SIGHUP"},
 	{"notify-timeout", TYPE_DURATION, FIELD(notify_timeout_us), "10s", LEAST_TIME_US, HOUR_US,
 		"TIME", "how long a webhook may take to answer"},
 	{"notify-lease", TYPE_DURATION, FIELD(notify_lease_us), "30s", 1000000, HOUR_US, "TIME",
-		"how long a claim keeps notifications from other processes"},
+		"how long claimed notifications are reserved for one process"},
 	{"audit-keep-months", TYPE_INT, FIELD(audit_keep_months), "0", 0, 1200, "N",
 		"how many months to keep the audit of entitlements; 0 keeps everything"},
 	{"pots-store", TYPE_URL, FIELD(pots_store), "", 0, 0, "URL", "--store for pots only"},
@@ -104,7 +103,8 @@ static const struct option options[] = {
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME", "duration of a timeWindow of 1; tests use a short one"},
 	{"gateway-default-limit", TYPE_TEXT, FIELD(gateway_default_limit), "", 0, 0, "N/TIME",
-		"limit of users without one, such as 5/1m; without it, sends to them are refused"},
+		"limit for users without their own, such as 5/1m; if not set, sends to them are "
+		"refused"},
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
 		"TIME", "pause before each retry for a pot that another process has locked"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
@@ -150,8 +150,8 @@ static const struct option options[] = {
 		"how long the client of an event stream may read nothing before it is "
 		"disconnected"},
 	{"streams-per-user", TYPE_INT, FIELD(streams_per_user), "16", 1, 1000000, "N",
-		"maximum event streams that the tokens of one user open in a process; with one "
-		"more, the oldest is closed"},
+		"maximum number of event streams opened with one user's tokens, per process; "
+		"opening another closes the oldest"},
 	{"idempotency-ttl", TYPE_DURATION, FIELD(idempotency_ttl_us), "24h", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "how long an Idempotency-Key is remembered"},
 	{"allowed-hosts", TYPE_TEXT, FIELD(allowed_hosts), "", 0, 0, "LIST",
@@ -166,14 +166,14 @@ static const struct option options[] = {
 		"API key that health, dlq, outbox and verify send to the server; without it, "
 		"QUIPU_API_KEY in the environment"},
 	{"jwt-key", TYPE_TEXT, FIELD(jwt_key), "", 0, 0, "FILE",
-		"key for the signatures of users' tokens, for dialogs and counters: a public key "
+		"key that verifies users' tokens, for dialogs and counters: a public key "
 		"in PEM, or the secret for HS256; read again on SIGHUP"},
 	{"jwt-algorithm", TYPE_TEXT, FIELD(jwt_algorithm), "RS256", 0, 0, "NAME",
 		"the only algorithm accepted for users' tokens: HS256, RS256 or ES256"},
 	{"jwt-issuer", TYPE_TEXT, FIELD(jwt_issuer), "", 0, 0, "TEXT",
-		"required iss of users' tokens; without it, any"},
+		"required iss of users' tokens; if not set, any is accepted"},
 	{"jwt-audience", TYPE_TEXT, FIELD(jwt_audience), "", 0, 0, "TEXT",
-		"required aud of users' tokens; without it, any"},
+		"required aud of users' tokens; if not set, any is accepted"},
 	{"jwt-leeway", TYPE_DURATION, FIELD(jwt_leeway_us), "30s", 0, HOUR_US, "TIME",
 		"how much the issuer's clock may differ"},
 	{"tls-cert", TYPE_TEXT, FIELD(tls_cert), "", 0, 0, "FILE",

@@ -50,11 +50,11 @@ static void explain_absence(const struct verify *verify, char *why)
 		snprintf(why, CLIENT_WHY_SIZE, "the server runs no service that can be verified");
 	else if (is_unread(verify))
 		snprintf(why, CLIENT_WHY_SIZE,
-			"the server does not run both dialogs and counters; name one that does "
-			"with --server");
+			"the server does not run both dialogs and counters; use --server to "
+			"name one that does");
 	else
 		snprintf(why, CLIENT_WHY_SIZE,
-			"%s: the server does not run this role; name one that does with --server",
+			"%s: the server does not run this role; use --server to name one that does",
 			verify->service);
 }
 

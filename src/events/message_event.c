@@ -154,7 +154,7 @@ const char *message_event_read(struct arena *arena, struct slice text, struct me
 		return "it is not a JSON object";
 	if (json_is_object(message) &&
 		!is_of_type(body, event->is_read ? MESSAGE_READ : MESSAGE_NEW))
-		wrong = "its messageType is that of another event";
+		wrong = "its messageType names another event";
 	else
 		wrong = json_is_object(message) ? read_message(arena, body, message, event)
 						: read_message(arena, NULL, body, event);

@@ -309,8 +309,8 @@ static void note_reach(struct delivery *delivery, const struct notice_result *re
 	if (!delivery->is_open && delivery->unreachable == UNREACHABLE_MAX) {
 		delivery->is_open = true;
 		log_line(LOG_WARN, delivery->config.name,
-			"the receiver cannot be reached: %s; trying one every second, and no "
-			"attempt counts until it can",
+			"the receiver cannot be reached: %s; trying one row per second, and no "
+			"attempt counts until it can be reached",
 			result->error);
 	} else if (delivery->is_open && delivery->unreachable == 0) {
 		delivery->is_open = false;

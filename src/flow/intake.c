@@ -126,7 +126,7 @@ static void log_poison(const struct intake *intake, const struct intake_item *it
 	size_t shown = delivery->value.len < SHOWN_BYTES ? delivery->value.len : SHOWN_BYTES;
 
 	log_line(LOG_ERROR, "intake",
-		"%s: message at %.*s is put aside: %s; %zu bytes, begins: %.*s",
+		"%s: message at %.*s is put aside: %s; it has %zu bytes and begins: %.*s",
 		intake->config.name, (int)delivery->position.len, delivery->position.data,
 		item->poison, delivery->value.len, (int)shown, delivery->value.data);
 }
@@ -149,8 +149,7 @@ static bool take(struct intake *intake, size_t count)
 		bool exhausted = intake->deliveries[i].is_exhausted;
 
 		intake->items[i].delivery = &intake->deliveries[i];
-		intake->items[i].poison =
-			exhausted ? "it was delivered too often without success" : NULL;
+		intake->items[i].poison = exhausted ? "delivery failed too many times" : NULL;
 	}
 	if (apply(intake, intake->items, count) != STATUS_OK)
 		return false;
@@ -239,8 +238,8 @@ static const struct family {
 	const char *help;
 	size_t offset; /* of its tally in struct intake */
 } families[] = {
-	{"quipu_inbox_taken_total", "Events taken in.", offsetof(struct intake, taken)},
-	{"quipu_inbox_repeated_total", "Events that came again and had no second effect.",
+	{"quipu_inbox_taken_total", "Events that were applied.", offsetof(struct intake, taken)},
+	{"quipu_inbox_repeated_total", "Events that were delivered again and had no second effect.",
 		offsetof(struct intake, repeated)},
 	{"quipu_inbox_poison_total", "Messages that could not be used and were put aside.",
 		offsetof(struct intake, poisoned)},

@@ -70,10 +70,11 @@ static void check_browser(const struct admission *admission, struct request *req
 		return;
 	else if (origin.data && !origin_allowed(admission, origin))
 		refuse(request, STATUS_FORBIDDEN_ORIGIN,
-			"a page of another origin may not change anything; see --allowed-hosts");
+			"a page of another origin may not change anything here; see "
+			"--allowed-hosts");
 	else if (slice_is_nocase(site, "cross-site"))
 		refuse(request, STATUS_FORBIDDEN_ORIGIN,
-			"a page of another site may not change anything");
+			"a page of another site may not change anything here");
 }
 
 static void check_protocol(struct request *request, int http_major, int http_minor)

@@ -129,7 +129,7 @@ void http2_spend(struct http2 *http2, int64_t cost)
 	if (http2->budget >= 0 || http2->is_flooded)
 		return;
 	http2->is_flooded = true;
-	log_line(LOG_DEBUG, "http", "a client floods its HTTP/2 connection; closing it");
+	log_line(LOG_DEBUG, "http", "a client is flooding its HTTP/2 connection; closing it");
 	tally_add(&http2->connection->worker->ended_for_flood, 1);
 	nghttp2_session_terminate_session(http2->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }

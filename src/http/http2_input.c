@@ -126,11 +126,12 @@ static void add_header(struct exchange *exchange, struct slice name, struct slic
 	struct header *header = &request->headers[request->header_count];
 
 	if (exchange->header_bytes > HEADER_BYTES_MAX) {
-		refuse_head(exchange, STATUS_HEADERS_TOO_LARGE, "the headers are over 16 KiB");
+		refuse_head(
+			exchange, STATUS_HEADERS_TOO_LARGE, "the headers are longer than 16 KiB");
 		return;
 	}
 	if (request->header_count == REQUEST_HEADERS_MAX) {
-		refuse_head(exchange, STATUS_HEADERS_TOO_LARGE, "there are over 64 headers");
+		refuse_head(exchange, STATUS_HEADERS_TOO_LARGE, "there are more than 64 headers");
 		return;
 	}
 	header->name = arena_copy(&request->arena, name);
@@ -153,8 +154,8 @@ static void add_field(struct exchange *exchange, struct slice name, struct slice
 
 	if (slice_is(name, ":path")) {
 		if (value.len > TARGET_MAX)
-			refuse_head(
-				exchange, STATUS_URI_TOO_LONG, "the request target is over 64 KiB");
+			refuse_head(exchange, STATUS_URI_TOO_LONG,
+				"the request target is longer than 64 KiB");
 		else
 			request->target = arena_copy(&request->arena, value);
 		return;

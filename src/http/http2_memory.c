@@ -14,7 +14,8 @@ struct http2_block {
 	struct http2_block *next;
 };
 
-_Static_assert(sizeof(struct http2_block) % 16 == 0, "what follows is aligned for any type");
+_Static_assert(sizeof(struct http2_block) % 16 == 0,
+	"the bytes behind the header are aligned for any type");
 
 static size_t class_of(size_t size)
 {

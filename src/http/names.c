@@ -21,7 +21,8 @@ static bool is_known(const char *const *known, struct slice name)
 
 static void list_known(struct buffer *text, const char *const *known)
 {
-	buffer_text(text, known ? "is unknown; known are " : "is unknown; none is known here");
+	buffer_text(text,
+		known ? "is unknown; this route accepts " : "is unknown; this route accepts none");
 	for (size_t i = 0; known && known[i]; i++)
 		buffer_format(text, "%s\"%s\"", i == 0 ? "" : ", ", known[i]);
 }

@@ -61,7 +61,8 @@ static int on_url(llhttp_t *llhttp, const char *at, size_t len)
 	struct request *request = parser->request;
 
 	if (request->target.len + len > TARGET_MAX)
-		return refuse(parser, STATUS_URI_TOO_LONG, "the request target is over 64 KiB");
+		return refuse(
+			parser, STATUS_URI_TOO_LONG, "the request target is longer than 64 KiB");
 	if (request->target.len == 0 && byte_before(parser, at, 2) == ' ')
 		return refuse(parser, STATUS_BAD_REQUEST,
 			"exactly one space must precede the request target");
@@ -73,7 +74,8 @@ static int count_header_bytes(struct parser *parser, size_t len)
 {
 	parser->header_bytes += len;
 	if (parser->header_bytes > HEADER_BYTES_MAX)
-		return refuse(parser, STATUS_HEADERS_TOO_LARGE, "the headers are over 16 KiB");
+		return refuse(
+			parser, STATUS_HEADERS_TOO_LARGE, "the headers are longer than 16 KiB");
 	return 0;
 }
 
@@ -86,7 +88,7 @@ static int on_header_field(llhttp_t *llhttp, const char *at, size_t len)
 	if (refused || parser->in_trailers)
 		return refused;
 	if (request->header_count == REQUEST_HEADERS_MAX)
-		return refuse(parser, STATUS_HEADERS_TOO_LARGE, "there are over 64 headers");
+		return refuse(parser, STATUS_HEADERS_TOO_LARGE, "there are more than 64 headers");
 	append(&request->arena, &request->headers[request->header_count].name, at, len);
 	return 0;
 }

@@ -48,7 +48,7 @@ static enum status decode_segment(
 		return STATUS_BAD_REQUEST;
 	}
 	if (!text_is_utf8(*out)) {
-		*why = "a segment of the path is not UTF-8 without NUL";
+		*why = "a segment of the path contains NUL or is not UTF-8";
 		return STATUS_BAD_REQUEST;
 	}
 	if (memchr(out->data, '/', out->len)) {
@@ -153,7 +153,7 @@ enum status query_parse(
 		}
 		if (!decode_text(arena, name, &pairs[count].name) ||
 			!decode_text(arena, value, &pairs[count].value)) {
-			*why = "the query is not valid UTF-8 or percent encoding";
+			*why = "the query is not UTF-8 or has a broken percent escape";
 			return STATUS_BAD_REQUEST;
 		}
 		count++;

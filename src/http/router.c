@@ -233,7 +233,7 @@ void router_collect(void *context, struct buffer *page)
 	}
 	collect_codes(page, unmatched_labels, &router->unmatched);
 	metrics_family(page, "quipu_http_request_duration_seconds", "histogram",
-		"From the first byte of a request to its answer.");
+		"Time from the first byte of a request to its answer.");
 	for (size_t i = 0; i < router->count; i++) {
 		entry_labels(&router->entries[i], labels, sizeof(labels));
 		metrics_histogram(page, "quipu_http_request_duration_seconds", labels,

@@ -496,7 +496,7 @@ static void collect_streams(const struct server *server, struct buffer *page)
 	metrics_sample(page, "quipu_http_stream_events_total", "",
 		sum_workers(server, offsetof(struct http_worker, events_sent)));
 	metrics_family(page, "quipu_http_stream_events_skipped_total", "counter",
-		"Values that a newer one replaced before they were written to a stream.");
+		"Values replaced by a newer one before they were written to a stream.");
 	metrics_sample(page, "quipu_http_stream_events_skipped_total", "",
 		sum_workers(server, offsetof(struct http_worker, events_skipped)));
 }
@@ -533,13 +533,13 @@ void server_collect(void *context, struct buffer *page)
 {
 	const struct server *server = context;
 
-	metrics_family(
-		page, "quipu_http_requests_in_flight", "gauge", "Requests begun and not answered.");
+	metrics_family(page, "quipu_http_requests_in_flight", "gauge",
+		"Requests that have begun but are not answered yet.");
 	metrics_sample(page, "quipu_http_requests_in_flight", "", in_flight(server));
 	metrics_family(page, "quipu_http_connections", "gauge", "Open client connections.");
 	metrics_sample(page, "quipu_http_connections", "", (int64_t)connection_total(server));
 	metrics_family(page, "quipu_http_connections_refused_total", "counter",
-		"Connections refused over --max-connections because no open one could be closed.");
+		"Connections refused above --max-connections because no open one could be closed.");
 	metrics_sample(page, "quipu_http_connections_refused_total", "",
 		tally_read(&server->refused_connections));
 	collect_protocols(server, page);

@@ -142,7 +142,7 @@ static bool use_key(SSL_CTX *ctx, const struct tls_context *context, char *why)
 	       SSL_CTX_use_PrivateKey(ctx, key) == 1;
 	EVP_PKEY_free(key);
 	if (!fits)
-		snprintf(why, TLS_WHY_SIZE, "the private key %s does not fit the certificate %s",
+		snprintf(why, TLS_WHY_SIZE, "the private key %s does not match the certificate %s",
 			context->key_file, context->certificate_file);
 	return fits;
 }

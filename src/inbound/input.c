@@ -103,7 +103,8 @@ static void refuse_both(struct input *input, const char *field, const char *alia
 {
 	struct buffer text = buffer_make(&input->request->arena, 80);
 
-	buffer_format(&text, "is another name of \"%s\", which is there too: send only one", field);
+	buffer_format(&text,
+		"is another name of \"%s\", which is also present; send only one of them", field);
 	buffer_char(&text, '\0');
 	field_error(input, alias, text.data);
 }
@@ -239,7 +240,7 @@ struct slice input_idempotency_key(struct input *input)
 	if (!key.data)
 		return key;
 	if (request_header_count(request, name) > 1)
-		input_error(input, name, "must be sent once");
+		input_error(input, name, "must be sent only once");
 	if (key.len > 0 && key.data[0] == '"' && !unquote(&request->arena, key, &key))
 		input_error(input, name, "is not a valid quoted string");
 	else if (key.len == 0 || key.len > IDEMPOTENCY_KEY_BYTES_MAX)

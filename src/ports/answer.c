@@ -102,7 +102,8 @@ struct answer answer_invalid(
 	struct arena *arena, const struct field_error *errors, size_t error_count)
 {
 	return answer_invalid_as(arena, STATUS_BAD_REQUEST,
-		slice_of("the request is not valid; \"errors\" says why"), errors, error_count);
+		slice_of("the request is not valid; \"errors\" lists what is wrong"), errors,
+		error_count);
 }
 
 struct answer answer_invalid_as(struct arena *arena, enum status status, struct slice detail,
@@ -122,7 +123,7 @@ static const char *failure_text(enum status status)
 {
 	switch (status) {
 	case STATUS_OVERLOADED:
-		return "too much is waiting; nothing was changed, try again shortly";
+		return "too many requests are waiting; nothing was changed, try again shortly";
 	case STATUS_STORE_UNAVAILABLE:
 		return "the store cannot be reached or cannot write; nothing was changed, "
 		       "try again shortly";

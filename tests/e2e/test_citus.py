@@ -106,7 +106,7 @@ def test_a_postgresql_without_citus_is_left_alone(plain, binary):
 def test_a_dry_run_of_anything_else_is_refused(plain, binary):
     done = migrate(binary, plain, "--dry-run")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--dry-run is for migrate --distribute" in done.stderr
+    assert "--dry-run requires --distribute" in done.stderr
     done = migrate(binary, plain, "distribute")
     assert (done.returncode, done.stdout) == (2, "")
     assert "migrate takes options only" in done.stderr

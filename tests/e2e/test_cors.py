@@ -118,12 +118,12 @@ def test_without_keys_a_listed_page_may_read_and_change_nothing(serve, sqlite_st
 
 @pytest.mark.parametrize("origins, reason", [
     ("*", "needs --api-keys"),
-    ("app.example.org", '"app.example.org" is none'),
+    ("app.example.org", '"app.example.org" is not an origin'),
     ("https://app.example.org/", "without a path"),
     ("https://App.example.org", "lower case"),
-    (f"{APP}, null", '"null" is none'),
-    (f"{APP}, *", '"*" is none'),
-    ("https://", "is none"),
+    (f"{APP}, null", '"null" is not an origin'),
+    (f"{APP}, *", '"*" is not an origin'),
+    ("https://", "is not an origin"),
 ])
 def test_a_list_that_cannot_be_meant_is_refused_at_start(binary, tmp_path, origins, reason):
     done = quipu.run(binary, "serve", "--check-config", "--data", tmp_path, "--cors-origins", origins)

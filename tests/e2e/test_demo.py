@@ -11,7 +11,7 @@ from harness.http import Connection
 from harness.quipu import environment, run
 from harness.waiting import HANG_S, wait_until
 
-ENDED = "The traffic has ended. The server goes on until Ctrl-C."
+ENDED = "The traffic has ended. The server runs until Ctrl-C."
 
 
 class Demo:

@@ -39,7 +39,7 @@ def listed(answer, code):
     problem = assert_problem(answer, 400, code, field=FAR)
     (error,) = problem["errors"]
     assert FAR in problem["detail"] and error["message"] in problem["detail"]
-    assert error["message"].startswith("is unknown; known are ") or error["message"] == "is unknown; none is known here"
+    assert error["message"].startswith("is unknown; this route accepts ") or error["message"] == "is unknown; this route accepts none"
     return set(re.findall(r'"([^"]+)"', error["message"]))
 
 

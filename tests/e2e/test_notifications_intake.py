@@ -101,7 +101,7 @@ def test_what_was_delivered_too_often_without_success_is_put_aside_and_can_be_re
     server = serve(stack)
     wait_until(lambda: stack.count("notification_dlq"), "it is put aside")
     (letter,) = stack.rows("notification_dlq")
-    assert bytes(letter["payload"]) == payload and "too often" in letter["last_error"]
+    assert bytes(letter["payload"]) == payload and "too many times" in letter["last_error"]
     assert stack.count("notifications") == 0
     done = quipu.run(binary, "dlq", "replay", f"poison/{letter['id']}", "--server", f"http://127.0.0.1:{server.port}")
     assert done.returncode == 0, done

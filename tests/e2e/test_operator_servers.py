@@ -141,7 +141,7 @@ def test_an_answer_without_an_end_is_cut_off(ask, server):
                 handler.wfile.write(b" " * 65536)
 
     server.override("/operator/dlq/outbox", pour)
-    failed(ask("dlq", "list"), f"the answer of {server.url} is too long")
+    failed(ask("dlq", "list"), f"the answer from {server.url} is too long")
 
 
 def test_a_real_server_without_these_routes_is_told_as_such(serve, run, sqlite_store):

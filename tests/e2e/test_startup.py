@@ -94,7 +94,7 @@ def test_check_config_takes_good_files_and_listens_nowhere(run, files, tmp_path)
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run("serve", "--check-config", "--listen", address, "--data", data, *flat(files))
     assert (done.returncode, done.stdout) == (0, "ok\n"), done
-    assert f"the certificate {files['--tls-cert']} is good for" in done.stderr
+    assert f"the certificate {files['--tls-cert']} is valid for" in done.stderr
     assert not data.exists()
 
 

@@ -109,7 +109,7 @@ def encrypt(now, _):
 
 
 WRONG = [(spoil_certificate, "cannot be used as a certificate"), (spoil_key, "cannot be used as a private key"),
-         (remove_key, "cannot read the private key"), (mix, "does not fit the certificate"), (encrypt, "is encrypted")]
+         (remove_key, "cannot read the private key"), (mix, "does not match the certificate"), (encrypt, "is encrypted")]
 
 
 @pytest.mark.parametrize("spoil, words", WRONG)

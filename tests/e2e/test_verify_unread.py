@@ -65,9 +65,9 @@ def test_every_user_whose_counter_differs_is_named(binary, damaged):
     told = verify(binary, damaged)
     assert told.returncode == 1
     assert told.stdout.splitlines() == [
-        "bob has 3 unread, and 2 are counted",
-        "carol has 3 unread, and 0 are counted",
-        "erin has 0 unread, and 1 are counted",
+        "bob has 3 unread, but the counter says 2",
+        "carol has 3 unread, but the counter says 0",
+        "erin has 0 unread, but the counter says 1",
         "4 users, 3 counters differ; some may only have events in transit",
     ]
 

@@ -95,8 +95,8 @@ static void a_refusal_lists_the_known_names_if_none_is_near(void **state)
 	unknown.status = STATUS_UNKNOWN_PARAMETER;
 	names_check(&unknown, slice_of("x"));
 	assert_refusal(&unknown,
-		"the query parameter \"x\" is unknown; known are \"after\", \"limit\"",
-		"is unknown; known are \"after\", \"limit\"");
+		"the query parameter \"x\" is unknown; this route accepts \"after\", \"limit\"",
+		"is unknown; this route accepts \"after\", \"limit\"");
 }
 
 static void a_route_without_names_refuses_them_all(void **state)
@@ -104,8 +104,8 @@ static void a_route_without_names_refuses_them_all(void **state)
 	struct unknown_names unknown = unknown_of(*state, NULL);
 
 	names_check(&unknown, slice_of("amount"));
-	assert_refusal(&unknown, "the member \"amount\" is unknown; none is known here",
-		"is unknown; none is known here");
+	assert_refusal(&unknown, "the member \"amount\" is unknown; this route accepts none",
+		"is unknown; this route accepts none");
 }
 
 static void a_flood_of_long_names_makes_a_short_refusal(void **state)

@@ -356,7 +356,7 @@ static void files_that_cannot_be_used_are_refused_in_words(void **state)
 	assert_refused("one.pem", "absent", "cannot read the private key");
 	assert_refused("nonsense", "one.key", "cannot be used as a certificate");
 	assert_refused("one.pem", "nonsense", "cannot be used as a private key");
-	assert_refused("one.pem", "other.key", "does not fit the certificate");
+	assert_refused("one.pem", "other.key", "does not match the certificate");
 	assert_refused("locked.pem", "locked.key", "is encrypted");
 }
 

@@ -84,7 +84,7 @@ static void differ(struct verify_page *page, struct slice user_id, int64_t unrea
 	buffer_format(&members, ",\"unread\":%lld,\"counted\":%lld", (long long)unread,
 		(long long)counted);
 	buffer_add(&sentence, user_id);
-	buffer_format(&sentence, " has %lld unread, and %lld are counted", (long long)unread,
+	buffer_format(&sentence, " has %lld unread, but the counter says %lld", (long long)unread,
 		(long long)counted);
 	verify_differ_with(
 		page, user_id, "counter-differs", buffer_slice(&members), buffer_slice(&sentence));

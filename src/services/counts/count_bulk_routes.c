@@ -62,7 +62,7 @@ static int64_t read_amount(struct input *input, const struct verb *verb)
 	const json_t *amount = json_object_get(input->body, "amount");
 
 	if (verb->sign == 0 && amount && !json_is_null(amount))
-		input_error(input, "amount", "is not for resets");
+		input_error(input, "amount", "must be absent for a reset");
 	return verb->sign * input_int(input, &rule);
 }
 

@@ -126,7 +126,7 @@ static void create(void *counts, struct request *request)
 	change.bounds = read_bounds(&input);
 	if (input.error_count == 0 && !count_is_within(change.amount, &change.bounds))
 		input_error(&input, "initialValue",
-			"must be from minValue to maxValue (it is 0 if it is absent)");
+			"must be from minValue to maxValue; if it is absent, it is 0");
 	submit_change(counts, &input, item_id, change);
 }
 

@@ -19,8 +19,8 @@ static void check_count(struct verify_page *page, const struct count_row *row)
 	struct slice id = row->item_id;
 
 	if (id.len == 0 || id.len > ID_BYTES_MAX || !text_is_utf8(id) || text_has_control(id))
-		verify_differ(page, id, "id", "%.*s: this is not the id of a count", (int)id.len,
-			id.data);
+		verify_differ(
+			page, id, "id", "%.*s: a count cannot have this id", (int)id.len, id.data);
 	if (!count_is_within(row->value, &row->bounds))
 		verify_differ(page, id, "out-of-bounds",
 			"%.*s: its value, %lld, is outside its bounds", (int)id.len, id.data,
@@ -83,9 +83,8 @@ static void differ_in_answer(struct verify_page *page, const struct kept_answer 
 {
 	struct slice id = verify_idempotency_id(page, key);
 
-	verify_differ(page, id, "answer",
-		"%.*s: such a request is never given the answer that is kept", (int)id.len,
-		id.data);
+	verify_differ(page, id, "answer", "%.*s: such a request cannot get the stored answer",
+		(int)id.len, id.data);
 }
 
 /* Returns true if this can be the answer to a batch: a value or a problem for each change. */

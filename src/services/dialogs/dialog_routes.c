@@ -20,7 +20,7 @@ static struct slice read_user(struct input *input)
 	const struct caller *caller = &input->request->caller;
 	struct slice user_id = request_header(input->request, "X-User-Id");
 
-	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject is an id");
+	_Static_assert(TOKEN_SUBJECT_MAX == ID_BYTES_MAX, "every subject fits as an id");
 	if (caller->kind == CALLER_USER)
 		return caller->name;
 	if (request_header_count(input->request, "X-User-Id") > 1)

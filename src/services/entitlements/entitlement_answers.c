@@ -87,7 +87,8 @@ struct answer entitlement_answer_refused(
 	if (refusal->status == STATUS_ENTITLEMENT_NOT_FOUND)
 		return answer_missing(arena, refusal);
 	return answer_problem(arena, refusal->status,
-		"the entitlement has had %zu sources, and no more are kept; nothing was changed",
+		"the entitlement has %zu sources, active and ended, and cannot have more; nothing "
+		"was changed",
 		refusal->row->source_count);
 }
 

@@ -37,7 +37,8 @@ static void refuse_header(struct input *input)
 {
 	if (request_header(input->request, "Idempotency-Key").data)
 		input_error(input, "Idempotency-Key",
-			"is not for batches: each grant has an idempotency_key of its own");
+			"must not be sent with a batch: each grant has an idempotency_key of its "
+			"own");
 }
 
 static void write_result(struct buffer *body, const struct answer *answer)

@@ -110,7 +110,8 @@ static void audit(void *context, struct request *request)
 	input_check_id(&input, "user_id", request->params[0]);
 	before = input_query(&input, "before");
 	if (before.data && !audit_cursor_read(before, &lookup->page))
-		input_error(&input, "before", "must be taken from the Link of the page before");
+		input_error(&input, "before",
+			"must be taken from the Link header of the previous page");
 	lookup->repository = entitlements->repository;
 	lookup->path = request->path.raw;
 	lookup->page.user_id = request->params[0];

@@ -159,8 +159,7 @@ static void check_event(struct verify_page *page, const struct audit_facts *fact
 	if (!facts->has_event && is_kept(page, line->at_us, PUBLISHED_KEPT_US))
 		differ_in_line(page, line, "outbox-missing", "has no event in the outbox");
 	if (facts->has_event && !event_agrees(page, facts))
-		differ_in_line(
-			page, line, "outbox-differs", "has an event that says something else");
+		differ_in_line(page, line, "outbox-differs", "has an event that differs from it");
 }
 
 static void check_line(struct verify_page *page, const struct audit_facts *facts)

@@ -28,7 +28,7 @@ static void write_states(const struct delivery_counts *counts, struct buffer *pa
 	const char *name = "quipu_notifications";
 
 	metrics_family(page, name, "gauge",
-		"Notifications that are not sent, by state, counted every few seconds.");
+		"Notifications that are not sent yet, by state, counted every few seconds.");
 	metrics_sample(page, name, "state=\"PENDING\"", counts->pending);
 	metrics_sample(page, name, "state=\"PROCESSING\"", counts->busy);
 	metrics_sample(page, name, "state=\"FAILED\"", counts->failed);
@@ -47,14 +47,14 @@ void notifications_collect(void *delivery, struct buffer *page)
 
 	write_states(&counts, page);
 	write_one(page, "quipu_notifications_oldest_seconds", "gauge",
-		"Age of the oldest notification that is not sent.", counts.oldest_us / 1000000);
+		"Age of the oldest notification that is not sent yet.", counts.oldest_us / 1000000);
 	write_one(page, "quipu_dead_letters", "gauge",
 		"Notifications and messages that were given up and wait for an operator.",
 		counts.dead);
 	write_one(page, "quipu_notifications_sent_total", "counter", "Notifications sent.",
 		counts.sent);
 	write_one(page, "quipu_notifications_retried_total", "counter",
-		"Attempts to send that failed and will be repeated.", counts.retried);
+		"Attempts to send that failed and will be retried.", counts.retried);
 	write_one(page, "quipu_notifications_given_up_total", "counter",
-		"Notifications that were refused or failed too often.", counts.given_up);
+		"Notifications that were refused, or failed too many times.", counts.given_up);
 }

@@ -69,7 +69,7 @@ void gateway_collect(void *context, struct buffer *page)
 	const struct gateway *gateway = context;
 
 	metrics_family(page, "quipu_limit_shadow_refusals_total", "counter",
-		"Sends and takes over their limit that were admitted in shadow mode.");
+		"Sends and takes above their limit that were admitted in shadow mode.");
 	metrics_sample(page, "quipu_limit_shadow_refusals_total", "",
 		tally_read(&gateway->shadow_refusals));
 }

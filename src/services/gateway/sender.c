@@ -283,7 +283,7 @@ static void write_states(const struct delivery_counts *counts, struct buffer *pa
 	const char *name = "quipu_sender_messages";
 
 	metrics_family(page, name, "gauge",
-		"Messages that are not sent, by state, counted every few seconds.");
+		"Messages that are not sent yet, by state, counted every few seconds.");
 	metrics_sample(page, name, "state=\"QUEUED\"", counts->pending);
 	metrics_sample(page, name, "state=\"SENDING\"", counts->busy);
 	metrics_sample(page, name, "state=\"FAILED\"", counts->failed);
@@ -294,18 +294,18 @@ void sender_collect(
 {
 	write_states(counts, page);
 	write_one(page, "quipu_sender_oldest_seconds", "gauge",
-		"Age of the oldest message that is not sent.", counts->oldest_us / 1000000);
+		"Age of the oldest message that is not sent yet.", counts->oldest_us / 1000000);
 	write_one(page, "quipu_sender_dead_letters", "gauge",
 		"Messages that were given up and wait for an operator.", counts->dead);
 	write_one(page, "quipu_sender_sent_total", "counter", "Messages sent.", counts->sent);
 	write_one(page, "quipu_sender_retried_total", "counter",
-		"Attempts to send that failed and will be repeated.", counts->retried);
+		"Attempts to send that failed and will be retried.", counts->retried);
 	write_one(page, "quipu_sender_given_up_total", "counter",
-		"Messages that were refused or failed too often.", counts->given_up);
+		"Messages that were refused, or failed too many times.", counts->given_up);
 	write_one(page, "quipu_sender_repeated_total", "counter",
-		"Messages that were delivered again and not sent again.",
+		"Repeated deliveries of a message, which were not sent again.",
 		tally_read(&sender->repeated));
 	write_one(page, "quipu_sender_malformed_total", "counter",
-		"Messages that could not be read and went to the dead letters.",
+		"Messages that could not be read and were put aside as dead letters.",
 		tally_read(&sender->malformed));
 }

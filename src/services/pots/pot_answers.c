@@ -101,14 +101,14 @@ struct answer pot_answer_name_taken(struct arena *arena, struct slice name)
 struct answer pot_answer_full(struct arena *arena, int32_t pot_id, const struct pot_state *pot)
 {
 	return twirp_problem(arena, STATUS_POT_FULL,
-		"the pot %d holds %lld coins and at most %d; nothing was added", pot_id,
+		"pot %d holds %lld coins, and at most %d fit; nothing was added", pot_id,
 		(long long)coins_total(&pot->coins), pot->max_coins);
 }
 
 struct answer pot_answer_locked(struct arena *arena, int32_t pot_id)
 {
 	return twirp_problem(arena, STATUS_POT_LOCKED,
-		"another process has locked the pot %d; nothing was changed, try again", pot_id);
+		"another process has locked pot %d; nothing was changed; try again", pot_id);
 }
 
 struct answer pot_answer_name_locked(struct arena *arena, struct slice name)

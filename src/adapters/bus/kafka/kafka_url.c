@@ -51,7 +51,7 @@ static bool parse_servers(
 		if (!text_is_server(slice_cut(&rest, ','))) {
 			snprintf(why, size,
 				"a Kafka URL is kafka://host:port[,host:port]?option=value; the "
-				"servers in this one cannot be understood");
+				"servers in this URL are not valid");
 			return false;
 		}
 	}

@@ -25,7 +25,7 @@ static void note_failure(struct local_bus *bus, int rc)
 		return;
 	sqlite_connection_explain(&bus->file.connection, rc, words);
 	log_line(LOG_ERROR, "bus",
-		"%s: the local queue in %s is unusable: %s (code %d); every call tries it again",
+		"%s: the local queue in %s is unusable: %s (code %d); every call retries it",
 		bus->base.name, bus->file.path, words, rc);
 }
 

@@ -38,8 +38,9 @@ static bool parse_servers(
 
 		if (!text_is_server(server)) {
 			snprintf(why, size,
-				"a NATS URL is nats://user:password@host:port,host:port?option="
-				"value; the servers in this one cannot be understood");
+				"a NATS URL is "
+				"nats://user:password@host:port,host:port?option=value; the "
+				"servers in this URL are not valid");
 			return false;
 		}
 		if (url->server_count == NATS_SERVERS_MAX) {
@@ -162,7 +163,7 @@ static bool parse_options(
 			return false;
 	}
 	if (!url->tls_cert != !url->tls_key) {
-		snprintf(why, size, "the NATS options tls-cert and tls-key go together");
+		snprintf(why, size, "the NATS options tls-cert and tls-key must be used together");
 		return false;
 	}
 	if (!url->secure && (url->tls_ca || url->tls_cert)) {

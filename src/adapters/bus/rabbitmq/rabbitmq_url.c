@@ -157,7 +157,7 @@ static const char *parse_options(struct rabbitmq_url *url, struct arena *arena, 
 				  : "an option has no value, or one with a broken %XX";
 	}
 	if (!problem && !url->cert_file != !url->key_file)
-		problem = "the options cert and key go together";
+		problem = "the options cert and key must be used together";
 	return problem;
 }
 

@@ -74,7 +74,7 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 	if (text.len == 0)
 		return NULL;
 	if (!text_to_int(text, &db) || db < 0 || db > DB_MAX)
-		return "what follows the last / must be the number of a database";
+		return "the part after the last / must be the number of a database";
 	snprintf(url->db, sizeof(url->db), "%d", (int)db);
 	return NULL;
 }

@@ -102,7 +102,7 @@ static void fail_all(struct sms_console *console)
 		result->fate = NOTICE_FAILED;
 		result->is_unreachable = true;
 		snprintf(result->error, sizeof(result->error),
-			"standard output cannot be written: %s", strerror(errno));
+			"cannot write to standard output: %s", strerror(errno));
 	}
 }
 

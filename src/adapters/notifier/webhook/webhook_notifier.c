@@ -54,7 +54,7 @@ static void must(CURLMcode code)
 {
 	if (code == CURLM_OK)
 		return;
-	log_line(LOG_ERROR, "notify", "libcurl failed, which aborts the program: %s",
+	log_line(LOG_ERROR, "notify", "libcurl failed, so the program aborts: %s",
 		curl_multi_strerror(code));
 	abort();
 }

@@ -37,7 +37,7 @@
 	CITUS_SHARDS("k.key", "$2")                                                              \
 	"RETURNING w.n"
 
-static_assert(IDEMPOTENCY_LEASE_US == 4000000, "quipu_keys_put has it too");
+static_assert(IDEMPOTENCY_LEASE_US == 4000000, "quipu_keys_put repeats this value");
 
 static const struct pg_statement keys[] = {
 	/* Reads schema_migrations, which only the coordinator has. Otherwise Citus would run the

@@ -186,8 +186,8 @@ static bool configure_workers(struct distribution *distribution)
 	if (distribution->dry_run || ask(distribution, UNSET_SQL, NULL) == 0)
 		return true;
 	snprintf(distribution->why, distribution->why_size,
-		"a worker does not accept the settings above; can the coordinator reach all of "
-		"them as this user?");
+		"a worker does not accept the settings above; can the coordinator reach all "
+		"workers as this user?");
 	return false;
 }
 
@@ -224,8 +224,8 @@ void pg_distribute_check(PGconn *connection, const char *store)
 	};
 
 	if (!distribute_tables(&distribution) || !configure_workers(&distribution))
-		log_line(LOG_WARN, "store", "%s: cannot tell how the tables are distributed: %s",
-			store, why);
+		log_line(LOG_WARN, "store",
+			"%s: cannot find out how the tables are distributed: %s", store, why);
 	else if (distribution.step_count > 0)
 		log_line(LOG_WARN, "store",
 			"%s: the database has Citus, but its tables or workers are not prepared "

@@ -130,8 +130,8 @@ bool sqlite_migrate(struct sqlite_store *store, char *why, size_t size)
 		if (rc == SQLITE_OK && newest > newest_known(*component)) {
 			snprintf(why, size,
 				"%s was written by a newer quipu: its schema \"%s\" has version "
-				"%d, and this one knows up to %d; run that version again, or "
-				"restore a backup from before the upgrade",
+				"%d, but this quipu knows only versions up to %d; run the newer "
+				"quipu again, or restore a backup from before the upgrade",
 				store->path, *component, newest, newest_known(*component));
 			return false;
 		}
