@@ -55,16 +55,28 @@ static int check_files(struct app *app)
 	return code;
 }
 
-static int run_serve(struct app *app, const struct operands *operands)
+/* Does what --print-config and --check-config ask for. With one of them, no command does anything
+ * else. Commands that open no stores have no files to check. */
+static int inspect(struct app *app, bool has_files)
 {
-	(void)operands;
 	if (app->settings.print_config)
 		options_print(stdout);
-	if (app->settings.print_config && !app->settings.check_config)
+	if (!app->settings.check_config)
 		return EXIT_SUCCESS;
 	configure_log(&app->settings);
 	variables_warn();
-	return app->settings.check_config ? check_files(app) : app_serve(app);
+	if (has_files)
+		return check_files(app);
+	puts("ok");
+	return EXIT_SUCCESS;
+}
+
+static int run_serve(struct app *app, const struct operands *operands)
+{
+	(void)operands;
+	configure_log(&app->settings);
+	variables_warn();
+	return app_serve(app);
 }
 
 static bool stores_are_up(const struct app *app)
@@ -215,6 +227,8 @@ int main(int argc, char **argv)
 		return report_failure(EXIT_USAGE, "%s", why);
 	if (!app.settings.core_dumps)
 		hide_memory();
+	if (app.settings.print_config || app.settings.check_config)
+		return inspect(&app, command->run_app != NULL);
 	return command->run_app ? command->run_app(&app, &operands)
 				: command->run(&app.settings, &operands);
 }

@@ -8,30 +8,11 @@
 #include <assert.h>
 #include <ctype.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/arena.h"
 #include "base/nearest.h"
-#include "base/text.h"
-#include "cli/config_file.h"
 #include "cli/option_groups.h"
-#include "cli/secrets.h"
+#include "cli/option_table.h"
 
-enum option_type { TYPE_TEXT, TYPE_URL, TYPE_INT, TYPE_DURATION, TYPE_FLAG };
-
-struct option {
-	const char *name;
-	enum option_type type;
-	size_t offset;        /* in struct settings */
-	const char *standard; /* the default, "" for none */
-	int64_t least;        /* for numbers and durations (us) */
-	int64_t most;
-	const char *value_name; /* the placeholder in the help */
-	const char *help;
-};
-
-#define SHOWN_MAX 100 /* of a wrong name */
 #define FIELD(field) offsetof(struct settings, field)
 #define HOUR_US (3600LL * 1000000)
 #define LEAST_TIME_US 1000
@@ -204,16 +185,22 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
-static struct {
-	const char *text;
-	const char *source;
-} values[OPTION_COUNT];
+_Static_assert(OPTION_COUNT <= OPTIONS_MAX, "arrays have room for every option");
 
-/* Copies of the values in the file. */
-static char *file_texts[OPTION_COUNT];
+/* ---- the table --------------------------------------------------------------------------- */
 
-/* Returns the index of the option, or OPTION_COUNT if there is none of that name. */
-static size_t find_option(struct slice name)
+size_t options_count(void)
+{
+	return OPTION_COUNT;
+}
+
+const struct option *option_at(size_t index)
+{
+	assert(index < OPTION_COUNT);
+	return &options[index];
+}
+
+size_t option_find(struct slice name)
 {
 	size_t i = 0;
 
@@ -222,15 +209,7 @@ static size_t find_option(struct slice name)
 	return i;
 }
 
-static void set_value(size_t index, const char *text, const char *source)
-{
-	values[index].text = text;
-	values[index].source = source;
-}
-
-/* Returns "; did you mean …?" in a static buffer, or where to look if no option resembles `name`.
- */
-static const char *did_you_mean(struct slice name, const char *prefix)
+const char *option_guess(struct slice name, const char *prefix)
 {
 	static char text[96];
 	const char *names[OPTION_COUNT + 1] = {NULL};
@@ -243,15 +222,7 @@ static const char *did_you_mean(struct slice name, const char *prefix)
 	return nearest ? text : "; see quipu help";
 }
 
-/* ---- sources ----------------------------------------------------------------------------- */
-
-static void read_defaults(void)
-{
-	for (size_t i = 0; i < OPTION_COUNT; i++)
-		set_value(i, options[i].standard, "default");
-}
-
-static void environment_name(const char *option, char *out, size_t size)
+void option_variable(const char *option, char *out, size_t size)
 {
 	size_t len = (size_t)snprintf(out, size, "QUIPU_%s", option);
 
@@ -259,323 +230,7 @@ static void environment_name(const char *option, char *out, size_t size)
 		out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
 }
 
-static void read_environment(void)
-{
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		char name[64];
-		const char *text;
-
-		environment_name(options[i].name, name, sizeof(name));
-		text = getenv(name);
-		if (text && *text)
-			set_value(i, text, "environment");
-	}
-}
-
-struct file_reading {
-	const char *path;
-	char *why;
-};
-
-static bool take_file_line(void *context, struct slice name, struct slice text)
-{
-	struct file_reading *reading = context;
-	size_t index = find_option(name);
-
-	if (index < OPTION_COUNT && strcmp(values[index].source, "file") != 0) {
-		free(file_texts[index]);
-		file_texts[index] = qp_calloc(1, text.len + 1);
-		memcpy(file_texts[index], text.data, text.len);
-		set_value(index, file_texts[index], "file");
-		return true;
-	}
-	if (index < OPTION_COUNT) {
-		snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: \"%.*s\" is given twice",
-			reading->path, (int)name.len, name.data);
-		return false;
-	}
-	snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: there is no option \"%.*s\"%s", reading->path,
-		(int)name.len, name.data, did_you_mean(name, ""));
-	return false;
-}
-
-static bool read_file(const char *path, char *why)
-{
-	struct file_reading reading = {.path = path, .why = why};
-
-	return !path || !*path || config_file_read(path, take_file_line, &reading, why);
-}
-
-struct flags {
-	struct settings *settings;
-	struct operands *operands; /* NULL if the command takes none */
-	const char *file;
-	const char *given[OPTION_COUNT];
-};
-
-/* Returns the name without the mark of a switch. */
-static const char *flag_name(const char *flag)
-{
-	return *flag == OWN_SWITCH[0] ? flag + 1 : flag;
-}
-
-/* Returns where to store the value of one of the command's own flags, or NULL if it has no such
- * flag. */
-static const char **find_own(struct operands *operands, struct slice name)
-{
-	for (size_t i = 0; operands && operands->flags[i]; i++) {
-		assert(i < OWN_FLAGS_MAX);
-		if (slice_is(name, flag_name(operands->flags[i])))
-			return &operands->values[i];
-	}
-	return NULL;
-}
-
-/* Handles flags that are not options: they choose what to do, not how. */
-static bool take_special(struct flags *flags, struct slice name, const char *text, bool *used_text)
-{
-	*used_text = false;
-	if (slice_is(name, "print-config")) {
-		flags->settings->print_config = true;
-	} else if (slice_is(name, "check-config")) {
-		flags->settings->check_config = true;
-	} else if (slice_is(name, "config")) {
-		flags->file = text ? text : "";
-		*used_text = true;
-	} else {
-		return false;
-	}
-	return true;
-}
-
-/* Reads an argument that is not a flag. Returns how many arguments it used, or 0 on failure. */
-static int take_word(struct flags *flags, const char *word, char *why)
-{
-	if (flags->operands && word[0] != '-') {
-		flags->operands->words[flags->operands->word_count++] = word;
-		return 1;
-	}
-	snprintf(why, OPTIONS_WHY_SIZE, "\"%s\" is not understood; see quipu help",
-		secrets_in_url(word) ? "***" : word);
-	return 0;
-}
-
-/* Returns where to store the value of a flag, or NULL if there is no such flag. */
-static const char **find_flag(struct flags *flags, struct slice name, bool *needs_value)
-{
-	const char **own = find_own(flags->operands, name);
-	size_t index = find_option(name);
-
-	*needs_value = index == OPTION_COUNT || options[index].type != TYPE_FLAG;
-	if (own) {
-		*needs_value =
-			*flags->operands->flags[own - flags->operands->values] != OWN_SWITCH[0];
-		return own;
-	}
-	return index < OPTION_COUNT ? &flags->given[index] : NULL;
-}
-
-/* Reads a flag or word. Returns how many arguments it used, or 0 on failure. */
-static int take_argument(struct flags *flags, int count, char *const *arguments, char *why)
-{
-	struct slice rest = slice_of(arguments[0]);
-	struct slice name;
-	const char *text, **value;
-	bool joined, used_text, needs_value;
-
-	if (!slice_starts_with(rest, "--"))
-		return take_word(flags, arguments[0], why);
-	rest = slice_make(rest.data + 2, rest.len - 2);
-	name = slice_cut(&rest, '=');
-	joined = rest.data != NULL;
-	text = joined ? rest.data : count > 1 ? arguments[1] : NULL;
-	if (take_special(flags, name, text, &used_text))
-		return used_text && !joined ? 2 : 1;
-	value = find_flag(flags, name, &needs_value);
-	if (!value) {
-		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s%s",
-			name.len < SHOWN_MAX ? (int)name.len : SHOWN_MAX, name.data,
-			did_you_mean(name, "--"));
-		return 0;
-	}
-	if (!needs_value && !joined) {
-		*value = "yes";
-		return 1;
-	}
-	if (!text) {
-		snprintf(why, OPTIONS_WHY_SIZE, "--%.*s needs a value", (int)name.len, name.data);
-		return 0;
-	}
-	*value = text;
-	return joined ? 1 : 2;
-}
-
-static bool read_flags(struct flags *flags, int count, char *const *arguments, char *why)
-{
-	for (int i = 0; i < count;) {
-		int taken = take_argument(flags, count - i, arguments + i, why);
-
-		if (taken == 0)
-			return false;
-		i += taken;
-	}
-	return true;
-}
-
-/* ---- values ------------------------------------------------------------------------------ */
-
-static bool read_flag_value(const char *text, bool *value)
-{
-	struct slice word = slice_of(text);
-
-	*value = slice_is(word, "yes") || slice_is(word, "true") || slice_is(word, "1");
-	return *value || slice_is(word, "no") || slice_is(word, "false") || slice_is(word, "0");
-}
-
-/* Refuses secrets in flags, because everyone on the machine can read the arguments of a process. */
-static bool may_be_flag(size_t index, const char *text, char *why)
-{
-	char variable[64];
-
-	if (options[index].type != TYPE_URL || !secrets_in_url(text))
-		return true;
-	environment_name(options[index].name, variable, sizeof(variable));
-	snprintf(why, OPTIONS_WHY_SIZE,
-		"--%s contains a password or another secret, which everyone on this machine could "
-		"see; set the URL in the variable %s or in the file that --config names%s",
-		options[index].name, variable,
-		strncmp(text, "postgres", 8) == 0 ? ", or only the password in a file that "
-						    "PGPASSFILE names"
-						  : "");
-	return false;
-}
-
-static bool store_value(struct settings *settings, size_t index, char *why)
-{
-	const struct option *option = &options[index];
-	const char *text = values[index].text;
-	void *field = (char *)settings + option->offset;
-	int64_t *number = field;
-	bool ok = true;
-
-	switch (option->type) {
-	case TYPE_TEXT:
-	case TYPE_URL:
-		*(const char **)field = text;
-		break;
-	case TYPE_FLAG:
-		ok = read_flag_value(text, field);
-		break;
-	case TYPE_INT:
-		ok = text_to_int(slice_of(text), number);
-		ok = ok && *number >= option->least && *number <= option->most;
-		break;
-	case TYPE_DURATION:
-		ok = text_to_duration_us(slice_of(text), number);
-		ok = ok && *number >= option->least && *number <= option->most;
-		break;
-	}
-	if (!ok && option->type == TYPE_INT)
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--%s must be a number from %lld to %lld, not \"%s\"", option->name,
-			(long long)option->least, (long long)option->most, text);
-	else if (!ok)
-		snprintf(why, OPTIONS_WHY_SIZE, "--%s must be %s, not \"%s\"", option->name,
-			option->type == TYPE_FLAG ? "yes or no" : "a time such as 500ms, 5s or 24h",
-			text);
-	return ok;
-}
-
-static bool check_words(const struct settings *settings, char *why)
-{
-	struct slice format = slice_of(settings->log_format);
-	struct slice console = slice_of(settings->console);
-	enum log_level level;
-
-	if (!log_level_parse(slice_of(settings->log_level), &level)) {
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--log-level must be debug, info, warn or error, not \"%s\"",
-			settings->log_level);
-		return false;
-	}
-	if (!slice_is(format, "auto") && !slice_is(format, "text") && !slice_is(format, "json")) {
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--log-format must be text, json or auto, not \"%s\"",
-			settings->log_format);
-		return false;
-	}
-	if (!slice_is(console, "on") && !slice_is(console, "off")) {
-		snprintf(why, OPTIONS_WHY_SIZE, "--console must be on or off, not \"%s\"",
-			settings->console);
-		return false;
-	}
-	return true;
-}
-
-const char *operands_flag(const struct operands *operands, const char *name)
-{
-	for (size_t i = 0; operands->flags[i]; i++) {
-		if (strcmp(flag_name(operands->flags[i]), name) == 0)
-			return operands->values[i];
-	}
-	return NULL;
-}
-
-bool options_read(struct settings *settings, struct operands *operands, int count,
-	char *const *arguments, char *why)
-{
-	struct flags flags = {
-		.settings = settings, .operands = operands, .file = getenv("QUIPU_CONFIG")};
-
-	memset(settings, 0, sizeof(*settings));
-	read_defaults();
-	if (!read_flags(&flags, count, arguments, why) || !read_file(flags.file, why))
-		return false;
-	read_environment();
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		if (flags.given[i] && !may_be_flag(i, flags.given[i], why))
-			return false;
-		if (flags.given[i])
-			set_value(i, flags.given[i], "flag");
-		if (!store_value(settings, i, why))
-			return false;
-	}
-	return check_words(settings, why);
-}
-
-/* ---- printing ---------------------------------------------------------------------------- */
-
-static void print_value(FILE *out, size_t index)
-{
-	if (options[index].type == TYPE_URL)
-		secrets_print_url(out, values[index].text);
-	else
-		fputs(values[index].text, out);
-}
-
-void options_print(FILE *out)
-{
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		fprintf(out, "%s = ", options[i].name);
-		print_value(out, i);
-		fprintf(out, "  ; %s\n", values[i].source);
-	}
-}
-
-void options_print_changed(FILE *out)
-{
-	const char *between = "";
-
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		if (strcmp(values[i].text, options[i].standard) == 0)
-			continue;
-		fprintf(out, "%s--%s ", between, options[i].name);
-		print_value(out, i);
-		fprintf(out, " (%s)", values[i].source);
-		between = ", ";
-	}
-	fputs(*between ? "\n" : "all at their defaults\n", out);
-}
+/* ---- help -------------------------------------------------------------------------------- */
 
 static void help_option(FILE *out, const struct option *option)
 {
@@ -630,14 +285,9 @@ static void write_range(char *out, size_t size, const struct option *option)
 	}
 }
 
-size_t options_count(void)
-{
-	return OPTION_COUNT;
-}
-
 struct option_facts options_at(size_t index)
 {
-	const struct option *option = &options[index];
+	const struct option *option = option_at(index);
 	struct option_facts facts = {
 		.name = option->name,
 		.value = option->value_name,
@@ -645,8 +295,7 @@ struct option_facts options_at(size_t index)
 		.help = option->help,
 	};
 
-	assert(index < OPTION_COUNT);
-	environment_name(option->name, facts.variable, sizeof(facts.variable));
+	option_variable(option->name, facts.variable, sizeof(facts.variable));
 	write_range(facts.range, sizeof(facts.range), option);
 	return facts;
 }

@@ -93,3 +93,13 @@ def test_a_url_without_a_host_is_refused(run, option, url):
     done = run("serve", "--check-config", env={variable: url})
     assert (done.returncode, done.stdout) == (2, "")
     assert f"--{option} has no host" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["migrate"], ["erase-user", "alice"], ["routes"]],
+                         ids=" ".join)
+@pytest.mark.parametrize("flag", ["--check-config", "--print-config"])
+def test_a_command_that_only_shows_its_settings_does_nothing_else(binary, tmp_path, words, flag):
+    done = quipu.run(binary, *words, flag, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ok\n" if flag == "--check-config" else "batch-max = " in done.stdout
+    assert list(tmp_path.iterdir()) == []

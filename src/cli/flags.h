@@ -1,0 +1,20 @@
+/*
+ * Reads the arguments after a command. Main thread.
+ */
+#ifndef QUIPU_CLI_FLAGS_H
+#define QUIPU_CLI_FLAGS_H
+
+#include "cli/option_table.h"
+
+struct flags {
+	struct settings *settings;      /* receives print_config and check_config */
+	struct operands *operands;      /* NULL if the command takes none */
+	const char *file;               /* --config */
+	const char *given[OPTIONS_MAX]; /* by option; NULL if it was not given */
+};
+
+/* Fills `flags` and its operands from `count` arguments. On failure returns false and writes the
+ * reason to `why` (OPTIONS_WHY_SIZE bytes). */
+QP_MUST_CHECK bool flags_read(struct flags *flags, int count, char *const *arguments, char *why);
+
+#endif
