@@ -19,6 +19,8 @@
 #include "cli/erase_command.h"
 #include "cli/health_command.h"
 #include "cli/manual.h"
+#include "cli/outbox_command.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/variables.h"
 #include "cli/verify_command.h"
@@ -93,18 +95,22 @@ static bool stores_are_up(const struct app *app)
 static bool migrate(struct app *app, char *why)
 {
 	int64_t until_ns = clock_steady_ns(&clock_system) + app->settings.deadline_us * NS_PER_US;
+	struct progress progress;
 
 	if (!app_open_stores(app, why))
 		return false;
-	while (!stores_are_up(app)) {
+	progress_begin(&progress, "waiting for the stores", 0);
+	while (!stores_are_up(app) && clock_steady_ns(&clock_system) <= until_ns) {
 		struct timespec pause = {.tv_nsec = UP_POLL_NS};
 
-		if (clock_steady_ns(&clock_system) > until_ns) {
-			snprintf(why, OPTIONS_WHY_SIZE,
-				"a store cannot be reached or migrated; the log above says why");
-			return false;
-		}
+		progress_at(&progress, 0);
 		nanosleep(&pause, NULL);
+	}
+	progress_hide(&progress);
+	if (!stores_are_up(app)) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"a store cannot be reached or migrated; the log above says why");
+		return false;
 	}
 	return true;
 }
@@ -135,14 +141,17 @@ static int run_migrate(struct app *app, const struct operands *operands)
 
 static int run_routes(struct app *app, const struct operands *operands)
 {
-	(void)operands;
+	bool json = operands_flag(operands, "json") != NULL;
+
 	app_add_routes(app);
 	for (size_t i = 0; i < router_count(app->router); i++) {
 		const struct route *route = router_at(app->router, i);
 		const char *role = router_role(route);
 
-		printf("%s %s %s %s\n", route->method, route->path, access_name(route->access),
-			role ? role : "-");
+		printf(json ? "{\"method\":\"%s\",\"path\":\"%s\",\"access\":\"%s\",\"role\":\"%"
+			      "s\"}\n"
+			    : "%s %s %s %s\n",
+			route->method, route->path, access_name(route->access), role ? role : "-");
 	}
 	return EXIT_SUCCESS;
 }
@@ -150,12 +159,13 @@ static int run_routes(struct app *app, const struct operands *operands)
 static int run_version(const struct settings *settings, const struct operands *operands)
 {
 	(void)settings;
-	(void)operands;
-	puts("quipu " QUIPU_VERSION);
+	puts(operands_flag(operands, "json") ? "{\"version\":\"" QUIPU_VERSION "\"}"
+					     : "quipu " QUIPU_VERSION);
 	return EXIT_SUCCESS;
 }
 
 static const char *const no_flags[] = {NULL};
+static const char *const json_flag[] = {OWN_SWITCH "json", NULL};
 
 struct command_entry {
 	const char *name;
@@ -170,14 +180,14 @@ static const struct command_entry commands[] = {
 	{"serve", run_serve, NULL, NULL},
 	{"migrate", run_migrate, NULL, migrate_flags},
 	{"demo", NULL, demo_run, demo_flags},
-	{"routes", run_routes, NULL, NULL},
-	{"health", NULL, health_run, NULL},
+	{"routes", run_routes, NULL, json_flag},
+	{"health", NULL, health_run, json_flag},
 	{"dlq", NULL, dlq_run, dlq_flags},
 	{"outbox", NULL, outbox_run, outbox_flags},
 	{"erase-user", NULL, erase_run, erase_flags},
 	{"verify", NULL, verify_run, verify_flags},
 	{"keys", NULL, keys_run, keys_flags},
-	{"version", NULL, run_version, NULL},
+	{"version", NULL, run_version, json_flag},
 	{"help", NULL, manual_run, no_flags},
 };
 
@@ -225,6 +235,8 @@ int main(int argc, char **argv)
 		    argv + 2, why) ||
 		(command->run_app && !app_check(&app, why)))
 		return report_failure(EXIT_USAGE, "%s", why);
+	if (command->flags == json_flag && operands.word_count > 0)
+		return report_failure(EXIT_USAGE, "\"%s\" is not an option", operands.words[0]);
 	if (!app.settings.core_dumps)
 		hide_memory();
 	if (app.settings.print_config || app.settings.check_config)

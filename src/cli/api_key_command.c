@@ -8,9 +8,18 @@
 
 #define SCOPES_DEFAULT "external"
 
-const char *const keys_flags[] = {"scopes", NULL};
+const char *const keys_flags[] = {"scopes", OWN_SWITCH "json", NULL};
 
-/* Prints the key only after its line was written. */
+/* Neither the line nor the key contains a character that JSON would escape. */
+static int print_key_json(const struct new_key *key)
+{
+	if (printf("{\"line\":\"%s\",\"key\":\"%s\"}\n", key->line, key->shown) < 0 ||
+		fflush(stdout) != 0)
+		return report_failure(EXIT_FAILURE, "cannot write the key; none was created");
+	return EXIT_SUCCESS;
+}
+
+/* Prints the key only after its line was written, because the key is useless without the line. */
 static int print_key(const struct new_key *key)
 {
 	if (puts(key->line) < 0 || fflush(stdout) != 0)
@@ -34,5 +43,5 @@ int keys_run(const struct settings *settings, const struct operands *operands)
 		return report_failure(EXIT_USAGE, "usage: quipu keys new ID [--scopes LIST]");
 	if (!key_make(operands->words[1], scopes ? scopes : SCOPES_DEFAULT, &key, why))
 		return report_failure(EXIT_USAGE, "%s", why);
-	return print_key(&key);
+	return operands_flag(operands, "json") ? print_key_json(&key) : print_key(&key);
 }

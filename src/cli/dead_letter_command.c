@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/table.h"
 
@@ -24,8 +24,7 @@
 #define LIMIT_MAX 1000000
 #define PAGE_MAX 100
 
-const char *const dlq_flags[] = {"limit", "why", NULL};
-const char *const outbox_flags[] = {"since", NULL};
+const char *const dlq_flags[] = {"limit", "why", OWN_SWITCH "json", OWN_SWITCH "all", NULL};
 
 static const char *const kinds[] = {"outbox", "dialog-outbox", "notification", "poison", "sms"};
 
@@ -37,7 +36,8 @@ struct call {
 	const char *const *words; /* the words after the verb */
 	size_t word_count;
 	struct client *client;
-	struct arena arena;
+	struct arena arena; /* for one request, or one list */
+	bool json;          /* print JSON, one object per line */
 };
 
 struct verb {
@@ -45,8 +45,8 @@ struct verb {
 	const char *usage;
 	size_t words_least;
 	size_t words_most;
-	const char *flag; /* the only one of the command's own flags that it takes, or NULL */
-	bool needs_flag;
+	const char *flags;    /* which of the command's own flags it takes, separated by spaces */
+	const char *required; /* the flag that it requires, or NULL */
 	int (*run)(struct call *call);
 };
 
@@ -150,6 +150,7 @@ static bool is_success(struct call *call, const struct letter_name *name,
 
 struct list {
 	struct table table; /* its first row is the header */
+	bool json;          /* print each letter at once, without a table */
 	size_t rows_max;
 	bool is_served; /* the server has at least one kind of dead letters */
 };
@@ -160,6 +161,13 @@ static void add_head(struct list *list)
 		SLICE("AGGREGATE KEY"), SLICE("ATTEMPTS"), SLICE("SINCE"), SLICE("ERROR")};
 
 	table_add(&list->table, cells);
+}
+
+/* Prints an object on one line. */
+static void print_line(const json_t *value)
+{
+	json_dumpf(value, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	putchar('\n');
 }
 
 static void add_letter(struct list *list, const char *kind, const json_t *letter)
@@ -187,8 +195,11 @@ static bool add_page(struct list *list, const char *kind, const struct client_an
 	const json_t *letters = json_object_get(answer->json, "letters");
 	size_t count = json_array_size(letters);
 
-	for (size_t i = 0; i < count && list->table.count < list->rows_max; i++)
+	for (size_t i = 0; i < count && list->table.count < list->rows_max; i++) {
+		if (list->json && list->table.count + 1 < list->rows_max)
+			print_line(json_array_get(letters, i));
 		add_letter(list, kind, json_array_get(letters, i));
+	}
 	return count > 0 && list->table.count < list->rows_max && answer->next[0];
 }
 
@@ -235,9 +246,9 @@ static void print_list(const struct list *list, int64_t limit)
 	size_t letters = list->table.count - 1;
 	bool has_more = letters > (size_t)limit;
 
-	if (letters == 0)
+	if (letters == 0 && !list->json)
 		puts("no dead letters");
-	else
+	else if (!list->json)
 		table_print(&list->table, list->table.count - has_more, stdout);
 	fflush(stdout);
 	if (has_more)
@@ -249,7 +260,7 @@ static void print_list(const struct list *list, int64_t limit)
 static int dlq_list(struct call *call)
 {
 	const char *text = operands_flag(call->operands, "limit");
-	struct list list = {.table.arena = &call->arena};
+	struct list list = {.table.arena = &call->arena, .json = call->json};
 	char why[CLIENT_WHY_SIZE];
 	int64_t limit = LIMIT_DEFAULT;
 
@@ -290,6 +301,18 @@ static int dlq_show(struct call *call)
 	return ok ? EXIT_SUCCESS : report_failure(EXIT_FAILURE, "%s", why);
 }
 
+static void print_settled(struct call *call, const char *name, const char *done)
+{
+	struct buffer text = buffer_make(&call->arena, 64);
+
+	buffer_json_string(&text, slice_of(name));
+	buffer_char(&text, '\0');
+	if (call->json)
+		printf("{\"letter\":%s,\"result\":\"%s\"}\n", text.data, done);
+	else
+		printf("%s: %s\n", name, done);
+}
+
 /*
  * Posts `action` for every letter. Continues if a letter fails, but not if the server no longer
  * answers.
@@ -310,7 +333,7 @@ static int settle_letters(
 		if (!client_post(call->client, target, body, &answer, why))
 			return report_failure(EXIT_FAILURE, "%s: %s", call->words[i], why);
 		if (is_success(call, &names[i], &answer, why))
-			printf("%s: %s\n", call->words[i], done);
+			print_settled(call, call->words[i], done);
 		else
 			code = report_failure(EXIT_FAILURE, "%s: %s", call->words[i], why);
 		fflush(stdout);
@@ -319,8 +342,95 @@ static int settle_letters(
 	return code;
 }
 
+/* ---- dlq replay KIND --all --------------------------------------------------------------- */
+
+struct replay {
+	const char *kind;
+	long long replayed;
+	long long refused;
+	struct progress progress;
+};
+
+/* Replays one letter. Returns false if the server no longer answers. */
+static bool replay_letter(
+	struct call *call, struct replay *replay, struct slice id, char why[CLIENT_WHY_SIZE])
+{
+	struct buffer text = buffer_make(&call->arena, 64);
+	struct letter_name name = {.kind = replay->kind};
+	struct client_answer answer;
+
+	buffer_add(&text, id);
+	buffer_char(&text, '\0');
+	name.id = text.data;
+	if (!client_post(call->client, target_of(call, &name, "/replay"), (struct slice){0},
+		    &answer, why))
+		return false;
+	if (is_success(call, &name, &answer, why)) {
+		replay->replayed++;
+	} else {
+		replay->refused++;
+		progress_hide(&replay->progress);
+		report_failure(EXIT_FAILURE, "%s/%s: %s", name.kind, name.id, why);
+	}
+	client_answer_release(&answer);
+	progress_at(&replay->progress, replay->replayed);
+	return true;
+}
+
+/* Replays a page of letters. Sets `target` to the next page, or to "" after the last page. */
+static bool replay_page(struct call *call, struct replay *replay, char target[CLIENT_TARGET_SIZE],
+	char why[CLIENT_WHY_SIZE])
+{
+	const struct letter_name kind = {.kind = replay->kind};
+	struct client_answer page;
+	const json_t *letters;
+	bool good;
+
+	arena_reset(&call->arena);
+	if (!client_get(call->client, target, &page, why))
+		return false;
+	memcpy(target, page.next, CLIENT_TARGET_SIZE);
+	letters = json_object_get(page.json, "letters");
+	good = is_success(call, &kind, &page, why);
+	for (size_t i = 0; good && i < json_array_size(letters); i++)
+		good = replay_letter(
+			call, replay, client_text(json_array_get(letters, i), "id"), why);
+	client_answer_release(&page);
+	return good;
+}
+
+/* Tries each letter once: every page begins after the last id, so refused letters do not come
+ * again. */
+static int replay_all(struct call *call)
+{
+	struct replay replay = {0};
+	char target[CLIENT_TARGET_SIZE], why[CLIENT_WHY_SIZE];
+	bool good = true;
+
+	for (size_t i = 0; i < KIND_COUNT; i++) {
+		if (call->word_count == 1 && strcmp(call->words[0], kinds[i]) == 0)
+			replay.kind = kinds[i];
+	}
+	if (!replay.kind)
+		return report_failure(EXIT_USAGE,
+			"--all needs one kind: outbox, dialog-outbox, notification or poison");
+	snprintf(target, sizeof(target), "/operator/dlq/%s?limit=%d", replay.kind, PAGE_MAX);
+	progress_begin(&replay.progress, replay.kind, 0);
+	while (good && *target)
+		good = replay_page(call, &replay, target, why);
+	progress_hide(&replay.progress);
+	printf(call->json ? "{\"kind\":\"%s\",\"replayed\":%lld,\"refused\":%lld}\n"
+			  : "%s: %lld replayed, %lld refused\n",
+		replay.kind, replay.replayed, replay.refused);
+	if (!good)
+		return report_failure(EXIT_FAILURE, "%s", why);
+	return replay.refused == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static int dlq_replay(struct call *call)
 {
+	if (operands_flag(call->operands, "all"))
+		return replay_all(call);
 	return settle_letters(call, "/replay", (struct slice){0}, "replayed");
 }
 
@@ -337,92 +447,32 @@ static int dlq_discard(struct call *call)
 	return settle_letters(call, "/discard", buffer_slice(&body), "discarded");
 }
 
-/* ---- outbox resend ----------------------------------------------------------------------- */
-
-/* Parses a time, or a duration before now. */
-static bool read_since(const char *text, int64_t *time_us)
-{
-	int64_t ago_us;
-
-	if (text_to_time_us(slice_of(text), time_us))
-		return true;
-	if (!text_to_duration_us(slice_of(text), &ago_us) || ago_us <= 0)
-		return false;
-	return !__builtin_sub_overflow(clock_wall_us(&clock_system), ago_us, time_us);
-}
-
-static int report_resent(struct call *call, const struct client_answer *answer)
-{
-	const json_t *resent = json_object_get(answer->json, "resent");
-	char why[CLIENT_WHY_SIZE];
-
-	if (answer->http_status == 200 && json_is_integer(resent)) {
-		long long count = json_integer_value(resent);
-
-		printf("%lld event%s will be sent again\n", count, count == 1 ? "" : "s");
-		return EXIT_SUCCESS;
-	}
-	if (is_missing_route(answer))
-		write_missing_role(call, "an outbox", why);
-	else
-		client_read_problem(call->client, answer, why);
-	return report_failure(EXIT_FAILURE, "%s", why);
-}
-
-/* Returns the path of the outbox's route, or NULL if there is no such outbox. */
-static const char *resend_target(const struct call *call)
-{
-	const char *outbox = call->word_count > 0 ? call->words[0] : "outbox";
-
-	if (strcmp(outbox, "outbox") == 0)
-		return "/operator/outbox/resend";
-	return strcmp(outbox, "dialog-outbox") == 0 ? "/operator/dialog-outbox/resend" : NULL;
-}
-
-static int outbox_resend(struct call *call)
-{
-	const char *since = operands_flag(call->operands, "since");
-	const char *target = resend_target(call);
-	struct buffer body = buffer_make(&call->arena, 64);
-	struct client_answer answer;
-	char why[CLIENT_WHY_SIZE];
-	int64_t since_us;
-	int code;
-
-	if (!target)
-		return report_failure(EXIT_USAGE,
-			"the outbox must be outbox (of entitlements) or dialog-outbox, not \"%s\"",
-			call->words[0]);
-	if (!read_since(since, &since_us))
-		return report_failure(EXIT_USAGE,
-			"--since must be a time such as 2026-01-08T07:10:00Z, or how long ago such "
-			"as 24h, not \"%s\"",
-			since);
-	buffer_text(&body, "{\"since\":\"");
-	buffer_time(&body, since_us);
-	buffer_text(&body, "\"}");
-	if (!client_post(call->client, target, buffer_slice(&body), &answer, why))
-		return report_failure(EXIT_FAILURE, "%s", why);
-	code = report_resent(call, &answer);
-	client_answer_release(&answer);
-	return code;
-}
-
 /* ---- running ----------------------------------------------------------------------------- */
+
+static bool takes(const struct verb *verb, const char *flag)
+{
+	struct slice rest = slice_of(verb->flags);
+
+	while (rest.data) {
+		if (slice_is(slice_cut(&rest, ' '), flag))
+			return true;
+	}
+	return false;
+}
 
 static bool fits(const struct verb *verb, const struct operands *operands)
 {
 	size_t words = operands->word_count - 1;
-	bool has_flag = verb->flag && operands_flag(operands, verb->flag);
 
-	for (size_t i = 0; operands->flags[i]; i++) {
-		bool takes = verb->flag && strcmp(verb->flag, operands->flags[i]) == 0;
+	for (size_t i = 0; dlq_flags[i]; i++) {
+		const char *flag =
+			dlq_flags[i][0] == OWN_SWITCH[0] ? dlq_flags[i] + 1 : dlq_flags[i];
 
-		if (operands->values[i] && !takes)
+		if (operands->values[i] && !takes(verb, flag))
 			return false;
 	}
 	return words >= verb->words_least && words <= verb->words_most &&
-	       (has_flag || !verb->needs_flag);
+	       (!verb->required || operands_flag(operands, verb->required));
 }
 
 static int run_verb(
@@ -432,6 +482,7 @@ static int run_verb(
 		.operands = operands,
 		.words = operands->words + 1,
 		.word_count = operands->word_count - 1,
+		.json = operands_flag(operands, "json") != NULL,
 	};
 	char why[CLIENT_WHY_SIZE];
 	int code;
@@ -451,11 +502,12 @@ static int run_verb(
 int dlq_run(const struct settings *settings, const struct operands *operands)
 {
 	static const struct verb verbs[] = {
-		{"list", "dlq list [--limit N]", 0, 0, "limit", false, dlq_list},
-		{"show", "dlq show KIND/ID", 1, 1, NULL, false, dlq_show},
-		{"replay", "dlq replay KIND/ID...", 1, WORDS_ANY, NULL, false, dlq_replay},
-		{"discard", "dlq discard KIND/ID... --why TEXT", 1, WORDS_ANY, "why", true,
-			dlq_discard},
+		{"list", "dlq list [--limit N] [--json]", 0, 0, "limit json", NULL, dlq_list},
+		{"show", "dlq show KIND/ID", 1, 1, "json", NULL, dlq_show},
+		{"replay", "dlq replay KIND/ID... | KIND --all [--json]", 1, WORDS_ANY, "json all",
+			NULL, dlq_replay},
+		{"discard", "dlq discard KIND/ID... --why TEXT [--json]", 1, WORDS_ANY, "why json",
+			"why", dlq_discard},
 	};
 	const char *name = operands->word_count > 0 ? operands->words[0] : "";
 
@@ -464,14 +516,4 @@ int dlq_run(const struct settings *settings, const struct operands *operands)
 			return run_verb(&verbs[i], settings, operands);
 	}
 	return report_failure(EXIT_USAGE, "usage: quipu dlq list|show|replay|discard");
-}
-
-int outbox_run(const struct settings *settings, const struct operands *operands)
-{
-	static const struct verb resend = {"resend", "outbox resend [dialog-outbox] --since TIME",
-		0, 1, "since", true, outbox_resend};
-
-	if (operands->word_count > 0 && strcmp(operands->words[0], resend.name) == 0)
-		return run_verb(&resend, settings, operands);
-	return report_failure(EXIT_USAGE, "usage: quipu %s", resend.usage);
 }

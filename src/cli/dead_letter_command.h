@@ -19,10 +19,8 @@
 
 /* The command's own flags, for options_read(). */
 extern const char *const dlq_flags[];
-extern const char *const outbox_flags[];
 
 /* Returns the exit status: 0, 1 if something was not done, or 2 for wrong arguments. */
 int dlq_run(const struct settings *settings, const struct operands *operands);
-int outbox_run(const struct settings *settings, const struct operands *operands);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define PLACES_MAX 16
 
-const char *const erase_flags[] = {OWN_SWITCH "dry-run", NULL};
+const char *const erase_flags[] = {OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
 
 /* All services that keep data about persons. Used to name those that the server does not run. */
 static const char *const known_services[] = {
@@ -25,6 +25,7 @@ struct erase_call {
 	struct arena arena;
 	const char *user_id;
 	bool dry_run;
+	bool json; /* print an object per service */
 };
 
 /* How many rows were changed, or would be changed, in each place of one service. */
@@ -50,6 +51,23 @@ static void add_step(struct erase_call *call, struct erase_sums *sums, const jso
 		sums->rows[i] += json_integer_value(json_object_get(place, "rows"));
 	}
 	sums->has_more = json_is_true(json_object_get(step, "more"));
+}
+
+/* {"service":"dialogs","places":{"messages received":12}} */
+static void print_sums_json(
+	struct erase_call *call, const char *service, const struct erase_sums *sums)
+{
+	struct buffer line = buffer_make(&call->arena, 256);
+
+	buffer_format(&line, "{\"service\":\"%s\",\"places\":{", service);
+	for (size_t i = 0; i < sums->count; i++) {
+		buffer_text(&line, i > 0 ? "," : "");
+		buffer_json_string(&line, sums->names[i]);
+		buffer_format(&line, ":%lld", sums->rows[i]);
+	}
+	buffer_text(&line, "}}");
+	buffer_char(&line, '\0');
+	puts(line.data);
 }
 
 static void print_sums(const char *service, const struct erase_sums *sums)
@@ -98,7 +116,10 @@ static bool erase_service(struct erase_call *call, const char *service, char *wh
 		if (!run_step(call, service, &sums, why))
 			return false;
 	}
-	print_sums(service, &sums);
+	if (call->json)
+		print_sums_json(call, service, &sums);
+	else
+		print_sums(service, &sums);
 	return true;
 }
 
@@ -129,7 +150,9 @@ static bool erase_all(struct erase_call *call, const json_t *served, char *why)
 	}
 	for (size_t i = 0; known_services[i]; i++) {
 		if (!is_served(served, known_services[i]))
-			printf("%s: not on this server\n", known_services[i]);
+			printf(call->json ? "{\"service\":\"%s\",\"served\":false}\n"
+					  : "%s: not on this server\n",
+				known_services[i]);
 	}
 	return true;
 }
@@ -152,12 +175,16 @@ static bool run(struct erase_call *call, char *why)
 
 int erase_run(const struct settings *settings, const struct operands *operands)
 {
-	struct erase_call call = {.dry_run = operands_flag(operands, "dry-run")};
+	struct erase_call call = {
+		.dry_run = operands_flag(operands, "dry-run") != NULL,
+		.json = operands_flag(operands, "json") != NULL,
+	};
 	char why[CLIENT_WHY_SIZE];
 	bool ok;
 
 	if (operands->word_count != 1)
-		return report_failure(EXIT_USAGE, "usage: quipu erase-user ID [--dry-run]");
+		return report_failure(
+			EXIT_USAGE, "usage: quipu erase-user ID [--dry-run] [--json]");
 	call.user_id = operands->words[0];
 	call.client = client_open(settings, why);
 	if (!call.client)

@@ -6,7 +6,7 @@
 #include "cli/client.h"
 #include "cli/report.h"
 
-static int ask(struct client *client)
+static int ask(struct client *client, bool json)
 {
 	struct client_answer answer;
 	char why[CLIENT_WHY_SIZE];
@@ -19,7 +19,7 @@ static int ask(struct client *client)
 	if (status != 200)
 		return report_failure(EXIT_FAILURE, "the server at %s answered with HTTP %d",
 			client_server(client), status);
-	puts("ok");
+	puts(json ? "{\"status\":\"ok\"}" : "ok");
 	return EXIT_SUCCESS;
 }
 
@@ -29,7 +29,6 @@ int health_run(const struct settings *settings, const struct operands *operands)
 	struct client *client;
 	int code;
 
-	(void)operands;
 	client = client_open(settings, why);
 	if (!client)
 		return report_failure(EXIT_USAGE, "%s", why);
@@ -37,7 +36,7 @@ int health_run(const struct settings *settings, const struct operands *operands)
 	 * alive. */
 	if (!*settings->server && !*settings->ca_file)
 		client_trust_anyone(client);
-	code = ask(client);
+	code = ask(client, operands_flag(operands, "json") != NULL);
 	client_close(client);
 	return code;
 }

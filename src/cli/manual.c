@@ -15,7 +15,7 @@
 /* When the man page's text in this file last changed. Options and commands are generated. */
 #define MAN_DATE "2026-11-16"
 
-#define COMMAND_WIDTH 48
+#define COMMAND_WIDTH 54
 
 struct usage {
 	const char *command;
@@ -32,26 +32,27 @@ static const struct usage usages[] = {
 		"also spread the tables over the nodes of a Citus cluster", false},
 	{"demo", "", "[--seconds N]",
 		"try every service on a temporary folder, with traffic and the console", false},
-	{"keys", "new", "ID [--scopes LIST]", "create an API key for the file of --api-keys",
+	{"keys", "new", "ID [--scopes LIST] [--json]",
+		"create an API key for the file of --api-keys", false},
+	{"routes", "", "[--json]", "list all routes with method, path, access and role", false},
+	{"version", "", "[--json]", "print the version", false},
+	{"help", "", "[COMMAND]", "print this help, or the help of one command, as --help does",
 		false},
-	{"routes", "", "", "list all routes with method, path, access and role", false},
-	{"version", "", "", "print the version", false},
-	{"help", "", "[COMMAND]", "print this help, or that of one command, as --help does", false},
 	{"help", "man", "", "print the man page", false},
 	{"help", "bash", "", "print the completion for bash", false},
 	{"help", "configuration", "", "print docs/CONFIGURATION.md", false},
-	{"health", "", "", "check whether the server is alive", true},
-	{"dlq", "list", "[--limit N]", "list dead letters: events that could not be delivered",
-		true},
+	{"health", "", "[--json]", "check whether the server is alive", true},
+	{"dlq", "list", "[--limit N] [--json]",
+		"list dead letters: events that could not be delivered", true},
 	{"dlq", "show", "KIND/ID", "show a dead letter with its event", true},
-	{"dlq", "replay", "KIND/ID...", "deliver dead letters again", true},
-	{"dlq", "discard", "KIND/ID... --why TEXT", "discard dead letters", true},
-	{"erase-user", "", "ID [--dry-run]", "erase a person from all services of the server",
-		true},
-	{"verify", "", "[SERVICE] [--json]", "find rows that contradict the rules of a service",
-		true},
-	{"verify", "unread", "[--repair] [--json]", "compare counters with messages", true},
-	{"outbox", "resend", "[dialog-outbox] --since TIME",
+	{"dlq", "replay", "KIND/ID... | KIND --all [--json]", "deliver dead letters again", true},
+	{"dlq", "discard", "KIND/ID... --why TEXT [--json]", "discard dead letters", true},
+	{"erase-user", "", "ID [--dry-run] [--json]",
+		"erase a person from all services of the server", true},
+	{"verify", "", "[SERVICE] [--json]", "find rows that violate the rules of a service", true},
+	{"verify", "unread", "[--repair] [--json]",
+		"compare the counters of unread messages with the messages", true},
+	{"outbox", "resend", "[dialog-outbox] --since TIME [--json]",
 		"publish events again, e.g. those of the last 24h", true},
 };
 

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 
 #define UNREAD "unread"
@@ -35,6 +36,7 @@ struct verify {
 	long long checked;
 	long long differences;
 	long long repaired;
+	struct progress progress;
 };
 
 static bool is_unread(const struct verify *verify)
@@ -108,6 +110,7 @@ static void print_difference(struct verify *verify, const json_t *difference)
 {
 	struct buffer line = buffer_make(&verify->arena, 256);
 
+	progress_hide(&verify->progress);
 	if (verify->json) {
 		print_json(verify, difference);
 		return;
@@ -173,10 +176,13 @@ static bool ask_all(struct verify *verify, char *why)
 	bool good = true;
 
 	verify->checked = verify->differences = 0;
+	progress_begin(&verify->progress, verify->service, 0);
 	do {
 		arena_reset(&verify->arena);
 		good = ask_page(verify, &after, why);
+		progress_at(&verify->progress, verify->checked);
 	} while (good && *after);
+	progress_hide(&verify->progress);
 	free(after);
 	return good;
 }

@@ -290,7 +290,7 @@ def test_resend_without_an_outbox(ask, server):
     (["dlq", "replay", "outbox/1", "--limit", "1"], ["quipu dlq replay KIND/ID..."]),
     (["dlq", "discard", "--why", "x"], ["quipu dlq discard KIND/ID... --why TEXT"]),
     (["outbox", "resend"], ["quipu outbox resend [dialog-outbox] --since TIME"]),
-    (["outbox", "resend", "--since", "1h", "now"], ["outbox (of entitlements) or dialog-outbox", "now"]),
+    (["outbox", "resend", "--since", "1h", "now"], ['name the outbox as "outbox" (entitlements) or "dialog-outbox" (dialogs)', 'not "now"']),
     (["outbox", "resend", "--since", "1h", "outbox", "now"], ["quipu outbox resend [dialog-outbox] --since TIME"]),
     (["dlq", "list", "--since", "1h"], ["there is no option --since"]),
     (["dlq", "list", "--loud"], ["there is no option --loud"]),
@@ -306,3 +306,50 @@ def test_help_shows_the_commands(run):
     for words in ["dlq list [--limit N]", "dlq show KIND/ID", "dlq replay KIND/ID...", "dlq discard", "outbox resend",
                   "--server URL"]:
         assert words in text
+
+
+# ---- replay all, and JSON
+
+
+def test_replay_all_takes_every_page_of_one_kind_and_says_how_many(ask, server):
+    server.page = 2
+    server.letters["outbox"] = [letter("outbox", number) for number in range(7)]
+    server.letters["poison"] = [letter("poison", 9)]
+    done = ask("dlq", "replay", "outbox", "--all")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "outbox: 7 replayed, 0 refused\n", "")
+    assert [name for _, name, _, _ in server.settled] == [f"id-{number}" for number in range(7)]
+    assert len(server.letters["poison"]) == 1
+
+
+def test_replay_all_goes_on_after_a_letter_that_is_refused_and_tries_none_twice(ask, server):
+    server.page = 2
+    server.letters["poison"] = [letter("poison", number, event_type=None if number < 3 else "x") for number in range(5)]
+    done = ask("dlq", "replay", "poison", "--all", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"kind": "poison", "replayed": 2, "refused": 3}
+    assert done.stderr.count("cannot be read") == 3
+    assert len([path for method, path, *_ in server.requests if method == "POST"]) == 5
+
+
+def test_replay_all_of_nothing_is_fine_and_needs_one_kind(ask, server):
+    assert ask("dlq", "replay", "outbox", "--all").stdout == "outbox: 0 replayed, 0 refused\n"
+    for words in (["nonsense"], ["outbox", "poison"], ["outbox/id-1"]):
+        refused(ask("dlq", "replay", *words, "--all"), "--all needs one kind")
+    refused(ask("dlq", "list", "--all"), "usage: quipu dlq list")
+    del server.letters["outbox"]
+    assert ask("dlq", "replay", "outbox", "--all").returncode == 1
+
+
+def test_json_of_every_verb_is_one_object_per_line(ask, server):
+    server.letters["outbox"] = [letter("outbox", number) for number in range(3)]
+    listed = [json.loads(line) for line in ask("dlq", "list", "--json", "--limit", 2).stdout.splitlines()]
+    assert listed == server.letters["outbox"][:2]
+    assert ask("dlq", "list", "--json", "--limit", 5).stdout.count("\n") == 3
+    assert json.loads(ask("dlq", "show", "outbox/id-1", "--json").stdout)["id"] == "id-1"
+    told = ask("dlq", "replay", "outbox/id-0", "outbox/id-1", "--json").stdout.splitlines()
+    assert [json.loads(line) for line in told] == [
+        {"letter": f"outbox/id-{number}", "result": "replayed"} for number in range(2)]
+    told = ask("dlq", "discard", "outbox/id-2", "--why", "a test", "--json").stdout
+    assert json.loads(told) == {"letter": "outbox/id-2", "result": "discarded"}
+    assert ask("dlq", "list", "--json").stdout == ""
+    assert json.loads(ask("outbox", "resend", "--since", "24h", "--json").stdout) == {"resent": 0}

@@ -80,13 +80,14 @@ class Operator(Handler):
         raise Problem(404, "ROUTE_NOT_FOUND", "nothing is served here")
 
     def list(self, kind, query):
-        letters = self.server.letters[kind]
-        size = min(int(query.get("limit", 50)), self.server.page)
-        start = int(query.get("after", 0))
+        """A page goes on after an id, as the real server's does, so that letters may go meanwhile."""
+        after = int(query.get("after", "id--1").removeprefix("id-"))
+        letters = [one for one in self.server.letters[kind] if int(one["id"].removeprefix("id-")) > after]
+        page = letters[: min(int(query.get("limit", 50)), self.server.page)]
         headers = {}
-        if start + size < len(letters):
-            headers["Link"] = f'</operator/dlq/{kind}?limit={size}&after={start + size}>; rel="next"'
-        return {"letters": letters[start : start + size]}, headers
+        if len(page) < len(letters):
+            headers["Link"] = f'</operator/dlq/{kind}?limit={query.get("limit", 50)}&after={page[-1]["id"]}>; rel="next"'
+        return {"letters": page}, headers
 
     def find(self, kind, name):
         for one in self.server.letters[kind]:

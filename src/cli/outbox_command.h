@@ -1,0 +1,16 @@
+/*
+ * quipu outbox resend [KIND] --since TIME [--json]: publishes events of entitlements (or, with
+ * dialog-outbox, of dialogs) once more. Calls a running server. Main thread.
+ */
+#ifndef QUIPU_CLI_OUTBOX_COMMAND_H
+#define QUIPU_CLI_OUTBOX_COMMAND_H
+
+#include "cli/options.h"
+
+/* The command's own flags, for options_read(). */
+extern const char *const outbox_flags[];
+
+/* Returns the exit status: 0, 1 if it was not done, or 2 for wrong arguments. */
+int outbox_run(const struct settings *settings, const struct operands *operands);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Shows the progress of a long command on one line of standard error, which is redrawn. Shows
+ * nothing if standard error is not a terminal. Main thread.
+ */
+#ifndef QUIPU_CLI_PROGRESS_H
+#define QUIPU_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+	const char *title; /* what is being done: "copying count_values" */
+	int64_t total;     /* 0 if unknown */
+	int64_t done;
+	int64_t began_ns;
+	int64_t drawn_ns;
+	bool is_shown; /* standard error is a terminal */
+	bool is_drawn; /* there is a line to erase */
+};
+
+/* Begins with 0 of `total` done. `title` must outlive the progress. */
+void progress_begin(struct progress *progress, const char *title, int64_t total);
+
+/* Sets how much is done. Draws at most ten times a second, so that it can be called for each row.
+ */
+void progress_at(struct progress *progress, int64_t done);
+
+/* Erases the line, before something else is printed. The next progress_at() draws it again. */
+void progress_hide(struct progress *progress);
+
+#endif
