@@ -78,19 +78,34 @@ void request_start(struct request *request)
 		request->route->handle(request->route->context, request);
 }
 
+/* Names the route and not the path, whose ids may be those of persons. */
+static void log_failure(const struct request *request)
+{
+	const struct log_field fields[] = {
+		{.name = "method", .value = request->method},
+		{.name = "route", .value = slice_of(request->route ? request->route->path : "")},
+		{.name = "request_id", .value = request->id},
+		{.name = "traceparent", .value = request->traceparent},
+	};
+
+	log_line_with(LOG_ERROR, "http", fields, 4,
+		"a request failed with 500: a bug, or a store that was changed by hand");
+}
+
 static void log_request(const struct request *request, int64_t duration_ns)
 {
-	enum log_level level = request->answer.http_status == 500 ? LOG_ERROR : LOG_DEBUG;
 	struct log_field fields[] = {
 		{.name = "request_id", .value = request->id},
 		{.name = "traceparent", .value = request->traceparent},
 		{.name = "protocol", .value = slice_of(request->connection->protocol->name)},
 	};
 
-	if (!log_enabled(level))
+	if (request->answer.http_status == 500)
+		log_failure(request);
+	if (!log_enabled(LOG_DEBUG))
 		return;
-	log_line_with(level, "http", fields, 3, "%.*s %.*s %d in %lld us", (int)request->method.len,
-		request->method.data,
+	log_line_with(LOG_DEBUG, "http", fields, 3, "%.*s %.*s %d in %lld us",
+		(int)request->method.len, request->method.data,
 		request->path.raw.len < 200 ? (int)request->path.raw.len : 200,
 		request->path.raw.data ? request->path.raw.data : "", request->answer.http_status,
 		(long long)(duration_ns / 1000));

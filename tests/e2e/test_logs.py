@@ -14,6 +14,7 @@ from harness import quipu
 from harness.entitlements import new_user
 from harness.http import render
 from harness.unread import SqliteUnread
+from harness.verify import damage
 from harness.waiting import wait_until
 from harness.webhook import Webhook
 
@@ -96,6 +97,28 @@ def test_users_and_purchases_are_not_in_the_log_unless_it_is_for_debugging(serve
         wait_until(lambda: [line for line in lines_of(server, "notify")], "the notification is logged")  # noqa: B023
         assert (user in server.log_text()) == shown
         server.stop()
+
+
+REFUSALS = {
+    "sqlite": ["CREATE TRIGGER refuse BEFORE UPDATE ON count_values WHEN OLD.item_id = 'private-name' "
+               "BEGIN SELECT RAISE(ABORT, 'refused'); END"],
+    "postgres": ["CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE check_violation; END $$",
+                 "CREATE TRIGGER refuse BEFORE UPDATE ON count_values FOR EACH ROW WHEN (OLD.item_id = 'private-name') "
+                 "EXECUTE FUNCTION refuse()"],
+}
+
+
+def test_an_answer_500_is_logged_with_its_method_route_and_request_id(serve, store):
+    server = serve(store)
+    server.ask("POST", "/api/v1/internal/counts", {"itemId": "private-name"})
+    damage(store, "counts.db", REFUSALS[store.name])
+    answer = server.ask("POST", "/api/v1/counts/private-name/increase",
+                        headers={"X-Request-Id": "r-1", "traceparent": TRACE})
+    assert answer.status == 500 and answer.json()["code"] == "INTERNAL"
+    (line,) = wait_until(lambda: lines_of(server, "http"), "the answer is logged")
+    assert line["level"] == "error" and "500" in line["message"] and "private-name" not in json.dumps(line)
+    assert (line["method"], line["route"], line["request_id"]) == ("POST", "/api/v1/counts/{itemId}/increase", "r-1")
+    assert line["traceparent"].startswith(TRACE[:35])
 
 
 def access_lines(server, count):
