@@ -12,14 +12,17 @@ AFTER / BEFORE and their range. Exit status: 0 if every median is at least --at-
 
 import sys
 import time
+from contextlib import ExitStack
 
 import cases
+import gateway_cases
 import loads
 import paired
 import unread_cases
-from servers import Quipu, RabbitMQ
+from servers import Failed, Kafka, Quipu, RabbitMQ
 
 LOADS = {"one": 1, "spread": cases.ITEMS, "keyed": cases.ITEMS, "send": cases.ITEMS}
+GATEWAY_LOADS = {"gateway-64": 64, "gateway-256": 256}
 
 
 class PostgresDialogs(unread_cases.Unread):
@@ -57,7 +60,7 @@ def arguments():
     parser = paired.parser(__doc__.splitlines()[0], at_least=0.97)
     parser.add_argument("before")
     parser.add_argument("after")
-    parser.add_argument("--loads", type=paired.words, default=list(LOADS), help=", ".join(LOADS))
+    parser.add_argument("--loads", type=paired.words, default=list(LOADS), help=", ".join([*LOADS, *GATEWAY_LOADS]))
     return parser.parse_args()
 
 
@@ -80,10 +83,26 @@ def compare(store, load, benches, options):
                               options.rounds)
 
 
+def compare_gateways(load, benches, options):
+    kafka, connections = benches[0].shared(Kafka), GATEWAY_LOADS[load]
+    with ExitStack() as stack:
+        sides = []
+        for bench in benches:
+            gateway = stack.enter_context(gateway_cases.PostgresGateway(bench, bus=kafka))
+            sides.append(gateway_cases.SendThroughput(bench, gateway, load, connections=connections))
+        print(f"{load}: before, after, ratio", flush=True)
+        median = paired.compare(load, sides, lambda side, _: side.measure(), options.rounds)
+        if problems := sides[0].problems + sides[1].problems:
+            raise Failed("; ".join(problems))
+        return median
+
+
 def main():
     options = arguments()
     with paired.benches((options.before, options.after), options) as benches:
-        medians = [compare(store, load, benches, options) for store in options.stores for load in options.loads]
+        medians = [compare(store, load, benches, options) for load in options.loads if load in LOADS
+                   for store in options.stores]
+        medians += [compare_gateways(load, benches, options) for load in options.loads if load in GATEWAY_LOADS]
     return 0 if min(medians) >= options.at_least else 1
 
 

@@ -21,6 +21,11 @@ static inline void tally_add(struct tally *counter, int64_t step)
 	atomic_fetch_add_explicit(&counter->value, step, memory_order_relaxed);
 }
 
+static inline void tally_set(struct tally *gauge, int64_t value)
+{
+	atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
+}
+
 static inline int64_t tally_read(const struct tally *counter)
 {
 	return atomic_load_explicit(&counter->value, memory_order_relaxed);

@@ -24,36 +24,43 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/failpoint.h"
 #include "base/log.h"
-#include "base/metrics.h"
-#include "flow/keyed_writes.h"
+#include "flow/committer_metrics.h"
+#include "flow/effects.h"
 #include "flow/parking.h"
+#include "flow/transaction.h"
 #include "runtime/bell.h"
 #include "runtime/loop.h"
 
 #define RERUN_MAX 20
-#define SETTLE_TRIES 3
+#define GATHER_NS (2 * NS_PER_MS)
 #define BATCH_ARENA_SIZE (256 * 1024)
 
 struct committer {
 	struct committer_config config;
 	struct parking *parking;
-	struct arena arena;           /* of the current attempt */
-	struct write **writes;        /* of the current batch */
-	struct write **effects;       /* writes of the batch with the fate EFFECT */
+	struct arena arena;    /* of the current attempt */
+	struct write **writes; /* of the current batch */
+	struct effects *effects;
+	struct command_list aside;    /* writes for the publisher, which has no room */
+	int64_t aside_ns;             /* steady time at which it may have room by itself */
 	struct command_list answered; /* to be delivered */
+	bool has_run;                 /* a transaction, in this step */
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
-	struct bell aborting; /* ends the wait for parked commands; committer_abort() rings it */
-
-	struct histogram batch_size;
-	struct histogram duration;
-	struct tally reruns;
-	struct tally expired;
-	struct tally poisoned;
+	struct bell wake; /* ends the wait of a committer whose lane is closed */
+	struct committer_metrics metrics;
 };
+
+/* On the publisher's thread: effects have ended. */
+static void on_effects_ended(void *context)
+{
+	struct committer *committer = context;
+
+	lane_wake(committer->config.lane);
+	bell_ring(&committer->wake);
+}
 
 struct committer *committer_new(const struct committer_config *config)
 {
@@ -66,70 +73,11 @@ struct committer *committer_new(const struct committer_config *config)
 		committer->config.waiting.retry_ns = WAITING_RETRY_NS;
 	committer->parking = parking_new(committer->config.waiting.retry_ns);
 	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
-	committer->effects = qp_calloc(config->batch_max, sizeof(*committer->effects));
+	committer->effects = effects_new(config, on_effects_ended, committer);
 	arena_init(&committer->arena, BATCH_ARENA_SIZE);
-	bell_init(&committer->aborting);
-	histogram_init(&committer->batch_size, &histogram_batch_size);
-	histogram_init(&committer->duration, &histogram_duration_ns);
+	bell_init(&committer->wake);
+	committer_metrics_init(&committer->metrics, config->lane, committer->parking);
 	return committer;
-}
-
-/* ---- one transaction --------------------------------------------------------------------- */
-
-/* First the writes that have a decide() of their own use it; then the service decides the others.
- */
-static enum status decide_open(struct committer *committer, const struct write_batch *batch)
-{
-	struct session *session = committer->config.session;
-	struct write_batch open = *batch;
-	enum status status = STATUS_OK;
-
-	open.writes = arena_array(batch->arena, struct write *, batch->count);
-	open.count = 0;
-	for (size_t i = 0; i < batch->count && status == STATUS_OK; i++) {
-		struct write *write = batch->writes[i];
-
-		if (write->fate == WRITE_OPEN && write->decide)
-			status = write->decide(write, session, batch->arena);
-		else if (write->fate == WRITE_OPEN)
-			open.writes[open.count++] = write;
-	}
-	if (status == STATUS_OK && open.count > 0)
-		status = committer->config.decide(committer->config.service, session, &open);
-	return status;
-}
-
-/* A TRANSACTION_SINGLE may have committed before both failpoints. */
-static enum status commit(struct session *session)
-{
-	enum status status;
-
-	FAILPOINT("commit.before");
-	status = session->ops->commit(session);
-	if (status == STATUS_OK)
-		FAILPOINT("commit.after");
-	return status;
-}
-
-static enum status run_transaction(struct committer *committer, const struct write_batch *batch)
-{
-	struct session *session = committer->config.session;
-	struct keyed_writes keyed = keyed_writes_of(batch);
-	enum status status;
-
-	status = session->ops->begin(session, batch->mode);
-	if (status == STATUS_OK)
-		status = keyed_writes_replay(&keyed, session, batch);
-	if (status == STATUS_OK)
-		status = decide_open(committer, batch);
-	if (status == STATUS_OK)
-		status = keyed_writes_claim(&keyed, session, batch);
-	if (status == STATUS_OK)
-		status = keyed_writes_keep(
-			&keyed, session, batch, committer->config.idempotency_ttl_us);
-	if (status == STATUS_OK)
-		status = commit(session);
-	return status;
 }
 
 /* ---- one batch --------------------------------------------------------------------------- */
@@ -170,76 +118,10 @@ static void wait_again(struct committer *committer, struct write *write)
 	write->tries++;
 	if (waiting->tries_max == 0 || write->tries < waiting->tries_max) {
 		park(committer, write);
-/* Also records the effects of earlier batches, unless rows may be skipped. */
 		return;
 	}
 	write->command.answer = waiting->give_up(write);
 	command_list_push(&committer->answered, &write->command);
-}
-
-/* ---- effects ----------------------------------------------------------------------------- */
-
-static enum status settle_once(struct committer *committer, struct write **writes, size_t count)
-{
-	struct session *session = committer->config.session;
-	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
-	enum status status;
-
-	arena_reset(&committer->arena);
-	status = session->ops->begin(session, TRANSACTION_WAIT);
-	if (status == STATUS_OK)
-		status = keyed_writes_settle(session, &batch);
-	if (status == STATUS_OK)
-		status = committer->config.settle(committer->config.service, session, &batch);
-	if (status == STATUS_OK)
-		status = session->ops->commit(session);
-	return status;
-}
-
-static void deliver_effects(
-	struct committer *committer, struct write **writes, size_t count, bool settled)
-{
-	for (size_t i = 0; i < count; i++) {
-		struct command *command = &writes[i]->command;
-
-		if (writes[i]->is_lost || (!settled && writes[i]->effect == EFFECT_DONE))
-			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
-		command_list_push(&committer->answered, command);
-	}
-	command_list_deliver(&committer->answered);
-}
-
-/* Only a transaction that certainly changed nothing may run again: it must not count twice. */
-static bool may_settle_again(enum status status)
-{
-	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
-	       status == STATUS_STORE_UNAVAILABLE;
-}
-
-/* A batch that cannot be settled is halved until a bad row fails alone. */
-static void settle_effects(struct committer *committer, struct write **writes, size_t count)
-{
-	enum status status = STATUS_RERUN;
-
-	for (int i = 0; i < SETTLE_TRIES && may_settle_again(status); i++)
-		status = settle_once(committer, writes, count);
-	if (count > 1 && (status == STATUS_LOCK_BUSY || status == STATUS_POISON)) {
-		settle_effects(committer, writes, count / 2);
-		settle_effects(committer, writes + count / 2, count - count / 2);
-		return;
-	}
-	deliver_effects(committer, writes, count, status == STATUS_OK);
-}
-
-static void carry_out(struct committer *committer, struct write **writes, size_t count)
-{
-	struct write_batch batch = {.writes = writes, .count = count, .arena = &committer->arena};
-
-	if (count == 0)
-		return;
-	arena_reset(&committer->arena);
-	committer->config.perform(committer->config.service, &batch);
-	settle_effects(committer, writes, count);
 }
 
 /*
@@ -248,7 +130,7 @@ static void carry_out(struct committer *committer, struct write **writes, size_t
  */
 static size_t finish(struct committer *committer, struct write **writes, size_t count)
 {
-	size_t again = 0, effects = 0;
+	size_t again = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		switch (writes[i]->fate) {
@@ -266,7 +148,7 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 			writes[again++] = writes[i];
 			break;
 		case WRITE_EFFECT:
-			committer->effects[effects++] = writes[i];
+			effects_add(committer->effects, writes[i]);
 			break;
 		case WRITE_OPEN:
 			abort(); /* decide() failed to settle it */
@@ -275,30 +157,20 @@ static size_t finish(struct committer *committer, struct write **writes, size_t 
 	command_list_deliver(&committer->answered);
 	if (committer->config.committed)
 		committer->config.committed(committer->config.service);
-	carry_out(committer, committer->effects, effects);
+	effects_carry_out(committer->effects);
 	return again;
 }
 
-/*
- * Decides whether this attempt can be a single statement. A write that a single statement has
- * skipped before needs a transaction that reads its row.
- */
-static enum transaction_mode plan(struct committer *committer, const struct write_batch *batch)
+static size_t changes_in(const struct write_batch *batch)
 {
-	const struct committer_config *config = &committer->config;
+	size_t changes = 0;
 
-	if (batch->mode != TRANSACTION_WAIT || !config->is_single ||
-		!config->session->store->single_saves_a_trip)
-		return batch->mode;
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct write *write = batch->writes[i];
-
-		if (write->idempotency || write->decide || write->was_unapplied)
-			return batch->mode;
-	}
-	return config->is_single(config->service, batch) ? TRANSACTION_SINGLE : batch->mode;
+	for (size_t i = 0; i < batch->count; i++)
+		changes += command_weight(&batch->writes[i]->command);
+	return changes;
 }
 
+/* Also records the effects of earlier batches, unless rows may be skipped. */
 static enum status try_once(struct committer *committer, struct write **writes, size_t count,
 	enum transaction_mode mode)
 {
@@ -312,7 +184,10 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 	enum status status;
 
 	arena_reset(&committer->arena);
-	batch.mode = plan(committer, &batch);
+	committer->has_run = true;
+	if (mode == TRANSACTION_WAIT)
+		batch.ended = effects_settling(committer->effects);
+	batch.mode = transaction_plan(&committer->config, &batch);
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
 		writes[i]->resumed = false;
@@ -320,9 +195,11 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 		writes[i]->waits_for_idempotency = false;
 		writes[i]->position = i;
 	}
-	status = run_transaction(committer, &batch);
-	histogram_observe(&committer->batch_size, (int64_t)count);
-	histogram_observe(&committer->duration, now_ns(committer) - started_ns);
+	status = transaction_run(&committer->config, &batch);
+	histogram_observe(&committer->metrics.batch_size, (int64_t)changes_in(&batch));
+	histogram_observe(&committer->metrics.duration, now_ns(committer) - started_ns);
+	if (batch.ended)
+		effects_conclude(committer->effects, status);
 	return status;
 }
 
@@ -339,7 +216,7 @@ static void isolate(struct committer *committer, struct write **writes, size_t c
 	} else if (why == STATUS_LOCK_BUSY) {
 		wait_again(committer, writes[0]);
 	} else {
-		tally_add(&committer->poisoned, 1);
+		tally_add(&committer->metrics.poisoned, 1);
 		log_line(LOG_ERROR, "committer",
 			"the store refused a command on the key %.*s; it is answered with 500",
 			(int)writes[0]->command.key.len, writes[0]->command.key.data);
@@ -378,7 +255,7 @@ static void run(struct committer *committer, struct write **writes, size_t count
 			count = finish(committer, writes, count);
 			reruns = 0;
 		} else if (status == STATUS_RERUN && reruns++ < RERUN_MAX) {
-			tally_add(&committer->reruns, 1);
+			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
@@ -407,7 +284,7 @@ static void drop(struct committer *committer, struct command *command)
 {
 	const struct write *write = write_of(command);
 
-	tally_add(&committer->expired, 1);
+	tally_add(&committer->metrics.expired, 1);
 	command->answer = answer_failure(command->arena,
 		write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED);
 	command_list_push(&committer->answered, command);
@@ -506,22 +383,117 @@ static void drop_parked(struct committer *committer)
 	command_list_deliver(&committer->answered);
 }
 
+/*
+ * Leaves in `list` what may run now: the writes that were set aside before, as many as the
+ * publisher has room for, and then the new ones, of which those without room are set aside. A write
+ * that needs no publisher passes those that wait for one, even on the same key: none of them has
+ * been answered, so no client knows their order.
+ */
+static void set_aside(struct committer *committer, struct command_list *list)
+{
+	size_t room = effects_room(committer->effects, &committer->aside_ns);
+	struct command_list fresh = *list;
+	struct command *command;
+
+	*list = (struct command_list){0};
+	while (room > 0 && (command = command_list_pop(&committer->aside))) {
+		command_list_push(list, command);
+		room--;
+	}
+	while ((command = command_list_pop(&fresh))) {
+		bool waits = effects_wants(committer->effects, write_of(command));
+
+		if (waits && room == 0 && committer->aside.count >= committer->config.parked_max)
+			answer_failed(committer, write_of(command), STATUS_OVERLOADED);
+		else if (waits && room == 0)
+			command_list_push(&committer->aside, command);
+		else
+			command_list_push(list, command);
+		room -= waits && room > 0;
+	}
+}
+
+/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. */
+static void drop_aside(struct committer *committer)
+{
+	while (committer->aside.first &&
+		(atomic_load(&committer->aborted) ||
+			committer->aside.first->deadline_ns <= now_ns(committer)))
+		drop(committer, command_list_pop(&committer->aside));
+}
+
+/* When something happens without a new command or the end of an effect. */
+static int64_t next_ns(const struct committer *committer)
+{
+	int64_t parked_ns = parking_next_ns(committer->parking);
+	const struct command *first = committer->aside.first;
+	int64_t aside_ns = first ? committer->aside_ns : INT64_MAX;
+
+	if (first && first->deadline_ns < aside_ns)
+		aside_ns = first->deadline_ns;
+	return aside_ns < parked_ns ? aside_ns : parked_ns;
+}
+
+static bool holds_writes(const struct committer *committer)
+{
+	return parking_count(committer->parking) > 0 || committer->aside.first ||
+	       effects_count(committer->effects) > 0;
+}
+
+/* Records effects at once, unless a transaction that can do it follows. */
+static void settle_if_idle(struct committer *committer)
+{
+	if (!committer->has_run || lane_depth(committer->config.lane) == 0)
+		effects_settle(committer->effects);
+}
+
+static void count_held(struct committer *committer)
+{
+	tally_set(&committer->metrics.under_way, (int64_t)effects_count(committer->effects));
+	tally_set(&committer->metrics.aside, (int64_t)committer->aside.count);
+}
+
+/*
+ * Waits for commands, or for what is held, and takes them. While writes are set aside, the end of
+ * an effect is more likely than a command that may pass them, and waking up for each command that
+ * can only join them would cost more than they do: so they gather for GATHER_NS at most.
+ */
+static bool take(struct committer *committer, struct command_list *fresh)
+{
+	struct lane *lane = committer->config.lane;
+	size_t batch_max = committer->config.batch_max;
+	int64_t until_ns = next_ns(committer), wait_ns = until_ns - now_ns(committer);
+	bool open;
+
+	if (committer->aside.first && !committer->has_run)
+		bell_wait(&committer->wake, wait_ns < GATHER_NS ? wait_ns : GATHER_NS);
+	open = lane_take(lane, fresh, batch_max, committer->aside.first ? 0 : until_ns);
+	if (!open && holds_writes(committer))
+		bell_wait(&committer->wake, wait_ns);
+	return open;
+}
+
 bool committer_step(struct committer *committer)
 {
 	struct command_list fresh = {0}, due = {0};
-	int64_t until_ns = parking_next_ns(committer->parking);
 	size_t batch_max = committer->config.batch_max;
-	bool open = lane_take(committer->config.lane, &fresh, batch_max, until_ns);
+	bool open = take(committer, &fresh);
 
-	if (!open && parking_count(committer->parking) > 0)
-		bell_wait(&committer->aborting, until_ns - now_ns(committer));
+	committer->has_run = false;
+	effects_gather(committer->effects);
 	drop_parked(committer);
+	drop_aside(committer);
+	set_aside(committer, &fresh);
 	park_followers(committer, &fresh);
 	parking_take_due(committer->parking, &due, batch_max, now_ns(committer));
-	if (due.first)
+	if (due.first) {
+		effects_settle(committer->effects); /* what a parked write may wait for */
 		run_list(committer, &due, TRANSACTION_SKIP);
+	}
 	run_list(committer, &fresh, TRANSACTION_WAIT);
-	return open || parking_count(committer->parking) > 0;
+	settle_if_idle(committer);
+	count_held(committer);
+	return open || holds_writes(committer);
 }
 
 static void *committer_main(void *argument)
@@ -537,8 +509,10 @@ static void *committer_main(void *argument)
 
 void committer_start(struct committer *committer)
 {
-	int failed = pthread_create(&committer->thread, NULL, committer_main, committer);
+	int failed;
 
+	effects_start(committer->effects);
+	failed = pthread_create(&committer->thread, NULL, committer_main, committer);
 	assert(!failed);
 	committer->has_thread = true;
 }
@@ -546,7 +520,7 @@ void committer_start(struct committer *committer)
 void committer_abort(struct committer *committer)
 {
 	atomic_store(&committer->aborted, true);
-	bell_stop(&committer->aborting);
+	bell_ring(&committer->wake);
 }
 
 void committer_join(struct committer *committer)
@@ -554,71 +528,27 @@ void committer_join(struct committer *committer)
 	if (committer->has_thread)
 		pthread_join(committer->thread, NULL);
 	committer->has_thread = false;
+	effects_stop(committer->effects);
 }
 
 void committer_free(struct committer *committer)
 {
 	assert(!committer->has_thread);
+	effects_free(committer->effects);
 	session_close(committer->config.session);
 	parking_free(committer->parking);
-	bell_release(&committer->aborting);
+	bell_release(&committer->wake);
 	arena_release(&committer->arena);
 	free(committer->writes);
-	free(committer->effects);
 	free(committer);
-}
-
-/* ---- metrics ----------------------------------------------------------------------------- */
-
-static void collect_tally(struct committer *const *committers, size_t count, struct buffer *page,
-	const char *name, size_t offset, const char *help)
-{
-	metrics_family(page, name, "counter", help);
-	for (size_t i = 0; i < count; i++) {
-		const struct tally *tally = (const void *)((const char *)committers[i] + offset);
-		char labels[64];
-
-		snprintf(labels, sizeof(labels), "lane=\"%s\"",
-			lane_name(committers[i]->config.lane));
-		metrics_sample(page, name, labels, tally_read(tally));
-	}
-}
-
-static void collect_histogram(struct committer *const *committers, size_t count,
-	struct buffer *page, const char *name, size_t offset, const char *help)
-{
-	metrics_family(page, name, "histogram", help);
-	for (size_t i = 0; i < count; i++) {
-		const struct histogram *histogram =
-			(const void *)((const char *)committers[i] + offset);
-		char labels[64];
-
-		snprintf(labels, sizeof(labels), "lane=\"%s\"",
-			lane_name(committers[i]->config.lane));
-		metrics_histogram(page, name, labels, histogram);
-	}
 }
 
 void committers_collect(struct committer *const *committers, size_t count, struct buffer *page)
 {
-	char labels[64];
+	const struct committer_metrics **all = qp_calloc(count, sizeof(*all));
 
-	metrics_family(page, "quipu_parked_commands", "gauge",
-		"Commands that wait for a row held by another session.");
-	for (size_t i = 0; i < count; i++) {
-		snprintf(labels, sizeof(labels), "lane=\"%s\"",
-			lane_name(committers[i]->config.lane));
-		metrics_sample(page, "quipu_parked_commands", labels,
-			(int64_t)parking_count(committers[i]->parking));
-	}
-	collect_histogram(committers, count, page, "quipu_batch_size",
-		offsetof(struct committer, batch_size), "Commands in one transaction.");
-	collect_histogram(committers, count, page, "quipu_commit_duration_seconds",
-		offsetof(struct committer, duration), "From BEGIN to COMMIT of a batch.");
-	collect_tally(committers, count, page, "quipu_reruns_total",
-		offsetof(struct committer, reruns), "Transactions that were run again.");
-	collect_tally(committers, count, page, "quipu_expired_commands_total",
-		offsetof(struct committer, expired), "Commands dropped before they ran.");
-	collect_tally(committers, count, page, "quipu_poisoned_commands_total",
-		offsetof(struct committer, poisoned), "Commands that the store refused.");
+	for (size_t i = 0; i < count; i++)
+		all[i] = &committers[i]->metrics;
+	committer_metrics_collect(all, count, page);
+	free(all);
 }

@@ -21,6 +21,7 @@
 #define QUIPU_FLOW_COMMITTER_H
 
 #include "base/clock.h"
+#include "flow/publisher.h"
 #include "flow/write.h"
 #include "runtime/lane.h"
 
@@ -76,6 +77,14 @@ struct committer_config {
 	 * own (flow/publisher.h). Either may be NULL.
 	 */
 	void (*perform)(void *service, const struct write_batch *batch);
+	const struct publish_ops *publishing;
+
+	/*
+	 * Records how the writes that are not `is_lost` ended, in the transaction that has begun on
+	 * `session`; may be called again after a rollback. If that cannot be recorded, the answer
+	 * is OUTCOME_UNKNOWN. While the lane is busy, decide() gets these writes with the next
+	 * batch (`ended`) instead, so that it can lock the rows of both in one order.
+	 */
 	enum status (*settle)(
 		void *service, struct session *session, const struct write_batch *batch);
 

@@ -47,6 +47,7 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 		.is_single = service->is_single,
 		.decide = service->decide,
 		.perform = service->perform,
+		.publishing = service->publishing,
 		.settle = service->settle,
 		.committed = service->committed,
 		.service = service->open_lane ? service->open_lane(service->context)

@@ -34,6 +34,7 @@ struct lane_service {
 	bool (*is_single)(void *lane, const struct write_batch *batch);
 	enum status (*decide)(void *lane, struct session *session, const struct write_batch *batch);
 	void (*perform)(void *lane, const struct write_batch *batch);
+	const struct publish_ops *publishing;
 	void (*committed)(void *lane);
 	enum status (*settle)(void *lane, struct session *session, const struct write_batch *batch);
 	enum status (*look_up)(

@@ -33,6 +33,7 @@ enum write_fate {
 
 /* How an effect outside the store ended: see flow/effects.h. */
 enum write_effect {
+	EFFECT_BEGUN,
 	EFFECT_DONE,    /* the answer stands and is kept under the Idempotency-Key */
 	EFFECT_FAILED,  /* it certainly did not happen: the Idempotency-Key is deleted */
 	EFFECT_UNKNOWN, /* the Idempotency-Key stays pending: a retry repeats the effect */
@@ -49,11 +50,13 @@ struct write {
 	struct idempotency_record *idempotency; /* NULL if it has no Idempotency-Key */
 	enum write_fate fate;
 	enum write_effect effect; /* valid if the fate is EFFECT */
-	bool resumed; /* its Idempotency-Key is pending: an earlier try decided it, left the note
-		       * and the answer that it has now, and did not record how its effect ended */
-	bool is_lost; /* another owner took its Idempotency-Key over: record nothing */
-	bool was_unapplied;         /* a single statement skipped it: its row must be read */
-	bool waits_for_idempotency; /* BUSY because of its Idempotency-Key, not of its row */
+	int64_t reserved_ns;      /* steady time at which the transaction that began it committed */
+	/* its Idempotency-Key is pending: an earlier try decided it and stored its note and answer,
+	 * but did not record how its effect ended */
+	bool resumed;
+	bool is_lost;       /* another owner took over its Idempotency-Key: record nothing */
+	bool was_unapplied; /* a single statement skipped it: its row must be read */
+	bool waits_for_idempotency; /* BUSY because of its Idempotency-Key, not its row */
 	unsigned tries;             /* attempts that found it BUSY */
 	size_t position;            /* its index in the batch, in order of arrival */
 };
@@ -64,6 +67,10 @@ struct write_batch {
 	size_t count;
 	enum transaction_mode mode;
 	struct arena *arena; /* reset before the next attempt */
+
+	/* Writes of earlier batches whose effects this transaction records, too; NULL if there are
+	 * none. decide() does for them what settle() does. */
+	const struct write_batch *ended;
 };
 
 /* Returns the write that `command` is part of. Aborts if it is not a write. */

@@ -32,6 +32,7 @@ enum bus_fate {
 	BUS_CONFIRMED,     /* the engine has it */
 	BUS_NOT_PERSISTED, /* the engine certainly does not have it and will not get it */
 	BUS_UNKNOWN,       /* either of the two */
+	BUS_UNDER_WAY,     /* begin() has handed it to the engine, which has not decided yet */
 };
 
 struct bus_message {
@@ -115,8 +116,31 @@ struct producer_ops {
 	 */
 	QP_MUST_CHECK enum status (*publish)(struct producer *producer,
 		struct bus_message *messages, size_t count, int64_t until_ns);
+
+	/*
+	 * The next three are NULL on engines that carry out one publish at a time. A producer is
+	 * used with them or with publish(), not with both at once.
+	 *
+	 * begin() is a publish() that does not wait for the fates: the messages are UNDER_WAY, stay
+	 * where they are, and are behind those that were begun before. At most BUS_BEGUN_MAX may be
+	 * under way. May block until the engine has room.
+	 *
+	 * collect() blocks until more fates are decided, wake() is called, or the first `until_ns`
+	 * of what is under way has come. Then it decides everything that is under way, late as
+	 * publish() may be: if the oldest messages hang, the later ones hang with them.
+	 *
+	 * wake() makes a waiting collect(), or else the next one, return early. Any thread, never
+	 * blocks.
+	 */
+	QP_MUST_CHECK enum status (*begin)(struct producer *producer, struct bus_message *messages,
+		size_t count, int64_t until_ns);
+	void (*collect)(struct producer *producer);
+	void (*wake)(struct producer *producer);
+
 	void (*close)(struct producer *producer);
 };
+
+#define BUS_BEGUN_MAX 8
 
 struct producer {
 	const struct producer_ops *ops;

@@ -41,6 +41,7 @@ struct lane {
 	/* what is in `waiting`, by bits of the hash */
 	struct share shares[GROUPS][1 << GROUP_BITS];
 	bool consumer_waits;
+	bool woken; /* lane_wake() was called since the consumer last waited */
 	bool closed;
 };
 
@@ -162,11 +163,12 @@ static void wait_for_work(struct lane *lane, int64_t until_ns)
 {
 	bool in_time = true;
 
-	while (!lane->waiting.first && !lane->closed && in_time) {
+	while (!lane->waiting.first && !lane->closed && !lane->woken && in_time) {
 		lane->consumer_waits = true;
 		in_time = steady_wait_until(&lane->filled, &lane->lock, until_ns);
 	}
 	lane->consumer_waits = false;
+	lane->woken = false;
 }
 
 /* Returns whether the consumer may also take this command after it has taken a weight of
@@ -196,6 +198,19 @@ bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t 
 	more_may_come = !lane->closed || lane->waiting.first || out->first;
 	pthread_mutex_unlock(&lane->lock);
 	return more_may_come;
+}
+
+void lane_wake(struct lane *lane)
+{
+	bool wake;
+
+	pthread_mutex_lock(&lane->lock);
+	lane->woken = true;
+	wake = lane->consumer_waits;
+	lane->consumer_waits = false;
+	pthread_mutex_unlock(&lane->lock);
+	if (wake)
+		pthread_cond_signal(&lane->filled);
 }
 
 void lane_close(struct lane *lane)

@@ -39,6 +39,10 @@ QP_MUST_CHECK enum status lane_submit(struct lane *lane, struct command *command
  */
 bool lane_take(struct lane *lane, struct command_list *out, size_t max, int64_t until_ns);
 
+/* Makes a lane_take() that waits, or else the next one that would, return without commands. Any
+ * thread, never blocks. */
+void lane_wake(struct lane *lane);
+
 /* Refuses new commands from now on; those that wait can still be taken. Any thread. */
 void lane_close(struct lane *lane);
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "bus_engine.h"
+#include "check.h"
 #include "waiting.h"
 
 #define MANY 3000
@@ -348,6 +349,34 @@ static void messages_of_a_key_keep_their_order(void **state)
 	bus_engine_close(engine, consumer);
 }
 
+/* Whoever waits for a publish that is under way can be woken for the next one. */
+static void publishes_that_are_under_way_together_keep_their_order(void **state)
+{
+	struct bus_engine *engine = *state;
+	struct consumer *consumer = bus_engine_consumer(engine, CHANNEL_FIRST, "g");
+	struct bus_message *messages = bus_engine_messages(engine, "", 8 * BUS_BEGUN_MAX, 1);
+	struct producer *producer = engine->producer;
+	struct slice *ids;
+
+	if (!producer->ops->begin)
+		skip_because("this engine carries out one publish at a time");
+	producer->ops->wake(producer);
+	producer->ops->collect(producer); /* nothing is under way */
+	for (size_t i = 0; i < BUS_BEGUN_MAX; i++)
+		assert_int_equal(
+			producer->ops->begin(producer, messages + 8 * i, 8, in_ms(HANG_MS)),
+			STATUS_OK);
+	for (size_t i = 0; i < 8 * BUS_BEGUN_MAX; i++) {
+		while (messages[i].fate == BUS_UNDER_WAY)
+			producer->ops->collect(producer);
+		assert_int_equal(messages[i].fate, BUS_CONFIRMED);
+	}
+	ids = bus_engine_collect(engine, consumer, 8 * BUS_BEGUN_MAX);
+	for (size_t i = 0; i < 8 * BUS_BEGUN_MAX; i++)
+		assert_int_equal(strtol(ids[i].data, NULL, 10), i);
+	bus_engine_close(engine, consumer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +392,7 @@ int main(void)
 		BUS_TEST(thousands_come_each_once),
 		BUS_TEST(any_deadline_tells_the_truth),
 		BUS_TEST(messages_of_a_key_keep_their_order),
+		BUS_TEST(publishes_that_are_under_way_together_keep_their_order),
 	};
 	int failed = cmocka_run_group_tests_name("bus messages", tests, NULL, NULL);
 

@@ -80,6 +80,21 @@ def test_after_kill_9_at_a_failpoint_no_send_is_admitted_beyond_the_limit(serve,
     assert (lost in sent) == (point in ("gateway.published=kill", "bus.commit.after=kill@2"))
 
 
+@on_each_engine
+def test_after_kill_9_while_a_batch_also_records_the_one_before_every_200_is_sent(serve, gateway_client, stack):
+    limit = 2000
+    crashed = serve(stack, *SHORT_LEASE, "--lanes", "1", env={"QUIPU_FAILPOINTS": "commit.combined=kill"})
+    user = gateway_client(crashed).new_user(limit)
+    with Sends(user, crashed, threads=6, refusals=5) as first:
+        first.join()
+    crashed.expect_to_be_killed()
+    server = serve(stack, *SHORT_LEASE)
+    with Sends(user, server, threads=4, refusals=5) as second:
+        second.finish()
+    wait_sent(stack, gateway_client(server), server)
+    assert_exact(limit, [first, second], texts_sent(crashed, server))
+
+
 def test_one_of_two_processes_is_killed_and_the_other_goes_on(serve, gateway_client, redis_stack):
     limit = 300
     doomed, other = serve(redis_stack, *SHORT_LEASE), serve(redis_stack.beside(), *SHORT_LEASE)

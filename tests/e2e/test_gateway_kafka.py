@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -217,6 +218,34 @@ def test_r4_2_r11_6_2_without_a_broker_it_is_a_503_at_once_and_back_again_it_wor
     failing_broker.start()
     wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "up", "the bus is up again")
     assert len(gateway.use_up(user)) == 9
+
+
+def overtake(gateway, sender, server, broker, used_up):
+    """Whether a configuration and a refusal were answered before a send for which the broker had to be thawed."""
+    user = gateway.new_user(10)
+    with broker.frozen(), ThreadPoolExecutor() as pool:
+        sent = pool.submit(sender.send, user)
+        wait_until(lambda: server.metric("quipu_effects_under_way") or sent.done(),
+                   "the send is on its way")
+        gateway.new_user(1)
+        refused = gateway.send(used_up)
+        assert refused.status in (429, 503)  # 503 if the bus is known to be down by now
+        first = refused.status == 429 and not sent.done()
+        broker.thaw()
+        assert sent.result().status in (200, 503)
+    wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "up", "the bus is up")
+    return first
+
+
+def test_while_the_broker_hangs_configurations_and_refusals_of_the_same_lane_are_answered(
+    serve, gateway_client, tmp_path, database, failing_broker
+):
+    """A send is given up after three seconds, which a busy machine may need for all of this: then it tries again."""
+    server = serve(KafkaStack(tmp_path, "none", database, failing_broker, "gateway"), "--lanes", "1")
+    gateway, sender = gateway_client(server), gateway_client(server)
+    used_up = gateway.new_user(1)
+    assert gateway.send(used_up).status == 200
+    wait_until(lambda: overtake(gateway, sender, server, failing_broker, used_up), "they overtake the send")
 
 
 def test_the_broker_stopped_under_load_never_admits_more_than_the_limit(

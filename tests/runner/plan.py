@@ -69,7 +69,7 @@ TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "coun
           "outbound_repository", "pot_repository", "verify", "conversation", "eraser"]
 
 # Tests whose point is several threads; the rest would only be slower under TSan.
-TSAN_UNIT = ["lane", "loop", "command", "stream", "hub", "tls", "token_cache"]
+TSAN_UNIT = ["lane", "loop", "command", "effects", "stream", "hub", "tls", "token_cache"]
 TSAN_CONTRACTS = [("announce", "sqlite"), ("announce", "postgres"), ("claim", "sqlite"), ("claim", "postgres"),
                   ("bus", "nats")]
 TSAN_FAULTS = ["nats_faults", "nats_delivery_faults", "redis_waker_faults"]

@@ -12,16 +12,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/failpoint.h"
 #include "services/gateway/gateway_answers.h"
 #include "services/gateway/gateway_cache.h"
-#include "services/gateway/gateway_events.h"
 #include "services/gateway/gateway_messages.h"
-
-/* Well within IDEMPOTENCY_LEASE_US, so that others rarely take a pending Idempotency-Key over from
- * an owner that still works on it. */
-#define PUBLISH_TIMEOUT_NS (3 * NS_PER_S)
 
 /* ---- command types ----------------------------------------------------------------------- */
 
@@ -83,39 +76,7 @@ void gateway_batch_prepare(
 
 /* ---- after the transaction --------------------------------------------------------------- */
 
-/* A resumed message may be on the bus already, from its first try, even if the second one fails. */
-static void take_fate(struct gateway_command *command, enum bus_fate fate)
-{
-	struct write *write = &command->write;
-	struct arena *arena = write->command.arena;
-/* Skips sends, which gateway_publish.c handles. */
-
-	if (fate == BUS_CONFIRMED) {
-		write->effect = EFFECT_DONE;
-	} else if (fate == BUS_NOT_PERSISTED && !write->resumed) {
-		write->effect = EFFECT_FAILED;
-		write->command.answer = answer_failure(arena, STATUS_BUS_UNAVAILABLE);
-	} else {
-		write->effect = EFFECT_UNKNOWN;
-		write->command.answer = answer_failure(arena, STATUS_OUTCOME_UNKNOWN);
-	}
-}
-
-static void publish(struct gateway_lane *lane, const struct write_batch *batch,
-	struct gateway_command **sends, size_t count)
-{
-	struct bus_message *messages = arena_array(batch->arena, struct bus_message, count);
-	int64_t until_ns = clock_steady_ns(&clock_system) + PUBLISH_TIMEOUT_NS;
-	enum status status;
-
-	for (size_t i = 0; i < count; i++)
-		gateway_event_address(batch->arena, sends[i], &messages[i]);
-	status = lane->producer->ops->publish(lane->producer, messages, count, until_ns);
-	for (size_t i = 0; i < count; i++)
-		take_fate(sends[i], status == STATUS_OK ? messages[i].fate : BUS_NOT_PERSISTED);
-}
-
-/* Deletes the cached copies of users whose configuration has changed or is gone. */
+/* Deletes the cached copies of users whose configuration was changed or removed. */
 static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids, size_t count)
 {
 	enum status ignored;
@@ -127,28 +88,21 @@ static void drop_cached(struct gateway_lane *lane, const struct slice *user_ids,
 	(void)ignored;
 }
 
+/* Skips sends, which gateway_publish.c handles. */
 void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch)
 {
-	struct gateway_command **sends =
-		arena_array(batch->arena, struct gateway_command *, batch->count);
 	struct slice *configured = arena_array(batch->arena, struct slice, batch->count);
-	size_t send_count = 0, configured_count = 0;
+	size_t count = 0;
 
-	FAILPOINT("gateway.reserved");
 	for (size_t i = 0; i < batch->count; i++) {
 		struct gateway_command *command = gateway_command_of(batch->writes[i]);
 
-		if (command->verb == GATEWAY_SEND) {
-			sends[send_count++] = command;
-		} else {
-			configured[configured_count++] = command->user.text;
-			command->write.effect = EFFECT_DONE;
-		}
+		if (command->verb == GATEWAY_SEND)
+			continue;
+		configured[count++] = command->user.text;
+		command->write.effect = EFFECT_DONE;
 	}
-	drop_cached(lane, configured, configured_count);
-	if (send_count > 0)
-		publish(lane, batch, sends, send_count);
-	FAILPOINT("gateway.published");
+	drop_cached(lane, configured, count);
 }
 
 /* ---- second transaction: settle ---------------------------------------------------------- */
@@ -182,13 +136,11 @@ static size_t merge(struct limit_settlement *all, size_t count)
 	return kept;
 }
 
-enum status gateway_batch_settle(
-	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
+struct limit_settlement *gateway_settlements(const struct write_batch *batch, size_t *count)
 {
 	struct limit_settlement *all =
 		arena_array(batch->arena, struct limit_settlement, batch->count);
-	size_t count = 0;
-	enum status status;
+	size_t filled = 0;
 
 	for (size_t i = 0; i < batch->count; i++) {
 		const struct gateway_command *command = gateway_command_of(batch->writes[i]);
@@ -197,14 +149,25 @@ enum status gateway_batch_settle(
 		if (command->verb != GATEWAY_SEND || effect == EFFECT_UNKNOWN ||
 			command->write.is_lost)
 			continue;
-		all[count].user_id = command->user.text;
-		all[count].window_start_us = command->window_start_us;
-		all[count].confirmed = effect == EFFECT_DONE ? command->slots : 0;
-		all[count++].given_back = effect == EFFECT_FAILED ? command->slots : 0;
+		all[filled].user_id = command->user.text;
+		all[filled].window_start_us = command->window_start_us;
+		all[filled].confirmed = effect == EFFECT_DONE ? command->slots : 0;
+		all[filled++].given_back = effect == EFFECT_FAILED ? command->slots : 0;
 	}
+	*count = merge(all, filled);
+	return all;
+}
+
+enum status gateway_batch_settle(
+	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
+{
+	const struct limit_repository *repository = lane->gateway->repository;
+	size_t count;
+	struct limit_settlement *settlements = gateway_settlements(batch, &count);
+	enum status status;
+
 	if (count == 0)
 		return STATUS_OK;
-	status = lane->gateway->repository->ops->settle(
-		lane->gateway->repository, session, all, merge(all, count));
+	status = repository->ops->settle(repository, session, settlements, count);
 	return status == STATUS_OK ? gateway_messages_note(lane, session, batch) : status;
 }

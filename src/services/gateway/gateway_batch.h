@@ -45,8 +45,9 @@ struct gateway_command {
 	struct slice message; /* SEND */
 	struct slice traceparent;
 	char message_id[UUID_SIZE];
-	int64_t created_us; /* of the event */
-	bool cached;        /* the cache granted `amount` in the window below */
+	int64_t created_us;         /* when the event was created */
+	struct bus_message *on_bus; /* the message once handed to the bus, in its round's arena */
+	bool cached; /* the cache granted `amount`, in the window that starts at window_start_us */
 
 	/* Start of the window in which the cache granted the slot. decide() replaces it with the
 	 * start of the window in which the row reserved the slot. */
@@ -121,6 +122,12 @@ enum status gateway_batch_decide(
 void gateway_batch_perform(struct gateway_lane *lane, const struct write_batch *batch);
 enum status gateway_batch_settle(
 	const struct gateway_lane *lane, struct session *session, const struct write_batch *batch);
+
+extern const struct publish_ops gateway_publish_ops;
+
+/* Returns how the batch's sends settle their slots: one entry per user and window, sorted, in the
+ * batch's arena. */
+struct limit_settlement *gateway_settlements(const struct write_batch *batch, size_t *count);
 
 /* Answers every read of the batch (each a struct gateway_lookup); see flow/reader.h. */
 enum status gateway_batch_look_up(

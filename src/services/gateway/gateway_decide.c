@@ -9,6 +9,7 @@
 #include "services/gateway/gateway_batch.h"
 #include "services/gateway/gateway_cache.h"
 #include "services/gateway/gateway_events.h"
+#include "services/gateway/gateway_messages.h"
 #include "services/gateway/limit_rules.h"
 
 /* Records the window of the reserved slot under the pending Idempotency-Key. */
@@ -254,35 +255,102 @@ static enum status write_changes(const struct limit_repository *repository, stru
 	return status;
 }
 
+/* What to do with one row in a transaction: settle slots of earlier sends, run commands, or
+ * both. */
+struct row_work {
+	const struct write_group *group; /* NULL if no command of the batch is on this row */
+	const struct limit_settlement *settlements; /* of this user */
+	size_t settlement_count;
+};
+
+/* The rows of the batch's commands and of the effects that it records, in locking order. */
+struct row_plan {
+	struct limit_row *rows;
+	struct row_work *work;
+	size_t count;
+};
+
+/* Merges the groups and the settlements, which are both sorted by user. */
+static struct row_plan plan_rows(const struct write_batch *batch)
+{
+	size_t group_count, settlement_count = 0, g = 0, s = 0;
+	const struct write_group *groups = write_groups(batch, &group_count);
+	const struct limit_settlement *settlements =
+		batch->ended ? gateway_settlements(batch->ended, &settlement_count) : NULL;
+	size_t most = group_count + settlement_count;
+	struct row_plan plan = {
+		.rows = arena_array(batch->arena, struct limit_row, most),
+		.work = arena_array(batch->arena, struct row_work, most),
+	};
+
+	while (g < group_count || s < settlement_count) {
+		struct row_work *work = &plan.work[plan.count];
+		int order = g == group_count ? 1
+			    : s == settlement_count
+				    ? -1
+				    : slice_compare(groups[g].key, settlements[s].user_id);
+		struct slice user_id = order <= 0 ? groups[g].key : settlements[s].user_id;
+
+		plan.rows[plan.count++].user_id = user_id;
+		if (order <= 0)
+			work->group = &groups[g++];
+		work->settlements = order >= 0 ? &settlements[s] : NULL;
+		while (order >= 0 && s < settlement_count &&
+			slice_equal(settlements[s].user_id, user_id)) {
+			work->settlement_count++;
+			s++;
+		}
+	}
+	return plan;
+}
+
+/* Settles slots as the repository's settle() does: slots of a window that has ended are ignored. */
+static void settle_row(struct limit_row *row, const struct row_work *work)
+{
+	for (size_t i = 0; i < work->settlement_count; i++) {
+		const struct limit_settlement *settlement = &work->settlements[i];
+
+		if (row->exists && row->last_refresh_us == settlement->window_start_us) {
+			row->current_count += settlement->confirmed;
+			row->reserved_count -= settlement->given_back;
+		}
+	}
+}
+
 enum status gateway_batch_decide(
 	struct gateway_lane *lane, struct session *session, const struct write_batch *batch)
 {
 	const struct limit_repository *repository = lane->gateway->repository;
-	size_t count;
-	struct write_group *groups = write_groups(batch, &count);
-	struct limit_row *rows = arena_array(batch->arena, struct limit_row, count);
+	struct row_plan plan = plan_rows(batch);
 	struct changes changes = {
-		.put = arena_array(batch->arena, struct limit_row, count),
-		.removed = arena_array(batch->arena, struct slice, count),
+		.put = arena_array(batch->arena, struct limit_row, plan.count),
+		.removed = arena_array(batch->arena, struct slice, plan.count),
 	};
 	struct deciding deciding = {.lane = lane};
 	enum status status;
 
 	lane->shadowed = 0;
-	for (size_t i = 0; i < count; i++)
-		rows[i].user_id = groups[i].key;
-	status = repository->ops->lock(repository, session, rows, count, &deciding.now_us);
+	status =
+		repository->ops->lock(repository, session, plan.rows, plan.count, &deciding.now_us);
 	if (status != STATUS_OK)
 		return status;
-	for (size_t i = 0; i < count; i++) {
-		if (rows[i].busy) {
-			write_group_busy(&groups[i]);
+	for (size_t i = 0; i < plan.count; i++) {
+		const struct row_work *work = &plan.work[i];
+
+		/* A busy row has no settlements: none are recorded while rows are skipped. */
+		if (plan.rows[i].busy) {
+			write_group_busy(work->group);
 			continue;
 		}
-		deciding.row = rows[i];
-		deciding.exists = rows[i].exists;
-		decide_group(&deciding, &groups[i]);
-		note_change(&changes, &rows[i], &deciding);
+		deciding.row = plan.rows[i];
+		deciding.exists = plan.rows[i].exists;
+		settle_row(&deciding.row, work);
+		if (work->group)
+			decide_group(&deciding, work->group);
+		note_change(&changes, &plan.rows[i], &deciding);
 	}
-	return write_changes(repository, session, &changes);
+	status = write_changes(repository, session, &changes);
+	if (status == STATUS_OK && batch->ended)
+		status = gateway_messages_note(lane, session, batch->ended);
+	return status;
 }

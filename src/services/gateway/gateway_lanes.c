@@ -84,6 +84,7 @@ struct lane_service gateway_lane_service(struct gateway *gateway)
 		.prepare = prepare,
 		.decide = decide,
 		.perform = perform,
+		.publishing = &gateway_publish_ops,
 		.settle = settle,
 		.committed = committed,
 		.look_up = look_up,

@@ -22,12 +22,22 @@
 /* How long after the deadline to wait for the reports of purged messages. */
 #define PURGE_GRACE_NS (500 * NS_PER_MS)
 
+/* Messages of one begin() or publish(). */
+struct begun {
+	struct bus_message *messages;
+	size_t count;
+	int64_t until_ns;
+};
+
 struct kafka_producer {
 	struct producer base;
 	struct kafka_bus *bus;
-	struct kafka_client *client; /* NULL: the next publish creates it */
+	struct kafka_client *client; /* NULL if the next publish must create it */
+	pthread_mutex_t lock;        /* guards `reports` against wake() */
 	rd_kafka_queue_t *reports;
-	size_t outstanding; /* messages of this publish() that have not been reported yet */
+	struct begun begun[BUS_BEGUN_MAX]; /* those with messages UNDER_WAY */
+	size_t begun_count;
+	size_t outstanding; /* messages that are UNDER_WAY */
 	bool lost;          /* the fate of some message is unknown: replace the client */
 };
 
@@ -71,16 +81,20 @@ static bool open_client(struct kafka_producer *producer)
 		return false;
 	}
 	producer->client = client;
+	pthread_mutex_lock(&producer->lock);
 	producer->reports = rd_kafka_queue_get_main(client->rk);
+	pthread_mutex_unlock(&producer->lock);
 	return true;
 }
 
 static void retire_client(struct kafka_producer *producer)
 {
+	pthread_mutex_lock(&producer->lock);
 	rd_kafka_queue_destroy(producer->reports);
+	producer->reports = NULL;
+	pthread_mutex_unlock(&producer->lock);
 	kafka_watcher_retire(producer->bus, producer->client);
 	producer->client = NULL;
-	producer->reports = NULL;
 }
 
 static bool is_broken(const struct kafka_producer *producer)
@@ -216,7 +230,7 @@ static void send_one(struct kafka_producer *producer, struct bus_message *messag
 	message->is_untried = is_untried(err);
 	if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
 		return;
-	message->fate = BUS_UNKNOWN;
+	message->fate = BUS_UNDER_WAY;
 	producer->outstanding++;
 }
 
@@ -248,25 +262,83 @@ static void replace_client(struct kafka_producer *producer)
 	(void)opened; /* the next publish retries */
 }
 
-static void send_all(struct kafka_producer *producer, struct bus_message *messages, size_t count,
-	int64_t until_ns)
+/* ---- publishing -------------------------------------------------------------------------- */
+
+static bool is_under_way(const struct begun *begun)
 {
-	producer->outstanding = 0;
-	producer->lost = false;
-	for (size_t i = 0; i < count; i++) {
-		if (clock_steady_ns(&clock_system) < until_ns)
-			send_one(producer, &messages[i], until_ns);
-		else
-			messages[i].is_untried = true;
+	for (size_t i = 0; i < begun->count; i++) {
+		if (begun->messages[i].fate == BUS_UNDER_WAY)
+			return true;
 	}
-	serve_until(producer, until_ns);
-	if (producer->outstanding > 0)
-		purge(producer);
-	if (producer->lost || is_broken(producer))
-		replace_client(producer);
+	return false;
 }
 
-static enum status publish(
+/* Forgets publishes whose messages all have a fate. If nothing is under way and the client is lost
+ * or broken, replaces it. */
+static void forget_decided(struct kafka_producer *producer)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < producer->begun_count; i++) {
+		if (is_under_way(&producer->begun[i]))
+			producer->begun[kept++] = producer->begun[i];
+	}
+	producer->begun_count = kept;
+	if (producer->outstanding == 0 && (producer->lost || is_broken(producer))) {
+		replace_client(producer);
+		producer->lost = false;
+	}
+}
+
+static int64_t first_deadline_ns(const struct kafka_producer *producer)
+{
+	int64_t first_ns = INT64_MAX;
+
+	for (size_t i = 0; i < producer->begun_count; i++) {
+		if (producer->begun[i].until_ns < first_ns)
+			first_ns = producer->begun[i].until_ns;
+	}
+	return first_ns;
+}
+
+/* Purges all messages. Those without a report even then are UNKNOWN. */
+static void give_up(struct kafka_producer *producer)
+{
+	purge(producer);
+	for (size_t i = 0; i < producer->begun_count; i++) {
+		for (size_t k = 0; k < producer->begun[i].count; k++) {
+			struct bus_message *message = &producer->begun[i].messages[k];
+
+			if (message->fate == BUS_UNDER_WAY)
+				message->fate = BUS_UNKNOWN;
+		}
+	}
+	producer->outstanding = 0;
+}
+
+static void collect(struct producer *base)
+{
+	struct kafka_producer *producer = producer_of(base);
+	int64_t until_ns = first_deadline_ns(producer);
+
+	if (producer->outstanding == 0)
+		return;
+	serve(producer, until_ns);
+	if (producer->outstanding > 0 && clock_steady_ns(&clock_system) >= until_ns)
+		give_up(producer);
+	forget_decided(producer);
+}
+
+/* Waits until the client can take another publish: until a client that must be replaced is
+ * replaced, or one of the publishes under way has ended. */
+static void make_place(struct kafka_producer *producer)
+{
+	while (producer->outstanding > 0 &&
+		(producer->lost || is_broken(producer) || producer->begun_count == BUS_BEGUN_MAX))
+		collect(&producer->base);
+}
+
+static enum status begin(
 	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
 {
 	struct kafka_producer *producer = producer_of(base);
@@ -277,10 +349,38 @@ static enum status publish(
 		return STATUS_OK;
 	if (!atomic_load(&producer->bus->up))
 		return STATUS_BUS_UNAVAILABLE;
+	make_place(producer);
 	if (!producer->client && !open_client(producer))
 		return STATUS_BUS_UNAVAILABLE;
-	send_all(producer, messages, count, until_ns);
+	for (size_t i = 0; i < count; i++) {
+		if (clock_steady_ns(&clock_system) < until_ns)
+			send_one(producer, &messages[i], until_ns);
+		else
+			messages[i].is_untried = true;
+	}
+	producer->begun[producer->begun_count++] = (struct begun){messages, count, until_ns};
+	forget_decided(producer);
 	return STATUS_OK;
+}
+
+static enum status publish(
+	struct producer *base, struct bus_message *messages, size_t count, int64_t until_ns)
+{
+	enum status status = begin(base, messages, count, until_ns);
+
+	while (producer_of(base)->outstanding > 0)
+		collect(base);
+	return status;
+}
+
+static void wake(struct producer *base)
+{
+	struct kafka_producer *producer = producer_of(base);
+
+	pthread_mutex_lock(&producer->lock);
+	if (producer->reports)
+		rd_kafka_queue_yield(producer->reports);
+	pthread_mutex_unlock(&producer->lock);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------- */
@@ -292,10 +392,17 @@ static void close_producer(struct producer *base)
 	if (producer->client)
 		retire_client(producer);
 	atomic_fetch_sub(&producer->bus->users, 1);
+	pthread_mutex_destroy(&producer->lock);
 	free(producer);
 }
 
-static const struct producer_ops producer_ops = {.publish = publish, .close = close_producer};
+static const struct producer_ops producer_ops = {
+	.publish = publish,
+	.begin = begin,
+	.collect = collect,
+	.wake = wake,
+	.close = close_producer,
+};
 
 /* Creates the client now, so that it is connected by the time of the first publish. */
 struct producer *kafka_producer_open(struct bus *base)
@@ -305,6 +412,7 @@ struct producer *kafka_producer_open(struct bus *base)
 
 	producer->base.ops = &producer_ops;
 	producer->bus = kafka_bus_of(base);
+	pthread_mutex_init(&producer->lock, NULL);
 	atomic_fetch_add(&producer->bus->users, 1);
 	opened = open_client(producer);
 	(void)opened; /* publish() retries */

@@ -1,0 +1,249 @@
+/*
+ * Every write here is in exactly one place: `added` (its transaction has committed), with the
+ * publisher, `ended` (not recorded yet), or `settling` (a transaction that records it is running).
+ * It leaves with its answer.
+ */
+#include "flow/effects.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "flow/keyed_writes.h"
+#include "flow/publisher.h"
+
+#define SETTLE_TRIES 3
+#define EFFECTS_ARENA_SIZE (64 * 1024)
+
+/* How many batches the publisher may hold, at most. Enough to reserve while others are confirmed;
+ * and few enough that a bus that hangs leaves few slots reserved for nothing. */
+#define BATCHES_UNDER_WAY 4
+
+/*
+ * While a round is under way, what waits is best reserved by the transaction that records the end
+ * of the round: each transaction and each publish has a cost of its own, and two smaller rounds
+ * side by side were slower than one on two cores (docs/EXPERIMENTS.md). But a bus that has ended
+ * none for PATIENCE_NS is slow or hangs. Then the lane goes on without it, so that sends over their
+ * limit are refused soon.
+ */
+#define PATIENCE_NS (40 * NS_PER_MS)
+
+struct effects {
+	struct committer_config config;
+	struct publisher *publisher; /* NULL if the service has nothing to publish */
+	struct arena arena;          /* of the current attempt to record, or of perform() */
+	struct command_list added;
+	struct command_list ended;
+	struct write_batch settling;
+	struct command_list answered;
+	int64_t reserved_ns; /* when the publisher was given something last */
+};
+
+struct effects *effects_new(
+	const struct committer_config *config, void (*ended)(void *context), void *context)
+{
+	struct effects *effects = qp_calloc(1, sizeof(*effects));
+	struct publisher_config publishing = {
+		.ops = config->publishing,
+		.service = config->service,
+		.round_max = config->batch_max,
+		.writes_max = BATCHES_UNDER_WAY * config->batch_max,
+		.ended = ended,
+		.context = context,
+	};
+
+	effects->config = *config;
+	if (config->publishing)
+		effects->publisher = publisher_new(&publishing);
+	arena_init(&effects->arena, EFFECTS_ARENA_SIZE);
+	effects->settling.writes = qp_calloc(config->batch_max, sizeof(struct write *));
+	effects->settling.arena = &effects->arena;
+	return effects;
+}
+
+void effects_start(struct effects *effects)
+{
+	if (effects->publisher)
+		publisher_start(effects->publisher);
+}
+
+void effects_stop(struct effects *effects)
+{
+	if (effects->publisher)
+		publisher_stop(effects->publisher);
+}
+
+void effects_free(struct effects *effects)
+{
+	assert(effects_count(effects) == 0);
+	if (effects->publisher)
+		publisher_free(effects->publisher);
+	arena_release(&effects->arena);
+	free(effects->settling.writes);
+	free(effects);
+}
+
+bool effects_wants(const struct effects *effects, const struct write *write)
+{
+	return effects->publisher && effects->config.publishing->wants(write);
+}
+
+size_t effects_room(struct effects *effects, int64_t *until_ns)
+{
+	int64_t hurry_ns = effects->reserved_ns + PATIENCE_NS;
+
+	*until_ns = INT64_MAX;
+	if (!effects->publisher)
+		return SIZE_MAX;
+	if (!publisher_is_busy(effects->publisher) || clock_steady_ns(&clock_system) >= hurry_ns)
+		return publisher_room(effects->publisher);
+	*until_ns = hurry_ns;
+	return 0;
+}
+
+size_t effects_count(const struct effects *effects)
+{
+	size_t count = effects->added.count + effects->ended.count + effects->settling.count;
+
+	return count + (effects->publisher ? publisher_count(effects->publisher) : 0);
+}
+
+/* ---- carrying out ------------------------------------------------------------------------ */
+
+void effects_add(struct effects *effects, struct write *write)
+{
+	write->effect = EFFECT_BEGUN;
+	command_list_push(&effects->added, &write->command);
+}
+
+/* Sorts what perform() has ended from what it left to the publisher. */
+static void sort_out(struct effects *effects, const struct write_batch *batch)
+{
+	struct command_list published = {0};
+
+	for (size_t i = 0; i < batch->count; i++) {
+		struct write *write = batch->writes[i];
+
+		if (write->effect != EFFECT_BEGUN)
+			command_list_push(&effects->ended, &write->command);
+		else
+			command_list_push(&published, &write->command);
+	}
+	if (!published.first)
+		return;
+	assert(effects->publisher);
+	effects->reserved_ns = batch->writes[0]->reserved_ns;
+	publisher_give(effects->publisher, &published);
+}
+
+void effects_carry_out(struct effects *effects)
+{
+	struct write_batch batch = {.arena = &effects->arena};
+	int64_t now_ns = clock_steady_ns(&clock_system);
+	struct command *command;
+
+	if (!effects->added.first)
+		return;
+	arena_reset(&effects->arena);
+	batch.writes = arena_array(&effects->arena, struct write *, effects->added.count);
+	while ((command = command_list_pop(&effects->added))) {
+		batch.writes[batch.count] = write_of(command);
+		batch.writes[batch.count++]->reserved_ns = now_ns;
+	}
+	if (effects->config.perform)
+		effects->config.perform(effects->config.service, &batch);
+	sort_out(effects, &batch);
+	effects_gather(effects);
+}
+
+void effects_gather(struct effects *effects)
+{
+	if (effects->publisher)
+		publisher_take(effects->publisher, &effects->ended);
+}
+
+/* ---- recording --------------------------------------------------------------------------- */
+
+static void deliver(struct effects *effects, struct write **writes, size_t count, bool settled)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct command *command = &writes[i]->command;
+
+		if (writes[i]->is_lost || (!settled && writes[i]->effect == EFFECT_DONE))
+			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
+		command_list_push(&effects->answered, command);
+	}
+	command_list_deliver(&effects->answered);
+}
+
+static enum status settle_once(struct effects *effects, struct write **writes, size_t count)
+{
+	struct session *session = effects->config.session;
+	struct write_batch batch = {.writes = writes, .count = count, .arena = &effects->arena};
+	enum status status;
+
+	arena_reset(&effects->arena);
+	status = session->ops->begin(session, TRANSACTION_WAIT);
+	if (status == STATUS_OK)
+		status = keyed_writes_settle(session, &batch);
+	if (status == STATUS_OK)
+		status = effects->config.settle(effects->config.service, session, &batch);
+	if (status == STATUS_OK)
+		status = session->ops->commit(session);
+	return status;
+}
+
+/* Only a transaction that certainly changed nothing may run again: it must not count twice. */
+static bool may_settle_again(enum status status)
+{
+	return status == STATUS_RERUN || status == STATUS_LOCK_BUSY ||
+	       status == STATUS_STORE_UNAVAILABLE;
+}
+
+/* Effects that cannot be recorded together are halved until a bad row fails alone. */
+static void settle_alone(struct effects *effects, struct write **writes, size_t count)
+{
+	enum status status = STATUS_RERUN;
+
+	for (int i = 0; i < SETTLE_TRIES && may_settle_again(status); i++)
+		status = settle_once(effects, writes, count);
+	if (count > 1 && (status == STATUS_LOCK_BUSY || status == STATUS_POISON)) {
+		settle_alone(effects, writes, count / 2);
+		settle_alone(effects, writes + count / 2, count - count / 2);
+		return;
+	}
+	deliver(effects, writes, count, status == STATUS_OK);
+}
+
+const struct write_batch *effects_settling(struct effects *effects)
+{
+	struct write_batch *settling = &effects->settling;
+	struct command *command;
+
+	assert(settling->count == 0);
+	arena_reset(&effects->arena);
+	while (settling->count < effects->config.batch_max &&
+		(command = command_list_pop(&effects->ended)))
+		settling->writes[settling->count++] = write_of(command);
+	return settling->count > 0 ? settling : NULL;
+}
+
+void effects_conclude(struct effects *effects, enum status status)
+{
+	struct write_batch *settling = &effects->settling;
+
+	if (may_settle_again(status) || status == STATUS_POISON)
+		settle_alone(effects, settling->writes, settling->count);
+	else
+		deliver(effects, settling->writes, settling->count, status == STATUS_OK);
+	settling->count = 0;
+}
+
+void effects_settle(struct effects *effects)
+{
+	struct write_batch *settling = &effects->settling;
+
+	while (effects_settling(effects)) {
+		settle_alone(effects, settling->writes, settling->count);
+		settling->count = 0;
+	}
+}

@@ -1,0 +1,90 @@
+/*
+ * A publisher carries out effects that may take long, such as publishing on a bus, on a thread of
+ * its own beside the committer of a lane. So a bus that is slow or hangs delays only the writes
+ * that need it, and the committer goes on with the others.
+ *
+ * The committer gives it writes whose first transaction has committed. The thread takes whatever
+ * has gathered as a round, in the order in which it was given, and begins the rounds one after the
+ * other; so the effects of one key keep their order. A bus that can have several publishes under
+ * way gets the next round before it has confirmed the last one. A round whose writes have all ended
+ * waits for the committer, which takes the writes back, records how they ended and answers them.
+ *
+ *   who owns a write       committer -> publisher_give() -> publisher -> publisher_take() ->
+ *                          committer
+ *   who bounds them        the committer, by publisher_room()
+ *   who ends them          publish_ops; none is left under way for longer than their deadline
+ *
+ * Private to flow/, but for struct publish_ops, which services implement.
+ */
+#ifndef QUIPU_FLOW_PUBLISHER_H
+#define QUIPU_FLOW_PUBLISHER_H
+
+#include "flow/write.h"
+
+/* What a service does on the publisher's thread, except for wants() and wake(). */
+struct publish_ops {
+	/* Whether the effect of this write, if it has one, is for the publisher. Committer's
+	 * thread, before its first transaction. */
+	bool (*wants)(const struct write *write);
+
+	/*
+	 * Begins the effects of a round. They must end by a deadline that runs from the
+	 * `reserved_ns` of each write. May block until they have ended. What it allocates in the
+	 * arena of the round stays until all writes of the round have ended.
+	 */
+	void (*publish)(void *service, const struct write_batch *round);
+
+	/* Sets the `effect` of the writes that have ended, and the answer of those that failed.
+	 * Called after each publish() and collect(). Does not block. */
+	void (*look)(void *service, const struct write_batch *round);
+
+	/*
+	 * Required if publish() leaves effects under way. Blocks until more of them have ended,
+	 * their deadline has passed, or wake() is called. wake(): any thread.
+	 */
+	void (*collect)(void *service);
+	void (*wake)(void *service);
+};
+
+struct publisher_config {
+	const struct publish_ops *ops;
+	void *service;
+	size_t round_max;  /* writes in one round */
+	size_t writes_max; /* writes between publisher_give() and publisher_take(); see room */
+
+	/* Called on the publisher's thread whenever there is something for publisher_take(). Must
+	 * not block. */
+	void (*ended)(void *context);
+	void *context;
+};
+
+struct publisher;
+
+/* Creates a publisher without a thread. */
+struct publisher *publisher_new(const struct publisher_config *config);
+
+/* Starts the thread. Without one, publisher_give() carries the effects out itself, for tests. */
+void publisher_start(struct publisher *publisher);
+
+/* Ends the thread, if there is one. No write may be with the publisher. */
+void publisher_stop(struct publisher *publisher);
+
+void publisher_free(struct publisher *publisher);
+
+/* The functions below are for the thread of the committer. */
+
+/* How many writes the publisher has now, and how many more it should get. Writes that were parked
+ * may exceed that. */
+size_t publisher_count(const struct publisher *publisher);
+size_t publisher_room(const struct publisher *publisher);
+
+/* Whether a round is under way or about to begin. */
+bool publisher_is_busy(struct publisher *publisher);
+
+/* Hands over all writes of `list`. Their effect is EFFECT_BEGUN. */
+void publisher_give(struct publisher *publisher, struct command_list *list);
+
+/* Appends the writes that have ended to `out`. Never blocks. */
+void publisher_take(struct publisher *publisher, struct command_list *out);
+
+#endif
