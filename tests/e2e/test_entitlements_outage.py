@@ -207,6 +207,26 @@ def test_sigterm_under_load_leaves_no_row_claimed_and_the_next_process_goes_on(s
     entitlement_stack.wait_all_sent(count)
 
 
+def test_after_nats_has_lost_the_end_of_its_stream_new_events_arrive_and_old_ones_not_twice(serve, nats_stack, nats):
+    """It has not lost what the consumer had read: it would take the next events for those that are gone."""
+    server = serve(nats_stack, *FAST)
+    with Grants(server) as grants:
+        grants.wait_granted(5)
+    nats_stack.wait_all_sent(kept := grants.statuses[200])
+    nats.stop()
+    nats.copy_messages()
+    nats.start()
+    with Grants(server) as grants:
+        grants.wait_granted(20)
+    nats_stack.wait_all_sent(kept + (lost := grants.statuses[200]))
+    nats.stop()  # in order: it writes down what the consumer has read
+    nats.put_messages_back()
+    nats.start()
+    with Grants(server) as grants:
+        grants.wait_granted(5)
+    nats_stack.wait_all_sent(kept + lost + grants.statuses[200])
+
+
 @contextlib.contextmanager
 def stopped(nats):
     nats.stop()

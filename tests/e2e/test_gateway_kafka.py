@@ -9,7 +9,7 @@ import pytest
 from harness import quipu
 from harness.counts import new_key
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
-from harness.gateway_stacks import PostgresStack, SHORT_LEASE
+from harness.gateway_stacks import KafkaStack, SHORT_LEASE
 from harness.http import ConnectionLost, ask_all
 from engines import shared
 from harness.kafka import DLQ, Kafka
@@ -38,21 +38,6 @@ def failing_broker():
     """librdkafka's mock, which can be told to fail."""
     with Kafka(real=False) as running:
         yield running
-
-
-class KafkaStack(PostgresStack):
-    options = ""  # of the URL
-
-    def __init__(self, directory, cache, database, broker, roles="gateway,sender"):
-        super().__init__(directory, cache, database)
-        self.broker = broker
-        self.roles = roles
-
-    def arguments(self):
-        return [*super().arguments(), "--gateway-bus", self.broker.url + self.options, "--roles", self.roles]
-
-    def beside(self, roles=None):
-        return KafkaStack(self.directory, self.cache, self.database, self.broker, roles or self.roles)
 
 
 @pytest.fixture(params=["none", "redis"])

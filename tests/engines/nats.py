@@ -38,3 +38,16 @@ class Nats(Server):
         """Removes all streams. The server must not run."""
         assert not self.running
         shutil.rmtree(self._data, ignore_errors=True)
+
+    def copy_messages(self):
+        """Copies the messages of all streams, but not what consumers have read of them. The server must not run."""
+        assert not self.running
+        for folder in self._data.rglob("msgs"):
+            shutil.copytree(folder, self.directory / "copy" / folder.relative_to(self._data))
+
+    def put_messages_back(self):
+        """The streams become as they were copied. The server must not run."""
+        assert not self.running
+        for folder in self._data.rglob("msgs"):
+            shutil.rmtree(folder)
+            shutil.copytree(self.directory / "copy" / folder.relative_to(self._data), folder)

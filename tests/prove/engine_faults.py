@@ -7,9 +7,7 @@ and `forgotten` tells the check which interval that is.
 """
 
 import contextlib
-import os
 import shutil
-import struct
 import subprocess
 import time
 
@@ -17,6 +15,7 @@ import psycopg2
 
 from check.cluster import Forgotten
 from cluster import LEASE_S, now_us
+from engines.kafka_log import last_segments, truncate
 from engines.process import is_stopped
 from fault import EngineFault, FaultFailed, round_trip_s, until
 from harness import quipu
@@ -372,10 +371,9 @@ class KafkaForgets(EngineFault):
         self.expect(until(self._has_grown, ANSWERS_S), "nothing is published")
         self.engine.kill()
         until_us = now_us()
-        places = {int(log.parent.name.rpartition("-")[2]): truncate(log, end) for log, end in self._ends.items()}
-        gone = sum(map(len, places.values()))
+        gone = sum(len(truncate(log, end)) for log, end in self._ends.items())
         self.expect(gone > 0, "nothing is gone")
-        self.forgotten = [Forgotten("kafka", self._since_us, until_us, places)]
+        self.forgotten = [Forgotten("kafka", self._since_us, until_us)]
         return f"{gone} messages of the last {(until_us - self._since_us) / 1e6:.0f} s"
 
     def _has_grown(self):
@@ -383,35 +381,6 @@ class KafkaForgets(EngineFault):
 
     def heal(self):
         start_kafka(self)
-
-
-def last_segments(data, topic):
-    """The file that is written to, of every partition."""
-    for partition in sorted(data.glob(f"{topic}-[0-9]*")):
-        yield max(partition.glob("*.log"))
-
-
-# The head of a record batch, version 2: base offset and length of what follows; further on, the last offset minus the base.
-BATCH_HEAD = struct.Struct(">qi")
-BATCH_LAST, BATCH_SIZE = 23, 61
-
-
-def truncate(log, end):
-    """Cuts a segment at the first batch that begins there or behind; returns the offsets that are gone, as a range."""
-    data = log.read_bytes()
-    position, keep, gone = 0, None, range(0)
-    while position + BATCH_SIZE <= len(data):
-        base, length = BATCH_HEAD.unpack_from(data, position)
-        if length <= 0:
-            break  # preallocated, not written yet
-        if keep is None and position >= end:
-            keep, gone = position, range(base, base)
-        if keep is not None:
-            gone = range(gone.start, base + struct.unpack_from(">i", data, position + BATCH_LAST)[0] + 1)
-        position += BATCH_HEAD.size + length
-    if keep is not None:
-        os.truncate(log, keep)
-    return gone
 
 
 ENGINE_KINDS = (PostgresKilled, PostgresStopped, PostgresSessionsTerminated, PostgresRowsLocked, RedisKilled,

@@ -123,3 +123,18 @@ class PostgresStack(GatewayStack):
 
     def _messages(self, states):
         return self.database.query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]
+
+
+class KafkaStack(PostgresStack):
+    options = ""  # of the URL
+
+    def __init__(self, directory, cache, database, broker, roles="gateway,sender"):
+        super().__init__(directory, cache, database)
+        self.broker = broker
+        self.roles = roles
+
+    def arguments(self):
+        return [*super().arguments(), "--gateway-bus", self.broker.url + self.options, "--roles", self.roles]
+
+    def beside(self, roles=None):
+        return KafkaStack(self.directory, self.cache, self.database, self.broker, roles or self.roles)

@@ -10,7 +10,6 @@ class Forgotten:
     engine: str
     since_us: int
     until_us: int
-    places: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -35,7 +34,3 @@ class Cluster:
     def forgot(self, engine, since_us, until_us):
         """Whether an engine may have forgotten what it confirmed between these times."""
         return any(f.engine == engine and f.since_us <= until_us and since_us <= f.until_us for f in self.forgotten)
-
-    def took_a_place(self, partition, offset):
-        """Whether a message lies where Kafka forgot another one."""
-        return any(offset in f.places.get(partition, ()) for f in self.forgotten)

@@ -13,7 +13,7 @@ import report
 from check.result import Finding, Invariant
 from conductor import Conductor, Happened
 from disk import Disk, compile_preload
-from engine_faults import truncate
+from engines.kafka_log import truncate
 from fault import Fault, FaultFailed
 from faults import KINDS
 from part import Result

@@ -28,6 +28,9 @@
 #define COMMIT_TIMEOUT_MS 5000
 #define SKIP_COMMIT_INTERVAL_NS NS_PER_S
 
+/* While the places are not settled: how long a poll waits before it tries again to settle them. */
+#define UNSETTLED_POLL_MS 50
+
 struct kafka_consumer {
 	struct consumer base;
 	struct kafka_client client;
@@ -35,6 +38,7 @@ struct kafka_consumer {
 	char *group;
 	const char *subjects; /* the subjects that the group wants; NULL means all */
 	struct arena arena;   /* the positions of the last fetch */
+	struct kafka_places places;
 
 	rd_kafka_message_t **held; /* in order of arrival */
 	size_t held_size;
@@ -60,6 +64,8 @@ static const struct kafka_setting settings[] = {
 	{"auto.offset.reset", "earliest"},
 	{"enable.partition.eof", "false"},
 	{"fetch.error.backoff.ms", "100"},
+	/* Until then, the broker answers nothing else on the connection. */
+	{"fetch.wait.max.ms", "100"},
 	{"queued.min.messages", "10000"},
 	{"queued.max.messages.kbytes", "16384"},
 	{NULL, NULL},
@@ -132,20 +138,26 @@ static bool is_wanted(const struct kafka_consumer *consumer, const rd_kafka_mess
 	return bus_subjects_have(consumer->subjects, slice_make(value, value ? size : 0));
 }
 
-static void note_offset(rd_kafka_topic_partition_list_t *offsets, const char *topic,
+/* Notes that everything up to this message is done, for a commit. */
+static void note_done(rd_kafka_topic_partition_list_t *offsets, const char *topic,
 	const rd_kafka_message_t *message)
 {
 	rd_kafka_topic_partition_t *entry =
 		rd_kafka_topic_partition_list_find(offsets, topic, message->partition);
+	char name[KAFKA_NAME_SIZE];
 
 	if (!entry)
 		entry = rd_kafka_topic_partition_list_add(offsets, topic, message->partition);
+	kafka_message_name(message, name);
+	free(entry->metadata);
+	entry->metadata = qp_strdup(name);
+	entry->metadata_size = strlen(name);
 	entry->offset = message->offset + 1;
 }
 
 static void skip(struct kafka_consumer *consumer, rd_kafka_message_t *message)
 {
-	note_offset(consumer->skipped, consumer->topic, message);
+	note_done(consumer->skipped, consumer->topic, message);
 	rd_kafka_message_destroy(message);
 }
 
@@ -164,8 +176,10 @@ static void rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
 	rd_kafka_resp_err_t done;
 
 	if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+		kafka_places_assign(&consumer->places, partitions);
 		done = rd_kafka_assign(rk, partitions);
 	} else {
+		kafka_places_release(&consumer->places);
 		drop(consumer, 0, partitions);
 		forget_skipped(consumer);
 		done = rd_kafka_assign(rk, NULL);
@@ -192,6 +206,7 @@ static bool set_group(struct kafka_consumer *consumer, rd_kafka_conf_t *conf)
 	char ignored[256];
 
 	rd_kafka_conf_set_rebalance_cb(conf, rebalance);
+	kafka_places_watch(conf);
 	return rd_kafka_conf_set(conf, "group.id", consumer->group, ignored, sizeof(ignored)) ==
 	       RD_KAFKA_CONF_OK;
 }
@@ -264,10 +279,20 @@ static bool wait_for_client(struct kafka_consumer *consumer, int64_t until_ns)
 
 /* ---- polling ----------------------------------------------------------------------------- */
 
-/* Polls once and returns whether anything arrived. */
+static rd_kafka_message_t *poll_client(struct kafka_consumer *consumer, int timeout_ms)
+{
+	struct kafka_client *client = &consumer->client;
+
+	if (!kafka_places_settle(&consumer->places, client, consumer->topic) &&
+		timeout_ms > UNSETTLED_POLL_MS)
+		timeout_ms = UNSETTLED_POLL_MS;
+	return rd_kafka_consumer_poll(client->rk, timeout_ms);
+}
+
+/* Polls once. Returns true if anything arrived. */
 static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *bytes)
 {
-	rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->client.rk, timeout_ms);
+	rd_kafka_message_t *message = poll_client(consumer, timeout_ms);
 
 	if (!message)
 		return false;
@@ -275,6 +300,10 @@ static bool poll_one(struct kafka_consumer *consumer, int timeout_ms, size_t *by
 		log_line(LOG_DEBUG, "bus", "%s: the consumer of topic %s reports: %s",
 			consumer->client.bus->base.name, consumer->topic,
 			rd_kafka_message_errstr(message));
+		rd_kafka_message_destroy(message);
+		return true;
+	}
+	if (!kafka_places_take(&consumer->places, &consumer->client, message)) {
 		rd_kafka_message_destroy(message);
 		return true;
 	}
@@ -370,7 +399,7 @@ static rd_kafka_topic_partition_list_t *offsets_of(
 	rd_kafka_topic_partition_list_t *offsets = rd_kafka_topic_partition_list_new(8);
 
 	for (size_t i = from; i < to; i++)
-		note_offset(offsets, consumer->topic, consumer->held[i]);
+		note_done(offsets, consumer->topic, consumer->held[i]);
 	return offsets;
 }
 
@@ -500,6 +529,7 @@ static void close_consumer(struct consumer *base)
 	}
 	atomic_fetch_sub(&bus->users, 1);
 	rd_kafka_topic_partition_list_destroy(consumer->skipped);
+	kafka_places_release(&consumer->places);
 	arena_release(&consumer->arena);
 	free(consumer->held);
 	free(consumer->group);

@@ -59,8 +59,11 @@ struct kafka_setting {
 struct kafka_client {
 	struct kafka_bus *bus;
 	rd_kafka_t *rk;                  /* NULL until kafka_client_open() */
-	struct kafka_consumer *consumer; /* NULL unless it is a consumer's client */
-	struct kafka_client *next;       /* in bus->retired */
+	struct kafka_consumer *consumer; /* NULL unless the client belongs to a consumer */
+	struct kafka_client *next;       /* links bus->retired */
+
+	/* how many connections that have worked are closed; counted only for consumers */
+	_Atomic uint64_t closed_connections;
 };
 
 /*
@@ -127,6 +130,60 @@ void kafka_watcher_stop(struct kafka_bus *bus);
 
 /* Makes the watcher destroy a client, because that may take a while. Any thread. */
 void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
+
+/* ---- places ------------------------------------------------------------------------------ */
+
+enum kafka_place_state {
+	KAFKA_PLACE_UNREAD,
+	KAFKA_PLACE_DOUBTED,
+	KAFKA_PLACE_AWAITED,
+	KAFKA_PLACE_SURE,
+	KAFKA_PLACE_LOST,
+};
+
+/* Names a message: its time and a digest. It is committed as the metadata of the offset. */
+#define KAFKA_NAME_SIZE 64
+
+struct kafka_place {
+	int32_t partition;
+	enum kafka_place_state state;
+	int64_t offset;             /* of the last message that was read; -1 if there is none */
+	char name[KAFKA_NAME_SIZE]; /* of that message; empty if it is not known */
+	int32_t broker;             /* where that message came from; -1 if it is not known */
+};
+
+/* All partitions of a consumer. Used by its thread only. */
+struct kafka_places {
+	struct kafka_place *all;
+	size_t count;
+	uint64_t closed_connections; /* of the client, when it was last compared */
+	bool are_settled;            /* no place waits for kafka_places_settle() */
+};
+
+/* Lets the client count the connections that it closes. Call it before the client is opened. */
+void kafka_places_watch(rd_kafka_conf_t *conf);
+
+/* Begins anew with these partitions, which were just assigned. */
+void kafka_places_assign(
+	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions);
+
+/*
+ * Sets partitions back where that is necessary. Returns false if Kafka is away or does not answer
+ * within two seconds; the call must then be repeated, and no message of these partitions is taken
+ * before.
+ */
+QP_MUST_CHECK bool kafka_places_settle(
+	struct kafka_places *places, struct kafka_client *client, const char *topic);
+
+/* Returns true if a message that has arrived is the next one of its partition. Drop all others:
+ * they were read before, or will come again. */
+QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
+	const rd_kafka_message_t *message);
+
+/* Writes the name of a message to `name`. */
+void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_SIZE]);
+
+void kafka_places_release(struct kafka_places *places);
 
 /* ---- producers and consumers ------------------------------------------------------------- */
 

@@ -103,8 +103,21 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
 	struct nats_mailbox *mailbox, const _Atomic bool *hurry, char *why, size_t size);
 
 /*
- * Subscribes to the server's reports of messages that it has given up. Each report goes to one
- * member of the group. Returns NULL if the link is broken.
+ * Deletes the durable if it is ahead of its stream: the server has lost the end of the stream,
+ * gives the sequences of the lost messages to new ones, and would never deliver these. A new
+ * durable delivers the whole stream, and consumers recognise what they have handled. A durable that
+ * does not exist is fine. If the server does not answer, returns false and writes the reason to
+ * `why`.
+ *
+ * It must be called after a link was opened and before anything is published over it. Otherwise the
+ * stream may have grown beyond the durable, and the loss is no longer visible.
+ */
+QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable, struct nats_bus *bus,
+	struct nats_mailbox *mailbox, char *why, size_t size);
+
+/*
+ * Subscribes to the server's reports of messages that it has given up. The server sends each report
+ * to one member of the group. Returns NULL if the link is broken.
  */
 QP_MUST_CHECK natsSubscription *nats_durable_listen(
 	const struct nats_durable *durable, struct nats_link *link);

@@ -84,6 +84,75 @@ bool nats_durable_ensure(struct nats_durable *durable, struct nats_bus *bus,
 	return ready;
 }
 
+/* ---- comparing with the stream ----------------------------------------------------------- */
+
+/* Reads the sequence of the last message that was delivered. */
+static bool read_delivered(const struct nats_durable *durable, struct nats_mailbox *mailbox,
+	int64_t *sequence, char *why, size_t size)
+{
+	struct nats_answer answer;
+	bool done;
+
+	call_api(mailbox, "INFO", durable, "", NULL, &answer);
+	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
+	if (!done)
+		snprintf(why, size, "%s", answer.words);
+	*sequence = answer.error == 0
+			    ? nats_json_int(json_object_get(answer.body, "delivered"), "stream_seq")
+			    : 0;
+	nats_answer_release(&answer);
+	return done;
+}
+
+static bool read_last(const struct nats_durable *durable, struct nats_mailbox *mailbox,
+	int64_t *sequence, char *why, size_t size)
+{
+	char subject[SUBJECT_SIZE];
+	struct nats_answer answer;
+	bool done;
+
+	snprintf(subject, sizeof(subject), "$JS.API.STREAM.INFO.%s", durable->stream);
+	nats_api_call(mailbox, subject, slice_of(""), NULL, &answer);
+	done = answer.error == 0;
+	if (done)
+		*sequence = nats_json_int(json_object_get(answer.body, "state"), "last_seq");
+	else
+		snprintf(why, size, "%s", answer.words);
+	nats_answer_release(&answer);
+	return done;
+}
+
+static bool delete_durable(const struct nats_durable *durable, struct nats_bus *bus,
+	struct nats_mailbox *mailbox, char *why, size_t size)
+{
+	struct nats_answer answer;
+	bool done;
+
+	call_api(mailbox, "DELETE", durable, "", NULL, &answer);
+	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
+	if (done)
+		log_line(LOG_WARN, "bus",
+			"%s: NATS has lost the end of stream %s, which consumer %s has read; "
+			"delivering the stream again, without a second effect",
+			bus->base.name, durable->stream, durable->name);
+	else
+		snprintf(why, size, "%s", answer.words);
+	nats_answer_release(&answer);
+	return done;
+}
+
+/* Reads the durable first: what others publish and consume meanwhile never looks like a loss. */
+bool nats_durable_compare(const struct nats_durable *durable, struct nats_bus *bus,
+	struct nats_mailbox *mailbox, char *why, size_t size)
+{
+	int64_t delivered, last;
+
+	if (!read_delivered(durable, mailbox, &delivered, why, size) ||
+		!read_last(durable, mailbox, &last, why, size))
+		return false;
+	return delivered <= last || delete_durable(durable, bus, mailbox, why, size);
+}
+
 /* ---- messages that the server no longer delivers ----------------------------------------- */
 
 natsSubscription *nats_durable_listen(const struct nats_durable *durable, struct nats_link *link)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "adapters/bus/nats/nats_internal.h"
+#include "adapters/bus/nats/nats_consuming.h"
 #include "base/log.h"
 
 #define MAX_AGE_NS (7 * 24 * 3600 * NS_PER_S)
@@ -186,11 +186,28 @@ static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 	return done;
 }
 
+static bool compare_groups(struct nats_bus *bus, struct nats_mailbox *mailbox,
+	const struct nats_channel *channel, char *why, size_t size)
+{
+	const struct bus_channel *declared =
+		bus_channel_find(bus->declared, bus->channel_count, slice_of(channel->name));
+
+	for (size_t i = 0; i < declared->group_count; i++) {
+		const struct nats_durable durable = {
+			.stream = channel->stream, .name = declared->groups[i].name};
+
+		if (!nats_durable_compare(&durable, bus, mailbox, why, size))
+			return false;
+	}
+	return true;
+}
+
 bool nats_streams_prepare(
 	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
 {
 	for (size_t i = 0; i < bus->channel_count; i++) {
-		if (!prepare(bus, mailbox, &bus->channels[i], why, size))
+		if (!prepare(bus, mailbox, &bus->channels[i], why, size) ||
+			!compare_groups(bus, mailbox, &bus->channels[i], why, size))
 			return false;
 	}
 	return true;

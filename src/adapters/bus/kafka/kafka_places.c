@@ -1,0 +1,355 @@
+/*
+ * Where a consumer is in each of its partitions, so that it notices if Kafka has lost the end of a
+ * log.
+ *
+ * An offset does not name a message for good. A broker that has lost the end of its log (its disk
+ * was put back, or a replica that lagged behind became the leader) gives the offsets of the lost
+ * messages to new ones, and a consumer that had read further would take these for messages that it
+ * knows. librdkafka 2.0 does not compare leader epochs, which exist for that. So a place is an
+ * offset together with a name, a digest of the message, and the name is committed as the offset's
+ * metadata. Whenever the log may have changed, the consumer goes back by one message, and must find
+ * the one that it knows before it takes anything newer.
+ *
+ *   state     event                                                      next
+ *   any       the partition is assigned                                  UNREAD
+ *   UNREAD    the commit of the group was read                           DOUBTED
+ *   DOUBTED   the partition was set back to the message of the place     AWAITED
+ *             there was no such message; it was set to the beginning     SURE
+ *             the log ends before it                                     LOST
+ *   AWAITED   that message arrives, or a newer one                       SURE
+ *             another message has its offset, or an older one arrives    LOST
+ *   LOST      the place is now a day before that message                 DOUBTED
+ *   AWAITED,  a connection was closed, or a message arrives from         DOUBTED
+ *   SURE      another broker
+ *
+ * A newer message than the awaited one means that retention has deleted that one. An older one
+ * arrives if the log became shorter meanwhile: librdkafka then starts at the beginning
+ * (auto.offset.reset).
+ *
+ * A leader loses messages only when it restarts, which closes its connections, or when another
+ * broker takes its place. Connection attempts that fail do not count, or else a broker that is away
+ * would disturb the consumers of all others.
+ *
+ * After a loss, consumers read the last day again and recognise what they have handled. That is all
+ * they need, because what is published after a loss is younger than what was lost, up to the
+ * difference between the publishers' clocks; and it is not more than they can recognise, which they
+ * keep for 30 days. Messages beyond the beginning of the log are nobody's loss.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "adapters/bus/kafka/kafka_internal.h"
+#include "base/digest.h"
+#include "base/log.h"
+
+#define CALL_TIMEOUT_MS 2000
+#define BACK_MS (24LL * 3600 * 1000)
+
+#define NAME_FORMAT "quipu %" PRId64 " "
+#define NAME_DIGEST_SIZE 12
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_SIZE])
+{
+	rd_kafka_timestamp_type_t type;
+	const struct slice parts[] = {slice_make(message->key, message->key_len),
+		slice_make(message->payload, message->len)};
+	unsigned char digest[SHA256_SIZE];
+	int length = snprintf(
+		name, KAFKA_NAME_SIZE, NAME_FORMAT, rd_kafka_message_timestamp(message, &type));
+
+	digest_parts(parts, 2, digest);
+	for (int i = 0; i < NAME_DIGEST_SIZE; i++)
+		length += snprintf(
+			name + length, KAFKA_NAME_SIZE - (size_t)length, "%02x", digest[i]);
+}
+
+/* Returns the time in a name in milliseconds, or 0 if there is none. */
+static int64_t time_in(const char *name)
+{
+	int64_t time_ms;
+
+	return sscanf(name, NAME_FORMAT, &time_ms) == 1 ? time_ms : 0;
+}
+
+/* ---- connections ------------------------------------------------------------------------- */
+
+/* Returns true if anything was ever received on a socket, even if it is broken by now. */
+static bool has_worked(int fd)
+{
+	struct tcp_info info = {0};
+	socklen_t size = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+	       info.tcpi_bytes_received > 0;
+}
+
+static int close_socket(int fd, void *opaque)
+{
+	struct kafka_client *client = opaque;
+
+	if (has_worked(fd))
+		atomic_fetch_add(&client->closed_connections, 1);
+	return close(fd);
+}
+
+void kafka_places_watch(rd_kafka_conf_t *conf)
+{
+	rd_kafka_conf_set_closesocket_cb(conf, close_socket);
+}
+
+/* ---- all places -------------------------------------------------------------------------- */
+
+void kafka_places_release(struct kafka_places *places)
+{
+	free(places->all);
+	*places = (struct kafka_places){.are_settled = true};
+}
+
+void kafka_places_assign(
+	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions)
+{
+	kafka_places_release(places);
+	places->count = (size_t)partitions->cnt;
+	places->all = qp_calloc(places->count + 1, sizeof(places->all[0]));
+	places->are_settled = places->count == 0;
+	for (size_t i = 0; i < places->count; i++)
+		places->all[i] = (struct kafka_place){.partition = partitions->elems[i].partition,
+			.state = KAFKA_PLACE_UNREAD,
+			.offset = -1,
+			.broker = -1};
+}
+
+static struct kafka_place *find(struct kafka_places *places, int32_t partition)
+{
+	for (size_t i = 0; i < places->count; i++) {
+		if (places->all[i].partition == partition)
+			return &places->all[i];
+	}
+	return NULL;
+}
+
+static rd_kafka_topic_partition_list_t *list(
+	const struct kafka_places *places, enum kafka_place_state state, const char *topic)
+{
+	rd_kafka_topic_partition_list_t *listed =
+		rd_kafka_topic_partition_list_new((int)places->count + 1);
+
+	for (size_t i = 0; i < places->count; i++) {
+		const struct kafka_place *place = &places->all[i];
+
+		if (place->state == state)
+			rd_kafka_topic_partition_list_add(listed, topic, place->partition)->offset =
+				place->offset;
+	}
+	return listed;
+}
+
+/* ---- doubting ---------------------------------------------------------------------------- */
+
+static void doubt(struct kafka_places *places, struct kafka_place *place)
+{
+	if (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE)
+		return;
+	place->state = KAFKA_PLACE_DOUBTED;
+	place->broker = -1;
+	places->are_settled = false;
+}
+
+/* Doubts all places if a connection was closed. The next one is opened only after that, so no
+ * message that came over it was taken before. */
+static void compare_connections(struct kafka_places *places, struct kafka_client *client)
+{
+	uint64_t closed = atomic_load(&client->closed_connections);
+
+	for (size_t i = 0; i < places->count && closed != places->closed_connections; i++)
+		doubt(places, &places->all[i]);
+	places->closed_connections = closed;
+}
+
+/* ---- settling ---------------------------------------------------------------------------- */
+
+static void note_commit(struct kafka_place *place, const rd_kafka_topic_partition_t *committed)
+{
+	place->offset = committed->offset > 0 ? committed->offset - 1 : -1;
+	place->state = KAFKA_PLACE_DOUBTED;
+	if (committed->metadata && committed->metadata_size < KAFKA_NAME_SIZE) {
+		memcpy(place->name, committed->metadata, committed->metadata_size);
+		place->name[committed->metadata_size] = '\0';
+	}
+	if (time_in(place->name) == 0)
+		place->name[0] = '\0'; /* committed by another program, or by an operator */
+}
+
+static bool read_commits(
+	struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	rd_kafka_topic_partition_list_t *commits = list(places, KAFKA_PLACE_UNREAD, topic);
+	bool have_all =
+		commits->cnt == 0 || rd_kafka_committed(client->rk, commits, CALL_TIMEOUT_MS) == 0;
+
+	for (int i = 0; i < commits->cnt && have_all; i++) {
+		have_all = commits->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+		if (have_all)
+			note_commit(find(places, commits->elems[i].partition), &commits->elems[i]);
+	}
+	rd_kafka_topic_partition_list_destroy(commits);
+	return have_all;
+}
+
+static void lose(struct kafka_places *places, struct kafka_client *client,
+	struct kafka_place *place, const char *topic)
+{
+	log_line(LOG_WARN, "bus",
+		"%s: Kafka has lost the end of partition %" PRId32 " of topic %s: the message at "
+		"offset %" PRId64 " is gone; reading the last day again, without a second effect",
+		client->bus->base.name, place->partition, topic, place->offset);
+	place->state = KAFKA_PLACE_LOST;
+	places->are_settled = false;
+}
+
+/* Finds the places that lie behind the end of the log. Nothing would arrive there that could be
+ * compared. */
+static bool compare_ends(
+	struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	rd_kafka_topic_partition_list_t *ends = list(places, KAFKA_PLACE_DOUBTED, topic);
+	bool have_all;
+
+	for (int i = 0; i < ends->cnt; i++)
+		ends->elems[i].offset = RD_KAFKA_OFFSET_END;
+	have_all = ends->cnt == 0 ||
+		   rd_kafka_offsets_for_times(client->rk, ends, CALL_TIMEOUT_MS) == 0;
+	for (int i = 0; i < ends->cnt && have_all; i++) {
+		struct kafka_place *place = find(places, ends->elems[i].partition);
+
+		have_all = ends->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+		if (have_all && ends->elems[i].offset <= place->offset)
+			lose(places, client, place, topic);
+	}
+	rd_kafka_topic_partition_list_destroy(ends);
+	return have_all;
+}
+
+/* Finds the first message that is not older than `time_ms`. If all are, returns the end of the log
+ * as it was before they were searched, so that no newer message is left out. */
+static bool find_time(struct kafka_client *client, const char *topic, int32_t partition,
+	int64_t time_ms, int64_t *offset)
+{
+	rd_kafka_topic_partition_list_t *times = rd_kafka_topic_partition_list_new(1);
+	rd_kafka_topic_partition_t *wanted =
+		rd_kafka_topic_partition_list_add(times, topic, partition);
+	int64_t low, high;
+	bool found;
+
+	wanted->offset = time_ms;
+	found = rd_kafka_query_watermark_offsets(
+			client->rk, topic, partition, &low, &high, CALL_TIMEOUT_MS) == 0 &&
+		rd_kafka_offsets_for_times(client->rk, times, CALL_TIMEOUT_MS) == 0 &&
+		wanted->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+	if (found)
+		*offset = wanted->offset >= 0 ? wanted->offset : high;
+	rd_kafka_topic_partition_list_destroy(times);
+	return found;
+}
+
+/* Moves the places that are lost to the message before those of the last day. */
+static bool go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	for (size_t i = 0; i < places->count; i++) {
+		struct kafka_place *place = &places->all[i];
+		int64_t time_ms = time_in(place->name), offset = 0;
+
+		if (place->state != KAFKA_PLACE_LOST)
+			continue;
+		if (time_ms > BACK_MS &&
+			!find_time(client, topic, place->partition, time_ms - BACK_MS, &offset))
+			return false;
+		place->offset = offset - 1;
+		place->name[0] = '\0';
+		place->state = KAFKA_PLACE_DOUBTED;
+	}
+	return true;
+}
+
+static bool seek(struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	rd_kafka_topic_partition_list_t *targets = list(places, KAFKA_PLACE_DOUBTED, topic);
+	rd_kafka_error_t *failure = NULL;
+	bool done;
+
+	for (int i = 0; i < targets->cnt; i++) {
+		if (targets->elems[i].offset < 0)
+			targets->elems[i].offset = RD_KAFKA_OFFSET_BEGINNING;
+	}
+	if (targets->cnt > 0)
+		failure = rd_kafka_seek_partitions(client->rk, targets, CALL_TIMEOUT_MS);
+	done = !failure;
+	for (int i = 0; i < targets->cnt && !failure; i++) {
+		struct kafka_place *place = find(places, targets->elems[i].partition);
+
+		if (targets->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR)
+			place->state = place->offset < 0 ? KAFKA_PLACE_SURE : KAFKA_PLACE_AWAITED;
+		else
+			done = false;
+	}
+	rd_kafka_error_destroy(failure);
+	rd_kafka_topic_partition_list_destroy(targets);
+	return done;
+}
+
+bool kafka_places_settle(
+	struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	compare_connections(places, client);
+	if (places->are_settled || !atomic_load(&client->bus->up))
+		return places->are_settled;
+	places->are_settled = read_commits(places, client, topic) &&
+			      compare_ends(places, client, topic) &&
+			      go_back(places, client, topic) && seek(places, client, topic);
+	return places->are_settled;
+}
+
+/* ---- taking ------------------------------------------------------------------------------ */
+
+/* Returns true if this message may arrive where the one of the place is awaited. */
+static bool is_expected(const struct kafka_place *place, const rd_kafka_message_t *message)
+{
+	char name[KAFKA_NAME_SIZE];
+
+	if (message->offset != place->offset)
+		return message->offset > place->offset;
+	kafka_message_name(message, name);
+	return place->name[0] == '\0' || !strcmp(place->name, name);
+}
+
+bool kafka_places_take(
+	struct kafka_places *places, struct kafka_client *client, const rd_kafka_message_t *message)
+{
+	struct kafka_place *place = find(places, message->partition);
+	int32_t broker = rd_kafka_message_broker_id(message);
+	bool is_repeat;
+
+	if (!place)
+		return false;
+	compare_connections(places, client);
+	if (place->broker >= 0 && place->broker != broker)
+		doubt(places, place);
+	if (place->state == KAFKA_PLACE_AWAITED && !is_expected(place, message))
+		lose(places, client, place, rd_kafka_topic_name(message->rkt));
+	if (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE)
+		return false;
+	is_repeat = place->state == KAFKA_PLACE_AWAITED && message->offset == place->offset;
+	place->state = KAFKA_PLACE_SURE;
+	place->offset = message->offset;
+	place->broker = broker;
+	kafka_message_name(message, place->name);
+	return !is_repeat;
+}
