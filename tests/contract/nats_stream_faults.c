@@ -146,6 +146,63 @@ static void a_server_without_jetstream_is_not_up(void **state)
 	nats_faults_refuse_at_once(fixture);
 }
 
+/* ---- what others send -------------------------------------------------------------------- */
+
+static void assert_text(struct slice got, const char *text)
+{
+	assert_int_equal(got.len, strlen(text));
+	assert_memory_equal(got.data, text, got.len);
+}
+
+static const struct {
+	const char *headers; /* NULL: none */
+	const char *id;
+	const char *key;
+	size_t header_count;
+} foreign[] = {
+	{NULL, "", "", 0},
+	{"NATS/1.0\r\n\r\n", "", "", 0},
+	{"NATS/1.0\r\nevent-id: e-1\r\nkey: k\r\na: b\r\n\r\n", "e-1", "k", 1},
+	{"NATS/1.0\r\nNats-Msg-Id: n-1\r\nevent-id: e-1\r\n\r\n", "n-1", "", 1},
+	{"NATS/1.0\r\nname*: UTF-8''%00%zz%4\r\nother*: x\r\n\r\n", "", "", 2},
+	{"NATS/1.0\r\n1:a\r\n2:a\r\n3:a\r\n4:a\r\n5:a\r\n6:a\r\n7:a\r\n8:a\r\n9:a\r\nkey:k\r\n"
+	 "event-id:e-2\r\n\r\n",
+		"e-2", "k", 8},
+	{"NATS/1.0\r\nno colon\r\n\r\n", "", "", 0},
+	{"NATS/1.0\r\n: no name\r\n\r\n", "", "", 0},
+	{"NATS/1.0\r\na: no end", "", "", 0},
+	{"NATS/1.0", "", "", 0},
+	{"garbage: x\r\n\r\n", "", "", 0},
+	{"\xff\xfe\x01", "", "", 0},
+	{"NATS/1.0\r\n a: folded\r\n\r\n", "", "", 0},
+	{"NATS/1.0 503\r\n\r\n", "", "", 1},
+};
+
+#define FOREIGN (sizeof(foreign) / sizeof(foreign[0]))
+
+static void what_others_send_comes_whatever_its_headers(void **state)
+{
+	struct bus_fixture *fixture = *state;
+	struct consumer *consumer = bus_fixture_consumer(fixture, "g");
+
+	for (size_t i = 0; i < FOREIGN; i++) {
+		const char *headers = foreign[i].headers;
+		struct bus_delivery delivery;
+
+		nats_server_publish(
+			EVENTS, headers, headers ? strlen(headers) : 0, "x:y\r\nz: 1\r\n", 11);
+		bus_fixture_fetch_one(consumer, &delivery);
+		assert_int_equal(delivery.subject.len, 0); /* it is the channel's name */
+		assert_int_equal(delivery.value.len, 11);
+		assert_memory_equal(delivery.value.data, "x:y\r\nz: 1\r\n", 11);
+		assert_text(delivery.id, foreign[i].id);
+		assert_text(delivery.key, foreign[i].key);
+		assert_int_equal(delivery.header_count, foreign[i].header_count);
+		bus_fixture_ack(consumer, 1);
+	}
+	bus_fixture_close_consumer(fixture, consumer);
+}
+
 int nats_stream_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +211,7 @@ int nats_stream_tests(void)
 		NATS_TEST(a_stream_of_an_operator_is_changed_where_needed),
 		NATS_TEST(a_stream_that_cannot_be_made_is_said_once),
 		NATS_TEST(a_server_without_jetstream_is_not_up),
+		NATS_TEST(what_others_send_comes_whatever_its_headers),
 	};
 
 	return cmocka_run_group_tests_name("nats streams", tests, NULL, NULL);

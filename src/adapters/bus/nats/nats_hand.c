@@ -48,6 +48,19 @@ void nats_hand_forget(struct nats_hand *hand, const struct nats_durable *durable
 	hand->given = 0;
 }
 
+/* Returns the place of a held message that the server has now delivered again, or NULL. That
+ * happens shortly before the ack-wait ends here, because the server's began earlier. */
+static struct nats_held *find_earlier(struct nats_hand *hand, const struct nats_metadata *metadata)
+{
+	if (metadata->deliveries == 1)
+		return NULL;
+	for (size_t i = 0; i < hand->count; i++) {
+		if (hand->held[i].sequence == metadata->sequence && !hand->held[i].given_up)
+			return &hand->held[i];
+	}
+	return NULL;
+}
+
 /* Takes ownership of the message. */
 static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	const struct nats_arrival *arrival)
@@ -55,6 +68,7 @@ static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	struct nats_held one = {.message = arrival->message, .arrived_ns = arrival->arrived_ns};
 	struct nats_metadata metadata = {0};
 	int64_t now_ns = clock_steady_ns(&clock_system);
+	struct nats_held *earlier;
 
 	if (is_stale(durable, arrival->arrived_ns, now_ns) ||
 		!nats_metadata_parse(natsMsg_GetReply(one.message), &metadata)) {
@@ -64,7 +78,13 @@ static void take_one(struct nats_hand *hand, const struct nats_durable *durable,
 	one.sequence = metadata.sequence;
 	one.deliveries = metadata.deliveries;
 	one.time_us = metadata.time_us;
-	hold(hand, &one);
+	earlier = find_earlier(hand, &metadata);
+	if (!earlier) {
+		hold(hand, &one);
+		return;
+	}
+	natsMsg_Destroy(earlier->message);
+	*earlier = one;
 }
 
 void nats_hand_take(struct nats_hand *hand, const struct nats_durable *durable,
