@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-citus test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-citus test-ha test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
 
 all: build
 
@@ -39,6 +39,11 @@ test-full:
 test-citus:
 	@scripts/deps.sh test
 	@tests/run.py citus
+
+# Kills one of several servers of each engine under load: PostgreSQL, Redis, Kafka, NATS, RabbitMQ.
+test-ha:
+	@scripts/deps.sh test
+	@tests/run.py ha
 
 # Builds the images and runs the program inside them.
 test-image:

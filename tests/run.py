@@ -55,7 +55,7 @@ def jobs_of(word, arguments):
         job.target = arguments.build
         return [job]
     name, _, test = word.partition(":")
-    known = plan.SETS["full"](arguments.tree) + plan.citus(arguments.tree)
+    known = [job for name in ("full", "citus", "ha") for job in plan.SETS[name](arguments.tree)]
     jobs = [job for job in known if job.name == name or job.name.startswith(name + "/")]
     if not jobs:
         sys.exit(f"tests/run.py: there is no job {name}; --list shows all")

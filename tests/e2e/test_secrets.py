@@ -20,7 +20,7 @@ PAGES = ["/metrics", "/readyz", "/healthz", "/openapi.json", "/operator/dlq/outb
 def urls(host, store_host=None):
     """A URL with a password for each engine, by variable; `host` has no server behind it."""
     return {
-        "QUIPU_STORE": f"postgres://someone:{SECRET}@{store_host or host}/x?sslpassword={SECRET}",
+        "QUIPU_STORE": f"postgres://someone:{SECRET}@{store_host or host},{store_host or host}/x?sslpassword={SECRET}",
         "QUIPU_GATEWAY_BUS": f"kafka://{host}?security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN"
                              f"&sasl.username=someone&sasl.password={SECRET}",
         "QUIPU_ENTITLEMENTS_BUS": f"nats://someone:{SECRET}@{host}",

@@ -42,7 +42,7 @@ def _programs():
     """The folder of initdb and pg_ctl: Debian keeps them out of PATH, newest version last."""
     on_path = shutil.which("initdb")
     if on_path:
-        return pathlib.Path(on_path).parent
+        return pathlib.Path(on_path).resolve().parent
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[-3]))
     if not found:
         raise Unavailable("PostgreSQL is not installed (no initdb)")

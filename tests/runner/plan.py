@@ -181,6 +181,11 @@ def citus(tree=ASAN):
     return [*contract(tree, "citus", ports), stories]
 
 
+def high_availability(tree=ASAN):
+    """What make test-ha runs: stories in which one of several servers dies. They take too many servers for make test."""
+    return [pytest("ha", "ha", ["tests/e2e/ha"], tree)]
+
+
 def targets(jobs, tree):
     """What has to be built of a tree for these jobs; empty: all of it."""
     wanted = {job.target for job in jobs if job.tree == tree}
@@ -213,4 +218,5 @@ def rest(tree=ASAN):
     return [alone, image, package, *faults(tree), *random(tree), *tsan()]
 
 
-SETS = {"quick": quick, "rest": rest, "citus": citus, "full": lambda tree: quick(tree) + rest(tree)}
+SETS = {"quick": quick, "rest": rest, "citus": citus, "ha": high_availability,
+        "full": lambda tree: quick(tree) + rest(tree)}

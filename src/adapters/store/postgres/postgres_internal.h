@@ -40,7 +40,8 @@ struct pg_session {
 	const struct pg_dialect *dialect; /* of the connection */
 	bool is_dead; /* the server closed it, was silent for too long, or sent something unreadable
 		       */
-	int64_t logged_ns;    /* when an error was last logged */
+	bool is_unreplicated; /* the last COMMIT did not wait for its standby */
+	int64_t logged_ns;    /* when an error or a warning was last logged */
 	int64_t replan_at_ns; /* when to discard plans next */
 	int64_t asked_ns;     /* when a statement was last sent */
 	const struct pg_statement *prepared[PG_STATEMENTS_MAX];
@@ -246,6 +247,18 @@ bool pg_is_uuid(struct slice text);
  * copied: must live until the flush. */
 struct pg_param pg_param_uuid(struct slice text);
 
+/* ---- errors ---- */
+
+/*
+ * Returns true if the server closes the connection after this error: it is shutting down or
+ * crashing, or an operator has terminated the session. With severity ERROR the same states refer to
+ * another node of a cluster.
+ */
+bool pg_is_farewell(const char *state, const PGresult *result);
+
+/* Returns what the batch gets that failed with this state on a connection that still works. */
+enum status pg_status_of_state(const char *state);
+
 /* ---- the store ---- */
 
 struct pg_store;
@@ -257,8 +270,16 @@ struct pg_store *pg_store_of(struct store *store);
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size);
 
-/* Begins to connect without blocking, as PQconnectStart() does. */
-PGconn *pg_dial_start(const char *url);
+/* Connects to the first host of the URL that accepts writes. As PQconnectdb(): never NULL, blocks,
+ * and the caller checks PQstatus(). */
+PGconn *pg_dial(const char *url);
+
+/* Begins to connect without blocking, as PQconnectStart() does. If the URL has several hosts, turn
+ * N tries the Nth, and begins again after the last. */
+PGconn *pg_dial_start(const char *url, unsigned turn);
+
+/* Writes the reason of the last failure in one line. */
+void pg_explain(const PGconn *connection, char *why, size_t size);
 
 /* Waits until no other process changes the schema, and keeps others out until the connection is
  * closed. On failure returns false with a reason in `why`. */

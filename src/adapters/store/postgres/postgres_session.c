@@ -87,7 +87,34 @@ static void disconnect(struct pg_session *session)
 	PQfinish(session->connection);
 	session->connection = NULL;
 	session->is_dead = false;
+	session->is_unreplicated = false;
 	session->prepared_count = 0;
+}
+
+/* Logs at most one line per second, because while the disk is full every batch fails. */
+static bool may_log(struct pg_session *session)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (session->logged_ns != 0 && now_ns - session->logged_ns < NS_PER_S)
+		return false;
+	session->logged_ns = now_ns;
+	return true;
+}
+
+/* The server's warnings. If somebody cancels a COMMIT that waits for a synchronous standby, it
+ * succeeds, with a warning of this function of the server: no standby may have it. */
+static void take_notice(void *context, const PGresult *notice)
+{
+	struct pg_session *session = context;
+	const char *from = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+	const char *words = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
+
+	if (from && strcmp(from, "SyncRepWaitForLSN") == 0)
+		session->is_unreplicated = true;
+	if (may_log(session))
+		log_line(LOG_WARN, "store", "%s: PostgreSQL warns: %s", session->base.store->name,
+			words ? words : "no reason given");
 }
 
 static enum status connect_if_needed(struct pg_session *session)
@@ -103,6 +130,7 @@ static enum status connect_if_needed(struct pg_session *session)
 	session->connection =
 		pg_connect(pg_store, session->kind, &session->dialect, why, sizeof(why));
 	if (session->connection && PQenterPipelineMode(session->connection)) {
+		PQsetNoticeReceiver(session->connection, take_notice, session);
 		session->asked_ns = clock_steady_ns(&clock_system);
 		return STATUS_OK;
 	}
@@ -144,53 +172,10 @@ static PGresult *next_result(struct pg_session *session)
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-static bool state_is(const char *state, const char *const *wanted)
-{
-	for (; *wanted; wanted++) {
-		if (strncmp(state, *wanted, strlen(*wanted)) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Whether the server closes the connection after this error: it shuts down, crashes, or an operator
- * terminated the session. As an ERROR the same states are about another node of a cluster. */
-static bool is_farewell(const char *state, const PGresult *result)
-{
-	static const char *const farewells[] = {
-		"57P01", "57P02", "57P03", "57P05", "08", "25P03", NULL};
-	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
-
-	return state_is(state, farewells) && (!severity || strcmp(severity, "ERROR") != 0);
-}
-
-static enum status translate(const char *state)
-{
-	/* Deadlock, serialization failure, or a prepared statement that a pooler lost. */
-	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
-	static const char *const locked[] = {"55P03", NULL};
-	/* Disk full, out of memory, read-only standby, missing tables or rights, cancelled by an
-	 * operator, a node of a cluster is away: the batch itself is fine. */
-	static const char *const away[] = {
-		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};
-
-	if (state_is(state, by_chance))
-		return STATUS_RERUN;
-	if (state_is(state, locked))
-		return STATUS_LOCK_BUSY;
-	if (state_is(state, away))
-		return STATUS_STORE_UNAVAILABLE;
-	return STATUS_POISON;
-}
-
-/* Logs at most one line per second, because a full disk fails every batch. */
 static void log_error(struct pg_session *session, const char *state, const PGresult *result)
 {
-	int64_t now_ns = clock_steady_ns(&clock_system);
-
-	if (session->logged_ns != 0 && now_ns - session->logged_ns < NS_PER_S)
+	if (!may_log(session))
 		return;
-	session->logged_ns = now_ns;
 	log_line(LOG_ERROR, "store", "%s: PostgreSQL reported error %s: %s",
 		session->base.store->name, state,
 		PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
@@ -202,14 +187,14 @@ static enum status status_of_error(struct pg_session *session, const PGresult *r
 	enum status status;
 
 	/* Without a state the error is not the server's: the connection is lost, or libpq could not
-	 * read the answer. What the server did is unknown then. */
-	if (!state || is_farewell(state, result))
+	 * read the answer. It is then unknown what the server did. */
+	if (!state || pg_is_farewell(state, result))
 		session->is_dead = true;
 	if (state)
 		session->is_refused = true;
 	if (is_broken(session))
 		return STATUS_RERUN; /* see commit_lost() for rounds that commit */
-	status = translate(state);
+	status = pg_status_of_state(state);
 	if (status == STATUS_STORE_UNAVAILABLE || status == STATUS_POISON)
 		log_error(session, state, result);
 	return status;
@@ -438,13 +423,27 @@ static enum status begin(struct session *base, enum transaction_mode mode)
 	return STATUS_OK;
 }
 
-/* The server may or may not have committed; only a look at the rows can tell. */
-static enum status commit_lost(struct pg_session *session)
+static void note_unknown(struct pg_session *session, const char *what)
 {
 	pg_store_count_error(pg_store_of(session->base.store), STATUS_OUTCOME_UNKNOWN);
-	log_line(LOG_ERROR, "store",
-		"%s: the connection was lost during COMMIT; the outcome is unknown",
-		session->base.store->name);
+	log_line(LOG_ERROR, "store", "%s: %s; the outcome is unknown", session->base.store->name,
+		what);
+}
+
+/* The server may or may not have committed; only reading the rows would show which. */
+static enum status commit_lost(struct pg_session *session)
+{
+	note_unknown(session, "the connection was lost during COMMIT");
+	disconnect(session);
+	return STATUS_OUTCOME_UNKNOWN;
+}
+
+/* The server has committed. A change that only this server has is gone if a standby takes over. */
+static enum status committed_status(struct pg_session *session)
+{
+	if (!session->is_unreplicated)
+		return STATUS_OK;
+	note_unknown(session, "somebody cancelled a COMMIT that waited for a synchronous standby");
 	disconnect(session);
 	return STATUS_OUTCOME_UNKNOWN;
 }
@@ -485,7 +484,7 @@ static enum status run_single(struct pg_session *session, const struct pg_statem
 	if (status != STATUS_OK)
 		return round_failed(session, status);
 	end_round(session);
-	return STATUS_OK;
+	return committed_status(session);
 }
 
 /* Returns true if the transaction can do without BEGIN. Connects first, because that depends on the
@@ -522,7 +521,7 @@ static enum status send_commit(struct pg_session *session)
 	committed = result && strcmp(PQcmdStatus(result), "COMMIT") == 0;
 	PQclear(result);
 	if (committed)
-		return STATUS_OK;
+		return committed_status(session);
 	if (is_broken(session) || status == STATUS_STORE_UNAVAILABLE)
 		return commit_lost(session);
 	/* The server refused, and the connection still works: the transaction is rolled back. */

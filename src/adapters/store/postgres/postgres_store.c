@@ -93,33 +93,7 @@ static bool set_test_clock(PGconn *connection)
 	return execute(connection, sql);
 }
 
-static void explain(PGconn *connection, char *why, size_t size)
-{
-	size_t len;
-
-	snprintf(why, size, "%s", PQerrorMessage(connection));
-	len = strlen(why);
-	while (len > 0 && why[len - 1] == '\n')
-		why[--len] = '\0';
-}
-
-/* Defaults. The URL comes last and overrides them. */
-static const char *const dial_names[] = {"fallback_application_name", "connect_timeout",
-	"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "dbname",
-	NULL};
-#define DIAL_VALUES(url) ((const char *[]){"quipu", "3", "5", "2", "3", "10000", (url), NULL})
-
-static PGconn *dial(const char *url)
-{
-	return PQconnectdbParams(dial_names, DIAL_VALUES(url), 1);
-}
-
-PGconn *pg_dial_start(const char *url)
-{
-	return PQconnectStartParams(dial_names, DIAL_VALUES(url), 1);
-}
-
-/* Sets what all sessions need. Returns the dialect that the server speaks, or NULL on failure. */
+/* Applies the settings of all sessions. Returns the server's dialect, or NULL on failure. */
 static const struct pg_dialect *configure(PGconn *connection)
 {
 	PGresult *result = PQexec(connection, session_settings);
@@ -134,7 +108,7 @@ static const struct pg_dialect *configure(PGconn *connection)
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size)
 {
-	PGconn *connection = dial(store->url);
+	PGconn *connection = pg_dial(store->url);
 	bool ok = PQstatus(connection) == CONNECTION_OK &&
 		  (*dialect = configure(connection)) != NULL && set_test_clock(connection);
 
@@ -142,7 +116,7 @@ PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 		ok = execute(connection, "SET default_transaction_read_only = on");
 	if (ok)
 		return connection;
-	explain(connection, why, size);
+	pg_explain(connection, why, size);
 	PQfinish(connection);
 	return NULL;
 }

@@ -43,6 +43,7 @@ struct pg_waker {
 	short events;     /* what to poll its socket for */
 	int64_t until_ns; /* DOWN: when to retry; CONNECTING, BUSY: when to give up */
 	int64_t retry_ns;
+	unsigned turn;       /* which host of the URL to try next */
 	bool is_greeting;    /* BUSY with LISTEN */
 	bool has_complained; /* the loss of the connection has been logged */
 };
@@ -79,7 +80,7 @@ static void ignore_notice(void *context, const PGresult *notice)
 
 static void dial(struct pg_waker *waker)
 {
-	waker->connection = pg_dial_start(waker->url);
+	waker->connection = pg_dial_start(waker->url, waker->turn++);
 	PQsetNoticeReceiver(waker->connection, ignore_notice, NULL);
 	waker->state = WAKER_CONNECTING;
 	waker->events = POLLOUT;

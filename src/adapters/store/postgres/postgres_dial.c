@@ -1,0 +1,149 @@
+/*
+ * How connections are opened, and why they could not be.
+ *
+ * A URL may name several hosts, of which one is the primary and the others are its standbys. libpq
+ * tries them in turn; a server that accepts no writes does not count (target_session_attrs), so
+ * after a failover the new primary is found without any further setting.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "adapters/store/postgres/postgres_internal.h"
+
+#define NAMES_MAX 12
+#define ELEMENT_SIZE 256
+#define PORT_DEFAULT "5432"
+
+/* What PQconnectdbParams() is called with. */
+struct parameters {
+	const char *names[NAMES_MAX];
+	const char *values[NAMES_MAX];
+	size_t count;
+};
+
+static void add(struct parameters *parameters, const char *name, const char *value)
+{
+	assert(parameters->count < NAMES_MAX - 1);
+	parameters->names[parameters->count] = name;
+	parameters->values[parameters->count++] = value;
+}
+
+/* Our defaults; the URL comes after them and overrides them. */
+static struct parameters parameters_of(const char *url)
+{
+	struct parameters parameters = {0};
+
+	add(&parameters, "fallback_application_name", "quipu");
+	add(&parameters, "connect_timeout", "3");
+	add(&parameters, "keepalives_idle", "5");
+	add(&parameters, "keepalives_interval", "2");
+	add(&parameters, "keepalives_count", "3");
+	add(&parameters, "tcp_user_timeout", "10000");
+	add(&parameters, "target_session_attrs", "read-write");
+	add(&parameters, "dbname", url);
+	return parameters;
+}
+
+PGconn *pg_dial(const char *url)
+{
+	struct parameters parameters = parameters_of(url);
+
+	return PQconnectdbParams(parameters.names, parameters.values, 1);
+}
+
+/* ---- one host of several ----------------------------------------------------------------- */
+
+static unsigned count_elements(struct slice list)
+{
+	unsigned count = 0;
+
+	for (; list.data; count++)
+		slice_cut(&list, ',');
+	return count;
+}
+
+/* Copies an element of a comma-separated list; a list of one element is for every host. Returns
+ * false if the element is empty or too long. */
+static bool pick(char out[ELEMENT_SIZE], struct slice list, unsigned nth)
+{
+	struct slice element = {0};
+
+	nth %= count_elements(list);
+	for (unsigned i = 0; i <= nth; i++)
+		element = slice_cut(&list, ',');
+	snprintf(out, ELEMENT_SIZE, "%.*s", (int)element.len, element.data);
+	return element.len > 0 && element.len < ELEMENT_SIZE;
+}
+
+static struct slice value_of(const PQconninfoOption *options, const char *name)
+{
+	for (; options && options->keyword; options++) {
+		if (strcmp(options->keyword, name) == 0 && options->val && *options->val)
+			return slice_of(options->val);
+	}
+	return (struct slice){0};
+}
+
+/* The elements of one host. They override the lists of the URL. */
+struct place {
+	char host[ELEMENT_SIZE];
+	char address[ELEMENT_SIZE];
+	char port[ELEMENT_SIZE];
+};
+
+static void add_place(struct parameters *parameters, const PQconninfoOption *options, unsigned turn,
+	struct place *place)
+{
+	struct slice hosts = value_of(options, "host");
+	struct slice addresses = value_of(options, "hostaddr");
+	struct slice ports = value_of(options, "port");
+	unsigned count = count_elements(addresses.data ? addresses : hosts);
+
+	if (count < 2)
+		return;
+	if (hosts.data && pick(place->host, hosts, turn % count))
+		add(parameters, "host", place->host);
+	if (addresses.data && pick(place->address, addresses, turn % count))
+		add(parameters, "hostaddr", place->address);
+	add(parameters, "port",
+		ports.data && pick(place->port, ports, turn % count) ? place->port : PORT_DEFAULT);
+}
+
+/*
+ * libpq has no timeout for this way of connecting, and cannot be told to go on to the next host. So
+ * the caller gives up an attempt that takes too long, and each attempt has one host only; otherwise
+ * a first host that is silent would be the only one ever tried.
+ */
+PGconn *pg_dial_start(const char *url, unsigned turn)
+{
+	struct parameters parameters = parameters_of(url);
+	PQconninfoOption *options = PQconninfoParse(url, NULL);
+	struct place place;
+	PGconn *connection;
+
+	add_place(&parameters, options, turn, &place);
+	connection = PQconnectStartParams(parameters.names, parameters.values, 1);
+	PQconninfoFree(options);
+	return connection;
+}
+
+/* ---- reasons ----------------------------------------------------------------------------- */
+
+/* libpq writes a line or two for each host that it tried. */
+void pg_explain(const PGconn *connection, char *why, size_t size)
+{
+	const char *words = PQerrorMessage(connection);
+	size_t len = 0;
+
+	for (; *words && len + 2 < size; words++) {
+		bool is_last = words[strspn(words, "\n\t ")] == '\0';
+
+		if (is_last)
+			break;
+		if (*words == '\n')
+			why[len++] = ';';
+		why[len++] = *words == '\n' || *words == '\t' ? ' ' : *words;
+		words += *words == '\n' && words[1] == '\t';
+	}
+	why[len] = '\0';
+}

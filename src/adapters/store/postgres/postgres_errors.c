@@ -1,0 +1,39 @@
+/* What the error codes of PostgreSQL (SQLSTATE) mean for a batch. */
+#include "adapters/store/postgres/postgres_internal.h"
+
+static bool state_is(const char *state, const char *const *wanted)
+{
+	for (; *wanted; wanted++) {
+		if (strncmp(state, *wanted, strlen(*wanted)) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool pg_is_farewell(const char *state, const PGresult *result)
+{
+	static const char *const farewells[] = {
+		"57P01", "57P02", "57P03", "57P05", "08", "25P03", NULL};
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+
+	return state_is(state, farewells) && (!severity || strcmp(severity, "ERROR") != 0);
+}
+
+enum status pg_status_of_state(const char *state)
+{
+	/* Deadlock, serialization failure, or a prepared statement that a pooler lost. */
+	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
+	static const char *const locked[] = {"55P03", NULL};
+	/* Disk full, out of memory, read-only standby, missing tables or rights, cancelled by an
+	 * operator, a node of a cluster is away: the batch itself is fine. */
+	static const char *const away[] = {
+		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};
+
+	if (state_is(state, by_chance))
+		return STATUS_RERUN;
+	if (state_is(state, locked))
+		return STATUS_LOCK_BUSY;
+	if (state_is(state, away))
+		return STATUS_STORE_UNAVAILABLE;
+	return STATUS_POISON;
+}
