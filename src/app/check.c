@@ -17,7 +17,7 @@ bool url_has_scheme(const char *url, const char *scheme)
 
 bool url_is_redis(const char *url)
 {
-	return url_has_scheme(url, "redis://");
+	return url_has_scheme(url, "redis://") || url_has_scheme(url, "redis+sentinel://");
 }
 
 const char *store_url(const struct settings *settings, const char *own)
@@ -111,7 +111,7 @@ static bool check_cache(const struct app *app, char *why)
 			"one of them");
 	else if (url_is_redis(cache) && !url_has_host(cache))
 		snprintf(why, OPTIONS_WHY_SIZE,
-			"--cache has no host after redis://; write host or host:port");
+			"--cache has no host after ://; write host or host:port");
 	else
 		return true;
 	return false;

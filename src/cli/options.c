@@ -79,8 +79,8 @@ static const struct option options[] = {
 	{"masstransit-namespace", TYPE_TEXT, FIELD(masstransit_namespace), "Quipu.Dialogs", 0, 0,
 		"NAME", ".NET namespace of the events of dialogs"},
 	{"cache", TYPE_URL, FIELD(cache), "auto", 0, 0, "URL",
-		"none, memory, redis://host:port, or auto: memory with SQLite, none with "
-		"PostgreSQL"},
+		"none, memory, redis://host:port, redis+sentinel://host:port,host:port/master, or "
+		"auto: memory with SQLite, none with PostgreSQL"},
 	{"gateway-window-unit", TYPE_DURATION, FIELD(gateway_window_unit_us), "1m", LEAST_TIME_US,
 		24 * HOUR_US, "TIME", "duration of a timeWindow of 1; tests use a short one"},
 	{"gateway-default-limit", TYPE_TEXT, FIELD(gateway_default_limit), "", 0, 0, "N/TIME",

@@ -77,6 +77,7 @@ def test_what_cannot_work_is_refused_with_2_and_named(check, arguments, word):
         ["--roles", "counts"],
         ["--roles", "counts,gateway,sender", "--cache", "none"],
         ["--cache", "redis://127.0.0.1:6379", "--store", "postgres://127.0.0.1/x"],
+        ["--cache", "redis+sentinel://a,b:26379,c/quipu/1", "--store", "postgres://a,b:5433/x"],
         ["--cache", "memory", "--store", "postgres://127.0.0.1/x", "--gateway-store", "sqlite:", "--counters-store",
          "sqlite:"],
         ["--cache", "auto", "--gateway-window-unit", "200ms"],
@@ -96,8 +97,10 @@ def test_print_config_hides_the_password_of_redis(binary, tmp_path):
     assert "s3cr3t" not in done.stdout + done.stderr
 
 
-def test_a_redis_url_that_can_never_work_is_refused_at_start_without_showing_it(binary, tmp_path):
-    secret = {"QUIPU_CACHE": "redis://:s3cr3t@:x/y"}
+@pytest.mark.parametrize("rest", ["://:s3cr3t@:x/y", "://:s3cr3t@a,b/0", "+sentinel://:s3cr3t@a,b", "+sentinel://:s3cr3t@a,/m",
+                                  "+sentinel://:s3cr3t@a/m/x", "+sentinel://:s3cr3t@a,a,a,a,a,a,a,a,a/m"])
+def test_a_redis_url_that_can_never_work_is_refused_at_start_without_showing_it(binary, tmp_path, rest):
+    secret = {"QUIPU_CACHE": f"redis{rest}"}
     done = quipu.run(binary, "serve", "--listen", "127.0.0.1:0", cwd=tmp_path, env=secret)
     assert done.returncode in (1, 2), done
     assert done.stderr and "s3cr3t" not in done.stderr

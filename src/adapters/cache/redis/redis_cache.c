@@ -36,11 +36,13 @@ struct redis_cache {
 	/* Used only by the background thread. */
 	pthread_t prober;
 	struct redis_connection connection;
+	struct redis_connection sentinel; /* to one of the Sentinels, if the URL names them */
+	struct redis_place master;        /* as they called it when Redis was last reached */
 	struct redis_drops *making_up;
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t stop_requested;
-	char address[NI_MAXHOST]; /* numeric, where Redis was last reached */
+	struct redis_place place; /* the numeric address at which Redis was last reached */
 	struct redis_drops *owed;
 	bool has_logged_away;
 	bool has_prober;
@@ -150,18 +152,29 @@ void redis_cache_owe(struct redis_cache *cache, const struct redis_debt *debt, c
 
 bool redis_cache_connect(struct redis_cache *cache, struct redis_connection *connection)
 {
-	char address[NI_MAXHOST];
+	struct redis_place place;
 
 	pthread_mutex_lock(&cache->lock);
-	memcpy(address, cache->address, sizeof(address));
+	place = cache->place;
 	pthread_mutex_unlock(&cache->lock);
 	connection->timeout_ms = cache->timeout_ms;
-	return redis_connection_open(connection, address, &cache->url);
+	return redis_connection_open(connection, &place, &cache->url);
 }
 
 /* ---- the background thread --------------------------------------------------------------- */
 
-/* From here on deletions go to Redis directly; those owed so far are in `making_up`. */
+static bool has_sentinels(const struct redis_cache *cache)
+{
+	return cache->url.master[0] != '\0';
+}
+
+/*
+ * From here on, new deletions go to Redis directly; those owed so far are in `making_up`.
+ *
+ * A replica that became the master may lack the last deletions, so all copies are dropped. Every
+ * process does this when it arrives there, which also removes what one that arrived earlier has
+ * kept there in the meantime.
+ */
 static void begin_return(struct redis_cache *cache)
 {
 	struct redis_drops *empty = cache->making_up;
@@ -172,6 +185,8 @@ static void begin_return(struct redis_cache *cache)
 	cache->making_up = cache->owed;
 	cache->owed = empty;
 	pthread_mutex_unlock(&cache->lock);
+	if (has_sentinels(cache))
+		redis_drops_add_everybody(cache->making_up);
 }
 
 static void end_return(struct redis_cache *cache, bool is_made_up)
@@ -187,21 +202,41 @@ static void end_return(struct redis_cache *cache, bool is_made_up)
 	redis_drops_clear(cache->making_up);
 }
 
+static bool find_master(struct redis_cache *cache, struct redis_place *master)
+{
+	cache->sentinel.timeout_ms = cache->timeout_ms;
+	return redis_sentinel_find(&cache->sentinel, &cache->url, master);
+}
+
+static bool find_place(struct redis_cache *cache)
+{
+	if (!has_sentinels(cache)) {
+		cache->master = cache->url.places[0];
+		return true;
+	}
+	if (find_master(cache, &cache->master))
+		return true;
+	memcpy(cache->connection.why, cache->sentinel.why, sizeof(cache->connection.why));
+	return false;
+}
+
+/* Connects to the server that find_place() has found. */
 static bool reach(struct redis_cache *cache)
 {
-	char address[NI_MAXHOST];
+	struct redis_place place;
 
 	cache->connection.timeout_ms = cache->timeout_ms;
-	if (!redis_connection_open(&cache->connection, cache->url.host, &cache->url))
+	if (!redis_connection_open(&cache->connection, &cache->master, &cache->url))
 		return false;
-	if (!redis_connection_address(&cache->connection, address)) {
+	place.port = cache->master.port;
+	if (!redis_connection_address(&cache->connection, place.host)) {
 		snprintf(cache->connection.why, sizeof(cache->connection.why),
 			"the address of Redis is unknown");
 		redis_connection_close(&cache->connection);
 		return false;
 	}
 	pthread_mutex_lock(&cache->lock);
-	memcpy(cache->address, address, sizeof(address));
+	cache->place = place;
 	pthread_mutex_unlock(&cache->lock);
 	return true;
 }
@@ -210,7 +245,7 @@ static bool reach(struct redis_cache *cache)
 static void try_to_come_back(struct redis_cache *cache)
 {
 	redis_connection_close(&cache->connection);
-	if (reach(cache)) {
+	if (find_place(cache) && reach(cache)) {
 		begin_return(cache);
 		end_return(cache, redis_drops_make_up(cache->making_up, &cache->connection));
 		return;
@@ -241,11 +276,23 @@ static bool is_reachable(struct redis_cache *cache)
 	return reach(cache);
 }
 
-/* Called while Redis is in use, so that an outage is noticed, e.g. by /readyz, without any calls.
- */
+/* Returns whether the Sentinels have chosen another master. If none of them answers, the old one
+ * stays in use. */
+static bool has_moved(struct redis_cache *cache)
+{
+	struct redis_place master;
+
+	return has_sentinels(cache) && find_master(cache, &master) &&
+	       (strcmp(master.host, cache->master.host) != 0 || master.port != cache->master.port);
+}
+
+/* Notices an outage, e.g. for /readyz, even if nothing calls the cache. Called while Redis is in
+ * use. */
 static void ping(struct redis_cache *cache, uint64_t moment)
 {
-	if (!is_reachable(cache))
+	if (has_moved(cache))
+		redis_cache_failed(cache, moment, "the Sentinels have chosen another master");
+	else if (!is_reachable(cache))
 		redis_cache_failed(cache, moment, cache->connection.why);
 }
 
@@ -282,6 +329,7 @@ static void *probe(void *argument)
 	}
 	pthread_mutex_unlock(&cache->lock);
 	redis_connection_close(&cache->connection);
+	redis_connection_close(&cache->sentinel);
 	return NULL;
 }
 

@@ -127,13 +127,19 @@ bool redis_receive_ok(struct redis_connection *connection, const char *what, siz
 
 /* ---- connecting -------------------------------------------------------------------------- */
 
-static bool send_introduction(struct redis_connection *connection, const struct redis_url *url)
+bool redis_send_login(struct redis_connection *connection, const struct redis_url *url)
 {
 	const struct slice user = slice_of(url->user), password = slice_of(url->password);
 	const struct slice auth[] = {SLICE("AUTH"), user.len > 0 ? user : password, password};
+
+	return redis_send(connection, auth, user.len > 0 ? 3 : 2);
+}
+
+static bool send_introduction(struct redis_connection *connection, const struct redis_url *url)
+{
 	const struct slice select[] = {SLICE("SELECT"), slice_of(url->db)};
 
-	if (password.len > 0 && !redis_send(connection, auth, user.len > 0 ? 3 : 2))
+	if (url->password[0] != '\0' && !redis_send_login(connection, url))
 		return false;
 	return url->db[0] == '\0' || redis_send(connection, select, 2);
 }
@@ -218,20 +224,25 @@ static bool shake_hands(struct redis_connection *connection, const struct redis_
 	       receive_scripts(connection) && receive_trial_write(connection);
 }
 
-bool redis_connection_open(
-	struct redis_connection *connection, const char *host, const struct redis_url *url)
+bool redis_connection_dial(struct redis_connection *connection, const struct redis_place *place)
 {
 	redisContext *context;
 
 	assert(!connection->context);
-	context = redisConnectWithTimeout(host, url->port, timeval_of(connection->timeout_ms));
+	context = redisConnectWithTimeout(
+		place->host, place->port, timeval_of(connection->timeout_ms));
 	connection->context = context;
-	if (!context || context->err ||
-		redisSetTimeout(context, timeval_of(connection->timeout_ms)) != REDIS_OK) {
-		break_off(connection, "cannot connect");
-		return false;
-	}
-	return shake_hands(connection, url);
+	if (context && !context->err &&
+		redisSetTimeout(context, timeval_of(connection->timeout_ms)) == REDIS_OK)
+		return true;
+	break_off(connection, "cannot connect");
+	return false;
+}
+
+bool redis_connection_open(struct redis_connection *connection, const struct redis_place *place,
+	const struct redis_url *url)
+{
+	return redis_connection_dial(connection, place) && shake_hands(connection, url);
 }
 
 /*
@@ -248,12 +259,13 @@ bool redis_connection_is_quiet(const struct redis_connection *connection)
 	       errno == EAGAIN;
 }
 
-bool redis_connection_address(const struct redis_connection *connection, char address[NI_MAXHOST])
+bool redis_connection_address(
+	const struct redis_connection *connection, char address[REDIS_HOST_SIZE])
 {
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
 	return getpeername(connection->context->fd, (struct sockaddr *)&peer, &len) == 0 &&
-	       getnameinfo((struct sockaddr *)&peer, len, address, NI_MAXHOST, NULL, 0,
+	       getnameinfo((struct sockaddr *)&peer, len, address, REDIS_HOST_SIZE, NULL, 0,
 		       NI_NUMERICHOST) == 0;
 }

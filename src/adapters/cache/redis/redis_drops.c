@@ -103,6 +103,12 @@ void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *mo
 		add_all(&drops->users[kind], &more->users[kind]);
 }
 
+void redis_drops_add_everybody(struct redis_drops *drops)
+{
+	for (int kind = 0; kind < REDIS_KINDS; kind++)
+		hold_everybody(&drops->users[kind]);
+}
+
 bool redis_drops_is_empty(const struct redis_drops *drops)
 {
 	for (int kind = 0; kind < REDIS_KINDS; kind++) {

@@ -59,15 +59,25 @@ struct slice redis_name(enum redis_name name, struct slice user_id, char space[R
 
 /* ---- url --------------------------------------------------------------------------------- */
 
-struct redis_url {
-	char host[256];
+#define REDIS_HOST_SIZE 256
+#define REDIS_PLACES_MAX 8
+
+struct redis_place {
+	char host[REDIS_HOST_SIZE];
 	int port;
-	char user[128];     /* "" is the default user */
-	char password[256]; /* "" sends no AUTH */
-	char db[8];         /* "" is the first database */
 };
 
-/* Returns false if the URL is wrong; `why` is then a sentence that contains no part of the URL. */
+struct redis_url {
+	struct redis_place places[REDIS_PLACES_MAX]; /* of Redis, or of the Sentinels */
+	size_t place_count;
+	char master[128];   /* the name that the Sentinels know it by; "" without them */
+	char user[128];     /* "" for the default user */
+	char password[256]; /* "" for no AUTH */
+	char db[8];         /* "" for the first database */
+};
+
+/* Returns false if the URL is not valid; `why` is then a sentence that contains no part of the
+ * URL. */
 QP_MUST_CHECK bool redis_url_parse(
 	struct redis_url *url, struct slice text, char *why, size_t size);
 
@@ -101,8 +111,12 @@ struct redis_connection {
  * Connects and nothing else. The connection must not be open, and its timeout must be set. On
  * failure it is closed and `why` is set.
  */
-QP_MUST_CHECK bool redis_connection_open(
-	struct redis_connection *connection, const char *host, const struct redis_url *url);
+QP_MUST_CHECK bool redis_connection_dial(
+	struct redis_connection *connection, const struct redis_place *place);
+
+/* Does the same, then authenticates, loads the scripts, and checks that Redis accepts writes. */
+QP_MUST_CHECK bool redis_connection_open(struct redis_connection *connection,
+	const struct redis_place *place, const struct redis_url *url);
 
 /* Does nothing if the connection is not open. Keeps `why`. */
 void redis_connection_close(struct redis_connection *connection);
@@ -113,7 +127,7 @@ bool redis_connection_is_quiet(const struct redis_connection *connection);
 
 /* Writes the numeric address of the other end. Returns false on failure. */
 QP_MUST_CHECK bool redis_connection_address(
-	const struct redis_connection *connection, char address[NI_MAXHOST]);
+	const struct redis_connection *connection, char address[REDIS_HOST_SIZE]);
 
 /*
  * A round trip is redis_begin(), redis_send() for each command, and redis_receive() for each reply.
@@ -125,6 +139,10 @@ QP_MUST_CHECK bool redis_send(
 	struct redis_connection *connection, const struct slice *words, size_t count);
 QP_MUST_CHECK redisReply *redis_receive(struct redis_connection *connection);
 
+/* Sends AUTH with the URL's user and password. */
+QP_MUST_CHECK bool redis_send_login(
+	struct redis_connection *connection, const struct redis_url *url);
+
 /* Closes the connection because of an unexpected reply to `what`, and sets `why`. */
 void redis_connection_refuse(
 	struct redis_connection *connection, const char *what, const redisReply *reply);
@@ -135,6 +153,15 @@ QP_MUST_CHECK bool redis_receive_ok(
 
 /* Returns whether `reply` is the server's error `code`, e.g. "NOSCRIPT". */
 bool redis_is_error(const redisReply *reply, const char *code);
+
+/* ---- Sentinels ---------------------------------------------------------------------------- */
+
+/*
+ * Asks the Sentinels of the URL where the master is, one after another until one answers; first the
+ * one that `connection` is open to. On failure `why` of the connection is set.
+ */
+QP_MUST_CHECK bool redis_sentinel_find(struct redis_connection *connection,
+	const struct redis_url *url, struct redis_place *master);
 
 /* ---- drops ------------------------------------------------------------------------------- */
 
@@ -162,6 +189,7 @@ struct redis_drops {
 
 void redis_drops_add(struct redis_drops *drops, enum redis_kind kind, struct slice user_id);
 void redis_drops_add_all(struct redis_drops *drops, const struct redis_drops *more);
+void redis_drops_add_everybody(struct redis_drops *drops);
 bool redis_drops_is_empty(const struct redis_drops *drops);
 
 /* Empties the sets and frees their ids. */

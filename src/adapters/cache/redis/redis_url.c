@@ -10,7 +10,9 @@
 #include "base/text.h"
 
 #define SCHEME "redis://"
+#define SENTINEL_SCHEME "redis+sentinel://"
 #define PORT_DEFAULT 6379
+#define SENTINEL_PORT_DEFAULT 26379
 #define DB_MAX 99999
 
 /*
@@ -54,17 +56,42 @@ static const char *parse_user(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
-static const char *parse_place(struct redis_url *url, struct slice text)
+static const char *parse_place(struct redis_url *url, struct slice text, int port_default)
 {
+	struct redis_place *place = &url->places[url->place_count];
 	struct slice host;
 	const char *problem;
 
-	url->port = PORT_DEFAULT;
-	problem = server_address_parse(text, &host, &url->port);
+	if (url->place_count == REDIS_PLACES_MAX)
+		return "it has too many hosts";
+	place->port = port_default;
+	problem = server_address_parse(text, &host, &place->port);
 	if (problem)
 		return problem;
-	return host.len > 0 && decode(url->host, sizeof(url->host), host) ? NULL
-									  : "there must be a host";
+	if (host.len == 0 || !decode(place->host, sizeof(place->host), host))
+		return "there must be a host";
+	url->place_count++;
+	return NULL;
+}
+
+static const char *parse_sentinels(struct redis_url *url, struct slice places, struct slice *rest)
+{
+	struct slice master = rest->data ? slice_cut(rest, '/') : (struct slice){0};
+	const char *problem = NULL;
+
+	while (!problem && places.data)
+		problem = parse_place(url, slice_cut(&places, ','), SENTINEL_PORT_DEFAULT);
+	if (!problem && (master.len == 0 || !decode(url->master, sizeof(url->master), master)))
+		problem = "after the Sentinels there must be / and the name of their master";
+	return problem;
+}
+
+static const char *parse_server(struct redis_url *url, struct slice place)
+{
+	if (place.data && memchr(place.data, ',', place.len))
+		return "it can have one host; for several, name their Sentinels "
+		       "with " SENTINEL_SCHEME "host,host/master";
+	return parse_place(url, place, PORT_DEFAULT);
 }
 
 static const char *parse_db(struct redis_url *url, struct slice text)
@@ -79,26 +106,36 @@ static const char *parse_db(struct redis_url *url, struct slice text)
 	return NULL;
 }
 
+/* Cuts off user:password@. */
+static const char *parse_login(struct redis_url *url, struct slice *text)
+{
+	const char *at = memrchr(text->data, '@', text->len);
+	size_t len = at ? (size_t)(at - text->data) : 0;
+	struct slice login = slice_make(text->data, len);
+
+	if (!at)
+		return NULL;
+	*text = slice_make(at + 1, text->len - len - 1);
+	return parse_user(url, login);
+}
+
 static const char *parse(struct redis_url *url, struct slice text)
 {
-	const char *at, *problem = NULL;
-	struct slice place;
+	bool has_sentinels = slice_starts_with(text, SENTINEL_SCHEME);
+	size_t scheme_len = has_sentinels ? strlen(SENTINEL_SCHEME) : strlen(SCHEME);
+	const char *problem;
+	struct slice places;
 
 	if (slice_starts_with(text, "rediss://"))
 		return "TLS is not supported, use redis://";
-	if (!slice_starts_with(text, SCHEME))
-		return "it must begin with " SCHEME;
-	text = slice_make(text.data + strlen(SCHEME), text.len - strlen(SCHEME));
-	at = memrchr(text.data, '@', text.len);
-	if (at) {
-		size_t len = (size_t)(at - text.data);
-
-		problem = parse_user(url, slice_make(text.data, len));
-		text = slice_make(at + 1, text.len - len - 1);
-	}
-	place = slice_cut(&text, '/');
+	if (!has_sentinels && !slice_starts_with(text, SCHEME))
+		return "it must begin with " SCHEME " or " SENTINEL_SCHEME;
+	text = slice_make(text.data + scheme_len, text.len - scheme_len);
+	problem = parse_login(url, &text);
+	places = slice_cut(&text, '/');
 	if (!problem)
-		problem = parse_place(url, place);
+		problem = has_sentinels ? parse_sentinels(url, places, &text)
+					: parse_server(url, places);
 	return problem ? problem : parse_db(url, text);
 }
 
