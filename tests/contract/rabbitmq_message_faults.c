@@ -512,7 +512,8 @@ static const char *const bad_urls[] = {
 	"amqp://user:secret%2@host",
 	"amqp://user:secret%00@host",
 	"amqp://user:secret%zz@host",
-	"amqp://one,two",
+	"amqp://1,2,3,4,5,6,7,8,9",
+	"amqp://host?queues=secret",
 	"amqp://[::1",
 	"amqp://[::1]secret",
 	"amqp://host/a/b",
@@ -554,6 +555,7 @@ static void every_part_of_a_url_is_understood(void **state)
 		{"amqp://", "/"},
 		{"amqp://", "/%2f"},
 		{"amqp://guest:gu%65st@", "/%2F?heartbeat=5"},
+		{"amqp://guest:guest@127.0.0.1:1,", "?queues=classic"},
 	};
 	const char *address = rabbitmq_server_url() + strlen("amqp://");
 	char url[160];

@@ -104,7 +104,7 @@ def _first_error(output):
     return (lines or output.strip().splitlines() or ["it said nothing"])[0][:300]
 
 
-class _Real(Server):
+class Broker(Server):
     name = "kafka"
     is_real = True
 
@@ -132,12 +132,15 @@ class _Real(Server):
         self._log4j = self.directory / "log4j.properties"
         self._log4j.write_text(LOG4J.format(log=self.log))
 
+    def _cluster_id(self):
+        return new_cluster_id()
+
     def _java(self, *arguments):
         return ["java", *HEAP, f"-Dlog4j.configuration=file:{self._log4j}", "-cp", self._classpath,
                 *map(str, arguments)]
 
     def _format(self):
-        command = self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", self._properties)
+        command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster_id(), "-c", self._properties)
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                              text=True, timeout=HANG_S, check=False)
         if ran.returncode != 0:
@@ -152,7 +155,7 @@ class _Real(Server):
         return exchange(self.port, len(request).to_bytes(4, "big") + request)[4:8] == b"\x00\x00\x00\x01"
 
 
-def _cluster_id():
+def new_cluster_id():
     """A random UUID the way Kafka writes it."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a", 1)
 
@@ -226,7 +229,7 @@ class Kafka:
         self._server = None
         if real is not False:
             try:
-                self._server = _Real(folder, session_ms, ways)
+                self._server = Broker(folder, session_ms, ways)
             except Unavailable as reason:
                 if real:
                     raise

@@ -88,6 +88,7 @@ static void set_timeouts(struct rabbitmq_link *link, time_t handshake_s, time_t 
 static bool open_socket(struct rabbitmq_link *link)
 {
 	const struct rabbitmq_url *url = &link->bus->url;
+	const struct rabbitmq_place *place = rabbitmq_link_place(link);
 	const struct timeval timeout = {.tv_sec = CONNECT_TIMEOUT_S};
 	amqp_socket_t *socket =
 		rabbitmq_socket_new(link->state, url, link->words, sizeof(link->words));
@@ -95,7 +96,7 @@ static bool open_socket(struct rabbitmq_link *link)
 
 	if (!socket)
 		return false;
-	code = amqp_socket_open_noblock(socket, url->host, url->port, &timeout);
+	code = amqp_socket_open_noblock(socket, place->host, place->port, &timeout);
 	if (code == AMQP_STATUS_OK)
 		return true;
 	rabbitmq_link_explain(link, "cannot connect: %s", amqp_error_string2(code));

@@ -30,13 +30,21 @@
 
 /* ---- url --------------------------------------------------------------------------------- */
 
+#define RABBITMQ_PLACES_MAX 8
+
+struct rabbitmq_place {
+	const char *host;
+	int port;
+};
+
 struct rabbitmq_url {
 	bool tls;
 	const char *user;
-	const char *password; /* a secret */
-	const char *host;
-	int port;
+	const char *password;                              /* a secret */
+	struct rabbitmq_place places[RABBITMQ_PLACES_MAX]; /* the nodes of one cluster */
+	size_t place_count;
 	const char *vhost;
+	bool has_quorum_queues; /* which queues to declare: quorum, or classic */
 	int heartbeat_s;
 	const char *cacert_file;
 	const char *cert_file; /* this and key_file are NULL without a client certificate */
@@ -124,6 +132,7 @@ struct rabbitmq_link {
 
 	/* Used only by the link's thread. */
 	amqp_connection_state_t state;          /* NULL while it is not connected */
+	size_t turn;                            /* which place of the URL to use */
 	uint64_t serial;                        /* random, different for each connection */
 	char words[RABBITMQ_WORDS_SIZE];        /* what went wrong last */
 	char logged_words[RABBITMQ_WORDS_SIZE]; /* the words of the last warning; "" if none */
@@ -142,7 +151,11 @@ struct rabbitmq_link {
 void rabbitmq_link_start(struct rabbitmq_link *link, struct rabbitmq_bus *bus,
 	const struct rabbitmq_duty *duty, const char *role, const char *name);
 
-/* Ends the thread within seconds and releases the link. Not for the link's own thread. */
+/* Returns the node that the link is connected to, or tries to connect to. */
+const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *link);
+
+/* Ends the thread within seconds and releases the link. Must not be called by the link's own
+ * thread. */
 void rabbitmq_link_stop(struct rabbitmq_link *link);
 
 /* Ends the current or the next rabbitmq_link_wait(). Any thread; never blocks. */
@@ -333,7 +346,8 @@ struct rabbitmq_publisher {
 	size_t next_return; /* letters before this one can no longer be returned */
 	uint64_t next_tag;
 	bool is_blocked;
-	bool is_stale; /* a confirm or a queue is missing: replace the connection */
+	bool is_stale;         /* a confirm or a queue is missing: replace the connection */
+	int64_t replace_at_ns; /* when a refusal may next make it stale */
 
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t changed;

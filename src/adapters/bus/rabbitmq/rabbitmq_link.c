@@ -22,7 +22,8 @@
 
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
-#define WAITING_MS 5000 /* for the bus to come up, which wakes the link */
+#define WAITING_MS                                                                                 \
+	5000 /* how long to wait for the bus; the link is also woken when the bus comes up */
 
 /* A link warns after this many consecutive failures while the bus is up. */
 #define FAILURES_TO_WARN 4
@@ -35,11 +36,22 @@ static void notify(struct rabbitmq_link *link)
 		link->duty->notify(link);
 }
 
-/* Only the watcher warns that the broker is unreachable. */
+const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *link)
+{
+	const struct rabbitmq_url *url = &link->bus->url;
+
+	return &url->places[link->turn % url->place_count];
+}
+
+/* Counts a failure, goes on to the next node, and warns after several consecutive ones. If the
+ * broker is unreachable, only the watcher warns. */
 static void note_failure(struct rabbitmq_link *link)
 {
 	int failures = atomic_fetch_add(&link->failures, 1) + 1;
+	const struct rabbitmq_place *place = rabbitmq_link_place(link);
 	bool is_news = strcmp(link->words, link->logged_words) != 0;
+
+	link->turn++;
 
 	if (rabbitmq_link_is_stopped(link))
 		return;
@@ -48,16 +60,18 @@ static void note_failure(struct rabbitmq_link *link)
 	if (is_news)
 		snprintf(link->logged_words, sizeof(link->logged_words), "%s", link->words);
 	log_line(is_news ? LOG_WARN : LOG_DEBUG, "bus",
-		"%s: RabbitMQ at %s:%d is unavailable: %s; retrying", link->who,
-		link->bus->url.host, link->bus->url.port, link->words);
+		"%s: RabbitMQ at %s:%d is unavailable: %s; retrying", link->who, place->host,
+		place->port, link->words);
 	notify(link);
 }
 
 static void note_success(struct rabbitmq_link *link)
 {
+	const struct rabbitmq_place *place = rabbitmq_link_place(link);
+
 	if (*link->logged_words || link->duty->is_watcher)
 		log_line(LOG_INFO, "bus", "%s: connected to RabbitMQ at %s:%d", link->who,
-			link->bus->url.host, link->bus->url.port);
+			place->host, place->port);
 	link->logged_words[0] = '\0';
 }
 

@@ -30,6 +30,8 @@
 /* How long after the deadline the caller waits for the thread before it cuts the connection. */
 #define GRACE_NS (50 * NS_PER_MS)
 
+#define REPLACE_INTERVAL_NS NS_PER_S
+
 /* After this many consecutive failures a caller no longer waits for the connection. */
 #define FAILURES_MAX 2
 
@@ -42,6 +44,22 @@ static struct rabbitmq_publisher *publisher_of(struct rabbitmq_link *link)
 
 /* ---- confirms and returns ------------------------------------------------------------------ */
 
+/*
+ * A refusal may be due to the connection: if a node dies that led a quorum queue, RabbitMQ 3.10
+ * refuses everything for that queue on the AMQP channels that were opened before the next leader
+ * was elected, for ever. So the connection is replaced. A queue that is full refuses too, hence not
+ * every time.
+ */
+static void note_nack(struct rabbitmq_publisher *publisher)
+{
+	int64_t now_ns = clock_steady_ns(&clock_system);
+
+	if (now_ns < publisher->replace_at_ns)
+		return;
+	publisher->replace_at_ns = now_ns + REPLACE_INTERVAL_NS;
+	publisher->is_stale = true;
+}
+
 static void settle(
 	struct rabbitmq_publisher *publisher, struct rabbitmq_letter *letter, bool accepted)
 {
@@ -49,6 +67,8 @@ static void settle(
 		return;
 	letter->is_settled = true;
 	publisher->outstanding--;
+	if (!accepted)
+		note_nack(publisher);
 	if (letter->is_returned)
 		letter->fate = BUS_NOT_PERSISTED;
 	else if (accepted)

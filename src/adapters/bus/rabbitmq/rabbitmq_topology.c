@@ -23,8 +23,13 @@ bool rabbitmq_find_channel(struct rabbitmq_link *link, const struct bus_channel 
  * vhost says otherwise. */
 bool rabbitmq_declare_queue(struct rabbitmq_link *link, const char *queue)
 {
+	amqp_table_entry_t quorum = {.key = amqp_cstring_bytes("x-queue-type"),
+		.value = {
+			.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("quorum")}};
+	amqp_table_t arguments = {link->bus->url.has_quorum_queues ? 1 : 0, &quorum};
+
 	amqp_queue_declare(link->state, RABBITMQ_AMQP_CHANNEL, amqp_cstring_bytes(queue), false,
-		true, false, false, amqp_empty_table);
+		true, false, false, arguments);
 	return rabbitmq_link_check_reply(link, amqp_get_rpc_reply(link->state), "queue ", queue);
 }
 

@@ -26,11 +26,9 @@ static const char *parse_scheme(struct rabbitmq_url *url, struct slice *rest)
 {
 	const char *scheme = PLAIN_SCHEME;
 
-	url->port = PLAIN_PORT;
 	if (slice_starts_with(*rest, TLS_SCHEME)) {
 		scheme = TLS_SCHEME;
 		url->tls = true;
-		url->port = TLS_PORT;
 	}
 	if (!slice_starts_with(*rest, scheme))
 		return "it must begin with " PLAIN_SCHEME " or " TLS_SCHEME;
@@ -62,13 +60,31 @@ static bool is_host(const char *host)
 
 static const char *parse_place(struct rabbitmq_url *url, struct arena *arena, struct slice text)
 {
+	struct rabbitmq_place *place = &url->places[url->place_count];
 	struct slice host;
-	const char *problem = server_address_parse(text, &host, &url->port);
+	const char *problem;
 
+	if (url->place_count == RABBITMQ_PLACES_MAX)
+		return "it has too many hosts";
+	place->port = url->tls ? TLS_PORT : PLAIN_PORT;
+	problem = server_address_parse(text, &host, &place->port);
 	if (problem)
 		return problem;
-	url->host = text_unescape(arena, host);
-	return url->host && is_host(url->host) ? NULL : "there must be one host";
+	place->host = text_unescape(arena, host);
+	if (!place->host || !is_host(place->host))
+		return "there must be a host, or several with commas between them";
+	url->place_count++;
+	return NULL;
+}
+
+static const char *parse_places(struct rabbitmq_url *url, struct arena *arena, struct slice rest)
+{
+	const char *problem = NULL;
+
+	do {
+		problem = parse_place(url, arena, slice_cut(&rest, ','));
+	} while (!problem && rest.data);
+	return problem;
 }
 
 static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena, struct slice text)
@@ -79,11 +95,11 @@ static const char *parse_authority(struct rabbitmq_url *url, struct arena *arena
 
 	url->user = url->password = "guest";
 	if (!place.data)
-		return parse_place(url, arena, text);
+		return parse_places(url, arena, text);
 	if (memchr(place.data, '@', place.len))
 		return "there is more than one @; in a user or password it is written %40";
 	problem = parse_user(url, arena, user);
-	return problem ? problem : parse_place(url, arena, place);
+	return problem ? problem : parse_places(url, arena, place);
 }
 
 /*
@@ -120,13 +136,23 @@ static const char *set_verify(struct rabbitmq_url *url, const char *value)
 						    : NULL;
 }
 
+static const char *set_queues(struct rabbitmq_url *url, const char *value)
+{
+	url->has_quorum_queues = strcmp(value, "quorum") == 0;
+	return !url->has_quorum_queues && strcmp(value, "classic")
+		       ? "the option queues must be quorum or classic"
+		       : NULL;
+}
+
 static const char *set_option(struct rabbitmq_url *url, struct slice name, const char *value)
 {
 	if (slice_is(name, "heartbeat"))
 		return set_heartbeat(url, value);
+	if (slice_is(name, "queues"))
+		return set_queues(url, value);
 	if (!url->tls)
-		return "it has an option that amqp:// does not have; there is heartbeat, and for "
-		       "amqps:// also cacert, cert, key and verify";
+		return "it has an option that amqp:// does not support; amqp:// supports "
+		       "heartbeat and queues, and amqps:// also cacert, cert, key and verify";
 	if (slice_is(name, "cacert"))
 		url->cacert_file = value;
 	else if (slice_is(name, "cert"))
@@ -136,8 +162,8 @@ static const char *set_option(struct rabbitmq_url *url, struct slice name, const
 	else if (slice_is(name, "verify"))
 		return set_verify(url, value);
 	else
-		return "it has an unknown option; there are heartbeat, cacert, cert, key and "
-		       "verify";
+		return "it has an unknown option; the options are heartbeat, queues, cacert, cert, "
+		       "key and verify";
 	return NULL;
 }
 

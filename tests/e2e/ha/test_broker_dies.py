@@ -1,0 +1,88 @@
+"""One of three brokers is killed while messages are sent. Sends go on, and every message that was acknowledged is sent to
+its user, once."""
+
+import collections
+import json
+
+import pytest
+from kafka.admin import KafkaAdminClient
+
+from engines.kafka_cluster import KafkaCluster
+from engines.nats_cluster import NatsCluster
+from engines.rabbitmq_cluster import RabbitMQCluster
+from harness.available import available
+from harness.fixtures import show_on_failure
+from harness.gateway import texts_sent
+from harness.gateway_stacks import PostgresStack
+from harness.nats import Nats
+from harness.sends import Sends
+from harness.waiting import wait_until
+
+CLUSTERS = {"kafka": KafkaCluster, "nats": lambda: NatsCluster(Nats), "rabbitmq": RabbitMQCluster}
+TOPIC, STREAM, QUEUE = "sms-outbound", "SMS_OUTBOUND", "sender-service"
+
+
+class Stack(PostgresStack):
+    def __init__(self, directory, database, bus):
+        super().__init__(directory, "none", database)
+        self._bus = bus
+
+    def arguments(self):
+        return [*super().arguments(), "--gateway-bus", self._bus]
+
+
+@pytest.fixture
+def cluster(request):
+    with available(CLUSTERS[request.param]) as servers:
+        for number, server in enumerate(servers.servers, 1):
+            show_on_failure(request.node, f"log of broker {number}", server.log_tail)
+        yield servers
+
+
+def leader(cluster):
+    """The broker on which the messages depend most. What Quipu has created has a replica on each of the three."""
+    number, replicas = {KafkaCluster: kafka_leader, NatsCluster: nats_leader,
+                        RabbitMQCluster: rabbitmq_leader}[type(cluster)](cluster)
+    assert replicas == 3
+    return cluster.servers[number]
+
+
+def kafka_leader(cluster):
+    admin = KafkaAdminClient(bootstrap_servers=[server.address for server in cluster.servers])
+    partition = admin.describe_topics([TOPIC])[0]["partitions"][0]
+    admin.close()
+    return partition["leader"] - 1, len(partition["replicas"])
+
+
+def nats_leader(cluster):
+    with cluster.servers[0].wire() as wire:
+        group = wire.ask(f"STREAM.INFO.{STREAM}")["cluster"]
+    return int(group["leader"].removeprefix("n")) - 1, 1 + len(group["replicas"])
+
+
+def rabbitmq_leader(cluster):
+    queues = cluster.servers[0].ctl("list_queues", "--formatter", "json", "name", "type", "leader", "members")
+    [queue] = [queue for queue in json.loads(queues) if queue["name"] == QUEUE]
+    assert queue["type"] == "quorum"
+    return [server.node_name for server in cluster.servers].index(queue["leader"]), len(queue["members"])
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, indirect=True)
+def test_one_of_three_brokers_dies_under_load_and_no_acknowledged_message_is_lost(
+    cluster, serve, gateway_client, database, tmp_path
+):
+    server = serve(Stack(tmp_path, database, cluster.url))
+    server.wait_all_up()
+    user = gateway_client(server).new_user(1_000_000)
+    with Sends(user, server, threads=4) as sends:
+        sends.wait_admitted(100)
+        leader(cluster).kill()
+        sends.wait_admitted(300, since=len(sends.admitted))
+    assert sends.unexpected == []
+    expect_sent(server, sends)
+
+
+def expect_sent(server, sends):
+    """Everything that was acknowledged is sent, and nothing twice."""
+    wait_until(lambda: set(sends.admitted) <= set(texts_sent(server)), "every acknowledged message is sent")
+    assert [text for text, times in collections.Counter(texts_sent(server)).items() if times > 1] == []
