@@ -139,6 +139,12 @@ static int run_migrate(struct app *app, const struct operands *operands)
 	return EXIT_SUCCESS;
 }
 
+static int run_copy(const struct settings *settings, const struct operands *operands)
+{
+	configure_log(settings);
+	return copy_run(settings, operands);
+}
+
 static int run_routes(struct app *app, const struct operands *operands)
 {
 	bool json = operands_flag(operands, "json") != NULL;
@@ -180,6 +186,7 @@ static const struct command_entry commands[] = {
 	{"serve", run_serve, NULL, NULL},
 	{"migrate", run_migrate, NULL, migrate_flags},
 	{"demo", NULL, demo_run, demo_flags},
+	{"copy", NULL, run_copy, copy_flags},
 	{"routes", run_routes, NULL, json_flag},
 	{"health", NULL, health_run, json_flag},
 	{"dlq", NULL, dlq_run, dlq_flags},

@@ -32,6 +32,7 @@
 #include "admin/openapi.h"
 #include "admin/verify.h"
 #include "app/engines.h"
+#include "base/uuid.h"
 #include "cli/options.h"
 #include "flow/intake.h"
 #include "flow/janitor.h"
@@ -158,6 +159,37 @@ QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, char *wh
 /* Frees everything that was opened. */
 void app_close(struct app *app);
 
+/* Creates the data folder if it is missing, and locks it, because only one process may use it at a
+ * time. */
+QP_MUST_CHECK bool app_lock_data(struct app *app, char *why);
+
+/* ---- moved.c ---- */
+
+#define MOVED_TO_SIZE 256
+
+/* The file "moved" in a data folder. While it exists, no server uses the folder. */
+struct moved {
+	char copy_id[UUID_SIZE];
+	bool is_finished;
+	char to[MOVED_TO_SIZE]; /* the target's URL, without secrets */
+};
+
+/* Reads the mark. Returns false if there is none. */
+bool moved_read(const char *data, struct moved *moved);
+
+/* Replaces the mark and syncs it to disk. On failure returns false with a sentence in `why`. */
+QP_MUST_CHECK bool moved_write(const char *data, const struct moved *moved, char *why);
+
+/* Writes to `why` what the user can do about a folder with this mark. */
+void moved_explain(const char *data, const struct moved *moved, char *why);
+
+/* ---- copy.c ---- */
+
+extern const char *const copy_flags[];
+
+/* Copies the data folder to PostgreSQL. Returns the exit status of the program. */
+int copy_run(const struct settings *settings, const struct operands *operands);
+
 /* ---- serve.c ---- */
 
 /* Starts the lanes of a service. They are drained and freed when the program ends. */
@@ -249,7 +281,11 @@ extern const struct module entitlements_module;
 extern const struct module pots_module;
 extern const struct module unread_module;
 
-/* Iterates over the modules that have a role to play. Pass NULL to get the first. */
+/* The channel between dialogs and counters. Each of its groups wants only one subject. */
+extern const struct bus_channel unread_channel;
+
+/* Returns the next module whose roles the process plays, or NULL. `before` is NULL for the
+ * first. */
 const struct module *module_next(const struct app *app, const struct module *before);
 
 #endif

@@ -98,25 +98,27 @@ static bool open_stores(struct app *app, char *why)
 	return !app_plays(app, ROLE_COUNTERS) || open_counters_store(app, why);
 }
 
+static const struct bus_group unread_groups[] = {
+	{.name = UNREAD_GROUP_NEW, .subjects = UNREAD_SUBJECT_NEW},
+	{.name = UNREAD_GROUP_READ, .subjects = UNREAD_SUBJECT_READ},
+};
+
+const struct bus_channel unread_channel = {
+	.name = UNREAD_CHANNEL,
+	.partitions = UNREAD_PARTITIONS,
+	.groups = unread_groups,
+	.group_count = sizeof(unread_groups) / sizeof(unread_groups[0]),
+	.subjects = UNREAD_SUBJECT_NEW " " UNREAD_SUBJECT_READ,
+};
+
 static bool open_others(struct app *app, char *why)
 {
-	static const struct bus_group groups[] = {
-		{.name = UNREAD_GROUP_NEW, .subjects = UNREAD_SUBJECT_NEW},
-		{.name = UNREAD_GROUP_READ, .subjects = UNREAD_SUBJECT_READ},
-	};
-	static const struct bus_channel channel = {
-		.name = UNREAD_CHANNEL,
-		.partitions = UNREAD_PARTITIONS,
-		.groups = groups,
-		.group_count = sizeof(groups) / sizeof(groups[0]),
-		.subjects = UNREAD_SUBJECT_NEW " " UNREAD_SUBJECT_READ,
-	};
 	struct unread_module *module = app->unread;
 	struct bus_plan plan = {
 		.name = "unread-bus",
 		.url = app->settings.unread_bus,
 		.file = "unread-bus.db",
-		.channels = &channel,
+		.channels = &unread_channel,
 		.channel_count = 1,
 		.is_optional = true,
 	};

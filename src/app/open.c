@@ -21,9 +21,8 @@
 #include "app/app.h"
 #include "base/clock.h"
 
-/* A data folder serves one process at a time. The kernel releases the lock when the process ends,
- * however it ends. */
-static bool lock_data_folder(struct app *app, char *why)
+/* The kernel releases the lock when the process ends, however it ends. */
+bool app_lock_data(struct app *app, char *why)
 {
 	const char *data = app->settings.data;
 	char path[PATH_MAX];
@@ -56,12 +55,18 @@ static const char *data_file(struct app *app, const char *name, char *why)
 {
 	char *path = arena_alloc(&app->arena, PATH_MAX);
 	int len = snprintf(path, PATH_MAX, "%s/%s", app->settings.data, name);
+	struct moved moved;
 
 	if (len >= PATH_MAX) {
 		snprintf(why, OPTIONS_WHY_SIZE, "the path of the data folder is too long");
 		return NULL;
 	}
-	return lock_data_folder(app, why) ? path : NULL;
+	if (!app_lock_data(app, why))
+		return NULL;
+	if (!moved_read(app->settings.data, &moved))
+		return path;
+	moved_explain(app->settings.data, &moved, why);
+	return NULL;
 }
 
 /* ---- engines ----------------------------------------------------------------------------- */

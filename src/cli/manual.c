@@ -32,6 +32,8 @@ static const struct usage usages[] = {
 		"also spread the tables over the nodes of a Citus cluster", false},
 	{"demo", "", "[--seconds N]",
 		"try every service on a temporary folder, with traffic and the console", false},
+	{"copy", "", "[--from sqlite:DIR] [--to URL] [--json]",
+		"move the data of a folder to PostgreSQL; continues where it stopped", false},
 	{"keys", "new", "ID [--scopes LIST] [--json]",
 		"create an API key for the file of --api-keys", false},
 	{"routes", "", "[--json]", "list all routes with method, path, access and role", false},

@@ -7,7 +7,7 @@ import pytest
 
 from harness import quipu
 
-COMMANDS = ["serve", "migrate", "keys", "routes", "version", "help", "health", "dlq", "verify", "outbox"]
+COMMANDS = ["serve", "migrate", "copy", "keys", "routes", "version", "help", "health", "dlq", "verify", "outbox"]
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_json_of_health_and_erase_user(binary, serve, sqlite_store):
         "dialogs": True, "counters": True, "entitlements": False, "notifications": False, "gateway": False}
 
 
-@pytest.mark.parametrize("words", [["migrate"], ["erase-user", "alice"], ["routes"]],
+@pytest.mark.parametrize("words", [["migrate"], ["erase-user", "alice"], ["copy", "--from", "data", "--to", "x"], ["routes"]],
                          ids=" ".join)
 @pytest.mark.parametrize("flag", ["--check-config", "--print-config"])
 def test_a_command_that_only_shows_its_settings_does_nothing_else(binary, tmp_path, words, flag):

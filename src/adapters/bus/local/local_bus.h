@@ -27,4 +27,13 @@
 struct bus *local_bus_new(const char *name, const char *path, const struct bus_channel *channels,
 	size_t channel_count);
 
+/*
+ * Counts the undelivered messages in the file of a bus; no process may be using the file. Counts a
+ * message once for each group that wants it and has not acknowledged it. Also counts the messages
+ * of channels without groups, except for dead letters (*.dlq). `channels` must contain the channels
+ * whose groups want only some subjects. On failure returns false with a sentence in `why`. Blocks.
+ */
+QP_MUST_CHECK bool local_bus_waiting(const char *path, const struct bus_channel *channels,
+	size_t channel_count, int64_t *waiting, char *why, size_t size);
+
 #endif

@@ -288,8 +288,11 @@ bool pg_migration_lock(PGconn *connection, char *why, size_t size);
 /* Applies missing migrations, under that lock. On failure returns false with a reason in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
 
-/* A session could not connect: puts the store down until the watcher reaches the server. Any
- * thread. */
+/* The same for `quipu copy`: does not refuse a database to which a copy is unfinished. */
+bool pg_migrate_anyway(PGconn *connection, const char *const *components, char *why, size_t size);
+
+/* Called when a session could not connect: the store is down until the watcher reaches the server.
+ * Any thread. */
 void pg_store_lost(struct pg_store *store, const char *why);
 
 void pg_store_count_error(struct pg_store *store, enum status kind);

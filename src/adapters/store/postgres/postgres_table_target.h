@@ -1,0 +1,74 @@
+/*
+ * The database to which `quipu copy` moves tables. Rows arrive in batches. Each batch is one COPY
+ * in one transaction, which also records in quipu_copy_tables how far the copy has come. Until the
+ * copy is finished, no server starts on the database (pg_migrate() refuses).
+ *
+ * All functions block; call them on the main thread. A function that fails writes a sentence to
+ * `why`, and leaves the database as it was after the last complete batch.
+ */
+#ifndef QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_TARGET_H
+#define QUIPU_ADAPTERS_STORE_POSTGRES_POSTGRES_TABLE_TARGET_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "ports/table_copy.h"
+
+struct table_target;
+
+/* Connects, locks out other copies, and creates the schema of these components. Returns NULL on
+ * failure. */
+QP_MUST_CHECK struct table_target *table_target_open(
+	const char *url, const char *const *components, char *why, size_t size);
+void table_target_close(struct table_target *target);
+
+/* Finds out whether this copy has begun here, and whether it is finished. */
+QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
+	bool *has_begun, bool *is_finished, char *why, size_t size);
+
+/* Begins the copy. Refuses if another one is not finished. */
+QP_MUST_CHECK bool table_target_begin(struct table_target *target, const char *copy_id,
+	const char *source, char *why, size_t size);
+
+/* If the table has rows, returns false with a sentence in `why`. */
+QP_MUST_CHECK bool table_target_is_empty(
+	struct table_target *target, const struct table_facts *table, char *why, size_t size);
+
+/*
+ * Plans how the columns of a table are written. Refuses a table with columns that this version
+ * cannot convert. Sets `rows` to the number of its rows that were already copied from this file.
+ * The functions below use the table chosen last.
+ */
+QP_MUST_CHECK bool table_target_choose(struct table_target *target, const char *file,
+	const struct table_facts *table, int64_t *rows, char *why, size_t size);
+
+/* Returns true if the column of the source is copied. Ids that the target assigns are not. */
+bool table_target_takes(const struct table_target *target, size_t column);
+
+/* Returns true if the column is a UUID in this database. Its text may then differ from the source's
+ * in upper and lower case. */
+bool table_target_has_uuid(const struct table_target *target, size_t column);
+
+/* Begin a batch, add a row to it, and commit it. `rows` is how many rows have then been copied from
+ * the file. */
+QP_MUST_CHECK bool table_target_open_batch(struct table_target *target, char *why, size_t size);
+QP_MUST_CHECK bool table_target_add(
+	struct table_target *target, const struct cell *cells, char *why, size_t size);
+QP_MUST_CHECK bool table_target_commit(
+	struct table_target *target, int64_t rows, char *why, size_t size);
+
+/* Counts all rows of the table and sums up their hashes; see struct table_sum and app/copy.c. */
+QP_MUST_CHECK bool table_target_sum(
+	struct table_target *target, struct table_sum *sum, char *why, size_t size);
+
+/* Makes the table assign only ids greater than `last_id` and than all existing ids. */
+QP_MUST_CHECK bool table_target_advance(
+	struct table_target *target, int64_t last_id, char *why, size_t size);
+
+/* Creates the monthly partitions that the rows need. Call it when all rows are here. */
+QP_MUST_CHECK bool table_target_settle(struct table_target *target, char *why, size_t size);
+
+/* Records that the copy is complete, so that servers may start. */
+QP_MUST_CHECK bool table_target_finish(struct table_target *target, char *why, size_t size);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * The tables of one SQLite file, to be copied to another engine. The file is only read, and no
+ * server may use it meanwhile. All functions block; call them on the main thread. Functions that
+ * can fail write a sentence to `why`.
+ */
+#ifndef QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
+#define QUIPU_ADAPTERS_STORE_SQLITE_SQLITE_TABLE_SOURCE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "ports/table_copy.h"
+
+#define SOURCE_COMPONENTS_MAX 8
+
+struct table_source;
+
+/* Opens the file and lists its tables. Refuses a file whose schema is not that of this program.
+ * Returns NULL on failure. */
+QP_MUST_CHECK struct table_source *table_source_open(const char *path, char *why, size_t size);
+void table_source_close(struct table_source *source);
+
+/* Return the tables, each after those that it refers to, and the components of the schema. */
+size_t table_source_count(const struct table_source *source);
+const struct table_facts *table_source_at(const struct table_source *source, size_t index);
+const char *table_source_component(const struct table_source *source, size_t index); /* or NULL */
+
+/* Begins to read a table in the order of its primary key, without its first `skip` rows. */
+QP_MUST_CHECK bool table_source_begin(struct table_source *source, const struct table_facts *table,
+	int64_t skip, char *why, size_t size);
+
+/* Reads the next row into `cells`, one for each column. */
+enum table_step table_source_next(
+	struct table_source *source, struct cell *cells, char *why, size_t size);
+
+/* Stops reading the table, even before its end. Does nothing if no table is being read. */
+void table_source_end(struct table_source *source);
+
+#endif

@@ -1,0 +1,42 @@
+/*
+ * How a store presents its tables to `quipu copy`, which copies them to another engine: the tables
+ * by name, and their rows as cells. Both engines use the same names for tables and columns; where
+ * they differ in types (times, truth values, UUIDs), the target converts.
+ */
+#ifndef QUIPU_PORTS_TABLE_COPY_H
+#define QUIPU_PORTS_TABLE_COPY_H
+
+#include <stdint.h>
+
+#include "base/slice.h"
+
+#define TABLE_COLUMNS_MAX 48
+
+/* A table of the source. */
+struct table_facts {
+	const char *name;
+	const char *columns[TABLE_COLUMNS_MAX];
+	size_t column_count;
+	int64_t rows;
+	int64_t last_id; /* the largest id that it ever assigned by itself; 0 if it assigns none */
+};
+
+enum cell_kind { CELL_NULL, CELL_INTEGER, CELL_TEXT, CELL_BLOB };
+
+/* A value of a row; valid until the next row is read. */
+struct cell {
+	enum cell_kind kind;
+	int64_t integer;
+	struct slice bytes; /* of a text or blob */
+};
+
+enum table_step { TABLE_ROW, TABLE_END, TABLE_FAILED };
+
+/* A sum over all rows of a table that does not depend on their order: their number, and the sum of
+ * their hashes. */
+struct table_sum {
+	int64_t rows;
+	uint64_t hash; /* modulo 2^63 */
+};
+
+#endif

@@ -1,0 +1,298 @@
+"""quipu copy: a folder of SQLite files moves to PostgreSQL, complete, verified and once, whatever dies in between."""
+
+import contextlib
+import json
+import os
+import pathlib
+import pty
+import re
+import shlex
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from harness.http import ConnectionLost
+from harness.quipu import environment, run
+from harness.stores import PostgresStore, SqliteStore
+from harness.verify import verify, walk
+from harness.waiting import HANG_S, wait_until
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/MOVING.md"
+ALL = ("--roles", "all")
+MANY = 25_000  # more than two batches
+OWNER = "6f0c1e2a-0000-4000-8000-00000000000a"  # of a lock of another program
+
+
+def copy(binary, store, database, **options):
+    return run(binary, "copy", "--from", f"sqlite:{store.data}", "--to", database.url, **options)
+
+
+def post(server, target, body, key=None, user="alice"):
+    headers = {"X-User-Id": user, **({"Idempotency-Key": key} if key else {})}
+    answer = server.ask("POST", target, body, headers)
+    assert answer.status in (200, 201), answer
+    return answer
+
+
+def use_every_service(server):
+    """Requests whose repetition would change something, by their keys: [(target, body, key)]."""
+    post(server, "/api/v1/internal/counts", {"itemId": "visits", "initialValue": 40, "maxValue": 1000})
+    post(server, "/api/config", {"userId": "1001", "rateLimit": 5, "timeWindow": 60})
+    post(server, "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "savings", "max_coins": 100})
+    post(server, "/twirp/pyggpot.coin.Coin/AddCoins", {"pot_id": 1, "coins": [{"kind": "GOLD", "count": 50}]})
+    keyed = [
+        ("/api/v1/counts/visits/increase", {"amount": 2}, "k-count"),
+        ("/api/send", {"userId": "1001", "message": "Grüße\tan alle"}, "k-send"),
+        ("/v1/entitlements/grants",
+         {"user_id": "u", "stock_keeping_unit": "item", "reason": "purchase", "purchase_id": "p_1"}, "k-grant"),
+        ("/twirp/pyggpot.coin.Coin/RemoveCoins", {"pot_id": 1, "count": 7}, "k-draw"),
+        ("/dialogs/send", {"receiverId": "bob", "text": "Hello \"Bob\" \\ ünïcode"}, "k-message"),
+    ]
+    for request in keyed:
+        post(server, *request)
+    wait_until(lambda: server.metric("quipu_outbox_pending") == 0, "everything is published")
+    wait_until(lambda: walk(server, "unread", 1000)[0] == [], "everything is counted")
+    wait_until(lambda: inbox(server)[:1] == ["SENT"], "the notification is sent")
+    wait_until(lambda: "SMS SENT" in server.output.read_text(), "the message is sent")
+    return keyed
+
+
+def inbox(server):
+    return [one["status"] for one in server.ask("GET", "/debug/notification/inbox/u").json()["notifications"]]
+
+
+def fill(store, rows):
+    """Counts by the thousand, faster than over HTTP."""
+    with contextlib.closing(sqlite3.connect(store.data / "counts.db")) as file, file:
+        file.executemany("INSERT INTO count_values (item_id, current_value, last_updated_at) VALUES (?, ?, ?)",
+                         ((f"item-{n:06}", n - 7, 1_700_000_000_000_000 + n) for n in range(rows)))
+
+
+@pytest.fixture
+def moved_from(serve, sqlite_store):
+    """A folder with something of every service, its server stopped, and the requests that were sent with keys."""
+    server = serve(sqlite_store, *ALL)
+    keyed = use_every_service(server)
+    answers = [post(server, *request).body for request in keyed]
+    server.stop()
+    return sqlite_store, keyed, answers
+
+
+def test_everything_moves_and_goes_on_under_the_same_keys(moved_from, binary, serve, database, tmp_path):
+    store, keyed, answers = moved_from
+    fill(store, MANY)
+    done = copy(binary, store, database)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("and verified\n") and done.stderr.count("\r") == 0
+    server = serve(PostgresStore(database, tmp_path), *ALL)
+    checked = verify(binary, server)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    for request, answer in zip(keyed, answers):
+        again = post(server, *request)
+        assert again.body == answer and again.header("Idempotent-Replayed") == "true", request
+    assert database.value("visits") == 42 and database.value(f"item-{MANY - 1:06}") == MANY - 8
+    assert server.ask("GET", "/counters/user/bob/UnreadMessages").json()["count"] == 1
+    assert post(server, "/api/send", {"userId": "1001", "message": "next"}).json()["remaining"] == 3
+    assert post(server, "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "second", "max_coins": 10}).json()["pot_id"] == 2
+    assert post(server, "/twirp/pyggpot.coin.Coin/ListCoins", {"pot_id": 1}).json()["coins"] == [{"kind": "GOLD", "count": 43}]
+    conversations = server.ask("GET", "/dialogs", headers={"X-User-Id": "bob"}).json()
+    assert [one["unread"] for one in conversations] == [1]
+
+
+def test_the_source_is_not_served_again_by_mistake(moved_from, binary, serve, database):
+    store, _, _ = moved_from
+    assert copy(binary, store, database).returncode == 0
+    for command in ("serve", "migrate"):
+        refused = run(binary, command, "--listen", "127.0.0.1:0", *store.arguments())
+        assert refused.returncode != 0
+        assert "was moved to postgres://" in refused.stderr and f"delete {store.data}/moved" in refused.stderr
+    again = copy(binary, store, database)
+    assert again.returncode == 0 and "already" in again.stdout
+    told = json.loads(run(binary, "copy", "--json", "--data", store.data, env={"QUIPU_STORE": database.url}).stdout)
+    assert told["already"] and told["from"] == str(store.data)
+    (store.data / "moved").unlink()
+    assert serve(store).ask("GET", "/api/v1/internal/counts/visits").json()["currentValue"] == 42
+
+
+@pytest.mark.parametrize("point", ["copy.batch=kill@1", "copy.batch=kill@3", "copy.batch=kill@9", "copy.marked=kill@1"])
+def test_a_copy_that_is_killed_goes_on_where_it_stopped(moved_from, binary, serve, database, tmp_path, point):
+    store, _, _ = moved_from
+    fill(store, MANY)
+    killed = copy(binary, store, database, env={"QUIPU_FAILPOINTS": point})
+    assert killed.returncode == -9
+    refused = run(binary, "serve", "--listen", "127.0.0.1:0", *store.arguments())
+    assert refused.returncode != 0 and "/moved" in refused.stderr
+    half = run(binary, "migrate", "--deadline", "1s", *PostgresStore(database, tmp_path).arguments())
+    assert half.returncode != 0 and "is not finished; run quipu copy again" in half.stderr
+    done = copy(binary, store, database)
+    assert done.returncode == 0, done.stderr
+    assert database.query("SELECT count(*) FROM count_values") == [(MANY + 1,)]
+    assert database.query("SELECT count(*) FROM (SELECT DISTINCT name, file FROM quipu_copy_tables) AS t")[0][0] > 5
+    server = serve(PostgresStore(database, tmp_path), *ALL)
+    assert verify(binary, server).returncode == 0
+
+
+def test_a_database_with_other_rows_is_refused_and_left_alone(moved_from, binary, serve, database, tmp_path):
+    store, _, _ = moved_from
+    other = serve(PostgresStore(database, tmp_path))
+    post(other, "/api/v1/internal/counts", {"itemId": "foreign"})
+    other.stop()
+    refused = copy(binary, store, database)
+    assert refused.returncode == 1 and "count_values of the target has rows" in refused.stderr
+    assert database.query("SELECT item_id FROM count_values") == [("foreign",)]
+    assert not (store.data / "moved").exists()
+    serve(store)
+
+
+def test_a_folder_that_is_in_use_is_refused(binary, serve, sqlite_store, database):
+    serve(sqlite_store)
+    refused = copy(binary, sqlite_store, database)
+    assert refused.returncode == 1 and "is in use by another quipu" in refused.stderr
+    assert database.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+
+
+@pytest.mark.parametrize("version, words", [(1, "bring it up to date first, with quipu migrate"), (99, "newer quipu")])
+def test_another_schema_is_refused(binary, serve, sqlite_store, database, version, words):
+    serve(sqlite_store).stop()
+    with contextlib.closing(sqlite3.connect(sqlite_store.data / "counts.db")) as file, file:
+        file.execute("DELETE FROM schema_migrations WHERE component = 'counts' AND version > 1")
+        file.execute("UPDATE schema_migrations SET version = ? WHERE component = 'counts'", (version,))
+    refused = copy(binary, sqlite_store, database)
+    assert refused.returncode == 1 and words in refused.stderr
+    assert not (sqlite_store.data / "moved").exists()
+
+
+def test_messages_in_a_local_queue_are_not_left_behind(binary, serve, sqlite_store, database):
+    """The server dies after the sender has taken a message and before it has acknowledged it."""
+    server = serve(sqlite_store, *ALL, env={"QUIPU_FAILPOINTS": "intake.committed=kill@1"})
+    post(server, "/api/config", {"userId": "1", "rateLimit": 5, "timeWindow": 60})
+    with contextlib.suppress(ConnectionError, ConnectionLost):
+        server.ask("POST", "/api/send", {"userId": "1", "message": "Hello!"})
+    server.expect_to_be_killed()
+    refused = copy(binary, sqlite_store, database)
+    assert refused.returncode == 1, refused.stdout
+    assert "1 messages wait in the local queue" in refused.stderr and "start the server" in refused.stderr
+    drained = serve(sqlite_store, *ALL)
+    wait_until(lambda: drained.metric("quipu_sender_repeated_total") == 1, "the queue delivers it again")
+    drained.stop()
+    done = copy(binary, sqlite_store, database)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_copy_that_was_changed_is_noticed(moved_from, binary, database):
+    store, _, _ = moved_from
+    assert copy(binary, store, database, env={"QUIPU_FAILPOINTS": "copy.marked=kill@1"}).returncode == -9
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE coin SET coin_count = coin_count + 1")
+        connection.commit()
+    noticed = copy(binary, store, database)
+    assert noticed.returncode == 1 and "the table coin differs" in noticed.stderr
+    assert "with other contents" in noticed.stderr
+
+
+def test_old_audit_lines_get_partitions_and_ids_go_on(moved_from, binary, serve, database, tmp_path):
+    store, _, _ = moved_from
+    with contextlib.closing(sqlite3.connect(store.data / "entitlements.db")) as file, file:
+        file.execute("UPDATE entitlement_audit SET occurred_at = 1700000000000000")
+    with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
+        file.execute("UPDATE sqlite_sequence SET seq = 41 WHERE name = 'pot'")
+        file.execute("UPDATE pot SET lock = ?, lock_expire_time = 1", (OWNER.upper(),))
+    before = sorted(path.name for path in store.data.iterdir())
+    done = copy(binary, store, database)
+    assert done.returncode == 0, done.stderr
+    assert database.query("SELECT lock::text FROM pot") == [(OWNER,)]
+    assert sorted(path.name for path in store.data.iterdir()) == sorted([*before, "moved"])
+    assert database.query("SELECT count(*) FROM entitlement_audit_y2023m11") == [(1,)]
+    server = serve(PostgresStore(database, tmp_path), "--roles", "pots")
+    assert post(server, "/twirp/pyggpot.pot.Pot/CreatePot", {"pot_name": "later", "max_coins": 10}).json()["pot_id"] == 42
+
+
+def test_two_databases_do_not_get_one_folder(moved_from, binary, postgres_server, database):
+    store, _, _ = moved_from
+    assert copy(binary, store, database, env={"QUIPU_FAILPOINTS": "copy.batch=kill@2"}).returncode == -9
+    second = postgres_server.create_database()
+    try:
+        refused = copy(binary, store, second)
+        assert refused.returncode == 1 and "is not finished" in refused.stderr and database.url.rsplit("/")[-1] in refused.stderr
+    finally:
+        second.drop()
+
+
+def test_two_folders_do_not_get_one_database(moved_from, binary, database, tmp_path):
+    store, _, _ = moved_from
+    other = SqliteStore(tmp_path / "other")
+    shutil.copytree(store.data, other.data)
+    assert copy(binary, store, database, env={"QUIPU_FAILPOINTS": "copy.batch=kill@1"}).returncode == -9
+    refused = copy(binary, other, database)
+    assert refused.returncode == 1, refused.stdout
+    assert "not from this copy" in refused.stderr or "is not finished" in refused.stderr
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--from", "postgres://host/db"], "--from must be sqlite:DIR"),
+    (["--to", "sqlite:"], "name the target"),
+    (["--to", "postgres://u:secret@host/db"], "everybody on this machine can see the password"),
+    (["--from", "sqlite:/nowhere", "--to", "postgres://host/db"], "no data folder"),
+    (["word"], "usage"),
+])
+def test_wrong_arguments_are_refused(binary, tmp_path, arguments, words):
+    refused = run(binary, "copy", "--data", tmp_path, *arguments)
+    assert refused.returncode == 2 and words in refused.stderr and "secret" not in refused.stderr
+
+
+def test_the_password_may_come_from_the_environment(binary, serve, sqlite_store, database):
+    serve(sqlite_store).stop()
+    url = database.url.replace("@", ":unused@", 1) if "@" in database.url else database.url
+    done = run(binary, "copy", "--from", f"sqlite:{sqlite_store.data}", env={"QUIPU_STORE": url})
+    assert done.returncode == 0, done.stderr
+    assert "unused" not in done.stdout + (sqlite_store.data / "moved").read_text()
+
+
+def test_the_commands_of_the_page_work_in_their_order(moved_from, binary, serve, database, tmp_path):
+    """But for createdb and systemctl, which the fixtures stand for."""
+    store, _, _ = moved_from
+    text = "".join(re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+    shown = [shlex.split(line) for line in text.splitlines() if line.strip()]
+    assert [" ".join(words[:2]) for words in shown] == [
+        "createdb quipu", "export QUIPU_STORE=postgres://quipu@db.example.org/quipu", "curl http://127.0.0.1:8080/metrics",
+        "systemctl stop", "quipu copy", "quipu serve", "quipu verify"]
+    before = serve(store, *ALL)
+    assert any(name.startswith(shown[2][-1]) for name in before.metrics())
+    before.stop()
+    done = run(binary, *[word.replace("/var/lib/quipu", str(store.data)) for word in shown[4][1:]],
+               env={"QUIPU_STORE": database.url})
+    assert done.returncode == 0 and re.search(r"\d+ rows of \d+ tables moved from .* to .*, and verified", done.stdout), done
+    assert shown[5][2:] == ["--data", "/var/lib/quipu-new"]
+    server = serve(PostgresStore(database, tmp_path), *ALL)
+    assert verify(binary, server, *shown[6][2:]).returncode == 0
+
+
+def on_a_terminal(binary, *arguments, env=None):
+    """The exit status, and what a command draws on a terminal."""
+    master, slave = pty.openpty()
+    try:
+        done = subprocess.run([str(binary), *map(str, arguments)], env=environment(env), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=slave, timeout=HANG_S, check=False)
+        os.close(slave)
+        drawn = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(master, 65536):
+                drawn += piece
+        return done.returncode, drawn.decode()
+    finally:
+        os.close(master)
+
+
+def test_progress_is_shown_on_a_terminal_and_erased_at_the_end(moved_from, binary, serve, database, tmp_path):
+    store, _, _ = moved_from
+    quiet = ["--log-level", "error"]
+    code, drawn = on_a_terminal(binary, "copy", "--from", f"sqlite:{store.data}", "--to", database.url, *quiet)
+    assert code == 0 and re.search(r"copying +\[[=> ]+\] +\d+ % +\d+ s", drawn) and drawn.endswith("\r\x1b[K"), drawn
+    target = PostgresStore(database, tmp_path)
+    code, drawn = on_a_terminal(binary, "migrate", *target.arguments(), *quiet)
+    assert code == 0 and "waiting for the stores" in drawn and drawn.endswith("\r\x1b[K")
+    server = serve(target, *ALL)
+    code, drawn = on_a_terminal(binary, "verify", "--server", f"http://127.0.0.1:{server.port}")
+    assert code == 0 and re.search(r"entitlements +\d+ s", drawn) and drawn.endswith("\r\x1b[K")
