@@ -38,6 +38,14 @@ static struct erase_command *erase_command_of(struct write *write)
 	return (struct erase_command *)write;
 }
 
+#define PSEUDONYM_PREFIX "erased-"
+#define PSEUDONYM_SIZE (sizeof(PSEUDONYM_PREFIX) - 1 + SHA256_SIZE)
+
+bool erase_is_pseudonym(struct slice user_id)
+{
+	return user_id.len == PSEUDONYM_SIZE && slice_starts_with(user_id, PSEUDONYM_PREFIX);
+}
+
 /*
  * Returns the pseudonym for an id. It is the same in every service and for every run, and reveals
  * nothing to anyone who does not already know the id.
@@ -49,7 +57,7 @@ static struct slice pseudonym_of(struct arena *arena, struct slice user_id)
 	unsigned char digest[SHA256_SIZE];
 
 	digest_parts(parts, 2, digest);
-	buffer_text(&name, "erased-");
+	buffer_text(&name, PSEUDONYM_PREFIX);
 	for (size_t i = 0; i < SHA256_SIZE / 2; i++)
 		buffer_format(&name, "%02x", digest[i]);
 	return buffer_slice(&name);

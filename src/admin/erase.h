@@ -23,7 +23,10 @@ struct erasers {
 	size_t count;
 };
 
-/* Adds the routes. `erasers` outlives the router. */
+/* Returns true if an id has the form that erasing gives to a person. */
+bool erase_is_pseudonym(struct slice user_id);
+
+/* Adds the routes. `erasers` must outlive the router. */
 void erase_add_routes(struct erasers *erasers, struct router *router);
 
 /* Registers the eraser of a service. Called at start, before the first request. */

@@ -8,6 +8,7 @@
 #include "services/counters/counter_feed.h"
 #include "services/counters/counter_verify.h"
 #include "services/counters/counters.h"
+#include "services/dialogs/dialog_verify.h"
 #include "services/dialogs/dialogs.h"
 
 #define PUBLISHED_KEPT_US (24 * 3600 * 1000000LL)
@@ -20,6 +21,7 @@ struct unread_module {
 	struct dialogs dialogs;
 	struct counters counters;
 	struct unread_verifier unread;
+	struct verifier dialogs_verifier;
 	struct verifier verifier;
 	struct bus *bus;
 };
@@ -34,6 +36,8 @@ static void add_routes(struct app *app)
 	if (app_plays(app, ROLE_DIALOGS)) {
 		dialogs_add_routes(&module->dialogs, app->router);
 		app->documents[app->document_count++] = embedded_dialogs;
+		module->dialogs_verifier = dialogs_verifier(&module->dialogs);
+		verify_add(&app->verifiers, &module->dialogs_verifier);
 	}
 	if (app_plays(app, ROLE_COUNTERS)) {
 		counters_add_routes(&module->counters, app->router);

@@ -19,7 +19,7 @@
 const char *const verify_flags[] = {OWN_SWITCH "repair", OWN_SWITCH "json", NULL};
 
 static const char *const known_services[] = {
-	"counts", "limits", "entitlements", "notifications", "pots", UNREAD, NULL};
+	"counts", "limits", "entitlements", "notifications", "pots", "dialogs", UNREAD, NULL};
 
 struct verify {
 	struct client *client;
@@ -320,7 +320,8 @@ static const char *wrong_use(const struct verify *verify, const struct operands 
 	if (operands->word_count > 1 ||
 		(operands->word_count == 1 && !is_known(operands->words[0])))
 		return "usage: quipu verify "
-		       "[counts|limits|entitlements|notifications|pots|unread] [--repair] [--json]";
+		       "[counts|limits|entitlements|notifications|pots|dialogs|unread] "
+		       "[--repair] [--json]";
 	if (verify->wants_repair &&
 		(operands->word_count == 0 || strcmp(operands->words[0], UNREAD) != 0))
 		return "only unread can be repaired: quipu verify unread --repair";

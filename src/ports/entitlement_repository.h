@@ -137,6 +137,13 @@ struct audit_facts {
 	struct slice payload;
 };
 
+/* An entitlement that has sources, for `quipu verify`. */
+struct source_owner {
+	struct slice user_id;
+	struct slice unit;
+	bool has_row; /* the entitlement exists */
+};
+
 struct entitlement_repository;
 
 struct entitlement_repository_ops {
@@ -187,6 +194,12 @@ struct entitlement_repository_ops {
 	QP_MUST_CHECK enum status (*list_audit)(const struct entitlement_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct audit_facts *lines);
+
+	/* Outside a transaction, for `quipu verify`: reads a page of the entitlements that have
+	 * sources, by user_id and unit, whether they exist or not. */
+	QP_MUST_CHECK enum status (*list_source_owners)(
+		const struct entitlement_repository *repository, struct session *session,
+		struct arena *arena, struct row_page *page, struct source_owner *owners);
 
 	/*
 	 * In transactions of its own: creates the audit's partitions for this month and the next

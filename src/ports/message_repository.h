@@ -80,6 +80,17 @@ struct unread_count {
 	int64_t count;
 };
 
+/* A row that holds who talks with whom, for `quipu verify`. */
+struct conversation_row {
+	struct slice user_id;
+	struct slice other_id;
+	/* the beginning of the last message's id, CONVERSATION_SPAN_BYTES of it; tells roughly when
+	 * it was sent. Empty if there is no such row. */
+	struct slice last_span;
+};
+
+#define CONVERSATION_SPAN_BYTES 7
+
 struct message_repository;
 
 struct message_repository_ops {
@@ -124,6 +135,23 @@ struct message_repository_ops {
 	QP_MUST_CHECK enum status (*list_unread)(const struct message_repository *repository,
 		struct session *session, struct arena *arena, struct row_page *page,
 		struct message *messages);
+
+	/* Outside a transaction, for `quipu verify`: reads a page of the rows of all conversations,
+	 * by user_id and other_id. */
+	QP_MUST_CHECK enum status (*list_rows)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct conversation_row *rows);
+
+	/* Outside a transaction, for `quipu verify`: reads a page of who has received messages
+	 * (user_id) from whom (other_id), by both. Sets no last_span. */
+	QP_MUST_CHECK enum status (*list_directions)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct row_page *page,
+		struct conversation_row *rows);
+
+	/* Outside a transaction, for `quipu verify`: reads the last_span of some conversations. */
+	QP_MUST_CHECK enum status (*find_rows)(const struct message_repository *repository,
+		struct session *session, struct arena *arena, struct conversation_row *rows,
+		size_t count);
 };
 
 /* The first member of each adapter's own repository. */

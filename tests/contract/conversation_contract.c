@@ -346,6 +346,90 @@ static void writers_of_the_same_conversations_wait_in_one_order(void **state)
 	assert_int_equal(unread, 4 * WRITERS * ROUNDS);
 }
 
+/* ---- what quipu verify reads ------------------------------------------------------------- */
+
+/* What a list is expected to have: a pair of users, and the number of a message in its span. */
+struct pair {
+	const char *user;
+	const char *other;
+	int last; /* 0: no span */
+};
+
+static void assert_rows(struct engine *engine, const struct conversation_row *rows,
+	const struct pair *expected, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct slice span = {0};
+
+		if (expected[i].last > 0)
+			span = slice_make(
+				id_of(engine, expected[i].last).data, CONVERSATION_SPAN_BYTES);
+		assert_true(slice_equal(rows[i].user_id, engine_name(engine, expected[i].user)));
+		assert_true(slice_equal(rows[i].other_id, engine_name(engine, expected[i].other)));
+		assert_true(slice_equal(rows[i].last_span, span));
+	}
+}
+
+typedef enum status list_of_rows(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct conversation_row *rows);
+
+/* Reads pages of two that begin after this test's name for nobody: the database may be shared. */
+static void assert_pages(
+	struct engine *engine, list_of_rows *read_page, const struct pair *expected, size_t count)
+{
+	struct session *session = engine_session(engine, SESSION_READ);
+	struct row_page page = {.after = {engine_name(engine, ""), slice_of("")}, .limit = 2};
+	struct conversation_row rows[2];
+
+	for (size_t i = 0; i < count; i += 2) {
+		assert_int_equal(read_page(engine->messages, session, &engine->arena, &page, rows),
+			STATUS_OK);
+		assert_int_equal(page.count, 2);
+		assert_rows(engine, rows, &expected[i], 2);
+		page.after[0] = rows[1].user_id;
+		page.after[1] = rows[1].other_id;
+	}
+}
+
+static void rows_and_directions_are_listed_once_whatever_they_have(void **state)
+{
+	static const struct pair listed[] = {{"ann", "ann", 1}, {"ann", "bob", 9},
+		{"ann", "eve", 4}, {"bob", "ann", 9}, {"bob", "eve", 5}, {"eve", "ann", 4}};
+	static const struct pair received[] = {
+		{"ann", "ann", 0}, {"ann", "eve", 0}, {"bob", "ann", 0}, {"bob", "eve", 0}};
+	struct engine *engine = *state;
+
+	send(engine, "ann", "ann", 1);
+	for (int i = 6; i <= 9; i++)
+		send(engine, "ann", "bob", i);
+	send(engine, "eve", "ann", 4);
+	send(engine, "eve", "bob", 5);
+	assert_pages(engine, engine->messages->ops->list_rows, listed, 6);
+	assert_pages(engine, engine->messages->ops->list_directions, received, 4);
+}
+
+static void rows_are_found_again_and_those_that_are_gone_are_empty(void **state)
+{
+	static const struct pair found[] = {
+		{"bob", "ann", 7}, {"bob", "eve", 0}, {"ann", "bob", 7}};
+	struct engine *engine = *state;
+	struct conversation_row rows[3];
+
+	send(engine, "ann", "bob", 7);
+	send(engine, "eve", "bob", 8);
+	engine_execute(engine, "DELETE FROM conversations WHERE user_id = '%s' AND other_id = '%s'",
+		engine_name(engine, "bob").data, engine_name(engine, "eve").data);
+	for (size_t i = 0; i < 3; i++)
+		rows[i] = (struct conversation_row){.user_id = engine_name(engine, found[i].user),
+			.other_id = engine_name(engine, found[i].other),
+			.last_span = slice_of("before")};
+	assert_int_equal(engine->messages->ops->find_rows(engine->messages,
+				 engine_session(engine, SESSION_READ), &engine->arena, rows, 3),
+		STATUS_OK);
+	assert_rows(engine, rows, found, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +444,8 @@ int main(void)
 		ENGINE_TEST(a_page_ends_with_the_message_that_passes_its_bytes),
 		ENGINE_TEST(many_users_are_listed_together),
 		ENGINE_TEST(writers_of_the_same_conversations_wait_in_one_order),
+		ENGINE_TEST(rows_and_directions_are_listed_once_whatever_they_have),
+		ENGINE_TEST(rows_are_found_again_and_those_that_are_gone_are_empty),
 	};
 
 	return cmocka_run_group_tests_name("conversations", tests, NULL, NULL);

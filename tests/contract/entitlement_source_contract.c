@@ -326,6 +326,36 @@ static void two_sessions_that_grant_the_same_see_each_others_sources(void **stat
 		4 * ROUNDS);
 }
 
+static void owners_of_sources_are_listed_once_whether_they_exist_or_not(void **state)
+{
+	static const char *const users[] = {"ann", "bob", "eve"};
+	struct engine *engine = *state;
+	struct session *session = engine_session(engine, SESSION_READ);
+	struct row_page page = {.after = {engine_name(engine, "")}, .limit = 1};
+	struct source_owner owner;
+
+	for (size_t i = 0; i < 3; i++) {
+		struct entitlement_row row = row_of(engine, users[i], false);
+		struct entitlement_source sources[] = {
+			source_of(&row, "purchase", "p1"), source_of(&row, "purchase", "p2")};
+
+		put(engine, &row, sources, 2);
+	}
+	engine_execute(engine, "DELETE FROM entitlements WHERE user_id = '%s'",
+		engine_name(engine, "bob").data);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(engine->entitlements->ops->list_source_owners(engine->entitlements,
+					 session, &engine->arena, &page, &owner),
+			STATUS_OK);
+		assert_int_equal(page.count, 1);
+		assert_true(slice_equal(owner.user_id, engine_name(engine, users[i])));
+		assert_true(slice_is(owner.unit, "unit"));
+		assert_int_equal(owner.has_row, i != 1);
+		page.after[0] = owner.user_id;
+		page.after[1] = owner.unit;
+	}
+}
+
 int entitlement_source_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +366,7 @@ int entitlement_source_tests(void)
 		ENGINE_TEST(random_batches_do_what_single_changes_would),
 		ENGINE_TEST(the_number_of_sources_is_bounded),
 		ENGINE_TEST(two_sessions_that_grant_the_same_see_each_others_sources),
+		ENGINE_TEST(owners_of_sources_are_listed_once_whether_they_exist_or_not),
 	};
 
 	return cmocka_run_group_tests_name("sources of entitlements", tests, NULL, NULL);

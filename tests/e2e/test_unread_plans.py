@@ -45,9 +45,10 @@ def test_batches_use_the_indexes_whatever_the_size_of_the_tables(binary, databas
         database.query(fill, (rows,))
         if analyzed:
             database.query(f"ANALYZE {table}")
-    with explained(database, *FILL) as plans:
+    with explained(database, *FILL) as logged:
         run_suites(binary, database)
 
+    plans = [plan for plan in logged if "$1" in plan]  # a suite's own statements have no parameters
     for table in FILL:
         change = "Insert" if table == "conversations" else "Update"
         assert any(f"{change} on {table}" in plan for plan in plans), f"the plan of no {change} was logged"

@@ -14,6 +14,7 @@ from harness.waiting import wait_until
 
 ALL = ("--roles", "all")
 COUNTS, LIMITS, POTS = ("--roles", "counts"), ("--roles", "gateway,sender"), ("--roles", "pots")
+DIALOGS = ("--roles", "dialogs,counters")
 ENTITLEMENTS = ("--roles", "entitlements,notifications")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORD = re.compile(r'differ(?:_in_line|_with)?\((?:[^;"]*?)"([a-z-]+)"')
@@ -234,9 +235,32 @@ def test_damaged_entitlements_are_named(binary, serve, store, traffic):
             # its event says so too
             ("action", "audit-action"), ("action", "outbox-differs"),
             ("gap", "audit-gap"), ("twice", "audit-repeated"), ("twice", "outbox-differs"),
-            ("orphan", "no-entitlement"), ("silent", "outbox-missing"), ("lies", "outbox-differs"),
+            ("orphan", "no-entitlement"), ("orphan", "source-alone"), ("silent", "outbox-missing"), ("lies", "outbox-differs"),
             ("ahead", "in-the-future"), ("ahead", "audit-differs"),
         )
+    }
+
+
+def test_conversations_that_do_not_fit_their_messages_are_named(binary, serve, store, traffic):
+    server = serve(store, *DIALOGS)
+    for name in ("good", "behind", "ahead", "silent", "unknown", "lonely", "alice"):
+        traffic(server).unread(name)
+    server = restarted(serve, store, DIALOGS, "dialogs.db", server, [
+        "UPDATE conversations SET last_span = '0000000' WHERE user_id = 'behind'",
+        "UPDATE conversations SET last_span = 'fffffff' WHERE user_id = 'ahead'",
+        "DELETE FROM messages WHERE receiver_id = 'silent'",
+        "DELETE FROM conversations WHERE other_id = 'unknown'",
+        "DELETE FROM conversations WHERE user_id = 'lonely'",
+        "DELETE FROM conversations WHERE user_id = 'alice' AND other_id = 'alice'",
+        "UPDATE idempotency_keys SET status = 503 WHERE key = (SELECT min(key) FROM idempotency_keys "
+        "WHERE scope LIKE 'POST /dialogs/send%')",
+    ])
+    differences = verified(binary, server, "dialogs")[0]
+    assert {what for _, what in differences} == {"span-differs", "no-message", "no-conversation", "not-kept"}
+    assert {found for found in differences if found[1] != "not-kept"} == {
+        ("behind:alice", "span-differs"), ("ahead:alice", "span-differs"), ("silent:alice", "no-message"),
+        ("alice:silent", "no-message"), ("alice:unknown", "no-conversation"), ("lonely:alice", "no-conversation"),
+        ("alice:alice", "no-conversation"),
     }
 
 

@@ -33,6 +33,14 @@ FILL = {
         "INSERT INTO pot (pot_name, max_coins) SELECT 'Pot' || n, 100 FROM generate_series(1, {rows}) n",
         "INSERT INTO coin (pot_id, denomination, coin_count) SELECT id, d, 1 FROM pot, unnest(ARRAY[1, 100]) d",
     ],
+    # of each pair of users, one message of many is looked at
+    "dialogs": [
+        "INSERT INTO messages (receiver_id, id, sender_id, text, created_at, in_conversation) "
+        "SELECT 'user-' || n, lpad(m::text, 7, '0') || '-x', 'alice', 'hello', now(), true "
+        "FROM generate_series(1, {rows}) n, generate_series(1, 5) m",
+        "INSERT INTO conversations SELECT 'user-' || n, 'alice', '0000005' FROM generate_series(1, {rows}) n",
+        "INSERT INTO conversations SELECT 'alice', 'user-' || n, '0000005' FROM generate_series(1, {rows}) n",
+    ],
     # half a year of history, a thousandth of it of one user
     "entitlements": [
         "SELECT quipu_make_audit_month(date_trunc('month', now() AT TIME ZONE 'UTC') - n * interval '1 month') "
@@ -75,7 +83,8 @@ def test_a_page_reads_what_it_looks_at_and_no_more(
         database.query("ANALYZE")
     database.query(f"ALTER DATABASE {database.name} SET auto_explain.log_analyze = 'on'")
     with explained(database, "count_values", "idempotency_keys", "rate_limit_store", "pot", "coin", "entitlements",
-                   "entitlement_sources", r"entitlement_audit\w*", "outbox_events", "notifications", "processed_events", "notification_dlq") as plans:
+                   "entitlement_sources", r"entitlement_audit\w*", "outbox_events", "notifications",
+                   "processed_events", "notification_dlq", "messages", "conversations") as plans:
         server = serve(postgres_store, "--roles", "all")
         _, checked = walk(server, service, limit)
         server.stop()

@@ -102,6 +102,33 @@ static enum status look_at_entitlements(
 	return STATUS_OK;
 }
 
+/* ---- sources ----------------------------------------------------------------------------- */
+
+static enum status look_at_sources(
+	const void *context, struct session *session, struct verify_page *page)
+{
+	const struct entitlements *entitlements = context;
+	struct source_owner *owners =
+		arena_array(page->arena, struct source_owner, page->rows.limit);
+	enum status status = entitlements->repository->ops->list_source_owners(
+		entitlements->repository, session, page->arena, &page->rows, owners);
+	const struct source_owner *last;
+
+	if (status != STATUS_OK || page->rows.count == 0)
+		return status;
+	for (size_t i = 0; i < page->rows.count; i++) {
+		struct slice id = id_of(page, owners[i].user_id, owners[i].unit);
+
+		if (!owners[i].has_row)
+			verify_differ(page, id, "source-alone",
+				"%.*s: there are sources, but no entitlement", (int)id.len,
+				id.data);
+	}
+	last = &owners[page->rows.count - 1];
+	verify_finish(page, last->user_id, last->unit);
+	return STATUS_OK;
+}
+
 /* ---- the audit --------------------------------------------------------------------------- */
 
 static void differ_in_line(struct verify_page *page, const struct entitlement_audit *line,
@@ -220,6 +247,7 @@ struct verifier entitlements_verifier(const struct entitlements *entitlements)
 {
 	static const struct verify_part parts[] = {
 		{"entitlements", look_at_entitlements},
+		{"sources", look_at_sources},
 		{"audit", look_at_audit},
 		{"outbox", look_at_outbox},
 		{"keys", look_at_keys},

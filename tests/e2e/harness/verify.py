@@ -11,7 +11,7 @@ from .http import Connection
 from .pots import coins, encode, path_of
 from .quipu import run
 
-SERVICES = ["counts", "limits", "entitlements", "notifications", "pots", "unread"]
+SERVICES = ["counts", "limits", "entitlements", "notifications", "pots", "dialogs", "unread"]
 
 
 def verify(binary, server, *arguments):

@@ -221,6 +221,16 @@ static const struct pg_statement messages[] = {
 		"SELECT w.n FROM " MARKS
 		"JOIN messages m ON m.receiver_id = w.receiver_id AND m.id = w.id "
 		CITUS_SHARDS("m.receiver_id", "$1")},
+	{"quipu_messages_directions",
+		"SELECT receiver_id, sender_id FROM messages "
+		"WHERE (receiver_id, sender_id) > ($1::text, $2::text) "
+		"GROUP BY receiver_id, sender_id "
+		"ORDER BY receiver_id, sender_id LIMIT $3::int8"},
+	{"quipu_conversations_find",
+		"SELECT w.n, c.last_span "
+		"FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w(user_id, other_id, n) "
+		"JOIN conversations c ON c.user_id = w.user_id AND c.other_id = w.other_id "
+		CITUS_SHARDS("c.user_id", "$1")},
 	{"quipu_conversations_end",
 		"WITH known AS MATERIALIZED ("
 		"  SELECT w.n "

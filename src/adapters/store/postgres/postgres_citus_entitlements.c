@@ -130,6 +130,14 @@ static const struct pg_statement facts[] = {
 		"LEFT JOIN changes a USING (user_id, stock_keeping_unit) "
 		"LEFT JOIN lines b USING (user_id, stock_keeping_unit) "
 		"ORDER BY e.user_id, e.stock_keeping_unit"},
+	{"quipu_entitlements_list_source_owners",
+		"SELECT s.user_id, s.stock_keeping_unit, count(e.user_id) > 0 "
+		"FROM entitlement_sources s "
+		"LEFT JOIN entitlements e ON e.user_id = s.user_id "
+		"  AND e.stock_keeping_unit = s.stock_keeping_unit "
+		"WHERE (s.user_id, s.stock_keeping_unit) > ($1::text, $2::text) "
+		"GROUP BY s.user_id, s.stock_keeping_unit "
+		"ORDER BY s.user_id, s.stock_keeping_unit LIMIT $3::int8"},
 	{"quipu_entitlements_list_audit",
 		"WITH page AS MATERIALIZED ("
 		"  SELECT * "

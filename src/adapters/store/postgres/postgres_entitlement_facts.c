@@ -45,14 +45,14 @@ static const struct pg_statement list_facts_statement = {
 	"WHERE " OF_SAME "AND (b.version, b.step) < (a.version, a.step) " \
 	"ORDER BY b.version DESC, b.step DESC LIMIT 1"
 #define LINE_IS_REPEATED "(SELECT count(*) > 1 FROM (" SAME_LINES ") AS same)"
-#define LINE_HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
+#define HAS_ROW PG_FINDS("entitlements b WHERE " OF_SAME)
 
 /* The rows that belong to a line are looked up line by line, so that a page may end anywhere. */
 static const struct pg_statement list_audit_statement = {
 	"quipu_entitlements_list_audit",
 	"SELECT a.user_id, a.stock_keeping_unit, a.action = 'GRANTED', a.version, a.step, "
 	"    coalesce(a.event_id::text, ''), " LINE_US ", " LINE_IS_REPEATED ", "
-	"    coalesce(p.version, 0), coalesce(p.step, 0), " LINE_HAS_ROW ", "
+	"    coalesce(p.version, 0), coalesce(p.step, 0), " HAS_ROW ", "
 	"    o.event_id IS NOT NULL, coalesce(o.event_type, ''), "
 	"    coalesce(o.aggregate_key, ''), coalesce(o.payload, '') "
 	"FROM ("
@@ -64,6 +64,24 @@ static const struct pg_statement list_audit_statement = {
 	"LEFT JOIN LATERAL (" LINE_BEFORE ") AS p ON true "
 	"LEFT JOIN outbox_events o ON o.event_id = a.event_id "
 	"ORDER BY a.user_id, a.stock_keeping_unit, a.version, a.step",
+};
+
+/* Goes from each entitlement straight to the next one, however many sources it has. */
+static const struct pg_statement list_source_owners_statement = {
+	"quipu_entitlements_list_source_owners",
+	"WITH RECURSIVE owner AS ("
+	"  (SELECT user_id, stock_keeping_unit FROM entitlement_sources "
+	"   WHERE (user_id, stock_keeping_unit) > ($1::text, $2::text) "
+	"   ORDER BY user_id, stock_keeping_unit LIMIT 1) "
+	"  UNION ALL "
+	"  SELECT n.user_id, n.stock_keeping_unit "
+	"  FROM owner o "
+	"  CROSS JOIN LATERAL ("
+	"    SELECT s.user_id, s.stock_keeping_unit FROM entitlement_sources s "
+	"    WHERE (s.user_id, s.stock_keeping_unit) > (o.user_id, o.stock_keeping_unit) "
+	"    ORDER BY s.user_id, s.stock_keeping_unit LIMIT 1) AS n) "
+	"SELECT a.user_id, a.stock_keeping_unit, " HAS_ROW " "
+	"FROM owner a LIMIT $3::int8",
 };
 /* clang-format on */
 
@@ -138,5 +156,23 @@ enum status pg_entitlement_list_audit(const struct entitlement_repository *repos
 
 	for (size_t i = 0; status == STATUS_OK && i < page->count; i++)
 		lines[i] = line_of(arena, session->results[0], (int)i);
+	return status;
+}
+
+enum status pg_entitlement_list_source_owners(const struct entitlement_repository *repository,
+	struct session *base, struct arena *arena, struct row_page *page,
+	struct source_owner *owners)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param params[3] = {pg_param_text(page->after[0]), pg_param_text(page->after[1])};
+	enum status status = pg_list_rows(session, &list_source_owners_statement, params, 2, page);
+	const PGresult *result = session->results[0];
+
+	for (int i = 0; status == STATUS_OK && i < (int)page->count; i++)
+		owners[i] = (struct source_owner){
+			.user_id = pg_keep(arena, result, i, 0),
+			.unit = pg_keep(arena, result, i, 1),
+			.has_row = pg_bool(result, i, 2),
+		};
 	return status;
 }

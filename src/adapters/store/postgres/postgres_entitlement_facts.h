@@ -12,4 +12,8 @@ QP_MUST_CHECK enum status pg_entitlement_list_audit(const struct entitlement_rep
 	struct session *session, struct arena *arena, struct row_page *page,
 	struct audit_facts *lines);
 
+QP_MUST_CHECK enum status pg_entitlement_list_source_owners(
+	const struct entitlement_repository *repository, struct session *session,
+	struct arena *arena, struct row_page *page, struct source_owner *owners);
+
 #endif

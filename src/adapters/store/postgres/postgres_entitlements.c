@@ -517,6 +517,7 @@ static const struct entitlement_repository_ops ops = {
 	.read_audit = pg_entitlement_read_audit,
 	.list_facts = pg_entitlement_list_facts,
 	.list_audit = pg_entitlement_list_audit,
+	.list_source_owners = pg_entitlement_list_source_owners,
 	.tend_audit = tend_audit,
 };
 

@@ -6,6 +6,7 @@
 #include "adapters/store/postgres/postgres_repositories.h"
 
 #include "adapters/shared/conversation_ends.h"
+#include "adapters/store/postgres/postgres_conversation_rows.h"
 #include "adapters/store/postgres/postgres_eraser.h"
 #include "adapters/store/postgres/postgres_internal.h"
 
@@ -452,6 +453,9 @@ static const struct message_repository_ops ops = {
 	.list_conversations = list_conversations,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
+	.list_rows = pg_conversation_list_rows,
+	.list_directions = pg_conversation_list_directions,
+	.find_rows = pg_conversation_find_rows,
 };
 
 const struct message_repository postgres_message_repository = {

@@ -7,6 +7,7 @@
 #include "adapters/store/sqlite/sqlite_entitlement_audit.h"
 #include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
+#include "adapters/store/sqlite/sqlite_source_owners.h"
 
 #define AUDIT_CHUNK 5000 /* how many audit lines one transaction deletes */
 
@@ -505,6 +506,7 @@ static const struct entitlement_repository_ops ops = {
 	.read_audit = sqlite_entitlement_read_audit,
 	.list_facts = list_facts,
 	.list_audit = list_audit,
+	.list_source_owners = sqlite_entitlement_list_source_owners,
 	.tend_audit = tend_audit,
 };
 

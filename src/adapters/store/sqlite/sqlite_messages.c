@@ -6,6 +6,7 @@
 #include "adapters/store/sqlite/sqlite_repositories.h"
 
 #include "adapters/shared/conversation_ends.h"
+#include "adapters/store/sqlite/sqlite_conversation_rows.h"
 #include "adapters/store/sqlite/sqlite_eraser.h"
 #include "adapters/store/sqlite/sqlite_internal.h"
 
@@ -369,6 +370,9 @@ static const struct message_repository_ops ops = {
 	.list_conversations = list_conversations,
 	.count_unread = count_unread,
 	.list_unread = list_unread,
+	.list_rows = sqlite_conversation_list_rows,
+	.list_directions = sqlite_conversation_list_directions,
+	.find_rows = sqlite_conversation_find_rows,
 };
 
 const struct message_repository sqlite_message_repository = {

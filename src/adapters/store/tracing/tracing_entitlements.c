@@ -98,6 +98,18 @@ static enum status entitlement_list_audit(const struct entitlement_repository *r
 	return trace_end_counted(&trace, status, &page->count);
 }
 
+static enum status entitlement_list_source_owners(const struct entitlement_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct source_owner *owners)
+{
+	const struct entitlement_repository *inner = entitlements_of(repository);
+	struct trace trace = trace_begin(session, "entitlements", "list_source_owners");
+	enum status status =
+		inner->ops->list_source_owners(inner, trace.session, arena, page, owners);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
 static enum status entitlement_tend_audit(
 	const struct entitlement_repository *repository, struct session *session, int keep_months)
 {
@@ -117,6 +129,7 @@ static const struct entitlement_repository_ops entitlement_ops = {
 	.read_audit = entitlement_read_audit,
 	.list_facts = entitlement_list_facts,
 	.list_audit = entitlement_list_audit,
+	.list_source_owners = entitlement_list_source_owners,
 	.tend_audit = entitlement_tend_audit,
 };
 

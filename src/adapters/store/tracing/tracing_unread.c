@@ -94,6 +94,38 @@ static enum status message_list_unread(const struct message_repository *reposito
 	return trace_end_counted(&trace, status, &page->count);
 }
 
+static enum status message_list_rows(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct conversation_row *rows)
+{
+	const struct message_repository *inner = messages_of(repository);
+	struct trace trace = trace_begin(session, "messages", "list_rows");
+	enum status status = inner->ops->list_rows(inner, trace.session, arena, page, rows);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
+static enum status message_list_directions(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct row_page *page,
+	struct conversation_row *rows)
+{
+	const struct message_repository *inner = messages_of(repository);
+	struct trace trace = trace_begin(session, "messages", "list_directions");
+	enum status status = inner->ops->list_directions(inner, trace.session, arena, page, rows);
+
+	return trace_end_counted(&trace, status, &page->count);
+}
+
+static enum status message_find_rows(const struct message_repository *repository,
+	struct session *session, struct arena *arena, struct conversation_row *rows, size_t count)
+{
+	const struct message_repository *inner = messages_of(repository);
+	struct trace trace = trace_begin(session, "messages", "find_rows");
+	enum status status = inner->ops->find_rows(inner, trace.session, arena, rows, count);
+
+	return trace_end_counted(&trace, status, &count);
+}
+
 static const struct message_repository_ops message_ops = {
 	.put = message_put,
 	.mark = message_mark,
@@ -102,6 +134,9 @@ static const struct message_repository_ops message_ops = {
 	.list_conversations = message_list_conversations,
 	.count_unread = message_count_unread,
 	.list_unread = message_list_unread,
+	.list_rows = message_list_rows,
+	.list_directions = message_list_directions,
+	.find_rows = message_find_rows,
 };
 
 const struct message_repository *tracing_messages_init(
