@@ -27,7 +27,21 @@ static void join_documents(json_t *into, json_t *document)
 		join_members(components, kind, members);
 }
 
-struct slice openapi_join(const char *const *documents, size_t count)
+/* Makes the parameters that name the user optional, because a token names the user as well. */
+static void require_tokens_only(json_t *document)
+{
+	json_t *components = json_object_get(document, "components");
+	const char *name;
+	json_t *parameter;
+
+	json_object_foreach(json_object_get(components, "parameters"), name, parameter)
+	{
+		if (json_is_true(json_object_get(parameter, "x-replaced-by-token")))
+			json_object_set_new(parameter, "required", json_false());
+	}
+}
+
+struct slice openapi_join(const char *const *documents, size_t count, bool checks_tokens)
 {
 	json_t *all = json_loads(documents[0], JSON_REJECT_DUPLICATES, NULL);
 	char *text;
@@ -40,6 +54,8 @@ struct slice openapi_join(const char *const *documents, size_t count)
 		join_documents(all, document);
 		json_decref(document);
 	}
+	if (checks_tokens)
+		require_tokens_only(all);
 	json_object_set_new(json_object_get(all, "info"), "version", json_string(QUIPU_VERSION));
 	text = json_dumps(all, JSON_COMPACT);
 	json_decref(all);

@@ -11,7 +11,7 @@
  * true, parameters marked `x-replaced-by-token` become optional. The caller frees the result's text
  * with free(). Aborts if a document is not JSON, because documents are embedded in the binary.
  */
-struct slice openapi_join(const char *const *documents, size_t count);
+struct slice openapi_join(const char *const *documents, size_t count, bool checks_tokens);
 
 /* Adds /openapi.json, which sends `*document`. `document` must outlive the router. */
 void openapi_add_route(struct slice *document, struct router *router);

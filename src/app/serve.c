@@ -93,7 +93,8 @@ void app_add_routes(struct app *app)
 	}
 	if (slice_is(slice_of(app->settings.console), "on"))
 		add_console(app);
-	app->openapi = openapi_join(app->documents, app->document_count);
+	app->openapi =
+		openapi_join(app->documents, app->document_count, *app->settings.jwt_key != '\0');
 }
 
 static bool open_modules(struct app *app, char *why)

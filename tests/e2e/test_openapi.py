@@ -7,6 +7,7 @@ from harness.http import Connection, render
 from harness.openapi import METHODS
 from harness.quipu import run
 from harness.routes import list_routes, names
+from harness.tokens import Issuer
 
 
 def nodes(value):
@@ -67,7 +68,8 @@ def test_every_change_accepts_an_idempotency_key(openapi):
                 continue
             if item[method].get("x-keys-in-body"):  # one for each change
                 continue
-            assert {"$ref": "#/components/parameters/IdempotencyKey"} in item[method]["parameters"]
+            accepted = {parameter.get("$ref") for parameter in item[method]["parameters"]}
+            assert accepted & {f"#/components/parameters/{name}" for name in ("IdempotencyKey", "IdempotencyKeyRequired")}
 
 
 def test_the_served_document_is_the_one_in_the_repository(all_roles_server, openapi):
@@ -128,6 +130,16 @@ def test_every_documented_route_is_answered_by_the_server(all_roles_server, open
         openapi.check_answer(method, template, answer)
         if answer.status >= 400:
             assert json.loads(answer.body)["code"] not in ("ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED"), route
+
+
+def test_the_header_that_names_the_caller_is_required_unless_a_token_does(all_roles_server, serve, sqlite_store, tmp_path):
+    def required(server):
+        parameters = server.ask("GET", "/openapi.json").json()["components"]["parameters"]
+        return {name for name, parameter in parameters.items()
+                if parameter["required"] and parameter.get("in") == "header"}
+
+    checks_tokens = serve(sqlite_store, "--roles", "all", *Issuer(tmp_path, "ES256").arguments())
+    assert required(all_roles_server) - required(checks_tokens) == {"CallingUser"}
 
 
 def test_the_document_has_the_version_of_the_program(serve, sqlite_store, binary):
