@@ -46,6 +46,8 @@ static int on_message_begin(llhttp_t *llhttp)
 {
 	struct parser *parser = parser_of(llhttp);
 
+	if (parser->has_stand_in)
+		return 0;
 	assert(!parser->request);
 	parser->request = parser->make(parser->context);
 	parser->stage = STAGE_HEAD;
@@ -142,7 +144,8 @@ static int on_headers_complete(llhttp_t *llhttp)
 	parser->in_trailers = true;
 	parser->stage = STAGE_BODY;
 	parser->head_done_ns = clock_steady_ns(parser->clock);
-	request->method = slice_of(llhttp_method_name((llhttp_method_t)llhttp->method));
+	if (!parser->has_stand_in)
+		request->method = slice_of(llhttp_method_name((llhttp_method_t)llhttp->method));
 	request->safe = llhttp->method == HTTP_GET || llhttp->method == HTTP_HEAD;
 	request->head_only = llhttp->method == HTTP_HEAD;
 	admission_decide(parser->admission, request, llhttp->http_major, llhttp->http_minor);
@@ -243,12 +246,73 @@ static void keep_tail(struct parser *parser, struct slice input)
 	parser->tail[1] = input.data[input.len - 1];
 }
 
+static bool is_token_char(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+/* Returns whether llhttp gave up only because it does not know the method. `at` is the byte where
+ * it noticed; a space there ends a method only if a part of one precedes it. */
+static bool is_unknown_method(
+	const struct parser *parser, llhttp_errno_t result, const char *at, bool has_begun)
+{
+	if (result != HPE_INVALID_METHOD || parser->has_stand_in || parser->request->target.len > 0)
+		return false;
+	if (*at == ' ')
+		return at > parser->input ? is_token_char(at[-1]) : has_begun;
+	return is_token_char(*at);
+}
+
+/* Lets llhttp parse the rest of the request behind a method that it knows and no route serves. */
+static void feed_stand_in(struct parser *parser)
+{
+	static const char method[] = "SEARCH ";
+
+	parser->has_stand_in = true;
+	parser->request->method = slice_of("UNKNOWN");
+	llhttp_reset(&parser->llhttp);
+	parser->input = method;
+	llhttp_execute(&parser->llhttp, method, sizeof(method) - 1);
+	keep_tail(parser, slice_of(method));
+}
+
+/*
+ * llhttp cannot go on after a method that it does not know, but the client deserves 405 and the
+ * list of methods that the path allows. So this skips the method. Returns true if the bytes after
+ * it can be parsed, else sets `event`.
+ */
+static bool skip_method(struct parser *parser, struct slice *input, enum parse_event *event)
+{
+	while (input->len > 0 && is_token_char(input->data[0]) &&
+		parser->skipped < METHOD_BYTES_MAX) {
+		*input = slice_make(input->data + 1, input->len - 1);
+		parser->skipped++;
+	}
+	*event = PARSE_MORE;
+	if (input->len == 0)
+		return false;
+	parser->skips_method = false;
+	if (input->data[0] != ' ') {
+		*input = slice_make(input->data + input->len, 0);
+		*event = broken(parser);
+		return false;
+	}
+	*input = slice_make(input->data + 1, input->len - 1);
+	feed_stand_in(parser);
+	return input->len > 0;
+}
+
 enum parse_event parser_feed(struct parser *parser, struct slice *input)
 {
+	bool has_begun = parser->request;
+	enum parse_event event;
 	llhttp_errno_t result;
 	const char *used_to;
 
 	assert(input->len > 0);
+	if (parser->skips_method && !skip_method(parser, input, &event))
+		return event;
 	parser->input = input->data;
 	result = llhttp_execute(&parser->llhttp, input->data, input->len);
 	used_to = llhttp_get_error_pos(&parser->llhttp);
@@ -256,6 +320,12 @@ enum parse_event parser_feed(struct parser *parser, struct slice *input)
 		keep_tail(parser, *input);
 		*input = slice_make(input->data + input->len, 0);
 		return PARSE_MORE;
+	}
+	if (is_unknown_method(parser, result, used_to, has_begun)) {
+		*input = slice_make(used_to, input->len - (size_t)(used_to - input->data));
+		parser->skips_method = true;
+		parser->skipped = 0;
+		return parser_feed(parser, input);
 	}
 	if (result != HPE_PAUSED && result != HPE_PAUSED_UPGRADE) {
 		*input = slice_make(input->data + input->len, 0);
@@ -278,6 +348,7 @@ struct request *parser_take(struct parser *parser)
 
 	assert(request);
 	parser->request = NULL;
+	parser->has_stand_in = false;
 	return request;
 }
 

@@ -16,6 +16,7 @@
 
 #define TARGET_MAX (64 * 1024)
 #define HEADER_BYTES_MAX (16 * 1024)
+#define METHOD_BYTES_MAX 64 /* of a method that llhttp does not know */
 
 enum parse_event {
 	PARSE_MORE, /* all input is used up, and more is needed */
@@ -43,7 +44,10 @@ struct parser {
 	struct buffer body;
 	struct answer refusal; /* set when a callback stops the parser */
 	bool in_trailers;
-	const char *input; /* of this parser_feed() */
+	const char *input; /* the input of the current parser_feed() */
+	bool skips_method; /* llhttp does not know the method of this request */
+	bool has_stand_in; /* ... and parses the rest behind another one */
+	size_t skipped;    /* bytes of that method */
 	char tail[2];      /* the last bytes of the previous parser_feed() */
 };
 

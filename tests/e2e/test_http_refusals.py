@@ -38,7 +38,18 @@ def test_another_method_is_405_and_says_which_are_allowed(http_server, path, wro
         assert listed - {"HEAD", "OPTIONS"} == allowed
 
 
-@pytest.mark.parametrize("method", ["CONNECT", "TRACE", "BREW", "PRI"])
+@pytest.mark.parametrize("method", ["TRACE", "QUERY", "BREW", "get", "GETS"])
+def test_a_method_that_no_route_knows_is_405_too_and_the_connection_goes_on(http_server, method):
+    with http_server.connect() as connection:
+        connection.send(render(method, "/healthz", b"{}"))
+        answer = connection.read_answer()
+        assert_problem(answer, 405, "METHOD_NOT_ALLOWED")
+        assert "GET" in answer.header("allow")
+        connection.send(render("GET", "/healthz"))
+        assert connection.read_answer().status == 200
+
+
+@pytest.mark.parametrize("method", ["CONNECT", "PRI"])
 def test_a_method_that_nobody_serves_is_refused(http_server, method):
     with http_server.connect() as connection:
         connection.send(render(method, "/healthz"))
