@@ -87,6 +87,18 @@ def _copy_database(node, template, name):
 class DistributedDatabase(Database):
     """A database on every node; its URL is the coordinator's."""
 
+    user = "postgres"
+
+    @property
+    def url(self):
+        return f"postgres://{self.user}@127.0.0.1:{self.server.port}/{self.name}"
+
+    def of_user(self, user):
+        """The same for another user."""
+        other = DistributedDatabase(self.server, self.name)
+        other.user = user
+        return other
+
     def on_workers(self, sql):
         return [Database(node, self.name).query(sql) for node in self.server.nodes[1:]]
 
@@ -137,6 +149,7 @@ class Citus(Cluster):
         """One more node, which this database knows and which has no shards of it yet."""
         server = Postgres(programs=programs(), **SETTINGS).start()
         self.servers.append(server)
+        server.execute(f"CREATE DATABASE {TEMPLATE}")  # Citus remembers the name of the database it was created in
         server.execute(f"CREATE DATABASE {database.name}")
         server.execute("CREATE EXTENSION citus", database.name)
         database.query(f"SELECT citus_add_node('127.0.0.1', {server.port})")

@@ -61,7 +61,7 @@ CITUS_E2E = ["acceptance", "concurrency", "counts_batch", "counts_bounds", "coun
              "entitlements_batch", "entitlements_concurrency", "entitlements_crash", "entitlements_idempotency",
              "entitlements_routes", "entitlements_sources", "gateway_concurrency", "gateway_idempotency",
              "gateway_limits", "gateway_send", "idempotency", "pots_concurrency", "pots_routes", "verify",
-             "verify_unread", "erase_user", "citus"]
+             "verify_unread", "erase_user", "citus", "citus_faults"]
 
 # Suites that also run through the wrapper of --trace-store: together they call every verb of the store's ports.
 TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "counter_repository",
