@@ -9,7 +9,7 @@ UNITDIR = $(PREFIX)/lib/systemd/system
 MANDIR = $(PREFIX)/share/man/man1
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 
-.PHONY: all run build test test-full test-citus test-ha test-image mutants prove bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
+.PHONY: all run build test test-full test-citus test-ha test-image mutants prove prove-planted bench coverage docs screenshots image deb release install uninstall format check-format fuzz clean
 
 all: build
 
@@ -59,6 +59,11 @@ mutants:
 prove: build
 	@scripts/deps.sh test
 	@tests/prove/prove.py --build $(BUILD) $(ARGS)
+
+# Plants mistakes, one at a time, and expects the proof to find each of them.
+prove-planted:
+	@scripts/deps.sh test
+	@tests/prove/planted.py $(ARGS)
 
 bench: build
 	@scripts/deps.sh bench
@@ -121,4 +126,4 @@ fuzz:
 	@tests/fuzz/run.sh
 
 clean:
-	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-deb build-package build-soak build-mutants build-prove build-times.json dist
+	@rm -rf build build-asan build-tsan build-coverage build-fuzz build-clang build-image build-deb build-package build-soak build-mutants build-planted build-prove build-times.json dist

@@ -9,14 +9,17 @@ import dataclasses
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+from runner.copied_tree import CopiedTree, DoesNotApply, read_header  # noqa: E402  (its folder is named above)
+
 PATCHES = ROOT / "tests/mutants"
-TREE = ROOT / "build-mutants/tree"
+TREE = CopiedTree(ROOT / "build-mutants/tree")
 FAILED = re.compile(r"^==== FAILED (.*)$", re.MULTILINE)
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed", re.MULTILINE)
 
@@ -36,8 +39,7 @@ class Mutant:
 
 def read_mutant(path):
     """The lines before the diff say what is wrong and which suite notices."""
-    header = path.read_text().partition("\ndiff --git")[0]
-    fields = dict(line.split(": ", 1) for line in header.splitlines() if ": " in line)
+    fields = read_header(path)
     if "What" not in fields or "Suite" not in fields:
         sys.exit(f"{path.name} does not begin with the lines What: and Suite:")
     return Mutant(path.stem, fields["What"], fields["Suite"])
@@ -51,46 +53,6 @@ def read_mutants(names):
     return [read_mutant(known[name]) for name in names or known]
 
 
-# ---- the copy --------------------------------------------------------------------------------------------------------
-
-
-def source_files():
-    """Everything of the working tree that git does not ignore."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
-                            check=True, capture_output=True, text=True).stdout
-    return {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
-
-
-def copied_files():
-    for folder, folders, files in os.walk(TREE):
-        if pathlib.Path(folder) == TREE:
-            folders[:] = [name for name in folders if not name.startswith("build")]
-            files = [name for name in files if not name.startswith("build")]
-        for file in files:
-            yield str((pathlib.Path(folder) / file).relative_to(TREE))
-
-
-def synchronize():
-    """Makes the copy equal to the working tree, which also takes out a planted fault. Writes only files that differ, so
-    that ninja rebuilds only those; these get a new time, or what was built of their old content would look newer."""
-    wanted = source_files()
-    for name in set(copied_files()) - wanted:
-        (TREE / name).unlink()
-    for name in wanted:
-        copy = TREE / name
-        if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, copy)
-
-
-def plant(mutant):
-    done = subprocess.run(
-        ["git", "apply", f"--directory={TREE.relative_to(ROOT)}", str(PATCHES / f"{mutant.name}.patch")],
-        cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Broken(f"the patch does not apply: {done.stderr.strip()}")
-
-
 # ---- suites ----------------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +60,7 @@ def run_suite(suite):
     """Runs it in the copy with the copy's own tests/run.py. Returns the names of the tests that failed."""
     target = ["--build", "quipu"] if suite.startswith("tests/e2e/") else []
     env = {**os.environ, "QUIPU_KAFKA_JARS": os.environ.get("QUIPU_KAFKA_JARS", str(ROOT / "build-kafka"))}
-    done = subprocess.run(["/usr/bin/python3", "tests/run.py", suite, *target], cwd=TREE, env=env,
+    done = subprocess.run(["/usr/bin/python3", "tests/run.py", suite, *target], cwd=TREE.folder, env=env,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     failed = FAILED.findall(done.stdout)
     totals = TOTALS.search(done.stdout)
@@ -129,14 +91,14 @@ def check_suites(suites):
 
 def try_mutant(mutant):
     try:
-        plant(mutant)
+        TREE.plant(PATCHES / f"{mutant.name}.patch")
         failures = run_suite(mutant.suite)
         shown = ", ".join(failures[:3]) + (f" and {len(failures) - 3} more" if len(failures) > 3 else "")
         return ("caught", f"caught by {shown}") if failures else ("SURVIVED", "SURVIVED")
-    except Broken as reason:
+    except (Broken, DoesNotApply) as reason:
         return "BROKEN", f"BROKEN: {reason}"
     finally:
-        synchronize()
+        TREE.synchronize()
 
 
 def run_mutants(mutants, wrong):
@@ -160,7 +122,7 @@ def print_table(mutants):
 
 def main(names):
     mutants = read_mutants(names)
-    synchronize()
+    TREE.synchronize()
     print("suites without a fault", flush=True)
     wrong = check_suites(dict.fromkeys(mutant.suite for mutant in mutants))
     print("mutants", flush=True)

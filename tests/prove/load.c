@@ -21,6 +21,7 @@ enum {
 	SECOND_US = 1000000,
 	DRAIN_MAX_US = 120 * SECOND_US,
 	BUDGET_MAX = 256,
+	CONNECTIONS = 48, /* to all targets together */
 };
 
 static const char *const role_names[ROLES] = {
@@ -178,14 +179,15 @@ static void parse_options(struct options *options, int argc, char **argv)
 {
 	int letter;
 
-	options->connections = 16;
 	options->timeout_ms = 6000;
 	while ((letter = getopt_long(argc, argv, "", option_table, NULL)) != -1)
 		parse_option(options, letter, optarg);
 	if (options->target_count == 0 || !options->log || options->seconds == 0 || optind < argc)
 		die("usage: prove-load --targets A,B --roles R,S --seed N --seconds N --log DIR");
-	if (options->connections == 0 || options->connections > 1024)
-		die("--connections must be from 1 to 1024");
+	if (options->connections == 0)
+		options->connections = 1 + (CONNECTIONS - 1) / options->target_count;
+	if (options->connections > 1024)
+		die("--connections must be at most 1024");
 	if (options->roles[COUNTERS] && !options->roles[DIALOGS])
 		die("the role counters needs dialogs");
 }

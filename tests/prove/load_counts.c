@@ -33,7 +33,7 @@ static const struct class classes[CLASSES] = {
 	{'i', 40, 25, false},
 	{'m', 40, 20, false},
 	{'r', 20, 10, false},
-	{'b', 40, 13, true},
+	{'b', 12, 13, true},
 	{'t', TRANSFER_ITEMS, 9, true},
 	{'u', 300, 12, false},
 };

@@ -46,6 +46,9 @@ class Result:
     def is_violated(self):
         return any(not invariant.holds for invariant in self.invariants)
 
+    def keeps_logs(self, keep):
+        return keep == "always" or bool(self.failures) or (self.is_violated and keep == "violated")
+
 
 @dataclasses.dataclass
 class Settings:
@@ -59,7 +62,7 @@ class Settings:
     faults: list | None = None  # kinds; None: all
     rate: int = 0
     measures_recovery: bool = True
-    keeps_logs: bool = False
+    keep: str = "violated"  # the logs: also always, never
 
 
 class Part:
@@ -92,7 +95,7 @@ class Part:
                 self._run_on(cluster, folder, closing)
             except LoadFailed as failed:
                 self.result.failures.append(str(failed))
-            cluster.keeps_directory = self._settings.keeps_logs or self.result.is_violated or bool(self.result.failures)
+            cluster.keeps_directory = self.result.keeps_logs(self._settings.keep)
             if not cluster.keeps_directory:
                 self.result.directory = None
         return self.result

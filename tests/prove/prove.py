@@ -43,7 +43,9 @@ def parse_arguments():
     parser.add_argument("--rate", type=int, default=0, help="the most operations per second")
     parser.add_argument("--previous", help="binary or commit from which a rolling upgrade begins")
     parser.add_argument("--no-recovery", action="store_true", help="do not measure how fast engines come back")
-    parser.add_argument("--keep", action="store_true", help="keep the logs even if everything holds")
+    parser.add_argument("--keep", choices=["violated", "always", "never"], nargs="?", default="violated", const="always",
+                        help="whether the logs stay: if something is violated (the default), always, or never. Those of a run "
+                             "that is not valid always stay")
     parser.add_argument("--report", type=pathlib.Path, default=ROOT / "prove-report.html")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder of the build to prove")
     parser.add_argument("--binary", type=pathlib.Path, help="the program to prove, if it is another")
@@ -172,7 +174,7 @@ def settings_of(arguments, notes):
     return Settings(binary=binary, load=load, seed=arguments.seed if arguments.seed is not None else random.randrange(1, 1 << 31),
                     services=arguments.only or list(ROLES), faults=faults, rate=arguments.rate,
                     previous=find_previous(arguments, notes) if upgrades else None,
-                    measures_recovery=not arguments.no_recovery, keeps_logs=arguments.keep)
+                    measures_recovery=not arguments.no_recovery, keep=arguments.keep)
 
 
 def list_faults():

@@ -91,6 +91,7 @@ def _check_sends(log, topic, cluster):
     once = Invariant("gateway: one message per send, whatever was retried", len(topic))
     refused = Invariant("gateway: nothing that was refused lies on the topic")
     ids = collections.defaultdict(set)
+    records = collections.Counter(send.text for send in topic)
     for send in topic:
         ids[send.text].add((send.id, send.user))
     forgotten = 0
@@ -99,6 +100,9 @@ def _check_sends(log, topic, cluster):
         found = ids.get(text, set())
         if len(found) > 1:
             once.findings.append(Finding(f"{operation} became {len(found)} messages", log.lines_of(operation)))
+        if operation.succeeded and not operation.doubtful and records[text] > 1:
+            refused.findings.append(Finding(f"{operation} lies on the topic {records[text]} times: attempts that were refused "
+                                            "have published it, too", log.lines_of(operation)))
         if operation.succeeded:
             there.covered += 1
             if (operation.json()["messageId"], user) not in found:
@@ -172,7 +176,8 @@ def _check_sender(log, topic, tables):
     sends = {send.id: send for send in topic}
     sent = {row[0] for row in tables.rows("gateway", "SELECT message_id FROM sent_messages")}
     if tables.has("gateway", "outbound_messages"):
-        sent |= {str(row[0]) for row in tables.rows("gateway", "SELECT message_id FROM outbound_messages")}
+        sent |= {row[0] for row in tables.rows("gateway", "SELECT message_id FROM outbound_messages "
+                                                          "WHERE status = 'SENT'")}
     invariant.covered = len(sends)
     missing = [operation_of(log, sends[number]) for number in sorted(sends.keys() - sent)]
     if missing:

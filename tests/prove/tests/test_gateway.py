@@ -40,9 +40,9 @@ def row(story, count, reserved, window=START):
               reserved_count=reserved, last_refresh_time=microseconds(window))
 
 
-def test_as_many_messages_as_the_limit_are_fine_and_may_lie_there_twice(user):
+def test_as_many_messages_as_the_limit_are_fine_and_may_lie_there_twice_after_an_unknown_attempt(user):
     send(user)
-    number = send(user)
+    number = send(user, doubtful=True)
     user.publish(number, USER, START)
     row(user, 2, 2)
     assert user.judge("gateway") == {}
@@ -92,6 +92,12 @@ def test_a_message_that_was_refused_and_sent_is_found(user):
     assert REFUSED in user.judge("gateway")
 
 
+def test_a_message_that_a_refused_attempt_has_published_is_found(user):
+    number = send(user)
+    user.publish(number, USER, START)
+    assert REFUSED in user.judge("gateway")
+
+
 def test_a_message_whose_first_attempt_is_unknown_may_lie_there(user):
     send(user, status=503, doubtful=True)
     assert user.judge("gateway") == {}
@@ -100,6 +106,21 @@ def test_a_message_whose_first_attempt_is_unknown_may_lie_there(user):
 def test_a_message_that_was_never_sent_is_found(user):
     send(user, sent=False)
     assert SENT in user.judge("gateway")
+
+
+def outbound(story, number, status):
+    story.row("gateway", "outbound_messages", id=f"id{number}", message_id=f"id{number}", aggregate_key=USER, trace_id="",
+              payload=b"", occurred_at=0, created_at=0, status=status)
+
+
+def test_a_message_that_still_waits_at_the_sender_is_found(user):
+    outbound(user, send(user, sent=False), "PENDING")
+    assert SENT in user.judge("gateway")
+
+
+def test_a_message_that_the_sender_recorded_as_sent_is_fine(user):
+    outbound(user, send(user, sent=False), "SENT")
+    assert user.judge("gateway") == {}
 
 
 @pytest.mark.parametrize("count, reserved", [(0, 0), (2, 2), (1, 3)])
