@@ -24,10 +24,13 @@ import tempfile
 import time
 from contextlib import ExitStack
 
+import bulk_cases
 import cases
+import console_cases
 import delivery_cases
 import entitlement_cases
 import gateway_cases
+import growth_cases
 import http2_cases
 import limit_cases
 import loads
@@ -40,7 +43,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(os.path.dirname(HERE), "build")
 CASES = {
     **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
-    **http2_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
+    **http2_cases.CASES, **bulk_cases.CASES, **growth_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
+    **console_cases.CASES,
 }
 
 

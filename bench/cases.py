@@ -75,8 +75,9 @@ class Bench:
 class PostgresCounts:
     """A Quipu on a database of its own, with ITEMS items; SQL reads the database behind the program's back."""
 
-    def __init__(self, bench, options=(), server=Postgres):
+    def __init__(self, bench, options=(), server=Postgres, items=ITEMS):
         self.postgres = bench.shared(server)
+        self.items = items
         self.database = bench.new_database()
         url = self.postgres.create_database(self.database)
         self.quipu = Quipu(bench.root, bench.quipu_program, url, options)
@@ -86,7 +87,7 @@ class PostgresCounts:
         try:
             self.postgres.run(
                 self.database,
-                f"INSERT INTO count_values (item_id) SELECT 'item-' || n FROM generate_series(1, {ITEMS}) n",
+                f"INSERT INTO count_values (item_id) SELECT 'item-' || n FROM generate_series(1, {self.items}) n",
                 "VACUUM ANALYZE count_values",
             )
         except BaseException:
@@ -204,23 +205,30 @@ def alternate(rounds, peers, quipu):
 
 
 class QuipuThroughput:
-    """Rounds of wrk against one Quipu; `problems` gathers whatever makes the figure worthless."""
+    """Rounds of wrk against one Quipu; `problems` collects everything that makes the figure worthless."""
+
+    in_flight_max = loads.WRK_CONNECTIONS  # requests without an answer when the load ends
+    changes = 1  # in one request
 
     def __init__(self, bench, counts, label, items):
         self.bench, self.counts, self.label, self.items = bench, counts, label, items
         self.problems = []
         self.resident_kib = 0
 
+    def ask(self):
+        return loads.wrk(self.label, self.counts.quipu.port, INCREASE, self.items, self.bench.seconds)
+
     def measure(self):
+        """Returns changes per second."""
         self.counts.tidy()
         before = sum(self.counts.values().values())
         with loads.ResidentMemory(self.counts.quipu) as memory:
-            result = loads.wrk(self.label, self.counts.quipu.port, INCREASE, self.items, self.bench.seconds)
+            result = self.ask()
         self.resident_kib = max(self.resident_kib, memory.max_kib)
         self.check(result, before)
-        self.bench.say(f"{self.label}: quipu {result['per_s']:,.0f}/s")
-        """Returns changes per second."""
-        return result["per_s"]
+        per_s = result["per_s"] * self.changes
+        self.bench.say(f"{self.label}: quipu {per_s:,.0f}/s")
+        return per_s
 
     def check(self, result, before):
         """Checks that every answer is an increase; requests in flight when wrk stops may or may not be."""
@@ -229,8 +237,8 @@ class QuipuThroughput:
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             added = sum(self.counts.values().values()) - before
-            least = result["requests"] - result["status_errors"]
-            if least <= added <= least + loads.WRK_CONNECTIONS:
+            least = (result["requests"] - result["status_errors"]) * self.changes
+            if least <= added <= least + self.in_flight_max * self.changes:
                 return
             time.sleep(0.5)
         self.problems.append(f"{least} acknowledged but {added} in the database")
@@ -261,16 +269,16 @@ def open_counts(stack, kind, bench, row, options=()):
         return None
 
 
-def make_peer_table(postgres, storage):
+def make_peer_table(postgres, storage, items=ITEMS, database="peer"):
     """The same table as Quipu's, in a database of its own on the same server."""
-    if not postgres.run("postgres", "SELECT 1 FROM pg_database WHERE datname = 'peer'"):
-        postgres.create_database("peer")
+    if not postgres.run("postgres", f"SELECT 1 FROM pg_database WHERE datname = '{database}'"):
+        postgres.create_database(database)
     postgres.run(
-        "peer",
+        database,
         "DROP TABLE IF EXISTS count_values",
         'CREATE TABLE count_values (item_id text COLLATE "C" PRIMARY KEY, current_value bigint NOT NULL DEFAULT 0, '
         "last_updated_at timestamptz NOT NULL DEFAULT now())" + (f" WITH ({storage})" if storage else ""),
-        f"INSERT INTO count_values (item_id) SELECT n::text FROM generate_series(1, {ITEMS}) n",
+        f"INSERT INTO count_values (item_id) SELECT n::text FROM generate_series(1, {items}) n",
         "VACUUM ANALYZE count_values",
     )
 
@@ -291,11 +299,12 @@ def pgbench_variants(bench, postgres, label, items, clients, storage):
     return {f"{count} client{'s' * (count > 1)}": lambda count=count: measure(count) for count in clients}
 
 
-def against_pgbench(bench, name, what, items, clients, floor, kind=PostgresCounts, server=Postgres):
+def against_pgbench(bench, name, what, items, clients, floor, kind=PostgresCounts, server=Postgres,
+                    throughput=QuipuThroughput):
     row = Row(name, what)
     with ExitStack() as stack:
         counts = open_counts(stack, kind, bench, row)
-        quipu = QuipuThroughput(bench, counts, name, items) if counts else None
+        quipu = throughput(bench, counts, name, items) if counts else None
         storage = counts.storage() if counts else ""
         peers = pgbench_variants(bench, bench.shared(server), name, items, clients, storage)
         best = alternate(bench.rounds, peers, quipu and quipu.measure)
@@ -337,17 +346,17 @@ def webdis_variants(bench, stack, label, items):
     return {f"{webdis.threads} threads": lambda webdis=webdis: measure(webdis) for webdis in servers}
 
 
-def against_webdis(bench, name, what, items):
+def against_webdis(bench, name, what, items, floor=1, throughput=QuipuThroughput):
     row = Row(name, what)
     with ExitStack() as stack:
         counts = open_counts(stack, SqliteCounts, bench, row)
-        quipu = QuipuThroughput(bench, counts, name, items) if counts else None
+        quipu = throughput(bench, counts, name, items) if counts else None
         try:
             peers = webdis_variants(bench, stack, name, items)
         except Missing as e:
             peers, row.note = {}, f"skipped: {e}"
         best = alternate(bench.rounds, peers, quipu and quipu.measure)
-        return [throughput_row(row, *best, 1, quipu.problems if quipu else [])]
+        return [throughput_row(row, *best, floor, quipu.problems if quipu else [])]
 
 
 def spread_sqlite(bench):

@@ -15,6 +15,8 @@ from servers import Failed, Missing, find_postgres_program, find_program
 
 WRK_CONNECTIONS = 256
 WRK_THREADS = 2
+H2_CONNECTIONS = 8
+H2_STREAMS = 64
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 log = []
@@ -82,29 +84,62 @@ def wrk_keyed(label, port, items, prefix, seconds, connections=WRK_CONNECTIONS):
     return record(tool="wrk", label=label, items=items, connections=connections, **result)
 
 
+def wrk_bulk(label, port, items, changes, seconds, connections):
+    """Batches of `changes` increases each, of items 1 to `items`."""
+    result = run_wrk(port, "bulk.lua", [items, changes], seconds, connections)
+    return record(tool="wrk", label=label, items=items, changes=changes, connections=connections, **result)
+
+
 def wrk_pots(label, port, pots, coins, how, seconds, connections):
     """Adds and removes `coins` coins at a time, by turns, of pots 1 to `pots`; `how` is kind or draw."""
     result = run_wrk(port, "pots.lua", [pots, coins, how], seconds, connections)
     return record(tool="wrk", label=label, pots=pots, coins=coins, how=how, encoding="protobuf", **result)
 
 
-def h2load(label, port, paths, root, seconds, more=()):
-    """8 connections with 64 requests at once on each; `per_s` counts answers of success alone."""
+def h2load_command(port, paths, root, seconds, connections, more):
     targets = os.path.join(root, f"h2load-{len(paths)}")
     with open(targets, "w") as f:
         f.writelines(f"http://127.0.0.1:{port}{path}\n" for path in paths)
-    command = [find_program("h2load"), "-D", str(seconds), "-c", "8", "-m", "64", "-t", "2", "-i", targets, *more]
-    output = run_batch_job(command, seconds + 30)
-    found = re.search(r"status codes: (\d+) 2xx", output)
+    return [find_program("h2load"), "-D", str(seconds), "-c", str(connections), "-t", "2", "-i", targets, *more]
+
+
+def h2load_answers(output):
+    """Returns how many answers h2load got, and how many of them were no success."""
+    found = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
     if not found:
         raise Failed(f"h2load printed no status codes: {output[-200:]}")
-    return record(tool="h2load", label=label, paths=len(paths), per_s=int(found.group(1)) / seconds)
+    answers = [int(count) for count in found.groups()]
+    return sum(answers), sum(answers[1:])
 
 
-def pgbench(label, postgres, database, script, clients, seconds):
+def h2load(label, port, paths, root, seconds, more=()):
+    """H2_CONNECTIONS with H2_STREAMS requests at once on each; `per_s` counts only successful answers."""
+    command = h2load_command(port, paths, root, seconds, H2_CONNECTIONS, ["-m", str(H2_STREAMS), *more])
+    requests, errors = h2load_answers(run_batch_job(command, seconds + 30))
+    return record(tool="h2load", label=label, paths=len(paths), requests=requests, status_errors=errors, socket_errors=0,
+                  per_s=(requests - errors) / seconds)
+
+
+def h2load_latency(label, port, paths, root, seconds, connections, rate, more=()):
+    """Requests at a fixed rate, whether earlier ones are answered or not, and how long each took (p50_ms, p99_ms)."""
+    path = os.path.join(root, "h2load-log")
+    pace = ["--rps", f"{rate / connections:.3f}", "-m", str(H2_STREAMS), "--log-file", path, *more]
+    requests, errors = h2load_answers(
+        run_to_end(h2load_command(port, paths, root, seconds, connections, pace), seconds + 30))
+    with open(path) as f:
+        took_ms = sorted(int(line.split("\t")[2]) / 1e3 for line in f)
+    os.unlink(path)
+    if not took_ms:
+        raise Failed("h2load got no answer")
+    return record(tool="h2load", label=label, connections=connections, requests=requests, status_errors=errors,
+                  per_s=(requests - errors) / seconds, p50_ms=took_ms[len(took_ms) // 2],
+                  p99_ms=took_ms[len(took_ms) * 99 // 100])
+
+
+def pgbench(label, postgres, database, script, clients, seconds, more=()):
     arguments = [find_postgres_program("pgbench"), "-h", "127.0.0.1", "-p", str(postgres.port), "-U", "postgres"]
     arguments += ["-n", "-M", "prepared", "-c", str(clients), "-j", str(min(2, clients)), "-T", str(seconds)]
-    output = run_batch_job(arguments + ["-f", script, database], seconds + 30)
+    output = run_batch_job(arguments + [*more, "-f", script, database], seconds + 30)
     found = re.search(r"tps = ([\d.]+) \(without initial connection time\)", output)
     if not found:
         raise Failed(f"pgbench printed no tps: {output[-200:]}")

@@ -1,10 +1,12 @@
 -- The load of wrk, for Quipu and for its peer alike, so that both pay the same for it:
 --   wrk -s requests.lua http://127.0.0.1:PORT -- METHOD PATH_BEFORE PATH_AFTER ITEMS [BODY_BEFORE BODY_AFTER [EXTRA]]
 -- asks METHOD PATH_BEFORE<n>PATH_AFTER with n drawn from 1..ITEMS, or, with a body, METHOD PATH_BEFOREPATH_AFTER with the
--- JSON BODY_BEFORE<n>BODY_AFTER, by the user EXTRA where one is named. The requests are formatted once, but for ITEMS 0:
--- then <n> is another in every request, and its Idempotency-Key too, which begins with EXTRA.
+-- JSON BODY_BEFORE<n>BODY_AFTER, by the user EXTRA where one is named. The requests are formatted once, unless there are
+-- more than PREPARED_MAX; and but for ITEMS 0: then <n> is another in every request, and its Idempotency-Key too, which
+-- begins with EXTRA.
 -- math.random on purpose: a hand-made generator that passes 2^53 visits a tenth of the items.
 
+local PREPARED_MAX = 100000
 local threads = 0
 
 function setup(thread)
@@ -28,6 +30,14 @@ function init(args)
 
 	math.randomseed(seed)
 	prepared, count = {}, items
+	if items > PREPARED_MAX then
+		local text = wrk.format(method, before .. "<n>" .. after)
+		local first, last = text:find("<n>", 1, true)
+
+		head, tail = text:sub(1, first - 1), text:sub(last + 1)
+		request = drawn_request
+		return
+	end
 	for n = 1, items do
 		if body_before then
 			prepared[n] = wrk.format(method, before .. after, headers, body_before .. n .. body_after)
@@ -39,6 +49,10 @@ end
 
 function request()
 	return prepared[math.random(count)]
+end
+
+function drawn_request()
+	return head .. math.random(count) .. tail
 end
 
 function unique_request()
