@@ -198,7 +198,7 @@ static void refuse_under_alarm(struct rabbitmq_fixture *fixture)
 	assert_int_equal(bus_fixture_publish(&fixture->base, messages, 50, 500), STATUS_OK);
 	for (size_t i = 0; i < 50; i++)
 		assert_int_not_equal(messages[i].fate, BUS_CONFIRMED);
-	assert_false(bus_fixture_is_up(&fixture->base));
+	bus_fixture_wait_until(&fixture->base, false); /* the broker says so when it gets to it */
 	assert_refused_at_once(fixture);
 }
 

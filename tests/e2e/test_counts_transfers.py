@@ -43,6 +43,63 @@ def test_of_many_transfers_at_one_moment_each_is_made_or_refused_as_a_whole(serv
     assert_nothing_is_lost(counts, wallets)
 
 
+def mixed_transfer(chance, wallets):
+    """From two wallets to a third, with the three changes in any order: a refusal may come after changes that are undone."""
+    first, second, target = chance.sample(wallets, 3)
+    amounts = chance.randint(1, 12), chance.randint(1, 12)
+    changes = [{"itemId": first, "verb": "decrease", "amount": amounts[0]},
+               {"itemId": second, "verb": "decrease", "amount": amounts[1]},
+               {"itemId": target, "verb": "increase", "amount": sum(amounts)}]
+    chance.shuffle(changes)
+    return changes
+
+
+def follow(values, changes):
+    """What one transfer does to the model: the index of the change that is refused, or None and the values are changed."""
+    after = dict(values)
+    for index, change in enumerate(changes):
+        after[change["itemId"]] += change["amount"] if change["verb"] == "increase" else -change["amount"]
+        if after[change["itemId"]] < 0:
+            return index
+    values.update(after)
+    return None
+
+
+def test_transfers_one_after_the_other_do_what_a_model_says(serve, client, store):
+    server = serve(store)
+    counts, chance = client(server), random.Random(7)
+    wallets = [counts.new_bounded(START, 0) for _ in range(4)]
+    values, refused = dict.fromkeys(wallets, START), set()
+    with Connection(server.port) as connection:
+        for _ in range(200):
+            changes = mixed_transfer(chance, wallets)
+            connection.send(render("POST", BATCH, {"atomic": True, "changes": changes}))
+            answer, index = connection.read_answer(), follow(values, changes)
+            assert answer.status == (200 if index is None else 409)
+            if index is not None:
+                assert answer.json()["index"] == index
+                refused.add(index)
+            assert {wallet: counts.value(wallet) for wallet in wallets} == values
+    assert refused == {0, 1, 2}
+
+
+def test_clients_that_hang_up_before_their_answer_leave_no_half_transfer(serve, client, store):
+    """Two processes share a PostgreSQL."""
+    servers = [serve(store)] if store.name == "sqlite" else [serve(store), serve(store)]
+    counts, chance = client(servers[0]), random.Random(8)
+    wallets = [counts.new_bounded(START, 0) for _ in range(6)]
+    for n in range(200):
+        with Connection(servers[n % len(servers)].port) as connection:
+            for _ in range(chance.randint(1, 4)):
+                changes = mixed_transfer(chance, wallets)
+                connection.send(render("POST", BATCH, {"atomic": True, "changes": changes}))
+            if chance.random() < 0.5:
+                assert connection.read_answer().status in (200, 409)
+    for server in servers:
+        server.stop()  # after everything that it has taken
+    assert_nothing_is_lost(client(serve(store)), wallets)
+
+
 class Transfers(threading.Thread):
     """Sends transfers one after the other until the server dies; `open` has the one without an answer."""
 

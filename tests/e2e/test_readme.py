@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -11,7 +12,10 @@ import subprocess
 import pytest
 
 from harness import readme
-from harness.quipu import run
+from harness.quipu import environment, run
+from harness.tls import Certificate
+from harness.tokens import Issuer
+from harness.verify import SERVICES
 from harness.waiting import HANG_S, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -196,7 +200,51 @@ def follow_clients(server):
     assert first == again == {"itemId": "orders", "value": 1}
 
 
-def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, binary):
+def follow_operations(server, binary, folder):
+    """The commands for systemd and backups are not for this server: test_install.py and test_backup.py run them."""
+    shown = [c for c in commands("docs/OPERATIONS.md") if c.startswith("quipu ")]
+    assert len(shown) == 15
+    (folder / "quipu").symlink_to(binary)
+    told = {}
+    for command in shown:
+        missing = re.search(r"\w+/ID\b", command)  # there is no letter ID
+
+        def ends_so(command=command, missing=missing):
+            done = subprocess.run(
+                ["bash", "-c", command.replace("/var/log", str(folder)).replace("logger", "false")],
+                capture_output=True, text=True, timeout=HANG_S, check=False, env=environment(
+                    {"QUIPU_SERVER": f"http://127.0.0.1:{server.port}", "PATH": f"{folder}:{os.environ['PATH']}"}))
+            told[command] = done.stdout
+            return done.returncode == (1 if missing else 0)
+
+        wait_until(ends_so, command)  # events that are still on their way look like differences
+    assert told["quipu verify"].count("\n") == len(SERVICES)
+    assert [json.loads(line)["service"] for line in (folder / "quipu-verify.json").read_text().splitlines()] == SERVICES
+    assert "messages sent" in told["quipu erase-user alice"]
+
+
+def follow_starts(page, binary, folder, at_least):
+    """Commands that start a server. They are only checked, with the files of the page, since one server runs already; an
+    ellipsis stands for further options."""
+    shown = [c.removesuffix("…") for c in commands(page) if re.match(r"(QUIPU_\w+='[^']*' )?quipu serve ", c)]
+    assert len(shown) >= at_least
+    for command in shown:
+        command = command.replace("/etc/quipu", str(folder)).replace("quipu serve", f"{binary} serve --check-config", 1)
+        done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=HANG_S,
+                              check=False, env=environment({}))
+        assert (done.returncode, done.stdout) == (0, "ok\n"), f"{command}\n{done.stderr}"
+
+
+def follow_security(binary, folder):
+    Certificate(folder / "tls")
+    Issuer(folder, "ES256").file.rename(folder / "issuer.pem")
+    (keys,) = [c for c in commands("docs/SECURITY.md") if c.startswith("quipu keys ")]
+    keys = keys.replace("quipu", str(binary), 1).replace("/etc/quipu", str(folder))
+    subprocess.run(["bash", "-c", keys.split(" #")[0]], check=True, capture_output=True, timeout=HANG_S)
+    follow_starts("docs/SECURITY.md", binary, folder, 4)
+
+
+def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, binary, tmp_path):
     """As somebody reads them: the README, then the pages of the services in the order of the folder."""
     server = serve(sqlite_store, "--roles", "all")
     readme.follow(server)
@@ -205,7 +253,10 @@ def test_the_pages_work_one_after_another_on_one_server(serve, sqlite_store, bin
     follow_dialogs(server)
     follow_entitlements(server, binary)
     follow_gateway(server)
+    follow_operations(server, binary, tmp_path)
     follow_pots(server)
+    follow_starts("docs/SCALING.md", binary, tmp_path, 5)
+    follow_security(binary, tmp_path)
 
 
 @pytest.mark.parametrize("follow", [follow_clients, follow_counts, follow_dialogs, follow_gateway, follow_pots])

@@ -14,7 +14,7 @@ from . import builds, plan, results
 from .plan import ROOT
 from .results import FAILED, PASSED, SKIPPED, Case
 
-JOB_MAX_S = 1500  # a job that takes longer hangs: it is killed, and has failed
+SILENCE_MAX_S = 1500  # a job that reports nothing for longer hangs: it is killed, and has failed
 ENGINE_MISSING = 77  # how a program says that its server cannot be had
 STAND_IN = "librdkafka's mock cluster"  # said where no real Kafka can be had
 
@@ -108,14 +108,17 @@ class Execution:
             self._processes.add(process)
         return process
 
-    def _wait(self, process, deadline, meanwhile=lambda: None):
-        """The exit status; None if the process had to be killed. Calls `meanwhile` now and then."""
+    def _wait(self, process, is_alive=lambda: False):
+        """The exit status; None if the process had to be killed. `is_alive` says whether it has reported something since
+        it was asked last."""
+        deadline = time.monotonic() + SILENCE_MAX_S
         try:
             while True:
                 try:
                     return process.wait(0.2)
                 except subprocess.TimeoutExpired:
-                    meanwhile()
+                    if is_alive():
+                        deadline = time.monotonic() + SILENCE_MAX_S
                     if time.monotonic() > deadline:
                         process.terminate()  # first, so that it ends the servers it has started
                         try:
@@ -132,11 +135,11 @@ class Execution:
         """Runs a program to its end: its exit status and what it said."""
         with tempfile.TemporaryFile() as output:
             process = self._spawn(job.command, {**job.env, **env}, output)
-            status = self._wait(process, time.monotonic() + JOB_MAX_S)
+            status = self._wait(process)
             output.seek(0)
             text = output.read().decode(errors="replace")
         if status is None:
-            text += f"\nnot done in {JOB_MAX_S} s"
+            text += f"\nnot done in {SILENCE_MAX_S} s"
         return status, text
 
     def _plain(self, job):
@@ -173,7 +176,7 @@ class Execution:
             with path.open(encoding="utf-8") as report, tempfile.TemporaryFile() as output:
                 reader = _Reader(report, lambda line: self._pytest_line(job, line))
                 process = self._spawn(command, env, output)
-                status = self._wait(process, time.monotonic() + JOB_MAX_S, reader.read)
+                status = self._wait(process, reader.read)
                 reader.read()
                 output.seek(0)
                 text = output.read().decode(errors="replace")
@@ -199,10 +202,11 @@ class _Reader:
         self._collected = False
 
     def read(self):
+        """Returns whether there was anything new."""
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         for line in map(json.loads, lines):
             if "collected" in line and self._collected:
-        """Returns whether there was anything new."""
                 continue
             self._collected = self._collected or "collected" in line
             self._use(line)
+        return bool(lines)

@@ -73,8 +73,8 @@ TSAN_UNIT = ["lane", "loop", "command", "effects", "stream", "hub", "tls", "toke
 TSAN_CONTRACTS = [("announce", "sqlite"), ("announce", "postgres"), ("claim", "sqlite"), ("claim", "postgres"),
                   ("bus", "nats")]
 TSAN_FAULTS = ["nats_faults", "nats_delivery_faults", "redis_waker_faults"]
-TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_drain.py", "test_pots_concurrency.py",
-            "test_tls_certificates.py"]
+TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_counts_batch.py", "test_drain.py",
+            "test_gateway_concurrency.py", "test_http2.py", "test_pots_concurrency.py", "test_tls_certificates.py"]
 
 # Tests with random cases, whose number QUIPU_EFFORT decides (tests/support/effort.h).
 RANDOM_UNIT = ["counts", "gateway", "limits", "pot_draw", "tls", "unread"]
