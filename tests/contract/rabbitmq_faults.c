@@ -243,16 +243,29 @@ static void a_bus_can_be_closed_under_an_alarm(void **state)
 static void a_queue_that_is_deleted_under_its_consumer_comes_back(void **state)
 {
 	struct rabbitmq_fixture *fixture = *state;
+	struct consumer *consumer = rabbitmq_fixture_consumer(fixture);
 	struct bus_delivery delivery;
 
 	bus_fixture_publish_all(&fixture->base, 1, BUS_CONFIRMED);
-	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
+	bus_fixture_fetch_one(consumer, &delivery);
 	rabbitmq_server_tell("delete-queue %s", fixture->groups[ALL].name);
-	bus_fixture_fetch_nothing(
-		rabbitmq_fixture_consumer(fixture), 500); /* it was in the queue */
+	WAIT_UNTIL(bus_fixture_fetch(consumer, &delivery, 1, 0) == 0); /* it was in the queue */
 	fixture->base.sent_count = 0;
+	bus_fixture_publish_until_confirmed(&fixture->base, HANG_MS);
 	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	rabbitmq_fixture_assert_fates(fixture);
+}
+
+/* Closes every connection, and waits until the consumer of a queue has noticed. */
+static void drop_connections_and_wait_for(const char *queue)
+{
+	char loss[96];
+
+	snprintf(loss, sizeof(loss), "%s: RabbitMQ at", queue);
+	bus_fixture_log_begin();
+	rabbitmq_server_tell("drop");
+	WAIT_UNTIL(captured_log_count(loss) > 0);
+	bus_fixture_log_end();
 }
 
 static void an_ack_of_what_is_gone_fails(void **state)
@@ -262,8 +275,7 @@ static void an_ack_of_what_is_gone_fails(void **state)
 
 	bus_fixture_publish_all(&fixture->base, 10, BUS_CONFIRMED);
 	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 10);
-	rabbitmq_server_tell("drop");
-	nap_ms(200);
+	drop_connections_and_wait_for(fixture->groups[ALL].name);
 	assert_int_equal(rabbitmq_fixture_consumer(fixture)->ops->ack(
 				 rabbitmq_fixture_consumer(fixture), 10),
 		STATUS_BUS_UNAVAILABLE);
