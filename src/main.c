@@ -122,6 +122,7 @@ static int run_migrate(struct app *app, const struct operands *operands)
 	bool dry_run = operands_flag(operands, "dry-run");
 	bool distribute = operands_flag(operands, "distribute");
 	char why[OPTIONS_WHY_SIZE];
+	bool ok;
 
 	if (operands->word_count > 0)
 		return report_failure(
@@ -130,9 +131,12 @@ static int run_migrate(struct app *app, const struct operands *operands)
 		return report_failure(EXIT_USAGE, "--dry-run requires --distribute");
 	configure_log(&app->settings);
 	variables_warn();
-	if (!migrate(app, why) || (distribute && !app_distribute_stores(app, dry_run, why)))
-		return report_failure(EXIT_FAILURE, "%s", why);
+	ok = migrate(app, why) && (!distribute || app_distribute_stores(app, dry_run, why));
+	if (!ok)
+		report_failure(EXIT_FAILURE, "%s", why);
 	app_close(app);
+	if (!ok)
+		return EXIT_FAILURE;
 	if (!dry_run)
 		puts(distribute ? "the schema is up to date and distributed"
 				: "the schema is up to date");

@@ -309,9 +309,12 @@ static void release(struct app *app)
 	log_line(LOG_INFO, "main", "stopped");
 }
 
-static int refuse_start(const char *why)
+/* Ends what was opened until then: the threads of a client library must not run any more when
+ * exit() takes the library down. */
+static int refuse_start(struct app *app, const char *why)
 {
 	fprintf(stderr, "quipu: %s\n", why);
+	app_close(app);
 	return EXIT_FAILURE;
 }
 
@@ -326,7 +329,7 @@ int app_serve(struct app *app)
 	json_object_seed(0);
 	app_add_routes(app);
 	if (!app_open_files(app, why) || !open_server(app, why) || !open_modules(app, why))
-		return refuse_start(why);
+		return refuse_start(app, why);
 	start_modules(app);
 	server_start(app->server);
 	app_announce(app);

@@ -252,6 +252,23 @@ def test_migrate_without_a_server_is_a_clear_error_without_the_password(run, fre
     assert "s3cr3t" not in done.stderr
 
 
+def test_a_migrate_that_gives_up_ends_its_connections_first(run, database):
+    """At any moment of a connection: a library that is taken down while a thread still uses it aborts the process."""
+    for deadline_ms in range(1, 31):
+        done = run("migrate", "--deadline", f"{deadline_ms}ms", "--store", database.url)
+        assert done.returncode in (0, 1), done.stderr
+        database.query("DROP SCHEMA public CASCADE")
+        database.query("CREATE SCHEMA public")
+
+
+def test_a_start_that_is_refused_ends_its_connections_first(run, database, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    for _ in range(10):
+        done = run("serve", "--listen", "127.0.0.1:0", "--roles", "counts,pots", "--counts-store", database.url,
+                   "--pots-store", "sqlite:", "--data", tmp_path / "file")
+        assert done.returncode == 1, done.stderr
+
+
 def test_several_processes_may_migrate_at_once(binary, database):
     running = [
         process.start([binary, "migrate", "--store", database.url], env=quipu.environment(), stdout=subprocess.PIPE,
