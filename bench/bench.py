@@ -26,6 +26,7 @@ from contextlib import ExitStack
 
 import bulk_cases
 import cases
+import citus_cases
 import console_cases
 import delivery_cases
 import entitlement_cases
@@ -44,7 +45,7 @@ BUILD = os.path.join(os.path.dirname(HERE), "build")
 CASES = {
     **cases.CASES, **gateway_cases.CASES, **entitlement_cases.CASES, **pot_cases.CASES, **unread_cases.CASES,
     **http2_cases.CASES, **bulk_cases.CASES, **growth_cases.CASES, **delivery_cases.CASES, **limit_cases.CASES,
-    **console_cases.CASES,
+    **console_cases.CASES, **citus_cases.CASES,
 }
 
 

@@ -114,10 +114,10 @@ class Citus(Cluster):
     name = "citus"
 
     def __init__(self, workers=WORKERS, **settings):
-        found = programs()
-        first = Postgres(programs=found, **SETTINGS, **settings)
+        found, settings = programs(), {**SETTINGS, **settings}
+        first = Postgres(programs=found, **settings)
         copy = first.save_template()
-        self.servers = [first, *(Postgres(copy, found, **SETTINGS, **settings) for _ in range(workers))]
+        self.servers = [first, *(Postgres(copy, found, **settings) for _ in range(workers))]
         super().__init__([server.port for server in self.servers], first.log)
         self.nodes = self.servers
 
