@@ -13,7 +13,7 @@ struct verify_claims {
 	const char *busy;
 	const char *done;
 	const char *done_at; /* name of the column */
-	/* 0 for no limit, as in an outbox: its attempts keep growing during an outage */
+	/* 0 for no limit: an outbox has none, because it retries for as long as an outage lasts */
 	int32_t attempts_max;
 };
 

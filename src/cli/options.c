@@ -89,7 +89,7 @@ static const struct option options[] = {
 	{"pots-lock-wait", TYPE_DURATION, FIELD(pots_lock_wait_us), "20ms", LEAST_TIME_US, HOUR_US,
 		"TIME", "pause before each retry for a pot that another process has locked"},
 	{"pots-lock-retries", TYPE_INT, FIELD(pots_lock_retries), "50", 0, 1000000, "N",
-		"how many times to retry before the request is answered with aborted"},
+		"how many times to retry before answering with Twirp's \"aborted\""},
 	{"pots-lock-ttl", TYPE_DURATION, FIELD(pots_lock_ttl_us), "10s", LEAST_TIME_US,
 		MOST_TIME_US, "TIME", "age at which the lock of a pot may be taken over"},
 	{"lanes", TYPE_INT, FIELD(lanes), "0", 0, 64, "N",
@@ -163,8 +163,9 @@ static const struct option options[] = {
 	{"tls-key", TYPE_TEXT, FIELD(tls_key), "", 0, 0, "FILE",
 		"private key of --tls-cert (PEM, not encrypted)"},
 	{"ca-file", TYPE_TEXT, FIELD(ca_file), "", 0, 0, "FILE",
-		"authorities (PEM) that health, dlq, outbox and verify trust instead of the "
-		"system's"},
+		"CA certificates (PEM) to trust instead of the system's; used by health, dlq, "
+		"outbox "
+		"and verify"},
 	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
 		"allow a public address without authentication"},
 	{"core-dumps", TYPE_FLAG, FIELD(core_dumps), "no", 0, 0, NULL,

@@ -46,7 +46,7 @@ struct delivery_counts {
 
 	/* Counted since the start. */
 	int64_t sent;
-	int64_t retried; /* attempts that failed and will be repeated */
+	int64_t retried; /* failed attempts that will be retried */
 	int64_t given_up;
 };
 

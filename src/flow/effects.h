@@ -29,7 +29,7 @@ struct effects;
 struct effects *effects_new(
 	const struct committer_config *config, void (*ended)(void *context), void *context);
 
-/* Starts and ends the publisher's thread, if the service has something to publish. */
+/* Start and stop the publisher's thread. Both do nothing if the service publishes nothing. */
 void effects_start(struct effects *effects);
 void effects_stop(struct effects *effects);
 

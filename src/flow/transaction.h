@@ -16,9 +16,9 @@ enum transaction_mode transaction_plan(
 	const struct committer_config *config, const struct write_batch *batch);
 
 /*
- * Runs the transaction in the mode of the batch, whose writes are all OPEN. OK: it has committed,
- * and no write is OPEN any more. Otherwise returns what the store returned, after a rollback unless
- * that is OUTCOME_UNKNOWN.
+ * Runs the transaction in the mode of the batch. Every write must be OPEN. If it returns OK, the
+ * transaction has committed and no write is OPEN any more. Any other status is the store's; the
+ * transaction has then been rolled back, except after OUTCOME_UNKNOWN.
  */
 QP_MUST_CHECK enum status transaction_run(
 	const struct committer_config *config, const struct write_batch *batch);

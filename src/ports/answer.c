@@ -131,7 +131,7 @@ static const char *failure_text(enum status status)
 		return "the message bus cannot be reached; nothing was changed, try again shortly";
 	case STATUS_OUTCOME_UNKNOWN:
 		return "the connection was lost before the outcome was known: the change may or "
-		       "may not have been made; send the same request with the same "
+		       "may not have been applied; send the same request with the same "
 		       "Idempotency-Key to find out";
 	default:
 		return "the request could not be carried out; nothing was changed";

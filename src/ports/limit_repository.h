@@ -80,7 +80,7 @@ struct limit_repository_ops {
 		struct limit_row *rows);
 };
 
-/* The first member of each adapter's own repository. */
+/* The base of every adapter's repository: its first member. */
 struct limit_repository {
 	const struct limit_repository_ops *ops;
 	const struct eraser *eraser;

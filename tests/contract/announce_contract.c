@@ -197,7 +197,8 @@ static void a_store_is_freed_while_the_server_is_away(void **state)
 	nap_ms(100); /* it tries to connect */
 	store->ops->announce(store, "outbox");
 	assert_int_equal(ear.heard, 1);
-	store->ops->free(store); /* returns, though its thread waits for the server */
+	store->ops->free(
+		store); /* does not block, although the waker's thread waits for the server */
 }
 
 static void *announce_many(void *argument)

@@ -57,14 +57,15 @@ static void what_is_kept_too_long_goes_to_others(void **state)
 	bus_fixture_fetch_one(first, &delivery); /* held */
 	bus_fixture_fetch_one(second, &delivery);
 	bus_fixture_ack(second, 1);
-	/* To the first, the time began when the message arrived: later than to the server. */
+	/* The first consumer counts from the message's arrival, which is later than the server's
+	 * sending. */
 	WAIT_UNTIL(bus_fixture_fetch(first, &delivery, 1, 100) == 0);
 	bus_fixture_close_consumer(fixture, first);
 	bus_fixture_close_consumer(fixture, second);
 }
 
-/* Shortens the server's ack-wait behind the back of the bus, as if the message had been on its way
- * for very long. */
+/* Shortens the ack-wait on the server without the bus knowing, so that a message seems to have been
+ * in flight for a long time. */
 static void shorten_ack_wait(struct nats_admin *admin)
 {
 	jsConsumerInfo *info = NULL;

@@ -1,4 +1,5 @@
-/* Entitlement events of anybody's: whatever is accepted is text in its bounds, and packs again. */
+/* Untrusted bytes as entitlement events: the texts of every event that is accepted are within their
+ * bounds, and the event can be packed again. */
 #include "base/text.h"
 #include "events/entitlement_event.h"
 #include "target.h"

@@ -11,7 +11,7 @@
 
 #include "services/counts/count_batch.h"
 
-/* Returns whether the batch has a command with steps. */
+/* Returns whether the batch has a bulk command: one that consists of steps. */
 bool count_bulk_is_in(const struct write_batch *batch);
 
 /* Settles every write of the batch; see flow/committer.h. If one row of a command is busy, the

@@ -53,7 +53,7 @@ QP_MUST_CHECK enum status notifications_take_again(void *notifications, struct s
 const char *notifications_write_body(
 	struct arena *arena, const struct claim *claim, struct slice *body);
 
-/* A metrics collector (context: the struct delivery of the notifications). */
+/* A metrics collector. Its context is the struct delivery that sends the notifications. */
 void notifications_collect(void *delivery, struct buffer *page);
 
 #endif

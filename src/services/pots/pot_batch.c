@@ -218,7 +218,7 @@ struct answer pot_batch_give_up(struct write *write)
 
 /* ---- looking up -------------------------------------------------------------------------- */
 
-/* The lookups of a batch that look for the same thing. */
+/* The lookups of a batch that one query can answer. */
 struct looking {
 	const struct pot_repository *repository;
 	struct session *session;
@@ -297,7 +297,7 @@ static enum status look_for_lists(const struct looking *looking)
 	return status;
 }
 
-/* Answers the lookups of the batch that look for `look`. */
+/* Answers the lookups of the batch whose kind is `look`. */
 static enum status look_for(struct looking *looking, const struct read_batch *batch,
 	enum pot_look look, enum status (*answer)(const struct looking *looking))
 {

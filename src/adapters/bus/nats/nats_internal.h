@@ -4,30 +4,30 @@
  *
  *   url        parses the user's URL
  *   subject    the names of streams, and which subjects belong to which stream
- *   link       one connection from its start to its end, and writing on it
+ *   link       opens one connection, writes to it and closes it
  *   mailbox    receives the replies to one thread's requests
  *   api        JetStream's requests and replies in JSON
  *   streams    creates and changes streams
  *   watcher    a thread that connects, prepares the streams and checks whether the server responds
- *   message    converts the port's messages to messages of NATS and back
+ *   message    converts the port's messages to NATS messages and back
  *   producer   publishes
  *
  * and, in nats_consuming.h:
  *
  *   pipe       the messages that the server sends to one consumer, received by a thread of cnats
- *   durable    creates the server's side of a consumer, reads messages that it no longer delivers
+ *   durable    creates a consumer on the server, and reads messages that it no longer delivers
  *   hand       the messages that a consumer holds and has not settled
  *   consumer, bus: the port's functions
  *
- * The adapter does not use cnats's reconnecting, JetStream publishing or Fetch:
+ * The adapter does not use reconnection, JetStream publishing or Fetch of cnats:
  *
- * - While cnats reconnects, it keeps what is published and sends it later (at least one message,
- *   even with a buffer of size 0). Here a connection that ends is replaced by a new one.
+ * - While cnats reconnects, it buffers what is published and sends it later; a buffer of size 0
+ *   still holds one message. Here a connection that ends is replaced by a new one.
  * - A write that times out leaves half a message on a connection that cnats continues to use; the
  *   next write then becomes the rest of that message. Here the connection is closed at once, see
  *   nats_link_send().
- * - Fetch cannot be woken, and waits until it has as many messages as were requested. The server
- *   itself can do better, see nats_pipe_request().
+ * - Fetch cannot be woken, and waits until it has as many messages as were requested. A pull
+ *   request that we send ourselves has neither limit, see nats_pipe_request().
  * - cnats reports the acknowledgements of js_PublishAsync() on a thread of its own at any time.
  *   Here they arrive in a mailbox, which the waiting thread reads; see nats_producer.c.
  */
@@ -272,7 +272,7 @@ void nats_api_call(struct nats_mailbox *mailbox, const char *subject, struct sli
 	const _Atomic bool *hurry, struct nats_answer *answer);
 void nats_answer_release(struct nats_answer *answer);
 
-/* Return a member of an object, or 0 and "" if it has no such member. */
+/* Return the member `name` of an object. If it has none, the first returns 0, the second "". */
 int64_t nats_json_int(const json_t *object, const char *name);
 const char *nats_json_text(const json_t *object, const char *name);
 

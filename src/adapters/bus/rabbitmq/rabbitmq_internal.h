@@ -343,7 +343,7 @@ struct rabbitmq_publisher {
 	size_t outstanding;           /* how many of those are neither confirmed nor refused */
 	/* how many letters, counted from the first, are confirmed or refused */
 	size_t settled;
-	size_t next_return; /* letters before this one can no longer be returned */
+	size_t next_return; /* the broker can no longer return (basic.return) letters before this */
 	uint64_t next_tag;
 	bool is_blocked;
 	bool is_stale;         /* a confirm or a queue is missing: replace the connection */

@@ -1,14 +1,14 @@
 /*
- * The Lua scripts: everything that must be atomic in the server. Each handles many users in one
+ * The Lua scripts: everything that must be atomic inside Redis. Each handles many users in one
  * run, because starting a script costs Redis as much as handling one user.
  *
  * Numbers in Lua are doubles, which are exact up to 2^53, so fields of at most 15 digits can be
  * added and compared. "%.0f" writes them without an exponent. windowStart and windowLength stay
- * text (18 digits always fit into int64). A hash that breaks these rules, has no TTL, or is not a
- * hash is damaged: the script deletes it and treats it as a miss. The same goes for counters, which
- * are JSON. DEL does nothing if the name does not exist.
+ * text (18 digits always fit into int64). An entry that breaks these rules, has no TTL, or is not a
+ * hash is damaged: the script deletes it and treats it as a miss. So is a counter that is not valid
+ * JSON. Scripts delete without looking first, because DEL of a missing entry does nothing.
  *
- * In these scripts KEYS and key are Redis's words for the names of entries.
+ * What Quipu calls the name of an entry, Redis calls its key: hence KEYS and key below.
  */
 #include "adapters/cache/redis/redis_internal.h"
 

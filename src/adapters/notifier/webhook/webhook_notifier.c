@@ -25,7 +25,7 @@
 #define CONNECT_MAX_MS 5000
 #define POLL_MAX_MS 60000
 
-/* How much longer a notice may take if its thread is busy. */
+/* How far beyond its timeout a notice may run while the sending thread is busy with others. */
 #define SLACK_NS NS_PER_S
 
 struct webhook_notifier {

@@ -27,7 +27,7 @@
 struct pg_dead_letters {
 	struct dead_letter_repository base;
 	const char *target;              /* what operator_actions calls the table */
-	const struct pg_claims *reopens; /* the table in which a replay makes a row PENDING */
+	const struct pg_claims *reopens; /* the table whose row a replay sets back to PENDING */
 	struct pg_statement put;
 	struct pg_statement put_poison;
 	struct pg_statement list;

@@ -24,16 +24,17 @@ enum status pg_status_of_state(const char *state)
 	/* Deadlock, serialization failure, or a prepared statement that a pooler lost. */
 	static const char *const by_chance[] = {"40P01", "40001", "26000", NULL};
 	static const char *const locked[] = {"55P03", NULL};
-	/* Disk full, out of memory, read-only standby, missing tables or rights, cancelled by an
-	 * operator, a node of a cluster is away: the batch itself is fine. */
-	static const char *const away[] = {
+	/* The batch is fine, but the server cannot run it now: an operator cancelled it, a resource
+	 * ran out, a file or the standby cannot be written, the database, a table, a privilege or a
+	 * login is missing, a node of the cluster is down, or an internal error occurred. */
+	static const char *const unavailable[] = {
 		"57", "53", "58", "25006", "3D", "42P01", "42501", "28", "XX", "08", NULL};
 
 	if (state_is(state, by_chance))
 		return STATUS_RERUN;
 	if (state_is(state, locked))
 		return STATUS_LOCK_BUSY;
-	if (state_is(state, away))
+	if (state_is(state, unavailable))
 		return STATUS_STORE_UNAVAILABLE;
 	return STATUS_POISON;
 }

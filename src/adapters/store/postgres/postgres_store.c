@@ -204,8 +204,8 @@ static void log_failure(struct pg_store *store, char *last, size_t size, const c
 		why);
 }
 
-/* Call with the lock held. Retries until the store is up or stopping, and unlocks while it
- * tries. */
+/* Retries until the store is up or stopping. Call with the lock held; it is released during each
+ * attempt and held again on return. */
 static void bring_up(struct watch *watch)
 {
 	struct pg_store *store = watch->store;

@@ -49,8 +49,8 @@ bool table_target_takes(const struct table_target *target, size_t column);
  * in upper and lower case. */
 bool table_target_has_uuid(const struct table_target *target, size_t column);
 
-/* Begin a batch, add a row to it, and commit it. `rows` is how many rows have then been copied from
- * the file. */
+/* Begin a batch, add a row to it, and commit it. `rows` is the total copied from the file,
+ * including this batch; a copy that is interrupted goes on after them. */
 QP_MUST_CHECK bool table_target_open_batch(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_add(
 	struct table_target *target, const struct cell *cells, char *why, size_t size);

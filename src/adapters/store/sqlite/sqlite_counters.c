@@ -135,7 +135,7 @@ static void fill_row(struct counter_row *row, const struct sqlite_query *query)
 	row->updated_us = sqlite_query_int(query, 2);
 }
 
-/* Reads the next row of the run, and sets row->exists to false if there is none. */
+/* Reads the next row of the query. If there is none, sets row->exists to false. */
 static void fill_next(struct counter_row *row, struct sqlite_query *query)
 {
 	row->exists = false;
