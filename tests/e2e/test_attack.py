@@ -167,11 +167,11 @@ def test_idle_connections(stage, size):
 def test_a_full_table_makes_room_for_who_comes(stage, sent, size):
     """Attackers come back as often as they are closed, and still everybody else gets in at once.
 
-    For each request of a guest half a table of them: a guest who has connected and was not given a core to send its
-    request on would else be idle for longer than a whole table of attackers.
+    For each request of a guest a third of a table of them, when the last third is settled: a guest who has connected
+    and was not given a core to send its request on would else be idle for longer than all attackers on its loop.
     """
     here = stage("--max-connections", size, "--head-timeout", "1h", "--idle-timeout", "1h")
-    with Attack(here.server, size * 7 // 5, first=sent, returns=True, wave=size // 2) as attack:
+    with Attack(here.server, size * 7 // 5, first=sent, returns=True, wave=size // 3) as attack:
         here.check_service(before_each=attack.next_wave)
         wait_until(lambda: here.server.metric("quipu_http_connections") <= size, "the last wave is settled")
 

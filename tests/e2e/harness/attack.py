@@ -13,7 +13,7 @@ from engines.process import die_with_parent
 
 from .counts import action
 from .http import ConnectionLost, dial, reset_on_close
-from .waiting import HANG_S
+from .waiting import HANG_S, wait_until
 
 CLOSED = 0  # stands for a status: the server has closed the connection
 STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) ")
@@ -47,6 +47,7 @@ class Attack:
         self._over = context.Event()
         self._open = context.Value("q", 0)
         self._returns_left = context.Value("q", 0)
+        self._unanswered = context.Value("q", 0)  # connections that have sent a request and wait for its answer
         self._answers = context.RawArray("q", 600)  # by status; at CLOSED, the connections that the server has closed
         self._pipe, child = context.Pipe(duplex=False)
         self._process = context.Process(target=self._run, args=(child,))
@@ -90,6 +91,7 @@ class Attack:
         os.nice(10)  # attackers use cores of their own, if there are any
         self._epoll = select.epoll()
         self._clients = {}  # by descriptor: the socket, and what it still has to send
+        self._asking = set()  # the descriptors of those that wait for their first answer
         self._found = collections.Counter()
         self._gone = 0  # closed, and not yet connected again
         for _ in range(self.count):
@@ -117,6 +119,9 @@ class Attack:
         reset_on_close(client)
         self._clients[client.fileno()] = [client, self.first]
         self._open.value = len(self._clients)
+        if self.reads and self.first.endswith(b"\r\n\r\n"):
+            self._asking.add(client.fileno())
+            self._unanswered.value = len(self._asking)
         self._epoll.register(client, self._events(client.fileno()))
         self._write(client.fileno())
 
@@ -136,6 +141,8 @@ class Attack:
         data = b""
         with contextlib.suppress(OSError):
             data = self._clients[descriptor][0].recv(262144)
+        self._asking.discard(descriptor)
+        self._unanswered.value = len(self._asking)
         for status in STATUS.findall(data):
             self._note(int(status))
         if not data:
@@ -174,21 +181,19 @@ class Attack:
 
     def _return(self):
         """Reconnects those that were closed: all at once, or as many as the current wave allows."""
-        while self.returns and self._gone > 0 and not self._over.is_set() and self._may_return():
+        while self.returns and self._gone > 0 and not self._over.is_set():
+            if self.wave is not None and self._returns_left.value == 0:
+                return
             self._gone -= 1
             self._connect()
-
-    def _may_return(self):
-        if self.wave is None:
-            return True
-        with self._returns_left.get_lock():
-            self._returns_left.value -= 1
-            return self._returns_left.value >= 0
+            if self.wave is not None:
+                self._returns_left.value -= 1  # after it has connected: see next_wave()
 
     # ---- in the process of the test
 
     def next_wave(self):
-        """Lets up to `wave` of the closed connections come back."""
+        """Waits until the last wave has come and was answered; then lets `wave` of the closed connections come back."""
+        wait_until(lambda: self._returns_left.value == 0 and self._unanswered.value == 0, "the last wave is over")
         self._returns_left.value = self.wave
 
 
