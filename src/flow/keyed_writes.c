@@ -175,6 +175,8 @@ enum status keyed_writes_keep(const struct keyed_writes *keyed, struct session *
 			continue;
 		if (write->fate == WRITE_EFFECT)
 			become_owner(write);
+		else
+			write->idempotency->owner = slice_make(NULL, 0);
 		records[kept] = *write->idempotency;
 		records[kept++].answer = write->command.answer;
 	}
