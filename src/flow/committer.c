@@ -44,8 +44,10 @@ struct committer {
 	struct effects *effects;
 	struct command_list aside;    /* writes for the publisher, which has no room */
 	int64_t aside_ns;             /* steady time at which it may have room by itself */
+	int64_t aside_expires_ns;     /* the earliest deadline of these writes, or earlier */
 	struct command_list answered; /* to be delivered */
 	bool has_run;                 /* a transaction, in this step */
+	bool carried;                 /* the last transaction also recorded effects */
 	pthread_t thread;
 	bool has_thread;
 	atomic_bool aborted;
@@ -74,6 +76,7 @@ struct committer *committer_new(const struct committer_config *config)
 	committer->parking = parking_new(committer->config.waiting.retry_ns);
 	committer->writes = qp_calloc(config->batch_max, sizeof(*committer->writes));
 	committer->effects = effects_new(config, on_effects_ended, committer);
+	committer->aside_expires_ns = INT64_MAX;
 	arena_init(&committer->arena, BATCH_ARENA_SIZE);
 	bell_init(&committer->wake);
 	committer_metrics_init(&committer->metrics, config->lane, committer->parking);
@@ -100,12 +103,19 @@ static void fail_all(
 		answer_failed(committer, writes[i], status);
 }
 
+static bool holds_too_much(const struct committer *committer, size_t count, size_t bytes)
+{
+	return count >= committer->config.held_max || bytes >= committer->config.held_bytes_max;
+}
+
 static void park(struct committer *committer, struct write *write)
 {
-	if (parking_count(committer->parking) >= committer->config.parked_max)
+	struct parking *parking = committer->parking;
+
+	if (holds_too_much(committer, parking_count(parking), parking_bytes(parking)))
 		answer_failed(committer, write, STATUS_OVERLOADED);
 	else
-		parking_add(committer->parking, &write->command,
+		parking_add(parking, &write->command,
 			write->waits_for_idempotency ? write->idempotency->key : write->command.key,
 			now_ns(committer));
 }
@@ -187,6 +197,7 @@ static enum status try_once(struct committer *committer, struct write **writes, 
 	committer->has_run = true;
 	if (mode == TRANSACTION_WAIT)
 		batch.ended = effects_settling(committer->effects);
+	committer->carried = batch.ended != NULL;
 	batch.mode = transaction_plan(&committer->config, &batch);
 	for (size_t i = 0; i < count; i++) {
 		writes[i]->fate = WRITE_OPEN;
@@ -258,6 +269,9 @@ static void run(struct committer *committer, struct write **writes, size_t count
 			tally_add(&committer->metrics.reruns, 1);
 		} else if (status == STATUS_LOCK_BUSY && mode == TRANSACTION_WAIT) {
 			mode = TRANSACTION_SKIP;
+		} else if (status == STATUS_POISON && committer->carried) {
+			tally_add(
+				&committer->metrics.reruns, 1); /* perhaps not ours: try without */
 		} else if (status == STATUS_LOCK_BUSY || status == STATUS_POISON) {
 			isolate(committer, writes, count, mode, status);
 			return;
@@ -383,6 +397,13 @@ static void drop_parked(struct committer *committer)
 	command_list_deliver(&committer->answered);
 }
 
+static void push_aside(struct committer *committer, struct command *command)
+{
+	command_list_push(&committer->aside, command);
+	if (command->deadline_ns < committer->aside_expires_ns)
+		committer->aside_expires_ns = command->deadline_ns;
+}
+
 /*
  * Leaves in `list` what may run now: the writes that were set aside before, as many as the
  * publisher has room for, and then the new ones, of which those without room are set aside. A write
@@ -396,6 +417,8 @@ static void set_aside(struct committer *committer, struct command_list *list)
 	struct command *command;
 
 	*list = (struct command_list){0};
+	if (room > 0)
+		committer->aside_ns = 0; /* what stays aside may run with the next step */
 	while (room > 0 && (command = command_list_pop(&committer->aside))) {
 		command_list_push(list, command);
 		room--;
@@ -403,34 +426,43 @@ static void set_aside(struct committer *committer, struct command_list *list)
 	while ((command = command_list_pop(&fresh))) {
 		bool waits = effects_wants(committer->effects, write_of(command));
 
-		if (waits && room == 0 && committer->aside.count >= committer->config.parked_max)
-			answer_failed(committer, write_of(command), STATUS_OVERLOADED);
-		else if (waits && room == 0)
-			command_list_push(&committer->aside, command);
-		else
+		if (!waits || room > 0)
 			command_list_push(list, command);
+		else if (holds_too_much(committer, committer->aside.count, committer->aside.bytes))
+			answer_failed(committer, write_of(command), STATUS_OVERLOADED);
+		else
+			push_aside(committer, command);
 		room -= waits && room > 0;
 	}
 }
 
-/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. */
+/* Answers the writes set aside whose deadlines have passed; after an abort, all of them. The others
+ * keep their order. */
 static void drop_aside(struct committer *committer)
 {
-	while (committer->aside.first &&
-		(atomic_load(&committer->aborted) ||
-			committer->aside.first->deadline_ns <= now_ns(committer)))
-		drop(committer, command_list_pop(&committer->aside));
+	struct command_list all = committer->aside;
+	struct command *command;
+
+	if (!atomic_load(&committer->aborted) && committer->aside_expires_ns > now_ns(committer))
+		return;
+	committer->aside = (struct command_list){0};
+	committer->aside_expires_ns = INT64_MAX;
+	while ((command = command_list_pop(&all))) {
+		if (is_wanted(committer, command))
+			push_aside(committer, command);
+		else
+			drop(committer, command);
+	}
 }
 
 /* When something happens without a new command or the end of an effect. */
 static int64_t next_ns(const struct committer *committer)
 {
 	int64_t parked_ns = parking_next_ns(committer->parking);
-	const struct command *first = committer->aside.first;
-	int64_t aside_ns = first ? committer->aside_ns : INT64_MAX;
+	int64_t aside_ns = committer->aside.first ? committer->aside_ns : INT64_MAX;
 
-	if (first && first->deadline_ns < aside_ns)
-		aside_ns = first->deadline_ns;
+	if (committer->aside.first && committer->aside_expires_ns < aside_ns)
+		aside_ns = committer->aside_expires_ns;
 	return aside_ns < parked_ns ? aside_ns : parked_ns;
 }
 
@@ -463,12 +495,12 @@ static bool take(struct committer *committer, struct command_list *fresh)
 	struct lane *lane = committer->config.lane;
 	size_t batch_max = committer->config.batch_max;
 	int64_t until_ns = next_ns(committer), wait_ns = until_ns - now_ns(committer);
-	bool open;
+	bool open, waits = committer->aside.first && !committer->has_run;
 
-	if (committer->aside.first && !committer->has_run)
+	if (waits)
 		bell_wait(&committer->wake, wait_ns < GATHER_NS ? wait_ns : GATHER_NS);
 	open = lane_take(lane, fresh, batch_max, committer->aside.first ? 0 : until_ns);
-	if (!open && holds_writes(committer))
+	if (!open && !waits && holds_writes(committer))
 		bell_wait(&committer->wake, wait_ns);
 	return open;
 }

@@ -42,7 +42,10 @@ struct committer_config {
 	struct lane *lane;       /* not owned */
 	struct session *session; /* owned */
 	size_t batch_max;
-	size_t parked_max;
+	/* Writes that wait for a row or for the publisher have left the lane. These limits hold for
+	 * each of the two, and the second also for the effects that are under way. */
+	size_t held_max;
+	size_t held_bytes_max;
 	int64_t idempotency_ttl_us;
 	struct waiting waiting;
 	const struct clock *clock;

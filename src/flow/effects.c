@@ -36,6 +36,7 @@ struct effects {
 	struct write_batch settling;
 	struct command_list answered;
 	int64_t reserved_ns; /* when the publisher was given something last */
+	size_t bytes;        /* of all writes here */
 };
 
 struct effects *effects_new(
@@ -94,6 +95,8 @@ size_t effects_room(struct effects *effects, int64_t *until_ns)
 	*until_ns = INT64_MAX;
 	if (!effects->publisher)
 		return SIZE_MAX;
+	if (effects->bytes >= effects->config.held_bytes_max)
+		return 0;
 	if (!publisher_is_busy(effects->publisher) || clock_steady_ns(&clock_system) >= hurry_ns)
 		return publisher_room(effects->publisher);
 	*until_ns = hurry_ns;
@@ -112,6 +115,7 @@ size_t effects_count(const struct effects *effects)
 void effects_add(struct effects *effects, struct write *write)
 {
 	write->effect = EFFECT_BEGUN;
+	effects->bytes += write->command.bytes;
 	command_list_push(&effects->added, &write->command);
 }
 
@@ -170,6 +174,7 @@ static void deliver(struct effects *effects, struct write **writes, size_t count
 
 		if (writes[i]->is_lost || (!settled && writes[i]->effect == EFFECT_DONE))
 			command->answer = answer_failure(command->arena, STATUS_OUTCOME_UNKNOWN);
+		effects->bytes -= command->bytes;
 		command_list_push(&effects->answered, command);
 	}
 	command_list_deliver(&effects->answered);

@@ -39,7 +39,8 @@ static void add_writer(struct lane_set *set, size_t i, const struct lane_service
 	struct committer_config config = {
 		.session = store->ops->open_session(store, SESSION_WRITE),
 		.batch_max = settings->batch_max,
-		.parked_max = settings->depth_max,
+		.held_max = settings->depth_max,
+		.held_bytes_max = settings->bytes_max,
 		.idempotency_ttl_us = settings->idempotency_ttl_us,
 		.waiting = service->waiting,
 		.clock = &clock_system,

@@ -28,6 +28,7 @@ struct parking {
 	int64_t retry_ns;
 	struct dice dice;
 	struct tally count;
+	size_t bytes; /* of the parked commands */
 };
 
 struct parking *parking_new(int64_t retry_ns)
@@ -49,6 +50,11 @@ void parking_free(struct parking *parking)
 size_t parking_count(const struct parking *parking)
 {
 	return (size_t)tally_read(&parking->count);
+}
+
+size_t parking_bytes(const struct parking *parking)
+{
+	return parking->bytes;
 }
 
 static struct parked_key **bucket_of(const struct parking *parking, struct slice key)
@@ -96,6 +102,7 @@ void parking_add(struct parking *parking, struct command *command, struct slice 
 		parked = add_key(parking, key, now_ns);
 	push(parked, command);
 	tally_add(&parking->count, 1);
+	parking->bytes += command->bytes;
 }
 
 bool parking_has_key(const struct parking *parking, struct slice key)
@@ -126,6 +133,7 @@ static void take_key(struct parking *parking, struct parked_key **link, struct c
 
 	*link = parked->next;
 	tally_add(&parking->count, -(int64_t)parked->commands.count);
+	parking->bytes -= parked->commands.bytes;
 	command_list_append(out, &parked->commands);
 	free(parked);
 }
@@ -156,11 +164,13 @@ void parking_take_expired(struct parking *parking, struct command_list *out, int
 
 		while (*link) {
 			struct parked_key *parked = *link;
-			size_t before = parked->commands.count;
+			struct command_list before = parked->commands;
 
 			if (parked->expires_ns <= now_ns)
 				sort_out_expired(parked, out, now_ns);
-			tally_add(&parking->count, (int64_t)(parked->commands.count - before));
+			tally_add(
+				&parking->count, (int64_t)(parked->commands.count - before.count));
+			parking->bytes -= before.bytes - parked->commands.bytes;
 			if (parked->commands.count == 0)
 				take_key(parking, link, out);
 			else

@@ -21,6 +21,9 @@ void parking_free(struct parking *parking);
 /* Returns how many commands are parked. Any thread. */
 size_t parking_count(const struct parking *parking);
 
+/* Returns the sum of the parked commands' bytes. */
+size_t parking_bytes(const struct parking *parking);
+
 /* Parks `command` behind the commands that wait for the same `key`. Copies `key`. */
 void parking_add(
 	struct parking *parking, struct command *command, struct slice key, int64_t now_ns);

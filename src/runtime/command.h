@@ -83,6 +83,7 @@ struct command_list {
 	struct command *first;
 	struct command *last;
 	size_t count;
+	size_t bytes; /* the sum of its commands' bytes */
 };
 
 void command_list_push(struct command_list *list, struct command *command);

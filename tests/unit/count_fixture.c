@@ -29,8 +29,10 @@ void count_fixture_open(struct count_fixture *fixture, size_t batch_max)
 void count_fixture_open_waiting(
 	struct count_fixture *fixture, size_t batch_max, const struct waiting *waiting)
 {
-	struct committer_config config = {
-		.batch_max = batch_max, .parked_max = 1000, .waiting = *waiting};
+	struct committer_config config = {.batch_max = batch_max,
+		.held_max = 1000,
+		.held_bytes_max = SIZE_MAX,
+		.waiting = *waiting};
 
 	fixture->store = faulty_store_new();
 	fixture->lane = lane_new("test", 100000, 1 << 30);

@@ -15,6 +15,7 @@
 #define UNDER_WAY_MAX 8 /* what effects.c allows: four batches */
 #define ASIDE_MAX 3
 #define WRITES_MAX 16
+#define HELD_BYTES_MAX 10000
 #define HOUR_US (3600 * 1000000LL)
 
 /* A service whose effects end when and how the test decides. */
@@ -41,6 +42,7 @@ struct test_write {
 	struct arena arena;
 	bool has_effect;
 	enum write_effect decision; /* under the lock of the bus; BEGUN: it hangs */
+	bool is_poison;             /* the end of its effect cannot be recorded */
 	bool answered;
 };
 
@@ -53,11 +55,24 @@ static struct test_write *test_write_of(const struct write *write)
 
 /* ---- the service ------------------------------------------------------------------------- */
 
+/* Ends the transaction if it records an effect that cannot be recorded. */
+static enum status record(struct session *session, const struct write_batch *ended)
+{
+	for (size_t i = 0; ended && i < ended->count; i++) {
+		if (test_write_of(ended->writes[i])->is_poison) {
+			session->ops->rollback(session);
+			return STATUS_POISON;
+		}
+	}
+	return STATUS_OK;
+}
+
 static enum status decide(void *context, struct session *session, const struct write_batch *batch)
 {
 	struct bus *bus = context;
 
-	(void)session;
+	if (record(session, batch->ended) != STATUS_OK)
+		return STATUS_POISON;
 	for (size_t i = 0; i < batch->count; i++) {
 		struct write *write = batch->writes[i];
 
@@ -76,7 +91,8 @@ static enum status settle(void *context, struct session *session, const struct w
 {
 	struct bus *bus = context;
 
-	(void)session;
+	if (record(session, batch) != STATUS_OK)
+		return STATUS_POISON;
 	pthread_mutex_lock(&bus->lock);
 	bus->recorded_alone += batch->count;
 	pthread_mutex_unlock(&bus->lock);
@@ -150,7 +166,8 @@ static void set_up(struct fixture *fixture, bool with_threads)
 {
 	struct committer_config config = {
 		.batch_max = BATCH_MAX,
-		.parked_max = ASIDE_MAX,
+		.held_max = ASIDE_MAX,
+		.held_bytes_max = HELD_BYTES_MAX,
 		.idempotency_ttl_us = HOUR_US,
 		.clock = &clock_system,
 		.decide = decide,
@@ -190,8 +207,7 @@ static void on_answered(struct loop_task *task)
 	((struct test_write *)task)->answered = true;
 }
 
-static void submit_until(
-	struct fixture *fixture, struct test_write *write, bool has_effect, int64_t deadline_ns)
+static void prepare_write(struct fixture *fixture, struct test_write *write, bool has_effect)
 {
 	struct command *command = &write->write.command;
 
@@ -203,8 +219,15 @@ static void submit_until(
 	command->loop = fixture->loop;
 	command->arena = &write->arena;
 	command->key = slice_of("item");
-	command->deadline_ns = deadline_ns;
-	assert_int_equal(lane_submit(fixture->lane, command), STATUS_OK);
+	command->deadline_ns = INT64_MAX;
+}
+
+static void submit_until(
+	struct fixture *fixture, struct test_write *write, bool has_effect, int64_t deadline_ns)
+{
+	prepare_write(fixture, write, has_effect);
+	write->write.command.deadline_ns = deadline_ns;
+	assert_int_equal(lane_submit(fixture->lane, &write->write.command), STATUS_OK);
 }
 
 static void submit(struct fixture *fixture, struct test_write *write, bool has_effect)
@@ -327,35 +350,89 @@ static void at_the_bound_sends_wait_aside_in_order_and_others_pass(void **state)
 	tear_down(&fixture);
 }
 
-static void what_waits_aside_is_refused_at_its_deadline(void **state)
+/* A large write after the publisher is full: it waits, and no other that would wait finds room. */
+static void what_waits_aside_is_bounded_by_its_memory(void **state)
 {
-	struct test_write writes[WRITES_MAX], late;
+	struct test_write writes[WRITES_MAX], large, refused, other;
 	struct fixture fixture;
 
 	(void)state;
 	set_up(&fixture, true);
 	fill_publisher(&fixture, writes);
+	prepare_write(&fixture, &large, true);
+	large.write.command.bytes = HELD_BYTES_MAX;
+	assert_int_equal(lane_submit(fixture.lane, &large.write.command), STATUS_OK);
+	submit(&fixture, &refused, true);
+	submit(&fixture, &other, false);
+	assert_int_equal(status_of(&fixture, &refused), 503);
+	assert_int_equal(status_of(&fixture, &other), 200);
+	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
+		end(&fixture, &writes[i], EFFECT_DONE);
+	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
+		assert_int_equal(status_of(&fixture, &writes[i]), 200);
+	end(&fixture, &large, EFFECT_DONE);
+	assert_int_equal(status_of(&fixture, &large), 200);
+	tear_down(&fixture);
+}
+
+/* The publisher has room for seven more, but not for their memory. */
+static void what_is_under_way_is_bounded_by_its_memory(void **state)
+{
+	struct test_write large, waiting, other;
+	struct fixture fixture;
+
+	(void)state;
+	set_up(&fixture, true);
+	prepare_write(&fixture, &large, true);
+	large.write.command.bytes = HELD_BYTES_MAX;
+	assert_int_equal(lane_submit(fixture.lane, &large.write.command), STATUS_OK);
+	WAIT_UNTIL(begun_count(&fixture) == 1);
+	submit(&fixture, &waiting, true);
+	submit(&fixture, &other, false);
+	assert_int_equal(status_of(&fixture, &other), 200);
+	assert_int_equal(begun_count(&fixture), 1);
+	end(&fixture, &large, EFFECT_DONE);
+	assert_int_equal(status_of(&fixture, &large), 200);
+	WAIT_UNTIL(begun_count(&fixture) == 2);
+	end(&fixture, &waiting, EFFECT_DONE);
+	assert_int_equal(status_of(&fixture, &waiting), 200);
+	tear_down(&fixture);
+}
+
+/* Also if it came after one that waits for longer. */
+static void what_waits_aside_is_refused_at_its_deadline(void **state)
+{
+	struct test_write writes[WRITES_MAX], patient, late;
+	struct fixture fixture;
+
+	(void)state;
+	set_up(&fixture, true);
+	fill_publisher(&fixture, writes);
+	submit(&fixture, &patient, true);
 	submit_until(&fixture, &late, true, clock_steady_ns(&clock_system) + 50 * NS_PER_MS);
 	assert_int_equal(status_of(&fixture, &late), 503);
 	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
 		end(&fixture, &writes[i], EFFECT_DONE);
 	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
 		assert_int_equal(status_of(&fixture, &writes[i]), 200);
-	assert_int_equal(begun_count(&fixture), UNDER_WAY_MAX);
+	end(&fixture, &patient, EFFECT_DONE);
+	assert_int_equal(status_of(&fixture, &patient), 200);
+	assert_int_equal(begun_count(&fixture), UNDER_WAY_MAX + 1);
 	tear_down(&fixture);
 }
 
-/* What is under way is recorded all the same. */
-static void an_abort_refuses_what_waits_aside_and_waits_for_what_is_under_way(void **state)
+/* What is under way is recorded all the same. No deadline helps: a wake-up that is lost hangs. */
+static void check_abort(bool closes_first)
 {
 	struct test_write writes[WRITES_MAX];
 	struct fixture fixture;
 
-	(void)state;
 	set_up(&fixture, true);
 	fill(&fixture, writes);
-	lane_close(fixture.lane);
+	if (closes_first)
+		lane_close(fixture.lane);
 	committer_abort(fixture.committer);
+	lane_close(fixture.lane);
 	for (size_t i = UNDER_WAY_MAX; i < UNDER_WAY_MAX + ASIDE_MAX; i++)
 		assert_int_equal(status_of(&fixture, &writes[i]), 503);
 	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
@@ -364,6 +441,13 @@ static void an_abort_refuses_what_waits_aside_and_waits_for_what_is_under_way(vo
 	for (size_t i = 0; i < UNDER_WAY_MAX; i++)
 		assert_int_equal(status_of(&fixture, &writes[i]), 200);
 	tear_down(&fixture);
+}
+
+static void an_abort_refuses_what_waits_aside_and_waits_for_what_is_under_way(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		check_abort(i % 2 == 0);
 }
 
 /* Without threads, effects end where they begin: what a step does is known. */
@@ -434,6 +518,27 @@ static void a_common_transaction_of_unknown_outcome_is_never_repeated(void **sta
 	check_combined_fault(2, STATUS_OUTCOME_UNKNOWN, false);
 }
 
+static void an_effect_that_cannot_be_recorded_costs_no_other_write_its_answer(void **state)
+{
+	struct test_write writes[BATCH_MAX], other;
+	struct fixture fixture;
+
+	(void)state;
+	set_up(&fixture, false);
+	for (size_t i = 0; i < BATCH_MAX; i++) {
+		submit(&fixture, &writes[i], true);
+		writes[i].decision = EFFECT_DONE;
+	}
+	submit(&fixture, &other, false);
+	writes[0].is_poison = true;
+	committer_step(fixture.committer);
+	committer_step(fixture.committer);
+	assert_int_equal(status_of(&fixture, &writes[0]), 503);
+	assert_int_equal(status_of(&fixture, &writes[1]), 200);
+	assert_int_equal(status_of(&fixture, &other), 200);
+	tear_down(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,11 +546,14 @@ int main(void)
 		cmocka_unit_test(what_the_bus_confirms_first_is_answered_first),
 		cmocka_unit_test(at_the_bound_sends_wait_aside_in_order_and_others_pass),
 		cmocka_unit_test(what_waits_aside_is_refused_at_its_deadline),
+		cmocka_unit_test(what_waits_aside_is_bounded_by_its_memory),
+		cmocka_unit_test(what_is_under_way_is_bounded_by_its_memory),
 		cmocka_unit_test(an_abort_refuses_what_waits_aside_and_waits_for_what_is_under_way),
 		cmocka_unit_test(
 			a_busy_lane_records_effects_with_its_next_batch_and_an_idle_one_at_once),
 		cmocka_unit_test(if_the_common_transaction_fails_effects_are_recorded_alone),
 		cmocka_unit_test(a_common_transaction_of_unknown_outcome_is_never_repeated),
+		cmocka_unit_test(an_effect_that_cannot_be_recorded_costs_no_other_write_its_answer),
 	};
 
 	return cmocka_run_group_tests_name("effects", tests, NULL, NULL);

@@ -42,7 +42,8 @@ static void fixture_open_batches(struct gateway_fixture *fixture, bool cached, s
 	struct lane_service service = gateway_lane_service(&fixture->gateway);
 	struct committer_config config = {
 		.batch_max = batch_max,
-		.parked_max = 100,
+		.held_max = 100,
+		.held_bytes_max = SIZE_MAX,
 		.idempotency_ttl_us = 24 * 60 * MINUTE_US,
 		.clock = &fixture->clock.base,
 		.prepare = service.prepare,
@@ -539,6 +540,54 @@ static void test_no_storm_across_windows_puts_more_than_the_limit_into_one(void 
 	seeds_end();
 }
 
+/* What the repository finds at the call of lock() that the test has chosen: nothing. */
+static struct vanishing {
+	struct limit_repository base;
+	struct limit_repository_ops ops;
+	int calls_left;
+} vanishing;
+
+static enum status lock_what_vanishes(const struct limit_repository *repository,
+	struct session *session, struct limit_row *rows, size_t count, int64_t *now_us)
+{
+	enum status status = faulty_limit_repository.ops->lock(
+		&faulty_limit_repository, session, rows, count, now_us);
+
+	(void)repository;
+	if (--vanishing.calls_left == 0)
+		rows[0].exists = false;
+	return status;
+}
+
+/* The first attempt begins an effect and is rolled back; then another process deletes the limit. */
+static void test_a_refusal_after_a_failed_attempt_is_final(void **unused)
+{
+	struct gateway_fixture fixture;
+	struct fixture_send *send;
+
+	(void)unused;
+	fixture_open(&fixture, false);
+	configure(&fixture);
+	vanishing.ops = *faulty_limit_repository.ops;
+	vanishing.ops.lock = lock_what_vanishes;
+	vanishing.base = faulty_limit_repository;
+	vanishing.base.ops = &vanishing.ops;
+	vanishing.calls_left = 2;
+	fixture.gateway.repository = &vanishing.base;
+	faulty_store_fail_at(fixture.store, 6, STATUS_RERUN); /* begin find lock put keys COMMIT */
+	send = submit(&fixture, GATEWAY_SEND, "u", "key");
+	step(&fixture);
+	assert_true(fixture.store->has_failed);
+	assert_int_equal(vanishing.calls_left, 0);
+	assert_int_equal(take_status(send), 404);
+	send = submit(&fixture, GATEWAY_SEND, "u", "key"); /* the limit is there again */
+	step(&fixture);
+	assert_true(send->answered);
+	assert_int_equal(take_status(send), 404);
+	assert_int_equal(fake_bus.on_bus, 0);
+	fixture_close(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -548,6 +597,7 @@ int main(void)
 		cmocka_unit_test(test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing),
 		cmocka_unit_test(test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path),
 		cmocka_unit_test(test_an_unknown_fate_stays_reserved),
+		cmocka_unit_test(test_a_refusal_after_a_failed_attempt_is_final),
 		cmocka_unit_test(test_r2_2_after_the_window_the_limit_is_there_again),
 		cmocka_unit_test(
 			test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot),

@@ -31,7 +31,8 @@ struct ask {
 static void open_fixture(struct fixture *fixture)
 {
 	struct lane_service service;
-	struct committer_config config = {.batch_max = 64, .parked_max = 1000};
+	struct committer_config config = {
+		.batch_max = 64, .held_max = 1000, .held_bytes_max = SIZE_MAX};
 
 	memset(fixture, 0, sizeof(*fixture));
 	fixture->store = faulty_store_new();

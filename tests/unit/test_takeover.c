@@ -80,7 +80,8 @@ static void set_up(struct fixture *fixture)
 {
 	struct committer_config config = {
 		.batch_max = 8,
-		.parked_max = 8,
+		.held_max = 8,
+		.held_bytes_max = SIZE_MAX,
 		.idempotency_ttl_us = HOUR_US,
 		.clock = &clock_system,
 		.decide = decide,
