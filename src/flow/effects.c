@@ -204,13 +204,20 @@ static bool may_settle_again(enum status status)
 	       status == STATUS_STORE_UNAVAILABLE;
 }
 
-/* Effects that cannot be recorded together are halved until a bad row fails alone. */
+/*
+ * Effects that cannot be recorded together are halved until a bad row fails alone. A row that
+ * another session holds is found by halving at once: to wait for it again with all the others would
+ * hold the lane.
+ */
 static void settle_alone(struct effects *effects, struct write **writes, size_t count)
 {
-	enum status status = STATUS_RERUN;
+	enum status status = settle_once(effects, writes, count);
 
-	for (int i = 0; i < SETTLE_TRIES && may_settle_again(status); i++)
+	for (int i = 1; i < SETTLE_TRIES && may_settle_again(status); i++) {
+		if (status == STATUS_LOCK_BUSY && count > 1)
+			break;
 		status = settle_once(effects, writes, count);
+	}
 	if (count > 1 && (status == STATUS_LOCK_BUSY || status == STATUS_POISON)) {
 		settle_alone(effects, writes, count / 2);
 		settle_alone(effects, writes + count / 2, count - count / 2);
