@@ -10,12 +10,15 @@ struct scene {
 	struct cache_session *reader, *writer;
 };
 
-/* cmocka's: *state is a struct scene. */
+/* cmocka's: *state is a struct scene. With a state before, Redis is to hang. */
 int counter_scene_setup(void **state);
 int counter_scene_teardown(void **state);
 
 #define FAULT_TEST(test)                                                                           \
 	cmocka_unit_test_setup_teardown(test, counter_scene_setup, counter_scene_teardown)
+#define HANGING_TEST(test)                                                                         \
+	cmocka_unit_test_prestate_setup_teardown(                                                  \
+		test, counter_scene_setup, counter_scene_teardown, &(bool){true})
 
 void counter_scene_come_back(struct scene *scene);
 void counter_scene_go_away(struct scene *scene);

@@ -16,7 +16,9 @@
 #include "waiting.h"
 
 #define SKIPPED 77
-#define TIMEOUT_MS 1000
+
+/* After which a Redis that hangs is given up; one that answers is faster. */
+#define TIMEOUT_MS 3000
 #define TOLD "carries no announcements"
 
 struct ear {
@@ -77,13 +79,14 @@ static void forget_what_was_heard(struct pair *pair)
 	pair->ear_here.heard = pair->ear_there.heard = 0;
 }
 
+/* With a state, for a Redis that is to hang. */
 static int setup(void **state)
 {
 	struct pair *pair = qp_calloc(1, sizeof(*pair));
 
 	captured_log_begin();
 	redis_server_start();
-	cache_fixture_set_timeout_ms(TIMEOUT_MS);
+	cache_fixture_set_timeout_ms(*state ? TIMEOUT_MS : HANG_MS);
 	cache_fixture_open(&pair->here, redis_server_url());
 	cache_fixture_open(&pair->there, redis_server_url());
 	listen_to(pair->here.cache, "counters", &pair->ear_here);
@@ -265,6 +268,8 @@ static void any_thread_may_announce(void **state)
 }
 
 #define WAKER_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define HANGING_TEST(test)                                                                         \
+	cmocka_unit_test_prestate_setup_teardown(test, setup, teardown, &(bool){true})
 
 int main(void)
 {
@@ -275,7 +280,7 @@ int main(void)
 		WAKER_TEST(databases_are_apart),
 		WAKER_TEST(after_an_outage_everybody_is_called_and_it_goes_on),
 		WAKER_TEST(connections_that_redis_ends_are_made_anew),
-		WAKER_TEST(announcing_never_blocks_on_a_redis_that_hangs),
+		HANGING_TEST(announcing_never_blocks_on_a_redis_that_hangs),
 		WAKER_TEST(what_strangers_publish_does_no_harm),
 		WAKER_TEST(a_user_who_may_use_no_channel_is_told_once_and_has_a_cache),
 		WAKER_TEST(any_thread_may_announce),

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "check.h"
+#include "waiting.h"
 
 static struct {
 	int terminal; /* where standard error went before */
@@ -55,4 +57,10 @@ int captured_log_count(const char *words)
 		count++;
 	free(text);
 	return count;
+}
+
+void captured_log_assert(const char *words, int times)
+{
+	WAIT_UNTIL(captured_log_count(words) >= times);
+	assert_int_equal(captured_log_count(words), times);
 }

@@ -8,4 +8,8 @@ void captured_log_end(void);
 /* How often `words` are in it so far. */
 int captured_log_count(const char *words);
 
+/* Fails unless `words` get into it that often, and no more. Waits for them, because a line is
+ * written a moment after the change that it tells of can be seen. */
+void captured_log_assert(const char *words, int times);
+
 #endif
