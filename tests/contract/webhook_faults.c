@@ -21,6 +21,37 @@
 #define HASTY_MS 1000
 static const struct webhook_limits hasty = {.slots = 16, .total_ns = HASTY_MS * NS_PER_MS};
 
+static void give_s(struct notifier_fixture *fixture, int64_t seconds)
+{
+	const struct webhook_limits limits = {.slots = 16, .total_ns = seconds * NS_PER_S};
+
+	webhook_limit_to(fixture, &limits);
+}
+
+/*
+ * Waits for the end of a notice's time. Where this machine was too slow to get as far in it as the
+ * test wants, it gets twice the time. `error` is followed by the time, unless it is empty.
+ */
+static void assert_fate_at_the_end(
+	struct notifier_fixture *fixture, const char *id, enum notice_fate fate, const char *error)
+{
+	const struct notice_result *result = NULL;
+
+	for (int64_t seconds = 1; seconds < HANG_S; seconds *= 2) {
+		int64_t began_ms = steady_ms();
+		char expected[64];
+
+		snprintf(expected, sizeof(expected), *error ? "%s %lld s" : "%s", error,
+			(long long)seconds);
+		give_s(fixture, seconds);
+		result = webhook_try(fixture, id);
+		assert_true(steady_ms() - began_ms >= seconds * 1000 - 1);
+		if (result->fate == fate && strcmp(result->error, expected) == 0)
+			return;
+	}
+	fail_msg("%s: fate %d, \"%s\"", id, result->fate, result->error);
+}
+
 /* ---- the URL ----------------------------------------------------------------------------- */
 
 static void a_url_that_cannot_be_used_is_refused_without_showing_it(void **state)
@@ -273,22 +304,32 @@ static void a_hanging_notice_does_not_hold_up_the_others(void **state)
 	}
 }
 
-static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **state)
+/* Returns false if it was not enough time on this machine. */
+static bool all_kinds_get_their_own_result(struct notifier_fixture *fixture, int64_t seconds)
 {
 	static const char *const ids[] = {"hang.a", "200.a", "trickle.a", "404.a", "dribble.a",
 		"cuthead.a", "headers.a", "endless.a", "503.a", "early.a"};
 	static const enum notice_fate fates[] = {NOTICE_FAILED, NOTICE_SENT, NOTICE_FAILED,
 		NOTICE_REFUSED, NOTICE_SENT, NOTICE_FAILED, NOTICE_FAILED, NOTICE_SENT,
 		NOTICE_FAILED, NOTICE_SENT};
-	static const struct webhook_limits in_time = {.slots = 16, .total_ns = 3 * NS_PER_S};
-	struct notifier_fixture *fixture = *state;
+	bool is_right = true;
 
-	webhook_limit_to(fixture, &in_time);
+	give_s(fixture, seconds);
+	fixture->result_count = 0;
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
 		notifier_fixture_send(fixture, ids[i], i);
 	notifier_fixture_gather(fixture, COUNT_OF(ids));
 	for (uint64_t i = 0; i < COUNT_OF(ids); i++)
-		assert_int_equal(notifier_fixture_result(fixture, i)->fate, fates[i]);
+		is_right = is_right && notifier_fixture_result(fixture, i)->fate == fates[i];
+	return is_right;
+}
+
+static void all_kinds_of_receivers_at_once_each_get_their_own_result(void **state)
+{
+	int64_t seconds = 3;
+
+	while (!all_kinds_get_their_own_result(*state, seconds))
+		assert_true((seconds *= 2) < HANG_S);
 }
 
 /* ---- bad answers ------------------------------------------------------------------------- */
@@ -303,24 +344,19 @@ static void without_a_complete_head_there_is_no_answer(void **state)
 	assert_int_equal(webhook_try(fixture, "garbage.a")->fate, NOTICE_FAILED);
 	assert_int_equal(webhook_try(fixture, "headers.a")->fate, NOTICE_FAILED);
 	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
-	webhook_limit_to(fixture, &hasty);
-	webhook_assert_fate(fixture, "hang.a", NOTICE_FAILED, "no answer within 1 s");
-	webhook_assert_fate(fixture, "trickle.a", NOTICE_FAILED, "no answer within 1 s");
+	assert_fate_at_the_end(fixture, "hang.a", NOTICE_FAILED, "no answer within");
+	assert_fate_at_the_end(fixture, "trickle.a", NOTICE_FAILED, "no answer within");
 }
 
 static void once_the_head_is_complete_the_status_stands(void **state)
 {
 	struct notifier_fixture *fixture = *state;
-	int64_t began_ms;
 
 	webhook_assert_fate(fixture, "cutbody.a", NOTICE_SENT, "");
 	webhook_assert_fate(fixture, "over.a", NOTICE_SENT, "");
 	webhook_assert_fate(
 		fixture, "endless.a", NOTICE_SENT, ""); /* though it would go on for ever */
-	webhook_limit_to(fixture, &hasty);
-	began_ms = steady_ms();
-	webhook_assert_fate(fixture, "dribble.a", NOTICE_SENT, "");
-	assert_true(steady_ms() - began_ms >= HASTY_MS - 1);
+	assert_fate_at_the_end(fixture, "dribble.a", NOTICE_SENT, "");
 }
 
 /* ---- no connection ----------------------------------------------------------------------- */
