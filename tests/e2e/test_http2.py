@@ -240,7 +240,7 @@ def test_a_drain_says_goaway_and_lets_requests_finish(serve, client, database, p
 
 
 def test_an_idle_connection_is_told_and_closed(serve, sqlite_store):
-    server = serve(sqlite_store, "--idle-timeout", "1s")
+    server = serve(sqlite_store, "--idle-timeout", "3s")
     with Http2(server.port) as connection:
         assert connection.ask("GET", "/healthz").status == 200
         assert connection.read_to_the_end() == NO_ERROR

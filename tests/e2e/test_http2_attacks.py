@@ -211,7 +211,7 @@ def test_a_head_that_never_ends_times_out(serve, sqlite_store):
 
 
 def test_an_answer_that_no_window_lets_through_is_given_up_alone(serve, sqlite_store):
-    server = serve(sqlite_store, "--idle-timeout", "500ms")
+    server = serve(sqlite_store, "--idle-timeout", "3s")
     with Http2(server.port, settings={INITIAL_WINDOW: 0}) as connection:
         blocked = connection.request("GET", "/healthz")
         with pytest.raises(Reset) as given_up:

@@ -57,12 +57,12 @@ def test_a_slow_head_after_a_good_request_is_cut_off_too(serve, sqlite_store):
 
 
 def test_an_idle_connection_is_closed_without_a_word(serve, sqlite_store):
-    server = serve(sqlite_store, "--head-timeout", NEVER, "--idle-timeout", "300ms")
+    server = serve(sqlite_store, "--head-timeout", NEVER, "--idle-timeout", "3s")  # longer than a client waits for a core
     with server.connect() as connection:
         start = time.monotonic()
         assert connection.ask("GET", "/healthz").status == 200
         connection.assert_closed(timeout=HANG_S)
-        assert time.monotonic() - start >= 0.3
+        assert time.monotonic() - start >= 3
 
 
 def test_a_connection_that_never_says_anything_is_closed(serve, sqlite_store):

@@ -254,7 +254,7 @@ def test_a_record_that_was_changed_on_its_way_ends_the_connection_and_changes_no
 
 
 def test_idle_connections_end_with_close_notify(serve, sqlite_store, certificate):
-    server = serve(sqlite_store, *certificate.arguments(), "--idle-timeout", "300ms", tls=certificate.trust())
+    server = serve(sqlite_store, *certificate.arguments(), "--idle-timeout", "3s", tls=certificate.trust())
     with server.connect() as connection:
         assert connection.ask("GET", "/healthz").status == 200
         connection.assert_closed()
@@ -299,7 +299,8 @@ def test_garbage_instead_of_a_hello_is_ended_and_counted(server, garbage):
 
 
 def test_a_slow_handshake_is_cut_off(serve, sqlite_store, certificate):
-    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "300ms", "--idle-timeout", "1h",
+    # long enough for the handshakes of those who look at the metrics, on a busy machine too
+    server = serve(sqlite_store, *certificate.arguments(), "--head-timeout", "3s", "--idle-timeout", "1h",
                    tls=certificate.trust())
     start = time.monotonic()
     with Connection(server.port) as silent, Wire(server.port, certificate.trust()) as slow:
@@ -312,7 +313,7 @@ def test_a_slow_handshake_is_cut_off(serve, sqlite_store, certificate):
                     break
             assert slow.socket.recv(1) == b""
         silent.assert_closed()
-    assert time.monotonic() - start >= 0.3
+    assert time.monotonic() - start >= 3
     assert handshakes(server, "timeout") == 2
     assert server.ask("GET", "/healthz").status == 200
 
