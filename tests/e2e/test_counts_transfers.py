@@ -171,10 +171,9 @@ def test_a_transfer_waits_as_a_whole_for_a_row_that_is_locked_and_holds_nobody_u
 
 
 def test_a_transfer_that_cannot_wait_any_longer_has_changed_nothing(serve, client, database, postgres_store):
-    server = serve(postgres_store, "--deadline", "300ms")
-    counts = client(server)
+    hasty, counts = serve(postgres_store, "--deadline", "300ms"), client(serve(postgres_store))
     source, target = (counts.new_bounded(START, 0) for _ in range(2))
-    with database.locked_row(target), Connection(server.port) as connection:
+    with database.locked_row(target), Connection(hasty.port) as connection:
         connection.send(transfer(source, target, 5))
         assert_problem(connection.read_answer(), 503, "OVERLOADED")
         assert counts.value(source) == START
