@@ -9,7 +9,7 @@ import pytest
 from harness import quipu
 from harness.counts import new_key
 from harness.gateway import new_text, send_request, sms_sent, texts_sent
-from harness.gateway_stacks import KafkaStack, SHORT_LEASE
+from harness.gateway_stacks import KafkaStack, LONG_LEASE, SHORT_LEASE
 from harness.http import ConnectionLost, ask_all
 from engines import shared
 from harness.kafka import DLQ, Kafka
@@ -267,7 +267,7 @@ def test_kill_9_of_the_sender_between_printing_and_recording_loses_nothing_and_r
         gateway_client(crashed).send(user, last)
     crashed.wait_exit()
     crashed.expect_to_be_killed()
-    again = serve(stack, *SHORT_LEASE)
+    again = serve(stack, *LONG_LEASE)
     wait_printed(last, again)
     assert texts_sent(server, crashed, again).count(first) == 1
     assert texts_sent(crashed).count(last) == texts_sent(again).count(last) == 1

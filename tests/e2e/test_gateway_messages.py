@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from harness.gateway_stacks import SHORT_LEASE
+from harness.gateway_stacks import LONG_LEASE
 from harness.keys import KeyFile
 from harness.problems import assert_bad_request, assert_problem
 from harness.quipu import run
@@ -12,7 +12,7 @@ from harness.verify import verified
 from harness.waiting import wait_until
 from harness.webhook import Webhook
 
-OPTIONS = (*SHORT_LEASE, "--outbox-poll", "20ms")
+OPTIONS = (*LONG_LEASE, "--outbox-poll", "20ms")
 on_both_stores = pytest.mark.parametrize("stack", ["sqlite-memory", "postgres-none"], indirect=True)
 
 
@@ -90,7 +90,7 @@ def test_the_attempts_of_a_message_are_told(serve, gateway_client, stack, provid
 
 @on_both_stores
 def test_a_message_that_is_on_its_way_is_sending(serve, gateway_client, stack, provider):
-    server = serve(stack, "--notify-timeout", "20m", "--notify-lease", "1h", "--sms-channel", provider.channel)
+    server = serve(stack, *LONG_LEASE, "--sms-channel", provider.channel)
     gateway = gateway_client(server)
     user = gateway.new_user()
     provider.of_user[user] = "hang"

@@ -3,13 +3,14 @@
 import pytest
 
 from harness.gateway import new_text
-from harness.gateway_stacks import PostgresStack, SqliteStack
+from harness.gateway_stacks import AFTER_THE_LONG_LEASE, LONG_LEASE, PostgresStack, SHORT_LEASE, SqliteStack
 from harness.http import ConnectionLost
 from harness.quipu import run
 from harness.waiting import wait_until
 from harness.webhook import Webhook
 
-SHORT = ("--notify-timeout", "1s", "--notify-lease", "2s", "--outbox-poll", "20ms")
+SHORT = (*SHORT_LEASE, "--outbox-poll", "20ms")
+LONG = (*LONG_LEASE, "--outbox-poll", "20ms")  # where a provider must not get a message again because it was slow
 on_both_stores = pytest.mark.parametrize("stack", ["sqlite-memory", "postgres-none"], indirect=True)
 
 
@@ -25,7 +26,7 @@ def texts(provider, user):
 
 @on_both_stores
 def test_a_message_is_posted_once_under_its_own_id(serve, gateway_client, stack, provider):
-    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    server = serve(stack, *LONG, "--sms-channel", provider.channel)
     gateway = gateway_client(server)
     user, text = gateway.new_user(), new_text()
     sent = gateway.send(user, text).json()
@@ -70,7 +71,7 @@ def test_what_the_provider_refuses_is_a_dead_letter_that_can_be_replayed(serve, 
 @on_both_stores
 @pytest.mark.parametrize("point", ["notify.claimed", "notify.sent", "notify.recorded"])
 def test_after_kill_9_a_message_is_sent_under_the_same_id(serve, gateway_client, stack, provider, point):
-    crashed = serve(stack, *SHORT, "--sms-channel", provider.channel, env={"QUIPU_FAILPOINTS": f"{point}=kill"})
+    crashed = serve(stack, *LONG, "--sms-channel", provider.channel, env={"QUIPU_FAILPOINTS": f"{point}=kill"})
     gateway = gateway_client(crashed)
     user = gateway.new_user()
     try:
@@ -78,7 +79,7 @@ def test_after_kill_9_a_message_is_sent_under_the_same_id(serve, gateway_client,
     except ConnectionLost:
         pass
     crashed.expect_to_be_killed()
-    serve(stack, *SHORT, "--sms-channel", provider.channel)
+    serve(stack, *LONG, "--sms-channel", provider.channel, env=AFTER_THE_LONG_LEASE)
     wait_until(lambda: stack.recorded() == 1, "it is sent")
     assert len(provider.of(user)) == (2 if point == "notify.sent" else 1)
     assert len({headers["webhook-id"] for _, headers in provider.of(user)}) == 1
@@ -100,7 +101,7 @@ def test_a_provider_that_answers_too_late_gets_the_message_again_under_the_same_
 
 @pytest.mark.parametrize("stack", ["postgres-none"], indirect=True)
 def test_two_senders_share_the_messages_and_send_each_once(serve, gateway_client, stack, provider):
-    options = (*SHORT, "--sms-channel", provider.channel)
+    options = (*LONG, "--sms-channel", provider.channel)
     first, second = serve(stack, *options), serve(stack.beside(), *options)
     user = gateway_client(first).new_user(200)
     for number in range(100):
@@ -129,8 +130,7 @@ def test_a_store_that_goes_away_delays_messages_and_loses_none(serve, gateway_cl
 
 def test_one_that_hangs_delays_only_itself(serve, gateway_client, tmp_path, provider):
     stack = SqliteStack(tmp_path, "none")
-    server = serve(stack, "--notify-timeout", "20m", "--notify-lease", "1h", "--sms-channel", provider.channel,
-                   "--sms-parallel", "2")
+    server = serve(stack, *LONG, "--sms-channel", provider.channel, "--sms-parallel", "2")
     gateway = gateway_client(server)
     slow, user = gateway.new_user(), gateway.new_user(100)
     provider.of_user[slow] = "hang"

@@ -20,8 +20,11 @@ on_each_engine = pytest.mark.parametrize(
     "stack", ["sqlite-memory", "postgres-redis", *(pytest.param(name, marks=pytest.mark.full)
                                                    for name in ("sqlite-none", "postgres-none"))], indirect=True)
 
-# What a killed sender had claimed is free again after this time.
+# What a killed sender had claimed is free again after this time. A sender that is to send once, however slow the machine
+# is, has the long lease, and follows a killed one later.
 SHORT_LEASE = ("--notify-timeout", "1s", "--notify-lease", "2s")
+LONG_LEASE = ("--notify-timeout", "20m", "--notify-lease", "1h")
+AFTER_THE_LONG_LEASE = {"QUIPU_TEST_CLOCK_OFFSET": "2h"}
 
 COLUMNS = "rate_limit, time_window, current_count, reserved_count, last_refresh_time"
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
