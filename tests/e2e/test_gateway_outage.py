@@ -13,11 +13,26 @@ from harness.sends import Sends
 from harness.waiting import wait_until
 
 DOWN = "REDIS DOWN — Falling back to Postgres"
+BACK = "Redis is in use"
 
 
 def dependencies(server):
     answer = server.ask("GET", "/readyz")
     return answer.status, {entry["name"]: entry["status"] for entry in answer.json()["dependencies"]}
+
+
+def tells_once(server, away):
+    """Whether the log tells of every outage once, and of every return. There may be more than those of the test: on a
+    busy machine even a Redis that is well can be too slow for a moment."""
+    log = server.log_text()
+    return 0 < log.count(DOWN) == log.count(BACK) - (0 if away else 1)
+
+
+def is_copied(gateway, redis):
+    """Whether Redis counts what a new user sends."""
+    user = gateway.new_user(2)
+    gateway.send(user)
+    return redis.hash(user).get("currentCount") == "1"
 
 
 @contextlib.contextmanager
@@ -45,15 +60,13 @@ def test_r10_5_r11_5_4_r13_4_redis_away_under_load_costs_no_answer_and_the_limit
             wait_until(lambda: dependencies(server)[1]["cache"] == "down", "/readyz says that the cache is down")
             assert dependencies(server)[0] == 200  # it can do without
             sends.wait_under_way(100, since=len(sends.admitted))
-            assert server.log_text().count(DOWN) == 1
+            wait_until(lambda: tells_once(server, away=True), "the outage is told, and not for every send")
         sends.finish()
     assert len(sends.admitted) == limit and not sends.failed
     assert redis_stack.count(user) == limit
     wait_until(lambda: dependencies(server)[1]["cache"] == "up", "the cache is in use again")
-    user = gateway.new_user(2)
-    gateway.send(user)
-    assert own_redis.hash(user)["currentCount"] == "1"
-    assert server.log_text().count(DOWN) == 1
+    wait_until(lambda: is_copied(gateway, own_redis), "and counts")
+    wait_until(lambda: tells_once(server, away=False), "its end is told too")
 
 
 def test_r9_3_r10_5_2_a_configuration_while_redis_is_away_succeeds_and_is_what_counts_afterwards(
