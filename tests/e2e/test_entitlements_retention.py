@@ -149,7 +149,7 @@ def test_gauges_tell_what_waits_and_what_was_given_up(serve, entitlements_client
     assert server.metric("quipu_outbox_pending") == 1
     assert 100 <= server.metric("quipu_outbox_oldest_seconds") <= 100 + (now() - inserted).total_seconds()
     wait_until(lambda: server.metrics()['quipu_notifications{state="FAILED"}'] == 1, "the failed notification too")
-    assert server.metric("quipu_dead_letters") == 1
+    wait_until(lambda: server.metric("quipu_dead_letters") == 1, "the dead letter too")
 
 
 @pytest.mark.parametrize("name", METRICS)

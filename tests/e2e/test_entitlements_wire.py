@@ -66,7 +66,7 @@ def test_garbage_on_the_subject_stops_nobody_and_is_kept(serve, entitlements_cli
     assert sorted(bytes(letter["payload"]) for letter in letters) == sorted(GARBAGE)
     assert all(letter["kind"] == "poison" and letter["last_error"] and letter["resolved_at"] is None for letter in letters)
     assert {letter["position"] for letter in letters} == {f"ENTITLEMENTS/{n}" for n in range(2, 2 + len(GARBAGE))}
-    assert server.metric("quipu_inbox_poison_total") == len(GARBAGE)
+    wait_until(lambda: server.metric("quipu_inbox_poison_total") == len(GARBAGE), "all garbage is counted")
     wait_until(lambda: nats.consumer()["num_ack_pending"] == 0, "nothing comes again")
 
 

@@ -226,7 +226,7 @@ def test_a_receiver_that_is_away_costs_no_attempts_and_everything_is_sent_once_i
             client.wait_sent(user)
             assert len(receiver.of(user)) == 1
     assert nats_stack.count("notification_dlq") == 0
-    assert "the receiver can be reached again" in server.log_text()
+    wait_until(lambda: "the receiver can be reached again" in server.log_text(), "the log says so")
 
 
 def test_a_webhook_that_is_no_url_is_refused_at_the_start(binary, tmp_path):

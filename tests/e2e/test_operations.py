@@ -121,8 +121,8 @@ def test_batches_are_measured(shared_server, counts):
     commits = shared_server.metric("quipu_commit_duration_seconds_count")
     commands = shared_server.metric("quipu_batch_size_sum")
     ask_all((shared_server.port, increase_request(item)) for _ in range(50))
-    assert shared_server.metric("quipu_commit_duration_seconds_count") > commits
-    assert shared_server.metric("quipu_batch_size_sum") >= commands + 50
+    wait_until(lambda: shared_server.metric("quipu_commit_duration_seconds_count") > commits, "commits are measured")
+    wait_until(lambda: shared_server.metric("quipu_batch_size_sum") >= commands + 50, "all commands are counted")
 
 
 def test_connections_and_requests_under_way_are_counted(shared_server):

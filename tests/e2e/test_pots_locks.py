@@ -238,7 +238,7 @@ def test_many_requests_for_many_locked_pots_leave_nothing_behind(serve, pots_cli
         tables.lock(pot_id, 3600)
     answers = ask_all((server.port, add_one(locked[number % 20])) for number in range(200))
     assert {(answer.status, answer.json()["code"]) for answer in answers} == {(409, "aborted")}
-    assert server.metric("quipu_parked_commands") == 0
+    wait_until(lambda: server.metric("quipu_parked_commands") == 0, "nothing is parked")
     tables.query("UPDATE pot SET lock = NULL")
     answers = ask_all((server.port, add_one(locked[number % 20])) for number in range(200))
     assert {answer.status for answer in answers} == {200}
