@@ -320,7 +320,7 @@ static void *publish_on_and_on(void *context)
 {
 	struct load *load = context;
 
-	while (!atomic_load(&load->stop) && load->cluster->sent_count + 20 <= MESSAGES_MAX) {
+	while (!atomic_load(&load->stop) && load->cluster->sent_count + 100 <= MESSAGES_MAX) {
 		struct bus_message *messages = make(load->cluster, 20);
 		enum status status = publish(load->cluster, messages, 20, 150);
 
