@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "admin/actions.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "inbound/input.h"
 #include "inbound/submit.h"
@@ -20,6 +21,21 @@ void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_le
 {
 	assert(kinds->count < DEAD_LETTER_KINDS_MAX);
 	kinds->items[kinds->count++] = *kind;
+}
+
+/* Parses the payload first: the members of one that is broken would break the whole answer. */
+bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct buffer *members)
+{
+	char why[JSON_WHY_SIZE];
+	json_t *object = json_parse_object(payload, why);
+	bool is_read = object && payload.data[0] == '{' && payload.data[payload.len - 1] == '}';
+
+	(void)arena;
+	json_decref(object);
+	if (!is_read)
+		return false;
+	buffer_add(members, slice_make(payload.data + 1, payload.len - 2));
+	return true;
 }
 
 /* Returns the kind in the path. If no role of this process has it, answers the request and returns

@@ -32,7 +32,8 @@ struct dead_letter_kind {
 		struct slice payload, bool *is_read);
 	void *context;
 
-	/* Appends the payload as members of a JSON object. Returns false if it cannot be read. */
+	/* Appends the payload as members of a JSON object, without the braces. Returns false if it
+	 * cannot be read, and then appends nothing. */
 	bool (*describe)(struct arena *arena, struct slice payload, struct buffer *members);
 };
 
@@ -43,6 +44,9 @@ struct dead_letter_kinds {
 
 /* Adds the routes. `kinds` must outlive the router. */
 void dead_letters_add_routes(struct dead_letter_kinds *kinds, struct router *router);
+
+/* The describe() of kinds whose payload is a JSON object. */
+bool dead_letter_describe_json(struct arena *arena, struct slice payload, struct buffer *members);
 
 /* Registers a copy of `kind`. Called at start, before the first request. */
 void dead_letters_add_kind(struct dead_letter_kinds *kinds, const struct dead_letter_kind *kind);

@@ -209,14 +209,6 @@ static void add_sender_chores(struct app *app)
 	app_add_chore(app, &outbound);
 }
 
-static bool describe_message(struct arena *arena, struct slice payload, struct buffer *members)
-{
-	(void)arena;
-	buffer_text(members, ",\"message\":");
-	buffer_add(members, payload);
-	return true;
-}
-
 static void add_sender_letters(struct app *app)
 {
 	const struct sender *sender = &app->gateway->sender;
@@ -225,7 +217,7 @@ static void add_sender_letters(struct app *app)
 		.letter_kind = "sms",
 		.dead = sender->repository->dead,
 		.lanes = sender->lanes,
-		.describe = describe_message,
+		.describe = dead_letter_describe_json,
 	};
 
 	dead_letters_add_kind(&app->dead_letters, &kind);

@@ -138,16 +138,6 @@ static bool open_others(struct app *app, char *why)
 
 /* ---- dialogs ----------------------------------------------------------------------------- */
 
-static bool describe_event(struct arena *arena, struct slice payload, struct buffer *members)
-{
-	(void)arena;
-	if (payload.len < 2 || payload.data[0] != '{')
-		return false;
-	/* The payload is a JSON object: its members are everything between the braces. */
-	buffer_add(members, slice_make(payload.data + 1, payload.len - 2));
-	return true;
-}
-
 /*
  * RabbitMQ confirms a message only after syncing it, which takes 20 ms or more. Therefore several
  * workers publish at the same time. That may reorder events, which counters tolerate. A store with
@@ -167,7 +157,7 @@ static void start_dialogs(struct app *app)
 		.bus = app->unread->bus,
 		.announcement = DIALOGS_ANNOUNCEMENT,
 		.address = dialogs_address,
-		.describe = describe_event,
+		.describe = dead_letter_describe_json,
 		.kept_us = PUBLISHED_KEPT_US,
 		.workers = service->store->lanes_default > 1 ? RELAY_WORKERS : 1,
 	};

@@ -7,6 +7,7 @@ import pytest
 
 from harness import quipu
 from harness.entitlements import event_class, make_event, new_user
+from harness.gateway import Gateway
 from harness.problems import assert_problem
 from harness.waiting import wait_until
 from harness.webhook import Webhook
@@ -216,6 +217,71 @@ def test_every_kind_is_listed_with_how_many_wait(client, server, stack, receiver
     poison(stack, b"another")
     assert waiting() == {"outbox": before["outbox"] + 1, "notification": before["notification"] + 1,
                          "poison": before["poison"] + 2}
+
+
+# ---- one letter of every kind
+
+SMALL = {"name": "ENTITLEMENTS", "subjects": ["entitlements.events.granted", "entitlements.events.revoked"],
+         "max_msg_size": 10}
+NO_EVENT = b'{"message":{"note":"no event"}}'
+
+
+def failed_dialog_event(stack, payload):
+    """The id of an event of dialogs that cannot be published."""
+    (row,) = stack.query("", "INSERT INTO dialog_outbox_events (event_id, event_type, aggregate_key, trace_id, payload,"
+                         " created_at) VALUES (gen_random_uuid(), 'NewMessageEvent', 'm', '', %s, quipu_now())"
+                         " RETURNING event_id::text", (payload,))
+    wait_until(lambda: stack.count("dialog_outbox_events", f"event_id = '{row['event_id']}' AND status = 'FAILED'"),
+               "it is given up at once")
+    return row["event_id"]
+
+
+def refused_event(client, stack):
+    """A user and the id of their event, which NATS refuses from now on, because it is too large."""
+    with stack.bus.wire() as wire:
+        wire.ask("STREAM.UPDATE.ENTITLEMENTS", SMALL)
+    user = client.granted()
+    (row,) = wait_until(
+        lambda: stack.rows("outbox_events", "event_id::text", f"aggregate_key = '{user}:item1' AND status = 'FAILED'"),
+        "it is given up")
+    return user, row["event_id"]
+
+
+def failed_message(server, gateway, provider):
+    """A user and the id of their message, which was refused."""
+    user = gateway.new_user()
+    provider.of_user[user] = 422
+    id_ = gateway.send(user).json()["messageId"]
+    wait_until(lambda: server.ask("GET", "/operator/dlq/sms").json()["letters"], "it is given up")
+    return user, id_
+
+
+def test_a_letter_of_every_kind_is_read_by_get_and_by_show(serve, nats_stack, openapi, entitlements_client, binary):
+    with Webhook() as receiver, Webhook(user="userId") as provider:
+        server = serve(nats_stack, "--roles", "all", "--cache", "none", "--outbox-poll", "20ms", "--outbox-max-attempts", 1,
+                       "--notify-channel", receiver.channel, "--sms-channel", provider.channel)
+        client, gateway = entitlements_client(server), Gateway(server.port, openapi)
+        notified, notification = failed_notification(client, nats_stack, receiver)
+        texted, message = failed_message(server, gateway, provider)
+        granted, refused = refused_event(client, nats_stack)
+        letters = {
+            ("notification", notification): lambda event: event["user_id"] == notified,
+            ("outbox", refused): lambda event: event["user_id"] == granted,
+            ("sms", message): lambda event: (event["userId"], event["messageId"]) == (texted, message),
+            ("dialog-outbox", failed_dialog_event(nats_stack, NO_EVENT)): lambda event: event == json.loads(NO_EVENT),
+            ("dialog-outbox", failed_dialog_event(nats_stack, b'{"cut off":')): lambda event: event is None,
+            ("poison", poison(nats_stack, b"\xffpoison")): lambda event: event is None,
+        }
+        kinds = {row["kind"] for row in server.ask("GET", "/operator/dlq").json()["kinds"]}
+        assert kinds == {kind for kind, _ in letters}
+        for (kind, id_), has_contents in letters.items():
+            letter = json.loads(client.ask("GET", f"/operator/dlq/{kind}/{id_}").body)
+            assert (letter["kind"], letter["id"]) == (kind, id_)
+            assert has_contents(letter.get("event")), letter
+            shown = quipu.run(binary, "dlq", "show", f"{kind}/{id_}", "--server", f"http://127.0.0.1:{server.port}")
+            assert shown.returncode == 0, shown.stderr
+            assert json.loads(shown.stdout) == letter
+        gateway.close()
 
 
 def test_the_list_is_paged(client, stack, run):

@@ -1,5 +1,7 @@
 """GET /api/messages/{messageId}: what became of a message, from its send to its end and until it is forgotten."""
 
+import base64
+import json
 import uuid
 
 import pytest
@@ -119,6 +121,24 @@ def test_a_message_that_is_given_up_says_why_and_can_be_replayed_or_discarded(
     wait_for_state(gateway, answers[0], "SENT")
     assert message(gateway, answers[1])["state"] == "DISCARDED"
     assert verified(binary, server, "limits")[0] == set()
+
+
+@on_both_stores
+def test_the_dead_letter_of_a_message_shows_what_was_to_be_sent(binary, serve, gateway_client, stack, provider):
+    server = serve(stack, *OPTIONS, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user, text = gateway.new_user(), 'say "hello" to {them}'
+    provider.of_user[user] = 422
+    answer = gateway.send(user, text)
+    wait_for_state(gateway, answer, "FAILED")
+    name = f"sms/{answer.json()['messageId']}"
+    letter = json.loads(gateway.ask("GET", f"/operator/dlq/{name}").body)
+    assert (letter["kind"], letter["attempt_count"], letter["aggregate_key"]) == ("sms", 1, user) and "422" in letter["error"]
+    assert letter["event"] == json.loads(base64.b64decode(letter["payload"])) == provider.of(user)[0][0]
+    assert letter["event"]["message"] == text
+    shown = run(binary, "dlq", "show", name, "--server", f"http://127.0.0.1:{server.port}")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout) == letter
 
 
 def test_ids_that_were_never_given_out_are_not_found(gateway):
