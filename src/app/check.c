@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "adapters/notifier/webhook/webhook_notifier.h"
 #include "app/app.h"
 #include "base/text.h"
 #include "http/cors.h"
@@ -165,23 +166,35 @@ static bool check_buses(const struct app *app, char *why)
 	return true;
 }
 
-static bool check_channel(const struct settings *settings, char *why)
+/* Checks a channel that is either `plain` or a webhook. */
+static bool check_channel(const char *option, const char *channel, const char *plain, char *why)
 {
-	const char *channel = settings->notify_channel;
+	const char *problem;
 
-	if (strcmp(channel, "log") != 0 && !url_has_scheme(channel, "webhook:"))
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--notify-channel must be log or webhook:URL; this one is neither");
-	else if (strcmp(settings->sms_channel, "console") != 0 &&
-		 !url_has_scheme(settings->sms_channel, "webhook:"))
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--sms-channel must be console or webhook:URL; this one is neither");
-	else if (settings->notify_lease_us <= settings->notify_timeout_us)
-		snprintf(why, OPTIONS_WHY_SIZE,
-			"--notify-lease must be longer than --notify-timeout, or two processes "
-			"would send the same notification");
-	else
+	if (strcmp(channel, plain) == 0)
 		return true;
+	if (!url_has_scheme(channel, "webhook:")) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--%s must be %s or webhook:URL; this one is neither", option, plain);
+		return false;
+	}
+	problem = webhook_url_problem(channel + strlen("webhook:"));
+	if (problem)
+		snprintf(why, OPTIONS_WHY_SIZE, "--%s: the URL of the webhook cannot be used: %s",
+			option, problem);
+	return !problem;
+}
+
+static bool check_channels(const struct settings *settings, char *why)
+{
+	if (!check_channel("notify-channel", settings->notify_channel, "log", why) ||
+		!check_channel("sms-channel", settings->sms_channel, "console", why))
+		return false;
+	if (settings->notify_lease_us > settings->notify_timeout_us)
+		return true;
+	snprintf(why, OPTIONS_WHY_SIZE,
+		"--notify-lease must be longer than --notify-timeout, or two processes "
+		"would send the same notification");
 	return false;
 }
 
@@ -310,7 +323,7 @@ bool app_check(struct app *app, char *why)
 	       check_store_url(app, settings->pots_store, why) &&
 	       check_store_url(app, settings->dialogs_store, why) &&
 	       check_store_url(app, settings->counters_store, why) && check_cache(app, why) &&
-	       check_buses(app, why) && check_channel(settings, why) &&
+	       check_buses(app, why) && check_channels(settings, why) &&
 	       check_default_limit(settings, why) && check_address(settings, why) &&
 	       check_origins(settings, why) && check_tls(settings, why) &&
 	       check_tokens(settings, why);

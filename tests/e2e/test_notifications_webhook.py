@@ -229,10 +229,22 @@ def test_a_receiver_that_is_away_costs_no_attempts_and_everything_is_sent_once_i
     wait_until(lambda: "the receiver can be reached again" in server.log_text(), "the log says so")
 
 
-def test_a_webhook_that_is_no_url_is_refused_at_the_start(binary, tmp_path):
-    for channel in ["webhook:", "webhook:ftp://host/", "webhook:host", "mail", ""]:
-        done = quipu.run(binary, "serve", "--roles", "notifications", "--notify-channel", channel, cwd=tmp_path)
-        assert done.returncode == 2 and done.stderr.strip(), channel
+NO_URLS = {"webhook:": "it must begin with http:// or https://", "webhook:ftp://host/": "it must begin with http:// or https://",
+           "webhook:host": "it must begin with http:// or https://", "webhook:http://": "there must be a host",
+           "webhook:https:///path": "there must be a host", "webhook:http://host:port/": "Port number"}
+
+
+@pytest.mark.parametrize("option, other", [("--notify-channel", "log"), ("--sms-channel", "console")])
+def test_a_webhook_that_is_no_url_is_refused_before_anything_is_opened(binary, tmp_path, option, other):
+    told = {**{channel: f"{option}: the URL of the webhook cannot be used: {why}" for channel, why in NO_URLS.items()},
+            "mail": f"{option} must be {other} or webhook:URL", "": f"{option} must be {other} or webhook:URL"}
+    for channel, why in told.items():
+        for arguments in (["--check-config"], ["--data", tmp_path / "data"]):
+            done = quipu.run(binary, "serve", "--roles", "all", option, channel, *arguments, cwd=tmp_path)
+            assert done.returncode == 2 and why in done.stderr, (channel, done)
+    assert list(tmp_path.iterdir()) == []
+    done = quipu.run(binary, "serve", "--check-config", "--roles", "all", option, "webhook:https://host:8443/hook", cwd=tmp_path)
+    assert done.returncode == 0, done
 
 
 def test_a_refusal_heard_after_another_worker_has_sent_it_is_no_dead_letter(serve, nats_stack):

@@ -196,11 +196,8 @@ static const char *skip_scheme(const char *url)
 	return strncasecmp(url, "https://", 8) == 0 ? url + 8 : NULL;
 }
 
-/*
- * Returns NULL, or what is wrong with the URL. libcurl alone would also accept http:/a and
- * http:///a.
- */
-static const char *find_problem(const char *url)
+/* libcurl alone would also accept http:/a and http:///a. */
+const char *webhook_url_problem(const char *url)
 {
 	const char *rest = skip_scheme(url);
 	CURLU *parts;
@@ -247,7 +244,7 @@ struct notifier *webhook_notifier_new(
 	const char *problem;
 
 	pthread_once(&once, init_libcurl);
-	problem = find_problem(url);
+	problem = webhook_url_problem(url);
 	if (problem) {
 		snprintf(why, size, "the URL of the webhook cannot be used: %s", problem);
 		return NULL;

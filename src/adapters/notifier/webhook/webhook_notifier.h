@@ -38,6 +38,10 @@ struct webhook_limits {
 	struct webhook_secrets *secrets; /* they sign the requests; may be NULL; not owned */
 };
 
+/* Returns NULL if `url` can be the URL of a webhook, otherwise what is wrong with it: a static text
+ * without any part of the URL. Any thread. */
+QP_MUST_CHECK const char *webhook_url_problem(const char *url);
+
 /*
  * `url` is an http or https URL, which is copied. It may contain user:password@, which is sent as
  * Basic authentication. `limits` may be NULL. Returns NULL if the URL is wrong; `why`, of `size`
