@@ -34,9 +34,9 @@ struct cached_limit {
 	bool hit;
 	int64_t granted; /* min(wanted, rate_limit - current_count before), at least 0 */
 	int64_t rate_limit;
-	int64_t current_count; /* including `granted` */
-	int64_t window_start_us;
-	int64_t window_us; /* length of the window */
+	int64_t current_count;   /* including `granted` */
+	int64_t window_start_us; /* 0 if another program wrote the hash, without its window */
+	int64_t window_us;       /* length of the window */
 	/* limit_take: the time left; limit_fill: how long to keep the entry, rounded up to a
 	 * second */
 	int64_t ttl_us;

@@ -1,5 +1,8 @@
 """Spending from a limit without a message, and looking at what the next send would get, on every stack."""
 
+import datetime
+import time
+
 import pytest
 
 from harness.counts import new_key
@@ -7,17 +10,23 @@ from harness.gateway import limits_told, new_user, send_request
 from harness.gateway_stacks import on_each_engine
 from harness.http import ConnectionLost, ask_at_once, render
 from harness.problems import assert_bad_request, assert_problem
+from harness.redis import hash_key
 
 
 def take_request(user, amount, key=None):
     return render("POST", f"/api/limits/{user}/take", {"amount": amount}, {"Idempotency-Key": key} if key else {})
 
 
-def seen(gateway, user):
+def forecast(gateway, user):
     answer = gateway.forecast(user)
     assert answer.status == 200, answer
     assert limits_told(answer)["r"] == answer.json()["remaining"]
-    return answer.json()["allowed"], answer.json()["remaining"]
+    return answer.json()
+
+
+def seen(gateway, user):
+    told = forecast(gateway, user)
+    return told["allowed"], told["remaining"]
 
 
 def test_takes_and_sends_spend_the_same_quota(gateway):
@@ -90,20 +99,38 @@ def test_at_one_moment_exactly_the_limit_is_spent_by_sends_and_takes_together(ga
 
 
 def test_the_forecast_is_what_the_next_send_gets(gateway, gateway_stack):
-    user = gateway.new_user(4)
+    user = gateway.new_user(5)
     spend = [lambda: gateway.send(user), lambda: gateway.take(user, 2), lambda: gateway.send(user, key=new_key()),
              lambda: gateway.take(user, 3), lambda: gateway.take(user, 1), lambda: gateway.take(user, 1, key=new_key())]
+    reset_at = gateway.take(user, 1).json()["resetAt"]
     for act in spend:
         before = gateway_stack.row(user)
-        allowed, remaining = seen(gateway, user)
+        told = forecast(gateway, user)
         assert gateway_stack.row(user) == before, "looking writes nothing"
+        assert told["resetAt"] == reset_at, "the window ends when the take said"
         answer = gateway.send(user)
-        assert (answer.status == 200) == allowed
-        if allowed:
-            assert answer.json()["remaining"] == remaining - 1
+        assert (answer.status == 200) == told["allowed"]
+        if told["allowed"]:
+            assert (answer.json()["remaining"], answer.json()["resetAt"]) == (told["remaining"] - 1, reset_at)
         act()
     assert seen(gateway, user) == (False, 0)
     assert gateway.send(user).status == 429
+
+
+def test_the_forecast_of_a_hash_without_its_window_is_that_it_refuses_until_it_expires(
+        serve, gateway_client, redis_stack, own_redis):
+    """As another program writes it, with the two fields of the specification."""
+    server = serve(redis_stack)
+    server.wait_all_up()
+    gateway = gateway_client(server)
+    user = gateway.new_user(5)
+    begun = time.time()
+    own_redis.do("HSET", hash_key(user), "rateLimit", 5, "currentCount", 5)
+    own_redis.do("EXPIRE", hash_key(user), 3600)
+    told = forecast(gateway, user)
+    assert (told["allowed"], told["remaining"]) == (False, 0)
+    reset_at = datetime.datetime.fromisoformat(told["resetAt"].replace("Z", "+00:00")).timestamp()
+    assert begun + 3599 <= reset_at <= time.time() + 3600
 
 
 def test_two_processes_spend_exactly_the_limit(serve, gateway_client, redis_stack):

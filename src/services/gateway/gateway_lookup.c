@@ -91,13 +91,24 @@ static struct limit_view view_of_row(
 	};
 }
 
+/*
+ * Returns when the window of a cached copy ends. A copy is kept for up to a second longer than its
+ * window, and a copy that another program wrote has no window; these refuse until they expire.
+ */
+static int64_t copy_reset_us(const struct cached_limit *cached, int64_t now_us)
+{
+	int64_t end_us = cached->window_start_us + cached->window_us;
+
+	return end_us > now_us ? end_us : now_us + cached->ttl_us;
+}
+
 static struct limit_view view_of_copy(const struct cached_limit *cached, int64_t now_us)
 {
 	return (struct limit_view){
 		.rate_limit = cached->rate_limit,
 		.window_us = cached->window_us,
 		.left_us = cached->ttl_us,
-		.reset_us = now_us + cached->ttl_us,
+		.reset_us = copy_reset_us(cached, now_us),
 	};
 }
 
