@@ -134,6 +134,16 @@ def test_the_tenth_failure_is_the_last(client, stack, receiver):
     assert stack.count("notification_dlq", f"id = '{row['notification_id']}'") == 1
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_next_try_waits_as_long_as_the_receiver_asks(client, stack, receiver, status):
+    user, begun = new_user(), time.monotonic()
+    receiver.of_user[user] = (status, "3600")
+    client.grant(user)
+    row = wait_failed(stack, user, 1)
+    assert row["wait_s"] <= 3600 <= row["wait_s"] + time.monotonic() - begun
+    assert len(receiver.of(user)) == row["attempt_count"] == 1
+
+
 def test_redirects_are_not_followed(client, stack, receiver):
     user = new_user()
     receiver.of_user[user] = 302

@@ -1,5 +1,7 @@
 """The sender behind a webhook: what a provider gets, what is tried again, and what is given up."""
 
+import time
+
 import pytest
 
 from harness.gateway import new_text
@@ -50,6 +52,20 @@ def test_messages_of_a_user_wait_for_a_provider_that_is_away_and_no_attempt_coun
     with Webhook(free_port, user="userId") as provider:
         wait_until(lambda: stack.recorded() == 12, "all are sent")
         assert sorted(texts(provider, user)) == sorted(wanted)
+
+
+@on_both_stores
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_next_try_waits_as_long_as_the_provider_asks(serve, gateway_client, stack, provider, status):
+    server = serve(stack, *SHORT, "--sms-channel", provider.channel)
+    gateway = gateway_client(server)
+    user, begun = gateway.new_user(), time.time()
+    provider.of_user[user] = (status, "3600")
+    gateway.send(user)
+    wait_until(lambda: stack.outbound("status, attempt_count") == [("PENDING", 1)], "a try has failed")
+    ((next_try,),) = stack.outbound(stack.next_try_s)
+    assert begun + 3600 <= next_try <= time.time() + 3600
+    assert len(provider.of(user)) == 1
 
 
 @on_both_stores

@@ -61,6 +61,13 @@ class GatewayStack:
         """How many messages were taken from the queue and are not sent."""
         return self._messages("'PENDING', 'SENDING'")
 
+    def outbound(self, columns):
+        """What the table of messages has, row by row."""
+        return self._query(f"SELECT {columns} FROM outbound_messages")
+
+    def _messages(self, states):
+        return self._query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]
+
     @contextlib.contextmanager
     def queue(self):
         """The queue file, while no server runs: it lets nobody else in."""
@@ -87,6 +94,7 @@ class GatewayStack:
 
 class SqliteStack(GatewayStack):
     engine = "sqlite"
+    next_try_s = "next_retry_at / 1e6"  # of a message, in seconds since 1970
 
     def store_arguments(self):
         return []
@@ -100,12 +108,10 @@ class SqliteStack(GatewayStack):
         rows = self._query(f"SELECT {COLUMNS} FROM rate_limit_store WHERE user_id = ?", (user,))
         return rows[0] if rows else None
 
-    def _messages(self, states):
-        return self._query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]
-
 
 class PostgresStack(GatewayStack):
     engine = "postgres"
+    next_try_s = "extract(epoch FROM next_retry_at)::float8"
 
     def __init__(self, directory, cache, database):
         super().__init__(directory, cache)
@@ -124,8 +130,8 @@ class PostgresStack(GatewayStack):
         *numbers, refreshed = rows[0]
         return (*numbers, (refreshed - _EPOCH) // datetime.timedelta(microseconds=1))
 
-    def _messages(self, states):
-        return self.database.query(f"SELECT count(*) FROM outbound_messages WHERE status IN ({states})")[0][0]
+    def _query(self, sql):
+        return self.database.query(sql)
 
 
 class KafkaStack(PostgresStack):

@@ -16,9 +16,12 @@ class _Handler(Handler):
         if behaviour in ("hang", "close"):
             self.close_connection = True
             return
-        self.send_response(behaviour)
-        if 300 <= behaviour < 400:
+        status, retry_after = behaviour if isinstance(behaviour, tuple) else (behaviour, None)
+        self.send_response(status)
+        if 300 <= status < 400:
             self.send_header("Location", f"{self.server.receiver.url}/elsewhere")
+        if retry_after:
+            self.send_header("Retry-After", retry_after)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -26,7 +29,8 @@ class _Handler(Handler):
 
 
 class Webhook:
-    """Behaviours: a status, "hang" (no answer until the end), "close" (the connection, without an answer)."""
+    """Behaviours: a status, a status with a Retry-After, "hang" (no answer until the end), "close" (the connection,
+    without an answer)."""
 
     def __init__(self, port=0, user="user_id"):
         self._user = user  # the member that names the user
