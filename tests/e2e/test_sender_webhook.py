@@ -1,10 +1,12 @@
 """The sender behind a webhook: what a provider gets, what is tried again, and what is given up."""
 
+import collections
+import json
 import time
 
 import pytest
 
-from harness.gateway import new_text
+from harness.gateway import new_text, new_user
 from harness.gateway_stacks import AFTER_THE_LONG_LEASE, LONG_LEASE, PostgresStack, SHORT_LEASE, SqliteStack
 from harness.http import ConnectionLost
 from harness.quipu import run
@@ -42,6 +44,9 @@ def test_a_message_is_posted_once_under_its_own_id(serve, gateway_client, stack,
 @on_both_stores
 def test_messages_of_a_user_wait_for_a_provider_that_is_away_and_no_attempt_counts(
         serve, gateway_client, stack, free_port):
+    def total(column):
+        return stack.outbound(f"coalesce(sum({column}), 0)")[0][0]
+
     server = serve(stack, *SHORT, "--sms-channel", f"webhook:http://127.0.0.1:{free_port}/hook")
     gateway = gateway_client(server)
     user = gateway.new_user(100)
@@ -49,6 +54,10 @@ def test_messages_of_a_user_wait_for_a_provider_that_is_away_and_no_attempt_coun
     for text in wanted:
         assert gateway.send(user, text).status == 200
     wait_until(lambda: "the receiver cannot be reached" in server.log_text(), "the breaker is open")
+    wait_until(lambda: stack.outbound("status") == [("PENDING",)] * 12, "nothing is under way")
+    spent, probes = total("attempt_count"), total("claim_epoch")
+    wait_until(lambda: total("claim_epoch") >= probes + 3, "it was probed three times")
+    assert total("attempt_count") == spent
     with Webhook(free_port, user="userId") as provider:
         wait_until(lambda: stack.recorded() == 12, "all are sent")
         assert sorted(texts(provider, user)) == sorted(wanted)
@@ -156,6 +165,23 @@ def test_one_that_hangs_delays_only_itself(serve, gateway_client, tmp_path, prov
         gateway.send(user)
     wait_until(lambda: stack.recorded() == 20, "the others are sent")
     provider.ended.set()
+
+
+@on_both_stores
+def test_a_provider_that_hangs_holds_no_more_messages_than_may_be_under_way(serve, stack, provider):
+    """The ten come in one batch, so one claim could take them all."""
+    user, options = new_user(), ["--notify-timeout", "20m", "--notify-lease", "1h", "--sms-channel", provider.channel]
+    serve(stack, *options).stop()
+    stack.put_into_queue([json.dumps({"userId": user, "message": new_text()}).encode() for _ in range(10)])
+    provider.of_user[user] = "hang"
+    serve(stack, *options, "--sms-parallel", "2")
+    wait_until(lambda: len(provider.of(user)) >= 2 and len(stack.outbound("id")) == 10, "two hang, and all are taken")
+    assert collections.Counter(stack.outbound("status")) == {("SENDING",): 2, ("PENDING",): 8}
+    assert len(provider.of(user)) == 2
+    provider.of_user[user] = 200
+    provider.ended.set()
+    wait_until(lambda: stack.recorded() == 10, "all are sent")
+    assert len({body["message"] for body, _ in provider.of(user)}) == 10
 
 
 def test_a_channel_that_is_none_is_refused_at_the_start(binary, tmp_path):
