@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from harness import faults
+from harness.counts import new_key
 from harness.gateway import new_user
 from harness.gateway_stacks import PostgresStack
 from harness.problems import assert_problem
@@ -133,6 +134,27 @@ def test_r1_4_r10_4_postgres_away_under_load_is_a_503_and_recovery_needs_nobody(
     assert len(gateway.use_up(user)) == 1
 
 
+def test_a_take_or_send_while_postgres_is_known_to_be_away_is_a_503_and_spends_nothing(
+        serve, gateway_client, own_postgres, own_stack):
+    """Not even in the cache, where what was granted is never given back."""
+    server = serve(own_stack)
+    server.wait_all_up()
+    gateway = gateway_client(server)
+    user, full = gateway.new_user(5), gateway.new_user(1)
+    assert gateway.take(user, 2).status == gateway.take(full, 1).status == 200
+    own_postgres.stop("immediate")
+    wait_until(lambda: dependencies(server)[1]["gateway-store"] == "down", "/readyz names the store")
+    for key in (None, new_key()):
+        assert_problem(gateway.take(user, 2, key=key), 503, "STORE_UNAVAILABLE")
+        assert_problem(gateway.send(user, key=key), 503, "STORE_UNAVAILABLE")
+    assert gateway.take(full, 1).status == (503 if own_stack.cache == "none" else 429)
+    own_postgres.start()
+    wait_until(lambda: dependencies(server)[0] == 200, "/readyz says ready again")
+    assert (gateway.count(user), gateway.count(full)) == (2, 1)
+    assert [gateway.take(user, 1).status for _ in range(4)] == [200, 200, 200, 429]
+    assert gateway.take(full, 1).status == 429
+
+
 @contextlib.contextmanager
 def full_disk(stack):
     """A data folder, and with it the queue of `local:`, on a disk that can be filled."""
@@ -176,6 +198,27 @@ def test_r4_2_a_send_that_the_bus_does_not_take_is_a_503_and_not_counted(serve, 
         filler.unlink()
         wait_until(lambda: gateway.send(user).status == 200, "the bus works again by itself")
         assert len(gateway.use_up(user)) == 8 - unknown
+        server.stop()
+
+
+@pytest.mark.parametrize("cache", ["none", "redis"])
+def test_a_take_needs_no_bus(serve, gateway_client, database, own_redis, tmp_path, cache):
+    stack = PostgresStack(tmp_path, own_redis.url if cache == "redis" else "none", database)
+    with full_disk(stack):
+        server = serve(stack)
+        server.wait_all_up()
+        gateway = gateway_client(server)
+        user, sender = gateway.new_user(5), gateway.new_user(5)
+        filler = faults.fill_disk(stack.data)
+        fail_on_full_disk(gateway, sender)
+        wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "down", "the bus is known to be down")
+        assert gateway.take(user, 2).json()["remaining"] == 3
+        assert_problem(gateway.send(user), 503, "BUS_UNAVAILABLE")
+        assert gateway.take(user, 2, key=new_key()).json()["remaining"] == 1
+        filler.unlink()
+        wait_until(lambda: dependencies(server)[1]["gateway-bus"] == "up", "the bus is up")
+        assert gateway.send(user).json()["remaining"] == 0
+        assert gateway.take(user).status == gateway.send(user).status == 429
         server.stop()
 
 

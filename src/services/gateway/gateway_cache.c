@@ -199,7 +199,8 @@ static bool take(struct gateway_lane *lane, struct session *session, struct aren
 /*
  * Marks the commands for which the granted slots suffice, in order, and refuses commands once no
  * slot is left. A take that needs more slots than are left, or than the whole limit, is decided by
- * the row, which can tell whether any window would admit it.
+ * the row, which can tell whether any window would admit it. While the store is down, nothing was
+ * granted, and only a copy that is used up refuses.
  */
 static void apply(struct gateway_lane *lane, const struct write_group *group,
 	const struct cached_limit *limit)
@@ -209,6 +210,7 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 		.window_us = limit->window_us,
 		.left_us = limit->ttl_us,
 	};
+	bool is_used_up = limit->current_count >= limit->rate_limit;
 	int64_t left = limit->granted;
 
 	for (size_t i = 0; i < group->count && limit->hit; i++) {
@@ -220,7 +222,7 @@ static void apply(struct gateway_lane *lane, const struct write_group *group,
 			left -= command->amount;
 			command->cached = true;
 			command->window_start_us = limit->window_start_us;
-		} else if (left == 0 && command->amount <= limit->rate_limit) {
+		} else if (left == 0 && is_used_up && command->amount <= limit->rate_limit) {
 			write_answer(&command->write, gateway_answer_refused(command, &view));
 		}
 	}
@@ -258,6 +260,7 @@ void gateway_cache_refuse(
 	size_t count, asked = 0;
 	struct write_group *groups = write_groups(batch, &count);
 	struct cached_limit *limits = arena_array(batch->arena, struct cached_limit, count);
+	bool is_up = session->store->ops->is_up(session->store);
 
 	if (!drop_stale(lane))
 		return;
@@ -268,7 +271,9 @@ void gateway_cache_refuse(
 			continue;
 		groups[asked] = groups[i];
 		limits[asked].user_id = groups[i].key;
-		limits[asked++].wanted = wanted;
+		/* A slot that the cache grants is never given back, and a store that is down admits
+		 * nothing. */
+		limits[asked++].wanted = is_up ? wanted : 0;
 	}
 	if (asked == 0 || !take(lane, session, batch->arena, limits, asked))
 		return;
