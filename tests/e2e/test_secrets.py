@@ -8,13 +8,14 @@ import pytest
 
 from harness import quipu
 from harness.counts import action
-from harness.entitlements import new_user
 from harness.waiting import wait_until
 from harness.webhook import Webhook
+from harness.webhook_channels import CHANNELS
 
 SECRET = "s3cr3t"
 HASTY = ["--roles", "all", "--log-level", "debug", "--deadline", "100ms"]  # no answer is waited for that cannot come
-PAGES = ["/metrics", "/readyz", "/healthz", "/openapi.json", "/operator/dlq/outbox", "/operator/dlq/notification"]
+PAGES = ["/metrics", "/readyz", "/healthz", "/openapi.json", "/operator/dlq/outbox", "/operator/dlq/notification",
+         "/operator/dlq/sms"]
 
 
 def urls(host, store_host=None):
@@ -27,6 +28,7 @@ def urls(host, store_host=None):
         "QUIPU_UNREAD_BUS": f"amqp://someone:{SECRET}@{host}",
         "QUIPU_CACHE": f"redis://:{SECRET}@{host}",
         "QUIPU_NOTIFY_CHANNEL": f"webhook:http://someone:{SECRET}@{host}/hook?token={SECRET}",
+        "QUIPU_SMS_CHANNEL": f"webhook:http://someone:{SECRET}@{host}/hook?token={SECRET}",
         "QUIPU_SERVER": f"http://someone:{SECRET}@{host}",
     }
 
@@ -109,27 +111,29 @@ def test_engines_that_refuse_the_password(serve, sqlite_store, own_postgres, own
     check_server(server)
 
 
-def letters_of(server):
-    return server.ask("GET", "/operator/dlq/notification").json()["letters"]
+def letters_of(server, kind):
+    return server.ask("GET", f"/operator/dlq/{kind}").json()["letters"]
 
 
-def test_a_webhook_that_refuses(serve, sqlite_store, entitlements_client, binary):
+@pytest.mark.parametrize("channel", CHANNELS, ids=lambda channel: channel.name)
+def test_a_webhook_that_refuses(serve, sqlite_store, openapi, binary, channel):
     """What was tried last stays with a dead letter, for people to read."""
-    with Webhook() as receiver:
-        user = new_user()
-        receiver.of_user[user] = 403
-        channel = receiver.channel.replace("://", f"://someone:{SECRET}@") + f"?token={SECRET}"
-        server = serve(sqlite_store, "--roles", "entitlements,notifications", "--log-level", "debug",
-                       env={"QUIPU_NOTIFY_CHANNEL": channel})
-        entitlements_client(server).grant(user)
-        letters = wait_until(lambda: letters_of(server), "it is given up")
-        assert_clean(str(letters), "the dead letters")
-        assert_clean(str(entitlements_client(server).inbox(user)), "the inbox")
+    with Webhook(user=channel.user_member) as receiver:
+        receiver.behaviour = 403
+        url = receiver.channel.replace("://", f"://someone:{SECRET}@") + f"?token={SECRET}"
+        server = serve(sqlite_store, *channel.options(), "--log-level", "debug", env={channel.variable: url})
+        with channel.client(server, openapi) as client:
+            user = channel.cause(client)
+            (letter,) = wait_until(lambda: letters_of(server, channel.kind), "it is given up")
+            assert_clean(str(letter), "the dead letters")
+            name = f"{channel.kind}/{letter['id']}"
+            assert_clean(client.ask("GET", f"/operator/dlq/{name}").body.decode(), "the dead letter")
+            ((body, _),) = receiver.of(user)
+            assert_clean(channel.look(client, body).body.decode(), "what became of it")
         listed = quipu.run(binary, "dlq", "list", env={"QUIPU_SERVER": f"http://127.0.0.1:{server.port}"})
-        assert user in listed.stdout or letters[0]["id"] in listed.stdout
+        assert name in listed.stdout
         assert_clean(listed.stdout + listed.stderr, "quipu dlq list")
         check_server(server)
-        receiver.ended.set()
 
 
 @pytest.mark.parametrize("command", [["health"], ["dlq", "list"], ["verify", "unread"]], ids=" ".join)

@@ -19,6 +19,7 @@ from harness.entitlements import new_user
 from harness.shown_receiver import shown_receiver
 from harness.waiting import HANG_S, wait_until
 from harness.webhook import Webhook
+from harness.webhook_channels import CHANNELS
 
 
 def new_secret():
@@ -52,9 +53,14 @@ def is_accepted(package, secret, body, headers):
     return done.returncode == 0
 
 
+@pytest.fixture(params=CHANNELS, ids=lambda channel: channel.name)
+def channel(request):
+    return request.param
+
+
 @pytest.fixture
-def receiver():
-    with Webhook() as running:
+def receiver(channel):
+    with Webhook(user=channel.user_member) as running:
         yield running
 
 
@@ -70,48 +76,49 @@ def secrets(tmp_path):
     return write
 
 
-def next_hook(client, receiver):
-    """The body, byte for byte, and the headers of a notification that is sent now."""
-    user = new_user()
-    client.grant(user)
-    return wait_until(lambda: receiver.raw_of(user), "the webhook came")[0]
+@pytest.fixture
+def next_hook(channel, receiver, openapi):
+    """The body, byte for byte, and the headers of a webhook that a request to the server causes now."""
+    def caused_by(server):
+        with channel.client(server, openapi) as client:
+            user = channel.cause(client)
+            return wait_until(lambda: receiver.raw_of(user), "the webhook came")[0]
+
+    return caused_by
 
 
-def test_a_signed_webhook_is_accepted_by_the_public_package(serve, nats_stack, entitlements_client, receiver, secrets, package):
+def test_a_signed_webhook_is_accepted_by_the_public_package(serve, sqlite_store, channel, next_hook, receiver, secrets, package):
     secret = new_secret()
-    server = serve(nats_stack, "--notify-channel", receiver.channel, "--webhook-secret-file", secrets(secret),
-                   "--outbox-poll", "20ms")
-    body, headers = next_hook(entitlements_client(server), receiver)
-    assert headers["webhook-id"] == headers["idempotency-key"] == json.loads(body)["notification_id"]
+    server = serve(sqlite_store, *channel.options(), channel.option, receiver.channel, "--webhook-secret-file", secrets(secret))
+    body, headers = next_hook(server)
+    assert headers["webhook-id"] == headers["idempotency-key"] == json.loads(body)[channel.id_member]
     assert is_accepted(package, secret, body, headers)
     assert not is_accepted(package, new_secret(), body, headers)
-    assert not is_accepted(package, secret, body.replace("ACTIVE", "REVOKED").replace("1", "2"), headers)
+    assert not is_accepted(package, secret, body.replace("{", '{"more":1,', 1), headers)
 
 
-def test_secrets_are_replaced_under_way_and_both_are_good_meanwhile(serve, nats_stack, entitlements_client, receiver, secrets,
+def test_secrets_are_replaced_under_way_and_both_are_good_meanwhile(serve, sqlite_store, channel, next_hook, receiver, secrets,
                                                                     package):
     old, new = new_secret(), new_secret()
-    server = serve(nats_stack, "--notify-channel", receiver.channel, "--webhook-secret-file", secrets(old),
-                   "--outbox-poll", "20ms")
-    client = entitlements_client(server)
-    assert is_accepted(package, old, *next_hook(client, receiver))
+    server = serve(sqlite_store, *channel.options(), channel.option, receiver.channel, "--webhook-secret-file", secrets(old))
+    assert is_accepted(package, old, *next_hook(server))
 
     secrets(new, old)
     server.signal(1)
     wait_until(lambda: "the secrets of webhooks were read again" in server.log_text(), "the file was read again")
-    hook = next_hook(client, receiver)
+    hook = next_hook(server)
     assert is_accepted(package, old, *hook) and is_accepted(package, new, *hook)
 
     secrets("no secret at all")
     server.signal(1)
     server.wait_reloaded(False)
-    hook = next_hook(client, receiver)
+    hook = next_hook(server)
     assert is_accepted(package, old, *hook) and is_accepted(package, new, *hook)
 
     secrets(new)
     server.signal(1)
     server.wait_reloaded(True)
-    hook = next_hook(client, receiver)
+    hook = next_hook(server)
     assert is_accepted(package, new, *hook) and not is_accepted(package, old, *hook)
 
 
@@ -121,17 +128,18 @@ def test_a_file_without_a_secret_is_refused_at_start_and_not_shown(binary, tmp_p
     assert "base64 of 24 to 64 bytes" in done.stderr and "tooshort" not in done.stderr
 
 
-def test_neither_user_info_nor_query_of_the_url_is_logged(serve, nats_stack, entitlements_client, receiver):
+def test_neither_the_secret_nor_user_info_or_query_of_the_url_is_logged(
+        serve, sqlite_store, channel, next_hook, receiver, secrets):
+    secret = new_secret()
     receiver.behaviour = 500
     url = receiver.url.replace("http://", "http://someone:hidden1@") + "/hook?token=hidden2"
-    server = serve(nats_stack, "--outbox-poll", "20ms", "--log-level", "debug",
-                   env={"QUIPU_NOTIFY_CHANNEL": f"webhook:{url}"})
-    client = entitlements_client(server)
-    next_hook(client, receiver)
+    server = serve(sqlite_store, *channel.options(), "--log-level", "debug", "--webhook-secret-file", secrets(secret),
+                   env={channel.variable: f"webhook:{url}"})
+    next_hook(server)
     receiver.behaviour = 200
-    next_hook(client, receiver)
+    next_hook(server)
     server.stop()
-    assert "hidden" not in server.log_text()
+    assert "hidden" not in server.log_text() and secret.removeprefix("whsec_") not in server.log_text()
 
 
 # ---- the receivers on the page
