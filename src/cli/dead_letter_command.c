@@ -88,6 +88,21 @@ struct letter_name {
 	const char *id;
 };
 
+/* Returns all kinds in one text, each followed by `suffix`: "outbox/ID, poison/ID or sms/ID". */
+static const char *list_kinds(struct arena *arena, const char *suffix)
+{
+	struct buffer text = buffer_make(arena, 128);
+
+	for (size_t i = 0; i < KIND_COUNT; i++) {
+		if (i > 0)
+			buffer_text(&text, i + 1 < KIND_COUNT ? ", " : " or ");
+		buffer_text(&text, kinds[i]);
+		buffer_text(&text, suffix);
+	}
+	buffer_char(&text, '\0');
+	return text.data;
+}
+
 static bool read_name(const char *word, struct letter_name *name)
 {
 	for (size_t i = 0; i < KIND_COUNT; i++) {
@@ -110,9 +125,8 @@ static struct letter_name *read_names(struct call *call)
 		if (read_name(call->words[i], &names[i]))
 			continue;
 		report_failure(EXIT_USAGE,
-			"\"%s\" is not a dead letter; write it as quipu dlq list shows it: "
-			"outbox/ID, dialog-outbox/ID, notification/ID, poison/ID or sms/ID",
-			call->words[i]);
+			"\"%s\" is not a dead letter; write it as quipu dlq list shows it: %s",
+			call->words[i], list_kinds(&call->arena, "/ID"));
 		return NULL;
 	}
 	return names;
@@ -412,8 +426,8 @@ static int replay_all(struct call *call)
 			replay.kind = kinds[i];
 	}
 	if (!replay.kind)
-		return report_failure(EXIT_USAGE,
-			"--all needs one kind: outbox, dialog-outbox, notification or poison");
+		return report_failure(
+			EXIT_USAGE, "--all needs one kind: %s", list_kinds(&call->arena, ""));
 	snprintf(target, sizeof(target), "/operator/dlq/%s?limit=%d", replay.kind, PAGE_MAX);
 	progress_begin(&replay.progress, replay.kind, 0);
 	while (good && *target)

@@ -334,7 +334,9 @@ def test_replay_all_goes_on_after_a_letter_that_is_refused_and_tries_none_twice(
 def test_replay_all_of_nothing_is_fine_and_needs_one_kind(ask, server):
     assert ask("dlq", "replay", "outbox", "--all").stdout == "outbox: 0 replayed, 0 refused\n"
     for words in (["nonsense"], ["outbox", "poison"], ["outbox/id-1"]):
-        refused(ask("dlq", "replay", *words, "--all"), "--all needs one kind")
+        refused(ask("dlq", "replay", *words, "--all"),
+                "--all needs one kind: outbox, dialog-outbox, notification, poison or sms")
+    refused(ask("dlq", "show", "nonsense"), "outbox/ID, dialog-outbox/ID, notification/ID, poison/ID or sms/ID")
     refused(ask("dlq", "list", "--all"), "usage: quipu dlq list")
     del server.letters["outbox"]
     assert ask("dlq", "replay", "outbox", "--all").returncode == 1
