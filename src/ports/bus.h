@@ -162,7 +162,8 @@ struct consumer_ops {
 	 * durable. `count` may grow from call to call until the next fetch. The engine does not
 	 * deliver an acknowledged message again, except while the group is rebalancing or the
 	 * connection breaks. A message that is not acknowledged is delivered again with the next
-	 * fetch or after a restart. If the call fails, nothing counts as acknowledged.
+	 * fetch or after a restart. If the call fails, the messages may come again or not: the
+	 * acknowledgement may still arrive. So acknowledge only what is durable.
 	 */
 	QP_MUST_CHECK enum status (*ack)(struct consumer *consumer, size_t count);
 
