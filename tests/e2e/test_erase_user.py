@@ -50,6 +50,17 @@ def tables_with(store, text):
     return found
 
 
+def queues_with(store, text):
+    """The names of the local buses' files that have this text in a message."""
+    found = set()
+    for path in store.data.glob("*-bus.db"):
+        with contextlib.closing(open_to_read(path)) as file:
+            rows = file.execute("SELECT subject, key, headers, value FROM messages").fetchall()
+        if any(text.encode() in value for row in rows for value in row):
+            found.add(path.name)
+    return found
+
+
 def settle(server):
     wait_until(lambda: server.metric("quipu_outbox_pending") == 0, "everything is published")
     wait_until(lambda: walk(server, "unread", 1000)[0] == [], "everything is counted")
@@ -123,6 +134,18 @@ def test_a_person_goes_and_the_numbers_of_everybody_else_stay(binary, serve, sto
         assert len(client.list(user, erased["userId"]).json()) == (4 if user == others[0] else 3)
     assert client.conversations(person).json() == [] and client.ask("GET", f"/api/config/{person}").status == 404
     assert set(map(str, told(erase(binary, server, person)).values())) == {"{}"}, "erased twice is erased once"
+
+
+def test_after_a_stop_the_local_buses_have_nothing_of_the_person(binary, serve, sqlite_store, unread_client):
+    server = serve(sqlite_store, *ALL)
+    client = unread_client(server)
+    person, others = new_user(), [new_user() for _ in range(2)]
+    live(client, server, person, others)
+    told(erase(binary, server, person))
+    server.stop()
+    assert len(list(sqlite_store.data.glob("*-bus.db"))) == 3
+    assert queues_with(sqlite_store, person) == queues_with(sqlite_store, SECRET) == set()
+    assert queues_with(sqlite_store, others[0]) == set(), "everything was received"
 
 
 def test_events_that_are_delivered_again_do_not_bring_the_person_back(binary, serve, store, unread_client):

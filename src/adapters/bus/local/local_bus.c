@@ -3,7 +3,9 @@
  *
  * publish() runs as work of the leader (local_work.c), so it needs no thread of its own and shares
  * a transaction with all other waiting work. Expired messages are all deleted at start, and later
- * in small chunks while publishing, so that no call is delayed by a large clean-up.
+ * in small chunks while publishing, so that no call is delayed by a large clean-up. Acknowledged
+ * messages are deleted in chunks while others are acknowledged, when a consumer waits in vain, and
+ * all of them at start and at the end: a stopped bus keeps nothing that everybody has received.
  *
  * Invariant: `channels` and `declared` have the same order and length.
  */
@@ -189,9 +191,9 @@ struct bus *local_bus_new(const char *name, const char *path, const struct bus_c
 	return &bus->base;
 }
 
-/* Deletes acknowledged and expired messages of the previous run. Failures are harmless and
- * ignored. */
-static void tidy(struct local_bus *bus)
+/* Deletes all acknowledged messages. Failures are harmless and ignored: the next start tries
+ * again. */
+static void trim_all(struct local_bus *bus)
 {
 	int deleted;
 
@@ -200,6 +202,14 @@ static void tidy(struct local_bus *bus)
 			deleted > 0)
 			continue;
 	}
+}
+
+/* Deletes acknowledged and expired messages of the previous run. */
+static void tidy(struct local_bus *bus)
+{
+	int deleted;
+
+	trim_all(bus);
 	while (local_messages_expire(bus, &deleted) == SQLITE_OK && deleted > 0)
 		continue;
 	bus->next_expiry_ns = clock_steady_ns(&clock_system) + EXPIRY_INTERVAL_NS;
@@ -239,6 +249,8 @@ static void free_bus(struct bus *base)
 	struct local_bus *bus = local_bus_of(base);
 
 	assert(bus->users == 0 && !bus->groups && !bus->queue_first);
+	if (bus->file.connection.db && !bus->file.in_doubt)
+		trim_all(bus);
 	local_file_close(&bus->file);
 	for (size_t i = 0; i < bus->channel_count; i++)
 		pthread_cond_destroy(&bus->channels[i].changed);

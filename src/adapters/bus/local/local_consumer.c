@@ -185,7 +185,7 @@ static int run_fetch(struct local_bus *bus, struct local_work *base)
 	return read_taken(work, taken);
 }
 
-/* ---- skipped messages -------------------------------------------------------------------- */
+/* ---- deleting acknowledged messages ------------------------------------------------------ */
 
 static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, size_t done)
 {
@@ -197,6 +197,36 @@ static int trim_sometimes(struct local_bus *bus, struct local_channel *channel, 
 	channel->acked_since_trim -= LOCAL_TRIM_CHUNK / 2;
 	return local_messages_trim(bus, channel, &deleted);
 }
+
+struct trim_work {
+	struct local_work base;
+	struct local_channel *channel;
+};
+
+static int run_trim(struct local_bus *bus, struct local_work *base)
+{
+	struct local_channel *channel = ((struct trim_work *)base)->channel;
+	int deleted;
+
+	channel->acked_since_trim = 0;
+	return local_messages_trim(bus, channel, &deleted);
+}
+
+/* Without this, the last messages before a pause would stay on disk until hundreds of others are
+ * acknowledged. */
+static void trim_when_idle(struct local_bus *bus, struct local_channel *channel)
+{
+	struct trim_work work = {
+		.base = {.writes = true, .run = run_trim},
+		.channel = channel,
+	};
+
+	if (channel->acked_since_trim > 0)
+		local_work_do(bus, &work.base,
+			INT64_MAX); /* if it fails, they go when the bus is freed or starts */
+}
+
+/* ---- skipped messages -------------------------------------------------------------------- */
 
 struct skip_work {
 	struct local_work base;
@@ -228,9 +258,9 @@ static void settle_skip(struct local_bus *bus, struct local_work *base, enum loc
 			work->skipped; /* otherwise another member has already recorded them */
 }
 
-/* Without this, a group that skips many messages would keep them on disk until a message arrives
- * that it wants. */
-static void record_skips_sometimes(struct local_consumer *consumer)
+/* Records the skipped messages if there are at least `least`. Without this, a group that skips many
+ * messages would keep them on disk until a message arrives that it wants. */
+static void record_skips(struct local_consumer *consumer, size_t least)
 {
 	struct skip_work work = {
 		.base = {.writes = true, .run = run_skip, .settle = settle_skip},
@@ -239,7 +269,7 @@ static void record_skips_sometimes(struct local_consumer *consumer)
 	bool due;
 
 	pthread_mutex_lock(&consumer->bus->lock);
-	due = consumer->group->skipped >= LOCAL_SKIP_MAX;
+	due = consumer->group->skipped >= least;
 	pthread_mutex_unlock(&consumer->bus->lock);
 	if (due)
 		local_work_do(consumer->bus, &work.base,
@@ -266,7 +296,7 @@ static bool try_fetch(struct local_consumer *consumer, struct fetch_work *work)
 	arena_reset(&consumer->arena);
 	if (!join(consumer) || local_work_do(consumer->bus, &work->base, INT64_MAX) != LOCAL_DONE)
 		return false;
-	record_skips_sometimes(consumer);
+	record_skips(consumer, LOCAL_SKIP_MAX);
 	return true;
 }
 
@@ -309,6 +339,7 @@ static enum status fetch(struct consumer *base, struct bus_delivery *deliveries,
 		.max = max < LOCAL_WINDOW_MAX ? max : LOCAL_WINDOW_MAX,
 	};
 	bool go_on = true;
+	bool is_idle;
 
 	pthread_mutex_lock(&bus->lock);
 	give_back(consumer);
@@ -327,8 +358,11 @@ static enum status fetch(struct consumer *base, struct bus_delivery *deliveries,
 		go_on = work.count == 0 && (worked ? wait_for_more(consumer, seen, until_ns)
 						   : wait_for_recovery(consumer, until_ns));
 	}
+	is_idle = work.count == 0 && !consumer->woken;
 	consumer->woken = false;
 	pthread_mutex_unlock(&bus->lock);
+	if (is_idle)
+		trim_when_idle(bus, consumer->group->channel);
 	*count = work.count;
 	return STATUS_OK;
 }
@@ -428,6 +462,7 @@ static void close_consumer(struct consumer *base)
 	struct local_consumer *consumer = consumer_of(base);
 	struct local_bus *bus = consumer->bus;
 
+	record_skips(consumer, 1);
 	pthread_mutex_lock(&bus->lock);
 	give_back(consumer);
 	local_group_leave(bus, consumer->group);

@@ -63,8 +63,8 @@ struct local_channel {
 	/* guarded by the lock; grows when a fetch may find more messages */
 	uint64_t changes;
 	pthread_cond_t changed; /* signalled when `changes` grows or a consumer is woken */
-	/* how many messages were acknowledged since the last trim; used only by the leader */
-	size_t acked_since_trim;
+	/* how many messages were acknowledged since the last trim; changed only by the leader */
+	_Atomic size_t acked_since_trim;
 };
 
 struct local_bus {
