@@ -78,6 +78,23 @@ void buffer_int(struct buffer *buffer, int64_t value)
 	buffer_bytes(buffer, p, (size_t)(end - p));
 }
 
+void buffer_counted(struct buffer *buffer, int64_t count, struct slice plural)
+{
+	bool is_one = count == 1;
+
+	buffer_int(buffer, count);
+	while (plural.data) {
+		struct slice word = slice_cut(&plural, ' ');
+
+		if (is_one && word.len > 0 && word.data[word.len - 1] == 's') {
+			word.len--;
+			is_one = false;
+		}
+		buffer_char(buffer, ' ');
+		buffer_add(buffer, word);
+	}
+}
+
 /*
  * Formats straight into the free space; if that is too small, grows the buffer and formats again.
  */

@@ -31,6 +31,12 @@ void buffer_char(struct buffer *buffer, char c);
 void buffer_int(struct buffer *buffer, int64_t value);
 void buffer_format(struct buffer *buffer, const char *format, ...) QP_PRINTF(2, 3);
 
+/*
+ * Appends a number and what it counts: "2 messages sent", "1 message sent". `plural` names more
+ * than one; for 1, the first word that ends with s loses it.
+ */
+void buffer_counted(struct buffer *buffer, int64_t count, struct slice plural);
+
 /* Appends a JSON string with its quotes. `text` must be valid UTF-8. */
 void buffer_json_string(struct buffer *buffer, struct slice text);
 

@@ -70,19 +70,23 @@ static void print_sums_json(
 	puts(line.data);
 }
 
-static void print_sums(const char *service, const struct erase_sums *sums)
+/* dialogs: 12 messages received, 1 conversation */
+static void print_sums(struct erase_call *call, const char *service, const struct erase_sums *sums)
 {
+	struct buffer line = buffer_make(&call->arena, 256);
 	const char *separator = ": ";
 
-	printf("%s", service);
+	buffer_text(&line, service);
 	for (size_t i = 0; i < sums->count; i++) {
 		if (sums->rows[i] == 0)
 			continue;
-		printf("%s%lld %.*s", separator, sums->rows[i], (int)sums->names[i].len,
-			sums->names[i].data);
+		buffer_text(&line, separator);
+		buffer_counted(&line, sums->rows[i], sums->names[i]);
 		separator = ", ";
 	}
-	puts(separator[0] == ':' ? ": nothing" : "");
+	buffer_text(&line, separator[0] == ':' ? ": nothing" : "");
+	buffer_char(&line, '\0');
+	puts(line.data);
 }
 
 static bool run_step(
@@ -119,7 +123,7 @@ static bool erase_service(struct erase_call *call, const char *service, char *wh
 	if (call->json)
 		print_sums_json(call, service, &sums);
 	else
-		print_sums(service, &sums);
+		print_sums(call, service, &sums);
 	return true;
 }
 

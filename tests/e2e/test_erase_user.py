@@ -115,11 +115,11 @@ def test_a_person_goes_and_the_numbers_of_everybody_else_stay(binary, serve, sto
 
     counted = told(erase(binary, server, person, "--dry-run"))
     assert counted == {
-        "gateway": {"messages": 1, "limits": 1},
-        "entitlements": {"events": 1, "sources": 1, "audit lines": 1, "entitlements": 1},
-        "notifications": {"notifications": 1},
+        "gateway": {"message": 1, "limit": 1},
+        "entitlements": {"event": 1, "source": 1, "audit line": 1, "entitlement": 1},
+        "notifications": {"notification": 1},
         "dialogs": {"messages received": 3, "messages sent": 10, "conversations": 3},
-        "counters": {"unread messages": 3, "counters": 1},
+        "counters": {"unread messages": 3, "counter": 1},
     }
     assert {user: numbers(client, server, user) for user in others} == before, "a dry run changes nothing"
     assert told(erase(binary, server, person)) == counted
@@ -174,6 +174,8 @@ def test_what_a_person_did_is_recorded_without_the_id(binary, serve, store, unre
     assert "operator_actions" not in tables_with(store, person)
     (entry,) = [entry["userId"] for entry in client.conversations(other).json() if entry["userId"].startswith("erased-")]
     assert "operator_actions" in tables_with(store, entry)
+    details = {action["detail"] for action in client.ask("GET", "/operator/actions").json()["actions"]}
+    assert details >= {"gateway: 1 message", "entitlements: 1 audit line", "dialogs: 4 messages sent", "counters: 1 counter"}
 
 
 def test_a_step_is_bounded_and_an_erasure_goes_on_after_a_crash(binary, serve, store, unread_client):

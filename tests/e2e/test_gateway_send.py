@@ -40,6 +40,13 @@ def test_r2_4_at_the_limit_it_is_a_429_that_says_so_and_when_to_come_back(gatewa
     assert gateway.count(user) == 2
 
 
+@pytest.mark.parametrize("limit, told", [(1, "1 message in 60 s"), (2, "2 messages in 60 s")])
+def test_the_refusal_counts_messages_in_words_that_fit(gateway, limit, told):
+    user = gateway.new_user(limit, 1)
+    gateway.use_up(user)
+    assert told in assert_problem(gateway.send(user), 429, "RATE_LIMIT_EXCEEDED")["detail"]
+
+
 def test_r2_5_a_user_without_a_configuration_is_a_404(gateway):
     problem = assert_problem(gateway.send(new_user()), 404, "CONFIG_NOT_FOUND")
     assert "configuration" in problem["detail"]

@@ -91,6 +91,31 @@ static void integers_are_written_as_printf_writes_them(void **state)
 	}
 }
 
+static void one_thing_is_counted_in_the_singular(void **state)
+{
+	static const struct {
+		int64_t count;
+		const char *plural;
+		const char *text;
+	} cases[] = {
+		{0, "limits", "0 limits"},
+		{1, "limits", "1 limit"},
+		{2, "limits", "2 limits"},
+		{1, "messages sent", "1 message sent"},
+		{1, "audit lines", "1 audit line"},
+		{1, "events to the persons", "1 event to the persons"},
+		{21, "messages sent", "21 messages sent"},
+		{1, "sheep", "1 sheep"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buffer buffer = buffer_make(*state, 0);
+
+		buffer_counted(&buffer, cases[i].count, slice_of(cases[i].plural));
+		assert_true(slice_is(buffer_slice(&buffer), cases[i].text));
+	}
+}
+
 static void json_strings_escape_what_json_forbids(void **state)
 {
 	static const struct {
@@ -171,6 +196,7 @@ int main(void)
 		TEST(a_buffer_grows_without_losing_a_byte),
 		TEST(a_format_that_does_not_fit_makes_room_first),
 		TEST(integers_are_written_as_printf_writes_them),
+		TEST(one_thing_is_counted_in_the_singular),
 		TEST(json_strings_escape_what_json_forbids),
 		TEST(a_json_string_is_read_back_as_it_was),
 		TEST(times_are_rfc_3339_with_the_fraction_that_is_there),

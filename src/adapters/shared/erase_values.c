@@ -42,9 +42,10 @@ struct slice erase_detail(
 
 	buffer_format(&detail, "%s:", eraser->service);
 	for (size_t i = 0; i < eraser->place_count; i++) {
-		if (erasure->rows[i] > 0)
-			buffer_format(&detail, " %lld %s", (long long)erasure->rows[i],
-				eraser->places[i]);
+		if (erasure->rows[i] == 0)
+			continue;
+		buffer_char(&detail, ' ');
+		buffer_counted(&detail, erasure->rows[i], slice_of(eraser->places[i]));
 	}
 	return buffer_slice(&detail);
 }

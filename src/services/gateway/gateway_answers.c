@@ -35,10 +35,11 @@ struct answer gateway_answer_refused(
 	struct buffer headers = buffer_make(arena, 128);
 	int64_t wait_s = seconds_up(limit->left_us) > 0 ? seconds_up(limit->left_us) : 1;
 	struct answer answer = answer_problem(arena, STATUS_RATE_LIMIT_EXCEEDED,
-		"the rate limit of user \"%.*s\" is exceeded: %lld messages in %lld s; try again "
-		"in %lld s",
+		"the rate limit of user \"%.*s\" is exceeded: %lld message%s in %lld s; try "
+		"again in %lld s",
 		(int)command->user.text.len, command->user.text.data, (long long)limit->rate_limit,
-		(long long)seconds_up(limit->window_us), (long long)wait_s);
+		limit->rate_limit == 1 ? "" : "s", (long long)seconds_up(limit->window_us),
+		(long long)wait_s);
 
 	write_limit_headers(&headers, limit);
 	buffer_format(&headers, "Retry-After: %lld\r\n", (long long)wait_s);
