@@ -126,9 +126,10 @@ static void log_poison(const struct intake *intake, const struct intake_item *it
 	size_t shown = delivery->value.len < SHOWN_BYTES ? delivery->value.len : SHOWN_BYTES;
 
 	log_line(LOG_ERROR, "intake",
-		"%s: message at %.*s is put aside: %s; it has %zu bytes and begins: %.*s",
+		"%s: message at %.*s is put aside: %s; it has %zu byte%s and begins: %.*s",
 		intake->config.name, (int)delivery->position.len, delivery->position.data,
-		item->poison, delivery->value.len, (int)shown, delivery->value.data);
+		item->poison, delivery->value.len, delivery->value.len == 1 ? "" : "s", (int)shown,
+		delivery->value.data);
 }
 
 static void report_poison(struct intake *intake, size_t count)

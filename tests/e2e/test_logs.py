@@ -13,6 +13,7 @@ import pytest
 from harness import quipu
 from harness.entitlements import new_user
 from harness.http import render
+from harness.kafka import Kafka
 from harness.unread import SqliteUnread
 from harness.verify import damage
 from harness.waiting import wait_until
@@ -24,11 +25,13 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Folder:
     """A data folder, for servers of any role."""
 
+    name = "sqlite"
+
     def __init__(self, path):
-        self._path = pathlib.Path(path) / "data"
+        self.data = pathlib.Path(path) / "data"
 
     def arguments(self):
-        return ["--data", str(self._path)]
+        return ["--data", str(self.data)]
 
 
 @pytest.fixture
@@ -74,6 +77,57 @@ def test_an_engine_that_is_not_there_is_warned_about_once(serve, folder, free_po
     assert len(warnings()) == 1
 
 
+OUTAGES = {
+    "kafka": ("bus", ["--roles", "gateway", "--gateway-bus"]),
+    "nats": ("bus", ["--roles", "entitlements", "--entitlements-bus"]),
+    "rabbitmq": ("bus", ["--roles", "dialogs", "--unread-bus"]),
+    "redis": ("cache", ["--roles", "gateway,sender", "--cache"]),
+    "postgres": ("store", ["--roles", "counts", "--store"]),
+}
+
+
+@pytest.fixture
+def own_kafka():
+    with Kafka(real=False) as broker:
+        yield broker
+
+
+@pytest.fixture
+def engine_to_stop(request):
+    """A private engine and its URL."""
+    engine = request.param
+    fixture = "nats" if engine == "nats" else f"own_{engine}"
+    server = request.getfixturevalue(fixture)
+    url = server.create_database().url if engine == "postgres" else server.url
+    return engine, server, url
+
+
+@pytest.mark.parametrize("engine_to_stop", [  # RabbitMQ takes so long to start
+    pytest.param(engine, marks=[pytest.mark.full] if engine == "rabbitmq" else []) for engine in OUTAGES], indirect=True)
+def test_an_engine_that_goes_and_comes_back_is_one_line_each(serve, folder, engine_to_stop):
+    engine, engine_server, url = engine_to_stop
+    part, arguments = OUTAGES[engine]
+    server = serve(folder, *arguments, url)
+    server.wait_all_up()
+
+    def status():
+        (entry,) = [entry for entry in server.ask("GET", "/readyz").json()["dependencies"] if entry["engine"] == engine]
+        return entry["status"]
+
+    def levels():
+        return [line["level"] for line in lines_of(server, part)[before:]]
+
+    before = len(lines_of(server, part))
+    engine_server.stop()
+    wait_until(lambda: status() == "down", f"it notices that {engine} is gone")
+    wait_until(levels, "the log says so")
+    engine_server.start()
+    server.wait_all_up()
+    wait_until(lambda: "info" in levels(), "the log says that it is back")
+    server.stop()
+    assert levels() in (["warn", "info"], ["error", "info"]), lines_of(server, part)[before:]
+
+
 def test_a_dead_letter_is_a_warning_with_its_reason(serve, folder, entitlements_client):
     with Webhook() as receiver:
         server = serve(folder, "--roles", "entitlements,notifications", "--notify-channel", receiver.channel)
@@ -86,6 +140,58 @@ def test_a_dead_letter_is_a_warning_with_its_reason(serve, folder, entitlements_
     letters = json.loads(server.ask("GET", "/operator/dlq/notification").body)["letters"]
     assert line["dead_letter_id"] in json.dumps(letters)
     assert user not in server.log_text()
+
+
+def grant(server, clients):
+    clients("entitlements_client")(server).grant(new_user())
+
+
+def send(server, clients):
+    gateway = clients("gateway_client")(server)
+    assert gateway.send(gateway.new_user()).status == 200
+
+
+def broken_row(table):
+    return (f"INSERT INTO {table} (event_id, event_type, aggregate_key, trace_id, payload, created_at)"
+            " VALUES ('0b0e7c5e-0000-4000-8000-000000000001', 'Nonsense', 'u:i', '', x'00', 0)")
+
+
+BROKEN_MESSAGE = ("INSERT INTO messages (channel, published_at, subject, key, id, headers, value)"
+                  " SELECT id, 0, x'', x'', x'', x'', x'00' FROM channels WHERE name = 'entitlements.events'")
+ENTITLEMENTS, UNREAD = ["--roles", "entitlements,notifications"], ["--roles", "dialogs,counters"]
+
+# kind: what runs, where its webhook goes, what is done to the server or to a file, and the reason
+GIVEN_UP = {
+    "outbox": (ENTITLEMENTS, None, ("entitlements.db", broken_row("outbox_events")), "cannot be read as an event"),
+    "dialog-outbox": (UNREAD, None, ("dialogs.db", broken_row("dialog_outbox_events")), "cannot be read as an event"),
+    "notification": (ENTITLEMENTS, "--notify-channel", grant, "410"),
+    "sms": (["--roles", "gateway,sender"], "--sms-channel", send, "410"),
+    "poison": (ENTITLEMENTS, None, ("entitlements-bus.db", BROKEN_MESSAGE), "it is not an EntitlementEvent; it has 1 byte and"),
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN_UP)
+def test_every_kind_of_dead_letter_is_logged_with_its_reason(serve, folder, request, kind):
+    """Also poison, whose line is about the message: where it is, and how it begins."""
+    arguments, channel, act, reason = GIVEN_UP[kind]
+    with Webhook(user="userId" if kind == "sms" else "user_id") as receiver:
+        receiver.behaviour = 410
+        arguments = [*arguments, *([channel, receiver.channel] if channel else [])]
+        server = serve(folder, *arguments)
+        if callable(act):
+            act(server, request.getfixturevalue)
+        else:
+            server.stop()
+            damage(folder, act[0], [act[1]])
+            server = serve(folder, *arguments)
+        part = "intake" if kind == "poison" else "dlq"
+        (line,) = wait_until(lambda: lines_of(server, part), "the log has the dead letter")
+        (letter,) = wait_until(lambda: server.ask("GET", f"/operator/dlq/{kind}").json()["letters"], "it is listed")
+    if kind == "poison":
+        assert line["level"] == "error" and f"is put aside: {reason}" in line["message"]
+    else:
+        assert (line["level"], line["dead_letter_kind"], line["dead_letter_id"]) == ("warn", kind, letter["id"])
+        assert reason in line["reason"]
 
 
 def test_users_and_purchases_are_not_in_the_log_unless_it_is_for_debugging(serve, folder, entitlements_client):

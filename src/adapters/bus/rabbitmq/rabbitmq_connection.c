@@ -99,7 +99,7 @@ static bool open_socket(struct rabbitmq_link *link)
 	code = amqp_socket_open_noblock(socket, place->host, place->port, &timeout);
 	if (code == AMQP_STATUS_OK)
 		return true;
-	rabbitmq_link_explain(link, "cannot connect: %s", amqp_error_string2(code));
+	rabbitmq_link_explain(link, RABBITMQ_NO_ANSWER ": %s", amqp_error_string2(code));
 	return false;
 }
 

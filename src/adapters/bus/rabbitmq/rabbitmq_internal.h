@@ -76,6 +76,7 @@ QP_MUST_CHECK bool rabbitmq_socket_check(const struct rabbitmq_url *url, char *w
 /* The only AMQP channel that a link opens. */
 #define RABBITMQ_AMQP_CHANNEL 1
 #define RABBITMQ_WORDS_SIZE 320
+#define RABBITMQ_NO_ANSWER "cannot connect" /* words about a broker that is not there begin so */
 
 struct rabbitmq_bus;
 struct rabbitmq_link;

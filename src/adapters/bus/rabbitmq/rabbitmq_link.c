@@ -43,23 +43,33 @@ const struct rabbitmq_place *rabbitmq_link_place(const struct rabbitmq_link *lin
 	return &url->places[link->turn % url->place_count];
 }
 
+/* Returns whether the failure deserves a warning: it is the first since the link worked, or the
+ * broker answers with something new. After the first, it is no news that nobody answers. */
+static bool is_news(const struct rabbitmq_link *link)
+{
+	if (!*link->logged_words)
+		return *link->words;
+	return strcmp(link->words, link->logged_words) != 0 &&
+	       strncmp(link->words, RABBITMQ_NO_ANSWER, strlen(RABBITMQ_NO_ANSWER)) != 0;
+}
+
 /* Counts a failure, goes on to the next node, and warns after several consecutive ones. If the
  * broker is unreachable, only the watcher warns. */
 static void note_failure(struct rabbitmq_link *link)
 {
 	int failures = atomic_fetch_add(&link->failures, 1) + 1;
 	const struct rabbitmq_place *place = rabbitmq_link_place(link);
-	bool is_news = strcmp(link->words, link->logged_words) != 0;
+	bool warns = is_news(link);
 
 	link->turn++;
 
 	if (rabbitmq_link_is_stopped(link))
 		return;
 	if (!link->duty->is_watcher)
-		is_news = is_news && failures >= FAILURES_TO_WARN && atomic_load(&link->bus->up);
-	if (is_news)
+		warns = warns && failures >= FAILURES_TO_WARN && atomic_load(&link->bus->up);
+	if (warns)
 		snprintf(link->logged_words, sizeof(link->logged_words), "%s", link->words);
-	log_line(is_news ? LOG_WARN : LOG_DEBUG, "bus",
+	log_line(warns ? LOG_WARN : LOG_DEBUG, "bus",
 		"%s: RabbitMQ at %s:%d is unavailable: %s; retrying", link->who, place->host,
 		place->port, link->words);
 	notify(link);

@@ -195,9 +195,20 @@ static void pause_for(struct pg_store *store, int ms)
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-static void log_failure(struct pg_store *store, char *last, size_t size, const char *why)
+/* Returns whether a server has answered and refused, other than because it starts or stops. */
+static bool is_refusal(const char *why)
 {
-	if (strcmp(last, why) == 0)
+	return strstr(why, "read-only") ||
+	       (strstr(why, "FATAL") && !strstr(why, "the database system is "));
+}
+
+/* Warns about every new reason. pg_store_lost() has already logged the loss of a store that was up;
+ * after that, only a server that answers and refuses is news. */
+static void log_failure(const struct watch *watch, char *last, size_t size, const char *why)
+{
+	const struct pg_store *store = watch->store;
+
+	if (strcmp(last, why) == 0 || (watch->migrated && !is_refusal(why)))
 		return;
 	snprintf(last, size, "%s", why);
 	log_line(LOG_WARN, "store", "%s: PostgreSQL cannot be used, retrying: %s", store->base.name,
@@ -221,7 +232,7 @@ static void bring_up(struct watch *watch)
 			atomic_store(&store->is_up, true);
 			log_line(LOG_INFO, "store", "%s: PostgreSQL is up", store->base.name);
 		} else {
-			log_failure(store, last, sizeof(last), why);
+			log_failure(watch, last, sizeof(last), why);
 		}
 		pthread_mutex_lock(&store->lock);
 		if (!ok && !store->stopping)
