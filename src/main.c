@@ -76,8 +76,6 @@ static int inspect(struct app *app, bool has_files)
 static int run_serve(struct app *app, const struct operands *operands)
 {
 	(void)operands;
-	configure_log(&app->settings);
-	variables_warn();
 	return app_serve(app);
 }
 
@@ -129,8 +127,6 @@ static int run_migrate(struct app *app, const struct operands *operands)
 			EXIT_USAGE, "%s: migrate takes options only", operands->words[0]);
 	if (dry_run && !distribute)
 		return report_failure(EXIT_USAGE, "--dry-run requires --distribute");
-	configure_log(&app->settings);
-	variables_warn();
 	ok = migrate(app, why) && (!distribute || app_distribute_stores(app, dry_run, why));
 	if (!ok)
 		report_failure(EXIT_FAILURE, "%s", why);
@@ -141,12 +137,6 @@ static int run_migrate(struct app *app, const struct operands *operands)
 		puts(distribute ? "the schema is up to date and distributed"
 				: "the schema is up to date");
 	return EXIT_SUCCESS;
-}
-
-static int run_copy(const struct settings *settings, const struct operands *operands)
-{
-	configure_log(settings);
-	return copy_run(settings, operands);
 }
 
 static int run_routes(struct app *app, const struct operands *operands)
@@ -184,22 +174,25 @@ struct command_entry {
 	int (*run_app)(struct app *app, const struct operands *operands);
 	int (*run)(const struct settings *settings, const struct operands *operands);
 	const char *const *flags; /* the command's own flags; NULL if it takes only options */
+	/* It uses the settings of this process or of a server, so a variable without effect is
+	 * worth a warning. */
+	bool logs;
 };
 
 static const struct command_entry commands[] = {
-	{"serve", run_serve, NULL, NULL},
-	{"migrate", run_migrate, NULL, migrate_flags},
-	{"demo", NULL, demo_run, demo_flags},
-	{"copy", NULL, run_copy, copy_flags},
-	{"routes", run_routes, NULL, json_flag},
-	{"health", NULL, health_run, json_flag},
-	{"dlq", NULL, dlq_run, dlq_flags},
-	{"outbox", NULL, outbox_run, outbox_flags},
-	{"erase-user", NULL, erase_run, erase_flags},
-	{"verify", NULL, verify_run, verify_flags},
-	{"keys", NULL, keys_run, keys_flags},
-	{"version", NULL, run_version, json_flag},
-	{"help", NULL, manual_run, no_flags},
+	{"serve", run_serve, NULL, NULL, true},
+	{"migrate", run_migrate, NULL, migrate_flags, true},
+	{"demo", NULL, demo_run, demo_flags, false},
+	{"copy", NULL, copy_run, copy_flags, true},
+	{"routes", run_routes, NULL, json_flag, false},
+	{"health", NULL, health_run, json_flag, true},
+	{"dlq", NULL, dlq_run, dlq_flags, true},
+	{"outbox", NULL, outbox_run, outbox_flags, true},
+	{"erase-user", NULL, erase_run, erase_flags, true},
+	{"verify", NULL, verify_run, verify_flags, true},
+	{"keys", NULL, keys_run, keys_flags, false},
+	{"version", NULL, run_version, json_flag, false},
+	{"help", NULL, manual_run, no_flags, false},
 };
 
 static const struct command_entry *find_command(const char *name)
@@ -225,6 +218,20 @@ static bool wants_help(int argc, char **argv)
 	return false;
 }
 
+/* Returns whether the first word may follow the command; if not, reports why. */
+static bool words_fit(const struct command_entry *command, const struct operands *operands)
+{
+	const char *word = operands->word_count > 0 ? operands->words[0] : NULL;
+	const char *meant = word ? manual_meant_verb(command->name, word) : NULL;
+
+	if (word && command->flags == json_flag)
+		report_failure(EXIT_USAGE, "\"%s\" is not an option", word);
+	else if (meant)
+		report_failure(
+			EXIT_USAGE, "\"%s\" is not understood; did you mean %s?", word, meant);
+	return !meant && !(word && command->flags == json_flag);
+}
+
 int main(int argc, char **argv)
 {
 	static struct app app = {.data_lock = -1};
@@ -246,12 +253,16 @@ int main(int argc, char **argv)
 		    argv + 2, why) ||
 		(command->run_app && !app_check(&app, why)))
 		return report_failure(EXIT_USAGE, "%s", why);
-	if (command->flags == json_flag && operands.word_count > 0)
-		return report_failure(EXIT_USAGE, "\"%s\" is not an option", operands.words[0]);
+	if (!words_fit(command, &operands))
+		return EXIT_USAGE;
 	if (!app.settings.core_dumps)
 		hide_memory();
 	if (app.settings.print_config || app.settings.check_config)
 		return inspect(&app, command->run_app != NULL);
+	if (command->logs) {
+		configure_log(&app.settings);
+		variables_warn();
+	}
 	return command->run_app ? command->run_app(&app, &operands)
 				: command->run(&app.settings, &operands);
 }

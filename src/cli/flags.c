@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "cli/guess.h"
 #include "cli/secrets.h"
 
 #define SHOWN_MAX 100 /* how much of an unknown name is shown */
@@ -29,6 +30,26 @@ static const char **find_own(struct operands *operands, struct slice name)
 			return &operands->values[i];
 	}
 	return NULL;
+}
+
+static const char *const specials[] = {"print-config", "check-config", "config"};
+
+#define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
+
+/* Guesses which flag was meant: one of the command's own, one that every command has, or an
+ * option. */
+static const char *guess_flag(const struct operands *operands, struct slice name)
+{
+	const char *names[OWN_FLAGS_MAX + SPECIAL_COUNT + OPTIONS_MAX + 1] = {NULL};
+	size_t count = 0;
+
+	for (size_t i = 0; operands && operands->flags[i]; i++)
+		names[count++] = flag_name(operands->flags[i]);
+	for (size_t i = 0; i < SPECIAL_COUNT; i++)
+		names[count++] = specials[i];
+	for (size_t i = 0; i < options_count(); i++)
+		names[count++] = option_at(i)->name;
+	return guess_name(name, names, "--");
 }
 
 /* Handles flags that are not options: they choose what to do, not how. */
@@ -95,7 +116,7 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 	if (!value) {
 		snprintf(why, OPTIONS_WHY_SIZE, "there is no option --%.*s%s",
 			name.len < SHOWN_MAX ? (int)name.len : SHOWN_MAX, name.data,
-			option_guess(name, "--"));
+			guess_flag(flags->operands, name));
 		return 0;
 	}
 	if (!needs_value && !joined) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "cli/guess.h"
 #include "cli/option_groups.h"
 #include "cli/report.h"
 
@@ -164,15 +165,26 @@ int manual_help(const char *command)
 
 const char *manual_guess(const char *word)
 {
-	static char text[64];
 	const char *names[USAGE_COUNT + 1] = {NULL};
-	const char *nearest;
 
 	for (size_t i = 0; i < USAGE_COUNT; i++)
 		names[i] = usages[i].command;
-	nearest = nearest_name(slice_of(word), names);
-	snprintf(text, sizeof(text), "; did you mean %s?", nearest ? nearest : "");
-	return nearest ? text : "; see quipu help";
+	return guess_name(slice_of(word), names, "");
+}
+
+const char *manual_meant_verb(const char *command, const char *word)
+{
+	const char *verbs[USAGE_COUNT + 1] = {NULL};
+	size_t count = 0;
+
+	for (size_t i = 0; i < USAGE_COUNT; i++) {
+		if (strcmp(usages[i].command, command) != 0)
+			continue;
+		if (!*usages[i].verb || strcmp(usages[i].verb, word) == 0)
+			return NULL;
+		verbs[count++] = usages[i].verb;
+	}
+	return nearest_name(slice_of(word), verbs);
 }
 
 /* ---- the man page ------------------------------------------------------------------------ */

@@ -21,6 +21,10 @@ int manual_help(const char *command);
  * help". */
 const char *manual_guess(const char *word);
 
+/* If the command needs a verb, such as `dlq list`, and `word` is none but resembles one, returns
+ * that verb; otherwise NULL. */
+const char *manual_meant_verb(const char *command, const char *word);
+
 /* Returns the exit status: 0, or 2 if there is no such page. */
 int manual_run(const struct settings *settings, const struct operands *operands);
 

@@ -29,8 +29,8 @@ const struct option *option_at(size_t index);
 size_t option_find(struct slice name);
 
 /* Returns "; did you mean …?" in a static buffer or, if no option resembles `name`, "; see quipu
- * help". `prefix` is written before the option's name. */
-const char *option_guess(struct slice name, const char *prefix);
+ * help". */
+const char *option_guess(struct slice name);
 
 /* Writes the name of the option's environment variable: QUIPU_BATCH_MAX for batch-max. */
 void option_variable(const char *option, char *out, size_t size);

@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <stddef.h>
 
-#include "base/nearest.h"
+#include "cli/guess.h"
 #include "cli/option_groups.h"
 #include "cli/option_table.h"
 
@@ -210,17 +210,13 @@ size_t option_find(struct slice name)
 	return i;
 }
 
-const char *option_guess(struct slice name, const char *prefix)
+const char *option_guess(struct slice name)
 {
-	static char text[96];
 	const char *names[OPTION_COUNT + 1] = {NULL};
-	const char *nearest;
 
 	for (size_t i = 0; i < OPTION_COUNT; i++)
 		names[i] = options[i].name;
-	nearest = nearest_name(name, names);
-	snprintf(text, sizeof(text), "; did you mean %s%s?", prefix, nearest ? nearest : "");
-	return nearest ? text : "; see quipu help";
+	return guess_name(name, names, "");
 }
 
 void option_variable(const char *option, char *out, size_t size)

@@ -73,7 +73,7 @@ static bool take_file_line(void *context, struct slice name, struct slice text)
 		return false;
 	}
 	snprintf(reading->why, OPTIONS_WHY_SIZE, "%s: there is no option \"%.*s\"%s", reading->path,
-		(int)name.len, name.data, option_guess(name, ""));
+		(int)name.len, name.data, option_guess(name));
 	return false;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cli/client.h"
 #include "cli/progress.h"
@@ -315,6 +316,14 @@ static bool is_known(const char *service)
 	return known_services[i] != NULL;
 }
 
+/* Returns the service that an unknown one resembles, or NULL. */
+static const char *meant_service(const struct operands *operands)
+{
+	if (operands->word_count != 1 || is_known(operands->words[0]))
+		return NULL;
+	return nearest_name(slice_of(operands->words[0]), known_services);
+}
+
 static const char *wrong_use(const struct verify *verify, const struct operands *operands)
 {
 	if (operands->word_count > 1 ||
@@ -338,6 +347,9 @@ int verify_run(const struct settings *settings, const struct operands *operands)
 	char why[CLIENT_WHY_SIZE];
 	int code;
 
+	if (meant_service(operands))
+		return report_failure(EXIT_USAGE, "there is no service \"%s\"; did you mean %s?",
+			operands->words[0], meant_service(operands));
 	if (wrong)
 		return report_failure(EXIT_USAGE, "%s", wrong);
 	verify.client = client_open(settings, why);

@@ -55,6 +55,12 @@ def test_every_option_is_in_one_group(run):
     (["serve", "--drian-delay", "5s"], "did you mean --drain-delay?"),
     (["serve", "--max_connections=5"], "did you mean --max-connections?"),
     (["serve", "--sing"], "see quipu help"),
+    (["serve", "--chekc-config"], "did you mean --check-config?"), (["serve", "--confg", "x"], "did you mean --config?"),
+    (["serve", "--print-conf"], "did you mean --print-config?"), (["health", "--jsno"], "did you mean --json?"),
+    (["erase-user", "alice", "--dryrun"], "did you mean --dry-run?"), (["dlq", "replay", "sms", "--al"], "did you mean --all?"),
+    (["dlq", "lst"], "did you mean list?"), (["keys", "nwe", "shop"], "did you mean new?"),
+    (["outbox", "resent", "--since", "1h"], "did you mean resend?"), (["verify", "limts"], "did you mean limits?"),
+    (["verify", "song"], "usage: quipu verify"),
 ])
 def test_what_was_mistyped_is_refused_with_a_guess(run, words, guess):
     done = run(*words)
@@ -70,6 +76,16 @@ def test_an_unknown_variable_is_a_warning_with_a_guess(run):
     assert sorted(line["message"] for line in lines) == [
         "the variable QUIPU_BACH_MAX is not known and has no effect; did you mean QUIPU_BATCH_MAX?",
         "the variable QUIPU_SONG is not known and has no effect"]
+
+
+@pytest.mark.parametrize("words", [
+    ["health"], ["dlq", "list"], ["outbox", "resend", "--since", "1h"], ["verify"], ["erase-user", "alice"], ["copy"]],
+    ids=lambda words: words[0])
+def test_commands_that_are_no_server_warn_of_an_unknown_variable_too(run, free_port, words):
+    done = run(*words, env={"QUIPU_SERVR": "http://x", "QUIPU_SERVER": f"http://127.0.0.1:{free_port}"})
+    assert done.returncode in (1, 2) and done.stdout == ""
+    warning, reason = done.stderr.splitlines()
+    assert json.loads(warning)["message"].endswith("did you mean QUIPU_SERVER?") and reason.startswith("quipu: ")
 
 
 def test_variables_that_kubernetes_sets_for_a_service_are_no_warning(run):

@@ -1,0 +1,13 @@
+/* Guesses what somebody meant who mistyped a word of the command line. Main thread. */
+#ifndef QUIPU_CLI_GUESS_H
+#define QUIPU_CLI_GUESS_H
+
+#include "base/slice.h"
+
+/*
+ * Returns "; did you mean …?" in a static buffer or, if none of `names` (up to a NULL) resembles
+ * `word`, "; see quipu help". `prefix` is written before the name.
+ */
+const char *guess_name(struct slice word, const char *const *names, const char *prefix);
+
+#endif
