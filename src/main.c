@@ -48,29 +48,24 @@ static void hide_memory(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
-static int check_files(struct app *app)
-{
-	int code = app_check_files(app);
-
-	if (code == EXIT_SUCCESS)
-		puts("ok");
-	return code;
-}
-
 /* Does what --print-config and --check-config ask for. With one of them, no command does anything
  * else. Commands that open no stores have no files to check. */
 static int inspect(struct app *app, bool has_files)
 {
-	if (app->settings.print_config)
+	int code;
+
+	if (app->settings.print_config && app->settings.json)
+		options_print_json(stdout);
+	else if (app->settings.print_config)
 		options_print(stdout);
 	if (!app->settings.check_config)
 		return EXIT_SUCCESS;
 	configure_log(&app->settings);
 	variables_warn();
-	if (has_files)
-		return check_files(app);
-	puts("ok");
-	return EXIT_SUCCESS;
+	code = has_files ? app_check_files(app) : EXIT_SUCCESS;
+	if (code == EXIT_SUCCESS)
+		puts(app->settings.json ? "{\"status\":\"ok\"}" : "ok");
+	return code;
 }
 
 static int run_serve(struct app *app, const struct operands *operands)
@@ -113,29 +108,70 @@ static bool migrate(struct app *app, char *why)
 	return true;
 }
 
-static const char *const migrate_flags[] = {OWN_SWITCH "distribute", OWN_SWITCH "dry-run", NULL};
+static const char *const migrate_flags[] = {
+	OWN_SWITCH "distribute", OWN_SWITCH "dry-run", OWN_SWITCH "json", NULL};
+
+/* {"sql":"SELECT create_distributed_table(…)"} for each of the statements, which all end with
+ * ";\n". */
+static void print_statements_json(struct app *app, const char *statements)
+{
+	const char *end;
+
+	for (; (end = strstr(statements, ";\n")); statements = end + 2) {
+		struct buffer line = buffer_make(&app->arena, 256);
+
+		buffer_text(&line, "{\"sql\":");
+		buffer_json_string(&line, slice_make(statements, (size_t)(end - statements)));
+		buffer_text(&line, "}");
+		buffer_char(&line, '\0');
+		puts(line.data);
+	}
+}
+
+static bool distribute(struct app *app, bool dry_run, char *why)
+{
+	char *statements = NULL;
+	size_t len;
+	FILE *out = app->settings.json ? open_memstream(&statements, &len) : stdout;
+	bool ok = app_distribute_stores(app, dry_run, out, why);
+
+	if (app->settings.json) {
+		fclose(out);
+		print_statements_json(app, statements);
+		free(statements);
+	}
+	return ok;
+}
+
+static void print_migrated(const struct app *app, bool distributed)
+{
+	if (app->settings.json)
+		printf("{\"schema\":\"up to date\",\"distributed\":%s}\n",
+			distributed ? "true" : "false");
+	else
+		printf("the schema is up to date%s\n", distributed ? " and distributed" : "");
+}
 
 static int run_migrate(struct app *app, const struct operands *operands)
 {
 	bool dry_run = operands_flag(operands, "dry-run");
-	bool distribute = operands_flag(operands, "distribute");
+	bool distributes = operands_flag(operands, "distribute");
 	char why[OPTIONS_WHY_SIZE];
 	bool ok;
 
 	if (operands->word_count > 0)
 		return report_failure(
 			EXIT_USAGE, "%s: migrate takes options only", operands->words[0]);
-	if (dry_run && !distribute)
+	if (dry_run && !distributes)
 		return report_failure(EXIT_USAGE, "--dry-run requires --distribute");
-	ok = migrate(app, why) && (!distribute || app_distribute_stores(app, dry_run, why));
+	ok = migrate(app, why) && (!distributes || distribute(app, dry_run, why));
 	if (!ok)
 		report_failure(EXIT_FAILURE, "%s", why);
 	app_close(app);
 	if (!ok)
 		return EXIT_FAILURE;
 	if (!dry_run)
-		puts(distribute ? "the schema is up to date and distributed"
-				: "the schema is up to date");
+		print_migrated(app, distributes);
 	return EXIT_SUCCESS;
 }
 

@@ -153,8 +153,8 @@ QP_MUST_CHECK bool app_open_cache(struct app *app, char *why);
 QP_MUST_CHECK bool app_open_stores(struct app *app, char *why);
 
 /* Spreads the tables of all stores over the nodes of their clusters; see ports/store.h. Prints the
- * statements. If several stores have the same URL, their database is handled only once. */
-QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, char *why);
+ * statements to `out`. If several stores have the same URL, their database is handled only once. */
+QP_MUST_CHECK bool app_distribute_stores(struct app *app, bool dry_run, FILE *out, char *why);
 
 /* Frees everything that was opened. */
 void app_close(struct app *app);

@@ -197,13 +197,13 @@ static bool has_url_before(const struct app *app, size_t index)
 	return false;
 }
 
-bool app_distribute_stores(struct app *app, bool dry_run, char *why)
+bool app_distribute_stores(struct app *app, bool dry_run, FILE *out, char *why)
 {
 	for (size_t i = 0; i < app->health.store_count; i++) {
 		struct store *store = app->health.stores[i];
 
 		if (!has_url_before(app, i) &&
-			!store_distribute(store, dry_run, stdout, why, OPTIONS_WHY_SIZE))
+			!store_distribute(store, dry_run, out, why, OPTIONS_WHY_SIZE))
 			return false;
 	}
 	return true;

@@ -32,7 +32,7 @@ static const char **find_own(struct operands *operands, struct slice name)
 	return NULL;
 }
 
-static const char *const specials[] = {"print-config", "check-config", "config"};
+static const char *const specials[] = {"print-config", "check-config", "config", "json"};
 
 #define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
 
@@ -60,6 +60,8 @@ static bool take_special(struct flags *flags, struct slice name, const char *tex
 		flags->settings->print_config = true;
 	} else if (slice_is(name, "check-config")) {
 		flags->settings->check_config = true;
+	} else if (slice_is(name, "json") && !find_own(flags->operands, name)) {
+		flags->settings->json = true;
 	} else if (slice_is(name, "config")) {
 		flags->file = text ? text : "";
 		*used_text = true;
@@ -131,6 +133,21 @@ static int take_argument(struct flags *flags, int count, char *const *arguments,
 	return joined ? 1 : 2;
 }
 
+/* A command without a --json of its own knows it only for its settings. */
+static bool json_fits(struct flags *flags, char *why)
+{
+	struct settings *settings = flags->settings;
+	const char **own = find_own(flags->operands, slice_of("json"));
+
+	if (settings->json && !settings->print_config && !settings->check_config) {
+		snprintf(why, OPTIONS_WHY_SIZE,
+			"--json requires --print-config or --check-config here; see quipu help");
+		return false;
+	}
+	settings->json = settings->json || (own && *own);
+	return true;
+}
+
 bool flags_read(struct flags *flags, int count, char *const *arguments, char *why)
 {
 	for (int i = 0; i < count;) {
@@ -140,7 +157,7 @@ bool flags_read(struct flags *flags, int count, char *const *arguments, char *wh
 			return false;
 		i += taken;
 	}
-	return true;
+	return json_fits(flags, why);
 }
 
 const char *operands_flag(const struct operands *operands, const char *name)

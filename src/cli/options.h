@@ -85,6 +85,7 @@ struct settings {
 
 	bool print_config;
 	bool check_config;
+	bool json; /* print the settings, or the result of the check, as JSON */
 };
 
 #define EXIT_USAGE 2 /* the exit status for wrong arguments */
@@ -120,11 +121,18 @@ const char *operands_flag(const struct operands *operands, const char *name);
 /* Prints one line per option: its value, with passwords hidden, and where it comes from. */
 void options_print(FILE *out);
 
+/* The same, with a JSON object per line. */
+void options_print_json(FILE *out);
+
 /* Prints the options that differ from their defaults, on one line, with passwords hidden. */
 void options_print_changed(FILE *out);
 
 /* Prints the help for the options of a group (cli/option_groups.h), below its heading. */
 void options_help(FILE *out, size_t group);
+
+/* Prints the help for some options: names separated by spaces, in which a name that ends with -
+ * stands for all that begin with it. */
+void options_help_some(FILE *out, const char *names);
 
 #define OPTION_FACT_SIZE 64
 

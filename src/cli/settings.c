@@ -206,6 +206,51 @@ static void print_value(FILE *out, size_t index)
 		fputs(values[index].text, out);
 }
 
+static char *shown_value(size_t index)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		abort();
+	print_value(out, index);
+	fclose(out);
+	return text;
+}
+
+/* {"option":"lanes","value":"2","source":"flag"} */
+static void print_option_json(FILE *out, size_t index, struct arena *arena)
+{
+	struct buffer line = buffer_make(arena, 256), escaped = buffer_make(arena, 128);
+	char *value = shown_value(index);
+	struct slice text = slice_of(value);
+
+	if (!text_is_utf8(text)) {
+		text_escape_log(&escaped, text);
+		text = buffer_slice(&escaped);
+	}
+	buffer_char(&line, '{');
+	buffer_member(&line, "option", slice_of(option_at(index)->name));
+	buffer_member(&line, "value", text);
+	buffer_member(&line, "source", slice_of(values[index].source));
+	buffer_text(&line, "}\n");
+	fwrite(line.data, 1, line.len, out);
+	free(value);
+}
+
+void options_print_json(FILE *out)
+{
+	struct arena arena;
+
+	arena_init(&arena, 4096);
+	for (size_t i = 0; i < options_count(); i++) {
+		arena_reset(&arena);
+		print_option_json(out, i, &arena);
+	}
+	arena_release(&arena);
+}
+
 void options_print(FILE *out)
 {
 	for (size_t i = 0; i < options_count(); i++) {

@@ -4,6 +4,8 @@ The stories of the services on a cluster are those of the other files, which `ma
 need a cluster are skipped where pg_config finds no Citus.
 """
 
+import json
+
 import pytest
 
 from engines import shared
@@ -66,6 +68,8 @@ def test_distributing_again_does_nothing_and_a_dry_run_never_does(bare, binary):
     planned = migrate(binary, bare, "--distribute", "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert bare.query(PLACES) == []
+    lines = migrate(binary, bare, "--distribute", "--dry-run", "--json").stdout.splitlines()
+    assert [json.loads(line)["sql"] + ";" for line in lines] == planned.stdout.splitlines()
     done = migrate(binary, bare, "--distribute")
     assert done.stdout == planned.stdout + "the schema is up to date and distributed\n"
     assert dict(bare.query(PLACES)) == PLACED
