@@ -18,46 +18,59 @@
 
 #define COMMAND_WIDTH 54
 
+/* Which options the help of a command shows. */
+enum shown_options {
+	SHOW_NONE,
+	SHOW_SERVER, /* all that a server has */
+	SHOW_COPY,
+	SHOW_CLIENT /* those of commands that need a running server */
+};
+
+#define COPY_OPTIONS "data store log-level log-format"
+
 struct usage {
 	const char *command;
 	const char *verb;      /* "" for none */
 	const char *arguments; /* the arguments after command and verb */
 	const char *help;
-	bool asks_server; /* needs a running server */
+	enum shown_options shown;
 };
 
 static const struct usage usages[] = {
-	{"serve", "", "[options]", "run the server", false},
-	{"migrate", "", "[options]", "bring the schema of the stores up to date and exit", false},
-	{"migrate", "", "--distribute [--dry-run]",
-		"also spread the tables over the nodes of a Citus cluster", false},
+	{"serve", "", "[options]", "run the server", SHOW_SERVER},
+	{"migrate", "", "[--json] [options]", "bring the schema of the stores up to date and exit",
+		SHOW_SERVER},
+	{"migrate", "", "--distribute [--dry-run] [--json]",
+		"also spread the tables over the nodes of a Citus cluster", SHOW_SERVER},
 	{"demo", "", "[--seconds N]",
 		"try every service in a temporary folder, with simulated traffic and the console",
-		false},
+		SHOW_NONE},
 	{"copy", "", "[--from sqlite:DIR] [--to URL] [--json]",
-		"move the data of a folder to PostgreSQL; continues where it stopped", false},
+		"move the data of a folder to PostgreSQL; continues where it stopped", SHOW_COPY},
 	{"keys", "new", "ID [--scopes LIST] [--json]",
-		"create an API key for the file of --api-keys", false},
-	{"routes", "", "[--json]", "list all routes with method, path, access and role", false},
-	{"version", "", "[--json]", "print the version", false},
+		"create an API key for the file of --api-keys", SHOW_NONE},
+	{"routes", "", "[--json]", "list all routes with method, path, access and role", SHOW_NONE},
+	{"version", "", "[--json]", "print the version", SHOW_NONE},
 	{"help", "", "[COMMAND]", "print this help, or the help of one command, as --help does",
-		false},
-	{"help", "man", "", "print the man page", false},
-	{"help", "bash", "", "print the completion for bash", false},
-	{"help", "configuration", "", "print docs/CONFIGURATION.md", false},
-	{"health", "", "[--json]", "check whether the server is alive", true},
+		SHOW_NONE},
+	{"help", "man", "", "print the man page", SHOW_NONE},
+	{"help", "bash", "", "print the completion for bash", SHOW_NONE},
+	{"help", "configuration", "", "print docs/CONFIGURATION.md", SHOW_NONE},
+	{"health", "", "[--json]", "check whether the server is alive", SHOW_CLIENT},
 	{"dlq", "list", "[--limit N] [--json]",
-		"list dead letters: events that could not be delivered", true},
-	{"dlq", "show", "KIND/ID", "show a dead letter with its event", true},
-	{"dlq", "replay", "KIND/ID... | KIND --all [--json]", "deliver dead letters again", true},
-	{"dlq", "discard", "KIND/ID... --why TEXT [--json]", "discard dead letters", true},
+		"list dead letters: events that could not be delivered", SHOW_CLIENT},
+	{"dlq", "show", "KIND/ID [--json]", "show a dead letter with its event", SHOW_CLIENT},
+	{"dlq", "replay", "KIND/ID... | KIND --all [--json]", "deliver dead letters again",
+		SHOW_CLIENT},
+	{"dlq", "discard", "KIND/ID... --why TEXT [--json]", "discard dead letters", SHOW_CLIENT},
 	{"erase-user", "", "ID [--dry-run] [--json]",
-		"erase a person from all services of the server", true},
-	{"verify", "", "[SERVICE] [--json]", "find rows that violate the rules of a service", true},
+		"erase a person from all services of the server", SHOW_CLIENT},
+	{"verify", "", "[SERVICE] [--json]", "find rows that violate the rules of a service",
+		SHOW_CLIENT},
 	{"verify", "unread", "[--repair] [--json]",
-		"compare the counters of unread messages with the messages", true},
+		"compare the counters of unread messages with the messages", SHOW_CLIENT},
 	{"outbox", "resend", "[dialog-outbox] --since TIME [--json]",
-		"publish events again, e.g. those of the last 24h", true},
+		"publish events again, e.g. those of the last 24h", SHOW_CLIENT},
 };
 
 /* Flags of every command that are not options: they choose what to do, not how to do it. */
@@ -67,12 +80,18 @@ static const struct {
 	const char *help;
 } specials[] = {
 	{"config", "FILE", "read options from an INI file"},
-	{"print-config", "", "show all options with their values and where they come from"},
-	{"check-config", "", "only check the options and the files of keys and certificate"},
+	{"print-config", "[--json]", "show all options with their values and where they come from"},
+	{"check-config", "[--json]",
+		"only check the options and the files of keys and certificate"},
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
 #define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
+
+static bool asks_server(const struct usage *usage)
+{
+	return usage->shown == SHOW_CLIENT;
+}
 
 /* Writes a line such as "quipu dlq list [--limit N]". */
 static void write_usage(char *out, size_t size, const struct usage *usage)
@@ -83,12 +102,12 @@ static void write_usage(char *out, size_t size, const struct usage *usage)
 
 /* ---- for a terminal ---------------------------------------------------------------------- */
 
-static void help_commands(FILE *out, bool asks_server)
+static void help_commands(FILE *out, bool with_server)
 {
 	for (size_t i = 0; i < USAGE_COUNT; i++) {
 		char line[128];
 
-		if (usages[i].asks_server != asks_server)
+		if (asks_server(&usages[i]) != with_server)
 			continue;
 		write_usage(line, sizeof(line), &usages[i]);
 		fprintf(out, "  %-*s %s\n", COMMAND_WIDTH, line, usages[i].help);
@@ -118,22 +137,19 @@ static void write_help(FILE *out)
 	}
 }
 
-/* Commands that call a server use only the last group of options. All other commands use all groups
- * except the last. */
-static void help_options_of(FILE *out, const struct usage *usage)
+/* Commands that call a server use only the last group of options, and servers all others. */
+static void help_options_of(FILE *out, enum shown_options shown)
 {
-	size_t i = usage->asks_server ? OPTION_GROUPS - 1 : 0;
-	size_t end = usage->asks_server ? OPTION_GROUPS : OPTION_GROUPS - 1;
+	size_t i = shown == SHOW_CLIENT ? OPTION_GROUPS - 1 : 0;
+	size_t end = shown == SHOW_CLIENT ? OPTION_GROUPS : OPTION_GROUPS - 1;
 
-	for (; i < end; i++) {
+	fputs(shown == SHOW_COPY ? "\n" : "", out);
+	if (shown == SHOW_COPY)
+		options_help_some(out, COPY_OPTIONS);
+	for (; (shown == SHOW_SERVER || shown == SHOW_CLIENT) && i < end; i++) {
 		fputs("\n", out);
 		options_help(out, i);
 	}
-}
-
-static bool has_options(const struct usage *usage)
-{
-	return usage->asks_server || strcmp(usage->arguments, "[options]") == 0;
 }
 
 /* Returns false if there is no such command. */
@@ -150,8 +166,8 @@ static bool write_command_help(FILE *out, const char *command)
 		fprintf(out, "  %-*s %s\n", COMMAND_WIDTH, line, usages[i].help);
 		last = &usages[i];
 	}
-	if (last && has_options(last))
-		help_options_of(out, last);
+	if (last)
+		help_options_of(out, last->shown);
 	return last != NULL;
 }
 
@@ -225,7 +241,7 @@ static void man_commands(FILE *out)
 		snprintf(words, sizeof(words), "%s%s%s", usages[i].command,
 			*usages[i].verb ? " " : "", usages[i].verb);
 		man_term(out, "quipu ", words, usages[i].arguments);
-		fputs(usages[i].asks_server ? "With a running server: " : "", out);
+		fputs(asks_server(&usages[i]) ? "With a running server: " : "", out);
 		man_text(out, usages[i].help);
 		fputs(".\n", out);
 	}
@@ -468,7 +484,7 @@ static void write_configuration(FILE *out)
 	      "- `quipu serve --print-config` shows all values and where they come from, with "
 	      "passwords hidden. `--check-config` only checks the\n"
 	      "  options, reads the files of keys and certificate as `serve` does, and prints "
-	      "`ok`.\n"
+	      "`ok`. With `--json`, each line is an object.\n"
 	      "- Passwords are part of URLs. Set such URLs in the file or the environment, because "
 	      "everyone on the machine can see flags.\n"
 	      "- A time is a number with a unit: `20ms`, `5s`, `1m`, `24h`, `30d`. A yes-or-no "

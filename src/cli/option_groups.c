@@ -18,17 +18,17 @@ static const struct {
 		"dialogs-store counters-store gateway-bus entitlements-bus unread-bus "
 		"masstransit-namespace cache"},
 	{"Who may call", "api-keys jwt- allowed-hosts cors-origins tls- insecure"},
-	{"Services",
-		"gateway-window-unit gateway-default-limit pots-lock- outbox- notify- webhook- "
-		"audit-keep-months idempotency-ttl"},
+	{"Services", "gateway-window-unit gateway-default-limit pots-lock- outbox- notify- sms- "
+		     "webhook- "
+		     "audit-keep-months idempotency-ttl"},
 	{"Log and debugging", "log-level log-format access-log trace-store core-dumps"},
 	{"Limits and times", ""},
 	{"Commands that call a running server", "server api-key-file ca-file"},
 };
 
-static bool is_listed(const char *name, size_t group)
+bool option_is_listed(const char *name, const char *names)
 {
-	struct slice rest = slice_of(groups[group].names);
+	struct slice rest = slice_of(names);
 
 	while (rest.data && rest.len > 0) {
 		struct slice listed = slice_cut(&rest, ' ');
@@ -49,9 +49,9 @@ const char *option_group_title(size_t group)
 bool option_is_in_group(const char *name, size_t group)
 {
 	if (group != OTHERS)
-		return is_listed(name, group);
+		return option_is_listed(name, groups[group].names);
 	for (size_t i = 0; i < OPTION_GROUPS; i++) {
-		if (is_listed(name, i))
+		if (option_is_listed(name, groups[i].names))
 			return false;
 	}
 	return true;

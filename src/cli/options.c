@@ -22,8 +22,8 @@ static const struct option options[] = {
 	{"listen", TYPE_TEXT, FIELD(listen), "127.0.0.1:8080", 0, 0, "HOST:PORT",
 		"address to serve; port 0 chooses a free port"},
 	{"server", TYPE_URL, FIELD(server), "", 0, 0, "URL",
-		"running server for health, dlq, outbox and verify; without it, the one at "
-		"--listen"},
+		"running server for health, dlq, outbox, erase-user and verify; without it, the "
+		"one at --listen"},
 	{"data", TYPE_TEXT, FIELD(data), "quipu-data", 0, 0, "DIR",
 		"folder of the SQLite files; one process at a time can use it"},
 	{"roles", TYPE_TEXT, FIELD(roles), "all", 0, 0, "LIST",
@@ -144,8 +144,8 @@ static const struct option options[] = {
 		"API keys that callers must use (created with quipu keys new); read again on "
 		"SIGHUP"},
 	{"api-key-file", TYPE_TEXT, FIELD(api_key_file), "", 0, 0, "FILE",
-		"API key that health, dlq, outbox and verify send to the server; without it, "
-		"QUIPU_API_KEY in the environment"},
+		"API key that health, dlq, outbox, erase-user and verify send to the server; "
+		"without it, QUIPU_API_KEY in the environment"},
 	{"jwt-key", TYPE_TEXT, FIELD(jwt_key), "", 0, 0, "FILE",
 		"key that verifies users' tokens, for dialogs and counters: a public key "
 		"in PEM, or the secret for HS256; read again on SIGHUP"},
@@ -164,8 +164,7 @@ static const struct option options[] = {
 		"private key of --tls-cert (PEM, not encrypted)"},
 	{"ca-file", TYPE_TEXT, FIELD(ca_file), "", 0, 0, "FILE",
 		"CA certificates (PEM) to trust instead of the system's; used by health, dlq, "
-		"outbox "
-		"and verify"},
+		"outbox, erase-user and verify"},
 	{"insecure", TYPE_FLAG, FIELD(insecure), "no", 0, 0, NULL,
 		"allow a public address without authentication"},
 	{"core-dumps", TYPE_FLAG, FIELD(core_dumps), "no", 0, 0, NULL,
@@ -244,6 +243,15 @@ void options_help(FILE *out, size_t group)
 	fprintf(out, "%s:\n\n", option_group_title(group));
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		if (option_is_in_group(options[i].name, group))
+			help_option(out, &options[i]);
+	}
+}
+
+void options_help_some(FILE *out, const char *names)
+{
+	fputs("Options:\n\n", out);
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		if (option_is_listed(options[i].name, names))
 			help_option(out, &options[i]);
 	}
 }

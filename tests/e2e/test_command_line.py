@@ -7,8 +7,6 @@ import pytest
 
 from harness import quipu
 
-COMMANDS = ["serve", "migrate", "copy", "keys", "routes", "version", "help", "health", "dlq", "verify", "outbox"]
-
 
 @pytest.fixture
 def run(binary, tmp_path):
@@ -18,18 +16,39 @@ def run(binary, tmp_path):
     return with_data
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_a_help_in_three_spellings(run, command):
-    texts = [run("help", command), run(command, "--help"), run(command, "-h")]
-    assert [done.returncode for done in texts] == [0, 0, 0]
-    assert len({done.stdout for done in texts}) == 1
-    assert all(line.startswith(f"  quipu {command}") for line in texts[0].stdout.split("\n\n")[0].splitlines())
+def test_every_command_has_a_help_in_three_spellings(run):
+    commands = set(re.findall(r"^  quipu (\S+)", run("help").stdout, re.MULTILINE))
+    assert commands >= {"serve", "erase-user", "demo"}
+    for command in commands:
+        texts = [run("help", command), run(command, "--help"), run(command, "-h")]
+        assert [done.returncode for done in texts] == [0, 0, 0]
+        assert len({done.stdout for done in texts}) == 1
+        assert all(line.startswith(f"  quipu {command}") for line in texts[0].stdout.split("\n\n")[0].splitlines())
 
 
 def test_the_help_of_a_command_has_the_options_it_uses(run):
     assert "--server URL" in run("help", "dlq").stdout and "--batch-max" not in run("help", "dlq").stdout
     assert "--batch-max" in run("help", "serve").stdout and "--server URL" not in run("help", "serve").stdout
     assert "--batch-max" not in run("help", "version").stdout
+    for command in ("serve", "migrate", "copy"):
+        assert "  --store URL" in run("help", command).stdout and "  --data DIR" in run("help", command).stdout
+    assert "--batch-max" not in run("help", "copy").stdout
+
+
+def test_the_options_of_commands_that_call_a_server_name_them_all(run):
+    """They are those whose help begins with these options."""
+    text = run("help").stdout
+    called = text.split("With a running server")[1].split("\n\n")[1]
+    commands = set(re.findall(r"^  quipu (\S+)", called, re.MULTILINE))
+    options = re.search(r"^Commands that call a running server:\n\n((?:  .*\n)+)", text, re.MULTILINE).group(1).splitlines()
+    assert len(commands) == 5 and len(options) == 3
+    for line in options:
+        assert all(re.search(rf"\b{command}\b", line) for command in commands), line
+
+
+def test_the_options_of_the_sender_are_among_those_of_services(run):
+    (services,) = re.findall(r"^Services:\n\n((?:  .*\n)+)", run("help").stdout, re.MULTILINE)
+    assert "--sms-channel" in services and "--sms-parallel" in services
 
 
 def test_help_wins_over_everything_else_on_the_line(run):
@@ -119,6 +138,34 @@ def test_json_of_commands_that_need_no_server(run):
     made = json.loads(run("keys", "new", "shop", "--json").stdout)
     assert made["key"].startswith("qk_shop_") and made["line"].startswith("shop ")
     assert run("version", "word").returncode == 2
+
+
+def test_json_of_migrate(run):
+    done = run("migrate", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"schema": "up to date", "distributed": False}), done.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "routes"])
+def test_json_of_the_settings(run, command):
+    env = {"QUIPU_CACHE": "redis://:secret@127.0.0.1:1", "QUIPU_ALLOWED_HOSTS": "a\udcffb", "QUIPU_API_KEY_FILE": 'say "so"'}
+    lines = [json.loads(line) for line in run(command, "--print-config", "--json", "--lanes", "2", env=env).stdout.splitlines()]
+    assert {tuple(line) for line in lines} == {("option", "value", "source")}
+    shown = {line["option"]: (line["value"], line["source"]) for line in lines}
+    assert list(shown) == re.findall(r"^([a-z0-9-]+) = ", run(command, "--print-config").stdout, re.MULTILINE)
+    assert shown["lanes"] == ("2", "flag") and shown["loops"] == ("0", "default")
+    assert shown["api-key-file"] == ('say "so"', "environment") and shown["allowed-hosts"][0] == "a\\xffb"
+    assert shown["cache"][0].startswith("redis://") and "secret" not in shown["cache"][0]
+
+
+def test_json_of_a_check(run):
+    assert json.loads(run("serve", "--check-config", "--json").stdout) == {"status": "ok"}
+    done = run("serve", "--json")
+    assert (done.returncode, done.stdout) == (2, "") and "--json requires --print-config" in done.stderr
+
+
+@pytest.mark.parametrize("usage", ["migrate [--json]", "migrate --distribute [--dry-run] [--json]", "dlq show KIND/ID [--json]"])
+def test_the_help_says_which_commands_take_json(run, usage):
+    assert f"  quipu {usage} " in run("help", usage.split()[0]).stdout
 
 
 def test_json_of_health_and_erase_user(binary, serve, sqlite_store):
