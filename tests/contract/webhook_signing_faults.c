@@ -1,6 +1,8 @@
 /* What a webhook signs, where it may not go, and when it comes again. */
 #include "webhook_fixture.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -154,6 +156,47 @@ static void a_link_local_address_is_never_connected_to(void **state)
 	assert_int_equal(hook_server_count(fixture->server), 0);
 }
 
+static const struct {
+	const char *name;
+	const char *address;
+} hosts[] = {{"linked.test", "169.254.1.1"}, {"neighbour.test", "fe80::1"},
+	{"receiver.test", "127.0.0.1"}};
+
+typedef int resolver(const char *name, const char *service, const struct addrinfo *hints,
+	struct addrinfo **found);
+
+/* Takes the place of libc's function, also for libcurl: knows the names in `hosts`. None of them is
+ * the address of a metadata service, so that a check that fails reaches nobody. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+	struct addrinfo **found)
+{
+	resolver *next = (resolver *)dlsym(RTLD_NEXT, "getaddrinfo");
+
+	for (size_t i = 0; name && i < COUNT_OF(hosts); i++) {
+		if (strcmp(name, hosts[i].name) == 0)
+			name = hosts[i].address;
+	}
+	return next(name, service, hints, found);
+}
+
+static void a_name_with_a_link_local_address_is_never_connected_to(void **state)
+{
+	static const char *const urls[] = {"http://linked.test/", "http://neighbour.test/"};
+	struct notifier_fixture *fixture = *state;
+	char url[64];
+
+	for (size_t i = 0; i < COUNT_OF(urls); i++) {
+		webhook_go_to(fixture, urls[i], &webhook_patient);
+		webhook_assert_fate(fixture, "200.a", NOTICE_FAILED,
+			"the host has a link-local address, which webhooks may not use");
+	}
+	assert_int_equal(hook_server_count(fixture->server), 0);
+	snprintf(url, sizeof(url), "http://receiver.test:%d/hook",
+		hook_server_port(fixture->server));
+	webhook_go_to(fixture, url, &webhook_patient);
+	webhook_assert_fate(fixture, "200.a", NOTICE_SENT, "");
+}
+
 static void only_a_notice_without_a_connection_has_not_reached_the_receiver(void **state)
 {
 	struct notifier_fixture *fixture = *state;
@@ -187,6 +230,7 @@ int main(void)
 		TEST(a_file_of_secrets_that_cannot_be_used_is_refused_without_showing_it),
 		TEST(secrets_that_are_read_again_replace_the_old_ones_and_bad_ones_do_not),
 		TEST(a_link_local_address_is_never_connected_to),
+		TEST(a_name_with_a_link_local_address_is_never_connected_to),
 		TEST(only_a_notice_without_a_connection_has_not_reached_the_receiver),
 		TEST(retry_after_is_passed_on_up_to_a_day),
 	};
