@@ -1,199 +1,19 @@
 /* Reserve, publish, settle: whatever fails, no window ever has more messages than its limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include "adapters/cache/memory/memory_cache.h"
-#include "base/digest.h"
 #include "base/random.h"
 #include "effort.h"
-#include "fake_bus.h"
-#include "faulty_store.h"
-#include "flow/committer.h"
-#include "manual_clock.h"
-#include "services/gateway/gateway_batch.h"
-
-#define SENDS_MAX 16
-#define MINUTE_US 60000000LL
-#define LIMIT 5
-#define DEADLINE_NS (5 * NS_PER_S)
-
-struct gateway_fixture {
-	struct faulty_store *store;
-	struct gateway gateway;
-	struct gateway_lane lane;
-	struct lane *queue;
-	struct loop *loop;
-	struct committer *committer;
-	struct cache *cache;
-	struct manual_clock clock; /* the clock of the committer and the cache */
-};
-
-struct fixture_send {
-	struct gateway_command command; /* first */
-	struct arena arena;
-	bool answered;
-};
-
-static void fixture_open_batches(struct gateway_fixture *fixture, bool cached, size_t batch_max)
-{
-	struct lane_service service = gateway_lane_service(&fixture->gateway);
-	struct committer_config config = {
-		.batch_max = batch_max,
-		.held_max = 100,
-		.held_bytes_max = SIZE_MAX,
-		.idempotency_ttl_us = 24 * 60 * MINUTE_US,
-		.clock = &fixture->clock.base,
-		.prepare = service.prepare,
-		.decide = service.decide,
-		.perform = service.perform,
-		.publishing = service.publishing,
-		.settle = service.settle,
-		.service = &fixture->lane,
-	};
-
-	memset(fixture, 0, sizeof(*fixture));
-	manual_clock_init(&fixture->clock);
-	memset(&fake_bus, 0, sizeof(fake_bus));
-	fake_bus.base.ops = &fake_bus_ops;
-	fake_bus.producer.ops = &fake_bus_producer_ops;
-	fake_bus.is_up = true;
-	fixture->store = faulty_store_new();
-	fixture->gateway.repository = &faulty_limit_repository;
-	fixture->gateway.messages = &faulty_outbound_repository;
-	fixture->gateway.bus = &fake_bus.base;
-	fixture->gateway.window_unit_us = MINUTE_US;
-	fixture->lane.gateway = &fixture->gateway;
-	fixture->lane.producer = &fake_bus.producer;
-	arena_init(&fixture->lane.stale_arena, 512);
-	if (cached) {
-		char why[128];
-
-		fixture->cache = memory_cache_new("cache", &fixture->clock.base);
-		assert_true(fixture->cache->ops->start(fixture->cache, why, sizeof(why)));
-		fixture->lane.cache = fixture->cache->ops->open_session(fixture->cache);
-	}
-	fixture->queue = lane_new("test", 1000, 1 << 20);
-	fixture->loop = loop_new(NULL, NULL);
-	config.lane = fixture->queue;
-	config.session = faulty_store_open_session(fixture->store, SESSION_WRITE);
-	fixture->committer = committer_new(&config);
-}
-
-static void fixture_open(struct gateway_fixture *fixture, bool cached)
-{
-	fixture_open_batches(fixture, cached, SENDS_MAX);
-}
-
-static void fixture_close(struct gateway_fixture *fixture)
-{
-	lane_close(fixture->queue);
-	committer_join(fixture->committer);
-	committer_free(fixture->committer);
-	lane_free(fixture->queue);
-	loop_stop(fixture->loop);
-	uv_run(loop_uv(fixture->loop), UV_RUN_DEFAULT);
-	loop_free(fixture->loop);
-	if (fixture->cache) {
-		fixture->lane.cache->ops->close(fixture->lane.cache);
-		fixture->cache->ops->free(fixture->cache);
-	}
-	arena_release(&fixture->lane.stale_arena);
-	faulty_store_free(fixture->store);
-}
-
-static void on_answered(struct loop_task *task)
-{
-	((struct fixture_send *)task)->answered = true;
-}
-
-static struct fixture_send *submit(
-	struct gateway_fixture *fixture, enum gateway_verb verb, const char *user, const char *key)
-{
-	struct fixture_send *made = qp_calloc(1, sizeof(*made));
-	struct command *command = &made->command.write.command;
-
-	arena_init(&made->arena, 512);
-	made->command.verb = verb;
-	made->command.amount = 1;
-	made->command.user.text = slice_of(user);
-	made->command.message = slice_of("Hello!");
-	made->command.rate_limit = 5;
-	made->command.time_window = 1;
-	command->type = &gateway_command_type;
-	command->task.run = on_answered;
-	command->loop = fixture->loop;
-	command->arena = &made->arena;
-	command->key = slice_of(user);
-	command->deadline_ns = manual_clock_now_ns(&fixture->clock) + DEADLINE_NS;
-	if (key) {
-		struct idempotency_record record = {
-			.scope = SLICE("POST /api/send"), .key = slice_of(key)};
-
-		digest_sha256(slice_of(user), record.fingerprint);
-		write_set_idempotency(&made->command.write, &made->arena, &record);
-	}
-	assert_int_equal(lane_submit(fixture->queue, command), STATUS_OK);
-	return made;
-}
-
-static void step(struct gateway_fixture *fixture)
-{
-	do
-		committer_step(fixture->committer);
-	while (lane_depth(fixture->queue) > 0);
-	uv_run(loop_uv(fixture->loop), UV_RUN_NOWAIT);
-}
-
-static int take_status(struct fixture_send *send)
-{
-	int status = send->answered ? send->command.write.command.answer.http_status : 0;
-
-	arena_release(&send->arena);
-	free(send);
-	return status;
-}
-
-static void configure(struct gateway_fixture *fixture)
-{
-	struct fixture_send *config = submit(fixture, GATEWAY_CONFIGURE, "u", NULL);
-
-	step(fixture);
-	assert_int_equal(take_status(config), 200);
-}
-
-static struct limit_row row_of(struct gateway_fixture *fixture)
-{
-	return faulty_store_get_limit(fixture->store, slice_of("u"));
-}
-
-/* Submits `count` sends at once and returns how many got the wanted status. */
-static size_t send_many(struct gateway_fixture *fixture, size_t count, int wanted_status)
-{
-	struct fixture_send *sends[SENDS_MAX];
-	size_t matching = 0;
-
-	for (size_t i = 0; i < count; i++)
-		sends[i] = submit(fixture, GATEWAY_SEND, "u", NULL);
-	step(fixture);
-	for (size_t i = 0; i < count; i++)
-		matching += take_status(sends[i]) == wanted_status;
-	return matching;
-}
+#include "gateway_fixture.h"
 
 static void check_ten_sends_on_a_limit_of_five(bool cached)
 {
 	struct gateway_fixture fixture;
 
-	fixture_open(&fixture, cached);
-	configure(&fixture);
-	assert_int_equal(send_many(&fixture, 10, 200), 5);
+	gateway_fixture_open(&fixture, cached);
+	gateway_fixture_configure(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 10, 200), 5);
 	assert_int_equal(fake_bus.on_bus, 5);
-	assert_int_equal(row_of(&fixture).current_count, 5);
-	assert_int_equal(send_many(&fixture, 3, 429), 3);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 5);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 3, 429), 3);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_r3_2_exactly_the_limit_is_admitted(void **unused)
@@ -208,15 +28,15 @@ static void test_r4_2_what_the_bus_does_not_have_is_given_back_and_not_counted(v
 	struct gateway_fixture fixture;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	assert_int_equal(send_many(&fixture, 5, 503), 5);
-	assert_int_equal(row_of(&fixture).current_count, 0);
-	assert_int_equal(row_of(&fixture).reserved_count, 0);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 5, 503), 5);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 0);
+	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&fixture, 6, 200), 5);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 5);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing(void **unused)
@@ -224,13 +44,13 @@ static void test_a_bus_that_is_down_refuses_at_once_and_reserves_nothing(void **
 	struct gateway_fixture fixture;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	fake_bus.is_up = false;
-	assert_int_equal(send_many(&fixture, 5, 503), 5);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 5, 503), 5);
 	assert_int_equal(fake_bus.publishes, 0);
-	assert_int_equal(row_of(&fixture).reserved_count, 0);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 0);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path(void **unused)
@@ -238,14 +58,14 @@ static void test_r11_6_a_failed_publish_costs_a_slot_on_the_cache_path(void **un
 	struct gateway_fixture fixture;
 
 	(void)unused;
-	fixture_open(&fixture, true);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, true);
+	gateway_fixture_configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	assert_int_equal(send_many(&fixture, 2, 503), 2);
-	assert_int_equal(row_of(&fixture).current_count, 0);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 2, 503), 2);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&fixture, 6, 200), 3);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 3);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_an_unknown_fate_stays_reserved(void **unused)
@@ -253,15 +73,15 @@ static void test_an_unknown_fate_stays_reserved(void **unused)
 	struct gateway_fixture fixture;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	fake_bus.fate = BUS_UNKNOWN;
-	assert_int_equal(send_many(&fixture, 2, 503), 2);
-	assert_int_equal(row_of(&fixture).reserved_count, 2);
-	assert_int_equal(row_of(&fixture).current_count, 0);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 2, 503), 2);
+	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 2);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	assert_int_equal(send_many(&fixture, 6, 200), 3);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 3);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
@@ -269,13 +89,13 @@ static void test_r2_2_after_the_window_the_limit_is_there_again(void **unused)
 	struct gateway_fixture fixture;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
-	assert_int_equal(send_many(&fixture, 6, 200), 5);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 5);
 	fixture.store->now_us = 1000000 + MINUTE_US;
-	assert_int_equal(send_many(&fixture, 6, 200), 5);
-	assert_int_equal(row_of(&fixture).current_count, 5);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_send_many(&fixture, 6, 200), 5);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 5);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_slot(void **unused)
@@ -285,24 +105,24 @@ static void test_a_retry_of_an_unknown_send_has_the_same_id_and_takes_no_second_
 	struct fixture_send *send;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	fake_bus.fate = BUS_UNKNOWN;
-	send = submit(&fixture, GATEWAY_SEND, "u", "key");
-	step(&fixture);
-	assert_int_equal(take_status(send), 503);
+	send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(send), 503);
 	memcpy(first_id, fake_bus.last_id, sizeof(first_id));
 	fake_bus.fate = BUS_CONFIRMED;
 	for (int i = 0; i < 2; i++) {
-		send = submit(&fixture, GATEWAY_SEND, "u", "key");
-		step(&fixture);
-		assert_int_equal(take_status(send), 200);
+		send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+		gateway_fixture_step(&fixture);
+		assert_int_equal(gateway_fixture_take_status(send), 200);
 	}
 	assert_string_equal(first_id, fake_bus.last_id);
 	assert_int_equal(fake_bus.publishes, 2);
-	assert_int_equal(row_of(&fixture).reserved_count, 1);
-	assert_int_equal(row_of(&fixture).current_count, 1);
-	fixture_close(&fixture);
+	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 1);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 1);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void **unused)
@@ -311,19 +131,19 @@ static void test_a_keyed_send_that_failed_for_certain_can_be_tried_afresh(void *
 	struct fixture_send *send;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	fake_bus.fate = BUS_NOT_PERSISTED;
-	send = submit(&fixture, GATEWAY_SEND, "u", "key");
-	step(&fixture);
-	assert_int_equal(take_status(send), 503);
-	assert_int_equal(row_of(&fixture).reserved_count, 0);
+	send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(send), 503);
+	assert_int_equal(gateway_fixture_row_of(&fixture).reserved_count, 0);
 	fake_bus.fate = BUS_CONFIRMED;
-	send = submit(&fixture, GATEWAY_SEND, "u", "key");
-	step(&fixture);
-	assert_int_equal(take_status(send), 200);
-	assert_int_equal(row_of(&fixture).current_count, 1);
-	fixture_close(&fixture);
+	send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(send), 200);
+	assert_int_equal(gateway_fixture_row_of(&fixture).current_count, 1);
+	gateway_fixture_close(&fixture);
 }
 
 /* ---- what a batch costs ------------------------------------------------------------------ */
@@ -408,10 +228,10 @@ static size_t ask_three_users(
 	size_t count = 0, matching = 0;
 
 	for (size_t i = 0; i < 3 * each; i++)
-		sends[count++] = submit(fixture, verb, users[i % 3], NULL);
-	step(fixture);
+		sends[count++] = gateway_fixture_submit(fixture, verb, users[i % 3], NULL);
+	gateway_fixture_step(fixture);
 	for (size_t i = 0; i < count; i++)
-		matching += take_status(sends[i]) == wanted_status;
+		matching += gateway_fixture_take_status(sends[i]) == wanted_status;
 	return matching;
 }
 
@@ -435,7 +255,7 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 	size_t commits, publishes;
 
 	(void)unused;
-	fixture_open(&fixture, true);
+	gateway_fixture_open(&fixture, true);
 	counted_session = fixture.lane.cache;
 	fixture.lane.cache = &counting_session;
 	fixture.gateway.repository = &counting_repository;
@@ -455,7 +275,7 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
 	assert_int_equal(fixture.store->commits - commits, 2);
 	assert_int_equal(fake_bus.publishes - publishes, 1);
 	fixture.lane.cache = counted_session;
-	fixture_close(&fixture);
+	gateway_fixture_close(&fixture);
 }
 
 /* ---- storms ------------------------------------------------------------------------------ */
@@ -464,22 +284,23 @@ static void test_a_batch_asks_the_cache_once_reserves_once_publishes_once_settle
  * queued. */
 static void send_keyed(struct gateway_fixture *fixture, const char *key, bool keyed_ok[2])
 {
-	struct fixture_send *send = submit(fixture, GATEWAY_SEND, "u", key);
+	struct fixture_send *send = gateway_fixture_submit(fixture, GATEWAY_SEND, "u", key);
 
-	step(fixture);
+	gateway_fixture_step(fixture);
 	if (!send->answered) { /* its key is pending elsewhere, so its deadline must pass */
 		manual_clock_pass(&fixture->clock, DEADLINE_NS);
-		step(fixture);
+		gateway_fixture_step(fixture);
 	}
 	assert_true(send->answered);
-	if (take_status(send) == 200)
+	if (gateway_fixture_take_status(send) == 200)
 		keyed_ok[key[1] - '1'] = true;
 }
 
 static void check_counts(struct gateway_fixture *fixture, size_t admitted)
 {
-	assert_true(row_of(fixture).current_count <= row_of(fixture).reserved_count);
-	assert_true((size_t)row_of(fixture).current_count >= admitted);
+	assert_true(gateway_fixture_row_of(fixture).current_count <=
+		    gateway_fixture_row_of(fixture).reserved_count);
+	assert_true((size_t)gateway_fixture_row_of(fixture).current_count >= admitted);
 }
 
 /*
@@ -497,15 +318,16 @@ static void run_storm(uint64_t seed, bool across_windows)
 	int64_t now_us = 1000000;
 
 	/* batches that are smaller than what is sent at once record the effects of each other */
-	fixture_open_batches(&fixture, seed % 2, 1 + (size_t)dice_below(&dice, SENDS_MAX));
-	configure(&fixture);
+	gateway_fixture_open_batches(&fixture, seed % 2, 1 + (size_t)dice_below(&dice, SENDS_MAX));
+	gateway_fixture_configure(&fixture);
 	fake_bus.dice = &dice;
 	for (int round = 0; round < 6; round++) {
 		if (dice_below(&dice, 2))
 			faulty_store_fail_at(fixture.store, 1 + (int)dice_below(&dice, 10),
 				faults[dice_below(&dice, 4)]);
 		fixture.store->survives = dice_below(&dice, 2);
-		admitted += send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
+		admitted +=
+			gateway_fixture_send_many(&fixture, 1 + (size_t)dice_below(&dice, 8), 200);
 		send_keyed(&fixture, dice_below(&dice, 2) ? "k1" : "k2", keyed_ok);
 		faulty_store_fail_at(fixture.store, 0, STATUS_OK);
 		if (across_windows && dice_below(&dice, 2))
@@ -517,7 +339,7 @@ static void run_storm(uint64_t seed, bool across_windows)
 		assert_true(fake_bus_count_in_window(i) <= LIMIT);
 	if (!across_windows)
 		check_counts(&fixture, admitted);
-	fixture_close(&fixture);
+	gateway_fixture_close(&fixture);
 }
 
 static void test_no_storm_of_faults_puts_more_than_the_limit_on_the_bus(void **unused)
@@ -566,8 +388,8 @@ static void test_a_refusal_after_a_failed_attempt_is_final(void **unused)
 	struct fixture_send *send;
 
 	(void)unused;
-	fixture_open(&fixture, false);
-	configure(&fixture);
+	gateway_fixture_open(&fixture, false);
+	gateway_fixture_configure(&fixture);
 	vanishing.ops = *faulty_limit_repository.ops;
 	vanishing.ops.lock = lock_what_vanishes;
 	vanishing.base = faulty_limit_repository;
@@ -575,17 +397,18 @@ static void test_a_refusal_after_a_failed_attempt_is_final(void **unused)
 	vanishing.calls_left = 2;
 	fixture.gateway.repository = &vanishing.base;
 	faulty_store_fail_at(fixture.store, 6, STATUS_RERUN); /* begin find lock put keys COMMIT */
-	send = submit(&fixture, GATEWAY_SEND, "u", "key");
-	step(&fixture);
+	send = gateway_fixture_submit(&fixture, GATEWAY_SEND, "u", "key");
+	gateway_fixture_step(&fixture);
 	assert_true(fixture.store->has_failed);
 	assert_int_equal(vanishing.calls_left, 0);
-	assert_int_equal(take_status(send), 404);
-	send = submit(&fixture, GATEWAY_SEND, "u", "key"); /* the limit is there again */
-	step(&fixture);
+	assert_int_equal(gateway_fixture_take_status(send), 404);
+	send = gateway_fixture_submit(
+		&fixture, GATEWAY_SEND, "u", "key"); /* the limit is there again */
+	gateway_fixture_step(&fixture);
 	assert_true(send->answered);
-	assert_int_equal(take_status(send), 404);
+	assert_int_equal(gateway_fixture_take_status(send), 404);
 	assert_int_equal(fake_bus.on_bus, 0);
-	fixture_close(&fixture);
+	gateway_fixture_close(&fixture);
 }
 
 int main(void)
