@@ -8,6 +8,7 @@ import pty
 import re
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 
@@ -144,6 +145,97 @@ def test_a_database_with_other_rows_is_refused_and_left_alone(moved_from, binary
     assert database.query("SELECT item_id FROM count_values") == [("foreign",)]
     assert not (store.data / "moved").exists()
     serve(store)
+
+
+def tables_of(database):
+    return database.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+
+
+def test_a_database_that_is_served_is_refused_and_left_alone(moved_from, binary, serve, database, tmp_path):
+    store, _, _ = moved_from
+    target = PostgresStore(database, tmp_path)
+    server = serve(target, *ALL)
+    before = tables_of(database)
+    refused = copy(binary, store, database)
+    assert refused.returncode == 1 and "a quipu serves this database; stop it first" in refused.stderr
+    assert tables_of(database) == before and not (store.data / "moved").exists()
+    post(server, "/api/v1/internal/counts", {"itemId": "goes-on"})
+    assert run(binary, "migrate", *target.arguments()).returncode == 0, "servers do not exclude each other"
+
+
+def test_a_server_that_waits_to_migrate_counts_as_one(moved_from, binary, serve, database, tmp_path):
+    """It has already seen that no copy is unfinished, so none may begin now."""
+    store, _, _ = moved_from
+    with contextlib.closing(database.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(7310579611)")  # that of migrations
+        server = serve(PostgresStore(database, tmp_path), ready=False)
+        wait_until(lambda: database.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"),
+                   "the server waits for the other migration")
+        refused = copy(binary, store, database)
+    assert refused.returncode == 1 and "a quipu serves this database" in refused.stderr
+    assert not (store.data / "moved").exists()
+    server.wait_ready()
+
+
+@contextlib.contextmanager
+def stopped_copy(binary, store, database):
+    """A copy that stands still after its first batch."""
+    process = subprocess.Popen([str(binary), "copy", "--from", f"sqlite:{store.data}", "--to", database.url],
+                               env=environment({"QUIPU_FAILPOINTS": "copy.batch=stop"}), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), process.communicate(timeout=HANG_S)
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=HANG_S)
+
+
+def test_no_server_and_no_other_copy_uses_the_database_during_a_copy(moved_from, binary, serve, database, tmp_path):
+    store, _, _ = moved_from
+    target, other = PostgresStore(database, tmp_path), SqliteStore(tmp_path / "other")
+    shutil.copytree(store.data, other.data)
+    with stopped_copy(binary, store, database) as process:
+        refused = run(binary, "migrate", "--deadline", "1s", *target.arguments())
+        assert refused.returncode != 0 and "quipu copy is writing to this database" in refused.stderr
+        refused = copy(binary, other, database)
+        assert refused.returncode == 1 and "another quipu copy is writing to this database" in refused.stderr
+        server = serve(target, *ALL, ready=False)
+        wait_until(lambda: "quipu copy is writing" in server.log_text(), "the server says what it waits for")
+        assert not server.ready()
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(timeout=HANG_S)
+        assert process.returncode == 0, errors
+    server.wait_ready()
+    assert verify(binary, server).returncode == 0
+
+
+def test_a_server_that_reconnects_to_half_a_copy_stays_down(serve, database, tmp_path):
+    """As after a failover to a server where the copy was going on."""
+    server = serve(PostgresStore(database, tmp_path))
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE quipu_copy (copy_id text, source text, finished_at timestamptz)")
+        cursor.execute("INSERT INTO quipu_copy VALUES ('id', '/folder')")
+        connection.commit()
+    database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                   " WHERE datname = current_database() AND pid <> pg_backend_pid()")
+    wait_until(lambda: "the copy from /folder to this database is not finished" in server.log_text(), "it says why")
+    assert not server.ready()
+    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": "half"}).status == 503
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE quipu_copy SET finished_at = now()")
+        connection.commit()
+    server.wait_ready()
+
+
+def test_a_database_whose_state_cannot_be_read_is_not_used(binary, database, tmp_path):
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE quipu_copy (other integer)")
+        connection.commit()
+    refused = run(binary, "migrate", "--deadline", "1s", *PostgresStore(database, tmp_path).arguments())
+    assert refused.returncode != 0 and "finished_at" in refused.stderr
+    assert tables_of(database) == [("quipu_copy",)]
 
 
 def test_a_folder_that_is_in_use_is_refused(binary, serve, sqlite_store, database):

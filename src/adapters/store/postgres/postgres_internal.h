@@ -265,8 +265,8 @@ struct pg_store;
 
 struct pg_store *pg_store_of(struct store *store);
 
-/* Returns a new, configured connection and the dialect that it speaks, or NULL with the server's
- * reason in `why`. Blocks. */
+/* Returns a new, configured connection and the dialect that it speaks, or NULL with a reason in
+ * `why`: that of the server, or that the database belongs to a `quipu copy`. Blocks. */
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size);
 
@@ -287,9 +287,6 @@ bool pg_migration_lock(PGconn *connection, char *why, size_t size);
 
 /* Applies missing migrations, under that lock. On failure returns false with a reason in `why`. */
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size);
-
-/* The same for `quipu copy`: does not refuse a database to which a copy is unfinished. */
-bool pg_migrate_anyway(PGconn *connection, const char *const *components, char *why, size_t size);
 
 /* Called when a session could not connect: the store is down until the watcher reaches the server.
  * Any thread. */

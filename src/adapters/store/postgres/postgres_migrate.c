@@ -110,34 +110,7 @@ bool pg_migration_lock(PGconn *connection, char *why, size_t size)
 		why, size);
 }
 
-/* Returns false, with a reason in `why`, if a `quipu copy` to this database is unfinished. */
-static bool is_whole(PGconn *connection, char *why, size_t size)
-{
-	PGresult *result = PQexec(connection, "SELECT to_regclass('quipu_copy') IS NOT NULL");
-	bool may_be_half = PQresultStatus(result) == PGRES_TUPLES_OK &&
-			   strcmp(PQgetvalue(result, 0, 0), "t") == 0;
-	bool is_half = false;
-
-	PQclear(result);
-	if (!may_be_half)
-		return true;
-	result = PQexec(connection, "SELECT source FROM quipu_copy WHERE finished_at IS NULL");
-	is_half = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0;
-	if (is_half)
-		snprintf(why, size,
-			"the copy from %s to this database is not finished; run quipu copy again",
-			PQgetvalue(result, 0, 0));
-	PQclear(result);
-	return !is_half;
-}
-
 bool pg_migrate(PGconn *connection, const char *const *components, char *why, size_t size)
-{
-	return is_whole(connection, why, size) &&
-	       pg_migrate_anyway(connection, components, why, size);
-}
-
-bool pg_migrate_anyway(PGconn *connection, const char *const *components, char *why, size_t size)
 {
 	bool ok = pg_migration_lock(connection, why, size) &&
 		  execute(connection,

@@ -6,7 +6,8 @@
  * requests are refused at once. The watcher keeps its own connection open while the store is up, so
  * that an outage is noticed even if nobody uses the store.
  *
- * Invariants: is_up is true only after all migrations have been applied; the waker is created once,
+ * Invariants: is_up is true only after all migrations have been applied; while a connection is
+ * open, no `quipu copy` writes to the database (postgres_copy_lock.c); the waker is created once,
  * by the first listener or announcement, and lives until the store is freed.
  */
 #include "adapters/store/postgres/postgres_store.h"
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 
 #include "adapters/shared/listeners.h"
+#include "adapters/store/postgres/postgres_copy_lock.h"
 #include "adapters/store/postgres/postgres_dialect.h"
 #include "adapters/store/postgres/postgres_internal.h"
 #include "adapters/store/postgres/postgres_repositories.h"
@@ -114,9 +116,10 @@ PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 
 	if (ok && kind == SESSION_READ)
 		ok = execute(connection, "SET default_transaction_read_only = on");
-	if (ok)
+	if (!ok)
+		pg_explain(connection, why, size);
+	else if (pg_admit_server(connection, why, size))
 		return connection;
-	pg_explain(connection, why, size);
 	PQfinish(connection);
 	return NULL;
 }

@@ -10,13 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/store/postgres/postgres_internal.h"
+#include "adapters/store/postgres/postgres_copy_lock.h"
 #include "adapters/store/postgres/postgres_table_plan.h"
 #include "base/arena.h"
 #include "base/buffer.h"
 
-/* An arbitrary number that every Quipu uses. */
-#define COPY_LOCK "7310579613"
 #define SEND_SIZE (256 * 1024)
 
 struct table_target {
@@ -74,25 +72,14 @@ static const char tables_sql[] =
 	"CREATE TABLE IF NOT EXISTS quipu_copy_tables (copy_id text REFERENCES quipu_copy, "
 	"file text, name text, rows bigint NOT NULL, PRIMARY KEY (copy_id, file, name))";
 
-static bool keep_others_away(struct table_target *target, char *why, size_t size)
-{
-	PGresult *result =
-		ask(target, "SELECT pg_try_advisory_lock(" COPY_LOCK ")", NULL, 0, why, size);
-	bool is_ours = result && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
-
-	if (result && !is_ours)
-		snprintf(why, size, "another quipu copy is writing to this database");
-	PQclear(result);
-	return is_ours;
-}
-
 static bool prepare(
 	struct table_target *target, const char *const *components, char *why, size_t size)
 {
 	if (PQstatus(target->connection) != CONNECTION_OK)
 		return failed(target, why, size);
-	return run(target, settings_sql, why, size) && keep_others_away(target, why, size) &&
-	       pg_migrate_anyway(target->connection, components, why, size) &&
+	return run(target, settings_sql, why, size) &&
+	       pg_admit_copy(target->connection, why, size) &&
+	       pg_migrate(target->connection, components, why, size) &&
 	       run(target, settings_sql, why, size) && run(target, tables_sql, why, size);
 }
 

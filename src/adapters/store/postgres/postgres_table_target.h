@@ -1,7 +1,7 @@
 /*
  * The database to which `quipu copy` moves tables. Rows arrive in batches. Each batch is one COPY
  * in one transaction, which also records in quipu_copy_tables how far the copy has come. Until the
- * copy is finished, no server starts on the database (pg_migrate() refuses).
+ * copy is finished, no server uses the database (postgres_copy_lock.h).
  *
  * All functions block; call them on the main thread. A function that fails writes a sentence to
  * `why`, and leaves the database as it was after the last complete batch.

@@ -1,0 +1,119 @@
+/*
+ * Servers and `quipu copy` never use a database at the same time: every connection of a server
+ * holds a lock that it shares with other servers, and a copy holds the same lock alone. Every
+ * connection has it, not only the watcher's, so that a copy cannot begin while a single session
+ * could still write. The server of the database releases the lock with the connection, however its
+ * process ends.
+ *
+ * The lock covers the time of a copy. What an interrupted copy leaves behind is covered by its row
+ * in quipu_copy. A server reads it under the lock, so no copy can begin after that.
+ *
+ * Nobody waits for the lock in a queue. A copy that waited there would keep new sessions of a
+ * running server out, even if it was started with the wrong URL.
+ */
+#include "adapters/store/postgres/postgres_copy_lock.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+
+/* An arbitrary number that every Quipu uses. */
+#define COPY_LOCK "7310579613"
+
+/* The connections of a process that has just ended may still hold the lock, and a server that waits
+ * for the end of a copy holds it for moments. */
+#define TRIES 20
+#define TRY_AGAIN_MS 100
+
+/* Runs a query that returns one truth value. Returns false, with a reason in `why`, if it fails. */
+static bool ask(PGconn *connection, const char *sql, bool *answer, char *why, size_t size)
+{
+	PGresult *result = PQexec(connection, sql);
+	bool ok = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
+
+	if (ok)
+		*answer = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+	else
+		pg_explain(connection, why, size);
+	PQclear(result);
+	return ok;
+}
+
+/* ---- servers ----------------------------------------------------------------------------- */
+
+static bool no_copy_runs(PGconn *connection, char *why, size_t size)
+{
+	bool is_shared;
+
+	if (!ask(connection, "SELECT pg_try_advisory_lock_shared(" COPY_LOCK ")", &is_shared, why,
+		    size))
+		return false;
+	if (!is_shared)
+		snprintf(why, size, "quipu copy is writing to this database");
+	return is_shared;
+}
+
+/* Call it under the lock. */
+static bool is_whole(PGconn *connection, char *why, size_t size)
+{
+	bool may_be_half, is_whole;
+	PGresult *result;
+
+	if (!ask(connection, "SELECT to_regclass('quipu_copy') IS NOT NULL", &may_be_half, why,
+		    size))
+		return false;
+	if (!may_be_half)
+		return true;
+	result = PQexec(connection, "SELECT source FROM quipu_copy WHERE finished_at IS NULL");
+	is_whole = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 0;
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		pg_explain(connection, why, size);
+	else if (!is_whole)
+		snprintf(why, size,
+			"the copy from %s to this database is not finished; run quipu copy again",
+			PQgetvalue(result, 0, 0));
+	PQclear(result);
+	return is_whole;
+}
+
+bool pg_admit_server(PGconn *connection, char *why, size_t size)
+{
+	return no_copy_runs(connection, why, size) && is_whole(connection, why, size);
+}
+
+/* ---- the copy ---------------------------------------------------------------------------- */
+
+/* Writes what holds the lock. */
+static void explain_lock(PGconn *connection, char *why, size_t size)
+{
+	bool is_copy;
+
+	if (ask(connection,
+		    "SELECT coalesce(bool_or(mode = 'ExclusiveLock'), false) FROM pg_locks "
+		    "WHERE locktype = 'advisory' AND objsubid = 1 AND granted "
+		    "AND database = (SELECT oid FROM pg_database "
+		    "WHERE datname = current_database()) "
+		    "AND classid = (" COPY_LOCK " >> 32)::oid "
+		    "AND objid = (" COPY_LOCK " & 4294967295)::oid",
+		    &is_copy, why, size))
+		snprintf(why, size, "%s",
+			is_copy ? "another quipu copy is writing to this database"
+				: "a quipu serves this database; stop it first");
+}
+
+bool pg_admit_copy(PGconn *connection, char *why, size_t size)
+{
+	const struct timespec pause = {.tv_nsec = TRY_AGAIN_MS * NS_PER_MS};
+	bool is_alone = false;
+
+	for (int i = 0; i < TRIES && !is_alone; i++) {
+		if (i > 0)
+			nanosleep(&pause, NULL);
+		if (!ask(connection, "SELECT pg_try_advisory_lock(" COPY_LOCK ")", &is_alone, why,
+			    size))
+			return false;
+	}
+	if (!is_alone)
+		explain_lock(connection, why, size);
+	return is_alone;
+}
