@@ -202,11 +202,19 @@ static bool target_is_empty(struct copy *copy)
 	return true;
 }
 
+static bool prepare(struct copy *copy)
+{
+	return table_target_prepare(copy->target, copy->components, copy->why, OPTIONS_WHY_SIZE);
+}
+
+/* Changes nothing before it has checked everything. The schema comes before the mark, because
+ * creating it can fail. */
 static bool begin(struct copy *copy)
 {
-	return target_is_empty(copy) && moved_write(copy->data, &copy->moved, copy->why) &&
-	       table_target_begin(
-		       copy->target, copy->moved.copy_id, copy->data, copy->why, OPTIONS_WHY_SIZE);
+	return table_target_is_free(copy->target, copy->why, OPTIONS_WHY_SIZE) &&
+	       target_is_empty(copy) && prepare(copy) &&
+	       moved_write(copy->data, &copy->moved, copy->why) &&
+	       table_target_begin(copy->target, copy->data, copy->why, OPTIONS_WHY_SIZE);
 }
 
 /* Reads the mark of the folder, or prepares a new one. */
@@ -225,16 +233,27 @@ static bool read_mark(struct copy *copy)
 	return false;
 }
 
-/* Begins the copy, or finds where to continue. Sets `is_done` if nothing is left to do. */
-static bool find_start(struct copy *copy, bool *is_done)
+static bool find(struct copy *copy, bool *has_begun, bool *is_done)
+{
+	return table_target_find(
+		copy->target, copy->moved.copy_id, has_begun, is_done, copy->why, OPTIONS_WHY_SIZE);
+}
+
+/* Begins the copy, or continues it. Sets `is_done` if nothing is left to do, which is no reason to
+ * keep servers out. */
+static bool start(struct copy *copy, bool *is_done)
 {
 	bool has_begun;
 
-	if (!table_target_find(copy->target, copy->moved.copy_id, &has_begun, is_done, copy->why,
-		    OPTIONS_WHY_SIZE))
+	if (!find(copy, &has_begun, is_done))
+		return false;
+	if (*is_done)
+		return true;
+	if (!table_target_lock(copy->target, copy->why, OPTIONS_WHY_SIZE) ||
+		!find(copy, &has_begun, is_done))
 		return false;
 	if (has_begun)
-		return true;
+		return *is_done || prepare(copy);
 	if (!copy->moved.is_finished)
 		return begin(copy);
 	snprintf(copy->why, OPTIONS_WHY_SIZE,
@@ -480,8 +499,8 @@ static bool move(struct copy *copy)
 
 	if (!read_mark(copy) || !open_source(copy))
 		return false;
-	copy->target = table_target_open(copy->url, copy->components, copy->why, OPTIONS_WHY_SIZE);
-	if (!copy->target || !find_start(copy, &is_done))
+	copy->target = table_target_open(copy->url, copy->why, OPTIONS_WHY_SIZE);
+	if (!copy->target || !start(copy, &is_done))
 		return false;
 	if (!is_done && (!copy_tables(copy) || !verify_tables(copy) || !finish(copy)))
 		return false;

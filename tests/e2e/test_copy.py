@@ -102,13 +102,14 @@ def test_everything_moves_and_goes_on_under_the_same_keys(moved_from, binary, se
     assert [one["unread"] for one in conversations] == [1]
 
 
-def test_the_source_is_not_served_again_by_mistake(moved_from, binary, serve, database):
+def test_the_source_is_not_served_again_by_mistake(moved_from, binary, serve, database, tmp_path):
     store, _, _ = moved_from
     assert copy(binary, store, database).returncode == 0
     for command in ("serve", "migrate"):
         refused = run(binary, command, "--listen", "127.0.0.1:0", *store.arguments())
         assert refused.returncode != 0
         assert "was moved to postgres://" in refused.stderr and f"delete {store.data}/moved" in refused.stderr
+    serve(PostgresStore(database, tmp_path))
     again = copy(binary, store, database)
     assert again.returncode == 0 and "already" in again.stdout
     told = json.loads(run(binary, "copy", "--json", "--data", store.data, env={"QUIPU_STORE": database.url}).stdout)
@@ -149,6 +150,17 @@ def test_a_database_with_other_rows_is_refused_and_left_alone(moved_from, binary
 
 def tables_of(database):
     return database.query("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+
+
+def test_a_refused_copy_changes_nothing_in_the_database(moved_from, binary, serve, database, tmp_path):
+    """Not even the schema, which may be that of an older version."""
+    store, _, _ = moved_from
+    other = serve(PostgresStore(database, tmp_path))
+    post(other, "/api/v1/internal/counts", {"itemId": "foreign"})
+    other.stop()
+    before = tables_of(database)
+    assert copy(binary, store, database).returncode == 1
+    assert tables_of(database) == before and ("quipu_copy",) not in before and ("pot",) not in before
 
 
 def test_a_database_that_is_served_is_refused_and_left_alone(moved_from, binary, serve, database, tmp_path):

@@ -72,25 +72,15 @@ static const char tables_sql[] =
 	"CREATE TABLE IF NOT EXISTS quipu_copy_tables (copy_id text REFERENCES quipu_copy, "
 	"file text, name text, rows bigint NOT NULL, PRIMARY KEY (copy_id, file, name))";
 
-static bool prepare(
-	struct table_target *target, const char *const *components, char *why, size_t size)
-{
-	if (PQstatus(target->connection) != CONNECTION_OK)
-		return failed(target, why, size);
-	return run(target, settings_sql, why, size) &&
-	       pg_admit_copy(target->connection, why, size) &&
-	       pg_migrate(target->connection, components, why, size) &&
-	       run(target, settings_sql, why, size) && run(target, tables_sql, why, size);
-}
-
-struct table_target *table_target_open(
-	const char *url, const char *const *components, char *why, size_t size)
+struct table_target *table_target_open(const char *url, char *why, size_t size)
 {
 	struct table_target *target = qp_calloc(1, sizeof(*target));
 
 	arena_init(&target->arena, 2 * SEND_SIZE);
 	target->connection = pg_dial(url);
-	if (prepare(target, components, why, size))
+	if (PQstatus(target->connection) != CONNECTION_OK)
+		failed(target, why, size);
+	else if (run(target, settings_sql, why, size))
 		return target;
 	table_target_close(target);
 	return NULL;
@@ -104,45 +94,84 @@ void table_target_close(struct table_target *target)
 	free(target);
 }
 
+bool table_target_lock(struct table_target *target, char *why, size_t size)
+{
+	return pg_admit_copy(target->connection, why, size);
+}
+
 /* ---- beginning and resuming -------------------------------------------------------------- */
+
+/* Sets `exists`. Returns false with a reason in `why` if the server does not answer. */
+static bool has_table(
+	struct table_target *target, const char *name, bool *exists, char *why, size_t size)
+{
+	PGresult *result =
+		ask(target, "SELECT to_regclass(quote_ident($1)) IS NOT NULL", &name, 1, why, size);
+
+	if (result)
+		*exists = strcmp(PQgetvalue(result, 0, 0), "t") == 0;
+	PQclear(result);
+	return result != NULL;
+}
 
 bool table_target_find(struct table_target *target, const char *copy_id, bool *has_begun,
 	bool *is_finished, char *why, size_t size)
 {
-	PGresult *result =
-		ask(target, "SELECT finished_at IS NOT NULL FROM quipu_copy WHERE copy_id = $1",
-			&copy_id, 1, why, size);
+	PGresult *result;
+	bool has_copies;
 
+	*has_begun = *is_finished = false;
+	snprintf(target->copy_id, sizeof(target->copy_id), "%s", copy_id);
+	if (!has_table(target, "quipu_copy", &has_copies, why, size))
+		return false;
+	if (!has_copies)
+		return true;
+	result = ask(target, "SELECT finished_at IS NOT NULL FROM quipu_copy WHERE copy_id = $1",
+		&copy_id, 1, why, size);
 	if (!result)
 		return false;
 	*has_begun = PQntuples(result) == 1;
 	*is_finished = *has_begun && strcmp(PQgetvalue(result, 0, 0), "t") == 0;
 	PQclear(result);
-	snprintf(target->copy_id, sizeof(target->copy_id), "%s", copy_id);
 	return true;
 }
 
-bool table_target_begin(struct table_target *target, const char *copy_id, const char *source,
-	char *why, size_t size)
+bool table_target_is_free(struct table_target *target, char *why, size_t size)
 {
-	const char *values[] = {copy_id, source};
-	PGresult *others = ask(target, "SELECT source FROM quipu_copy WHERE finished_at IS NULL",
-		NULL, 0, why, size);
-	PGresult *begun = NULL;
-	bool has_begun;
+	PGresult *others;
+	bool has_copies, is_free;
 
-	if (others && PQntuples(others) > 0)
+	if (!has_table(target, "quipu_copy", &has_copies, why, size))
+		return false;
+	if (!has_copies)
+		return true;
+	others = ask(target, "SELECT source FROM quipu_copy WHERE finished_at IS NULL", NULL, 0,
+		why, size);
+	is_free = others && PQntuples(others) == 0;
+	if (others && !is_free)
 		snprintf(why, size,
 			"a copy from %s to this database is not finished; finish it, or begin anew "
 			"with an empty database",
 			PQgetvalue(others, 0, 0));
-	else if (others)
-		begun = ask(target, "INSERT INTO quipu_copy (copy_id, source) VALUES ($1, $2)",
-			values, 2, why, size);
-	has_begun = begun != NULL;
 	PQclear(others);
+	return is_free;
+}
+
+bool table_target_prepare(
+	struct table_target *target, const char *const *components, char *why, size_t size)
+{
+	return pg_migrate(target->connection, components, why, size) &&
+	       run(target, settings_sql, why, size) && run(target, tables_sql, why, size);
+}
+
+bool table_target_begin(struct table_target *target, const char *source, char *why, size_t size)
+{
+	const char *values[] = {target->copy_id, source};
+	PGresult *begun = ask(target, "INSERT INTO quipu_copy (copy_id, source) VALUES ($1, $2)",
+		values, 2, why, size);
+
 	PQclear(begun);
-	return has_begun;
+	return begun != NULL;
 }
 
 bool table_target_is_empty(
@@ -150,8 +179,12 @@ bool table_target_is_empty(
 {
 	char sql[256];
 	PGresult *result;
-	bool is_empty;
+	bool exists, is_empty;
 
+	if (!has_table(target, table->name, &exists, why, size))
+		return false;
+	if (!exists)
+		return true;
 	snprintf(sql, sizeof(sql), "SELECT EXISTS (SELECT 1 FROM \"%s\")", table->name);
 	result = ask(target, sql, NULL, 0, why, size);
 	is_empty = result && strcmp(PQgetvalue(result, 0, 0), "f") == 0;

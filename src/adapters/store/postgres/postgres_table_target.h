@@ -16,23 +16,31 @@
 
 struct table_target;
 
-/* Connects, locks out other copies, and creates the schema of these components. Returns NULL on
- * failure. */
-QP_MUST_CHECK struct table_target *table_target_open(
-	const char *url, const char *const *components, char *why, size_t size);
+/* Connects, and changes nothing. Returns NULL on failure. */
+QP_MUST_CHECK struct table_target *table_target_open(const char *url, char *why, size_t size);
 void table_target_close(struct table_target *target);
 
-/* Finds out whether this copy has begun here, and whether it is finished. */
+/* Keeps servers and other copies out until the target is closed. Refuses if one is there. */
+QP_MUST_CHECK bool table_target_lock(struct table_target *target, char *why, size_t size);
+
+/* Finds out whether this copy has begun here, and whether it is finished. The functions below are
+ * about this copy. */
 QP_MUST_CHECK bool table_target_find(struct table_target *target, const char *copy_id,
 	bool *has_begun, bool *is_finished, char *why, size_t size);
 
-/* Begins the copy. Refuses if another one is not finished. */
-QP_MUST_CHECK bool table_target_begin(struct table_target *target, const char *copy_id,
-	const char *source, char *why, size_t size);
-
-/* If the table has rows, returns false with a sentence in `why`. */
+/* Refuse, with a sentence in `why`, if another copy is not finished, or if the table has rows. They
+ * change nothing, and need no schema. */
+QP_MUST_CHECK bool table_target_is_free(struct table_target *target, char *why, size_t size);
 QP_MUST_CHECK bool table_target_is_empty(
 	struct table_target *target, const struct table_facts *table, char *why, size_t size);
+
+/* Creates the schema of these components, and the tables of the copy itself. */
+QP_MUST_CHECK bool table_target_prepare(
+	struct table_target *target, const char *const *components, char *why, size_t size);
+
+/* Records that the copy begins. From then on no server uses the database until it is finished. */
+QP_MUST_CHECK bool table_target_begin(
+	struct table_target *target, const char *source, char *why, size_t size);
 
 /*
  * Plans how the columns of a table are written. Refuses a table with columns that this version
