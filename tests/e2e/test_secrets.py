@@ -1,8 +1,10 @@
 """Secrets appear nowhere but where they were given: not in the log, the metrics, an answer, an error or an argument."""
 
+import contextlib
 import pathlib
 import re
 import signal
+import sqlite3
 
 import pytest
 
@@ -85,6 +87,44 @@ def test_the_same_urls_are_taken_from_variables_and_files(binary, tmp_path):
             assert done.returncode == 0, done.stderr
             assert_clean(done.stdout + done.stderr, what)
         assert_clean(quipu.run(binary, "help", env=env).stdout, "the help")
+
+
+MALFORMED = {
+    f"u:top%zz{SECRET}@h/x": "a broken %XX",
+    f"u:{SECRET}%@h/x": "a broken %XX",
+    f"u:{SECRET}%00@h/x": "a broken %XX",
+    f"u:{SECRET}@[::1]x/x": "an address in []",
+    f"u:{SECRET}@[::1/x": "an address in []",
+    f"u:{SECRET}@[]/x": "an address is empty",
+    f"u:{SECRET}@h:p/x": "the port must be a number",
+    f"u:{SECRET}@h,h:65536/x": "the port must be a number",
+    f"u:{SECRET}@h/x?port=0": "the port must be a number",
+    f"u:a/{SECRET}@h/x": "an @ too many",
+    f"u:1/{SECRET}@h/x": "an @ too many",
+    f"u:a@{SECRET}@h/x": "an @ too many",
+    f"u:{SECRET}@h/x?nonsense={SECRET}": "an option after the ?",
+    f"u:{SECRET}@h/x?sslmode": "an option after the ?",
+}
+
+
+@pytest.mark.parametrize("rest, words", MALFORMED.items(), ids=range(len(MALFORMED)))
+def test_a_malformed_url_of_postgresql_is_refused_without_repeating_it(binary, sqlite_store, rest, words):
+    """libpq's own words about it would."""
+    sqlite_store.data.mkdir(exist_ok=True)
+    with contextlib.closing(sqlite3.connect(sqlite_store.data / "counts.db")) as file, file:
+        file.execute("CREATE TABLE schema_migrations (component, version)")
+    for command in ["serve", "--listen", "127.0.0.1:0"], ["migrate"], ["copy"]:
+        done = quipu.run(binary, *command, "--data", sqlite_store.data, env={"QUIPU_STORE": f"postgres://{rest}"})
+        assert done.returncode == 1 and "the URL of PostgreSQL" in done.stderr and words in done.stderr, done.stderr
+        assert_clean(done.stdout + done.stderr, command[0])
+
+
+@pytest.mark.parametrize("rest", ["127.0.0.1:/x", "%2Fnowhere/x", "/x?host=/nowhere", "[::1]:1,127.0.0.1:1/x",
+                                  f"a%40b:%2F{SECRET}@127.0.0.1:1/x", "/x?host=127.0.0.1&port=1"])
+def test_unusual_urls_of_postgresql_are_used(binary, tmp_path, rest):
+    done = quipu.run(binary, "migrate", "--deadline", "50ms", "--data", tmp_path, env={"QUIPU_STORE": f"postgres://{rest}"})
+    assert "PostgreSQL cannot be used, retrying" in done.stderr, done.stderr
+    assert_clean(done.stdout + done.stderr, "the log")
 
 
 # ---- engines

@@ -270,6 +270,10 @@ struct pg_store *pg_store_of(struct store *store);
 PGconn *pg_connect(const struct pg_store *store, enum session_kind kind,
 	const struct pg_dialect **dialect, char *why, size_t size);
 
+/* Returns whether libpq can use the URL. If not, writes a sentence to `why` that repeats no part of
+ * the URL, because any may be a secret. Check every URL before it is used. */
+QP_MUST_CHECK bool pg_url_check(const char *url, char *why, size_t size);
+
 /* Connects to the first host of the URL that accepts writes. As PQconnectdb(): never NULL, blocks,
  * and the caller checks PQstatus(). */
 PGconn *pg_dial(const char *url);

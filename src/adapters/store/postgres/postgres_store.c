@@ -320,17 +320,13 @@ static void announce(struct store *base, const char *announcement)
 static bool start(struct store *base, char *why, size_t size)
 {
 	struct pg_store *store = pg_store_of(base);
-	char *parse_error = NULL;
-	PQconninfoOption *parsed = PQconninfoParse(store->url, &parse_error);
+	char problem[256];
 	int failed;
 
-	if (!parsed) {
-		snprintf(why, size, "%s: the URL is not valid: %s", base->name,
-			parse_error ? parse_error : "out of memory");
-		PQfreemem(parse_error);
+	if (!pg_url_check(store->url, problem, sizeof(problem))) {
+		snprintf(why, size, "%s: %s", base->name, problem);
 		return false;
 	}
-	PQconninfoFree(parsed);
 	failed = pthread_create(&store->watcher, NULL, run_watcher, store);
 	assert(!failed);
 	store->has_watcher = true;

@@ -74,8 +74,11 @@ static const char tables_sql[] =
 
 struct table_target *table_target_open(const char *url, char *why, size_t size)
 {
-	struct table_target *target = qp_calloc(1, sizeof(*target));
+	struct table_target *target;
 
+	if (!pg_url_check(url, why, size))
+		return NULL;
+	target = qp_calloc(1, sizeof(*target));
 	arena_init(&target->arena, 2 * SEND_SIZE);
 	target->connection = pg_dial(url);
 	if (PQstatus(target->connection) != CONNECTION_OK)
