@@ -34,8 +34,14 @@
 #define FILES_MAX 16
 #define COMPONENTS_MAX 32
 #define BATCH_ROWS 10000
-#define STORE_END ".db"
-#define BUS_END "-bus.db"
+#define FILE_END ".db"
+
+/* The files of the modules (module_*.c). Any other is refused, so one that is missing here cannot
+ * be left behind. */
+static const char *const store_files[] = {"counters.db", "counts.db", "dialogs.db",
+	"entitlements.db", "gateway.db", "notifications.db", "pots.db", NULL};
+static const char *const bus_files[] = {
+	"entitlements-bus.db", "gateway-bus.db", "unread-bus.db", NULL};
 
 const char *const copy_flags[] = {"from", "to", OWN_SWITCH "json", NULL};
 
@@ -112,6 +118,13 @@ static bool ends_with(const char *name, const char *end)
 	return len > strlen(end) && strcmp(name + len - strlen(end), end) == 0;
 }
 
+static bool is_one_of(const char *const *names, const char *name)
+{
+	while (*names && strcmp(*names, name) != 0)
+		names++;
+	return *names != NULL;
+}
+
 static bool is_drained(struct copy *copy, const char *name)
 {
 	char path[PATH_MAX];
@@ -162,6 +175,22 @@ static bool open_file(struct copy *copy, const char *name)
 	return true;
 }
 
+/* Opens the file if it has data to copy. */
+static bool take_file(struct copy *copy, const char *name)
+{
+	if (is_one_of(bus_files, name))
+		return is_drained(copy, name);
+	if (is_one_of(store_files, name))
+		return open_file(copy, name);
+	if (!ends_with(name, FILE_END))
+		return true;
+	snprintf(copy->why, OPTIONS_WHY_SIZE,
+		"%.200s/%.200s is not a file that this quipu writes; if it is a backup, move it to "
+		"another folder",
+		copy->data, name);
+	return false;
+}
+
 /* Opens the files of all stores, sorted by name. */
 static bool open_source(struct copy *copy)
 {
@@ -170,12 +199,7 @@ static bool open_source(struct copy *copy)
 	bool good = count >= 0;
 
 	for (int i = 0; i < count; i++) {
-		const char *name = names[i]->d_name;
-
-		if (good && ends_with(name, BUS_END))
-			good = is_drained(copy, name);
-		else if (good && ends_with(name, STORE_END))
-			good = open_file(copy, name);
+		good = good && take_file(copy, names[i]->d_name);
 		free(names[i]);
 	}
 	free(names);

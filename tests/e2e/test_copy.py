@@ -257,6 +257,17 @@ def test_a_folder_that_is_in_use_is_refused(binary, serve, sqlite_store, databas
     assert database.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
 
 
+def test_a_file_that_quipu_did_not_write_is_refused(moved_from, binary, database):
+    store, _, _ = moved_from
+    shutil.copy(store.data / "counts.db", store.data / "counts-backup.db")
+    refused = copy(binary, store, database)
+    assert refused.returncode == 1 and f"{store.data}/counts-backup.db is not a file that this quipu writes" in refused.stderr
+    assert not (store.data / "moved").exists() and tables_of(database) == []
+    (store.data / "counts-backup.db").rename(store.data / "counts.db.bak")
+    done = copy(binary, store, database)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("version, words", [(1, "bring it up to date first, with quipu migrate"), (99, "newer quipu")])
 def test_another_schema_is_refused(binary, serve, sqlite_store, database, version, words):
     serve(sqlite_store).stop()
