@@ -55,6 +55,8 @@ struct copy {
 	const char *url;
 	bool json;
 	char why[OPTIONS_WHY_SIZE];
+	bool is_explained;    /* `why` says what to do about the mark of the folder */
+	bool must_start_over; /* another attempt would fail in the same way */
 	struct moved moved;
 	struct copy_file files[FILES_MAX];
 	size_t file_count;
@@ -254,6 +256,7 @@ static bool read_mark(struct copy *copy)
 	if (strcmp(copy->moved.to, shown) == 0)
 		return true;
 	moved_explain(copy->data, &copy->moved, copy->why);
+	copy->is_explained = true;
 	return false;
 }
 
@@ -284,6 +287,7 @@ static bool start(struct copy *copy, bool *is_done)
 		"the data in %s was already moved, but not to this database; to copy it "
 		"anew, delete %s/moved",
 		copy->data, copy->data);
+	copy->is_explained = true;
 	return false;
 }
 
@@ -447,10 +451,10 @@ static bool verify_table(struct copy *copy, size_t first, const struct table_fac
 		return true;
 	snprintf(copy->why, OPTIONS_WHY_SIZE,
 		"the copy of the table %s differs: %lld rows in the folder, %lld in the "
-		"database%s; "
-		"to start over, delete %s/moved and use an empty database",
+		"database%s",
 		table->name, (long long)here.rows, (long long)there.rows,
-		here.rows == there.rows ? " with other contents" : "", copy->data);
+		here.rows == there.rows ? " with other contents" : "");
+	copy->must_start_over = true;
 	return false;
 }
 
@@ -532,6 +536,27 @@ static bool move(struct copy *copy)
 	return true;
 }
 
+/* Reports a failure. If it leaves the folder marked, also reports what that means, and what to do.
+ */
+static int report(const struct copy *copy)
+{
+	struct moved mark;
+	const char *data = copy->data;
+
+	if (copy->is_explained || !moved_read(data, &mark))
+		return report_failure(EXIT_FAILURE, "%s", copy->why);
+	return report_failure(EXIT_FAILURE,
+		"%s. The file %s/moved is there, so no server uses the folder, and until the copy "
+		"is complete none uses the database. %s, delete %s/moved; a new copy then needs "
+		"an empty database",
+		copy->why, data,
+		copy->must_start_over
+			? "To start over, or to use the folder again"
+			: "Remove the cause and run quipu copy again; it goes on where it stopped. "
+			  "To give up and use the folder again",
+		data);
+}
+
 static void release(struct copy *copy)
 {
 	for (size_t f = 0; f < copy->file_count; f++)
@@ -552,8 +577,10 @@ int copy_run(const struct settings *settings, const struct operands *operands)
 		return report_failure(EXIT_USAGE, "%s", wrong);
 	arena_init(&copy.arena, 64 * 1024);
 	app.settings.data = copy.data;
-	if (!app_lock_data(&app, copy.why) || !move(&copy))
+	if (!app_lock_data(&app, copy.why))
 		code = report_failure(EXIT_FAILURE, "%s", copy.why);
+	else if (!move(&copy))
+		code = report(&copy);
 	release(&copy);
 	app_close(&app);
 	return code;

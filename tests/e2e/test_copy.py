@@ -305,6 +305,23 @@ def test_a_copy_that_was_changed_is_noticed(moved_from, binary, database):
     noticed = copy(binary, store, database)
     assert noticed.returncode == 1 and "the table coin differs" in noticed.stderr
     assert "with other contents" in noticed.stderr
+    assert f"To start over, or to use the folder again, delete {store.data}/moved" in noticed.stderr
+
+
+def test_a_copy_that_fails_says_where_things_stand_and_what_to_do(moved_from, binary, database):
+    store, _, _ = moved_from
+    with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
+        good = file.execute("SELECT pot_name FROM pot").fetchone()[0]
+        file.execute("UPDATE pot SET pot_name = char(0)")
+    failed = copy(binary, store, database)
+    assert failed.returncode == 1 and "PostgreSQL says" in failed.stderr, failed.stderr
+    assert f"{store.data}/moved is there, so no server uses the folder, and until the copy is complete none uses the database" \
+        in failed.stderr
+    assert "Remove the cause and run quipu copy again" in failed.stderr
+    with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
+        file.execute("UPDATE pot SET pot_name = ?", (good,))
+    done = copy(binary, store, database)
+    assert done.returncode == 0, done.stderr
 
 
 def test_old_audit_lines_get_partitions_and_ids_go_on(moved_from, binary, serve, database, tmp_path):
