@@ -8,11 +8,12 @@
  *   "moved"               begun               verifies again, finishes
  *   "moved"               finished            does nothing
  *
- * Every other combination is refused. The folder is marked first. From then on no server uses it,
- * so its rows do not change until the copy is complete, however often the copy is interrupted. At
- * the end, checksums of both sides are compared; then the folder is marked "moved", and only then
- * may servers start on the database. Therefore folder and database are never served at the same
- * time.
+ * Every other combination is refused, and a refusal changes nothing. A lock in the database keeps
+ * servers and other copies out as long as a copy runs. The folder is marked first. From then on no
+ * server uses it, so its rows do not change until the copy is complete, however often the copy is
+ * interrupted. At the end, checksums of both sides are compared; then the folder is marked "moved",
+ * and only then may servers start on the database. Therefore folder and database are never served
+ * at the same time.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -65,6 +66,7 @@ struct copy {
 	struct table_target *target;
 	struct arena arena; /* for one row */
 	int64_t rows;       /* of all tables */
+	int64_t keys_left_out;
 	int64_t tables;
 	struct progress progress;
 };
@@ -172,8 +174,6 @@ static bool open_file(struct copy *copy, const char *name)
 	copy->file_count++;
 	for (size_t i = 0; table_source_component(file->source, i); i++)
 		add_component(copy, table_source_component(file->source, i));
-	for (size_t i = 0; i < table_source_count(file->source); i++)
-		copy->rows += table_source_at(file->source, i)->rows;
 	return true;
 }
 
@@ -193,6 +193,38 @@ static bool take_file(struct copy *copy, const char *name)
 	return false;
 }
 
+/*
+ * In the folder each file has its own Idempotency-Keys, in the database there is one table. The
+ * routes of services have different scopes, but the routes for operators are the same for several
+ * services (/operator/erase/{service}), so two files may have the same key for two requests. One of
+ * them is copied. A retry of the other gets 409, as it would if both had been sent to the database.
+ */
+static bool share_keys(struct copy *copy)
+{
+	struct table_source *sources[FILES_MAX];
+	int64_t left_out = 0;
+	bool good = true;
+
+	for (size_t f = 0; f < copy->file_count; f++)
+		sources[f] = copy->files[f].source;
+	for (size_t f = 0; good && f < copy->file_count; f++) {
+		good = table_source_share_keys(
+			sources, copy->file_count, f, &left_out, copy->why, OPTIONS_WHY_SIZE);
+		copy->keys_left_out += left_out;
+	}
+	return good;
+}
+
+static void count_rows(struct copy *copy)
+{
+	for (size_t f = 0; f < copy->file_count; f++) {
+		struct table_source *source = copy->files[f].source;
+
+		for (size_t t = 0; t < table_source_count(source); t++)
+			copy->rows += table_source_at(source, t)->rows;
+	}
+}
+
 /* Opens the files of all stores, sorted by name. */
 static bool open_source(struct copy *copy)
 {
@@ -209,7 +241,10 @@ static bool open_source(struct copy *copy)
 		snprintf(copy->why, OPTIONS_WHY_SIZE, "there is no data in %s", copy->data);
 		good = false;
 	}
-	return good;
+	if (!good || !share_keys(copy))
+		return false;
+	count_rows(copy);
+	return true;
 }
 
 /* ---- beginning --------------------------------------------------------------------------- */
@@ -510,10 +545,16 @@ static void print_end(struct copy *copy, bool was_done)
 		buffer_json_string(&line, slice_of(copy->data));
 		buffer_text(&line, ",\"to\":");
 		buffer_json_string(&line, slice_of(copy->moved.to));
-		buffer_format(&line, ",\"already\":%s}", was_done ? "true" : "false");
+		buffer_format(&line, ",\"keysLeftOut\":%lld,\"already\":%s}",
+			(long long)copy->keys_left_out, was_done ? "true" : "false");
 	} else if (was_done) {
 		buffer_format(&line, "%s was moved to %s already", copy->data, copy->moved.to);
 	} else {
+		if (copy->keys_left_out > 0)
+			buffer_format(&line,
+				"%lld Idempotency-Keys of operators were left out, because another "
+				"service had the same key\n",
+				(long long)copy->keys_left_out);
 		buffer_format(&line, "%lld rows of %lld tables moved from %s to %s, and verified",
 			(long long)copy->rows, (long long)copy->tables, copy->data, copy->moved.to);
 	}

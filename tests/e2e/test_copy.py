@@ -268,6 +268,32 @@ def test_a_file_that_quipu_did_not_write_is_refused(moved_from, binary, database
     assert done.returncode == 0, done.stderr
 
 
+def test_one_key_for_several_services_is_copied_once_and_never_repeats_anything(moved_from, binary, serve, database, tmp_path):
+    """Each file of a folder has its own keys, and the routes of operators have one scope for all services."""
+    store, _, _ = moved_from
+    server = serve(store, *ALL)
+    services = server.ask("GET", "/operator/erase").json()["services"]
+    for service in services:
+        post(server, f"/operator/erase/{service}", {"userId": "nobody"}, key="erase")
+    server.stop()
+    with contextlib.closing(sqlite3.connect(store.data / "pots.db")) as file, file:
+        kept = "INSERT INTO idempotency_keys SELECT 'POST /operator/erase/{service}', ?, x'00', 200, '', '', x'', '', 0, '', ?"
+        file.executemany(kept, [("later", 2_000_000_000_000_000), ("same", 2_000_000_000_000_000)])
+    with contextlib.closing(sqlite3.connect(store.data / "counters.db")) as file, file:
+        file.executemany(kept.replace("x'00'", "x'01'"), [("later", 2_000_000_000_000_000 - 1), ("same", 2_000_000_000_000_000)])
+    done = copy(binary, store, database)
+    assert done.returncode == 0 and done.stdout.endswith("and verified\n"), done.stderr
+    assert f"{len(services) + 1} Idempotency-Keys of operators were left out" in done.stdout
+    rows = database.query("SELECT key, fingerprint FROM idempotency_keys WHERE key IN ('later', 'same') ORDER BY key")
+    assert [(key, bytes(fingerprint)) for key, fingerprint in rows] == [("later", b"\0"), ("same", b"\1")]
+    actions = database.query("SELECT count(*) FROM operator_actions")
+    server = serve(PostgresStore(database, tmp_path), *ALL)
+    answers = [server.ask("POST", f"/operator/erase/{service}", {"userId": "nobody"}, {"Idempotency-Key": "erase"})
+               for service in services]
+    assert sorted(answer.status for answer in answers) == [200] + [409] * (len(services) - 1), answers
+    assert database.query("SELECT count(*) FROM operator_actions") == actions
+
+
 @pytest.mark.parametrize("version, words", [(1, "bring it up to date first, with quipu migrate"), (99, "newer quipu")])
 def test_another_schema_is_refused(binary, serve, sqlite_store, database, version, words):
     serve(sqlite_store).stop()

@@ -15,6 +15,7 @@
 #include "ports/migration.h"
 
 #define TABLES_MAX 32
+#define KEYS "idempotency_keys" /* a table of every file */
 
 static const char pragmas[] = "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;";
 
@@ -37,6 +38,7 @@ static const char columns_sql[] = "SELECT name, pk FROM pragma_table_info(?1) OR
 struct source_table {
 	struct table_facts table;
 	const char *order; /* the columns of its primary key, for ORDER BY */
+	const char *where; /* the rows that are read */
 };
 
 struct table_source {
@@ -46,6 +48,7 @@ struct table_source {
 	const char *components[SOURCE_COMPONENTS_MAX + 1];
 	struct source_table tables[TABLES_MAX];
 	size_t table_count;
+	int other_count;       /* of files whose keys are left out */
 	sqlite3_stmt *reading; /* NULL if no table is being read */
 	size_t width;          /* of the table that is being read */
 };
@@ -159,15 +162,25 @@ static int read_columns(struct table_source *source, struct source_table *one)
 	return rc == SQLITE_DONE ? SQLITE_OK : SQLITE_TOOBIG;
 }
 
-static void read_size(struct table_source *source, struct table_facts *table)
+static void count_rows(struct table_source *source, struct source_table *one)
+{
+	struct buffer sql = buffer_make(&source->arena, 512);
+
+	buffer_format(&sql, "SELECT count(*) FROM main.\"%s\" AS mine WHERE %s", one->table.name,
+		one->where);
+	buffer_char(&sql, '\0');
+	one->table.rows = number(source, sql.data);
+}
+
+static void read_size(struct table_source *source, struct source_table *one)
 {
 	char sql[256];
 
-	snprintf(sql, sizeof(sql), "SELECT count(*) FROM \"%s\"", table->name);
-	table->rows = number(source, sql);
-	snprintf(
-		sql, sizeof(sql), "SELECT seq FROM sqlite_sequence WHERE name = '%s'", table->name);
-	table->last_id = number(source, sql);
+	one->where = "true";
+	count_rows(source, one);
+	snprintf(sql, sizeof(sql), "SELECT seq FROM sqlite_sequence WHERE name = '%s'",
+		one->table.name);
+	one->table.last_id = number(source, sql);
 }
 
 static bool read_tables(struct table_source *source, char *why, size_t size)
@@ -184,7 +197,7 @@ static bool read_tables(struct table_source *source, char *why, size_t size)
 	for (size_t i = 0; i < source->table_count && rc == SQLITE_DONE; i++) {
 		int columns = read_columns(source, &source->tables[i]);
 
-		read_size(source, &source->tables[i].table);
+		read_size(source, &source->tables[i]);
 		if (columns != SQLITE_OK)
 			rc = columns;
 	}
@@ -231,6 +244,72 @@ const char *table_source_component(const struct table_source *source, size_t ind
 	return source->components[index];
 }
 
+/* ---- keys in several files --------------------------------------------------------------- */
+
+static int attach(struct table_source *source, const char *path)
+{
+	char sql[64];
+	sqlite3_stmt *stmt;
+	int rc;
+
+	snprintf(sql, sizeof(sql), "ATTACH ?1 AS other%d", source->other_count);
+	rc = sqlite3_prepare_v2(source->connection.db, sql, -1, &stmt, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_bind_text(stmt, 1, path, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(stmt);
+	sqlite3_finalize(stmt);
+	return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Leaves out the keys that the attached file has as well and that expire later there. */
+static void narrow(struct table_source *source, struct source_table *keys, const char *later)
+{
+	struct buffer where = buffer_make(&source->arena, 512);
+
+	buffer_format(&where,
+		"%s AND NOT EXISTS (SELECT 1 FROM other%d." KEYS " AS theirs "
+		"WHERE theirs.scope = mine.scope AND theirs.key = mine.key "
+		"AND theirs.expires_at %s mine.expires_at)",
+		keys->where, source->other_count++, later);
+	buffer_char(&where, '\0');
+	keys->where = where.data;
+}
+
+static struct source_table *keys_of(struct table_source *source)
+{
+	for (size_t i = 0; i < source->table_count; i++) {
+		if (strcmp(source->tables[i].table.name, KEYS) == 0)
+			return &source->tables[i];
+	}
+	return NULL;
+}
+
+/* A file whose keys have all been left out is not compared again: for each of them, a third file
+ * has one that expires later. */
+bool table_source_share_keys(struct table_source *const *sources, size_t count, size_t at,
+	int64_t *left_out, char *why, size_t size)
+{
+	struct source_table *keys = keys_of(sources[at]);
+	int64_t before = keys ? keys->table.rows : 0;
+
+	for (size_t i = 0; i < count && before > 0; i++) {
+		const struct source_table *theirs = keys_of(sources[i]);
+		int rc;
+
+		if (i == at || !theirs || theirs->table.rows == 0)
+			continue;
+		rc = attach(sources[at], sources[i]->path);
+		if (rc != SQLITE_OK)
+			return failed(sources[at], rc, why, size);
+		narrow(sources[at], keys, at < i ? ">" : ">=");
+	}
+	if (before > 0)
+		count_rows(sources[at], keys);
+	*left_out = before > 0 ? before - keys->table.rows : 0;
+	return true;
+}
+
 /* ---- rows -------------------------------------------------------------------------------- */
 
 bool table_source_begin(struct table_source *source, const struct table_facts *table, int64_t skip,
@@ -243,8 +322,8 @@ bool table_source_begin(struct table_source *source, const struct table_facts *t
 	buffer_text(&sql, "SELECT ");
 	for (size_t i = 0; i < table->column_count; i++)
 		buffer_format(&sql, "%s\"%s\"", i > 0 ? ", " : "", table->columns[i]);
-	buffer_format(&sql, " FROM \"%s\" ORDER BY %s LIMIT -1 OFFSET %lld", table->name,
-		one->order, (long long)skip);
+	buffer_format(&sql, " FROM main.\"%s\" AS mine WHERE %s ORDER BY %s LIMIT -1 OFFSET %lld",
+		table->name, one->where, one->order, (long long)skip);
 	buffer_char(&sql, '\0');
 	rc = sqlite3_prepare_v2(source->connection.db, sql.data, -1, &source->reading, NULL);
 	source->width = table->column_count;

@@ -25,6 +25,15 @@ size_t table_source_count(const struct table_source *source);
 const struct table_facts *table_source_at(const struct table_source *source, size_t index);
 const char *table_source_component(const struct table_source *source, size_t index); /* or NULL */
 
+/*
+ * Leaves out the Idempotency-Keys of the source at `at` that another source has as well, for a
+ * target with one table for all of them. The key that expires later remains; of two that expire
+ * together, that of the first source. Call it for every source. Sets `left_out` to the number of
+ * keys.
+ */
+QP_MUST_CHECK bool table_source_share_keys(struct table_source *const *sources, size_t count,
+	size_t at, int64_t *left_out, char *why, size_t size);
+
 /* Begins to read a table in the order of its primary key, without its first `skip` rows. */
 QP_MUST_CHECK bool table_source_begin(struct table_source *source, const struct table_facts *table,
 	int64_t skip, char *why, size_t size);
