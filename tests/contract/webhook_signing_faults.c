@@ -143,9 +143,9 @@ static void secrets_that_are_read_again_replace_the_old_ones_and_bad_ones_do_not
 
 static void a_link_local_address_is_never_connected_to(void **state)
 {
-	static const char *const urls[] = {"http://169.254.169.254/latest/meta-data",
-		"http://[fe80::1]/", "http://[::ffff:169.254.169.254]/", "http://[fd00:ec2::254]/",
-		"http://0xa9fea9fe/"};
+	static const char *const urls[] = {"http://169.254.1.1/latest/meta-data",
+		"http://[fe80::1]/", "http://[::ffff:169.254.1.1]/", "http://[fd00:ec2::254]/",
+		"http://0xa9fe0101/"};
 	struct notifier_fixture *fixture = *state;
 
 	for (size_t i = 0; i < COUNT_OF(urls); i++) {
