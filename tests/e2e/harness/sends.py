@@ -16,7 +16,7 @@ class Sends(Workers):
 
     def __init__(self, user, *servers, threads=4, refusals=None, keyed=False):
         super().__init__(threads)
-        self._user = user
+        self.user = user
         self._refusals = refusals
         self._keyed = keyed
         self._ports = [server.port for server in servers]
@@ -24,6 +24,7 @@ class Sends(Workers):
         self.refused = 0  # 429
         self.failed = collections.Counter()  # code of a 503 -> how often
         self.unknown = []  # (message, key)
+        self.unchanged = []  # messages of refusals, which promise that nothing has changed
         self.unexpected = []
 
     def finish(self):
@@ -68,7 +69,7 @@ class Sends(Workers):
             message, key = new_text(), new_key() if self._keyed else None
             headers = {"Idempotency-Key": key} if key else {}
             try:
-                answer = connection.ask("POST", SEND, {"userId": self._user, "message": message}, headers)
+                answer = connection.ask("POST", SEND, {"userId": self.user, "message": message}, headers)
             except (ConnectionLost, TimeoutError):
                 with self._lock:
                     self.unknown.append((message, key))
@@ -86,10 +87,13 @@ class Sends(Workers):
                 self.admitted[message] = answer.json()
             elif answer.status == 429:
                 self.refused += 1
+                self.unchanged.append(message)
             elif answer.status == 503 and (answer.header("retry-after") or "").isdigit():
                 self.failed[answer.code] += 1
                 if answer.code == "OUTCOME_UNKNOWN":
                     self.unknown.append((message, key))
+                else:
+                    self.unchanged.append(message)
             else:
                 self.unexpected.append(answer)
         if answer.status == 503:

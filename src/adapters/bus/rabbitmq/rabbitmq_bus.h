@@ -11,10 +11,12 @@
  * the header `key`.
  *
  * Each producer has its own connection and thread. Messages are persistent, and the broker confirms
- * them. If no queue is bound for a message, the broker returns it, and it is NOT_PERSISTED. If a
- * confirm is late, the producer replaces the connection, so that the confirm is never mistaken for
- * that of a newer message. While the broker accepts no messages (because of a memory or disk
- * alarm), the bus is not up and publish() refuses immediately.
+ * them. If no queue is bound for a message, the broker returns it, and it is NOT_PERSISTED. If the
+ * broker refuses a message (a nack), because the queue is full or its node died, the fate is
+ * UNKNOWN: the queue may have it nevertheless. If a confirm is late, the producer replaces the
+ * connection, so that the confirm is never mistaken for that of a newer message. While the broker
+ * accepts no messages (because of a memory or disk alarm), the bus is not up and publish() refuses
+ * immediately.
  *
  * Each consumer has its own connection, and a thread that keeps it alive while the application
  * works. Unacknowledged messages are delivered again from memory; if the connection is lost, the

@@ -285,8 +285,7 @@ struct rabbitmq_letter {
 	amqp_bytes_t routing_key;
 	amqp_basic_properties_t properties;
 	amqp_bytes_t body;
-	bool is_shared; /* more than one group wants it */
-	size_t index;   /* for the caller's use */
+	size_t index; /* for the caller's use */
 
 	enum bus_fate fate; /* set by the publisher */
 

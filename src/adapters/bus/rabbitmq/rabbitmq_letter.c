@@ -84,15 +84,6 @@ static bool has_room(const struct rabbitmq_letter *letter, int frame_max)
 	       letter->body.len <= BODY_MAX;
 }
 
-static bool is_shared(const struct bus_channel *channel, struct slice routing_key)
-{
-	size_t groups = 0;
-
-	for (size_t i = 0; i < channel->group_count; i++)
-		groups += bus_subjects_have(channel->groups[i].subjects, routing_key);
-	return groups > 1;
-}
-
 bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	const struct rabbitmq_bus *bus, const struct bus_message *message)
 {
@@ -113,7 +104,6 @@ bool rabbitmq_letter_write(struct rabbitmq_letter *letter, struct arena *arena,
 	letter->exchange = amqp_cstring_bytes(channel->name);
 	letter->routing_key = rabbitmq_bytes(routing_key);
 	letter->body = rabbitmq_bytes(message->value);
-	letter->is_shared = is_shared(channel, routing_key);
 	letter->fate = BUS_NOT_PERSISTED;
 	return has_room(letter, atomic_load(&bus->frame_max));
 }

@@ -7,8 +7,12 @@
  *   written, not settled (yet)                 UNKNOWN
  *   confirmed (ack)                            CONFIRMED
  *   returned, which precedes its confirm       NOT_PERSISTED
- *   refused (nack)                             NOT_PERSISTED, or UNKNOWN if several groups want it
- *                                              and one of their queues may have accepted it
+ *   refused (nack)                             UNKNOWN
+ *
+ * A nack says that the broker does not answer for a letter, not that no queue has it: if the node
+ * of a classic queue dies, the other nodes refuse what they have handed to it and it has written,
+ * and after its restart the letter is in the queue. A queue that is full and rejects what comes
+ * refuses in the same words, so a letter is UNKNOWN then too.
  *
  * A confirm contains the letter's number on its connection, but a return does not. Returns come in
  * order, so a return belongs to the job's next letter that looks the same. That is true only if no
@@ -73,8 +77,6 @@ static void settle(
 		letter->fate = BUS_NOT_PERSISTED;
 	else if (accepted)
 		letter->fate = BUS_CONFIRMED;
-	else if (!letter->is_shared)
-		letter->fate = BUS_NOT_PERSISTED;
 }
 
 /* Settles the letters that a confirm covers. The confirm cannot belong to an earlier job: either
