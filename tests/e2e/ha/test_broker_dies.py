@@ -2,21 +2,23 @@
 its user, once. What was refused as unchanged is not sent."""
 
 import collections
+import contextlib
 import json
 
 import pytest
-from kafka.admin import KafkaAdminClient
+from kafka.admin import KafkaAdminClient, NewTopic
 
 from engines.kafka_cluster import KafkaCluster
 from engines.nats_cluster import NatsCluster
 from engines.rabbitmq_cluster import RabbitMQCluster
 from harness.available import available
 from harness.fixtures import show_on_failure
-from harness.gateway import texts_sent
+from harness.gateway import new_text, texts_sent
 from harness.gateway_stacks import PostgresStack
+from harness.kafka import kafka
 from harness.nats import Nats
 from harness.sends import Sends
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 CLUSTERS = {"kafka": KafkaCluster, "nats": lambda: NatsCluster(Nats), "rabbitmq": RabbitMQCluster}
 TOPIC, STREAM, QUEUE = "sms-outbound", "SMS_OUTBOUND", "sender-service"
@@ -48,7 +50,7 @@ def leader(cluster):
 
 
 def kafka_leader(cluster):
-    admin = KafkaAdminClient(bootstrap_servers=[server.address for server in cluster.servers])
+    admin = KafkaAdminClient(bootstrap_servers=addresses(cluster))
     partition = admin.describe_topics([TOPIC])[0]["partitions"][0]
     admin.close()
     return partition["leader"] - 1, len(partition["replicas"])
@@ -102,6 +104,49 @@ def test_the_node_of_a_classic_queue_dies_under_load_and_what_it_may_have_is_unk
             sends.wait_admitted(1, since=len(sends.admitted))
         assert sends.unexpected == []
         expect_sent(server, sends)
+
+
+@pytest.mark.parametrize("cluster", ["kafka"], indirect=True)
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(cluster, serve, database, tmp_path):
+    create_topic_without_replicas(cluster)
+    server = serve(Stack(tmp_path, database, cluster.url), "--roles", "gateway,sender")
+    server.wait_all_up()
+    for partition in range(len(cluster.servers)):
+        expect_put_is_sent(cluster, server, partition)
+    cluster.servers[2].kill()
+    for _ in range(2):
+        expect_put_is_sent(cluster, server, 0)
+        expect_put_is_sent(cluster, server, 1)
+        wait_until(lambda: leaders(cluster)[2] == -1, "the partition has no leader")
+    cluster.servers[2].start()
+    expect_put_is_sent(cluster, server, 2)
+
+
+def create_topic_without_replicas(cluster):
+    """Partition 0 is on broker 1, and so on."""
+    places = {number: [number + 1] for number in range(len(cluster.servers))}
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=addresses(cluster))) as admin:
+        admin.create_topics([NewTopic(TOPIC, num_partitions=-1, replication_factor=-1, replica_assignments=places,
+                                      topic_configs={"min.insync.replicas": "1"})])
+    wait_until(lambda: list(leaders(cluster).values()) == [1, 2, 3], "the topic is there")
+
+
+def addresses(cluster):
+    return [server.address for server in cluster.servers]
+
+
+def leaders(cluster):
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=addresses(cluster))) as admin:
+        partitions = admin.describe_topics([TOPIC])[0]["partitions"]
+    return {entry["partition"]: entry["leader"] for entry in sorted(partitions, key=lambda entry: entry["partition"])}
+
+
+def expect_put_is_sent(cluster, server, partition):
+    text = new_text()
+    value = json.dumps({"userId": "u", "message": text, "messageId": text}).encode()
+    with contextlib.closing(kafka.KafkaProducer(bootstrap_servers=addresses(cluster), acks="all")) as producer:
+        producer.send(TOPIC, partition=partition, value=value).get(HANG_S)
+    wait_until(lambda: text in texts_sent(server), f"what is on partition {partition} is sent")
 
 
 def expect_sent(server, sends):

@@ -136,6 +136,7 @@ void kafka_watcher_retire(struct kafka_bus *bus, struct kafka_client *client);
 enum kafka_place_state {
 	KAFKA_PLACE_UNREAD,
 	KAFKA_PLACE_DOUBTED,
+	KAFKA_PLACE_FOUND,
 	KAFKA_PLACE_AWAITED,
 	KAFKA_PLACE_SURE,
 	KAFKA_PLACE_LOST,
@@ -150,6 +151,7 @@ struct kafka_place {
 	int64_t offset;             /* of the last message that was read; -1 if there is none */
 	char name[KAFKA_NAME_SIZE]; /* of that message; empty if it is not known */
 	int32_t broker;             /* where that message came from; -1 if it is not known */
+	int32_t leader;             /* used only while ends are compared */
 };
 
 /* All partitions of a consumer. Used by its thread only. */
@@ -158,6 +160,7 @@ struct kafka_places {
 	size_t count;
 	uint64_t closed_connections; /* of the client, when it was last compared */
 	bool are_settled;            /* no place waits for kafka_places_settle() */
+	int64_t retry_ns;            /* steady time before which it does not try again */
 };
 
 /* Lets the client count the connections that it closes. Call it before the client is opened. */
@@ -168,9 +171,9 @@ void kafka_places_assign(
 	struct kafka_places *places, const rd_kafka_topic_partition_list_t *partitions);
 
 /*
- * Sets partitions back where that is necessary. Returns false if Kafka is away or does not answer
- * within two seconds; the call must then be repeated, and no message of these partitions is taken
- * before.
+ * Sets partitions back where that is necessary. Returns false if Kafka is away, or if one of its
+ * brokers does not answer within two seconds or a partition has no leader; the call must then be
+ * repeated, and no message of these partitions is taken before.
  */
 QP_MUST_CHECK bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic);

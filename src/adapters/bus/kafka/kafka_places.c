@@ -13,14 +13,18 @@
  *   state     event                                                      next
  *   any       the partition is assigned                                  UNREAD
  *   UNREAD    the commit of the group was read                           DOUBTED
- *   DOUBTED   the partition was set back to the message of the place     AWAITED
- *             there was no such message; it was set to the beginning     SURE
+ *   DOUBTED   the log ends behind the message of the place               FOUND
  *             the log ends before it                                     LOST
+ *   FOUND     the partition was set back to that message                 AWAITED
+ *             there was no such message; it was set to the beginning     SURE
  *   AWAITED   that message arrives, or a newer one                       SURE
  *             another message has its offset, or an older one arrives    LOST
- *   LOST      the place is now a day before that message                 DOUBTED
- *   AWAITED,  a connection was closed, or a message arrives from         DOUBTED
- *   SURE      another broker
+ *   LOST      the place is now a day before that message                 FOUND
+ *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
+ *   AWAITED,  another broker
+ *   SURE
+ *
+ * Partitions are settled each for itself: one without a leader does not hold up the others.
  *
  * A newer message than the awaited one means that retention has deleted that one. An older one
  * arrives if the log became shorter meanwhile: librdkafka then starts at the beginning
@@ -50,6 +54,10 @@
 
 #define CALL_TIMEOUT_MS 2000
 #define BACK_MS (24LL * 3600 * 1000)
+
+/* After an attempt to settle that has left places unsettled, the next one comes after a pause of
+ * the same length, and this one at least. Meanwhile the consumer reads the other partitions. */
+#define PAUSE_MIN_NS (200 * NS_PER_MS)
 
 #define NAME_FORMAT "quipu %" PRId64 " "
 #define NAME_DIGEST_SIZE 12
@@ -136,6 +144,15 @@ static struct kafka_place *find(struct kafka_places *places, int32_t partition)
 	return NULL;
 }
 
+static bool has_any(const struct kafka_places *places, enum kafka_place_state state)
+{
+	for (size_t i = 0; i < places->count; i++) {
+		if (places->all[i].state == state)
+			return true;
+	}
+	return false;
+}
+
 static rd_kafka_topic_partition_list_t *list(
 	const struct kafka_places *places, enum kafka_place_state state, const char *topic)
 {
@@ -156,11 +173,12 @@ static rd_kafka_topic_partition_list_t *list(
 
 static void doubt(struct kafka_places *places, struct kafka_place *place)
 {
-	if (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE)
+	if (place->state == KAFKA_PLACE_UNREAD || place->state == KAFKA_PLACE_LOST)
 		return;
 	place->state = KAFKA_PLACE_DOUBTED;
 	place->broker = -1;
 	places->are_settled = false;
+	places->retry_ns = 0;
 }
 
 /* Doubts all places if a connection was closed. The next one is opened only after that, so no
@@ -188,20 +206,18 @@ static void note_commit(struct kafka_place *place, const rd_kafka_topic_partitio
 		place->name[0] = '\0'; /* committed by another program, or by an operator */
 }
 
-static bool read_commits(
+static void read_commits(
 	struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
 	rd_kafka_topic_partition_list_t *commits = list(places, KAFKA_PLACE_UNREAD, topic);
-	bool have_all =
-		commits->cnt == 0 || rd_kafka_committed(client->rk, commits, CALL_TIMEOUT_MS) == 0;
+	bool done =
+		commits->cnt > 0 && rd_kafka_committed(client->rk, commits, CALL_TIMEOUT_MS) == 0;
 
-	for (int i = 0; i < commits->cnt && have_all; i++) {
-		have_all = commits->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR;
-		if (have_all)
+	for (int i = 0; i < commits->cnt && done; i++) {
+		if (commits->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR)
 			note_commit(find(places, commits->elems[i].partition), &commits->elems[i]);
 	}
 	rd_kafka_topic_partition_list_destroy(commits);
-	return have_all;
 }
 
 static void lose(struct kafka_places *places, struct kafka_client *client,
@@ -213,29 +229,87 @@ static void lose(struct kafka_places *places, struct kafka_client *client,
 		client->bus->base.name, place->partition, topic, place->offset);
 	place->state = KAFKA_PLACE_LOST;
 	places->are_settled = false;
+	places->retry_ns = 0;
 }
 
-/* Finds the places that lie behind the end of the log. Nothing would arrive there that could be
- * compared. */
-static bool compare_ends(
+/* Asks for the leaders of all partitions. Without an answer, or for a partition without a leader,
+ * the leader of a place becomes -1. */
+static void find_leaders(
 	struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
-	rd_kafka_topic_partition_list_t *ends = list(places, KAFKA_PLACE_DOUBTED, topic);
-	bool have_all;
+	rd_kafka_topic_t *handle = rd_kafka_topic_new(client->rk, topic, NULL);
+	const struct rd_kafka_metadata *metadata = NULL;
 
-	for (int i = 0; i < ends->cnt; i++)
-		ends->elems[i].offset = RD_KAFKA_OFFSET_END;
-	have_all = ends->cnt == 0 ||
-		   rd_kafka_offsets_for_times(client->rk, ends, CALL_TIMEOUT_MS) == 0;
-	for (int i = 0; i < ends->cnt && have_all; i++) {
+	for (size_t i = 0; i < places->count; i++)
+		places->all[i].leader = -1;
+	if (handle && rd_kafka_metadata(client->rk, 0, handle, &metadata, CALL_TIMEOUT_MS) == 0 &&
+		metadata->topic_cnt == 1) {
+		for (int i = 0; i < metadata->topics[0].partition_cnt; i++) {
+			const rd_kafka_metadata_partition_t *found =
+				&metadata->topics[0].partitions[i];
+			struct kafka_place *place = find(places, found->id);
+
+			if (place)
+				place->leader = found->leader;
+		}
+	}
+	if (metadata)
+		rd_kafka_metadata_destroy(metadata);
+	if (handle)
+		rd_kafka_topic_destroy(handle);
+}
+
+/* Compares the places with the ends of their logs. Those that lie behind the end are lost: nothing
+ * would arrive there that could be compared. */
+static void take_ends(struct kafka_places *places, struct kafka_client *client, const char *topic,
+	const rd_kafka_topic_partition_list_t *ends)
+{
+	for (int i = 0; i < ends->cnt; i++) {
 		struct kafka_place *place = find(places, ends->elems[i].partition);
 
-		have_all = ends->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR;
-		if (have_all && ends->elems[i].offset <= place->offset)
+		if (ends->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR)
+			continue;
+		if (ends->elems[i].offset <= place->offset)
 			lose(places, client, place, topic);
+		else
+			place->state = KAFKA_PLACE_FOUND;
 	}
+}
+
+/* Reads the ends of all DOUBTED partitions that this broker leads. librdkafka answers such a
+ * question only as a whole: a partition of a broker that is away would leave all without one. */
+static void compare_ends_at(
+	struct kafka_places *places, struct kafka_client *client, const char *topic, int32_t leader)
+{
+	rd_kafka_topic_partition_list_t *ends =
+		rd_kafka_topic_partition_list_new((int)places->count);
+
+	for (size_t i = 0; i < places->count; i++) {
+		struct kafka_place *place = &places->all[i];
+
+		if (place->state != KAFKA_PLACE_DOUBTED || place->leader != leader)
+			continue;
+		place->leader = -1; /* it is asked once */
+		rd_kafka_topic_partition_list_add(ends, topic, place->partition)->offset =
+			RD_KAFKA_OFFSET_END;
+	}
+	if (rd_kafka_offsets_for_times(client->rk, ends, CALL_TIMEOUT_MS) == 0)
+		take_ends(places, client, topic, ends);
 	rd_kafka_topic_partition_list_destroy(ends);
-	return have_all;
+}
+
+static void compare_ends(
+	struct kafka_places *places, struct kafka_client *client, const char *topic)
+{
+	if (!has_any(places, KAFKA_PLACE_DOUBTED))
+		return;
+	find_leaders(places, client, topic);
+	for (size_t i = 0; i < places->count; i++) {
+		const struct kafka_place *place = &places->all[i];
+
+		if (place->state == KAFKA_PLACE_DOUBTED && place->leader >= 0)
+			compare_ends_at(places, client, topic, place->leader);
+	}
 }
 
 /* Finds the first message that is not older than `time_ms`. If all are, returns the end of the log
@@ -261,7 +335,7 @@ static bool find_time(struct kafka_client *client, const char *topic, int32_t pa
 }
 
 /* Moves the places that are lost to the message before those of the last day. */
-static bool go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
+static void go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
 	for (size_t i = 0; i < places->count; i++) {
 		struct kafka_place *place = &places->all[i];
@@ -271,19 +345,17 @@ static bool go_back(struct kafka_places *places, struct kafka_client *client, co
 			continue;
 		if (time_ms > BACK_MS &&
 			!find_time(client, topic, place->partition, time_ms - BACK_MS, &offset))
-			return false;
+			continue;
 		place->offset = offset - 1;
 		place->name[0] = '\0';
-		place->state = KAFKA_PLACE_DOUBTED;
+		place->state = KAFKA_PLACE_FOUND;
 	}
-	return true;
 }
 
-static bool seek(struct kafka_places *places, struct kafka_client *client, const char *topic)
+static void seek(struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
-	rd_kafka_topic_partition_list_t *targets = list(places, KAFKA_PLACE_DOUBTED, topic);
+	rd_kafka_topic_partition_list_t *targets = list(places, KAFKA_PLACE_FOUND, topic);
 	rd_kafka_error_t *failure = NULL;
-	bool done;
 
 	for (int i = 0; i < targets->cnt; i++) {
 		if (targets->elems[i].offset < 0)
@@ -291,29 +363,33 @@ static bool seek(struct kafka_places *places, struct kafka_client *client, const
 	}
 	if (targets->cnt > 0)
 		failure = rd_kafka_seek_partitions(client->rk, targets, CALL_TIMEOUT_MS);
-	done = !failure;
 	for (int i = 0; i < targets->cnt && !failure; i++) {
 		struct kafka_place *place = find(places, targets->elems[i].partition);
 
 		if (targets->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR)
 			place->state = place->offset < 0 ? KAFKA_PLACE_SURE : KAFKA_PLACE_AWAITED;
-		else
-			done = false;
 	}
 	rd_kafka_error_destroy(failure);
 	rd_kafka_topic_partition_list_destroy(targets);
-	return done;
 }
 
 bool kafka_places_settle(
 	struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
+	int64_t began_ns = clock_steady_ns(&clock_system), took_ns;
+
 	compare_connections(places, client);
-	if (places->are_settled || !atomic_load(&client->bus->up))
+	if (places->are_settled || !atomic_load(&client->bus->up) || began_ns < places->retry_ns)
 		return places->are_settled;
-	places->are_settled = read_commits(places, client, topic) &&
-			      compare_ends(places, client, topic) &&
-			      go_back(places, client, topic) && seek(places, client, topic);
+	read_commits(places, client, topic);
+	compare_ends(places, client, topic);
+	go_back(places, client, topic);
+	seek(places, client, topic);
+	places->are_settled =
+		!has_any(places, KAFKA_PLACE_UNREAD) && !has_any(places, KAFKA_PLACE_DOUBTED) &&
+		!has_any(places, KAFKA_PLACE_FOUND) && !has_any(places, KAFKA_PLACE_LOST);
+	took_ns = clock_steady_ns(&clock_system) - began_ns;
+	places->retry_ns = began_ns + took_ns + (took_ns > PAUSE_MIN_NS ? took_ns : PAUSE_MIN_NS);
 	return places->are_settled;
 }
 
@@ -342,10 +418,12 @@ bool kafka_places_take(
 	compare_connections(places, client);
 	if (place->broker >= 0 && place->broker != broker)
 		doubt(places, place);
-	if (place->state == KAFKA_PLACE_AWAITED && !is_expected(place, message))
-		lose(places, client, place, rd_kafka_topic_name(message->rkt));
 	if (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE)
 		return false;
+	if (place->state == KAFKA_PLACE_AWAITED && !is_expected(place, message)) {
+		lose(places, client, place, rd_kafka_topic_name(message->rkt));
+		return false;
+	}
 	is_repeat = place->state == KAFKA_PLACE_AWAITED && message->offset == place->offset;
 	place->state = KAFKA_PLACE_SURE;
 	place->offset = message->offset;
