@@ -24,11 +24,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "captured_log.h"
 #include "waiting.h"
 
 #define MESSAGES_MAX 20000
 #define SLOW_MS 1500
-#define PRODUCE 0 /* the protocol's number of the request */
+#define PRODUCE 0 /* the protocol's numbers of requests */
+#define FETCH 1
 
 struct cluster {
 	rd_kafka_t *rk;
@@ -524,6 +526,33 @@ static void a_message_that_is_too_large_is_refused_alone(void **state)
 	assert_fates_are_true(cluster);
 }
 
+/* ---- logs that get shorter ---------------------------------------------------------------- */
+
+/* The consumer's connection stays. librdkafka goes to the beginning of the log by itself. */
+static void an_older_message_than_the_last_one_is_a_loss(void **state)
+{
+	struct cluster *cluster = *state;
+	struct consumer *consumer = open_consumer(cluster);
+	struct bus_delivery deliveries[5];
+	int64_t deadline_ns = hang_deadline_ns();
+	size_t count = 0;
+
+	publish_all(cluster, 5, BUS_CONFIRMED);
+	acknowledge_something(consumer);
+	captured_log_begin();
+	log_configure(LOG_WARN, LOG_TEXT);
+	rd_kafka_mock_push_request_errors(
+		cluster->mock, FETCH, 1, RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE);
+	while (captured_log_count("has lost the end") == 0) {
+		assert_true(clock_steady_ns(&clock_system) < deadline_ns);
+		assert_int_equal(consumer->ops->fetch(consumer, deliveries, 5, &count, in_ms(100)),
+			STATUS_OK);
+		assert_int_equal(consumer->ops->ack(consumer, count), STATUS_OK);
+	}
+	captured_log_end();
+	log_configure(LOG_ERROR, LOG_TEXT);
+}
+
 /* ---- URLs -------------------------------------------------------------------------------- */
 
 static const char *const bad_urls[] = {
@@ -592,6 +621,7 @@ int main(void)
 		FAULT_TEST(errors_become_the_right_fates),
 		FAULT_TEST(an_error_hits_only_the_messages_of_its_request),
 		FAULT_TEST(a_message_that_is_too_large_is_refused_alone),
+		FAULT_TEST(an_older_message_than_the_last_one_is_a_loss),
 		cmocka_unit_test(a_bad_url_is_refused_with_a_sentence),
 		cmocka_unit_test(options_reach_the_library),
 	};

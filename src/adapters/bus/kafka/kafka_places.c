@@ -19,6 +19,7 @@
  *             there was no such message; it was set to the beginning     SURE
  *   AWAITED   that message arrives, or a newer one                       SURE
  *             another message has its offset, or an older one arrives    LOST
+ *   SURE      a message arrives that is not newer                        LOST
  *   LOST      the place is now a day before that message                 FOUND
  *   FOUND,    a connection was closed, or a message arrives from         DOUBTED
  *   AWAITED,  another broker
@@ -36,8 +37,9 @@
  *
  * After a loss, consumers read the last day again and recognise what they have handled. That is all
  * they need, because what is published after a loss is younger than what was lost, up to the
- * difference between the publishers' clocks; and it is not more than they can recognise, which they
- * keep for 30 days. Messages beyond the beginning of the log are nobody's loss.
+ * difference between the publishers' clocks. If it is not known when the message of the place was
+ * published, or if that is long ago, they read again what they can recognise, which they keep for
+ * 30 days. Messages beyond the beginning of the log are nobody's loss.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +55,9 @@
 #include "base/log.h"
 
 #define CALL_TIMEOUT_MS 2000
-#define BACK_MS (24LL * 3600 * 1000)
+#define DAY_MS (24LL * 3600 * 1000)
+#define BACK_MS DAY_MS
+#define BACK_MAX_MS (29 * DAY_MS)
 
 /* After an attempt to settle that has left places unsettled, the next one comes after a pause of
  * the same length, and this one at least. Meanwhile the consumer reads the other partitions. */
@@ -334,17 +338,24 @@ static bool find_time(struct kafka_client *client, const char *topic, int32_t pa
 	return found;
 }
 
-/* Moves the places that are lost to the message before those of the last day. */
+/* Returns the time from which on to read again what may have been published after a loss. */
+static int64_t time_to_go_back_to(const struct kafka_place *place)
+{
+	int64_t oldest_ms = clock_wall_us(&clock_system) / 1000 - BACK_MAX_MS;
+	int64_t time_ms = time_in(place->name) - BACK_MS;
+
+	return time_ms > oldest_ms ? time_ms : oldest_ms;
+}
+
+/* Moves the places that are lost to the message before those that are read again. */
 static void go_back(struct kafka_places *places, struct kafka_client *client, const char *topic)
 {
 	for (size_t i = 0; i < places->count; i++) {
 		struct kafka_place *place = &places->all[i];
-		int64_t time_ms = time_in(place->name), offset = 0;
+		int64_t offset;
 
-		if (place->state != KAFKA_PLACE_LOST)
-			continue;
-		if (time_ms > BACK_MS &&
-			!find_time(client, topic, place->partition, time_ms - BACK_MS, &offset))
+		if (place->state != KAFKA_PLACE_LOST || !find_time(client, topic, place->partition,
+								time_to_go_back_to(place), &offset))
 			continue;
 		place->offset = offset - 1;
 		place->name[0] = '\0';
@@ -395,12 +406,12 @@ bool kafka_places_settle(
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* Returns true if this message may arrive where the one of the place is awaited. */
+/* Returns true if this message may arrive at a place that is AWAITED or SURE. */
 static bool is_expected(const struct kafka_place *place, const rd_kafka_message_t *message)
 {
 	char name[KAFKA_NAME_SIZE];
 
-	if (message->offset != place->offset)
+	if (message->offset != place->offset || place->state == KAFKA_PLACE_SURE)
 		return message->offset > place->offset;
 	kafka_message_name(message, name);
 	return place->name[0] == '\0' || !strcmp(place->name, name);
@@ -420,7 +431,7 @@ bool kafka_places_take(
 		doubt(places, place);
 	if (place->state != KAFKA_PLACE_AWAITED && place->state != KAFKA_PLACE_SURE)
 		return false;
-	if (place->state == KAFKA_PLACE_AWAITED && !is_expected(place, message)) {
+	if (!is_expected(place, message)) {
 		lose(places, client, place, rd_kafka_topic_name(message->rkt));
 		return false;
 	}
