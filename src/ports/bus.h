@@ -68,8 +68,12 @@ struct bus_delivery {
 	int64_t time_us; /* wall time at which it was published; 0 if the engine does not say */
 
 	/* Where the engine keeps the message: "sms-outbound/2/1041" or "ENTITLEMENTS/1041". For
-	 * people, and to recognise repeats. */
+	 * people. */
 	struct slice position;
+
+	/* To recognise repeats of a message without an id. An engine that may give the position of
+	 * a message that it has lost to another one adds what tells the two apart. */
+	struct slice identity;
 
 	/* delivered too many times without an acknowledgement: this is the last delivery */
 	bool is_exhausted;

@@ -14,7 +14,7 @@ struct dead_letter {
 	struct slice kind;     /* "outbox", "notification", "poison" */
 	struct slice type;     /* event_type; empty if unknown */
 	struct slice key;      /* aggregate_key; empty if unknown */
-	struct slice position; /* the message's position on the bus; only for poison */
+	struct slice position; /* the message's identity on the bus; only for poison */
 	struct slice error;
 	struct slice payload;
 	int32_t attempt_count;

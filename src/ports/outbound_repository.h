@@ -12,16 +12,17 @@
 
 struct outbound_message {
 	struct slice id;         /* UUID: the message's id, or derived from it */
-	struct slice message_id; /* from the event, or the event's position on the bus */
+	struct slice message_id; /* from the event, or the event's identity on the bus */
+	struct slice position;   /* on the bus, if the event has no id; not stored */
 	struct slice user_id;
 	struct slice trace;
 	int64_t created_us;   /* of the event */
 	struct slice payload; /* what is sent, as JSON; find() leaves it empty */
 
 	bool is_new; /* set by put(): the message was not known before */
+	bool exists; /* set by find() and know() */
 
 	/* Only find() sets these. */
-	bool exists;
 	struct slice status; /* QUEUED, PENDING, SENDING, SENT, FAILED, DISCARDED */
 	struct slice error;
 	int32_t attempt_count;
@@ -40,6 +41,10 @@ struct outbound_repository_ops {
 	/* In a transaction: stores messages that are unknown or QUEUED as PENDING and due at once.
 	 * They will be claimed in this order. Ids are unique. */
 	QP_MUST_CHECK enum status (*put)(const struct outbound_repository *repository,
+		struct session *session, struct outbound_message *messages, size_t count);
+
+	/* In a transaction: looks up which messages the sender has taken, by their ids. */
+	QP_MUST_CHECK enum status (*know)(const struct outbound_repository *repository,
 		struct session *session, struct outbound_message *messages, size_t count);
 
 	/* Outside a transaction: looks up one message by its id. Texts are in memory of `arena`. */

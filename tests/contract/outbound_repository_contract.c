@@ -87,6 +87,24 @@ static void a_message_is_new_once(void **state)
 		1);
 }
 
+static void what_was_taken_is_known(void **state)
+{
+	struct engine *engine = *state;
+	struct outbound_message messages[3] = {
+		message_of(engine, "a"), message_of(engine, "b"), message_of(engine, "c")};
+
+	put_one(engine, "b");
+	messages[0].exists = true;
+	engine_begin(engine->session);
+	assert_int_equal(
+		engine->outbound->ops->know(engine->outbound, engine->session, messages, 3),
+		STATUS_OK);
+	engine_commit(engine->session);
+	assert_false(messages[0].exists);
+	assert_true(messages[1].exists);
+	assert_false(messages[2].exists);
+}
+
 static void a_rolled_back_put_leaves_nothing(void **state)
 {
 	struct engine *engine = *state;
@@ -390,6 +408,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ENGINE_TEST(what_is_put_is_found),
 		ENGINE_TEST(a_message_is_new_once),
+		ENGINE_TEST(what_was_taken_is_known),
 		ENGINE_TEST(a_rolled_back_put_leaves_nothing),
 		ENGINE_TEST(a_claim_carries_the_user_and_what_is_sent),
 		ENGINE_TEST(find_shows_what_became_of_it),

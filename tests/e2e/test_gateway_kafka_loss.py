@@ -1,6 +1,9 @@
 """Kafka loses the end of its log and gives the offsets of what is gone to new messages."""
 
 import contextlib
+import json
+import time
+import uuid
 
 import pytest
 
@@ -9,19 +12,30 @@ from engines.server import Unavailable
 from harness.gateway import new_text, texts_sent
 from harness.gateway_stacks import KafkaStack
 from harness.kafka import Kafka, TOPIC, kafka
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
 GROUP = "sender-service"
+NAMESPACE = uuid.UUID("5b1d0c6e-8a42-4f19-9c3d-71e62fa0d458")  # of the ids that Quipu derives from names
+DAY_MS = 24 * 3600 * 1000
+
+
+def real_kafka():
+    """The mock has no log."""
+    try:
+        return Kafka(real=True)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
 def broker():
-    """A real one, because the mock has no log."""
-    try:
-        running = Kafka(real=True)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with running:
+    with real_kafka() as running:
+        yield running
+
+
+@pytest.fixture
+def empty_broker():
+    with real_kafka() as running:
         yield running
 
 
@@ -142,3 +156,68 @@ def test_without_a_loss_nothing_is_read_twice(serve, gateway_client, stack, send
     assert_sent_once(texts, sender, again)
     assert again.metric("quipu_sender_repeated_total") == 0
     assert "has lost the end" not in sender.log_text() + again.log_text()
+
+
+def put(broker, texts, **more):
+    """Puts messages on one partition as another program does, without a messageId; returns their positions."""
+    with contextlib.closing(kafka.KafkaProducer(bootstrap_servers=broker.address, acks="all")) as producer:
+        sent = [producer.send(TOPIC, key=b"u", value=json.dumps({"userId": "u", "message": text}).encode(), **more)
+                for text in texts]
+        records = [one.get(HANG_S) for one in sent]
+    return [f"{TOPIC}/{record.partition}/{record.offset}" for record in records]
+
+
+def commit(broker, place):
+    """Commits for the group, which has no member now, without the name of a message, as an operator does.
+    `place` turns the end of a partition into the offset."""
+    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.address, group_id=GROUP, enable_auto_commit=False)
+    with contextlib.closing(consumer):
+        partitions = [kafka.TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC)]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        consumer.commit({partition: kafka.OffsetAndMetadata(place(end), "") for partition, end in ends.items()})
+
+
+def test_messages_without_an_id_are_sent_at_the_offsets_of_lost_ones(serve, stack, sender_stack, broker):
+    gateway, sender = serve(stack), serve(sender_stack)
+    gateway.wait_all_up()
+    old = [new_text() for _ in range(5)]
+    kept = put(broker, old[:2])
+    ends = sizes(broker)
+    lost = put(broker, old[2:])
+    wait_sent(old, sender)
+    wait_committed(broker)
+    sender.stop()
+    assert lose_what_is_behind(broker, ends) == 3
+    new = [new_text() for _ in range(5)]
+    assert put(broker, new)[:3] == lost
+    again = serve(sender_stack)
+    wait_sent(new, again)
+    wait_committed(broker)
+    assert_sent_once(old + new, sender, again)
+    assert again.metric("quipu_sender_repeated_total") >= len(kept)
+
+
+def test_messages_without_an_id_that_an_earlier_version_has_taken_are_not_sent_again(
+    serve, stack, sender_stack, broker, database
+):
+    """It knew them by their position."""
+    gateway, sender = serve(stack), serve(sender_stack)
+    gateway.wait_all_up()
+    texts = [new_text() for _ in range(2)]
+    taken, erased = put(broker, texts)
+    wait_sent(texts, sender)
+    wait_committed(broker)
+    sender.stop()
+    database.query("UPDATE outbound_messages SET id = %s::uuid, message_id = %s "
+                   "WHERE split_part(message_id, '@', 1) = %s RETURNING 1",
+                   (str(uuid.uuid5(NAMESPACE, f"{TOPIC}\0{taken}")), taken, taken))
+    database.query("WITH gone AS (DELETE FROM outbound_messages WHERE split_part(message_id, '@', 1) = %s RETURNING 1) "
+                   "INSERT INTO sent_messages (message_id, sent_at) SELECT %s, now() FROM gone RETURNING 1",
+                   (erased, erased))
+    commit(broker, lambda end: 0)
+    again = serve(sender_stack)
+    last = [new_text()]
+    put(broker, last)
+    wait_sent(last, again)
+    assert_sent_once(texts + last, sender, again)

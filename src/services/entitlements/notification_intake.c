@@ -52,7 +52,7 @@ static struct dead_letter make_letter(struct arena *arena, const struct intake_i
 	return (struct dead_letter){
 		.id = new_id(arena),
 		.kind = slice_of("poison"),
-		.position = delivery->position,
+		.position = delivery->identity,
 		.error = slice_of(item->poison),
 		.payload = delivery->value,
 	};

@@ -89,8 +89,7 @@ static struct slice write_payload(
 	return buffer_slice(&body);
 }
 
-/* Returns NULL, or why the event cannot be used. A message without an id is identified by its
- * position. */
+/* Returns NULL, or why the event cannot be used. */
 static const char *read_event(struct arena *arena, const struct bus_delivery *delivery,
 	const json_t *event, struct outbound_message *message)
 {
@@ -103,8 +102,11 @@ static const char *read_event(struct arena *arena, const struct bus_delivery *de
 		return "it has no userId";
 	if (!json_is_string(text) || !id_text(arena, text).data)
 		return "it has no message";
-	if (is_blank_id(message->message_id))
-		message->message_id = arena_copy(arena, delivery->position);
+	message->position = (struct slice){0};
+	if (is_blank_id(message->message_id)) {
+		message->message_id = arena_copy(arena, delivery->identity);
+		message->position = arena_copy(arena, delivery->position);
+	}
 	message->id = row_id(arena, message->message_id);
 	message->trace = trace_of(delivery);
 	if (!json_is_string(created) ||
@@ -149,6 +151,20 @@ static enum status find_sent(const struct sender *sender, struct session *sessio
 	return kept == 0 ? STATUS_OK : sender->sent->ops->find(sender->sent, session, sent, kept);
 }
 
+static bool is_sent(struct sent_message *sent, size_t count, struct slice message_id)
+{
+	struct sent_message wanted = {.message_id = message_id};
+	const struct sent_message *found =
+		bsearch(&wanted, sent, count, sizeof(*sent), compare_sent);
+
+	return found && found->known;
+}
+
+static bool has_former_id(const struct outbound_message *message)
+{
+	return message->position.len > 0 && !slice_equal(message->position, message->message_id);
+}
+
 /* Drops messages that were sent before. Of several messages with the same id, keeps only the first.
  * Returns how many remain. */
 static size_t keep_unsent(struct outbound_message *messages, size_t count,
@@ -167,6 +183,54 @@ static size_t keep_unsent(struct outbound_message *messages, size_t count,
 		found->known = true;
 	}
 	return kept;
+}
+
+/* Drops the messages whose former ids are known: former[k] and sent have those of the messages that
+ * have one, in order and sorted. Returns how many remain. */
+static size_t drop_former(struct outbound_message *messages, size_t count,
+	const struct outbound_message *former, struct sent_message *sent, size_t sent_count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0, k = 0; i < count; i++) {
+		if (has_former_id(&messages[i]) &&
+			(former[k++].exists || is_sent(sent, sent_count, messages[i].position)))
+			continue;
+		messages[kept++] = messages[i];
+	}
+	return kept;
+}
+
+/*
+ * Drops messages without an id that an earlier version has stored: it knew them by their position
+ * alone. Such records live for 30 days.
+ */
+static enum status drop_known_by_position(const struct sender *sender, struct session *session,
+	struct arena *arena, struct outbound_message *messages, size_t *count)
+{
+	struct outbound_message *former;
+	struct sent_message *sent;
+	size_t wanted = 0, sent_count = 0;
+	enum status status;
+
+	for (size_t i = 0; i < *count; i++)
+		wanted += has_former_id(&messages[i]);
+	if (wanted == 0)
+		return STATUS_OK;
+	former = arena_array(arena, struct outbound_message, wanted);
+	sent = arena_array(arena, struct sent_message, wanted);
+	for (size_t i = 0; i < *count; i++) {
+		if (!has_former_id(&messages[i]))
+			continue;
+		former[sent_count].id = row_id(arena, messages[i].position);
+		sent[sent_count++].message_id = messages[i].position;
+	}
+	status = find_sent(sender, session, sent, &sent_count);
+	if (status == STATUS_OK)
+		status = sender->repository->ops->know(sender->repository, session, former, wanted);
+	if (status == STATUS_OK)
+		*count = drop_former(messages, *count, former, sent, sent_count);
+	return status;
 }
 
 enum status sender_apply(
@@ -192,7 +256,8 @@ enum status sender_apply(
 	if (status != STATUS_OK)
 		return status;
 	kept = keep_unsent(messages, good, sent, sent_count);
-	if (kept > 0)
+	status = drop_known_by_position(sender, session, batch->arena, messages, &kept);
+	if (kept > 0 && status == STATUS_OK)
 		status = sender->repository->ops->put(sender->repository, session, messages, kept);
 	for (size_t i = 0; i < kept && status == STATUS_OK; i++)
 		fresh += messages[i].is_new;
@@ -234,8 +299,8 @@ bool sender_put_aside(void *context, const struct intake_item *items, size_t cou
 			continue;
 		letter->channel = slice_of(GATEWAY_DLQ_CHANNEL);
 		letter->key = items[i].delivery->key;
-		letter->id = items[i].delivery->position;
-		bus_message_add_header(letter, "position", letter->id);
+		letter->id = items[i].delivery->identity;
+		bus_message_add_header(letter, "position", items[i].delivery->position);
 		letter->value = items[i].delivery->value;
 		letter_count++;
 	}

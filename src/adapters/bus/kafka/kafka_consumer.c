@@ -37,7 +37,7 @@ struct kafka_consumer {
 	const char *topic;
 	char *group;
 	const char *subjects; /* the subjects that the group wants; NULL means all */
-	struct arena arena;   /* the positions of the last fetch */
+	struct arena arena;   /* the positions and identities of the last fetch */
 	struct kafka_places places;
 
 	rd_kafka_message_t **held; /* in order of arrival */
@@ -374,6 +374,26 @@ static int64_t time_of(const rd_kafka_message_t *message)
 	return type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || time_ms < 0 ? 0 : time_ms * 1000;
 }
 
+/* Returns the position and the name. After a loss, another message may have the same position. */
+static struct slice identity_of(
+	struct kafka_consumer *consumer, const rd_kafka_message_t *message, struct slice position)
+{
+	struct buffer text = buffer_make(&consumer->arena, position.len + KAFKA_NAME_SIZE);
+	char name[KAFKA_NAME_SIZE];
+	struct slice time, digest;
+
+	kafka_message_name(message, name);
+	digest = slice_of(name);
+	slice_cut(&digest, ' ');
+	time = slice_cut(&digest, ' ');
+	buffer_add(&text, position);
+	buffer_char(&text, '@');
+	buffer_add(&text, time);
+	buffer_char(&text, '-');
+	buffer_add(&text, digest);
+	return buffer_slice(&text);
+}
+
 static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *message,
 	struct bus_delivery *delivery)
 {
@@ -387,6 +407,7 @@ static void deliver(struct kafka_consumer *consumer, const rd_kafka_message_t *m
 	delivery->key = slice_make(message->key, message->key_len);
 	delivery->value = slice_make(message->payload, message->len);
 	delivery->position = buffer_slice(&position);
+	delivery->identity = identity_of(consumer, message, delivery->position);
 	delivery->handle = (uint64_t)message->offset;
 	read_headers(message, delivery);
 }

@@ -183,7 +183,7 @@ QP_MUST_CHECK bool kafka_places_settle(
 QP_MUST_CHECK bool kafka_places_take(struct kafka_places *places, struct kafka_client *client,
 	const rd_kafka_message_t *message);
 
-/* Writes the name of a message to `name`. */
+/* Writes the name of a message to `name`: "quipu", its time and a digest, with spaces between. */
 void kafka_message_name(const rd_kafka_message_t *message, char name[KAFKA_NAME_SIZE]);
 
 void kafka_places_release(struct kafka_places *places);

@@ -117,7 +117,7 @@ static int read_one(struct fetch_work *work, int64_t offset)
 	if (rc != SQLITE_OK)
 		return rc;
 	delivery->channel = slice_of(consumer->group->channel->name);
-	delivery->position = position_of(consumer, offset);
+	delivery->position = delivery->identity = position_of(consumer, offset);
 	delivery->handle = (uint64_t)offset;
 	delivery->time_us = 0; /* the file does not keep it */
 	return SQLITE_OK;

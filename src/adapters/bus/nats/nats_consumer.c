@@ -172,13 +172,16 @@ static void gather(struct nats_consumer *consumer, size_t max, int64_t until_ns)
 static void deliver(
 	struct nats_consumer *consumer, const struct nats_held *held, struct bus_delivery *delivery)
 {
-	struct buffer position = buffer_make(&consumer->arena, NATS_NAME_SIZE + 24);
+	struct buffer text = buffer_make(&consumer->arena, NATS_NAME_SIZE + 48);
 	int64_t limit = consumer->durable.max_deliver;
 
 	nats_message_read(held->message, consumer->channel, &consumer->arena, delivery);
 	buffer_format(
-		&position, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
-	delivery->position = buffer_slice(&position);
+		&text, "%s/%llu", consumer->durable.stream, (unsigned long long)held->sequence);
+	delivery->position = arena_copy(&consumer->arena, buffer_slice(&text));
+	/* After a loss, another message may have the same sequence. */
+	buffer_format(&text, "@%lld", (long long)held->time_us);
+	delivery->identity = buffer_slice(&text);
 	delivery->time_us = held->time_us;
 	delivery->is_exhausted =
 		held->given_up || (limit > 0 && held->deliveries >= (uint64_t)limit);

@@ -129,8 +129,10 @@ static bool read_one(struct nats_hand *hand, const struct nats_durable *durable,
 		.sequence = late->sequence, .deliveries = late->deliveries + 1, .given_up = true};
 	enum nats_found found = nats_durable_read(durable, link, late->sequence, &one.message);
 
-	if (found == NATS_FOUND)
+	if (found == NATS_FOUND) {
+		one.time_us = natsMsg_GetTime(one.message) / NS_PER_US;
 		hold(hand, &one);
+	}
 	return found != NATS_NOT_NOW;
 }
 

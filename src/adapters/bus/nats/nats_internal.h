@@ -297,8 +297,8 @@ QP_MUST_CHECK natsMsg *nats_message_new(const struct nats_channel *channel,
 	struct arena *scratch);
 
 /*
- * Fills all of `delivery` except position, handle and is_exhausted. Its pointers point into
- * `message` and `arena`.
+ * Fills all of `delivery` except position, identity, handle and is_exhausted. Its pointers point
+ * into `message` and `arena`.
  */
 void nats_message_read(natsMsg *message, const struct nats_channel *channel, struct arena *arena,
 	struct bus_delivery *delivery);

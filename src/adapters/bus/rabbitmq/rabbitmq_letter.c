@@ -307,7 +307,7 @@ void rabbitmq_delivery_read(struct bus_delivery *delivery, struct arena *arena,
 	delivery->value = rabbitmq_slice(from->message.body);
 	delivery->handle = from->tag;
 	read_properties(delivery, arena, &from->message.properties);
-	delivery->position = position_of(arena, channel, from, delivery->id);
+	delivery->position = delivery->identity = position_of(arena, channel, from, delivery->id);
 }
 
 void rabbitmq_delivery_free(struct rabbitmq_delivery *delivery)

@@ -42,6 +42,11 @@ static const struct pg_statement unqueue_statement = {
 	"DELETE FROM queued_messages WHERE id = ANY ($1::text[]::uuid[])",
 };
 
+static const struct pg_statement know_statement = {
+	"quipu_outbound_know",
+	"SELECT w.n FROM " PG_PLACES " JOIN outbound_messages o ON o.id = w.id::uuid",
+};
+
 static const struct pg_statement find_statement = {
 	"quipu_outbound_find",
 	"SELECT message_id, aggregate_key, " OCCURRED_US ", status, coalesce(last_error, ''), "
@@ -141,6 +146,18 @@ static enum status put(const struct outbound_repository *repository, struct sess
 			slice_equal(pg_slice(session->results[0], row, 0), messages[i].id);
 		row += messages[i].is_new;
 	}
+	return status;
+}
+
+static enum status know(const struct outbound_repository *repository, struct session *base,
+	struct outbound_message *messages, size_t count)
+{
+	struct pg_session *session = pg_session_of(base);
+	struct pg_param ids = pg_param_ids(session, &messages->id, sizeof(*messages), count);
+	enum status status = pg_run(session, &know_statement, &ids, 1);
+
+	if (status == STATUS_OK)
+		pg_flag_places(session->results[0], &messages->exists, sizeof(*messages), count);
 	return status;
 }
 
@@ -245,7 +262,7 @@ static const struct pg_dead_letters dead = {
 /* clang-format on */
 
 static const struct outbound_repository_ops ops = {
-	.note = note, .put = put, .find = find, .sweep_queued = sweep_queued};
+	.note = note, .put = put, .know = know, .find = find, .sweep_queued = sweep_queued};
 
 const struct outbound_repository postgres_outbound_repository = {
 	.ops = &ops,

@@ -21,6 +21,8 @@ static const char note_sql[] =
 
 static const char unqueue_sql[] = "DELETE FROM queued_messages WHERE id = ?1";
 
+static const char know_sql[] = "SELECT 1 FROM outbound_messages WHERE id = ?1";
+
 static const char find_sql[] =
 	"SELECT message_id, aggregate_key, occurred_at, status, coalesce(last_error, ''), "
 	"    attempt_count, created_at, coalesce(sent_at, 0) "
@@ -87,6 +89,18 @@ static enum status put(const struct outbound_repository *repository, struct sess
 	}
 	status = sqlite_query_close(&query);
 	return status == STATUS_OK ? unqueue(session, messages, count) : status;
+}
+
+static enum status know(const struct outbound_repository *repository, struct session *base,
+	struct outbound_message *messages, size_t count)
+{
+	struct sqlite_query query = sqlite_query_open(sqlite_session_of(base), know_sql);
+
+	for (size_t i = 0; i < count; i++) {
+		sqlite_query_start(&query, SQLITE_VALUES(sqlite_text(messages[i].id)));
+		messages[i].exists = sqlite_query_next(&query);
+	}
+	return sqlite_query_close(&query);
 }
 
 static void fill_message(
@@ -178,7 +192,7 @@ static const struct sqlite_dead_letters dead = {
 /* clang-format on */
 
 static const struct outbound_repository_ops ops = {
-	.note = note, .put = put, .find = find, .sweep_queued = sweep_queued};
+	.note = note, .put = put, .know = know, .find = find, .sweep_queued = sweep_queued};
 
 const struct outbound_repository sqlite_outbound_repository = {
 	.ops = &ops,

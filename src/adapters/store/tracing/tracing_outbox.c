@@ -149,6 +149,16 @@ static enum status outbound_put(const struct outbound_repository *repository,
 	return trace_end_rows(&trace, status, count);
 }
 
+static enum status outbound_know(const struct outbound_repository *repository,
+	struct session *session, struct outbound_message *messages, size_t count)
+{
+	const struct outbound_repository *inner = outbound_of(repository);
+	struct trace trace = trace_begin(session, "outbound", "know");
+	enum status status = inner->ops->know(inner, trace.session, messages, count);
+
+	return trace_end_rows(&trace, status, count);
+}
+
 static enum status outbound_find(const struct outbound_repository *repository,
 	struct session *session, struct arena *arena, struct outbound_message *message)
 {
@@ -172,6 +182,7 @@ static enum status outbound_sweep_queued(const struct outbound_repository *repos
 static const struct outbound_repository_ops outbound_ops = {
 	.note = outbound_note,
 	.put = outbound_put,
+	.know = outbound_know,
 	.find = outbound_find,
 	.sweep_queued = outbound_sweep_queued,
 };
