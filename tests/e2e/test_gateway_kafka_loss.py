@@ -221,3 +221,30 @@ def test_messages_without_an_id_that_an_earlier_version_has_taken_are_not_sent_a
     put(broker, last)
     wait_sent(last, again)
     assert_sent_once(texts + last, sender, again)
+
+
+@pytest.mark.full
+def test_after_a_loss_at_an_unknown_time_nothing_is_read_that_cannot_be_recognised(
+    empty_broker, serve, tmp_path, database
+):
+    stack = KafkaStack(tmp_path, "none", database, empty_broker)
+    server = serve(stack)
+    server.wait_all_up()
+    ancient, old = [new_text()], [new_text() for _ in range(2)]
+    put(empty_broker, ancient, timestamp_ms=int(time.time() * 1000) - 40 * DAY_MS)
+    put(empty_broker, old[:1])
+    ends = sizes(empty_broker)
+    put(empty_broker, old[1:])
+    wait_sent(ancient + old, server)
+    wait_committed(empty_broker)
+    server.stop()
+    database.query("DELETE FROM outbound_messages WHERE position(%s IN convert_from(payload, 'UTF8')) > 0 RETURNING 1",
+                   (f'"{ancient[0]}"',))  # records are kept for 30 days
+    commit(empty_broker, lambda end: end)
+    assert lose_what_is_behind(empty_broker, ends) == 1
+    again = serve(stack)
+    wait_until(lambda: "has lost the end" in again.log_text(), "the loss is noticed")
+    new = [new_text()]
+    put(empty_broker, new)
+    wait_sent(new, again)
+    assert_sent_once(ancient + old + new, server, again)
