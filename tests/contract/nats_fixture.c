@@ -6,9 +6,13 @@
 #include "adapters/bus/nats/nats_bus.h"
 #include "waiting.h"
 
+static const struct bus_group groups[] = {{.name = DECLARED}};
+
 static const struct bus_channel channels[] = {
 	{.name = EVENTS,
 		.partitions = 4,
+		.groups = groups,
+		.group_count = 1,
 		.stream = "ENTITLEMENTS",
 		.subjects = GRANTED " " REVOKED " " EVENTS},
 	{.name = OTHER, .partitions = 1},

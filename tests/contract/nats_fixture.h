@@ -17,6 +17,9 @@
 #define REVOKED "entitlements.events.revoked"
 #define OTHER "other-events"
 
+/* A group of EVENTS that the bus knows in advance, and that nobody has created. */
+#define DECLARED "declared"
+
 /* cmocka's setup and teardown: *state is a struct bus_fixture, on a server of its own, up. Its
  * messages go to EVENTS. */
 int nats_fixture_setup(void **state);

@@ -147,6 +147,26 @@ static void a_server_without_jetstream_is_not_up(void **state)
 	nats_faults_refuse_at_once(fixture);
 }
 
+#define NOT_COMPARED "does not permit this user to compare"
+
+static void a_user_who_may_not_see_consumers_publishes(void **state)
+{
+	struct bus_fixture *fixture = *state;
+
+	bus_fixture_close(fixture);
+	nats_server_stop();
+	nats_server_configure(
+		"accounts { A { jetstream: enabled, users = [{user: a, password: b, permissions: "
+		"{publish: {deny: \"$JS.API.CONSUMER.>\"}}}] } }\nno_auth_user: a\n");
+	nats_server_start();
+	bus_fixture_log_begin();
+	nats_fixture_open(fixture, NULL);
+	bus_fixture_wait_until(fixture, true);
+	bus_fixture_publish_all(fixture, 10, BUS_CONFIRMED);
+	assert_int_equal(captured_log_count(NOT_COMPARED), 1);
+	bus_fixture_log_end();
+}
+
 /* ---- what others send -------------------------------------------------------------------- */
 
 static void assert_text(struct slice got, const char *text)
@@ -209,6 +229,7 @@ int nats_stream_tests(void)
 	const struct CMUnitTest tests[] = {
 		NATS_TEST(wiped_data_is_made_anew),
 		NATS_TEST(a_stream_that_is_deleted_is_made_anew),
+		NATS_TEST(a_user_who_may_not_see_consumers_publishes),
 		NATS_TEST(a_stream_of_an_operator_is_changed_where_needed),
 		NATS_TEST(a_stream_that_cannot_be_made_is_said_once),
 		NATS_TEST(a_server_without_jetstream_is_not_up),

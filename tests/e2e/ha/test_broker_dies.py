@@ -59,7 +59,7 @@ def kafka_leader(cluster):
 def nats_leader(cluster):
     with cluster.servers[0].wire() as wire:
         group = wire.ask(f"STREAM.INFO.{STREAM}")["cluster"]
-    return int(group["leader"].removeprefix("n")) - 1, 1 + len(group["replicas"])
+    return int(group["leader"].removeprefix("n")) - 1, 1 + len(group.get("replicas", []))
 
 
 def rabbitmq_leader(cluster):
@@ -120,6 +120,53 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(cluster, serve
         wait_until(lambda: leaders(cluster)[2] == -1, "the partition has no leader")
     cluster.servers[2].start()
     expect_put_is_sent(cluster, server, 2)
+
+
+@pytest.mark.parametrize("cluster", ["nats"], indirect=True)
+def test_a_stream_loses_its_end_while_the_connection_to_another_server_stays(
+    cluster, serve, gateway_client, database, tmp_path
+):
+    first = serve(Stack(tmp_path, database, cluster.url.split("?")[0]))
+    first.wait_all_up()
+    first.stop()
+    number, replicas = nats_leader(cluster)
+    assert replicas == 1
+    holder, other = cluster.servers[number], cluster.servers[(number + 1) % len(cluster.servers)]
+    server = serve(Stack(tmp_path, database, other.url))
+    server.wait_all_up()
+    gateway = gateway_client(server)
+    user = gateway.new_user(1000)
+    holder.stop()
+    holder.copy_messages()
+    holder.start()
+    expect_sent_in_turn(server, gateway, user, 3)
+    wait_until(lambda: nothing_is_pending(holder), "the group has acknowledged all")
+    holder.kill()
+    holder.put_messages_back()
+    holder.start()
+    wait_until(lambda: stream_answers(other), "the stream is back")  # no send fails, by which it would be noticed too
+    expect_sent_in_turn(server, gateway, user, 6)
+
+
+def stream_answers(server):
+    try:
+        with server.wire() as wire:
+            return wire.ask(f"STREAM.INFO.{STREAM}")["state"]
+    except (AssertionError, OSError, ValueError):
+        return None
+
+
+def nothing_is_pending(server):
+    with server.wire() as wire:
+        info = wire.ask(f"CONSUMER.INFO.{STREAM}.{QUEUE}")
+    return info["num_pending"] == info["num_ack_pending"] == 0
+
+
+def expect_sent_in_turn(server, gateway, user, count):
+    texts = [new_text() for _ in range(count)]
+    for text in texts:
+        wait_until(lambda text=text: gateway.send(user, text).status == 200, "it is admitted")
+    wait_until(lambda: set(texts) <= set(texts_sent(server)), "all are sent")
 
 
 def create_topic_without_replicas(cluster):

@@ -106,14 +106,17 @@ QP_MUST_CHECK bool nats_durable_ensure(struct nats_durable *durable, struct nats
  * Deletes the durable if it is ahead of its stream: the server has lost the end of the stream,
  * gives the sequences of the lost messages to new ones, and would never deliver these. A new
  * durable delivers the whole stream, and consumers recognise what they have handled. A durable that
- * does not exist is fine. If the server does not answer, returns false and writes the reason to
- * `why`.
+ * does not exist is fine, and so is a user who may not compare. If the server does not answer,
+ * returns false and writes the reason to `why`.
  *
  * It must be called after a link was opened and before anything is published over it. Otherwise the
- * stream may have grown beyond the durable, and the loss is no longer visible.
+ * stream may have grown beyond the durable, and the loss is no longer visible. If it happens while
+ * the link stays, as in a cluster, a producer notices it: then `channel->lost_from` is where the
+ * stream has grown from, and a durable that is not before it is deleted.
  */
-QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable, struct nats_bus *bus,
-	struct nats_mailbox *mailbox, char *why, size_t size);
+QP_MUST_CHECK bool nats_durable_compare(const struct nats_durable *durable,
+	struct nats_channel *channel, struct nats_bus *bus, struct nats_mailbox *mailbox, char *why,
+	size_t size);
 
 /*
  * Subscribes to the server's reports of messages that it has given up. The server sends each report

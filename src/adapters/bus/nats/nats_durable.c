@@ -93,7 +93,7 @@ static bool read_delivered(const struct nats_durable *durable, struct nats_mailb
 	struct nats_answer answer;
 	bool done;
 
-	call_api(mailbox, "INFO", durable, "", NULL, &answer);
+	call_api(mailbox, "INFO", durable, "", &mailbox->link->forbidden, &answer);
 	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
 	if (!done)
 		snprintf(why, size, "%s", answer.words);
@@ -122,13 +122,30 @@ static bool read_last(const struct nats_durable *durable, struct nats_mailbox *m
 	return done;
 }
 
+/* Returns true if the user may not do what was just tried. Warns once: without it, a loss of the
+ * stream's end is not repaired. */
+static bool is_forbidden(const struct nats_durable *durable, struct nats_channel *channel,
+	struct nats_bus *bus, struct nats_mailbox *mailbox)
+{
+	if (!mailbox->link || !atomic_load(&mailbox->link->forbidden))
+		return false;
+	if (!channel->forbidden)
+		log_line(LOG_WARN, "bus",
+			"%s: NATS does not permit this user to compare consumer %s with stream %s; "
+			"if "
+			"the server loses the end of the stream, messages may not be delivered",
+			bus->base.name, durable->name, durable->stream);
+	channel->forbidden = true;
+	return true;
+}
+
 static bool delete_durable(const struct nats_durable *durable, struct nats_bus *bus,
 	struct nats_mailbox *mailbox, char *why, size_t size)
 {
 	struct nats_answer answer;
 	bool done;
 
-	call_api(mailbox, "DELETE", durable, "", NULL, &answer);
+	call_api(mailbox, "DELETE", durable, "", &mailbox->link->forbidden, &answer);
 	done = answer.error == 0 || answer.error == JSConsumerNotFoundErr;
 	if (done)
 		log_line(LOG_WARN, "bus",
@@ -142,15 +159,26 @@ static bool delete_durable(const struct nats_durable *durable, struct nats_bus *
 }
 
 /* Reads the durable first: what others publish and consume meanwhile never looks like a loss. */
-bool nats_durable_compare(const struct nats_durable *durable, struct nats_bus *bus,
-	struct nats_mailbox *mailbox, char *why, size_t size)
+static bool compare(const struct nats_durable *durable, struct nats_channel *channel,
+	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
 {
-	int64_t delivered, last;
+	int64_t lost_from = atomic_load(&channel->lost_from), delivered, last;
 
 	if (!read_delivered(durable, mailbox, &delivered, why, size) ||
 		!read_last(durable, mailbox, &last, why, size))
 		return false;
+	atomic_store(&channel->last, last);
+	if (lost_from > 0 && lost_from <= last)
+		last = lost_from - 1;
 	return delivered <= last || delete_durable(durable, bus, mailbox, why, size);
+}
+
+bool nats_durable_compare(const struct nats_durable *durable, struct nats_channel *channel,
+	struct nats_bus *bus, struct nats_mailbox *mailbox, char *why, size_t size)
+{
+	atomic_store(&mailbox->link->forbidden, false);
+	return compare(durable, channel, bus, mailbox, why, size) ||
+	       is_forbidden(durable, channel, bus, mailbox);
 }
 
 /* ---- messages that the server no longer delivers ----------------------------------------- */

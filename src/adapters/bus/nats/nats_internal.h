@@ -87,8 +87,17 @@ struct nats_channel {
 	char stream[NATS_NAME_SIZE];
 	struct slice subjects[NATS_SUBJECTS_MAX]; /* point into the declared channel */
 	size_t subject_count;
-	/* the server's refusal to change the stream was logged; used only by the watcher */
+	/* the server's refusal to change the stream, or to compare its groups, was logged; used
+	 * only by the watcher */
 	bool refused;
+	bool forbidden;
+
+	/* the highest sequence that the stream is known to have; what is published later must get a
+	 * higher one */
+	_Atomic int64_t last;
+	/* a message got this sequence, although the stream had it before: the server has lost the
+	 * end of the stream; 0 if that has not happened, or was repaired */
+	_Atomic int64_t lost_from;
 };
 
 /* Returns false and writes `why` if a name of the channel cannot be used with JetStream. */
@@ -119,6 +128,7 @@ struct nats_link {
 	natsConnection *connection;
 	int64_t payload_max;
 	_Atomic bool broken;
+	_Atomic bool forbidden;  /* the server has refused something that the user may not do */
 	sem_t closed;            /* posted when cnats no longer reads from the connection */
 	pthread_mutex_t writing; /* held while a message is written; a timeout bounds the write */
 
@@ -332,8 +342,9 @@ struct nats_bus {
 	/* the reason in the last log line about an outage; "" while the bus is up */
 	char logged_reason[256];
 
-	_Atomic bool up;         /* there is a link, and the streams exist */
-	_Atomic bool check_soon; /* a producer or consumer has found a stream missing */
+	_Atomic bool up; /* there is a link, and the streams exist */
+	/* a producer or consumer has found a stream missing, or its end lost */
+	_Atomic bool check_soon;
 	_Atomic bool stopping;
 	_Atomic size_t users; /* open producers and consumers */
 

@@ -34,14 +34,18 @@
 
 /*
  * cnats calls this for errors, which it would otherwise write to standard error. They are about
- * subscriptions and messages from the server, and the adapter also learns of them in other ways.
+ * subscriptions and messages from the server, and the adapter also learns of them in other ways,
+ * except that the user is not permitted to send a request: then there is just no reply.
  */
 static void note_error(natsConnection *connection, natsSubscription *subscription,
 	natsStatus status, void *context)
 {
+	struct nats_link *link = context; /* NULL for options that are only checked */
+
 	(void)connection;
 	(void)subscription;
-	(void)context;
+	if (link && status == NATS_NOT_PERMITTED)
+		atomic_store(&link->forbidden, true);
 	log_line(LOG_DEBUG, "bus", "cnats reports: %s", natsStatus_GetText(status));
 }
 
@@ -150,6 +154,8 @@ static bool connect_link(struct nats_link *link, enum nats_trouble *trouble, cha
 	if (!options)
 		return false;
 	status = natsOptions_SetClosedCB(options, on_closed, link);
+	if (status == NATS_OK)
+		status = natsOptions_SetErrorHandler(options, note_error, link);
 	if (status == NATS_OK)
 		status = natsConnection_Connect(&link->connection, options);
 	natsOptions_Destroy(options);

@@ -28,6 +28,9 @@ struct nats_producer {
 	struct nats_mailbox mailbox; /* open on `link` while there is one */
 	struct nats_link *link;      /* held; NULL until publish() has one; may be broken */
 	struct arena scratch;        /* reset for each message */
+	/* for each channel of the bus, the highest sequence that its stream had before this round
+	 */
+	int64_t *floors;
 };
 
 /* One call of publish(). */
@@ -77,9 +80,32 @@ static bool attach(struct nats_producer *producer)
 
 /* ---- replies ----------------------------------------------------------------------------- */
 
+/*
+ * Notes the sequence that a new message got. A stream only grows, whichever server leads it, so a
+ * sequence that the stream had before this round means that its end was lost.
+ */
+static void note_sequence(
+	struct nats_producer *producer, const struct bus_message *message, int64_t sequence)
+{
+	struct nats_channel *channel = nats_bus_channel(producer->bus, message->channel);
+	int64_t floor = producer->floors[channel - producer->bus->channels];
+	int64_t last = atomic_load(&channel->last), none = 0;
+
+	if (sequence > floor) {
+		while (sequence > last &&
+			!atomic_compare_exchange_weak(&channel->last, &last, sequence))
+			continue;
+		return;
+	}
+	atomic_store(&channel->last, sequence);
+	atomic_compare_exchange_strong(&channel->lost_from, &none, sequence);
+	atomic_store(&producer->bus->check_soon, true);
+}
+
 /* Returns the fate of the message that the reply is about. A duplicate is CONFIRMED, because it is
  * in the stream. If the reply is not from JetStream, the fate is UNKNOWN. */
-static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
+static enum bus_fate fate_of(
+	struct nats_producer *producer, const struct bus_message *message, natsMsg *answer)
 {
 	struct slice text =
 		slice_make(natsMsg_GetData(answer), (size_t)natsMsg_GetDataLength(answer));
@@ -96,6 +122,8 @@ static enum bus_fate fate_of(struct nats_producer *producer, natsMsg *answer)
 		fate = BUS_NOT_PERSISTED;
 	} else if (nats_json_int(body, "seq") > 0) {
 		fate = BUS_CONFIRMED;
+		if (!json_is_true(json_object_get(body, "duplicate")))
+			note_sequence(producer, message, nats_json_int(body, "seq"));
 	}
 	json_decref(body);
 	return fate;
@@ -115,7 +143,7 @@ static void settle(struct round *round, size_t number, natsMsg *answer)
 
 	if (number >= round->sent || message->fate != BUS_UNKNOWN)
 		return;
-	fate = fate_of(round->producer, answer);
+	fate = fate_of(round->producer, message, answer);
 	if (fate == BUS_UNKNOWN)
 		return;
 	message->fate = fate;
@@ -229,6 +257,8 @@ static enum status publish(
 		return STATUS_OK;
 	if (!attach(producer))
 		return STATUS_BUS_UNAVAILABLE;
+	for (size_t i = 0; i < producer->bus->channel_count; i++)
+		producer->floors[i] = atomic_load(&producer->bus->channels[i].last);
 	send_all(&round, count);
 	return STATUS_OK;
 }
@@ -242,6 +272,7 @@ static void close_producer(struct producer *base)
 	detach(producer);
 	atomic_fetch_sub(&producer->bus->users, 1);
 	arena_release(&producer->scratch);
+	free(producer->floors);
 	free(producer);
 }
 
@@ -253,6 +284,7 @@ struct producer *nats_producer_open(struct bus *base)
 
 	producer->base.ops = &producer_ops;
 	producer->bus = nats_bus_of(base);
+	producer->floors = qp_calloc(producer->bus->channel_count, sizeof(producer->floors[0]));
 	arena_init(&producer->scratch, 16 * 1024);
 	atomic_fetch_add(&producer->bus->users, 1);
 	return &producer->base;

@@ -187,18 +187,20 @@ static bool prepare(struct nats_bus *bus, struct nats_mailbox *mailbox,
 }
 
 static bool compare_groups(struct nats_bus *bus, struct nats_mailbox *mailbox,
-	const struct nats_channel *channel, char *why, size_t size)
+	struct nats_channel *channel, char *why, size_t size)
 {
 	const struct bus_channel *declared =
 		bus_channel_find(bus->declared, bus->channel_count, slice_of(channel->name));
+	int64_t lost_from = atomic_load(&channel->lost_from);
 
 	for (size_t i = 0; i < declared->group_count; i++) {
 		const struct nats_durable durable = {
 			.stream = channel->stream, .name = declared->groups[i].name};
 
-		if (!nats_durable_compare(&durable, bus, mailbox, why, size))
+		if (!nats_durable_compare(&durable, channel, bus, mailbox, why, size))
 			return false;
 	}
+	atomic_compare_exchange_strong(&channel->lost_from, &lost_from, 0);
 	return true;
 }
 
