@@ -393,6 +393,7 @@ static void an_ack_without_brokers_fails(void **state)
 	set_down(cluster);
 	assert_int_equal(consumer->ops->ack(consumer, count), STATUS_BUS_UNAVAILABLE);
 	set_up(cluster);
+	WAIT_UNTIL(is_up(cluster));
 	publish_until_confirmed(cluster);
 	acknowledge_something(consumer);
 }
