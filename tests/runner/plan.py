@@ -69,7 +69,7 @@ TRACED = ["store", "idempotency", "announce", "claim", "count_repository", "coun
           "outbound_repository", "pot_repository", "verify", "conversation", "eraser"]
 
 # Tests whose point is several threads; the rest would only be slower under TSan.
-TSAN_UNIT = ["lane", "loop", "command", "effects", "stream", "hub", "tls", "token_cache"]
+TSAN_UNIT = ["lane", "loop", "command", "effects", "gateway_storm", "stream", "hub", "tls", "token_cache"]
 TSAN_CONTRACTS = [("announce", "sqlite"), ("announce", "postgres"), ("claim", "sqlite"), ("claim", "postgres"),
                   ("bus", "nats")]
 TSAN_FAULTS = ["nats_faults", "nats_delivery_faults", "redis_waker_faults"]
@@ -77,7 +77,7 @@ TSAN_E2E = ["test_access_keys.py", "test_concurrency.py", "test_counts_batch.py"
             "test_gateway_concurrency.py", "test_http2.py", "test_pots_concurrency.py", "test_tls_certificates.py"]
 
 # Tests with random cases, whose number QUIPU_EFFORT decides (tests/support/effort.h).
-RANDOM_UNIT = ["counts", "gateway", "limits", "pot_draw", "tls", "unread"]
+RANDOM_UNIT = ["counts", "gateway", "gateway_storm", "limits", "pot_draw", "tls", "unread"]
 FULL_EFFORT = {"QUIPU_EFFORT": "full"}
 
 

@@ -19,7 +19,12 @@ void seed_begin(uint64_t seed);
 /* All cases of a test have passed. */
 void seeds_end(void);
 
-/* The teardown of a test with random cases: names the seed of the case that failed. */
+/* Runs a case for each seed from 1 to effort(quick, full). If QUIPU_SEED is set, all cases have
+ * that seed: one that depends on how threads take turns may fail only now and then. */
+void seeds_run(size_t quick, size_t full, void (*run)(uint64_t seed));
+
+/* The teardown of a test with random cases: names the seed of the case that failed. A case that
+ * ends the program, by abort() or a report of a sanitizer, names it too. */
 int seed_report(void **state);
 
 #define cmocka_random_test(test) cmocka_unit_test_teardown(test, seed_report)
