@@ -6,52 +6,9 @@ import signal
 
 import pytest
 
-from engines import process
-from harness.http import Connection
-from harness.quipu import environment, run
+from harness.demo import ENDED
+from harness.quipu import run
 from harness.waiting import HANG_S, wait_until
-
-ENDED = "The traffic has ended. The server runs until Ctrl-C."
-
-
-class Demo:
-    """A running `quipu demo`, whose temporary folders are in `folder`."""
-
-    def __init__(self, binary, folder, *arguments, env=None):
-        self.folder, self._output, self.errors = folder / "temporary", folder / "stdout", folder / "stderr"
-        self.folder.mkdir()
-        with self._output.open("wb") as stdout, self.errors.open("wb") as stderr:
-            self.process = process.start([binary, "demo", "--listen", "127.0.0.1:0", *arguments], stdout=stdout,
-                                         stderr=stderr, env=environment({"TMPDIR": str(self.folder), **(env or {})}))
-        line = wait_until(lambda: re.search(r"console +http://127\.0\.0\.1:(\d+)/console\n", self.output()), "it welcomes")
-        self.port = int(line.group(1))
-        (self.server,) = process.children(self.process.pid)
-
-    def output(self):
-        return self._output.read_text()
-
-    def ask(self, method, path, body=None, headers=None):
-        with Connection(self.port) as connection:
-            answer = connection.ask(method, path, body, headers)
-        assert answer.status == 200, answer
-        return answer
-
-    def server_is_gone(self):
-        return not os.path.exists(f"/proc/{self.server}")
-
-
-@pytest.fixture
-def demo(binary, tmp_path):
-    started = []
-
-    def start(*arguments, env=None):
-        started.append(Demo(binary, tmp_path, *arguments, env=env))
-        return started[-1]
-
-    yield start
-    for one in started:
-        process.end(one.process)
-        wait_until(one.server_is_gone, "the server ends with the demo")
 
 
 def test_it_plays_every_service_and_points_to_the_console(demo):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import sqlite3
@@ -12,6 +13,7 @@ import subprocess
 import pytest
 
 from harness import readme
+from harness.demo import ENDED
 from harness.quipu import environment, run
 from harness.tls import Certificate
 from harness.tokens import Issuer
@@ -283,14 +285,50 @@ def test_the_make_targets_of_the_readme_exist():
         assert done.returncode == 0, done.stderr
 
 
-def test_the_commands_of_the_readme_work_in_any_order_and_again(serve, sqlite_store):
-    """Each block on its own, in three orders, one after another on one server."""
-    server = serve(sqlite_store, "--roles", "all")
-    blocks = readme.blocks()
-    for order in (blocks, blocks[::-1], blocks[2:] + blocks[:2]):
-        for block in order:
-            readme.run(server, block)
-    assert run_curls(server, ["curl http://127.0.0.1:8080/api/v1/internal/counts/visits"])[0]["currentValue"] == 1
+@pytest.fixture(params=["fresh", "after the demo"])
+def some_server(request, serve, sqlite_store, demo):
+    """A server with every role: a fresh one, or the one on which the demo has played."""
+    if request.param == "fresh":
+        return serve(sqlite_store, "--roles", "all")
+    played = demo("--seconds", 1)
+    wait_until(lambda: ENDED in played.output(), "the traffic ends")
+    return played
+
+
+def test_the_commands_of_the_readme_work_twice(some_server):
+    readme.follow(some_server)
+    readme.follow(some_server)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_blocks_of_the_readme_work_in_any_order(some_server, seed):
+    order = readme.blocks() * 2
+    random.Random(seed).shuffle(order)
+    for block in order:
+        readme.check(some_server, block)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_blocks_of_the_readme_work_after_single_commands_of_them(some_server, seed):
+    """Somebody pastes commands one by one, also those that need another one first: no refusal may stay for good."""
+    commands_alone = readme.single_commands()
+    assert len(commands_alone) == 14
+    random.Random(seed).shuffle(commands_alone)
+    for command in commands_alone:
+        readme.run(some_server, command, may_fail=True)
+    readme.follow(some_server)
+
+
+def test_the_blocks_of_the_readme_work_when_their_keys_are_forgotten(serve, sqlite_store):
+    """As on the next day: what exists is not created again, and the rest of each block works."""
+    server = serve(sqlite_store, "--roles", "all", "--idempotency-ttl", "1ms")
+    counts, limits, entitlements, pots, dialogs = readme.blocks()
+    for _ in range(3):
+        *_, increased, read = readme.run(server, counts, may_fail=True)
+        assert read["currentValue"] == increased["value"]
+        assert len(readme.run(server, entitlements, may_fail=True)[-1]["entitlements"]) == 1
+        for block in (limits, pots, dialogs):
+            assert readme.run(server, block)
 
 
 def test_the_figures_of_the_readme_are_those_of_the_measurements():
