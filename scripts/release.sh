@@ -19,6 +19,10 @@ if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
 	exit 1
 fi
 version=$(scripts/version.sh)
+if ! grep -Eq "^## $(echo "$version" | sed 's/[.]/[.]/g') \([0-9]{4}-[0-9]{2}-[0-9]{2}\)\$" CHANGELOG.md; then
+	echo "CHANGELOG.md has no heading \"## $version (YYYY-MM-DD)\", so users would not know what is in the release" >&2
+	exit 1
+fi
 arch=$(dpkg --print-architecture)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH

@@ -102,3 +102,20 @@ def test_changes_that_are_not_committed_are_not_released(tmp_path):
     done = run(tree / "scripts/release.sh", tmp_path / "dist")
     assert done.returncode == 1 and "not committed" in done.stderr
     assert not (tmp_path / "dist").exists()
+
+
+def test_the_version_has_a_dated_heading_in_the_changelog():
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert all(re.fullmatch(r"[\d.]+ \(\d{4}-\d\d-\d\d\)", heading) for heading in headings), headings
+    assert headings[0].startswith(f"{VERSION} (")
+
+
+@pytest.mark.parametrize("heading", ["## Unreleased", f"## {VERSION}", f"## {VERSION.replace('.', '0')} (2026-11-18)"])
+def test_a_version_without_a_dated_heading_is_not_released(tmp_path, heading):
+    tree = clone(tmp_path / "tree")
+    changelog = tree / "CHANGELOG.md"
+    changelog.write_text(re.sub(rf"^## {re.escape(VERSION)} .*$", heading, changelog.read_text(), flags=re.MULTILINE))
+    must("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qam", "Undo the heading", cwd=tree)
+    done = run(tree / "scripts/release.sh", tmp_path / "dist")
+    assert done.returncode == 1 and f"## {VERSION} (" in done.stderr
+    assert not (tmp_path / "dist").exists()
