@@ -1,6 +1,10 @@
 """The broker stopped, gone for ever or without its data; the store away; starting without them; ending in order."""
 
 import contextlib
+import os
+import pathlib
+import re
+import subprocess
 
 import pytest
 
@@ -8,8 +12,9 @@ from harness import quipu
 from harness.counts import new_key
 from harness.entitlements import PostgresBus, new_user
 from harness.entitlement_load import Grants
-from harness.waiting import wait_until
+from harness.waiting import HANG_S, wait_until
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/OPERATIONS.md"
 FAST = ["--outbox-poll", "20ms"]
 
 
@@ -138,6 +143,41 @@ def test_nats_without_its_data_gets_it_again_and_nothing_is_notified_twice(
     assert {user: client.inbox(user) for user in users} == notified
     (record,) = nats_stack.rows("operator_actions")
     assert (record["action"], record["target"]) == ("resend", "outbox_events") and "20" in record["detail"]
+
+
+def test_the_commands_of_the_page_on_a_broker_outage(serve, entitlements_client, nats_stack, nats, binary, tmp_path):
+    """In the order in which docs/OPERATIONS.md has them: look, wait, resend after a broker that forgot, dead letters."""
+    section = PAGE.read_text(encoding="utf-8").split("## Survive a broker outage")[1].split("\n## ")[0]
+    look, resend, letters = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    server = serve(nats_stack, *FAST, "--roles", "entitlements,notifications,dialogs,counters")
+    (tmp_path / "quipu").symlink_to(binary)
+
+    def run_block(block):
+        script = "set -e -o pipefail\n" + block.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}").replace("curl", "curl -sS -f")
+        where = {"QUIPU_SERVER": f"http://127.0.0.1:{server.port}", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False,
+                              env=quipu.environment(where))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    nats.kill()
+    wait_bus(server, "down")
+    entitlements_client(server).granted(3)
+    assert '"status":"down"' in run_block(look)
+    wait_until(lambda: 'quipu_outbox_pending{outbox="entitlements"} 3\n' in run_block(look), "three events wait")
+    nats.start()
+    nats_stack.wait_all_sent(3)
+    wait_until(lambda: 'quipu_outbox_pending{outbox="entitlements"} 0\n' in run_block(look), "none waits")
+    nats.kill()
+    nats.wipe()
+    nats.start()
+    wait_bus(server, "up")
+    assert run_block(resend).startswith("3 events will be sent again")
+    wait_until(lambda: server.metric("quipu_inbox_repeated_total") == 3, "all came a second time")
+    nats_stack.wait_all_sent(3)
+    nats_stack.database.query("UPDATE outbox_events SET status = 'FAILED', published_at = NULL, last_error = 'too large'")
+    assert run_block(letters).count("too large") == 3
+    nats_stack.wait_all_sent(3)
 
 
 def test_resend_only_reaches_back_as_far_as_told(serve, entitlements_client, entitlement_stack, binary):
