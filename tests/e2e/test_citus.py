@@ -5,12 +5,16 @@ need a cluster are skipped where pg_config finds no Citus.
 """
 
 import json
+import pathlib
+import re
+import shlex
 
 import pytest
 
 from engines import shared
 from harness.available import available
 from harness.citus import distribute, migrate
+from harness.quipu import run
 from harness.stores import PostgresStore
 
 PLACED = {
@@ -75,6 +79,15 @@ def test_distributing_again_does_nothing_and_a_dry_run_never_does(bare, binary):
     assert dict(bare.query(PLACES)) == PLACED
     again = migrate(binary, bare, "--distribute")
     assert (again.returncode, again.stdout) == (0, "the schema is up to date and distributed\n")
+
+
+def test_the_command_of_the_page_distributes_the_tables(bare, binary, tmp_path):
+    text = (pathlib.Path(__file__).resolve().parents[2] / "docs/SCALING.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^ *(quipu migrate --distribute .*)$", text, re.MULTILINE)
+    words = [bare.url if word.startswith("postgres://") else word for word in shlex.split(command)[1:]]
+    done = run(binary, *words, "--deadline", "1m", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "the schema is up to date and distributed"), done.stderr
+    assert dict(bare.query(PLACES)) == PLACED
 
 
 def test_one_user_is_on_one_node_in_every_service(bare, binary):
