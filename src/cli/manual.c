@@ -23,10 +23,12 @@ enum shown_options {
 	SHOW_NONE,
 	SHOW_SERVER, /* all that a server has */
 	SHOW_COPY,
+	SHOW_DEMO,
 	SHOW_CLIENT /* those of commands that need a running server */
 };
 
 #define COPY_OPTIONS "data store log-level log-format"
+#define DEMO_OPTIONS "listen"
 
 struct usage {
 	const char *command;
@@ -42,9 +44,9 @@ static const struct usage usages[] = {
 		SHOW_SERVER},
 	{"migrate", "", "--distribute [--dry-run] [--json]",
 		"also spread the tables over the nodes of a Citus cluster", SHOW_SERVER},
-	{"demo", "", "[--seconds N]",
+	{"demo", "", "[--listen ADDRESS] [--seconds N]",
 		"try every service in a temporary folder, with simulated traffic and the console",
-		SHOW_NONE},
+		SHOW_DEMO},
 	{"copy", "", "[--from sqlite:DIR] [--to URL] [--json]",
 		"move the data of a folder to PostgreSQL; continues where it stopped", SHOW_COPY},
 	{"keys", "new", "ID [--scopes LIST] [--json]",
@@ -73,6 +75,20 @@ static const struct usage usages[] = {
 		"publish events again, e.g. those of the last 24h", SHOW_CLIENT},
 };
 
+/* Flags that only one command has, where its line does not say enough. */
+static const struct {
+	const char *command;
+	const char *flag;
+	const char *help;
+} own_flags[] = {
+	{"demo", "--seconds N", "length of the traffic, 0 to 86400; the server then runs on [60]"},
+	{"copy", "--from sqlite:DIR", "the folder to move; no server may use it [that of --data]"},
+	{"copy", "--to URL",
+		"the database, postgres://...; a password is refused here: put it into QUIPU_STORE "
+		"[that of --store or QUIPU_STORE]"},
+	{"copy", "--json", "print the result as JSON, for programs"},
+};
+
 /* Flags of every command that are not options: they choose what to do, not how to do it. */
 static const struct {
 	const char *name;
@@ -86,6 +102,7 @@ static const struct {
 };
 
 #define USAGE_COUNT (sizeof(usages) / sizeof(usages[0]))
+#define OWN_FLAG_COUNT (sizeof(own_flags) / sizeof(own_flags[0]))
 #define SPECIAL_COUNT (sizeof(specials) / sizeof(specials[0]))
 
 static bool asks_server(const struct usage *usage)
@@ -137,15 +154,28 @@ static void write_help(FILE *out)
 	}
 }
 
+static void help_own_flags(FILE *out, const char *command)
+{
+	const char *before = "\nFlags:\n\n";
+
+	for (size_t i = 0; i < OWN_FLAG_COUNT; i++) {
+		if (strcmp(own_flags[i].command, command) != 0)
+			continue;
+		fprintf(out, "%s  %-28s %s\n", before, own_flags[i].flag, own_flags[i].help);
+		before = "";
+	}
+}
+
 /* Commands that call a server use only the last group of options, and servers all others. */
 static void help_options_of(FILE *out, enum shown_options shown)
 {
 	size_t i = shown == SHOW_CLIENT ? OPTION_GROUPS - 1 : 0;
 	size_t end = shown == SHOW_CLIENT ? OPTION_GROUPS : OPTION_GROUPS - 1;
 
-	fputs(shown == SHOW_COPY ? "\n" : "", out);
-	if (shown == SHOW_COPY)
-		options_help_some(out, COPY_OPTIONS);
+	if (shown == SHOW_COPY || shown == SHOW_DEMO) {
+		fputs("\n", out);
+		options_help_some(out, shown == SHOW_COPY ? COPY_OPTIONS : DEMO_OPTIONS);
+	}
 	for (; (shown == SHOW_SERVER || shown == SHOW_CLIENT) && i < end; i++) {
 		fputs("\n", out);
 		options_help(out, i);
@@ -166,8 +196,10 @@ static bool write_command_help(FILE *out, const char *command)
 		fprintf(out, "  %-*s %s\n", COMMAND_WIDTH, line, usages[i].help);
 		last = &usages[i];
 	}
-	if (last)
+	if (last) {
+		help_own_flags(out, command);
 		help_options_of(out, last->shown);
+	}
 	return last != NULL;
 }
 

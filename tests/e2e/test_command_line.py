@@ -35,6 +35,26 @@ def test_the_help_of_a_command_has_the_options_it_uses(run):
     assert "--batch-max" not in run("help", "copy").stdout
 
 
+def flags_of(text):
+    """{flag: what the help of a command says about it}"""
+    return dict(re.findall(r"^  (--[a-z-]+)(?: \S+)? +(.*)$", text, re.MULTILINE))
+
+
+def test_the_help_of_copy_explains_every_flag(run):
+    told = flags_of(run("copy", "--help").stdout)
+    assert told.keys() == {"--from", "--to", "--json", "--data", "--store", "--log-level", "--log-format"}
+    assert "no server may use it" in told["--from"] and told["--from"].endswith("[that of --data]")
+    assert "password is refused" in told["--to"] and "QUIPU_STORE" in told["--to"]
+    refused = run("copy", "--to", "postgres://quipu:secret@127.0.0.1:1/quipu")
+    assert refused.returncode == 2 and "secret" not in refused.stderr
+
+
+def test_the_help_of_demo_explains_every_flag(run):
+    told = flags_of(run("demo", "--help").stdout)
+    assert told.keys() == {"--listen", "--seconds"}
+    assert told["--listen"].endswith("[127.0.0.1:8080]") and told["--seconds"].endswith("[60]")
+
+
 def test_the_options_of_commands_that_call_a_server_name_them_all(run):
     """They are those whose help begins with these options."""
     text = run("help").stdout
