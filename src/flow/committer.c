@@ -103,6 +103,13 @@ static void fail_all(
 		answer_failed(committer, writes[i], status);
 }
 
+/* For a write that will not be run. If it waits for a pending Idempotency-Key, it may have taken
+ * effect in another process. */
+static enum status refusal_of(const struct write *write)
+{
+	return write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED;
+}
+
 static bool holds_too_much(const struct committer *committer, size_t count, size_t bytes)
 {
 	return count >= committer->config.held_max || bytes >= committer->config.held_bytes_max;
@@ -113,7 +120,7 @@ static void park(struct committer *committer, struct write *write)
 	struct parking *parking = committer->parking;
 
 	if (holds_too_much(committer, parking_count(parking), parking_bytes(parking)))
-		answer_failed(committer, write, STATUS_OVERLOADED);
+		answer_failed(committer, write, refusal_of(write));
 	else
 		parking_add(parking, &write->command,
 			write->waits_for_idempotency ? write->idempotency->key : write->command.key,
@@ -292,16 +299,13 @@ static bool is_wanted(struct committer *committer, const struct command *command
 	       now_ns(committer) < command->deadline_ns;
 }
 
-/* Answers a write that will not be run. If it waited for a pending Idempotency-Key, it may have
- * taken effect in another process. */
+/* Answers a write that will not be run. */
 static void drop(struct committer *committer, struct command *command)
 {
-	const struct write *write = write_of(command);
+	struct write *write = write_of(command);
 
 	tally_add(&committer->metrics.expired, 1);
-	command->answer = answer_failure(command->arena,
-		write->waits_for_idempotency ? STATUS_OUTCOME_UNKNOWN : STATUS_OVERLOADED);
-	command_list_push(&committer->answered, command);
+	answer_failed(committer, write, refusal_of(write));
 }
 
 /* Lets the service answer writes that need no transaction, but not writes with their own decide(),

@@ -12,12 +12,6 @@
 #include "rabbitmq_server.h"
 #include "waiting.h"
 
-static void assert_text(struct slice got, const char *text)
-{
-	if (!slice_is(got, text))
-		fail_msg("\"%.*s\" is not \"%s\"", (int)got.len, got.data, text);
-}
-
 /* The value of a header; fails where there is none. */
 static struct slice header(const struct bus_delivery *delivery, const char *name)
 {
@@ -101,13 +95,13 @@ static void a_message_may_be_nothing_but_a_body(void **state)
 	rabbitmq_server_tell("publish %s message.new bare", fixture->names[EVENTS]);
 	rabbitmq_server_tell("publish - %s direct", fixture->groups[ALL].name);
 	bus_fixture_fetch_all(rabbitmq_fixture_consumer(fixture), deliveries, 2);
-	assert_text(deliveries[0].value, "bare");
-	assert_text(deliveries[0].subject, "message.new");
-	assert_text(deliveries[1].value, "direct");
-	assert_text(deliveries[1].subject, fixture->groups[ALL].name);
+	assert_slice(deliveries[0].value, "bare");
+	assert_slice(deliveries[0].subject, "message.new");
+	assert_slice(deliveries[1].value, "direct");
+	assert_slice(deliveries[1].subject, fixture->groups[ALL].name);
 	for (size_t i = 0; i < 2; i++) {
-		assert_text(deliveries[i].id, "");
-		assert_text(deliveries[i].key, "");
+		assert_slice(deliveries[i].id, "");
+		assert_slice(deliveries[i].key, "");
 		assert_int_equal(deliveries[i].header_count, 0);
 		assert_false(deliveries[i].is_exhausted);
 	}
@@ -123,15 +117,15 @@ static void headers_of_any_kind_become_text(void **state)
 
 	rabbitmq_server_tell("odd %s message.new body", fixture->names[EVENTS]);
 	bus_fixture_fetch_one(rabbitmq_fixture_consumer(fixture), &delivery);
-	assert_text(delivery.id, "odd-1");
-	assert_text(delivery.subject, "message.new");
-	assert_text(header(&delivery, "text"), "äöü");
-	assert_text(header(&delivery, "number"), "-5");
-	assert_text(header(&delivery, "big"), "1099511627776");
-	assert_text(header(&delivery, "yes"), "true");
-	assert_text(header(&delivery, "none"), "");
+	assert_slice(delivery.id, "odd-1");
+	assert_slice(delivery.subject, "message.new");
+	assert_slice(header(&delivery, "text"), "äöü");
+	assert_slice(header(&delivery, "number"), "-5");
+	assert_slice(header(&delivery, "big"), "1099511627776");
+	assert_slice(header(&delivery, "yes"), "true");
+	assert_slice(header(&delivery, "none"), "");
 	assert_int_equal(header(&delivery, "bytes").len, 2);
-	assert_text(header(&delivery, "MT-Reason"), "an older one");
+	assert_slice(header(&delivery, "MT-Reason"), "an older one");
 	assert_int_equal(delivery.header_count, BUS_HEADERS_MAX); /* the last did not fit */
 }
 
