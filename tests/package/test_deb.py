@@ -70,6 +70,16 @@ def test_it_builds_with_the_packages_that_make_build_installs():
     assert declared - {"debhelper-compat", "po-debconf"} == set(listed.split()) - {"gcc", "libc6-dev", "make"}
 
 
+def test_the_copyright_names_what_the_program_contains():
+    """The libraries that the bill of materials lists because they are inside the program, not beside it."""
+    stanzas = (ROOT / "deploy/debian/copyright").read_text().split("\n\n")
+    bill = (ROOT / "scripts/sbom.py").read_text()
+    for package, name in (("node-llhttp", "llhttp"), ("libjs-dygraphs", "dygraphs")):
+        assert package in bill
+        (stanza,) = [one for one in stanzas if one.startswith("Files: ") and package in one]
+        assert f"Comment: {name}," in stanza and "Copyright: " in stanza and "License: Expat" in stanza
+
+
 def unit_lines(text):
     return [tuple(line.split("=", 1)) for line in text.splitlines() if line and line[0] not in "#["]
 
