@@ -37,6 +37,7 @@ function show() {
   replace($("pages"), offered().map((other) => el("li", {}, el("a", {
     href: `#/${other.name}`, "aria-current": other === page ? "page" : null,
   }, other.title))));
+  $("pages").querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "center" });
   replace($("main"), el("h1", {}, page.title));
   leave = page.render($("main")) || (() => {});
 }
@@ -51,11 +52,12 @@ const advice = {
   cache: "Quipu serves everything from the store meanwhile: slower, and just as exact.",
 };
 
+/** A screen reader reads the alarm again whenever it is drawn, so it is drawn only when it says something else. */
 function drawAlarm() {
-  const down = live.dependencies().filter((dependency) => !dependency.up);
-  replace($("alarm"), down.map(({ name, engine }) => el("p", {},
+  const lines = live.dependencies().filter((dependency) => !dependency.up).map(({ name, engine }) => el("p", {},
     el("strong", {}, `${name} (${engine}) cannot be used. `),
-    advice[Object.keys(advice).find((kind) => name.includes(kind))] || "See the log for the reason.")));
+    advice[Object.keys(advice).find((kind) => name.includes(kind))] || "See the log for the reason."));
+  if (lines.map((line) => line.textContent).join("") !== $("alarm").textContent) replace($("alarm"), lines);
 }
 
 function drawConnection(state) {

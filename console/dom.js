@@ -77,23 +77,54 @@ export function bar(used, limit, text) {
   return el("span", { class: "bar" }, meter, el("span", {}, text));
 }
 
-/** A table. Columns: {name, value(row) for sorting, show(row) for the cell, numeric}. Rows stay in order until sorted. */
-export function table(caption, columns, rows, empty) {
+/**
+ * A table. Columns: {name, value(row) for sorting, show(row) for the cell, numeric}. Rows stay in order until sorted.
+ * refill(rows) shows other rows: the order, and the rows and cells that say the same, stay, and with them the focus.
+ * `key(row)` tells rows apart, and rows with the same key their order. After a refill, what a row's buttons do may depend on
+ * nothing but the key; refill(rows, true) makes every row anew.
+ */
+export function table(caption, columns, rows, empty, key = (row) => columns[0].value(row)) {
   const body = el("tbody");
+  const nothing = el("tr", {}, el("td", { colSpan: columns.length, class: "quiet" }, empty));
+  let lines = new Map();
   let sorted = null;
   let descending = false;
-  const fill = () => {
+  const cell = (column, row) => el("td", { class: column.numeric ? "numeric" : "" },
+    column.show ? column.show(row) : String(column.value(row)));
+  const update = (line, row) => columns.forEach((column, i) => {
+    const fresh = cell(column, row);
+    if (fresh.textContent !== line.cells[i].textContent) line.cells[i].replaceWith(fresh);
+  });
+  const refill = (newRows, isNew = false) => {
+    const before = isNew ? new Map() : lines;
+    rows = newRows;
+    lines = new Map();
     const order = [...rows];
     if (sorted) {
       order.sort((a, b) => (sorted.value(a) > sorted.value(b)) - (sorted.value(a) < sorted.value(b)));
       if (descending) order.reverse();
     }
-    replace(body, order.length === 0
-      ? el("tr", {}, el("td", { colSpan: columns.length, class: "quiet" }, empty))
-      : order.map((row) => el("tr", {}, columns.map((column) => cell(column, row)))));
+    for (const row of order) {
+      let name = String(key(row));
+      while (lines.has(name)) name += "+";
+      const old = before.get(name);
+      if (old) update(old, row);
+      lines.set(name, old || el("tr", {}, columns.map((column) => cell(column, row))));
+    }
+    place(order.length === 0 ? [nothing] : [...lines.values()]);
   };
-  const cell = (column, row) => el("td", { class: column.numeric ? "numeric" : "" },
-    column.show ? column.show(row) : String(column.value(row)));
+  /** A row that moves loses the focus, so it is put back. */
+  const place = (wanted) => {
+    const focused = body.contains(document.activeElement) ? document.activeElement : null;
+    const kept = new Set(wanted);
+    for (const line of [...body.children]) if (!kept.has(line)) line.remove();
+    let at = body.firstElementChild;
+    for (const line of wanted) {
+      if (line === at) at = at.nextElementSibling;
+      else body.insertBefore(line, at);
+    }
+    if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+  };
   const heads = columns.map((column) => {
     const head = el("th", { scope: "col", class: column.numeric ? "numeric" : "" });
     if (!column.value || column.fixed) {
@@ -105,29 +136,32 @@ export function table(caption, columns, rows, empty) {
       sorted = column;
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-      fill();
+      refill(rows);
     }, { class: "sort" }));
     return head;
   });
-  fill();
-  return el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+  const element = el("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, heads)), body));
+  element.refill = refill;
+  refill(rows);
+  return element;
 }
 
-/** Loads a list in pages: `load(cursor)` returns {rows, next}; `show(rows)` draws them all. */
-export function pager(load, show) {
+/** Loads a list in pages: `load(cursor)` returns {rows, next}; `view` is an element whose refill(rows) draws them all. */
+export function pager(load, view) {
   const list = el("div");
   const more = button("Load more", () => next(), { hidden: true });
   const element = el("div", {}, list, more);
   let rows = [];
   let cursor = null;
-  async function next() {
-    const page = await load(cursor);
+  async function next(isFirst = false) {
+    const page = await load(isFirst ? null : cursor);
     if (!page) return;
-    rows = rows.concat(page.rows);
+    rows = isFirst ? page.rows : rows.concat(page.rows);
     cursor = page.next;
     more.hidden = !cursor;
-    replace(list, show(rows));
+    view.refill(rows, isFirst);
+    if (view.parentNode !== list) replace(list, view);
   }
-  return { element, start: async () => { rows = []; cursor = null; await next(); } };
+  return { element, start: () => next(true) };
 }

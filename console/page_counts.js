@@ -117,12 +117,12 @@ function render(main) {
   const list = pager(async (cursor) => {
     const answer = await get(cursor || `${LIST}?limit=100&prefix=${encodeURIComponent(prefix.input.value)}`);
     return answer && { rows: answer.body, next: nextPage(answer) };
-  }, (rows) => table("Counts", [
+  }, table("Counts", [
     { name: "Count", value: (row) => row.itemId,
       show: (row) => button(row.itemId, () => choose(row.itemId), { class: "link" }) },
     { name: "Value", value: (row) => row.currentValue, show: (row) => number(row.currentValue), numeric: true },
     { name: "Changed", value: (row) => row.lastUpdatedAt, show: (row) => time(row.lastUpdatedAt) },
-  ], rows, "No count begins like this."));
+  ], [], "No count begins like this."));
   main.append(
     el("form", { class: "row", onsubmit: (event) => { event.preventDefault(); list.start(); } }, prefix,
       el("button", { type: "submit", class: "primary" }, "Search")),

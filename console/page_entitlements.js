@@ -40,17 +40,23 @@ function forms(user, onChange) {
       { class: "danger" }));
 }
 
+function timeline() {
+  const list = el("ol", { class: "timeline" });
+  list.refill = (rows) => replace(list, rows.length === 0 ? el("li", { class: "quiet" }, "Nothing yet.")
+    : rows.map((row) => el("li", {}, time(row.occurred_at || row.created_at), " ",
+      el("strong", {}, row.action || row.event_type || row.status || ""), ` ${row.stock_keeping_unit}`,
+      row.reason ? ` (${row.reason}${row.purchase_id ? ` ${row.purchase_id}` : ""})` : "",
+      row.version ? `, version ${number(row.version)}` : "")));
+  return list;
+}
+
 function show(user, place) {
   const units = el("div");
   const detail = el("div");
   const audit = may("GET", AUDIT) && pager(async (cursor) => {
     const answer = await get(cursor || `${of(AUDIT, user)}?limit=50`);
     return answer && { rows: answer.body.audit, next: nextPage(answer) };
-  }, (rows) => el("ol", { class: "timeline" }, rows.length === 0 ? el("li", { class: "quiet" }, "Nothing yet.")
-    : rows.map((row) => el("li", {}, time(row.occurred_at || row.created_at), " ",
-      el("strong", {}, row.action || row.event_type || row.status || ""), ` ${row.stock_keeping_unit}`,
-      row.reason ? ` (${row.reason}${row.purchase_id ? ` ${row.purchase_id}` : ""})` : "",
-      row.version ? `, version ${number(row.version)}` : ""))));
+  }, timeline());
   const draw = async () => {
     const answer = await get(of(LIST, user));
     if (!answer) return;

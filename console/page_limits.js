@@ -58,7 +58,7 @@ function render(main) {
   const list = pager(async (cursor) => {
     const answer = await get(cursor || `${LIST}?limit=100`);
     return answer && { rows: answer.body, next: nextPage(answer) };
-  }, (rows) => table("Limits", [
+  }, table("Limits", [
     { name: "User", value: (row) => row.userId },
     { name: "Used", value: (row) => row.currentCount / row.rateLimit,
       show: (row) => bar(row.currentCount, row.rateLimit, `${number(row.currentCount)} of ${number(row.rateLimit)}`) },
@@ -67,7 +67,7 @@ function render(main) {
     { name: "", show: (row) => el("span", { class: "row" },
       form && button("Change", () => form.fill(row)),
       may("DELETE", `${LIST}/{userId}`) && button("Delete", () => remove(row), { class: "danger" })) },
-  ], rows, "No user has a limit yet."));
+  ], [], "No user has a limit yet."));
   main.append(may("GET", LOOK) ? question() : "", form?.element || "", list.element);
   list.start();
 }

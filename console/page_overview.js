@@ -1,6 +1,6 @@
 // Roles, engines, and what the last two minutes were like.
 
-import { bytes, duration, el, number, plural, rate, replace, table } from "./dom.js";
+import { bytes, duration, el, number, plural, rate, table } from "./dom.js";
 import { live } from "./live.js";
 import { plot } from "./plot.js";
 
@@ -17,6 +17,33 @@ function lanes() {
     parked: parked.get(labels.lane) || 0,
   }));
 }
+
+// ---- tables, which keep their order and the focus while their rows change every second
+
+const engineTable = () => table("Engines", [
+  { name: "Name", value: (row) => row.name },
+  { name: "Engine", value: (row) => row.engine },
+  { name: "State", value: (row) => (row.up ? "up" : "down"),
+    show: (row) => el("span", { class: row.up ? "good" : "bad" }, row.up ? "up" : "down") },
+], [], "This process uses no engine.");
+
+const serviceTable = () => table("Requests per second by service", [
+  { name: "Service", value: (row) => row[0] },
+  ...["2xx", "4xx", "5xx"].map((name) => ({
+    name: `${name}/s`, value: (row) => row[1][name] || 0, show: (row) => rate(row[1][name] || 0), numeric: true,
+  })),
+  { name: "Answers", value: (row) => row[2], show: (row) => number(row[2]), numeric: true },
+], [], "No requests yet.");
+
+const laneTable = () => table("Lanes", [
+  { name: "Lane", value: (row) => row.name },
+  { name: "Commits", value: (row) => row.commits, show: (row) => number(row.commits), numeric: true },
+  { name: "Changes", value: (row) => row.changes, show: (row) => number(row.changes), numeric: true },
+  { name: "Changes per commit", value: (row) => row.changes / row.commits,
+    show: (row) => rate(row.changes / row.commits), numeric: true },
+  { name: "Waiting", value: (row) => row.depth, show: (row) => number(row.depth), numeric: true },
+  { name: "Parked", value: (row) => row.parked, show: (row) => number(row.parked), numeric: true },
+], [], "Nothing was changed yet.");
 
 function render(main) {
   const figures = {};
@@ -36,9 +63,9 @@ function render(main) {
     requests: "Requests", combining: "Combining", commit: "Commits", connections: "Connections", memory: "Memory",
     outbox: "Outboxes",
   };
-  const engines = el("div");
-  const services = el("div");
-  const laneList = el("div");
+  const engines = engineTable();
+  const services = serviceTable();
+  const laneList = laneTable();
   const roles = el("p", { class: "quiet" });
   main.append(roles,
     el("div", { class: "cards" }, Object.keys(figures).map((name) =>
@@ -56,30 +83,11 @@ function render(main) {
   const draw = () => {
     const { now, latest: last, history } = live;
     roles.textContent = `Roles: ${now.roles.replaceAll(",", ", ")}`;
-    replace(engines, table("Engines", [
-      { name: "Name", value: (row) => row.name },
-      { name: "Engine", value: (row) => row.engine },
-      { name: "State", value: (row) => (row.up ? "up" : "down"),
-        show: (row) => el("span", { class: row.up ? "good" : "bad" }, row.up ? "up" : "down") },
-    ], live.dependencies(), "This process uses no engine."));
-    replace(laneList, table("Lanes", [
-      { name: "Lane", value: (row) => row.name },
-      { name: "Commits", value: (row) => row.commits, show: (row) => number(row.commits), numeric: true },
-      { name: "Changes", value: (row) => row.changes, show: (row) => number(row.changes), numeric: true },
-      { name: "Changes per commit", value: (row) => row.changes / row.commits,
-        show: (row) => rate(row.changes / row.commits), numeric: true },
-      { name: "Waiting", value: (row) => row.depth, show: (row) => number(row.depth), numeric: true },
-      { name: "Parked", value: (row) => row.parked, show: (row) => number(row.parked), numeric: true },
-    ], lanes(), "Nothing was changed yet."));
+    engines.refill(live.dependencies());
+    laneList.refill(lanes());
     if (!last) return;
-    replace(services, table("Requests per second by service", [
-      { name: "Service", value: (row) => row[0] },
-      ...["2xx", "4xx", "5xx"].map((name) => ({
-        name: `${name}/s`, value: (row) => row[1][name] || 0, show: (row) => rate(row[1][name] || 0), numeric: true,
-      })),
-      { name: "Answers", value: (row) => row[2], show: (row) => number(row[2]), numeric: true },
-    ], Object.entries(last.rates).map(([role, classes]) => [role, classes,
-      Object.values(now.requests[role]).reduce((sum, value) => sum + value, 0)]), "No requests yet."));
+    services.refill(Object.entries(last.rates).map(([role, classes]) => [role, classes,
+      Object.values(now.requests[role]).reduce((sum, value) => sum + value, 0)]));
     set("requests", `${rate(last.requests)}/s`,
       last.request99 === null ? "none in the last second" : `99 % answered within ${duration(last.request99)}`);
     set("combining", last.commits ? `${rate(last.combined / last.commits)} per commit` : "–",

@@ -1,7 +1,9 @@
 """The console: what it serves to whom, and in a real browser what an operator sees and does with it."""
 
 import contextlib
+import json
 import re
+import sqlite3
 
 import pytest
 
@@ -10,7 +12,9 @@ from harness.counts import action
 from harness.http import EventStream
 from harness.keys import KeyFile
 from harness.problems import assert_problem
+from harness.stores import open_to_read
 from harness.unread import new_user
+from harness.waiting import wait_until
 
 STREAM = "/operator/console/stream"
 POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -140,6 +144,86 @@ in_a_browser = pytest.mark.full  # Chromium takes a second for each story
 @in_a_browser
 def test_every_page_opens_and_can_be_read_by_everybody(tell):
     assert tell("pages") == []
+
+
+def dead_letter(store, name, payload, error="410 Gone", kind="notification"):
+    """Writes a dead letter beside the running server."""
+    with contextlib.closing(sqlite3.connect(store.data / "notifications.db")) as connection, connection:
+        connection.execute(
+            "INSERT INTO notification_dlq (id, kind, event_type, aggregate_key, position, last_error, payload, attempt_count,"
+            " created_at) VALUES (?, ?, 'EntitlementGranted', 'u_123:film', ?, ?, ?, 10, 1790000000000000)",
+            (name, kind, f"at {name}", error, payload))
+
+
+def grant(server, user, unit="film-pass", reason="purchase"):
+    body = {"user_id": user, "stock_keeping_unit": unit, "reason": reason, "purchase_id": unit}
+    assert server.ask("POST", "/v1/entitlements/grants", body, {"Idempotency-Key": new_user()}).status == 200
+
+
+def set_limit(server, user):
+    assert server.ask("POST", "/api/config", {"userId": user, "rateLimit": 5, "timeWindow": 60}).status == 200
+
+
+@in_a_browser
+def test_every_page_fits_a_phone(tell, serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "all")
+    assert server.ask("POST", "/api/v1/internal/counts", {"itemId": "views:" + "long-name-" * 6}).status == 201
+    for user in (1001, "customer-of-the-north-4711"):
+        set_limit(server, user)
+    grant(server, "u_123", reason="compensation for the outage of last week")
+    pot = {"pot_name": "holiday", "max_coins": 50}
+    assert server.ask("POST", "/twirp/pyggpot.pot.Pot/CreatePot", pot).status == 200
+    dead_letter(sqlite_store, "0b9f5cb8-3b27-4a0e-9d5b-2f3c0c1a7a10", b"{}", "https://hooks.example.com answered with 410 Gone")
+    assert tell("phone", server=server, user="u_123") == []
+
+
+@in_a_browser
+@pytest.mark.parametrize(("title", "table", "column"), [("Overview", "Engines", "Engine"), ("Events", "Outboxes", "Outbox")])
+def test_a_table_keeps_its_order_and_the_focus_while_snapshots_arrive(tell, all_roles_server, title, table, column):
+    grant(all_roles_server, new_user())
+    message = {"receiverId": new_user(), "text": "hello"}
+    assert all_roles_server.ask("POST", "/dialogs/send", message, {"X-User-Id": new_user()}).status == 200
+    wait_until(lambda: all_roles_server.metrics()['quipu_outbox_published_total{outbox="dialogs"}'] > 0, "it is published")
+    seen = tell("sorting", title=title, table=table, column=column)
+    assert (seen["order"], seen["focus"]) == ("descending", column)
+    assert len(seen["before"]) > 1 and seen["after"] == seen["before"]
+
+
+@in_a_browser
+def test_what_was_sent_is_counted_although_nothing_waits(tell, serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "all")
+    grant(server, "u_123")
+    set_limit(server, 1001)
+    assert server.ask("POST", "/api/send", {"userId": 1001, "message": "hello"}).status == 200
+    wait_until(lambda: server.metric("quipu_notifications_sent_total") == server.metric("quipu_sender_sent_total") == 1, "sent")
+    assert tell("deliveries", server=server, wanted=["notifications", "messages"]) == [
+        ["notifications", "nothing waits", "0", "0", "1", "0", "0"],
+        ["messages", "nothing waits", "0", "0", "1", "0", "0"],
+    ]
+
+
+@in_a_browser
+def test_dead_letters_are_opened_replayed_and_discarded(tell, serve, sqlite_store):
+    server = serve(sqlite_store, "--roles", "all")
+    grant(server, "u_123", "season-2")
+    with contextlib.closing(open_to_read(sqlite_store.data / "entitlements.db")) as connection:
+        ((protobuf,),) = connection.execute("SELECT payload FROM outbox_events")
+    envelope = {"messageId": "m", "messageType": ["urn:message:Entitlements:Granted"], "message": {"unit": "film"}}
+    for name, payload in (("json", b'{"unit": "film"}'), ("masstransit", json.dumps(envelope).encode()),
+                          ("protobuf", protobuf), ("text", b"no event")):
+        dead_letter(sqlite_store, name, payload, kind="poison")
+    seen = tell("letter", server=server, kind="poison", opened=["json", "masstransit", "protobuf", "text"],
+                replayed="protobuf", discarded="text", why="it's no event")
+    assert seen["first"] == "poison (4)", "Cancel and Escape change nothing"
+    assert "payload (JSON)" in seen["opened"]["json"] and '"unit": "film"' in seen["opened"]["json"]
+    assert "payload (MassTransit)" in seen["opened"]["masstransit"]
+    assert "season-2" in seen["opened"]["protobuf"] and "payload (base64)" in seen["opened"]["protobuf"]
+    assert "payload (text)" in seen["opened"]["text"] and "no event" in seen["opened"]["text"]
+    assert """-d '{"why":"it'\\''s no event"}'""" in seen["line"]
+    assert [cells[0] for cells in seen["done"]] == ["discard", "replay"]
+    assert "it's no event" in seen["done"][0][2]
+    assert (seen["heading"], seen["all"]) == ("poison (2)", 1)
+    assert seen["empty"] == "None: sms, outbox, notification, dialog-outbox"
 
 
 @in_a_browser

@@ -56,6 +56,7 @@ def test_whoever_watches_sees_an_engine_go_and_come_back(serve, tell, store, lev
     assert "503 STORE_UNAVAILABLE" in seen["alarm"], "it says what users notice"
     assert seen["down"] == ["counts-store", "postgres", "down"]
     assert seen["up"] == ["counts-store", "postgres", "up"]
+    assert seen["redrawn"] == 0, "a screen reader reads the alarm once"
 
 
 def test_a_thousand_dead_letters_are_paged_through_and_replayed(serve, tell, store):

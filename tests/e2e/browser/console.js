@@ -22,6 +22,17 @@ async function confirm(page, scope, label, verb, fill = async () => {}) {
   return line;
 }
 
+/** Waits until the page has taken so many more snapshots. */
+const snapshots = (page, count) => page.evaluate(async (wanted) => {
+  const { live } = await import("/console/live.js");
+  await new Promise((resolve) => {
+    let seen = -1; // the first call tells of the snapshot that is already there
+    const stop = live.watch(() => ++seen === wanted && (stop(), resolve()));
+  });
+}, count);
+
+const texts = (rows) => rows.evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+
 const message = (page, text) => page.locator(".message", { hasText: text }).waitFor();
 
 // ---- stories
@@ -44,14 +55,102 @@ const stories = {
     return found;
   },
 
+  /** Every page on a phone. Returns what is wider than the screen, rows as tall as a column, and hidden links. */
+  async phone(page, { user }) {
+    const found = [];
+    await page.setViewportSize({ width: 390, height: 844 });
+    await connected(page);
+    for (const name of PAGES) {
+      await open(page, name);
+      if (name === "Entitlements") {
+        await page.getByLabel("User").fill(user);
+        await page.getByRole("button", { name: "Show" }).click();
+        await page.locator("td button.link").first().click();
+        await page.getByRole("region", { name: /^Sources of/ }).waitFor();
+      }
+      if (name === "Events") await page.getByRole("button", { name: "Discard" }).waitFor();
+      if (["Counts", "Limits", "Pots", "Entitlements"].includes(name)) await page.locator("tbody tr").first().waitFor();
+      found.push(...await page.evaluate((title) => {
+        const link = document.querySelector("[aria-current]").getBoundingClientRect();
+        const wide = document.documentElement.scrollWidth - window.innerWidth;
+        const tall = Math.max(0, ...[...document.querySelectorAll("tbody tr")].map((row) => row.offsetHeight));
+        return [
+          wide > 0 && `${title} is ${wide} px too wide`,
+          tall > 130 && `${title} has a row of ${tall} px`,
+          (link.left < 0 || link.right > window.innerWidth) && `${title} is out of sight in the navigation`,
+        ].filter(Boolean);
+      }, name));
+    }
+    return found;
+  },
+
   async overview(page) {
     await connected(page);
     const engines = page.getByRole("region", { name: "Engines" });
     await page.getByText(/\d+ requests? in \d+ commits?/).waitFor();
-    // The table is made anew every second, so its cells are read in one go, even if it is no longer the one shown.
-    const rows = await engines.evaluate((region) =>
-      [...region.querySelectorAll("tbody tr")].map((row) => [...row.cells].map((cell) => cell.textContent)));
-    return { engines: rows, version: await page.locator("#version").innerText() };
+    return { engines: await texts(engines.locator("tbody tr")), version: await page.locator("#version").innerText() };
+  },
+
+  /** Sorts a table by the keyboard and lets snapshots arrive. Returns the order and where the focus is then. */
+  async sorting(page, { title, table, column }) {
+    await connected(page);
+    await open(page, title);
+    await snapshots(page, 1);
+    const head = page.getByRole("region", { name: table }).locator("th", { hasText: new RegExp(`^${column}$`) });
+    await head.getByRole("button").focus();
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Enter");
+    const before = await texts(page.getByRole("region", { name: table }).locator("tbody tr"));
+    await snapshots(page, 2);
+    return {
+      order: await head.getAttribute("aria-sort"),
+      focus: await page.evaluate(() => document.activeElement.textContent),
+      before: before.map(([first]) => first),
+      after: (await texts(page.getByRole("region", { name: table }).locator("tbody tr"))).map(([first]) => first),
+    };
+  },
+
+  /** What the page of events says about what was sent. */
+  async deliveries(page, { wanted }) {
+    await connected(page);
+    await open(page, "Events");
+    const rows = page.getByRole("region", { name: "Deliveries" }).locator("tbody tr");
+    for (const name of wanted) await rows.filter({ hasText: name }).filter({ hasText: "nothing waits" }).waitFor();
+    await rows.filter({ hasText: wanted[0] }).getByRole("cell", { name: "1", exact: true }).first().waitFor();
+    return texts(rows);
+  },
+
+  /** Opens, replays and discards dead letters. Returns what the page says after each step. */
+  async letter(page, { kind, opened, replayed, discarded, why }) {
+    const seen = { opened: {} };
+    await connected(page);
+    await open(page, "Events");
+    const section = page.locator("section.kind", { has: page.getByRole("heading", { name: `${kind} (` }) });
+    const row = (id) => section.getByRole("row", { name: id });
+    for (const id of opened) {
+      await section.getByRole("button", { name: id, exact: true }).click();
+      const card = section.locator(".card");
+      await card.getByRole("heading", { name: `${kind}/${id}` }).waitFor();
+      seen.opened[id] = await card.innerText();
+    }
+    await row(replayed).getByRole("button", { name: "Replay", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+    await row(replayed).getByRole("button", { name: "Replay", exact: true }).click();
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    seen.first = await section.getByRole("heading", { level: 2 }).first().innerText();
+    await confirm(page, row(replayed), "Replay", "Replay");
+    await row(replayed).waitFor({ state: "detached" });
+    seen.line = await confirm(page, row(discarded), "Discard", "Discard", (dialog) => dialog.getByLabel("Why").fill(why));
+    await row(discarded).waitFor({ state: "detached" });
+    const done = page.getByRole("region", { name: "What was done" }).locator("tbody tr");
+    await done.filter({ hasText: "discard" }).first().waitFor();
+    seen.done = (await texts(done)).map((cells) => cells.slice(2));
+    seen.heading = await section.getByRole("heading", { level: 2 }).first().innerText();
+    seen.empty = await page.getByText(/^None: /).innerText();
+    seen.all = await page.getByRole("button", { name: "Replay all" }).count();
+    return seen;
   },
 
   /** PostgreSQL is stopped and started while the page is open. Returns what it says each time. */
@@ -67,10 +166,19 @@ const stories = {
     await page.locator("#alarm p").first().waitFor();
     const alarm = await page.locator("#alarm p").first().textContent();
     const down = await row("down");
+    await page.evaluate(() => {
+      window.redrawn = 0;
+      new MutationObserver((changes) => { window.redrawn += changes.length; })
+        .observe(document.getElementById("alarm"), { childList: true, subtree: true, characterData: true });
+    });
+    const said = page.locator("#alarm");
+    const before = await said.textContent();
+    await snapshots(page, 3);
+    const redrawn = before === await said.textContent() ? await page.evaluate(() => window.redrawn) : "it said something else";
     await fetch(`${levers}/start`, { method: "POST" });
     const up = await row("up");
     await page.locator("#alarm p").first().waitFor({ state: "detached" });
-    return { alarm, down, up };
+    return { alarm, down, up, redrawn };
   },
 
   /** Pages through the dead letters of a kind and replays them all. */
@@ -89,8 +197,7 @@ const stories = {
     const progress = list.getByText(/^Done: /);
     await progress.waitFor();
     const end = await progress.innerText();
-    await page.reload();
-    const actions = page.getByRole("region", { name: "What was done" }).locator("tbody tr");
+    const actions = page.getByRole("region", { name: "What was done" }).locator("tbody tr", { hasText: "replay" });
     await actions.first().waitFor();
     const done = await actions.first().evaluate((row) => [...row.cells].map((cell) => cell.textContent));
     return { rows, heading, progress: end, done };
