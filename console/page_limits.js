@@ -7,6 +7,9 @@ const LIST = "/api/config";
 const LOOK = "/api/limits/{userId}";
 const one = (user) => `${LIST}/${encodeURIComponent(user)}`;
 
+/** When the window ends; time windows are in minutes. */
+const resetsAt = (row) => new Date(new Date(row.lastRefreshTime).getTime() + row.timeWindow * 60000).toISOString();
+
 function setting(onChange) {
   const user = field("User", { required: true, placeholder: "1001" });
   const limit = field("Messages", { value: "5", inputMode: "numeric", class: "short", required: true });
@@ -63,7 +66,7 @@ function render(main) {
     { name: "Used", value: (row) => row.currentCount / row.rateLimit,
       show: (row) => bar(row.currentCount, row.rateLimit, `${number(row.currentCount)} of ${number(row.rateLimit)}`) },
     { name: "Window", value: (row) => row.timeWindow, show: (row) => `${number(row.timeWindow)} min`, numeric: true },
-    { name: "Window began", value: (row) => row.lastRefreshTime, show: (row) => time(row.lastRefreshTime) },
+    { name: "Resets", value: resetsAt, show: (row) => time(resetsAt(row)) },
     { name: "", show: (row) => el("span", { class: "row" },
       form && button("Change", () => form.fill(row)),
       may("DELETE", `${LIST}/{userId}`) && button("Delete", () => remove(row), { class: "danger" })) },

@@ -1,6 +1,7 @@
 """The console: what it serves to whom, and in a real browser what an operator sees and does with it."""
 
 import contextlib
+import datetime
 import json
 import re
 import sqlite3
@@ -251,6 +252,8 @@ def test_a_limit_is_set_and_deleted(tell, all_roles_server):
     user = new_user()
     seen = tell("limits", user=user)
     assert "0 of 7" in seen["shown"]
+    left = datetime.datetime.fromisoformat(seen["resets"]) - datetime.datetime.now(datetime.timezone.utc)
+    assert datetime.timedelta(0) < left <= datetime.timedelta(minutes=1), "the window of a minute has not ended"
     assert all_roles_server.ask("GET", f"/api/config/{user}").status == 404
 
 

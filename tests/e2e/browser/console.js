@@ -245,9 +245,10 @@ const stories = {
     const row = page.getByRole("row", { name: user });
     await row.waitFor();
     const shown = await row.innerText();
+    const resets = await row.locator("time").getAttribute("datetime");
     await confirm(page, row, "Delete", "Delete");
     await row.waitFor({ state: "detached" });
-    return { line, shown };
+    return { line, shown, resets };
   },
 
   async entitlements(page, { user }) {
