@@ -421,8 +421,6 @@ static void set_aside(struct committer *committer, struct command_list *list)
 	struct command *command;
 
 	*list = (struct command_list){0};
-	if (room > 0)
-		committer->aside_ns = 0; /* what stays aside may run with the next step */
 	while (room > 0 && (command = command_list_pop(&committer->aside))) {
 		command_list_push(list, command);
 		room--;
@@ -483,6 +481,14 @@ static void settle_if_idle(struct committer *committer)
 		effects_settle(committer->effects);
 }
 
+/* Lets what is aside run with the next step if there is room now: the publisher rings when effects
+ * end, but nobody does when they are recorded, or when what ran had no effect after all. */
+static void look_for_room(struct committer *committer)
+{
+	if (committer->aside.first && effects_room(committer->effects, &committer->aside_ns) > 0)
+		committer->aside_ns = 0;
+}
+
 static void count_held(struct committer *committer)
 {
 	tally_set(&committer->metrics.under_way, (int64_t)effects_count(committer->effects));
@@ -528,6 +534,7 @@ bool committer_step(struct committer *committer)
 	}
 	run_list(committer, &fresh, TRANSACTION_WAIT);
 	settle_if_idle(committer);
+	look_for_room(committer);
 	count_held(committer);
 	return open || holds_writes(committer);
 }
