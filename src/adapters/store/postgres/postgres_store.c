@@ -198,10 +198,11 @@ static void pause_for(struct pg_store *store, int ms)
 	steady_wait_until(&store->changed, &store->lock, steady_in(ms * NS_PER_MS));
 }
 
-/* Returns whether a server has answered and refused, other than because it starts or stops. */
+/* Returns whether a server has answered and refused, other than because it starts or stops, or
+ * whether Quipu itself must not use the database (postgres_copy_lock.c). */
 static bool is_refusal(const char *why)
 {
-	return strstr(why, "read-only") ||
+	return strstr(why, "read-only") || strstr(why, "quipu copy") ||
 	       (strstr(why, "FATAL") && !strstr(why, "the database system is "));
 }
 
