@@ -1,5 +1,5 @@
 /*
- * The announcements that wait to be sent to other processes. Each is sent at most every
+ * The announcements that wait to be sent to other processes. Each is sent at most once every
  * ANNOUNCE_EVERY_NS, however often it is added. The adapter's waker thread sends them, and also
  * waits here for announcements from other processes. Any thread may call announcements_add() and
  * announcements_stop(); only the waker thread calls the rest.
@@ -26,7 +26,7 @@ struct announcement {
 struct announcements {
 	int wake_fd;
 	_Atomic bool is_stopping;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct announcement items[ANNOUNCEMENTS_MAX];
 	size_t count;
 };
@@ -34,10 +34,11 @@ struct announcements {
 void announcements_init(struct announcements *announcements);
 void announcements_release(struct announcements *announcements);
 
-/* Marks the announcement as pending and ends a wait. `name` must be static. */
+/* Marks the announcement as pending and ends the current announcements_wait(). `name` must be
+ * static. */
 void announcements_add(struct announcements *announcements, const char *name);
 
-/* Ends the current wait and makes every later one return immediately. */
+/* Ends the current announcements_wait() and makes every later call return immediately. */
 void announcements_stop(struct announcements *announcements);
 
 /*
@@ -55,8 +56,8 @@ bool announcements_wait(
 const char *announcements_next(struct announcements *announcements, int64_t *due_ns);
 
 /*
- * Clears the pending mark. Call it just before sending: if the announcement is added after that, it
- * is sent again.
+ * Clears the pending mark and delays the next sending by ANNOUNCE_EVERY_NS. Call this just before
+ * sending, so that an announcement added in the meantime is sent again.
  */
 void announcements_tell(struct announcements *announcements, const char *name, int64_t now_ns);
 

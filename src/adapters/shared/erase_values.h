@@ -1,6 +1,7 @@
 /*
- * The values of the parameters in erasers' statements. Each statement lists its parameters in
- * order, one letter each: "ul" means the person's id, then the limit.
+ * The parameter values for the SQL statements of the erasers. Each statement lists its parameters
+ * in order, one letter each: "ul" means the person's id, then the limit. In SQLite, t means the
+ * current time.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
 #define QUIPU_ADAPTERS_SHARED_ERASE_VALUES_H
@@ -8,21 +9,22 @@
 #include "ports/eraser.h"
 
 #define ERASE_VALUES_MAX 6
-#define ERASE_STATEMENTS_MAX 3 /* how many statements one place can have */
+#define ERASE_STATEMENTS_MAX 3 /* per place of an eraser */
 
 struct erase_values {
 	struct slice user_id;   /* u */
 	struct slice pseudonym; /* p */
 	int64_t limit;          /* l */
-	struct slice sender;    /* s: "senderId":"…" as events of dialogs contain it */
-	struct slice nobody;    /* n: the same with the pseudonym */
-	struct slice field;     /* f: the field user_id as events of entitlements contain it */
+	struct slice sender;    /* s: "senderId":"…" as in the events of dialogs */
+	struct slice nobody;    /* n: like `sender`, with the pseudonym */
+	struct slice field;     /* f: the encoded field user_id as in the events of entitlements */
 };
 
 /* Computes the values, allocated in `arena`. */
 struct erase_values erase_values_of(struct arena *arena, const struct erasure *erasure);
 
-/* Describes a step for operator_actions, e.g. "dialogs: 3 messages received". */
+/* Describes one erasing step for the table operator_actions, e.g. "dialogs: 3 messages
+ * received". */
 struct slice erase_detail(
 	struct arena *arena, const struct eraser *eraser, const struct erasure *erasure);
 

@@ -1,4 +1,4 @@
-/* Arrays that grow by one item at a time. */
+/* Arrays to which items are added one at a time. */
 #ifndef QUIPU_ADAPTERS_SHARED_GROWING_H
 #define QUIPU_ADAPTERS_SHARED_GROWING_H
 

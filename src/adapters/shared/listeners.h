@@ -25,11 +25,11 @@ struct listeners {
 void listeners_init(struct listeners *listeners);
 void listeners_release(struct listeners *listeners);
 
-/* `announcement` must live as long as the list. */
+/* Adds a callback for `announcement`, which must live as long as the list. */
 void listeners_add(struct listeners *listeners, const char *announcement,
 	void (*heard)(void *context), void *context);
 
-/* Once listeners_remove() returns, no callback runs with this context any more. */
+/* Removes all callbacks with this context. Once this returns, none of them runs any more. */
 void listeners_remove(struct listeners *listeners, void *context);
 
 /* Calls the listeners of `announcement`, or all listeners if `announcement` is NULL. */

@@ -6,8 +6,8 @@
 
 /*
  * Splits "host", "host:port", "[::1]" or "[::1]:port". `host` points into `text` and is neither
- * decoded nor checked; `port` stays unchanged if the text has none. Returns NULL, or the end of a
- * sentence that tells the user what is wrong.
+ * decoded nor checked; `port` stays unchanged if the text has none. Returns NULL on success,
+ * otherwise a clause that tells the user what is wrong.
  */
 const char *server_address_parse(struct slice text, struct slice *host, int *port);
 

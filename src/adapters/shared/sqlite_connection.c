@@ -2,8 +2,8 @@
  * Opens and uses one SQLite connection, and explains its failures.
  *
  * Each statement is prepared once and then found by the address of its SQL text, so callers need
- * not keep it. Invariant: a connection whose `db` is NULL has no statements, and closing finalizes
- * every statement first, so sqlite3_close() cannot fail.
+ * not keep the statement. Invariant: a connection whose `db` is NULL has no statements, and closing
+ * finalizes every statement first, so sqlite3_close() cannot fail.
  */
 #include "adapters/shared/sqlite_connection.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * Makes sure that closing the last connection does not checkpoint: only the writer checkpoints, and
- * after an I/O error the next open needs the write-ahead log.
+ * Configures a new connection. Closing the last connection must not checkpoint: only the writer
+ * checkpoints, and after an I/O error the next open needs the write-ahead log.
  */
 static int configure(sqlite3 *db, const char *pragmas)
 {

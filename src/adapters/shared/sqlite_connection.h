@@ -3,8 +3,8 @@
  * keep their data in such a file: adapters/store/sqlite and adapters/bus/local. No other adapter
  * may include this header, because it exposes sqlite3.h.
  *
- * A connection is used by one thread at a time. Functions up to sqlite_connection_run() may do I/O
- * and therefore block. Those that return an int return SQLite's extended result codes.
+ * A connection is used by one thread at a time. The functions up to sqlite_connection_run() may do
+ * I/O and therefore block. Functions that return an int return SQLite's extended result codes.
  */
 #ifndef QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
 #define QUIPU_ADAPTERS_SHARED_SQLITE_CONNECTION_H
@@ -24,8 +24,8 @@
  * The page cache of a connection grows until it is full, and then stays that size. A process with
  * all roles has ten connections that write (seven stores, three local buses) and about as many that
  * read, so their caches together reach 60 MB. With 16 MiB for each writer the process was twice as
- * large and no faster, because pages that are not in this cache are in the kernel's. If a
- * transaction changes more than fits, the rest is written to the WAL before the commit.
+ * large and no faster, because the kernel caches the pages that this cache lacks. If a transaction
+ * changes more pages than fit, SQLite writes the rest to the WAL before the commit.
  */
 #define SQLITE_WRITER_CACHE_KIB "4096"
 #define SQLITE_READER_CACHE_KIB "2048"
@@ -87,7 +87,7 @@ QP_MUST_CHECK int sqlite_statement_finish(sqlite3_stmt *stmt);
 /* Runs a statement without parameters to its end. */
 QP_MUST_CHECK int sqlite_connection_run(struct sqlite_connection *connection, const char *sql);
 
-/* Describes a failure, e.g. "disk I/O error: No space left on device". Never empty. */
+/* Describes a failure, e.g. "disk I/O error: No space left on device". The text is never empty. */
 #define SQLITE_WORDS_SIZE 256
 void sqlite_connection_explain(
 	const struct sqlite_connection *connection, int rc, char words[SQLITE_WORDS_SIZE]);
@@ -97,12 +97,12 @@ void sqlite_connection_explain_open(const struct sqlite_connection *connection, 
 	int rc, char *why, size_t size);
 
 /*
- * Returns true if the file must be reopened after this code, because neither the connection nor the
- * kernel's page cache can be trusted any more.
+ * Returns true if the file must be reopened after SQLite returned this code, because neither the
+ * connection nor the kernel's page cache can be trusted any more.
  */
 bool sqlite_is_doubtful(int rc);
 
-/* Returns the code without its details, e.g. SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
+/* Returns the primary code of an extended result code, e.g. SQLITE_IOERR for SQLITE_IOERR_FSYNC. */
 static inline int sqlite_primary(int rc)
 {
 	return rc & 0xff;
