@@ -16,7 +16,7 @@ struct console_notifier {
 	uint64_t tags[SLOTS]; /* notices whose results wait() has not returned yet */
 	size_t count;
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	bool woken;
 };

@@ -26,7 +26,7 @@ struct sms_console {
 	struct arena arena; /* memory of the lines */
 	struct buffer page; /* lines that are not written yet */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	pthread_cond_t changed;
 	bool woken;
 };

@@ -25,7 +25,7 @@
 #define CONNECT_MAX_MS 5000
 #define POLL_MAX_MS 60000
 
-/* How far beyond its timeout a notice may run while the sending thread is busy with others. */
+/* How long a notice may run beyond its timeout while the sending thread handles other notices. */
 #define SLACK_NS NS_PER_S
 
 struct webhook_notifier {
@@ -196,7 +196,7 @@ static const char *skip_scheme(const char *url)
 	return strncasecmp(url, "https://", 8) == 0 ? url + 8 : NULL;
 }
 
-/* libcurl alone would also accept http:/a and http:///a. */
+/* Checks more than libcurl, which would also accept http:/a and http:///a. */
 const char *webhook_url_problem(const char *url)
 {
 	const char *rest = skip_scheme(url);

@@ -15,11 +15,11 @@
  *   none in time, or no connection           FAILED
  *   (the host's address is link-local)       FAILED, and no connection is opened
  *
- * Retry-After is passed on if the status is 429 or 503; more than a day counts as a day.
+ * Retry-After is passed on if the status is 429 or 503; a value above one day counts as one day.
  *
- * The status counts as soon as the response's header is complete. The body is read only so that the
- * connection can be reused. If the body is larger than 64 KiB, breaks off or never ends, the
- * notifier stops reading it, and the status stands.
+ * The status decides the fate as soon as the response's header is complete. The body is read only
+ * so that the connection can be reused. If the body is larger than 64 KiB, ends early or never
+ * ends, the notifier stops reading it, and the fate stays the same.
  *
  * Neither log lines nor errors contain any part of the URL. The program must ignore SIGPIPE.
  */
@@ -35,7 +35,7 @@ struct webhook_limits {
 	size_t slots; /* 0 means 64 */
 	/* the time limit per notice, from connecting to the end of the response; 0 means 10 s */
 	int64_t total_ns;
-	struct webhook_secrets *secrets; /* they sign the requests; may be NULL; not owned */
+	struct webhook_secrets *secrets; /* for signing the requests; may be NULL; not owned */
 };
 
 /* Returns NULL if `url` can be the URL of a webhook, otherwise what is wrong with it: a static text

@@ -1,5 +1,5 @@
-/* A reload reads the file into a new struct and then copies it over the current one under a lock.
- * Signing holds the lock only while it copies the secrets. */
+/* A reload reads the file into a new struct and then, under the lock, copies that struct over the
+ * current one. Signing holds the lock only while it copies the secrets. */
 #include "adapters/notifier/webhook/webhook_secrets.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ struct secret_pair {
 
 struct webhook_secrets {
 	char *path;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	struct secret_pair current;
 };
 

@@ -24,8 +24,9 @@
 /* ---- the response ------------------------------------------------------------------------ */
 
 /*
- * libcurl calls this for each header line of each response, and for trailers. An empty line ends a
- * header. A response with status 1xx is not the final one.
+ * libcurl calls this for each header line of each response, and for trailers. Sets the status at
+ * the empty line that ends a header. Ignores responses with status 1xx, because another response
+ * follows.
  */
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
@@ -59,7 +60,7 @@ static bool is_link_local_v4(const unsigned char address[4])
 /*
  * Returns true if webhooks must not use this address. Cloud providers serve metadata at link-local
  * addresses, including credentials for anyone who asks from this machine; Amazon also uses
- * fd00:ec2::254. The check follows name resolution, so no host name can get around it.
+ * fd00:ec2::254. The check runs after name resolution, so no host name can bypass it.
  */
 static bool is_forbidden(const struct curl_sockaddr *resolved)
 {
@@ -111,7 +112,7 @@ static void set_limits(struct webhook_slot *slot)
 	SET(slot, CURLOPT_CONNECTTIMEOUT_MS, slot->settings->connect_ms);
 	SET(slot, CURLOPT_PROTOCOLS_STR, "http,https");
 	SET(slot, CURLOPT_FOLLOWLOCATION, 0L);
-	SET(slot, CURLOPT_PROXY, ""); /* also ignores http_proxy in the environment */
+	SET(slot, CURLOPT_PROXY, ""); /* no proxy, not even http_proxy from the environment */
 	SET(slot, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	SET(slot, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	SET(slot, CURLOPT_NOSIGNAL, 1L);
@@ -218,8 +219,8 @@ bool slot_load(struct webhook_slot *slot, const struct notice *notice)
 	add_signature(slot, notice);
 	if (fits_header(notice->trace))
 		add_header(slot, "traceparent", notice->trace);
-	/* An empty value makes libcurl omit the header. Expect: 100-continue would cost a second
-	 * with receivers that do not support it. */
+	/* An empty value makes libcurl omit the header. With "Expect: 100-continue", libcurl would
+	 * wait a second for receivers that do not support it. */
 	add_header(slot, "Expect", slice_of(""));
 	SET(slot, CURLOPT_HTTPHEADER, slot->headers);
 	SET(slot, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)notice->body.len);

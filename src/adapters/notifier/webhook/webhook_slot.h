@@ -25,7 +25,8 @@ struct slot_settings {
 };
 
 struct webhook_slot {
-	struct webhook_slot *next; /* in the notifier's list of free or settled slots */
+	/* the next slot in the notifier's list of free or settled slots */
+	struct webhook_slot *next;
 	const struct slot_settings *settings;
 	CURL *easy;
 	struct curl_slist *headers;
@@ -43,8 +44,8 @@ void slot_release(struct webhook_slot *slot);
 struct webhook_slot *slot_of(CURL *easy);
 
 /*
- * Prepares the request for a notice and copies what it needs. Returns false if the notice cannot be
- * sent; the result then says why.
+ * Prepares the request for a notice and copies the notice's data. Returns false if the notice
+ * cannot be sent; the result then says why.
  */
 QP_MUST_CHECK bool slot_load(struct webhook_slot *slot, const struct notice *notice);
 
